@@ -1,0 +1,115 @@
+# `make demo` and `make test` do all the set-up themselves, in .venv, on a fresh machine.
+#   PYTHON=python3.12      the Python that .venv is made with
+#   VENV=.venv-312         another place for it
+#   GPU_PYTHON=python3     the Python of `make gpu` and `make bench`, if its torch has a GPU
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format golden gpu bench clean
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+GPU_PYTHON ?= python3
+
+TRY = import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] $(1))
+SEARCH = for p in python3 python3.12 python3.11; do \
+	$$p -c '$(call TRY,<= (3, 12))' 2>/dev/null && echo $$p && exit; done; \
+	python3 -c '$(call TRY,)' 2>/dev/null && echo python3
+PYTHON ?= $(shell $(SEARCH))
+
+# A Python that was asked for, and an environment of another one: say so rather than use the other.
+VERSION = 'import sys; print("%d.%d" % sys.version_info[:2])'
+ifeq ($(origin PYTHON),command line)
+MADE_WITH := $(shell $(BIN)/python -c $(VERSION) 2>/dev/null)
+ASKED_FOR := $(shell $(PYTHON) -c $(VERSION) 2>/dev/null)
+ifneq ($(MADE_WITH),$(ASKED_FOR))
+ifneq ($(MADE_WITH),)
+$(error $(VENV) holds Python $(MADE_WITH), not $(ASKED_FOR): add VENV=.venv-$(ASKED_FOR), or remove $(VENV))
+endif
+endif
+endif
+
+# Set-up is done once for a place and the content of these files; the stamp is written last.
+KEY := $(shell (pwd; cat pyproject.toml constraints.txt) | cksum | cut -d ' ' -f 1)
+STAMP := $(VENV)/.installed-$(KEY)
+PIP = $(BIN)/python -m pip install -qq --no-input --disable-pip-version-check -c constraints.txt
+
+help:
+	@echo 'make demo     a program, its derivation, its kernel, and a run on this machine'
+	@echo 'make test     lint, types, and every test that needs no GPU'
+	@echo 'make gpu      the tests that need an NVIDIA GPU'
+	@echo 'make bench    measure, beside what torch offers'
+	@echo 'make golden   rewrite the golden files of the tests; read the diff'
+	@echo 'make lint     ruff and mypy only;  make format   let ruff rewrite the files'
+	@echo 'make clean    remove caches and builds (the environment $(VENV) stays)'
+
+setup: $(STAMP)
+
+ifeq ($(shell test -x $(BIN)/python && echo yes),)
+.PHONY: $(STAMP)
+endif
+
+$(STAMP):
+	@if ! { $(BIN)/python -c '$(call TRY,)' && \
+	        { $(BIN)/python -m pip --version || $(BIN)/python -m ensurepip; }; } >/dev/null 2>&1; then \
+	    python="$(PYTHON)"; \
+	    if ! "$$python" -c '$(call TRY,)' >/dev/null 2>&1; then \
+	        echo 'error: monocomp needs Python 3.11 or 3.12 with venv and pip' >&2; \
+	        echo '  found none; tried: '"$${python:-python3, python3.12, python3.11}" >&2; \
+	        echo '  help: install one (Debian: apt install python3-venv) or name it: make PYTHON=...' >&2; \
+	        exit 2; \
+	    fi; \
+	    echo "set-up: making $(VENV) with $$("$$python" --version)"; \
+	    "$$python" -m venv --clear $(VENV); \
+	fi
+	@echo 'set-up: installing monocomp and its pinned requirements into $(VENV) (minutes, the first time)'
+	@$(PIP) pip setuptools wheel
+	@$(PIP) --no-build-isolation -e '.[test]'
+	@rm -f $(VENV)/.installed-*
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/python -m monocomp.demo
+
+test: lint
+	@echo 'test: pytest'
+	@$(BIN)/python -m pytest -q -n $(JOBS)
+
+lint: $(STAMP)
+	@echo 'lint: ruff, mypy'
+	@$(BIN)/python -m ruff check --quiet
+	@$(BIN)/python -m ruff format --check --quiet || { \
+	    echo 'help: make format'; exit 1; }
+	@$(BIN)/python -m mypy --no-error-summary
+
+format: $(STAMP)
+	@$(BIN)/python -m ruff check --fix --quiet; $(BIN)/python -m ruff format
+
+golden: $(STAMP)
+	@$(BIN)/python -m pytest -q --update-golden
+
+# GPU machines come with a torch of their own: that one is used where it works, then .venv's.
+HAS_GPU = import sys, torch; sys.exit(not torch.cuda.is_available())
+NEEDS = import hypothesis, lark, pytest, pytest_timeout, sympy, triton
+PICK = if ! $(GPU_PYTHON) -c '$(HAS_GPU)' 2>/dev/null; then $(MAKE) -s --no-print-directory setup; \
+	python=$(BIN)/python; else python=$(GPU_PYTHON); fi
+
+gpu:
+	@$(PICK); \
+	if ! $$python -c '$(HAS_GPU)'; then \
+	    echo 'error: no GPU for torch in $(GPU_PYTHON) nor in $(VENV)' >&2; \
+	    echo '  help: name a Python whose torch has one: make gpu GPU_PYTHON=...' >&2; exit 2; \
+	fi; \
+	if ! $$python -c '$(NEEDS)'; then \
+	    echo "help: $$python -m pip install hypothesis lark pytest pytest-timeout sympy" >&2; exit 2; \
+	fi; \
+	echo "gpu: pytest -m gpu, with $$($$python -c 'import sys; print(sys.executable)')"; \
+	$$python -m pytest -q -m gpu
+
+bench:
+	@$(PICK); $$python -m benchmarks.run
+
+clean:
+	@rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find monocomp/ rewrites/ backends/ tests/ benchmarks/ -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,94 @@
+"""Monoids with a moving frame, and SE, the number format of exponentials.
+
+A *framed* monoid carries pairs (r, a): r is a frame that only grows (a fold of its own,
+joined by `join`), and a is a sum of elements written in that frame. `embed(r, ...)` writes
+an element in frame r, and `move(r, s)` takes a sum from frame r to frame s:
+
+    (r1, a1) . (r2, a2) = (r, move(r1, r) a1 + move(r2, r) a2),   r = join(r1, r2)
+
+This is a monoid when move is an action that agrees with embed:
+
+    equivariance   move(r, s) embed(r, x) = embed(s, x)
+    cocycle        move(s, t) move(r, s) = move(r, t)
+    linearity      move(r, s) is a factor, so it distributes over the sum
+
+Then tiles may be folded straight into the joined frame, and partial results merged in any
+bracketing. SE(V) = V x (R u {-inf}) is the case join = max, embed(m, v, s) = exp(s - m) v,
+move(m, n) = exp(m - n): the pair (v, m) stands for exp(m) v, a number with its exponent
+split off. (Semidirect products of monoids; for softmax: Milakov and Gimelshein 2018,
+arXiv:1805.02867.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from monocomp import terms as T
+from monocomp.terms import Term
+
+
+@dataclass(frozen=True)
+class FramedMonoid:
+    """A monoid of sums in a moving frame; see the module's text for its laws.
+
+    Attributes:
+        name: how it prints.
+        join: the monoid of frames, a fold that the backends know.
+        embed: (frame, value, exponent) -> the element's contribution in that frame.
+        move: (old frame, new frame) -> the factor that takes a sum from one to the other.
+    """
+
+    name: str
+    join: str
+    embed: Callable[[Term, Term, Term], Term]
+    move: Callable[[Term, Term], Term]
+
+
+def settled(frame: Term) -> Term:
+    """The frame to subtract: 0 while there is none (-inf), so that -inf - -inf never occurs.
+
+    An element at -inf then contributes exp(-inf - 0) = 0, as does an empty sum.
+    """
+    return T.where(T.compare("==", frame, T.NEG_INF), T.ZERO, frame)
+
+
+SE = FramedMonoid(
+    name="SE",
+    join="max",
+    embed=lambda frame, value, exponent: T.mul(value, T.exp(T.sub(exponent, frame))),
+    move=lambda old, new: T.exp(T.sub(old, new)),
+)
+
+_a, _b = T.param("m", "float"), T.param("m'", "float")
+_top = T.function("maximum", _a, _b)
+
+# The same as a user would declare it; programs print their lifted folds with it, so that
+# the oracle and a reader can follow. It is proved like any user's monoid.
+SE_PAIR = T.UserMonoid(
+    "SE",
+    ("v", "m"),
+    (T.ZERO, T.NEG_INF),
+    (
+        T.add(
+            T.mul(T.exp(T.sub(_a, settled(_top))), T.param("v", "float")),
+            T.mul(T.exp(T.sub(_b, settled(_top))), T.param("v'", "float")),
+        ),
+        _top,
+    ),
+)
+
+
+def mantissa(bound: Term, condition: Term, value: Term, exponent: Term) -> Term:
+    """`SE[k if condition](value, exponent).v`: the sum with its exponent split off."""
+    return T.field(T.fold(SE_PAIR, (bound,), condition, value, exponent), "v")
+
+
+def frame(bound: Term, condition: Term, exponent: Term) -> Term:
+    """`max[k if condition](exponent)`: what `SE[k](value, exponent).m` equals."""
+    return T.fold(SE.join, (bound,), condition, exponent)
+
+
+def is_mantissa(t: Term) -> bool:
+    """Is t the value field of an SE fold?"""
+    return t.op == "field" and t.attr == "v" and t.args[0].attr.monoid is SE_PAIR

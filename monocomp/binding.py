@@ -1,0 +1,363 @@
+"""What a call gives a program: inputs and parameters by name, and the extent of every index.
+
+One index name has one extent. A call reads extents off the shapes of the inputs, evaluates
+the declared ones, and refuses two sizes for one index, naming both tensors. Nothing here
+looks at elements, so shapes are all it needs.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from typing import NoReturn
+
+from monocomp.errors import InputError, InternalError, ShapeError, Span, nearest
+from monocomp.syntax import (
+    Binary,
+    Call,
+    Expr,
+    Extent,
+    Input,
+    Name,
+    Number,
+    Param,
+    Program,
+    Unary,
+    children,
+)
+
+MAX_EXTENT = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Binding:
+    """The extents of a call, by index name and representative, and its parameters."""
+
+    extents: dict[str, int]
+    params: dict[str, int | float]
+
+
+def bind(
+    program: Program, shapes: Mapping[str, tuple[int, ...]], params: Mapping[str, object]
+) -> Binding:
+    """Extents and parameters of a call, or an error that says what does not fit.
+
+    Args:
+        program: a checked program.
+        shapes: the shape of each input.
+        params: the parameters given; the others take their defaults.
+    """
+    _same_names("input", shapes, program.inputs, program.inputs)
+    required = [name for name, param in program.params.items() if param.default is None]
+    _same_names("parameter", params, program.params, required)
+    values = {
+        name: param.default if name not in params else _value(param, params[name])
+        for name, param in program.params.items()
+    }
+    known = {name: value for name, value in values.items() if value is not None}
+    sizes = _Sizes(program)
+    for name, at in program.inputs.items():
+        sizes.read_off(at, tuple(shapes[name]))
+    for name in _bound_order(program):
+        sizes.declare(name, program.bounds[name], known)
+    return Binding(sizes.by_name(), known)
+
+
+def signature(
+    program: Program, args: Sequence[object], kwargs: Mapping[str, object]
+) -> tuple[dict[str, object], dict[str, object]]:
+    """The arguments of a call as inputs and parameters by name.
+
+    Args:
+        program: a checked program.
+        args: inputs by position, in order of their first appearance.
+        kwargs: inputs and parameters by name.
+    """
+    names = list(program.inputs)
+    if len(args) > len(names):
+        raise InputError(
+            f"{len(args)} inputs are given by position, and the program has {len(names)}",
+            notes=(_accepted(program),),
+            help="parameters are given by name" if program.params else None,
+        )
+    inputs = dict(zip(names, args, strict=False))
+    params: dict[str, object] = {}
+    for name, value in kwargs.items():
+        if name in inputs and name in names[: len(args)]:
+            place = names.index(name) + 1
+            raise InputError(
+                f"input '{name}' is given twice, by position ({place}) and by name",
+                notes=(_accepted(program),),
+            )
+        if name in program.inputs:
+            inputs[name] = value
+        elif name in program.params:
+            params[name] = value
+        else:
+            _unknown("input or parameter", name, (*names, *program.params), _accepted(program))
+    missing = [name for name in names if name not in inputs]
+    missing += [
+        name for name, at in program.params.items() if at.default is None and name not in params
+    ]
+    if missing:
+        _missing("input" if missing[0] in program.inputs else "parameter", missing, program)
+    return {name: inputs[name] for name in names}, params
+
+
+# Names
+
+
+def _accepted(program: Program) -> str:
+    parts = ["inputs: " + (", ".join(_form(at) for at in program.inputs.values()) or "none")]
+    if program.params:
+        parts.append("parameters: " + ", ".join(_param_form(at) for at in program.params.values()))
+    return "; ".join(parts)
+
+
+def _param_form(param: Param) -> str:
+    default = "" if param.default is None else f" = {param.default}"
+    return f"{param.name}: {param.kind}{default}"
+
+
+def _form(at: Input) -> str:
+    """An input as the program reads it, `_` where no index names a dimension."""
+    dims = ",".join("_" if dim.startswith(".") else dim for dim in at.dims)
+    return f"{at.name}[{dims}]" if dims else at.name
+
+
+def _same_names(
+    what: str, given: Iterable[str], known: Mapping[str, Input | Param], required: Iterable[str]
+) -> None:
+    forms = [_form(at) if isinstance(at, Input) else _param_form(at) for at in known.values()]
+    accepted = f"{what}s: {', '.join(forms) or 'none'}"
+    names = list(given)
+    for name in names:
+        if name not in known:
+            _unknown(what, name, known, accepted)
+    for name in required:
+        if name not in names:
+            raise InputError(f"{what} '{name}' is missing", notes=(accepted,))
+
+
+def _unknown(what: str, name: str, known: Iterable[str], accepted: str) -> NoReturn:
+    near = nearest(str(name), known)
+    raise InputError(
+        f"the program has no {what} '{name}'",
+        notes=(accepted,),
+        help=f"did you mean '{near}'?" if near else None,
+    )
+
+
+def _missing(what: str, missing: list[str], program: Program) -> NoReturn:
+    quoted = ", ".join(f"'{name}'" for name in missing)
+    raise InputError(
+        f"{what} {quoted} is missing" if len(missing) == 1 else f"missing: {quoted}",
+        notes=(_accepted(program),),
+        help=f"pass {missing[0]}=... or give it by position"
+        if what == "input"
+        else f"pass {missing[0]}=...",
+    )
+
+
+# Parameters
+
+
+def _value(param: Param, given: object) -> int | float:
+    """A parameter's value in its type: an int stays exact, a condition is no number."""
+    number = None if isinstance(given, bool | str | bytes) else _number(given)
+    if number is not None and param.kind == "float":
+        return _as_float(number)
+    if isinstance(number, float) and number.is_integer():
+        return int(number)
+    if isinstance(number, int):
+        return number
+    wanted = "an integer" if param.kind == "int" else "a number"
+    shown = ascii(given)
+    raise InputError(
+        f"parameter '{param.name}' must be {wanted}, not {_shorten(shown)}",
+        notes=(f"its declaration: param {_param_form(param)}",),
+    )
+
+
+def _number(given: object) -> int | float | None:
+    """An int or a float out of anything that is one, such as a numpy scalar."""
+    for convert in (operator.index, float):
+        try:
+            number: int | float = convert(given)  # type: ignore[operator]
+        except (TypeError, ValueError, OverflowError, RuntimeError):
+            continue
+        return number
+    return None
+
+
+def _as_float(number: int | float) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.copysign(math.inf, number)
+
+
+def _shorten(shown: str) -> str:
+    return shown if len(shown) <= 60 else shown[:57] + "..."
+
+
+# Extents
+
+
+def _bound_order(program: Program) -> list[str]:
+    """The declared extents, each after those that it mentions."""
+    graph: dict[str, set[str]] = {}
+    for name, bound in program.bounds.items():
+        graph[name] = {program.extent_of[index] for index in _extents_in(bound)}
+    return [name for name in TopologicalSorter(graph).static_order() if name in program.bounds]
+
+
+def _extents_in(bound: Expr) -> set[str]:
+    stack, found = [bound], set()
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Extent):
+            found.add(node.index)
+        stack += children(node)
+    return found
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What said that an index has a size."""
+
+    index: str
+    size: int
+    tensor: str | None
+    note: str
+    span: Span
+
+
+class _Sizes:
+    """The size of every representative, and where it was read off."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._sources: dict[str, _Source] = {}
+
+    def read_off(self, at: Input, shape: tuple[int, ...]) -> None:
+        """Take the extents that an input's shape gives."""
+        if len(shape) != len(at.dims):
+            form = _form(at)
+            raise ShapeError(
+                f"'{at.name}' has {len(shape)} dimensions, and the program reads {form} "
+                f"with {len(at.dims)}",
+                text=self._program.text,
+                spans=at.span,
+                notes=(f"{at.name} has shape {tuple(shape)}",),
+                help=f"pass {at.name} with the dimensions of {form}",
+            )
+        for dim, size in zip(at.dims, shape, strict=True):
+            note = f"{dim} = {size} from {at.name}, shape {_named(at, shape)}"
+            self._add(_Source(dim, size, at.name, note, at.span))
+
+    def declare(self, name: str, bound: Expr, params: Mapping[str, int | float]) -> None:
+        """Evaluate a declared extent."""
+        text = self._program.text
+        size = self._evaluate(bound, params)
+        shown = " ".join(text[bound.span.start : bound.span.stop].split())
+        if not 0 <= size <= MAX_EXTENT:
+            what = "negative" if size < 0 else "too large"
+            raise ShapeError(
+                f"the extent of index '{name}' is {what}: {_shorten(str(size))}",
+                text=text,
+                spans=bound.span,
+                help=f"it is declared as {shown}; maximum(0, ...) keeps it from being negative"
+                if size < 0
+                else f"it is declared as {shown}",
+            )
+        note = f"{name} = {size} from its declaration, index {name} < {shown}"
+        self._add(_Source(name, size, None, note, bound.span))
+
+    def by_name(self) -> dict[str, int]:
+        """The extent of every index and made-up dimension."""
+        return {
+            name: self._size(name, Span(0, 0))
+            for name in (*self._program.extent_of, *self._program.extent_of.values())
+        }
+
+    def _add(self, source: _Source) -> None:
+        first = self._sources.setdefault(self._program.extent_of[source.index], source)
+        if first.size == source.size:
+            return
+        if first.index == source.index:
+            message = f"index '{first.index}' has two sizes"
+        else:
+            message = f"indices '{first.index}' and '{source.index}' meet and have two sizes"
+        help = "pass tensors that agree with the declaration"
+        if first.tensor == source.tensor:
+            help = f"{first.tensor} is read with one index on two dimensions of different size"
+        elif source.tensor is not None and first.tensor is not None:
+            help = f"use another index name in {source.tensor} if these axes are not meant to meet"
+        raise ShapeError(
+            message,
+            text=self._program.text,
+            spans=tuple(dict.fromkeys((first.span, source.span))),
+            notes=(first.note, source.note),
+            help=help,
+        )
+
+    def _size(self, index: str, span: Span) -> int:
+        source = self._sources.get(self._program.extent_of[index])
+        if source is None:
+            raise InternalError(
+                f"no extent for index '{index}'", text=self._program.text, spans=span
+            )
+        return source.size
+
+    def _evaluate(self, node: Expr, params: Mapping[str, int | float]) -> int:
+        match node:
+            case Number():
+                return int(node.value)
+            case Extent():
+                return self._size(node.index, node.span)
+            case Name():
+                return int(params[node.name])
+        values = [self._evaluate(part, params) for part in children(node)]
+        match node:
+            case Unary():
+                return -values[0]
+            case Call(function="minimum"):
+                return min(values)
+            case Call(function="maximum"):
+                return max(values)
+            case Binary(op="+"):
+                return values[0] + values[1]
+            case Binary(op="-"):
+                return values[0] - values[1]
+            case Binary(op="*"):
+                return values[0] * values[1]
+            case Binary(op="//" | "%"):
+                return self._divide(node, values[0], values[1])
+        raise InternalError(
+            "an extent holds an operation that the checker should have refused",
+            text=self._program.text,
+            spans=node.span,
+        )
+
+    def _divide(self, node: Binary, left: int, right: int) -> int:
+        if right == 0:
+            raise ShapeError(
+                "an extent divides by zero",
+                text=self._program.text,
+                spans=node.right.span,
+                help="maximum(1, ...) keeps a divisor from being zero",
+            )
+        return left // right if node.op == "//" else left % right
+
+
+def _named(at: Input, shape: tuple[int, ...]) -> str:
+    """A shape with the names of its indices, such as (q=128, d=64)."""
+    parts = [
+        str(size) if dim.startswith(".") else f"{dim}={size}"
+        for dim, size in zip(at.dims, shape, strict=True)
+    ]
+    return f"({', '.join(parts)})"

@@ -1,0 +1,429 @@
+"""From text to a checked program: every static error is found here, before any call.
+
+The order is that of the dependencies: names (`scoping`), then implied sums
+(`implied_sums`), types (`kinds`), extents and outputs. What comes out is
+`syntax.Program`, where sums are explicit, names are resolved and later stages find the
+facts they need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from graphlib import CycleError, TopologicalSorter
+
+from monocomp.errors import (
+    EmptyProgramError,
+    OutputError,
+    RecursiveDefinitionError,
+    ShapeError,
+    Span,
+    TypeMismatchError,
+    UnknownIndexError,
+    UnsupportedDtypeError,
+    nearest,
+)
+from monocomp.implied_sums import FreeIndices, add_implied_sums
+from monocomp.kinds import Kinds
+from monocomp.parser import DefinitionStatement, OutputStatement, ParamStatement, parse
+from monocomp.scoping import Scope, walk
+from monocomp.syntax import (
+    DTYPES,
+    Binary,
+    Call,
+    Definition,
+    Expr,
+    Extent,
+    Function,
+    Input,
+    Kind,
+    Monoid,
+    Name,
+    Number,
+    Output,
+    Param,
+    Program,
+    Read,
+    Unary,
+)
+
+
+def check(text: str, name: str | None = None) -> Program:
+    """Parse and check a program.
+
+    Args:
+        text: the program.
+        name: where it came from, kept in the result.
+    """
+    statements = parse(text, name)
+    if not statements:
+        raise EmptyProgramError(
+            "the program is empty", help="a program defines something: O[i] = 2 * A[i]"
+        )
+    scope = Scope(text, statements)
+    return _Checker(scope).program(name)
+
+
+class _Checker:
+    """Builds a program out of a scope, in the order of the dependencies."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.text = scope.text
+        self.functions = self._functions()
+        bodies = self._bodies()
+        monoids = {key: scope.resolve_monoid(at) for key, at in scope.monoids.items()}
+        self.monoids = {
+            key: Monoid(
+                key,
+                tuple(label.name for label in at.fields),
+                monoids[key][0],
+                monoids[key][1],
+                span=at.span,
+            )
+            for key, at in scope.monoids.items()
+        }
+        self.bounds = {key: scope.resolve(at.extent) for key, at in scope.bounds.items()}
+        scope.check_order()
+        scope.check_expansion()
+        self.definitions = self._definitions(bodies)
+        self.params = {key: _param(at) for key, at in scope.params.items()}
+
+    def program(self, name: str | None) -> Program:
+        outputs = self._outputs()
+        declared: dict[str, Kind] = {}
+        for key, at in self.scope.inputs.items():
+            if at.kind is not None:
+                declared[key] = at.kind.name  # type: ignore[assignment]
+        kinds = Kinds(self.text, declared, self.params, self.functions, self.definitions)
+        extents = _Extents(self)
+        inputs = self._inputs(kinds, extents)
+        return Program(
+            text=self.text,
+            name=name,
+            inputs=inputs,
+            params=self._params_in_order(),
+            functions=self.functions,
+            monoids=self.monoids,
+            definitions=self.definitions,
+            outputs=outputs,
+            extent_of=extents.table(inputs),
+            bounds=extents.bounds(),
+            kinds=kinds.definitions,
+        )
+
+    def _functions(self) -> dict[str, Function]:
+        functions = {}
+        for key, at in self.scope.functions.items():
+            formals = tuple(label.name for label in at.formals)
+            body = self.scope.resolve(at.body, frozenset(formals))
+            self.scope.check_value(body)
+            functions[key] = Function(key, formals, body, span=at.span)
+        return functions
+
+    def _bodies(self) -> dict[str, Expr]:
+        bodies = {}
+        for key, at in self.scope.definitions.items():
+            bodies[key] = self.scope.resolve(at.body)
+            self.scope.check_value(at.body)
+        return bodies
+
+    def _definitions(self, bodies: dict[str, Expr]) -> dict[str, Definition]:
+        free = FreeIndices(self.functions)
+        definitions = {}
+        for key, at in self.scope.definitions.items():
+            self._check_left(at, bodies[key], free)
+            left = tuple(label.name for label in at.indices)
+            body = add_implied_sums(bodies[key], left, free, self.text)
+            definitions[key] = Definition(key, left, body, span=at.span)
+        return definitions
+
+    def _check_left(self, at: DefinitionStatement, body: Expr, free: FreeIndices) -> None:
+        """An output index must occur on the right, or have a declared extent."""
+        found = free.free(body)
+        for label in at.indices:
+            if label.name in found or label.name in self.scope.bounds:
+                continue
+            available = _in_order(body, found)
+            near = _likely(label.name, available, {other.name for other in at.indices}, body)
+            raise UnknownIndexError(
+                f"output index '{label.name}' does not occur on the right-hand side",
+                text=self.text,
+                spans=label.span,
+                notes=(f"available for the output: {', '.join(available) or 'none'}",),
+                help=f"did you mean '{near}'?"
+                if near
+                else f"use '{label.name}' on the right, or declare it: index {label.name} < ...",
+            )
+
+    # Outputs
+
+    def _outputs(self) -> tuple[Output, ...]:
+        asked = [at for at in self.scope.statements if isinstance(at, OutputStatement)]
+        if not self.definitions:
+            raise OutputError(
+                "the program has no output: it defines nothing",
+                text=self.text,
+                spans=self.scope.statements[0].span,
+                help="add a definition, such as O[i] = 2 * A[i]",
+            )
+        if asked:
+            return self._asked(asked)
+        used = {name for key in self.definitions for name in self.scope.definitions_used(key)}
+        return tuple(
+            Output(at.name, at.indices, None)
+            for at in self.definitions.values()
+            if at.name not in used
+        )
+
+    def _asked(self, asked: list[OutputStatement]) -> tuple[Output, ...]:
+        seen: dict[str, Span] = {}
+        for at in asked:
+            name = at.name.name
+            if name not in self.definitions:
+                near = nearest(name, self.definitions)
+                accepted = ", ".join(self.definitions)
+                raise OutputError(
+                    f"'{name}' is not a definition and cannot be returned",
+                    text=self.text,
+                    spans=at.name.span,
+                    notes=(f"definitions: {accepted}",),
+                    help=f"did you mean '{near}'?" if near else f"define it: {name}[...] = ...",
+                )
+            if name in seen:
+                raise OutputError(
+                    f"'{name}' is returned twice",
+                    text=self.text,
+                    spans=(at.name.span, seen[name]),
+                )
+            seen[name] = at.name.span
+            if at.dtype is not None and at.dtype.name not in DTYPES:
+                near = nearest(at.dtype.name, DTYPES)
+                raise UnsupportedDtypeError(
+                    f"'{at.dtype.name}' is no dtype",
+                    text=self.text,
+                    spans=at.dtype.span,
+                    notes=(f"accepted: {', '.join(DTYPES)}",),
+                    help=f"did you mean '{near}'?" if near else None,
+                )
+        return tuple(
+            Output(
+                at.name.name,
+                self.definitions[at.name.name].indices,
+                None if at.dtype is None else at.dtype.name,
+            )
+            for at in asked
+        )
+
+    # Inputs and parameters
+
+    def reads(self) -> Iterable[Read]:
+        """Every read of the program, in order of the text."""
+        return sorted(
+            (read for reads in self.scope.reads.values() for read in reads),
+            key=lambda read: (read.span.start, read.span.stop),
+        )
+
+    def _inputs(self, kinds: Kinds, extents: _Extents) -> dict[str, Input]:
+        places = {key: at.span for key, at in self.scope.inputs.items()}
+        for read in self.reads():
+            if read.name not in self.scope.definitions:
+                places.setdefault(read.name, read.span)
+        first = {
+            key: min([place, *(read.span for read in self.scope.reads.get(key, ()))], key=_start)
+            for key, place in places.items()
+        }
+        return {
+            key: Input(key, extents.dims[key], kinds.input(key), span=places[key])
+            for key in sorted(places, key=lambda key: first[key].start)
+        }
+
+    def _params_in_order(self) -> dict[str, Param]:
+        places = {key: at.name.span.start for key, at in self.scope.params.items()}
+        for at in self.scope.statements:
+            body = getattr(at, "body", None) or getattr(at, "extent", None)
+            for node in walk(body) if body is not None else ():
+                if isinstance(node, Name) and node.name in places:
+                    places[node.name] = min(places[node.name], node.span.start)
+        return {key: self.params[key] for key in sorted(places, key=places.__getitem__)}
+
+
+class _Extents:
+    """Which indices share an extent, and what gives it: a union of meeting names."""
+
+    def __init__(self, checker: _Checker) -> None:
+        self.text = checker.text
+        self.scope = checker.scope
+        self._params = checker.params
+        self._bounds = checker.bounds
+        self._above: dict[str, str] = {}
+        self._order = {name: span.start for name, span in self.scope.indices.items()}
+        self.dims: dict[str, tuple[str, ...]] = {
+            key: tuple(label.name for label in at.dims) for key, at in self.scope.inputs.items()
+        }
+        for read in checker.reads():
+            self._meet(read)
+        self.dims = {
+            key: tuple(dim or made_up(key, number) for number, dim in enumerate(dims))
+            for key, dims in self.dims.items()
+        }
+        self._given = {self.find(dim) for dims in self.dims.values() for dim in dims}
+        for name, bound in self._bounds.items():
+            self._check_bound(bound, name)
+        self._given |= {self.find(name) for name in self._bounds}
+        self._check_given()
+        self._check_cycles()
+
+    def find(self, name: str) -> str:
+        """The representative: the name of the set that appears first in the text."""
+        while name in self._above:
+            name = self._above[name]
+        return name
+
+    def _union(self, one: str, other: str) -> None:
+        roots = sorted({self.find(one), self.find(other)}, key=lambda key: self._order[key])
+        if len(roots) == 2:
+            self._above[roots[1]] = roots[0]
+
+    def _meet(self, read: Read) -> None:
+        """Plain subscripts of one dimension have its extent."""
+        if read.name in self.scope.definitions:
+            known = tuple(label.name for label in self.scope.definitions[read.name].indices)
+        else:
+            known = self.dims.setdefault(read.name, ("",) * len(read.subscripts))
+        dims = list(known)
+        for number, part in enumerate(read.subscripts):
+            if isinstance(part, Name) and part.name in self.scope.indices:
+                if dims[number]:
+                    self._union(dims[number], part.name)
+                else:
+                    dims[number] = part.name
+        if read.name not in self.scope.definitions:
+            self.dims[read.name] = tuple(dims)
+
+    def _check_given(self) -> None:
+        for name, place in self.scope.indices.items():
+            if self.find(name) not in self._given:
+                near = nearest(name, [key for key in self.scope.indices if key != name])
+                raise UnknownIndexError(
+                    f"nothing gives the extent of index '{name}'",
+                    text=self.text,
+                    spans=place,
+                    notes=("no input is read with it as a plain subscript",),
+                    help=f"declare it: index {name} < ..."
+                    + (f", or did you mean '{near}'?" if near else ""),
+                )
+
+    def _check_bound(self, node: Expr, name: str) -> None:
+        """The extent of an index is integer arithmetic on extents and int parameters."""
+        for part in walk(node):
+            match part:
+                case Number():
+                    fine = isinstance(part.value, int)
+                case Name(kind="param"):
+                    fine = self._params[part.name].kind == "int"
+                case Call():
+                    fine = part.function in ("minimum", "maximum")
+                case Binary():
+                    fine = part.op in ("+", "-", "*", "//", "%")
+                case Extent() | Unary(op="-"):
+                    fine = True
+                case _:
+                    fine = False
+            if not fine:
+                raise TypeMismatchError(
+                    f"the extent of index '{name}' must be an integer known at the call",
+                    text=self.text,
+                    spans=part.span,
+                    notes=(
+                        "accepted: integers, extents, int parameters, + - * // %, minimum, maximum",
+                    ),
+                    help="a bound that differs from element to element is a filter: "
+                    f"sum[{name} if {name} < len[b]](x)",
+                )
+
+    def _check_cycles(self) -> None:
+        graph: dict[str, set[str]] = {}
+        for name, bound in self._bounds.items():
+            names = {self.find(part.index) for part in walk(bound) if isinstance(part, Extent)}
+            graph.setdefault(self.find(name), set()).update(names)
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            cycle = [str(name) for name in error.args[1]]
+            name = next(key for key in self._bounds if self.find(key) in cycle)
+            raise RecursiveDefinitionError(
+                f"the extent of index '{name}' is given by itself",
+                text=self.text,
+                spans=self.scope.bounds[name].span,
+                help="give it a number, a parameter or the extent of another index",
+            ) from None
+
+    def bounds(self) -> dict[str, Expr]:
+        """The declared extents, one for each set of indices that share it."""
+        found: dict[str, tuple[str, Expr]] = {}
+        for name, bound in self._bounds.items():
+            other, first = found.setdefault(self.find(name), (name, bound))
+            if first != bound:
+                raise ShapeError(
+                    f"indices '{other}' and '{name}' meet on one dimension and are declared "
+                    "with two extents",
+                    text=self.text,
+                    spans=(self.scope.bounds[name].span, self.scope.bounds[other].span),
+                    help="declare one of them",
+                )
+        return {key: bound for key, (_, bound) in found.items()}
+
+    def table(self, inputs: dict[str, Input]) -> dict[str, str]:
+        """Every index and made-up dimension with its representative."""
+        names = [*self.scope.indices, *(dim for at in inputs.values() for dim in at.dims)]
+        return {name: self.find(name) for name in names}
+
+
+def made_up(tensor: str, dimension: int) -> str:
+    """The name of a dimension that no index names; one last digit keeps it unique."""
+    return f".{tensor}{dimension:X}"
+
+
+def _start(span: Span) -> int:
+    return span.start
+
+
+def _param(at: ParamStatement) -> Param:
+    kind, value = at.kind.name, at.default
+    default: int | float | None
+    if value is None:
+        default = None
+    elif kind == "int":
+        default = int(value)
+    else:
+        default = float(value)
+    return Param(at.name.name, kind, default, span=at.span)  # type: ignore[arg-type]
+
+
+def _in_order(body: Expr, found: frozenset[str]) -> list[str]:
+    """The free indices in order of their first appearance."""
+    order: dict[str, int] = {}
+    for node in walk(body):
+        if isinstance(node, Name):
+            order.setdefault(node.name, len(order))
+    return sorted(found, key=lambda name: (order.get(name, len(order)), name))
+
+
+def _likely(wrong: str, available: list[str], left: set[str], body: Expr) -> str | None:
+    """The index that was probably meant: one like it, or the only one left over."""
+    unused = [name for name in available if name not in left]
+    if near := nearest(wrong, unused):
+        return near
+    once = [
+        name
+        for name in unused
+        if sum(isinstance(node, Name) and node.name == name for node in walk(body)) == 1
+    ]
+    for candidates in (unused, once):
+        if len(candidates) == 1:
+            return candidates[0]
+    return None
+
+
+__all__ = ["Fraction", "check", "made_up"]

@@ -1,0 +1,251 @@
+"""The type of every expression: int, float or bool.
+
+Two passes. The first goes backward over the definitions and infers, from where an
+undeclared input is used, whether it holds subscripts (int), conditions (bool) or values
+(float). The second goes forward and checks: conditions are bool, subscripts are int.
+Functions made by `def` stand for their text, so a formal is typed as its argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NoReturn, TypeAlias
+
+from monocomp.errors import Span, TypeMismatchError
+from monocomp.syntax import (
+    Binary,
+    Call,
+    Compare,
+    Definition,
+    Expr,
+    Extent,
+    Field,
+    Function,
+    Kind,
+    Logic,
+    Name,
+    Number,
+    Param,
+    Read,
+    Reduce,
+    Unary,
+    children,
+)
+
+Use: TypeAlias = Literal["int", "bool", "value"]
+Env: TypeAlias = Mapping[str, tuple[Expr, "Env"]]
+
+_SAME_KIND = ("abs", "sign", "stop", "maximum", "minimum")
+_NUMBER_REDUCTIONS = ("sum", "max", "min", "prod", "top")
+
+
+class Kinds:
+    """Types of inputs, parameters, definitions and of expressions over them."""
+
+    def __init__(
+        self,
+        text: str,
+        declared: Mapping[str, Kind],
+        params: Mapping[str, Param],
+        functions: Mapping[str, Function],
+        definitions: Mapping[str, Definition],
+    ) -> None:
+        self._text = text
+        self._params = params
+        self._functions = functions
+        self._definitions = definitions
+        self._uses: dict[str, tuple[Use, Span]] = {}
+        self._declared = declared
+        self.definitions: dict[str, Kind] = {}
+        for definition in reversed(list(definitions.values())):
+            use, _ = self._uses.get(definition.name, ("value", definition.span))
+            self._infer(definition.body, use, {})
+        for definition in definitions.values():
+            self.definitions[definition.name] = self.of(definition.body)
+
+    def input(self, name: str) -> Kind:
+        """The type of an input: as declared, else as used."""
+        if name in self._declared:
+            return self._declared[name]
+        if name not in self._uses:
+            return "float"
+        return "int" if self._uses[name][0] == "int" else "bool"
+
+    # Inference, from uses back to inputs
+
+    def _infer(self, node: Expr, use: Use, env: Env) -> None:
+        match node:
+            case Name(kind="formal"):
+                arg, outer = env[node.name]
+                self._infer(arg, use, outer)
+                return
+            case Read() | Name(kind="scalar"):
+                self._note(node.name, use, node.span)
+            case Call() if node.function in self._functions:
+                function = self._functions[node.function]
+                inner = {
+                    formal: (arg, env)
+                    for formal, arg in zip(function.formals, node.args, strict=True)
+                }
+                self._infer(function.body, use, inner)
+                return
+        for number, part in enumerate(children(node)):
+            self._infer(part, _use_of_child(node, number, use), env)
+
+    def _note(self, name: str, use: Use, span: Span) -> None:
+        if use == "value":
+            return
+        before, first = self._uses.get(name, (use, span))
+        if before != use and name not in self._definitions and name not in self._declared:
+            raise TypeMismatchError(
+                f"'{name}' is used both as an index and as a condition",
+                text=self._text,
+                spans=(span, first),
+                help=f"declare its type, input {name}[...]: int, and compare: {name}[...] != 0",
+            )
+        self._uses[name] = (before, first)
+
+    # Checking, from inputs forward to definitions
+
+    def of(self, node: Expr, env: Env | None = None) -> Kind:
+        """The type of an expression whose definitions are typed already."""
+        env = {} if env is None else env
+        match node:
+            case Number():
+                return "int" if isinstance(node.value, int) else "float"
+            case Extent():
+                return "int"
+            case Name(kind="formal"):
+                arg, outer = env[node.name]
+                return self.of(arg, outer)
+            case Name(kind="index"):
+                return "int"
+            case Name(kind="param"):
+                return self._params[node.name].kind
+            case Name() | Read():
+                return self._of_read(node, env)
+            case Unary(op="not") | Logic():
+                for part in children(node):
+                    self._need_bool(part, env)
+                return "bool"
+            case Compare():
+                for part in node.operands:
+                    self.of(part, env)
+                return "bool"
+            case Unary():
+                return _number(self.of(node.operand, env))
+            case Binary():
+                return self._of_binary(node, env)
+            case Call():
+                return self._of_call(node, env)
+            case Reduce():
+                return self._of_reduce(node, env)
+            case Field():
+                return self.of(node.operand, env)
+
+    def _of_read(self, node: Name | Read, env: Env) -> Kind:
+        if isinstance(node, Read):
+            for part in node.subscripts:
+                self._need_int(part, env, "an index")
+        if node.name in self._definitions:
+            return self.definitions[node.name]
+        return self.input(node.name)
+
+    def _of_binary(self, node: Binary, env: Env) -> Kind:
+        left, right = self.of(node.left, env), self.of(node.right, env)
+        if node.op == "/" or "float" in (left, right):
+            return "float"
+        if node.op == "**":
+            literal = isinstance(node.right, Number) and isinstance(node.right.value, int)
+            return "int" if literal else "float"
+        return "int"
+
+    def _of_call(self, node: Call, env: Env) -> Kind:
+        if node.function in self._functions:
+            function = self._functions[node.function]
+            inner = {
+                formal: (arg, env) for formal, arg in zip(function.formals, node.args, strict=True)
+            }
+            return self.of(function.body, inner)
+        if node.function == "where":
+            self._need_bool(node.args[0], env)
+            return _common(*(self.of(part, env) for part in node.args[1:]))
+        if node.function == "uniform":
+            for part in node.args:
+                self._need_int(part, env, "a seed or counter")
+            return "float"
+        kinds = [self.of(part, env) for part in node.args]
+        if node.function == "stop":
+            return kinds[0]
+        return _number(_common(*kinds)) if node.function in _SAME_KIND else "float"
+
+    def _of_reduce(self, node: Reduce, env: Env) -> Kind:
+        if node.condition is not None:
+            self._need_bool(node.condition, env)
+        if node.op in ("any", "all"):
+            self._need_bool(node.args[0], env)
+            return "bool"
+        kinds = [self.of(part, env) for part in node.args]
+        if node.op in ("argmax", "argmin", "argtop"):
+            return "int"
+        return _number(kinds[0]) if node.op in _NUMBER_REDUCTIONS else "float"
+
+    def _need_bool(self, node: Expr, env: Env) -> None:
+        kind = self.of(node, env)
+        if kind != "bool":
+            self._mismatch(
+                node, f"{_a(kind)} where a condition is needed", "compare it, such as x != 0"
+            )
+
+    def _need_int(self, node: Expr, env: Env, what: str) -> None:
+        kind = self.of(node, env)
+        if kind == "float":
+            help = "integer division is //; an input of integers is declared: input T[i]: int"
+            self._mismatch(node, f"a float where {what} is needed", help)
+
+    def _mismatch(self, node: Expr, message: str, help: str) -> NoReturn:
+        raise TypeMismatchError(message, text=self._text, spans=node.span, help=help)
+
+
+def _use_of_child(node: Expr, number: int, use: Use) -> Use:
+    """What a child is used as, given what its parent is used as."""
+    passed: Use = "int" if use == "int" else "value"
+    match node:
+        case Read():
+            return "int"
+        case Unary(op="not") | Logic():
+            return "bool"
+        case Unary() | Binary(op="+" | "-" | "*" | "//" | "%"):
+            return passed
+        case Binary(op="**") if number == 0:
+            return passed
+        case Call(function="where"):
+            return "bool" if number == 0 else use
+        case Call(function="stop"):
+            return use
+        case Call(function="uniform"):
+            return "int"
+        case Call() if node.function in _SAME_KIND:
+            return passed
+        case Reduce():
+            if node.condition is not None and number == 0:
+                return "bool"
+            if node.op in ("any", "all"):
+                return "bool"
+            return passed if node.op in _NUMBER_REDUCTIONS else "value"
+    return "value"
+
+
+def _number(kind: Kind) -> Kind:
+    """Arithmetic counts a condition as 0 or 1."""
+    return "int" if kind == "bool" else kind
+
+
+def _common(*kinds: Kind) -> Kind:
+    if "float" in kinds:
+        return "float"
+    return "int" if "int" in kinds else "bool"
+
+
+def _a(kind: Kind) -> str:
+    return "an int" if kind == "int" else f"a {kind}"

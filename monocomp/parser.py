@@ -1,0 +1,493 @@
+"""From text to a list of statements, with the place of everything.
+
+The grammar is `grammar.lark`, read by lark's LALR parser with a contextual lexer. Around it
+stand the limits that make the cost of any text small and known (length, brackets, tokens,
+depth), the layout rule that lets a line continue, and the builder that turns each rule into
+a node of `monocomp.syntax` as it is recognised, so that no pass recurses over raw input.
+Nothing is resolved here: `monocomp.checker` says what the names mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from importlib import resources
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from monocomp.errors import LimitError, MonocompError, ParseError, ReservedNameError, Span
+from monocomp.syntax import (
+    KEYWORDS,
+    Binary,
+    Call,
+    Compare,
+    Expr,
+    Extent,
+    Field,
+    Logic,
+    Name,
+    Number,
+    Read,
+    Reduce,
+    Unary,
+    children,
+)
+
+if TYPE_CHECKING:
+    from lark import Lark, Token
+
+MAX_BYTES = 64 * 1024
+MAX_BRACKETS = 64
+MAX_TOKENS = 4096
+MAX_DEPTH = 100
+MAX_NAME = 64
+MAX_DIGITS = 40
+MAX_EXPONENT = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A name at a place, where the grammar wants a name and not an expression."""
+
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionStatement:
+    """`name[indices] = body`; without brackets a scalar."""
+
+    name: Label
+    indices: tuple[Label, ...]
+    body: Expr
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class InputStatement:
+    """One entry of an `input` line; dims is empty for a scalar."""
+
+    name: Label
+    dims: tuple[Label, ...]
+    kind: Label | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class ParamStatement:
+    """One entry of a `param` line."""
+
+    name: Label
+    kind: Label
+    default: int | Fraction | float | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class BoundStatement:
+    """`index name < extent`."""
+
+    name: Label
+    extent: Expr
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionStatement:
+    """`def name(formals) = body`."""
+
+    name: Label
+    formals: tuple[Label, ...]
+    body: Expr
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class MonoidStatement:
+    """`monoid name(fields) = unit (...), combine (...)`."""
+
+    name: Label
+    fields: tuple[Label, ...]
+    unit: tuple[Expr, ...]
+    combine: tuple[Expr, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class OutputStatement:
+    """One entry of a `return` line."""
+
+    name: Label
+    dtype: Label | None
+    span: Span
+
+
+Statement: TypeAlias = (
+    DefinitionStatement
+    | InputStatement
+    | ParamStatement
+    | BoundStatement
+    | FunctionStatement
+    | MonoidStatement
+    | OutputStatement
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """What a rule that is no node of the tree collects for the rule above it."""
+
+    items: tuple[Any, ...]
+    span: Span
+    condition: Expr | None = None
+    target: Label | None = None
+    prefix: bool = False
+
+
+def _span(child: Any) -> Span:
+    return child.span if hasattr(child, "span") else Span(child.start_pos, child.end_pos)
+
+
+def _over(parts: list[Any]) -> Span:
+    return _span(parts[0]).to(_span(parts[-1]))
+
+
+def _is_token(child: Any) -> bool:
+    return hasattr(child, "start_pos")
+
+
+def _nodes(parts: Iterable[Any]) -> tuple[Any, ...]:
+    """The children without punctuation."""
+    return tuple(part for part in parts if not _is_token(part))
+
+
+def _label(token: Token) -> Label:
+    place = _span(token)
+    text = str(token)
+    if len(text) > MAX_NAME:
+        raise LimitError(f"a name has {len(text)} characters; at most {MAX_NAME}", spans=place)
+    if text in KEYWORDS:
+        raise ReservedNameError(
+            f"'{text}' is a word of the language and cannot be a name",
+            spans=place,
+            help=f"choose another name, such as '{text}_'",
+        )
+    return Label(text, place)
+
+
+def _labels(parts: Iterable[Any]) -> tuple[Label, ...]:
+    return tuple(_label(part) for part in parts if _is_token(part) and part.type == "NAME")
+
+
+def _after(parts: list[Any], mark: str) -> Any | None:
+    """The child that follows a mark such as ':' or 'if', or None."""
+    for before, part in pairwise(parts):
+        if _is_token(before) and before == mark:
+            return part
+    return None
+
+
+def _number(token: Token) -> int | Fraction:
+    """The exact value of a literal; no float on the way."""
+    text, place = str(token), _span(token)
+    mantissa, _, exponent = text.lower().partition("e")
+    whole, point, decimals = mantissa.partition(".")
+    if len(whole) + len(decimals) > MAX_DIGITS:
+        raise LimitError(f"a number has more than {MAX_DIGITS} digits", spans=place)
+    if len(exponent) > 8 or abs(int(exponent or 0)) > MAX_EXPONENT:
+        raise LimitError(f"an exponent lies outside -{MAX_EXPONENT} to {MAX_EXPONENT}", spans=place)
+    if not point and not exponent:
+        return int(whole)
+    digits = Fraction(int(whole + decimals or "0"))
+    return digits * Fraction(10) ** (int(exponent or 0) - len(decimals))
+
+
+def _index_names(group: _Group, what: str) -> tuple[Label, ...]:
+    """The entries of a bracket that may hold names only."""
+    labels = []
+    for item in group.items:
+        if not isinstance(item, Name):
+            raise ParseError(
+                f"{what} takes names of indices, and this is an expression",
+                spans=item.span,
+                help="an index is a name, such as k in A[q,k]",
+            )
+        labels.append(Label(item.name, item.span))
+    return tuple(labels)
+
+
+class _Builder:
+    """One method per rule of the grammar: its children, punctuation included, to a node."""
+
+    def number(self, parts: list[Any]) -> Expr:
+        return Number(_number(parts[0]), span=_over(parts))
+
+    def name(self, parts: list[Any]) -> Expr:
+        if parts[0] == "inf":
+            return Number(math.inf, span=_over(parts))
+        if parts[0].type == "PRIMED":
+            _label_primed(parts[0])
+            return Name(str(parts[0]), span=_over(parts))
+        return Name(_label(parts[0]).name, span=_over(parts))
+
+    def parenthesised(self, parts: list[Any]) -> Expr:
+        inner: Expr = replace(parts[1], span=_over(parts))
+        return inner
+
+    def extent(self, parts: list[Any]) -> Expr:
+        return Extent(_label(parts[1]).name, span=_over(parts))
+
+    def call(self, parts: list[Any]) -> Expr:
+        args = _nodes(parts)
+        return Call(_label(parts[0]).name, args[0].items if args else (), span=_over(parts))
+
+    def places(self, parts: list[Any]) -> _Group:
+        condition, target = _after(parts, "if"), _after(parts, "->")
+        return _Group(
+            tuple(part for part in _nodes(parts) if part is not condition),
+            _over(parts),
+            condition,
+            None if target is None else _label(target),
+            parts[0] == "..",
+        )
+
+    def read(self, parts: list[Any]) -> Expr:
+        group = parts[2]
+        label = _label(parts[0])
+        if group.prefix or group.target is not None or group.condition is not None:
+            raise ParseError(
+                f"'{label.name}[...]' is followed by no parenthesis, so it is a read, "
+                "and its brackets hold subscripts only",
+                spans=_over(parts),
+                help=f"a reduction has its operand in parentheses: {label.name}[...](x)",
+            )
+        return Read(label.name, group.items, span=_over(parts))
+
+    def reduce(self, parts: list[Any]) -> Expr:
+        group = parts[2]
+        label = _label(parts[0])
+        args = _nodes(parts[3:])
+        return Reduce(
+            label.name,
+            tuple(index.name for index in _index_names(group, f"'{label.name}[...](...)'")),
+            group.condition,
+            args[0].items if args else (),
+            group.prefix,
+            None if group.target is None else group.target.name,
+            span=_over(parts),
+        )
+
+    def arguments(self, parts: list[Any]) -> _Group:
+        return _Group(_nodes(parts), _over(parts))
+
+    parts = arguments
+
+    def names(self, parts: list[Any]) -> _Group:
+        return _Group(_labels(parts), _over(parts))
+
+    def field(self, parts: list[Any]) -> Expr:
+        return Field(parts[0], _label(parts[2]).name, span=_over(parts))
+
+    def unary(self, parts: list[Any]) -> Expr:
+        op: Any = str(parts[0])
+        return Unary(op, parts[1], span=_over(parts))
+
+    def binary(self, parts: list[Any]) -> Expr:
+        op: Any = str(parts[1])
+        return Binary(op, parts[0], parts[2], span=_over(parts))
+
+    def compare(self, parts: list[Any]) -> Expr:
+        ops: Any = tuple(str(op) for op in parts[1::2])
+        return Compare(ops, tuple(parts[::2]), span=_over(parts))
+
+    def logic(self, parts: list[Any]) -> Expr:
+        op: Any = str(parts[1])
+        return Logic(op, tuple(parts[::2]), span=_over(parts))
+
+    def definition(self, parts: list[Any]) -> list[Statement]:
+        target, body = parts[0], parts[2]
+        indices: tuple[Label, ...] = ()
+        if isinstance(target, Name):
+            name = Label(target.name, target.span)
+        elif isinstance(target, Read):
+            name = Label(target.name, Span(target.span.start, target.span.start + len(target.name)))
+            indices = _index_names(_Group(target.subscripts, target.span), "the left side")
+        else:
+            raise ParseError(
+                "the left side of '=' must be a name with indices",
+                spans=target.span,
+                help="a definition reads O[i,j] = ...; equality of values is ==",
+            )
+        return [DefinitionStatement(name, indices, body, _over(parts))]
+
+    def bare_expression(self, parts: list[Any]) -> list[Statement]:
+        raise ParseError(
+            "an expression stands alone; a program is a list of definitions",
+            spans=_over(parts),
+            help="give it a name and its indices: O[...] = ...",
+        )
+
+    def input(self, parts: list[Any]) -> Statement:
+        dims = next(iter(_nodes(parts)), None)
+        kind = _after(parts, ":")
+        return InputStatement(
+            _label(parts[0]),
+            () if dims is None else dims.items,
+            None if kind is None else _kind(kind, ("int", "float", "bool")),
+            _over(parts),
+        )
+
+    def param(self, parts: list[Any]) -> Statement:
+        label, kind, default = _label(parts[0]), _after(parts, ":"), _after(parts, "=")
+        if kind is None:
+            raise ParseError(
+                f"parameter '{label.name}' needs a type, int or float",
+                spans=label.span,
+                help=f"write param {label.name}: float",
+            )
+        value = None if default is None else _literal(default)
+        return ParamStatement(label, _kind(kind, ("int", "float")), value, _over(parts))
+
+    def bound(self, parts: list[Any]) -> Statement:
+        return BoundStatement(_label(parts[0]), parts[2], _over(parts))
+
+    def output(self, parts: list[Any]) -> Statement:
+        dtype = _after(parts, ":")
+        named = None if dtype is None else Label(str(dtype), _span(dtype))
+        return OutputStatement(_label(parts[0]), named, _over(parts))
+
+    def inputs(self, parts: list[Any]) -> list[Statement]:
+        return list(_nodes(parts))
+
+    params = bounds = outputs = inputs
+
+    def function(self, parts: list[Any]) -> list[Statement]:
+        *formals, body = _nodes(parts)
+        labels = formals[0].items if formals else ()
+        return [FunctionStatement(_label(parts[1]), labels, body, _over(parts))]
+
+    def monoid(self, parts: list[Any]) -> list[Statement]:
+        fields, unit, combine = _nodes(parts)
+        name = _label(parts[1])
+        return [MonoidStatement(name, fields.items, unit.items, combine.items, _over(parts))]
+
+    def start(self, parts: list[Any]) -> list[Statement]:
+        return [statement for part in parts if not _is_token(part) for statement in part]
+
+
+def _label_primed(token: Token) -> None:
+    if len(token) > MAX_NAME + 1:
+        raise LimitError(f"a name has more than {MAX_NAME} characters", spans=_span(token))
+
+
+def _kind(token: Token, allowed: tuple[str, ...]) -> Label:
+    if str(token) not in allowed:
+        accepted = ", ".join(allowed)
+        raise ParseError(
+            f"'{token}' is no type here",
+            spans=_span(token),
+            notes=(f"accepted: {accepted}",),
+        )
+    return Label(str(token), _span(token))
+
+
+def _literal(expr: Expr) -> int | Fraction | float:
+    """The value of a default: a number, or minus a number."""
+    if isinstance(expr, Number):
+        return expr.value
+    if isinstance(expr, Unary) and expr.op == "-" and isinstance(expr.operand, Number):
+        return -expr.operand.value
+    raise ParseError("a default must be a number", spans=expr.span, help="write = 1024 or = -0.5")
+
+
+_OPERATORS = frozenset("+ - * / // % ** < <= > >= == != = , -> : | and or not if".split())
+
+
+class Layout:
+    """Which line ends end a statement: not those inside brackets or after an operator."""
+
+    always_accept = ("_END",)
+
+    def process(self, stream: Iterator[Token]) -> Iterator[Token]:
+        depth, bars, last, count = 0, 0, ";", 0
+        for token in stream:
+            text = str(token)
+            if text == "\n":
+                continues = text_continues(last, bars)
+                if depth or continues or last in ";\n":
+                    continue
+            count += 1
+            if count > MAX_TOKENS:
+                raise LimitError(f"a program has at most {MAX_TOKENS} tokens", spans=_span(token))
+            depth += (text in "([") - (text in ")]")
+            bars = 0 if text in ";\n" else bars + (text == "|")
+            last = text
+            yield token
+
+
+def text_continues(last: str, bars: int) -> bool:
+    """Whether a line that ends in this token goes on: a closing bar is no operator."""
+    return last in _OPERATORS and not (last == "|" and bars % 2 == 0)
+
+
+@lru_cache(maxsize=1)
+def _lark() -> Lark:
+    from lark import Lark
+
+    grammar = resources.files("monocomp").joinpath("grammar.lark").read_text("utf-8")
+    return Lark(
+        grammar,
+        parser="lalr",
+        lexer="contextual",
+        postlex=Layout(),
+        transformer=_Builder(),
+        keep_all_tokens=True,
+        maybe_placeholders=False,
+    )
+
+
+def _check_depth(statements: list[Statement]) -> None:
+    """Later passes recurse over expressions, so their depth has a limit."""
+    stack: list[tuple[Expr, int]] = []
+    for statement in statements:
+        match statement:
+            case DefinitionStatement() | FunctionStatement():
+                stack.append((statement.body, 1))
+            case BoundStatement():
+                stack.append((statement.extent, 1))
+            case MonoidStatement():
+                stack += [(part, 1) for part in statement.unit + statement.combine]
+    while stack:
+        node, depth = stack.pop()
+        if depth > MAX_DEPTH:
+            raise LimitError(
+                f"an expression is nested more than {MAX_DEPTH} deep",
+                spans=node.span,
+                help="split it into several definitions",
+            )
+        stack += [(child, depth + 1) for child in children(node)]
+
+
+def parse(text: str, name: str | None = None) -> list[Statement]:
+    """The statements of a program, in order.
+
+    Args:
+        text: the program.
+        name: where it came from, for messages that have no place in the text.
+    """
+    from lark.exceptions import UnexpectedInput
+
+    try:
+        statements: Any = _lark().parse(text)
+        _check_depth(statements)
+        return list(statements)
+    except UnexpectedInput as error:
+        raise ParseError(str(error)) from None
+    except MonocompError as error:
+        # Raised inside the parser, where the text is not at hand.
+        raise type(error)(
+            error.message, text=text, spans=error.spans, notes=error.notes, help=error.help
+        ) from None

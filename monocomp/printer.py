@@ -1,0 +1,329 @@
+"""Terms and programs as text of the language: parsing what is printed gives the same term.
+
+
+Bound indices get readable names again, taken from their extents. Quotients, roots and
+differences are printed as such, although terms know only powers and coefficients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+
+from monocomp.terms import (
+    Binder,
+    Term,
+    UserMonoid,
+    base_and_power,
+    const,
+    open_fold,
+    power_of,
+    split_coefficient,
+)
+
+_OR, _AND, _NOT, _COMPARE, _ADD, _MUL, _UNARY, _POW, _ATOM = range(1, 10)
+
+
+Abbreviate = Callable[[Term, "Names"], "str | None"]
+
+
+class Names:
+    """Readable names for bound and opened indices, and the names already taken."""
+
+    def __init__(self, taken: Iterable[str] = (), abbreviate: Abbreviate | None = None) -> None:
+        self.names: dict[str, str] = {}
+        self.taken = frozenset(taken)
+        self.abbreviate = abbreviate
+
+    def of(self, name: str) -> str:
+        """The printed name of a free index."""
+        return self.names.get(name, name.replace("$", "i").replace("%", "i").replace("~", "i"))
+
+    def bind(self, t: Term, opened: tuple[Term, ...]) -> Names:
+        """The names inside a fold: the extent's own name unless the fold uses it already."""
+        inner = Names(self.taken, self.abbreviate)
+        inner.names = dict(self.names)
+        used = {self.of(name) for name in t.free} | set(self.names.values()) | self.taken
+        for bound in opened:
+            base = bound.attr[1].lstrip(".")
+            name, number = base, 0
+            while name in used:
+                number += 1
+                name = f"{base}_{number}"
+            used.add(name)
+            inner.names[bound.attr[0]] = name
+        return inner
+
+
+def show(t: Term, names: Names | None = None) -> str:
+    """The term as text of the language."""
+    names = names or Names()
+    # Opened indices that are free here print by the name of their extent, too.
+    loose = tuple(_leaf(t, n) for n in sorted(t.free) if not n[0].isalpha() and n[0] != "_")
+    loose = tuple(i for i in loose if i is not None and i.attr[0] not in names.names)
+    if loose:
+        names = names.bind(t, tuple(i for i in loose if i is not None))
+    return _show(t, names, 0)
+
+
+def _leaf(t: Term, name: str) -> Term | None:
+    stack = [t]
+    while stack:
+        t = stack.pop()
+        if t.op == "index" and t.attr[0] == name:
+            return t
+        stack.extend(a for a in t.args if name in a.free)
+    return None
+
+
+def number_text(value: Fraction | float, kind: str) -> str:
+    """An exact literal: an int, a decimal, a quotient where no decimal is exact, or inf."""
+    if isinstance(value, float):
+        return "inf" if value > 0 else "-inf"
+    if value.denominator == 1:
+        return str(value) if kind == "int" else f"{value}.0"
+    denominator, digits = value.denominator, 0
+    while denominator % 10 == 0 or denominator % 2 == 0 or denominator % 5 == 0:
+        denominator = (
+            denominator // 10
+            if denominator % 10 == 0
+            else (denominator // 5 if denominator % 5 == 0 else denominator // 2)
+        )
+        digits += 1
+    if denominator == 1 and digits <= 20:
+        scaled = value * 10**digits
+        sign, body = ("-" if scaled < 0 else ""), str(abs(scaled.numerator)).rjust(digits + 1, "0")
+        whole, rest = body[:-digits], body[-digits:].rstrip("0") or "0"
+        return f"{sign}{whole}.{rest}"
+    return f"{value.numerator} / {value.denominator}"
+
+
+def _paren(text: str, level: int, context: int) -> str:
+    return f"({text})" if level < context else text
+
+
+def _show(t: Term, names: Names, context: int, as_float: bool = False) -> str:
+    """Print t for a place that binds with strength `context`. `as_float` says that the
+    place makes a float of an int anyway, so that a cast needs no words."""
+    if names.abbreviate is not None:
+        short = names.abbreviate(t, names)
+        if short is not None:
+            return short
+    match t.op:
+        case "const":
+            if t.kind == "bool":
+                return "0 == 0" if t.attr else "0 == 1"
+            text = number_text(t.attr, "int" if as_float and t.kind == "float" else t.kind)
+            level = _UNARY if text.startswith("-") else _MUL if "/" in text else _ATOM
+            return _paren(text, level, context)
+        case "index":
+            return names.of(t.attr[0])
+        case "extent":
+            return f"|{t.attr.lstrip('.')}|"
+        case "param":
+            return str(t.attr)
+        case "read" | "ref":
+            if not t.args:
+                return str(t.attr)
+            return f"{t.attr}[{', '.join(_show(a, names, 0) for a in t.args)}]"
+        case "cast":
+            inner = t.args[0]
+            if inner.kind == "bool":
+                text, level = f"({_show(inner, names, 0)})", _ATOM
+                if as_float or t.kind == "int":
+                    return text if t.kind == "float" else _paren(f"1 * {text}", _MUL, context)
+                return _paren(f"1.0 * {text}", _MUL, context)
+            if as_float:
+                return _show(inner, names, context)
+            return _paren(f"1.0 * {_show(inner, names, _MUL + 1)}", _MUL, context)
+        case "add":
+            return _paren(_show_sum(t, names), _ADD, context)
+        case "mul":
+            return _show_product(t, names, context)
+        case "pow":
+            return _show_power(t, names, context)
+        case "power":
+            base, exponent = t.args
+            text = f"{_show(base, names, _ATOM)} ** {_show(exponent, names, _POW)}"
+            return _paren(text, _POW, context)
+        case "compare":
+            a, b = (_show(x, names, _ADD) for x in t.args)
+            return _paren(f"{a} {t.attr} {b}", _COMPARE, context)
+        case "and" | "or":
+            level = _AND if t.op == "and" else _OR
+            parts = (_show(x, names, level + 1) for x in t.args)
+            return _paren(f" {t.op} ".join(parts), level, context)
+        case "not":
+            return _paren(f"not {_show(t.args[0], names, _NOT)}", _NOT, context)
+        case "floordiv" | "mod":
+            sign = "//" if t.op == "floordiv" else "%"
+            a, b = t.args
+            text = f"{_show(a, names, _MUL)} {sign} {_show(b, names, _MUL + 1)}"
+            return _paren(text, _MUL, context)
+        case "fold" | "fold_at":
+            return _show_fold(t, names)
+        case "field":
+            return f"{_show(t.args[0], names, _ATOM)}.{t.attr}"
+        case "where":
+            c, a, b = t.args
+            floating = a.kind == "float" and not (a.op == b.op == "cast")
+            parts = [_show(c, names, 0), _show(a, names, 0, floating and a.op == "cast")]
+            parts.append(_show(b, names, 0, floating and b.op == "cast"))
+            return f"where({', '.join(parts)})"
+    floating = t.op not in ("maximum", "minimum", "uniform", "abs", "sign", "relu", "stop")
+    return f"{t.op}({', '.join(_show(a, names, 0, floating) for a in t.args)})"
+
+
+def _evident(t: Term) -> bool:
+    """Does the printed text of t show that it is a float?"""
+    if t.op in ("const", "cast"):
+        return False
+    if t.op in ("add", "mul"):
+        return any(map(_evident, t.args))
+    if t.op == "pow":
+        return t.attr < 0 or t.attr.denominator != 1 or _evident(t.args[0])
+    return t.kind == "float"
+
+
+def _show_sum(t: Term, names: Names) -> str:
+    evident = t.kind == "int" or any(map(_evident, t.args))
+    addends = sorted(t.args, key=lambda a: not _evident(a))  # a stable sort: floats first
+    numbers = [a for a in addends if a.op == "const"]
+    text = ""
+    for a in [a for a in addends if a.op != "const"] + numbers:
+        number, rest = split_coefficient(a)
+        negative = number < 0 and number != -math.inf
+        shown = const(abs(number), a.kind) if rest is None else a
+        if negative and rest is not None:
+            shown = _negated(a)
+        if shown.op == "const":
+            piece = _show(shown, names, _MUL, as_float=evident)
+        elif not text and not evident:
+            piece = _show(shown, names, _ADD)
+        else:
+            piece = _show(shown, names, _MUL, as_float=True)
+        if text:
+            text += f" - {piece}" if negative else f" + {piece}"
+        else:
+            text = f"-{_show(shown, names, _UNARY, as_float=evident)}" if negative else piece
+    return text
+
+
+def _negated(a: Term) -> Term:
+    from monocomp.terms import neg
+
+    return neg(a)
+
+
+def _show_product(t: Term, names: Names, context: int) -> str:
+    number, _ = split_coefficient(t)
+    over: list[Term] = []
+    under: list[Term] = []
+    for factor in t.args:
+        if factor.op == "const":
+            continue
+        base, power = base_and_power(factor)
+        if power < 0 and t.kind == "float":
+            under.append(power_of(base, -power))
+        else:
+            over.append(factor)
+    over.sort(key=lambda f: not _evident(f))
+    evident = t.kind == "int" or bool(under) or (bool(over) and _evident(over[0]))
+    sign = ""
+    if number < 0 and number != -math.inf:
+        sign, number = "-", -number
+    pieces = [
+        _show(f, names, _MUL if n == 0 else _MUL + 1, as_float=evident or n > 0)
+        for n, f in enumerate(over)
+    ]
+    if not evident:
+        pieces.insert(0, number_text(number, "float"))
+    elif (
+        isinstance(number, Fraction) and number.denominator != 1 and "/" in number_text(number, "")
+    ):
+        if number.numerator != 1 or not over:
+            pieces.insert(0, str(number.numerator))
+        under.append(const(number.denominator, "float"))
+    elif number != 1:
+        pieces.insert(0, number_text(number, "int"))
+    if not pieces:
+        pieces = ["1"]
+    if pieces[0].startswith("-"):
+        pieces[0] = f"({pieces[0]})"
+    text = " * ".join(pieces)
+    for f in under:
+        text += f" / {_show(f, names, _MUL + 1, as_float=True)}"
+    if sign:
+        return _paren(f"-({text})" if len(pieces) + len(under) > 1 else f"-{text}", _UNARY, context)
+    return _paren(text, _MUL, context)
+
+
+def _show_power(t: Term, names: Names, context: int) -> str:
+    base, power = t.args[0], t.attr
+    if abs(power) == Fraction(1, 2):
+        name = "sqrt" if power > 0 else "rsqrt"
+        return f"{name}({_show(base, names, 0, as_float=True)})"
+    if power < 0:
+        text = f"1 / {_show(power_of(base, -power), names, _MUL + 1, as_float=True)}"
+        return _paren(text, _MUL, context)
+    exponent = (
+        str(power) if power.denominator == 1 else f"({power.numerator} / {power.denominator})"
+    )
+    if base.op == "cast":
+        return _paren(f"({_show(base, names, 0)}) ** {exponent}", _POW, context)
+    return _paren(f"{_show(base, names, _ATOM)} ** {exponent}", _POW, context)
+
+
+def _show_fold(t: Term, names: Names) -> str:
+    binder: Binder = t.attr
+    opened, parts = open_fold(t)
+    if t.op == "fold_at":
+        return _show_kept(t, opened[0], parts, names)
+    inner = names.bind(t, opened)
+    shown = [inner.of(i.attr[0]) for i in opened]
+    head = ", ".join(shown)
+    if parts[0].op != "const":
+        head += f" if {_show(parts[0], inner, 0)}"
+    elif not parts[0].attr:
+        head += f" if {shown[0]} < 0"
+    floating = binder.name in ("mean", "var", "logsumexp") or isinstance(binder.monoid, UserMonoid)
+    bodies = ", ".join(_show(p, inner, 0, as_float=floating) for p in parts[1:])
+    return f"{binder.name}[{head}]({bodies})"
+
+
+def _show_kept(t: Term, bound: Term, parts: tuple[Term, ...], names: Names) -> str:
+    """softmax[k](..), sum[..k](..) or top[k -> r](..): the place must be a plain index."""
+    binder: Binder = t.attr
+    place = t.args[0]
+    shown = _show(place, names, 0)
+    inner = Names(names.taken, names.abbreviate)
+    inner.names = dict(names.names)
+    if binder.target is not None:
+        inner = names.bind(t, (bound,))
+        head = f"{inner.of(bound.attr[0])} -> {shown}"
+    else:
+        inner.names[bound.attr[0]] = shown
+        head = shown if binder.name in ("softmax", "log_softmax") else f"..{shown}"
+    if parts[0].op != "const":
+        head += f" if {_show(parts[0], inner, 0)}"
+    floating = binder.name in ("softmax", "log_softmax", "top", "argtop")
+    floating |= isinstance(binder.monoid, UserMonoid)
+    bodies = ", ".join(_show(p, inner, 0, as_float=floating) for p in parts[1:])
+    return f"{binder.name}[{head}]({bodies})"
+
+
+def show_monoid(monoid: UserMonoid) -> str:
+    """The declaration of a user's monoid."""
+    unit = ", ".join(_show(u, Names(), 0) for u in monoid.unit)
+    combine = ", ".join(_show(c, Names(), 0) for c in monoid.combine)
+    fields = ", ".join(monoid.fields)
+    return f"monoid {monoid.name}({fields}) = unit ({unit}), combine ({combine})"
+
+
+def definition_line(
+    name: str, indices: Iterable[str], body: Term, names: Names | None = None
+) -> str:
+    """`O[i,e] = body`."""
+    left = ",".join(indices)
+    return f"{name}[{left}] = {show(body, names)}" if left else f"{name} = {show(body, names)}"

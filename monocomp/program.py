@@ -1,0 +1,227 @@
+"""A program as equations between index terms, and the translation of a checked program.
+
+Functions made by `def` are expanded here, by name: a formal stands for the argument's
+expression. Definitions stay separate equations until a rewrite inlines them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from monocomp import syntax
+from monocomp import terms as T
+from monocomp.errors import InternalError, UnsupportedError
+from monocomp.printer import Names, definition_line, show, show_monoid
+from monocomp.terms import Term
+
+
+@dataclass(frozen=True)
+class Equation:
+    """`name[indices] = body`; the indices are index terms, free in the body."""
+
+    name: str
+    indices: tuple[Term, ...]
+    body: Term
+
+
+@dataclass(frozen=True)
+class Equations:
+    """A program in index terms: the state that rewrites act on."""
+
+    source: syntax.Program
+    equations: tuple[Equation, ...]
+    monoids: tuple[T.UserMonoid, ...] = ()
+
+    @cached_property
+    def by_name(self) -> dict[str, Equation]:
+        """Equations by the name on the left."""
+        return {e.name: e for e in self.equations}
+
+    @property
+    def outputs(self) -> tuple[Equation, ...]:
+        """The equations that the program returns, in order."""
+        return tuple(self.by_name[o.name] for o in self.source.outputs)
+
+    def map(self, f: Callable[[Term], Term]) -> Equations:
+        """The same equations with f applied to the right-hand sides."""
+        return replace(self, equations=tuple(replace(e, body=f(e.body)) for e in self.equations))
+
+    @cached_property
+    def _taken(self) -> frozenset[str]:
+        source = self.source
+        return frozenset((*source.inputs, *source.params, *self.by_name)) | {
+            f for m in self.monoids for f in m.fields
+        }
+
+    def names(self) -> Names:
+        """The names that printing must not give to bound indices."""
+        return Names(self._taken)
+
+    def lines(self) -> list[str]:
+        """One line an equation, without declarations."""
+        names = self.names()
+        return [
+            definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
+            for e in self.equations
+        ]
+
+    def text(self) -> str:
+        """A complete program of the language; parsing it gives the same equations."""
+        source = self.source
+        out = []
+        for i in source.inputs.values():
+            dims = ",".join(d.lstrip(".") for d in i.dims)
+            kind = "" if i.kind == "float" else f": {i.kind}"
+            out.append(f"input {i.name}[{dims}]{kind}" if i.dims else f"input {i.name}{kind}")
+        for p in source.params.values():
+            default = "" if p.default is None else f" = {p.default!r}"
+            out.append(f"param {p.name}: {p.kind}{default}")
+        for name, bound in source.bounds.items():
+            out.append(f"index {name.lstrip('.')} < {show(translate_expression(source, bound))}")
+        out += [show_monoid(m) for m in self.monoids]
+        out += self.lines()
+        results = ", ".join(o.name + (f": {o.dtype}" if o.dtype else "") for o in source.outputs)
+        return "\n".join([*out, f"return {results}"]) + "\n"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def translate(program: syntax.Program) -> Equations:
+    """A checked program as equations."""
+    translator = _Translator(program)
+    equations = []
+    for definition in program.definitions.values():
+        indices = tuple(translator.index(i) for i in definition.indices)
+        body = translator.expr(definition.body, {})
+        if program.kinds.get(definition.name) == "float" and body.kind != "float":
+            body = T.as_float(body)
+        equations.append(Equation(definition.name, indices, body))
+    return Equations(program, tuple(equations), tuple(translator.monoids.values()))
+
+
+def translate_expression(program: syntax.Program, expr: syntax.Expr) -> Term:
+    """One expression of a checked program."""
+    return _Translator(program).expr(expr, {})
+
+
+Formals = Mapping[str, "tuple[syntax.Expr, Formals]"]
+
+
+class _Translator:
+    def __init__(self, program: syntax.Program) -> None:
+        self.program = program
+        self.monoids = {m.name: self._monoid(m) for m in program.monoids.values()}
+
+    def index(self, name: str) -> Term:
+        return T.index(name, self.program.extent_of[name])
+
+    def _monoid(self, m: syntax.Monoid) -> T.UserMonoid:
+        unit = tuple(T.as_float(self.expr(e, {})) for e in m.unit)
+        combine = tuple(T.as_float(self.expr(e, {})) for e in m.combine)
+        return T.UserMonoid(m.name, m.fields, unit, combine)
+
+    def expr(self, e: syntax.Expr, formals: Formals) -> Term:
+        match e:
+            case syntax.Number():
+                return T.const(e.value)
+            case syntax.Name():
+                return self._name(e, formals)
+            case syntax.Read():
+                return self._read(e, formals)
+            case syntax.Extent():
+                return T.extent_of(self.program.extent_of[e.index])
+            case syntax.Unary():
+                operand = self.expr(e.operand, formals)
+                return T.neg(operand) if e.op == "-" else T.negate(_bool(operand))
+            case syntax.Binary():
+                return _BINARY[e.op](self.expr(e.left, formals), self.expr(e.right, formals))
+            case syntax.Compare():
+                operands = [self.expr(x, formals) for x in e.operands]
+                pairs = zip(e.ops, operands, operands[1:], strict=False)
+                return T.conjunction(*(T.compare(op, a, b) for op, a, b in pairs))
+            case syntax.Logic():
+                operands = [_bool(self.expr(x, formals)) for x in e.operands]
+                return T.conjunction(*operands) if e.op == "and" else T.disjunction(*operands)
+            case syntax.Call():
+                return self._call(e, formals)
+            case syntax.Reduce():
+                return self._reduce(e, formals)
+            case syntax.Field():
+                return T.field(self.expr(e.operand, formals), e.name)
+        raise InternalError(f"no translation for {type(e).__name__}")
+
+    def _name(self, e: syntax.Name, formals: Formals) -> Term:
+        program = self.program
+        match e.kind:
+            case "index":
+                return self.index(e.name)
+            case "param":
+                return T.param(e.name, program.params[e.name].kind)
+            case "formal" if e.name in formals:
+                argument, outer = formals[e.name]
+                return self.expr(argument, outer)
+            case "scalar" if e.name in program.definitions:
+                return T.ref(e.name, (), program.kinds[e.name])
+            case "scalar":
+                return T.read(e.name, (), program.inputs[e.name].kind)
+        return T.param(e.name, "float")  # a monoid's field
+
+    def _read(self, e: syntax.Read, formals: Formals) -> Term:
+        subscripts = [self.expr(s, formals) for s in e.subscripts]
+        if e.name in self.program.definitions:
+            return T.ref(e.name, subscripts, self.program.kinds[e.name])
+        return T.read(e.name, subscripts, self.program.inputs[e.name].kind)
+
+    def _call(self, e: syntax.Call, formals: Formals) -> Term:
+        function = self.program.functions.get(e.function)
+        if function is not None:
+            arguments = {
+                formal: (argument, formals)
+                for formal, argument in zip(function.formals, e.args, strict=True)
+            }
+            return self.expr(function.body, arguments)
+        arguments_ = [self.expr(a, formals) for a in e.args]
+        if e.function == "where":
+            arguments_[0] = _bool(arguments_[0])
+        return T.function(e.function, *arguments_)
+
+    def _reduce(self, e: syntax.Reduce, formals: Formals) -> Term:
+        condition = T.TRUE if e.condition is None else _bool(self.expr(e.condition, formals))
+        bodies = [self.expr(a, formals) for a in e.args]
+        opened = tuple(self.index(i) for i in e.indices)
+        monoid: str | T.UserMonoid = self.monoids.get(e.op, e.op)
+        result: Term
+        if e.prefix or e.op in (*syntax.KEEPING_REDUCTIONS, *syntax.SELECTIONS):
+            if len(opened) != 1 or (e.prefix and e.op in syntax.KEEPING_REDUCTIONS):
+                raise UnsupportedError(
+                    f"{e.op} over several indices at once is not compiled",
+                    text=self.program.text,
+                    spans=e.span,
+                    help="write it with exp and sum over those indices",
+                )
+            place = opened[0] if e.target is None else self.index(e.target)
+            target = None if e.target is None else self.program.extent_of[e.target]
+            result = T.fold_at(monoid, place, opened[0], condition, *bodies, target=target)
+        else:
+            result = T.fold(monoid, opened, condition, *bodies)
+        if isinstance(monoid, T.UserMonoid) and len(monoid.fields) == 1:
+            result = T.field(result, monoid.fields[0])
+        return result
+
+
+def _bool(t: Term) -> Term:
+    return t if t.kind == "bool" else T.compare("!=", t, T.const(0, t.kind))
+
+
+_BINARY: dict[str, Callable[[Term, Term], Term]] = {
+    "+": T.add,
+    "-": T.sub,
+    "*": T.mul,
+    "/": T.divide,
+    "//": T.floordiv,
+    "%": T.modulo,
+    "**": T.general_power,
+}

@@ -1,0 +1,207 @@
+"""The rule engine: named rules, one driver, and the derivation that it records.
+
+A rule is a function from a term to an equal term, or None where it does not apply. Its
+docstring is its statement: the law, the side conditions and an example, which a test
+parses, rewrites with this rule alone and compares. The driver applies the first rule
+that matches at the innermost place, everywhere that the term occurs, and records the
+step with the whole program before and after; so each step can be printed, checked
+against the oracle, and a derivation can be stopped anywhere.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from monocomp import terms as T
+from monocomp.errors import InternalError
+from monocomp.printer import show
+from monocomp.program import Equation, Equations
+from monocomp.terms import Term
+
+STEP_LIMIT = 10_000
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A named rewrite. The docstring of `apply` holds its law and its example."""
+
+    name: str
+    apply: Callable[[Term], Term | None]
+
+    @cached_property
+    def doc(self) -> str:
+        """The rule's statement."""
+        return inspect.getdoc(self.apply) or ""
+
+    def section(self, title: str) -> str:
+        """The text after `Title:` in the docstring, or ""."""
+        found = re.search(rf"^{title}:[ \t]*(.*(?:\n[ \t]+.*)*)", self.doc, re.MULTILINE)
+        return re.sub(r"\n[ \t]+", "\n", found[1]).strip() if found else ""
+
+    @property
+    def law(self) -> str:
+        """The law that the rule rests on, in one line."""
+        return " ".join(self.section("Law").split())
+
+
+@dataclass
+class RuleSet:
+    """Rules that are applied together, in order, until none matches."""
+
+    name: str
+    purpose: str
+    rules: list[Rule] = field(default_factory=list)
+
+    def rule(self, apply: Callable[[Term], Term | None]) -> Callable[[Term], Term | None]:
+        """Add a rule (decorator)."""
+        self.rules.append(Rule(apply.__name__, apply))
+        return apply
+
+    def first(self, t: Term) -> tuple[Rule, Term] | None:
+        """The first rule that changes t, with its result."""
+        for rule in self.rules:
+            result = rule.apply(t)
+            if result is not None and result is not t:
+                if result.kind != t.kind:
+                    raise InternalError(f"{rule.name} turned {t.kind} {t!r} into {result.kind}")
+                return rule, result
+        return None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One rewrite: which rule, where, and the program before and after.
+
+    Attributes:
+        rule: the rule's name.
+        law: the law that it rests on.
+        place: the definitions in which the term occurred.
+        before, after: the term and what replaced it, as text.
+        program: the whole program after the step.
+    """
+
+    rule: str
+    law: str
+    place: tuple[str, ...]
+    before: str
+    after: str
+    program: Equations
+
+
+class Rewriter:
+    """Applies rule sets to a program and records every step."""
+
+    def __init__(self, program: Equations, step_limit: int | None = None) -> None:
+        self.start = program
+        self.program = program
+        self.steps: list[Step] = []
+        self.limit = step_limit
+
+    @property
+    def stopped(self) -> bool:
+        """Were as many steps made as asked for?"""
+        return self.limit is not None and len(self.steps) >= self.limit
+
+    def record(
+        self, rule: str, law: str, place: Iterable[str], before: str, after: str, program: Equations
+    ) -> None:
+        """Take a step."""
+        if len(self.steps) >= STEP_LIMIT:
+            raise InternalError(f"the rewrites did not end within {STEP_LIMIT} steps")
+        self.program = program
+        self.steps.append(Step(rule, law, tuple(place), before, after, program))
+
+    def inline_definitions(self) -> None:
+        """Replace names by what they stand for, so that rules see through them."""
+        for equation in self.program.equations:
+            if self.stopped:
+                return
+            if any(_refers_to(e.body, equation.name) for e in self.program.equations):
+                self._inline(equation)
+
+    def _inline(self, equation: Equation) -> None:
+        # Equations come in order, and earlier ones are inlined already.
+        memo: dict[Term, Term] = {}
+
+        def visit(t: Term) -> Term:
+            if equation.name not in _references(t):
+                return t
+            found = memo.get(t)
+            if found is None:
+                if t.op == "ref" and t.attr == equation.name:
+                    subscripts = map(visit, t.args)
+                    names = (i.attr[0] for i in equation.indices)
+                    found = T.substitute(equation.body, dict(zip(names, subscripts, strict=True)))
+                else:
+                    found = T.map_children(t, visit)
+                memo[t] = found
+            return found
+
+        users = [e.name for e in self.program.equations if equation.name in _references(e.body)]
+        program = self.program.map(visit)
+        returned = {o.name for o in program.source.outputs}
+        kept = tuple(e for e in program.equations if e.name != equation.name or e.name in returned)
+        names = self.program.names()
+        left = equation.name + "[" + ",".join(i.attr[0] for i in equation.indices) + "]"
+        self.record(
+            "inline_definition",
+            "a name equals what it is defined to be",
+            users,
+            left if equation.indices else equation.name,
+            show(equation.body, names),
+            Equations(program.source, kept, program.monoids),
+        )
+
+    def exhaust(self, rules: RuleSet) -> None:
+        """Apply the rules, innermost place first, until none matches."""
+        normal: set[Term] = set()
+        while not self.stopped:
+            found = self._find(rules, normal)
+            if found is None:
+                return
+            rule, before, after = found
+            memo: dict[Term, Term] = {}
+            place = [e.name for e in self.program.equations]
+            program = self.program.map(lambda t: T.replace(t, before, after, memo))
+            place = [
+                old.name
+                for old, new in zip(self.program.equations, program.equations, strict=True)
+                if old.body is not new.body
+            ]
+            names = self.program.names()
+            self.record(
+                rule.name, rule.law, place, show(before, names), show(after, names), program
+            )
+
+    def _find(self, rules: RuleSet, normal: set[Term]) -> tuple[Rule, Term, Term] | None:
+        for equation in self.program.equations:
+            for t in _unvisited(equation.body, normal):
+                found = rules.first(t)
+                if found is not None:
+                    return found[0], t, found[1]
+                normal.add(t)
+        return None
+
+
+def _unvisited(root: Term, normal: set[Term]) -> Iterator[Term]:
+    """Subterms that are not known to be normal, operands first."""
+    if root in normal:
+        return
+    for t in T.children(root):
+        yield from _unvisited(t, normal)
+    if root not in normal:
+        yield root
+
+
+def _references(t: Term) -> frozenset[str]:
+    """Names of the definitions that t reads."""
+    found = {s.attr for s in T.subterms(t) if s.op == "ref"}
+    return frozenset(found)
+
+
+def _refers_to(t: Term, name: str) -> bool:
+    return name in _references(t)

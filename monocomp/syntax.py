@@ -1,0 +1,286 @@
+"""The syntax tree of a program, and what checking it establishes.
+
+The grammar of the tree:
+
+    Expr = Number | Name | Read | Extent | Unary | Binary | Compare | Logic
+         | Call | Reduce | Field
+
+Nodes are immutable and carry the span of text that they came from; spans take no part
+in comparisons. After checking (`checker.check`) implied sums are explicit `Reduce`
+nodes with `implied=True`, every `Name` says what it is, and `Program` holds the facts
+that later stages need. Both the oracle and the compiler start from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Literal, TypeAlias
+
+from monocomp.errors import Span
+
+Kind: TypeAlias = Literal["int", "float", "bool"]
+NameKind: TypeAlias = Literal["index", "param", "scalar", "formal", "unresolved"]
+
+
+def _span() -> Span:
+    return field(compare=False, repr=False, kw_only=True)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A literal: exact, an int when written without point or exponent, or `inf`."""
+
+    value: int | Fraction | float  # the only float is math.inf
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A bare name: an index, a parameter, a scalar tensor or definition, a function's formal."""
+
+    name: str
+    kind: NameKind = "unresolved"
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """`name[subscripts]`: an element of an input or of an earlier definition."""
+
+    name: str
+    subscripts: tuple[Expr, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """`|index|`."""
+
+    index: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """`-x` or `not x`."""
+
+    op: Literal["-", "not"]
+    operand: Expr
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """`left op right` with op one of + - * / // % **."""
+
+    op: Literal["+", "-", "*", "/", "//", "%", "**"]
+    left: Expr
+    right: Expr
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A chain `a < b <= c`; ops has one entry fewer than operands."""
+
+    ops: tuple[Literal["<", "<=", ">", ">=", "==", "!="], ...]
+    operands: tuple[Expr, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Logic:
+    """`a and b and ...` or `a or b or ...`."""
+
+    op: Literal["and", "or"]
+    operands: tuple[Expr, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`function(args)`: a built-in function or one made by `def`."""
+
+    function: str
+    args: tuple[Expr, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """`op[indices if condition](args)`.
+
+    op is a built-in reduction or a user's monoid. `prefix` marks `op[..k]`, which keeps
+    its index. `target` is r in `top[k -> r]`. A user's monoid takes one argument per
+    field; all others take one.
+    """
+
+    op: str
+    indices: tuple[str, ...]
+    condition: Expr | None
+    args: tuple[Expr, ...]
+    prefix: bool = False
+    target: str | None = None
+    implied: bool = field(default=False, compare=False)
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """`aggregate.name`: one field of a user monoid's result."""
+
+    operand: Expr
+    name: str
+    span: Span = _span()
+
+
+Expr: TypeAlias = (
+    Number | Name | Read | Extent | Unary | Binary | Compare | Logic | Call | Reduce | Field
+)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The expressions directly inside one, in order of the text."""
+    match expr:
+        case Read():
+            return expr.subscripts
+        case Unary() | Field():
+            return (expr.operand,)
+        case Binary():
+            return (expr.left, expr.right)
+        case Compare() | Logic():
+            return expr.operands
+        case Call():
+            return expr.args
+        case Reduce():
+            return expr.args if expr.condition is None else (expr.condition, *expr.args)
+    return ()
+
+
+def with_children(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
+    """The same node over other children, given in the order of `children`."""
+    match expr:
+        case Read():
+            return replace(expr, subscripts=parts)
+        case Unary() | Field():
+            return replace(expr, operand=parts[0])
+        case Binary():
+            return replace(expr, left=parts[0], right=parts[1])
+        case Compare() | Logic():
+            return replace(expr, operands=parts)
+        case Call() | Reduce(condition=None):
+            return replace(expr, args=parts)
+        case Reduce():
+            return replace(expr, condition=parts[0], args=parts[1:])
+    return expr
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """`name[indices] = body`; a scalar has no indices."""
+
+    name: str
+    indices: tuple[str, ...]
+    body: Expr
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """`def name(formals) = body`. A formal stands for the argument expression (by name)."""
+
+    name: str
+    formals: tuple[str, ...]
+    body: Expr
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Monoid:
+    """`monoid name(fields) = unit (...), combine (...)`.
+
+    In `combine` the name `x` is the left operand's field and `x'` the right one's.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    unit: tuple[Expr, ...]
+    combine: tuple[Expr, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input tensor. `dims` names each dimension by an index whose extent it has.
+
+    A dimension that only computed subscripts read and no declaration names gets a made-up
+    name that starts with a dot, like `.K0`.
+    """
+
+    name: str
+    dims: tuple[str, ...]
+    kind: Kind
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A scalar parameter, passed by keyword. Without a default it is required."""
+
+    name: str
+    kind: Literal["int", "float"]
+    default: int | float | None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A result: the definition's name and indices, and the dtype asked for, if any."""
+
+    name: str
+    indices: tuple[str, ...]
+    dtype: str | None
+
+
+@dataclass(frozen=True)
+class Program:
+    """A checked program.
+
+    inputs and params are in order of first appearance, definitions in order of the text.
+    `extent_of` maps every index to the representative of its extent: two indices have the
+    same extent exactly when they have the same representative. `bounds` gives the extent
+    of representatives declared by `index k < EXPR`; the others are read off the inputs.
+    `kinds` gives the type of each definition.
+    """
+
+    text: str
+    name: str | None
+    inputs: dict[str, Input]
+    params: dict[str, Param]
+    functions: dict[str, Function]
+    monoids: dict[str, Monoid]
+    definitions: dict[str, Definition]
+    outputs: tuple[Output, ...]
+    extent_of: dict[str, str]
+    bounds: dict[str, Expr]
+    kinds: dict[str, Kind]
+
+
+# The vocabulary. Number of arguments of each built-in function; None: one or more.
+FUNCTIONS: dict[str, int | None] = {
+    **dict.fromkeys(
+        "exp exp2 log log2 sqrt rsqrt abs sign floor tanh sigmoid relu silu gelu erf softplus "
+        "elu sin cos stop".split(),
+        1,
+    ),
+    "maximum": 2,
+    "minimum": 2,
+    "where": 3,
+    "uniform": None,
+}
+REDUCTIONS = tuple("sum max min prod mean var any all logsumexp argmax argmin".split())
+KEEPING_REDUCTIONS = ("softmax", "log_softmax")  # they keep their index
+SELECTIONS = ("top", "argtop")  # top[k -> r](x)
+KEYWORDS = frozenset("input param index def monoid unit combine return if and or not inf".split())
+DTYPES = ("float16", "bfloat16", "float32", "float64", "int32", "int64", "bool")

@@ -1,0 +1,937 @@
+"""Index terms: the one language that every stage between the text and the kernels works on.
+
+    term = const | index | extent | param | read | ref | fold | fold_at | field
+         | add | mul | pow | cast | compare | and | or | not | where | function
+
+Terms are immutable and interned: structurally equal means identical (`is`), so common
+subexpressions are found by construction. Bound indices are numbered from the inside
+(`%1` binds nothing deeper), so alpha-equal folds are one object. Every term knows its
+kind, its free indices and the extents that it folds, and an ill-typed term cannot be
+built. Sums and products are kept in canonical form (flattened, collected, sorted): the
+arithmetic of a commutative ring, over which the rewrites work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, TypeAlias
+from weakref import WeakValueDictionary
+
+from monocomp.errors import InternalError
+from monocomp.syntax import Kind
+
+Number: TypeAlias = Fraction | float  # the only floats are inf and -inf
+
+# Where a factor or addend stands when terms are printed and summed: numbers first.
+_RANK = {
+    "const": 0,
+    "param": 1,
+    "extent": 1,
+    "index": 2,
+    "cast": 3,
+    "read": 4,
+    "ref": 4,
+}
+
+
+class Term:
+    """A node. Build one with the constructors of this module, never directly.
+
+    Attributes:
+        op: what the node is.
+        args: the operands.
+        attr: the payload that is not a term (a name, a number, a binder).
+        kind: "int", "float" or "bool".
+        free: names of the indices that occur free.
+        folded: extents of the folds inside; a term with `e in folded` holds a result over e.
+        height: the largest bound index number inside.
+        key: sorts terms by structure, the same in every run.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "args",
+        "attr",
+        "folded",
+        "free",
+        "height",
+        "key",
+        "kind",
+        "op",
+    )
+
+    op: str
+    args: tuple[Term, ...]
+    attr: Any
+    kind: Kind
+    free: frozenset[str]
+    folded: frozenset[str]
+    height: int
+    key: tuple[int, str, str]
+
+    def __repr__(self) -> str:
+        from monocomp.printer import show
+
+        return show(self)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("terms are interned and are not pickled; print and parse them instead")
+
+
+@dataclass(frozen=True, slots=True)
+class Binder:
+    """What a fold binds: its monoid (or reduction), indices and their extents.
+
+    `monoid` is the name of a built-in or a `UserMonoid`; `target` is the extent of the
+    new index of `top` and `argtop`.
+    """
+
+    monoid: str | UserMonoid
+    indices: tuple[str, ...]
+    extents: tuple[str, ...]
+    target: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The reduction's name in the language."""
+        return self.monoid if isinstance(self.monoid, str) else self.monoid.name
+
+
+@dataclass(frozen=True, slots=True)
+class UserMonoid:
+    """A monoid on tuples: the unit, and `combine` over the parameters x and x'."""
+
+    name: str
+    fields: tuple[str, ...]
+    unit: tuple[Term, ...]
+    combine: tuple[Term, ...]
+
+
+_TABLE: WeakValueDictionary[tuple[Any, ...], Term] = WeakValueDictionary()
+
+
+def _intern(op: str, args: tuple[Term, ...], attr: Any, kind: Kind) -> Term:
+    identity = (op, tuple(map(id, args)), attr, kind)
+    found = _TABLE.get(identity)
+    if found is not None:
+        return found
+    term = object.__new__(Term)
+    term.op, term.args, term.attr, term.kind = op, args, attr, kind
+    term.free = frozenset().union(*(a.free for a in args)) if args else frozenset()
+    term.folded = frozenset().union(*(a.folded for a in args)) if args else frozenset()
+    term.height = max((a.height for a in args), default=0)
+    name = ""
+    if op == "index":
+        term.free = frozenset((attr[0],))
+        name = attr[0]
+    elif op in ("read", "ref", "param"):
+        name = attr
+    elif op in ("fold", "fold_at"):
+        bound = frozenset(attr.indices)
+        at = args[0].free if op == "fold_at" else frozenset()
+        term.free = (term.free - bound) | at
+        term.folded |= frozenset(attr.extents)
+        term.height += len(attr.indices)
+    identity_text = repr((op, _attr_key(attr), kind, [a.key[2] for a in args]))
+    digest = hashlib.blake2b(identity_text.encode(), digest_size=12).hexdigest()
+    term.key = (_RANK.get(op, 5), name, digest)
+    _TABLE[identity] = term
+    return term
+
+
+def _attr_key(attr: Any) -> Any:
+    """The part of a payload that takes part in the structural order."""
+    if isinstance(attr, Binder):
+        return (attr.name, attr.indices, attr.extents, attr.target)
+    return attr
+
+
+# --- leaves ---------------------------------------------------------------------------
+
+
+def const(value: int | Fraction | float | bool, kind: Kind | None = None) -> Term:
+    """A number or truth value. Ints are of kind int unless `kind` says otherwise."""
+    if isinstance(value, bool) and kind in (None, "bool"):
+        return _intern("const", (), value, "bool")
+    if kind is None:
+        kind = "int" if isinstance(value, int) else "float"
+    if isinstance(value, float):
+        number: Number = value if math.isinf(value) else Fraction(value)
+    else:
+        number = Fraction(value)
+    return _intern("const", (), number, kind)
+
+
+def index(name: str, extent: str) -> Term:
+    """An index as a value, and as a subscript."""
+    return _intern("index", (), (name, extent), "int")
+
+
+def extent_of(extent_name: str) -> Term:
+    """`|k|`."""
+    return _intern("extent", (), extent_name, "int")
+
+
+def param(name: str, kind: Kind) -> Term:
+    """A scalar parameter."""
+    return _intern("param", (), name, kind)
+
+
+def read(tensor: str, subscripts: Iterable[Term], kind: Kind) -> Term:
+    """An element of an input tensor."""
+    return _intern("read", _ints(subscripts), tensor, kind)
+
+
+def ref(name: str, subscripts: Iterable[Term], kind: Kind) -> Term:
+    """An element of a definition of the same program that is not inlined yet."""
+    return _intern("ref", _ints(subscripts), name, kind)
+
+
+def _ints(terms: Iterable[Term]) -> tuple[Term, ...]:
+    out = tuple(as_int(t) for t in terms)
+    if any(t.kind != "int" for t in out):
+        raise InternalError("a subscript is not an integer: " + ", ".join(map(repr, out)))
+    return out
+
+
+TRUE = const(True)
+FALSE = const(False)
+ZERO = const(0, "float")
+ONE = const(1, "float")
+INF = const(math.inf)
+NEG_INF = const(-math.inf)
+# The table holds terms weakly; these live as long as the module.
+
+
+# --- kinds ----------------------------------------------------------------------------
+
+
+def as_float(t: Term) -> Term:
+    """The same value as a float. An int expression stays whole behind its cast, so that
+    large index values are subtracted exactly before they are rounded."""
+    if t.kind == "float":
+        return t
+    if t.op == "const":
+        return const(t.attr if t.kind == "int" else int(t.attr), "float")
+    if t.op == "cast":  # a truth value as an int
+        t = t.args[0]
+    return _intern("cast", (t,), "float", "float")
+
+
+def as_int(t: Term) -> Term:
+    """A truth value as 0 or 1; an int as it is."""
+    if t.kind != "bool":
+        return t
+    if t.op == "const":
+        return const(int(t.attr))
+    return _intern("cast", (t,), "int", "int")
+
+
+def _promote(terms: Iterable[Term]) -> tuple[list[Term], Kind]:
+    terms = [as_int(t) for t in terms]
+    if any(t.kind == "float" for t in terms):
+        return [as_float(t) for t in terms], "float"
+    return terms, "int"
+
+
+# --- the ring -------------------------------------------------------------------------
+
+
+def split_coefficient(t: Term) -> tuple[Number, Term | None]:
+    """t as (number, rest); rest is None for a number."""
+    if t.op == "const":
+        return t.attr, None
+    if t.op == "mul" and t.args[0].op == "const":
+        rest = t.args[1:]
+        return t.args[0].attr, rest[0] if len(rest) == 1 else _intern("mul", rest, None, t.kind)
+    return Fraction(1), t
+
+
+def add(*terms: Term) -> Term:
+    """The sum, like terms collected."""
+    operands, kind = _promote(terms)
+    total: Number = Fraction(0)
+    coefficients: dict[Term, Number] = {}
+    stack = list(reversed(operands))
+    while stack:
+        t = stack.pop()
+        if t.op == "add":
+            stack.extend(reversed(t.args))
+            continue
+        number, rest = split_coefficient(t)
+        if rest is None:
+            total = total + number
+        else:
+            coefficients[rest] = coefficients.get(rest, Fraction(0)) + number
+    _join_casts(coefficients)
+    if isinstance(total, float):  # inf + x is inf wherever x is finite; -inf masks win
+        if math.isnan(total):
+            total = -math.inf
+        if kind == "float" and not coefficients:
+            return const(total)
+    parts = [
+        rest if number == 1 else mul(const(number, kind), rest)
+        for rest, number in coefficients.items()
+        if number != 0
+    ]
+    parts.sort(key=lambda t: t.key)
+    if total != 0:
+        parts.append(const(total, kind))
+    if not parts:
+        return const(0, kind)
+    return parts[0] if len(parts) == 1 else _intern("add", tuple(parts), None, kind)
+
+
+def _join_casts(coefficients: dict[Term, Number]) -> None:
+    """Collect the int expressions of a float sum in one, which is exact: q - k of large
+    indices must not be rounded before the difference is taken."""
+    casts = [
+        t
+        for t, number in coefficients.items()
+        if t.op == "cast"
+        and not is_bracket(t)
+        and t.kind == "float"
+        and isinstance(number, Fraction)
+        and number.denominator == 1
+    ]
+    if len(casts) < 2:
+        return
+    joined = add(*(mul(const(int(coefficients.pop(t))), t.args[0]) for t in casts))
+    number, rest = split_coefficient(as_float(joined))
+    if rest is not None:
+        coefficients[rest] = coefficients.get(rest, Fraction(0)) + number
+    elif number != 0:
+        raise InternalError("index terms that cancel to a number are collected by int addition")
+
+
+def neg(t: Term) -> Term:
+    """-t."""
+    return mul(const(-1), t)
+
+
+def sub(a: Term, b: Term) -> Term:
+    """a - b."""
+    return add(a, neg(b))
+
+
+def _factors(terms: Iterable[Term]) -> Iterable[Term]:
+    stack = list(terms)[::-1]
+    while stack:
+        t = stack.pop()
+        if t.op == "mul":
+            stack.extend(reversed(t.args))
+        else:
+            yield t
+
+
+def base_and_power(t: Term) -> tuple[Term, Fraction]:
+    """t = base ** power with a rational power."""
+    return (t.args[0], t.attr) if t.op == "pow" else (t, Fraction(1))
+
+
+def mul(*terms: Term) -> Term:
+    """The product, powers of equal bases collected and exponentials joined."""
+    operands, kind = _promote(terms)
+    number: Number = Fraction(1)
+    powers: dict[Term, Fraction] = {}
+    exponents: list[Term] = []
+    for t in _factors(operands):
+        if t.op == "const":
+            number = number * t.attr
+        elif t.op == "exp":
+            exponents.append(t.args[0])
+        else:
+            base, power = base_and_power(t)
+            powers[base] = powers.get(base, Fraction(0)) + power
+    if number == 0 or number != number:  # 0 * inf is 0: equal wherever the source is finite
+        return const(0, kind)
+    parts = [_factor(base, power) for base, power in powers.items() if power != 0]
+    if exponents:
+        parts.append(exp(add(*exponents)) if len(exponents) > 1 else _exp(exponents[0]))
+    if any(t.op in ("const", "mul") for t in parts) or sum(t.op == "exp" for t in parts) > 1:
+        return mul(const(number, kind), *parts)
+    if not parts:
+        return const(number, kind)
+    if len(parts) == 1 and parts[0].op == "add" and number != 1:  # numbers distribute
+        return add(*(mul(const(number, kind), t) for t in parts[0].args))
+    parts.sort(key=lambda t: t.key)
+    if number != 1:
+        parts.insert(0, const(number, kind))
+    return parts[0] if len(parts) == 1 else _intern("mul", tuple(parts), None, kind)
+
+
+def _factor(base: Term, power: Fraction) -> Term:
+    if is_bracket(base):  # 0 and 1 are idempotent
+        return base
+    return power_of(base, power)
+
+
+def is_bracket(t: Term) -> bool:
+    """[condition]: a truth value as a number."""
+    return t.op == "cast" and t.args[0].kind == "bool"
+
+
+def bracket(condition: Term) -> Term:
+    """1 where the condition holds, else 0, as a float."""
+    return as_float(condition)
+
+
+def power_of(base: Term, power: Fraction | int) -> Term:
+    """base ** power for a rational power.
+
+    A product's power is the product of powers where that is true for reals: for whole
+    powers, and for the factors that are not negative.
+    """
+    power = Fraction(power)
+    if power == 0:
+        return const(1, base.kind)
+    if power == 1:
+        return base
+    if base.kind != "float" and (power.denominator != 1 or power < 0):
+        base = as_float(base)
+    if base.op == "const":
+        exact = _exact_power(base.attr, power)
+        if exact is not None:
+            return const(exact, base.kind)
+    if base.op == "exp":
+        return exp(mul(const(power, "float"), base.args[0]))
+    if base.op == "pow":
+        inner, first = base.args[0], base.attr
+        if first.denominator == 1 and first.numerator % 2 == 0 and (first * power) % 2 == 1:
+            inner = function("abs", inner)
+        if is_nonnegative(inner) or power.denominator == 1 or first * power != 1:
+            return power_of(inner, first * power)
+    if base.op == "mul":
+        if power.denominator == 1:
+            return mul(*(power_of(t, power) for t in base.args))
+        inside = [t for t in base.args if is_nonnegative(t)]
+        rest = [t for t in base.args if not is_nonnegative(t)]
+        if inside:
+            outer = [power_of(t, power) for t in inside]
+            return mul(*outer, power_of(mul(*rest), power)) if rest else mul(*outer)
+    return _intern("pow", (base,), power, base.kind)
+
+
+def _exact_power(number: Number, power: Fraction) -> Number | None:
+    """number ** power where that is a rational number of moderate size."""
+    if isinstance(number, float) or abs(power.numerator) > 64 or (number == 0 and power < 0):
+        return None
+    if power.denominator == 1:
+        if max(number.numerator.bit_length(), number.denominator.bit_length()) > 64:
+            return None
+        return number ** int(power)
+    if power.denominator == 2 and number > 0:
+        roots = math.isqrt(number.numerator), math.isqrt(number.denominator)
+        if roots[0] ** 2 == number.numerator and roots[1] ** 2 == number.denominator:
+            return _exact_power(Fraction(*roots), Fraction(power.numerator))
+    return None
+
+
+def divide(a: Term, b: Term) -> Term:
+    """a / b, as floats."""
+    return mul(as_float(a), power_of(as_float(b), -1))
+
+
+# --- facts ----------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=65536)
+def is_positive(t: Term) -> bool:
+    """Provably > 0. A sum is positive when its elements are and it is not empty; the
+    quotient by an empty sum is 0 by definition, so cancelling it stays right."""
+    match t.op:
+        case "const":
+            return t.kind != "bool" and t.attr > 0
+        case "exp" | "extent":
+            return True
+        case "cast":
+            return is_positive(t.args[0])
+        case "pow":
+            return is_positive(t.args[0])
+        case "mul":
+            return all(map(is_positive, t.args))
+        case "add":
+            return all(map(is_nonnegative, t.args)) and any(map(is_positive, t.args))
+        case "fold":
+            return t.attr.name == "sum" and is_positive(t.args[1])
+    return False
+
+
+@lru_cache(maxsize=65536)
+def is_nonnegative(t: Term) -> bool:
+    """Provably >= 0."""
+    match t.op:
+        case "abs" | "relu" | "sigmoid" | "softplus" | "uniform" | "index":
+            return True
+        case "cast":
+            return t.args[0].kind == "bool" or is_nonnegative(t.args[0])
+        case "pow":
+            even = t.attr.denominator == 1 and t.attr.numerator % 2 == 0
+            return even or t.attr.denominator == 2 or is_nonnegative(t.args[0])
+        case "mul" | "add" | "mod":
+            return all(map(is_nonnegative, t.args))
+        case "floordiv" | "minimum":
+            return all(map(is_nonnegative, t.args))
+        case "maximum":
+            return any(map(is_nonnegative, t.args))
+        case "const":
+            return t.kind != "bool" and t.attr >= 0
+        case "fold":
+            if t.attr.name in ("sum", "prod"):
+                return is_nonnegative(t.args[1])
+    return is_positive(t)
+
+
+# --- functions ------------------------------------------------------------------------
+
+
+def function(name: str, *args: Term) -> Term:
+    """A scalar function of the language by name, brought to the constructors above."""
+    simple = _CONSTRUCTORS.get(name)
+    if simple is not None:
+        return simple(*args)
+    if name in ("maximum", "minimum"):
+        operands, kind = _promote(args)
+        if operands[0] is operands[1]:
+            return operands[0]
+        operands.sort(key=lambda t: t.key)
+        return _intern(name, tuple(operands), None, kind)
+    if name in ("abs", "sign", "relu", "stop"):
+        (operand,) = args
+        operand = as_int(operand)
+        if name in ("abs", "relu") and is_nonnegative(operand):
+            return operand
+        return _intern(name, (operand,), None, operand.kind)
+    if name == "uniform":
+        return _intern(name, _ints(args), None, "float")
+    return _intern(name, tuple(as_float(t) for t in args), None, "float")
+
+
+def exp(exponent: Term) -> Term:
+    """e ** exponent. Results of folds are multiplied out of products in the exponent, so
+    that they can cancel; logarithms leave as powers, and -inf as a bracket."""
+    return _exp(multiply_out(as_float(exponent)))
+
+
+def _exp(exponent: Term) -> Term:
+    addends = exponent.args if exponent.op == "add" else (exponent,)
+    factors: list[Term] = []
+    kept: list[Term] = []
+    for t in addends:
+        number, rest = split_coefficient(t)
+        if rest is None and number == -math.inf:
+            return ZERO
+        if rest is not None and rest.op == "log" and isinstance(number, Fraction):
+            factors.append(power_of(rest.args[0], number))
+        elif t.op == "where" and t.args[2] is NEG_INF:
+            factors.append(bracket(t.args[0]))
+            kept.append(t.args[1])
+        elif t.op == "where" and t.args[1] is NEG_INF:
+            factors.append(bracket(negate(t.args[0])))
+            kept.append(t.args[2])
+        else:
+            kept.append(t)
+    if factors:
+        return mul(*factors, exp(add(ZERO, *kept)))
+    if exponent is ZERO:
+        return ONE
+    return _intern("exp", (exponent,), None, "float")
+
+
+def multiply_out(t: Term) -> Term:
+    """Distribute products over sums that hold a fold's result."""
+    if t.op == "add":
+        return add(*map(multiply_out, t.args))
+    if t.op == "mul":
+        for place, factor in enumerate(t.args):
+            if factor.op == "add" and factor.folded:
+                others = t.args[:place] + t.args[place + 1 :]
+                return add(*(multiply_out(mul(*others, part)) for part in factor.args))
+    return t
+
+
+def log(x: Term) -> Term:
+    """The natural logarithm; exponentials leave it."""
+    x = as_float(x)
+    if x is ONE:
+        return ZERO
+    if x.op == "exp":
+        return x.args[0]
+    if x.op == "mul":
+        exponent = [t.args[0] for t in x.args if t.op == "exp"]
+        if exponent:
+            return add(*exponent, log(mul(*(t for t in x.args if t.op != "exp"))))
+    if x.op == "pow" and is_nonnegative(x.args[0]):
+        return mul(const(x.attr, "float"), log(x.args[0]))
+    return _intern("log", (x,), None, "float")
+
+
+_LOG_2 = log(const(2, "float"))
+
+
+def floordiv(a: Term, b: Term) -> Term:
+    """a // b, rounded towards minus infinity."""
+    return _integer_division("floordiv", a, b)
+
+
+def modulo(a: Term, b: Term) -> Term:
+    """a % b with the sign of b."""
+    return _integer_division("mod", a, b)
+
+
+def _integer_division(op: str, a: Term, b: Term) -> Term:
+    (a, b), kind = _promote((a, b))
+    if b.op == "const" and b.attr == 1 and kind == "int":
+        return a if op == "floordiv" else const(0)
+    if op == "floordiv" and a is b and a.op == "extent":
+        return const(1)
+    if a.op == "const" and b.op == "const" and b.attr != 0 and kind == "int":
+        return const(int(a.attr // b.attr if op == "floordiv" else a.attr % b.attr))
+    return _intern(op, (a, b), None, kind)
+
+
+def general_power(a: Term, b: Term) -> Term:
+    """a ** b with any exponent."""
+    if b.op == "const" and isinstance(b.attr, Fraction):
+        if b.kind == "int" and (b.attr >= 0 or a.kind == "float"):
+            return power_of(as_int(a), b.attr)
+        if b.attr.denominator <= 64 and abs(b.attr.numerator) <= 64:
+            return power_of(as_float(a), b.attr)
+    return _intern("power", (as_float(a), as_float(b)), None, "float")
+
+
+_CONSTRUCTORS: dict[str, Callable[..., Term]] = {
+    "exp": exp,
+    "log": log,
+    "exp2": lambda x: exp(mul(x, _LOG_2)),
+    "log2": lambda x: divide(log(x), _LOG_2),
+    "sqrt": lambda x: power_of(as_float(x), Fraction(1, 2)),
+    "rsqrt": lambda x: power_of(as_float(x), Fraction(-1, 2)),
+    "where": lambda c, a, b: where(c, a, b),
+}
+
+
+# --- conditions -----------------------------------------------------------------------
+
+
+def compare(op: str, a: Term, b: Term) -> Term:
+    """a op b; > and >= are turned round."""
+    if op in (">", ">="):
+        return compare("<" if op == ">" else "<=", b, a)
+    if a.kind == b.kind == "bool":
+        a, b = as_int(a), as_int(b)
+    (a, b), _ = _promote((a, b))
+    if op in ("==", "!=") and b.key < a.key:
+        a, b = b, a
+    if a.op == "const" and b.op == "const":
+        table = {"<": a.attr < b.attr, "<=": a.attr <= b.attr, "==": a.attr == b.attr}
+        return const(table.get(op, a.attr != b.attr))
+    if a is b and a.kind == "int":
+        return const(op in ("<=", "=="))
+    return _intern("compare", (a, b), op, "bool")
+
+
+def conjunction(*terms: Term) -> Term:
+    """and"""
+    return _logic("and", TRUE, FALSE, terms)
+
+
+def disjunction(*terms: Term) -> Term:
+    """or"""
+    return _logic("or", FALSE, TRUE, terms)
+
+
+def _logic(op: str, unit: Term, zero: Term, terms: Iterable[Term]) -> Term:
+    parts: dict[Term, None] = {}
+    for t in terms:
+        for part in t.args if t.op == op else (t,):
+            parts[part] = None
+    if zero in parts:
+        return zero
+    parts.pop(unit, None)
+    ordered = sorted(parts, key=lambda t: t.key)
+    if not ordered:
+        return unit
+    return ordered[0] if len(ordered) == 1 else _intern(op, tuple(ordered), None, "bool")
+
+
+def negate(t: Term) -> Term:
+    """not t; comparisons of integers turn round."""
+    if t.op == "const":
+        return const(not t.attr)
+    if t.op == "not":
+        return t.args[0]
+    if t.op == "compare" and t.args[0].kind == "int":
+        a, b = t.args
+        flipped = {
+            "<": ("<=", b, a),
+            "<=": ("<", b, a),
+            "==": ("!=", a, b),
+            "!=": ("==", a, b),
+        }
+        return compare(*flipped[t.attr])
+    if t.op in ("and", "or"):
+        dual = disjunction if t.op == "and" else conjunction
+        return dual(*map(negate, t.args))
+    return _intern("not", (t,), None, "bool")
+
+
+def conjuncts(t: Term) -> tuple[Term, ...]:
+    """The parts of a condition that must all hold."""
+    if t is TRUE:
+        return ()
+    return t.args if t.op == "and" else (t,)
+
+
+def where(condition: Term, a: Term, b: Term) -> Term:
+    """a where the condition holds, else b."""
+    if a.kind == b.kind == "bool":
+        return disjunction(conjunction(condition, a), conjunction(negate(condition), b))
+    (a, b), kind = _promote((a, b))
+    if condition.op == "const":
+        return a if condition.attr else b
+    if a is b:
+        return a
+    if b.op == "const" and b.attr == 0 and a.op == "const" and a.attr == 1:
+        return as_float(condition) if kind == "float" else as_int(condition)
+    return _intern("where", (condition, a, b), None, kind)
+
+
+# --- folds ----------------------------------------------------------------------------
+
+INT_REDUCTIONS = ("argmax", "argmin", "argtop")
+BOOL_REDUCTIONS = ("any", "all")
+
+
+def _fold_kind(name: str, bodies: tuple[Term, ...]) -> Kind:
+    if name in INT_REDUCTIONS:
+        return "int"
+    if name in BOOL_REDUCTIONS:
+        return "bool"
+    if name in ("sum", "max", "min", "prod"):
+        return bodies[0].kind
+    return "float"
+
+
+def fold(
+    monoid: str | UserMonoid,
+    opened: tuple[Term, ...],
+    condition: Term,
+    *bodies: Term,
+    target: str | None = None,
+) -> Term:
+    """Fold the bodies over the opened indices where the condition holds.
+
+    `opened` are index terms that occur free in the condition and bodies; the fold binds
+    them under canonical names.
+    """
+    if not isinstance(monoid, str) or monoid not in BOOL_REDUCTIONS:
+        bodies = tuple(as_int(t) for t in bodies)
+    if monoid in ("mean", "var", "logsumexp", "softmax", "log_softmax", "top"):
+        bodies = tuple(as_float(t) for t in bodies)
+    if not isinstance(monoid, str):
+        bodies = tuple(as_float(t) for t in bodies)
+    binder, args = _close(monoid, opened, (condition, *bodies), target)
+    return _intern("fold", args, binder, _fold_kind(binder.name, args[1:]))
+
+
+def fold_at(
+    monoid: str | UserMonoid,
+    place: Term,
+    opened: Term,
+    condition: Term,
+    *bodies: Term,
+    target: str | None = None,
+) -> Term:
+    """An aggregate that keeps its index, taken at `place`: a softmax's element there, the
+    prefix up to there, or the entry of `top` of that rank."""
+    if monoid in ("softmax", "log_softmax", "top", "argtop"):
+        bodies = tuple(as_float(t) for t in bodies)
+    binder, args = _close(monoid, (opened,), (condition, *bodies), target)
+    return _intern("fold_at", (place, *args), binder, _fold_kind(binder.name, args[1:]))
+
+
+def _close(
+    monoid: str | UserMonoid,
+    opened: tuple[Term, ...],
+    parts: tuple[Term, ...],
+    target: str | None,
+) -> tuple[Binder, tuple[Term, ...]]:
+    height = max(t.height for t in parts)
+    names = {t.attr[0]: f"%{height + n + 1}" for n, t in enumerate(opened)}
+    extents = tuple(t.attr[1] for t in opened)
+    mapping = {t.attr[0]: index(names[t.attr[0]], t.attr[1]) for t in opened}
+    closed = tuple(_rename(t, mapping, {}) for t in parts)
+    return Binder(monoid, tuple(names.values()), extents, target), closed
+
+
+@lru_cache(maxsize=16384)
+def open_fold(t: Term) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
+    """The bound indices of a fold under free names, and its condition and bodies with them.
+
+    The names depend on the term alone, so that equal folds open to equal parts.
+    """
+    binder: Binder = t.attr
+    parts = t.args if t.op == "fold" else t.args[1:]
+    opened = []
+    number = t.height - len(binder.indices)
+    for extent_name in binder.extents:
+        number += 1
+        while f"${number}" in t.free:
+            number += 1
+        opened.append(index(f"${number}", extent_name))
+    mapping = dict(zip(binder.indices, opened, strict=True))
+    memo: dict[Term, Term] = {}
+    return tuple(opened), tuple(_rename(p, mapping, memo) for p in parts)
+
+
+def _rename(t: Term, mapping: Mapping[str, Term], memo: dict[Term, Term]) -> Term:
+    """Rename free indices. Never captures: bound names are numbers, given ones are not,
+    or are larger than any number inside."""
+    if t.free.isdisjoint(mapping):
+        return t
+    found = memo.get(t)
+    if found is None:
+        if t.op == "index":
+            found = mapping[t.attr[0]]
+        else:
+            found = rebuild(t, tuple(_rename(a, mapping, memo) for a in t.args))
+        memo[t] = found
+    return found
+
+
+def rebuild(t: Term, args: tuple[Term, ...]) -> Term:
+    """t with other operands, through the constructors. A fold keeps its binder, so its
+    operands must be written with the same bound names."""
+    if args == t.args:
+        return t
+    match t.op:
+        case "add":
+            return add(*args)
+        case "mul":
+            return mul(*args)
+        case "pow":
+            return power_of(args[0], t.attr)
+        case "cast":
+            return as_float(args[0]) if t.kind == "float" else as_int(args[0])
+        case "compare":
+            return compare(t.attr, *args)
+        case "and":
+            return conjunction(*args)
+        case "or":
+            return disjunction(*args)
+        case "not":
+            return negate(args[0])
+        case "floordiv" | "mod":
+            return _integer_division(t.op, *args)
+        case "power":
+            return general_power(*args)
+        case "read":
+            return read(t.attr, args, t.kind)
+        case "ref":
+            return ref(t.attr, args, t.kind)
+        case "fold" | "fold_at" | "field":
+            return _intern(t.op, args, t.attr, t.kind)
+    return function(t.op, *args)
+
+
+def field(t: Term, name: str) -> Term:
+    """One field of a user monoid's aggregate."""
+    return _intern("field", (t,), name, "float")
+
+
+def refold(t: Term, condition: Term, *bodies: Term, opened: tuple[Term, ...]) -> Term:
+    """The fold t with other opened parts."""
+    return fold(t.attr.monoid, opened, condition, *bodies, target=t.attr.target)
+
+
+# --- walking --------------------------------------------------------------------------
+
+
+def map_children(t: Term, f: Callable[[Term], Term]) -> Term:
+    """Apply f to the operands; below a binder to the opened parts."""
+    if not t.args:
+        return t
+    if t.op == "fold":
+        opened, parts = open_fold(t)
+        new = tuple(map(f, parts))
+        return t if new == parts else refold(t, *new, opened=opened)
+    if t.op == "fold_at":
+        opened, parts = open_fold(t)
+        place, new = f(t.args[0]), tuple(map(f, parts))
+        if new == parts and place is t.args[0]:
+            return t
+        return fold_at(t.attr.monoid, place, opened[0], *new, target=t.attr.target)
+    return rebuild(t, tuple(map(f, t.args)))
+
+
+def children(t: Term) -> tuple[Term, ...]:
+    """The operands; below a binder the opened parts."""
+    if t.op == "fold":
+        return open_fold(t)[1]
+    if t.op == "fold_at":
+        return (t.args[0], *open_fold(t)[1])
+    return t.args
+
+
+def subterms(*roots: Term) -> Iterable[Term]:
+    """Every subterm once, operands before the terms that hold them."""
+    seen: set[Term] = set()
+    stack: list[tuple[Term, bool]] = [(t, False) for t in reversed(roots)]
+    while stack:
+        t, done = stack.pop()
+        if done:
+            yield t
+        elif t not in seen:
+            seen.add(t)
+            stack.append((t, True))
+            stack.extend((a, False) for a in reversed(children(t)))
+
+
+def substitute(t: Term, mapping: Mapping[str, Term]) -> Term:
+    """Replace free indices by integer terms, without capture."""
+    return _substitute(t, mapping, {})
+
+
+_FRESH = iter(range(1, 1 << 62))
+
+
+def _substitute(t: Term, mapping: Mapping[str, Term], memo: dict[Term, Term]) -> Term:
+    if t.free.isdisjoint(mapping):
+        return t
+    found = memo.get(t)
+    if found is not None:
+        return found
+    if t.op == "index":
+        found = mapping[t.attr[0]]
+    elif t.op in ("fold", "fold_at"):
+        # The given terms may hold any name: open under one that nothing else has.
+        binder: Binder = t.attr
+        opened = tuple(index(f"~{next(_FRESH)}", e) for e in binder.extents)
+        inner = dict(zip(binder.indices, opened, strict=True))
+        parts = t.args if t.op == "fold" else t.args[1:]
+        new = tuple(_substitute(_rename(p, inner, {}), mapping, memo) for p in parts)
+        if t.op == "fold":
+            found = fold(binder.monoid, opened, *new, target=binder.target)
+        else:
+            place = _substitute(t.args[0], mapping, memo)
+            found = fold_at(binder.monoid, place, opened[0], *new, target=binder.target)
+    else:
+        found = rebuild(t, tuple(_substitute(a, mapping, memo) for a in t.args))
+    memo[t] = found
+    return found
+
+
+def replace(t: Term, old: Term, new: Term, memo: dict[Term, Term] | None = None) -> Term:
+    """Replace every occurrence of a subterm, also below binders (in opened form)."""
+    memo = {} if memo is None else memo
+    found = memo.get(t)
+    if found is None:
+        found = new if t is old else map_children(t, lambda a: replace(a, old, new, memo))
+        memo[t] = found
+    return found

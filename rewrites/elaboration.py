@@ -1,0 +1,145 @@
+"""Elaboration: derived reductions become sums, maxima and exponentials.
+
+Each rule is the definition of a word of the language. What has no better form stays:
+tanh, for one, loses small arguments when written with exponentials.
+"""
+
+from __future__ import annotations
+
+from monocomp import terms as T
+from monocomp.rewriting import RuleSet
+from monocomp.terms import Term
+
+elaboration = RuleSet("elaboration", "derived reductions become sums of exponentials")
+
+
+def _named(t: Term, op: str, name: str) -> bool:
+    return t.op == op and t.attr.monoid == name
+
+
+@elaboration.rule
+def expand_softmax(t: Term) -> Term | None:
+    """A softmax is a weight over the sum of the weights; outside its filter it is 0.
+
+    Law:     definition of softmax
+    before:  P[i,k] = softmax[k if k <= i](S[i,k])
+    after:   P[i,k] = (k <= i) * exp(S[i,k]) / sum[j if j <= i](exp(S[i,j]))
+    """
+    if not _named(t, "fold_at", "softmax"):
+        return None
+    (bound,), (condition, x) = T.open_fold(t)
+    weights = T.fold("sum", (bound,), condition, T.exp(x))
+    here = {bound.attr[0]: t.args[0]}
+    admitted = T.bracket(T.substitute(condition, here))
+    return T.divide(T.mul(admitted, T.exp(T.substitute(x, here))), weights)
+
+
+@elaboration.rule
+def expand_log_softmax(t: Term) -> Term | None:
+    """The logarithm of a softmax; outside its filter it is -inf.
+
+    Law:     definition of log_softmax
+    before:  P[i,k] = log_softmax[k](S[i,k])
+    after:   P[i,k] = S[i,k] - logsumexp[j](S[i,j])
+    """
+    if not _named(t, "fold_at", "log_softmax"):
+        return None
+    (bound,), (condition, x) = T.open_fold(t)
+    total = T.fold("logsumexp", (bound,), condition, x)
+    here = {bound.attr[0]: t.args[0]}
+    value = T.sub(T.substitute(x, here), total)
+    return T.where(T.substitute(condition, here), value, T.NEG_INF)
+
+
+@elaboration.rule
+def expand_logsumexp(t: Term) -> Term | None:
+    """The logarithm of a sum of exponentials.
+
+    Law:     definition of logsumexp
+    before:  L[i] = logsumexp[k](S[i,k])
+    after:   L[i] = log(sum[k](exp(S[i,k])))
+    """
+    if not _named(t, "fold", "logsumexp"):
+        return None
+    opened, (condition, x) = T.open_fold(t)
+    return T.log(T.fold("sum", opened, condition, T.exp(x)))
+
+
+@elaboration.rule
+def expand_mean(t: Term) -> Term | None:
+    """A mean is a sum over a count.
+
+    Law:     definition of mean; over nothing it is 0
+    before:  M[i] = mean[k](X[i,k])
+    after:   M[i] = sum[k](X[i,k]) / sum[k](1)
+    """
+    if not _named(t, "fold", "mean"):
+        return None
+    opened, (condition, x) = T.open_fold(t)
+    total = T.fold("sum", opened, condition, x)
+    return T.divide(total, T.fold("sum", opened, condition, T.const(1)))
+
+
+@elaboration.rule
+def expand_var(t: Term) -> Term | None:
+    """A variance is the mean squared distance from the mean.
+
+    Law:     definition of (population) variance; over nothing it is 0
+    before:  M[i] = var[k](X[i,k])
+    after:   M[i] = mean[k]((X[i,k] - mean[j](X[i,j])) ** 2)
+    """
+    if not _named(t, "fold", "var"):
+        return None
+    opened, (condition, x) = T.open_fold(t)
+    centre = T.fold("mean", opened, condition, x)
+    return T.fold("mean", opened, condition, T.power_of(T.sub(x, centre), 2))
+
+
+@elaboration.rule
+def expand_any_and_all(t: Term) -> Term | None:
+    """any is a maximum of truth values, all a minimum.
+
+    Law:     or is max and and is min on {0, 1}
+    before:  A[i] = any[k](X[i,k] < 0)
+    after:   A[i] = 0 < sum[k if X[i,k] < 0](1)
+    """
+    if t.op != "fold" or t.attr.monoid not in ("any", "all"):
+        return None
+    opened, (condition, x) = T.open_fold(t)
+    wanted = x if t.attr.monoid == "any" else T.negate(x)
+    count = T.fold("sum", opened, T.conjunction(condition, wanted), T.const(1))
+    found = T.compare("<", T.const(0), count)
+    return found if t.attr.monoid == "any" else T.negate(found)
+
+
+@elaboration.rule
+def expand_prefix(t: Term) -> Term | None:
+    """A prefix aggregate at k is the aggregate over what comes no later than k.
+
+    Law:     definition of the inclusive prefix
+    before:  C[i,k] = sum[..k](X[i,k])
+    after:   C[i,k] = sum[j if j <= k](X[i,j])
+    """
+    if t.op != "fold_at" or t.attr.name in ("softmax", "log_softmax", "top", "argtop"):
+        return None
+    (bound,), (condition, *bodies) = T.open_fold(t)
+    earlier = T.conjunction(condition, T.compare("<=", bound, t.args[0]))
+    return T.fold(t.attr.monoid, (bound,), earlier, *bodies)
+
+
+@elaboration.rule
+def nest_indices(t: Term) -> Term | None:
+    """A fold over several indices is a fold of folds.
+
+    Law:     commutative monoids fold a product of sets in any order
+    before:  A[i] = max[j, k](X[i,j,k])
+    after:   A[i] = max[j](max[k](X[i,j,k]))
+    """
+    if t.op != "fold" or len(t.attr.indices) < 2:
+        return None
+    if t.attr.monoid not in ("sum", "max", "min", "prod"):
+        return None
+    (outer, *inner), (condition, body) = T.open_fold(t)
+    return T.fold(
+        t.attr.monoid, (outer,), T.TRUE, T.fold(t.attr.monoid, tuple(inner), condition, body)
+    )

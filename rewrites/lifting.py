@@ -1,0 +1,113 @@
+"""Lifting into SE: every sum of exponentials gets its exponent split off.
+
+SE is a number format, a value v and an exponent m for exp(m) v, with m the largest
+exponent that was summed. Lifting is a change of representation: the exponent of a value
+is inferred from its parts, goes back into the ring, and there cancels in quotients and
+leaves through logarithms. No case for any function of several sums is needed.
+"""
+
+from __future__ import annotations
+
+from monocomp import terms as T
+from monocomp.algebra import SE_PAIR, frame, mantissa
+from monocomp.rewriting import RuleSet
+from monocomp.terms import Term
+
+lifting = RuleSet("lifting", "sums of exponentials become folds in SE(V)")
+
+
+@lifting.rule
+def lift_weighted_sum(t: Term) -> Term | None:
+    """A sum weighted by exponentials is a fold in SE(V), times the exponential of its frame.
+
+    Law:     sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v  with  m = max_k s_k
+    Needs:   the laws of SE: associative, unit, tile form (proved)
+    before:  O[i,e] = sum[k](exp(S[i,k]) * V[k,e])
+    after:   O[i,e] = exp(max[k](S[i,k])) * SE[k](V[k,e], S[i,k]).v
+    """
+    if t.op != "fold" or t.attr.monoid != "sum" or len(t.attr.indices) != 1:
+        return None
+    (bound,), (condition, body) = T.open_fold(t)
+    factors = body.args if body.op == "mul" else (body,)
+    weights = [f for f in factors if f.op == "exp" and bound.attr[0] in f.free]
+    if not weights:
+        return None
+    (weight,) = weights
+    value = T.mul(T.ONE, *(f for f in factors if f is not weight))
+    exponent = weight.args[0]
+    return T.mul(
+        T.exp(frame(bound, condition, exponent)), mantissa(bound, condition, value, exponent)
+    )
+
+
+@lifting.rule
+def split_frame(t: Term) -> Term | None:
+    """What leaves a frame leaves the exponents under it: only differences are formed.
+
+    Law:     SE_k(v, a + s).v = SE_k(v, s).v, because exp((a + s) - (a + m)) = exp(s - m)
+    before:  O[i] = SE[k](V[k], S[i,k] + A[i]).v
+    after:   O[i] = SE[k](V[k], S[i,k]).v
+    """
+    if t.op != "fold" or t.attr.monoid is not SE_PAIR:
+        return None
+    (bound,), (condition, value, exponent) = T.open_fold(t)
+    addends = exponent.args if exponent.op == "add" else (exponent,)
+    moving = [a for a in addends if bound.attr[0] in a.free]
+    if len(moving) == len(addends) or not moving:
+        return None
+    return T.fold(SE_PAIR, (bound,), condition, value, T.add(T.ZERO, *moving))
+
+
+@lifting.rule
+def join_frames(t: Term) -> Term | None:
+    """Scaled numbers of different exponents are added in the larger one.
+
+    Law:     exp(a) x + exp(b) y = exp(m) (exp(a - m) x + exp(b - m) y)  with  m = max(a, b)
+    Needs:   an exponent that holds a fold, so that it has no bound known beforehand
+    before:  Z[i] = exp(max[k](S[i,k])) * X[i] + exp(C[i])
+    after:   Z[i] = exp(maximum(max[k](S[i,k]), C[i])) * (X[i] * exp(max[k](S[i,k]) - maximum(max[j](S[i,j]), C[i])) + exp(C[i] - maximum(max[k](S[i,k]), C[i])))
+    """  # noqa: E501
+    if t.op != "add":
+        return None
+    exponents = [_exponent(a) for a in t.args]
+    if not any(e.folded for e in exponents) or all(map(_is_bounded, exponents)):
+        return None
+    distinct = sorted(set(exponents), key=lambda e: e.key)
+    joint = distinct[0]
+    for e in distinct[1:]:
+        joint = T.function("maximum", joint, e)
+    scale = T.exp(T.neg(joint))
+    if len(distinct) == 1:
+        return T.mul(T.exp(joint), T.add(*(T.mul(a, scale) for a in t.args)))
+    parts = [
+        T.mul(_without_exponent(a), _difference(e, joint))
+        for a, e in zip(t.args, exponents, strict=True)
+    ]
+    return T.mul(T.exp(joint), T.add(*parts))
+
+
+def _exponent(t: Term) -> Term:
+    for f in t.args if t.op == "mul" else (t,):
+        if f.op == "exp":
+            return f.args[0]
+    return T.ZERO
+
+
+def _without_exponent(t: Term) -> Term:
+    return T.mul(T.ONE, *(f for f in (t.args if t.op == "mul" else (t,)) if f.op != "exp"))
+
+
+def _difference(exponent: Term, joint: Term) -> Term:
+    return T.exp(T.sub(exponent, joint))
+
+
+def _is_bounded(exponent: Term) -> bool:
+    """x - maximum(.., x, ..) is at most 0."""
+    if exponent is T.ZERO:
+        return True
+    if exponent.op != "add":
+        return False
+    return any(
+        number == -1 and rest is not None and rest.op == "maximum"
+        for number, rest in map(T.split_coefficient, exponent.args)
+    )

@@ -1,0 +1,238 @@
+"""The package that users install: links, wheel, commands; and what its code may not do."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+import zipfile
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LINKS = ("rewrites", "backends")  # monocomp/<name> -> ../<name>
+
+
+def run(*command: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run a command without what the caller's environment says about Python's paths."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    words = [str(part) for part in command]
+    return subprocess.run(
+        words, cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def files_of_the_package() -> set[str]:
+    """Paths, as a wheel has them, of the modules and data files in this checkout."""
+    found = set()
+    for folder, _, names in os.walk(ROOT / "monocomp", followlinks=True):
+        for name in names:
+            if name.endswith((".py", ".lark", ".mc")) or name == "py.typed":
+                found.add((Path(folder) / name).relative_to(ROOT).as_posix())
+    return found
+
+
+# --- the checkout
+
+
+@pytest.fixture
+def git_checkout() -> None:
+    top = run("git", "rev-parse", "--show-toplevel")
+    if top.returncode != 0 or Path(top.stdout.strip()).resolve() != ROOT.resolve():
+        pytest.skip("not a git checkout")
+
+
+@pytest.mark.usefixtures("git_checkout")
+@pytest.mark.parametrize("name", LINKS)
+def test_links_are_links(name: str) -> None:
+    assert os.readlink(ROOT / "monocomp" / name) == f"../{name}"
+    stored = run("git", "ls-files", "--stage", f"monocomp/{name}").stdout
+    assert stored.split(" ")[0] == "120000", f"git stores monocomp/{name} as {stored!r}"
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_top_level_import_is_refused(name: str) -> None:
+    """It would load every module, and so every class, a second time."""
+    result = run(sys.executable, "-c", f"import {name}")
+    assert result.returncode == 1
+    message = f"ImportError: import it as monocomp.{name}, not as a top-level package"
+    assert result.stderr.splitlines()[-1] == message
+
+
+def test_requirements_are_pinned() -> None:
+    """Each requirement in pyproject.toml has one exact version in constraints.txt."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = chain(project["dependencies"], *project["optional-dependencies"].values())
+    names = {re.split(r"[\[><=; ]", requirement)[0] for requirement in wanted} - {"monocomp"}
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [line.split("==")[0] for line in lines if line and not line.startswith("#")]
+    assert names <= set(pins)
+    assert len(pins) == len(set(pins))
+
+
+# --- the wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel, built from a copy so that nothing of an earlier build gets in."""
+    source = tmp_path_factory.mktemp("source")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    for name in ("monocomp", *LINKS):
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignore)
+    target = tmp_path_factory.mktemp("wheel")
+    options = ("--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check")
+    result = run(sys.executable, "-m", "pip", "wheel", *options, "-w", target, ".", cwd=source)
+    assert result.returncode == 0, result.stderr
+    (built,) = target.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def clean_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of a fresh environment that holds the wheel.
+
+    It borrows the requirements of this environment through one line in a .pth file. The
+    .pth files of this environment, an editable monocomp among them, are not read there.
+    """
+    folder = tmp_path_factory.mktemp("clean")
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    options = ("--quiet", "--no-deps", "--no-index", "--disable-pip-version-check")
+    pip = (sys.executable, "-m", "pip", "--python", python, "install")
+    result = run(*pip, *options, wheel)
+    assert result.returncode == 0, result.stderr
+    (site,) = folder.glob("lib/python*/site-packages")
+    borrowed = dict.fromkeys(sysconfig.get_path(key) for key in ("purelib", "platlib"))
+    (site / "borrowed.pth").write_text("".join(f"{path}\n" for path in borrowed))
+    return python
+
+
+def test_wheel_holds_every_file(wheel: Path) -> None:
+    expected = files_of_the_package()
+    assert {"monocomp/py.typed", "monocomp/library/attention.mc"} <= expected
+    assert any(name.endswith(".lark") for name in expected)
+    for name in LINKS:
+        assert f"monocomp/{name}/__init__.py" in expected
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    metadata = [name for name in names if ".dist-info/" in name]
+    assert any(name.endswith("/LICENSE") for name in metadata)
+    assert set(names) - set(metadata) == expected
+
+
+def test_wheel_imports_from_itself(clean_python: Path, tmp_path: Path) -> None:
+    program = """
+import importlib, pkgutil, sys
+import monocomp
+for module in pkgutil.walk_packages(monocomp.__path__, "monocomp."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+for name, module in sorted(sys.modules.items()):
+    if name.split(".")[0] == "monocomp":
+        print(module.__file__)
+"""
+    result = run(clean_python, "-c", program, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    home = clean_python.parent.parent
+    places = [Path(line) for line in result.stdout.splitlines()]
+    assert places and all(place.is_relative_to(home) for place in places)
+
+
+def test_commands_run_from_the_wheel(clean_python: Path, tmp_path: Path) -> None:
+    monocomp = clean_python.parent / "monocomp"
+    listed = run(monocomp, "list", cwd=tmp_path)
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert "attention" in listed.stdout
+
+    emitted = run(monocomp, "emit", "attention", cwd=tmp_path)
+    assert emitted.returncode == 0, emitted.stderr
+    assert emitted.stdout.startswith(('"""', "#"))
+    ast.parse(emitted.stdout)
+    assert not list(tmp_path.iterdir())
+
+
+# --- what the code may not do
+
+# Places that were read and found safe, as "path:name" with the reason.
+AUDITED: dict[str, str] = {}
+
+UNSAFE_CALLS = {"eval", "exec", "__import__"}  # as bare names
+UNSAFE_NAMES = {"sympify", "parse_expr", "lambdify"}  # of any module
+UNSAFE_OF_OS = {"system", "popen"}
+UNSAFE_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
+UNSAFE_KEYWORDS = {"shell", "allow_pickle"}  # unless False
+
+
+def unsafe_uses(tree: ast.AST) -> set[str]:
+    """Names in a module that run text as code, or read data that can do so."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) if name in UNSAFE_CALLS | UNSAFE_NAMES:
+                found.add(name)
+            case ast.Attribute(attr=name) if name in UNSAFE_NAMES:
+                found.add(name)
+            case ast.Attribute(value=ast.Name(id="os"), attr=name) if name in UNSAFE_OF_OS:
+                found.add(name)
+            case ast.alias(name=name):
+                parts = set(name.split("."))
+                found |= parts & (UNSAFE_MODULES | UNSAFE_NAMES)
+            case ast.ImportFrom(module=str(module)):
+                found |= set(module.split(".")) & UNSAFE_MODULES
+            case ast.keyword(arg=str(name), value=value) if name in UNSAFE_KEYWORDS:
+                if not (isinstance(value, ast.Constant) and value.value is False):
+                    found.add(name)
+    return found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "eval(text)",
+        "run = exec",
+        "sympy.sympify(text)",
+        "from sympy import parse_expr as parse",
+        "import pickle",
+        "from pickle import loads",
+        "subprocess.run(text, shell=True)",
+        "numpy.load(path, allow_pickle=flag)",
+        "os.system(text)",
+    ],
+)
+def test_unsafe_uses_are_seen(text: str) -> None:
+    assert unsafe_uses(ast.parse(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model.eval()",
+        "ast.literal_eval(text)",
+        "platform.system()",
+        "subprocess.run(words, shell=False)",
+        "# never eval(text)",
+        "names = ('eval', 'exec')",
+    ],
+)
+def test_safe_uses_are_not_mistaken(text: str) -> None:
+    assert not unsafe_uses(ast.parse(text))
+
+
+def test_no_text_is_run_as_code() -> None:
+    found = set()
+    for name in files_of_the_package():
+        if name.endswith(".py"):
+            tree = ast.parse((ROOT / name).read_text(encoding="utf-8"))
+            found |= {f"{name}:{use}" for use in unsafe_uses(tree)}
+    assert found == set(AUDITED), "read each new place, then list it in AUDITED with its reason"
