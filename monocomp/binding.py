@@ -12,7 +12,7 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from monocomp.errors import InputError, InternalError, ShapeError, Span, nearest
 from monocomp.syntax import (
@@ -184,9 +184,10 @@ def _value(param: Param, given: object) -> int | float:
 
 def _number(given: object) -> int | float | None:
     """An int or a float out of anything that is one, such as a numpy scalar."""
+    value: Any = given
     for convert in (operator.index, float):
         try:
-            number: int | float = convert(given)  # type: ignore[operator]
+            number: int | float = convert(value)
         except (TypeError, ValueError, OverflowError, RuntimeError):
             continue
         return number

@@ -8,12 +8,11 @@ facts they need.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
 
 from monocomp.errors import (
     EmptyProgramError,
+    FilterError,
     OutputError,
     RecursiveDefinitionError,
     ShapeError,
@@ -25,8 +24,10 @@ from monocomp.errors import (
 )
 from monocomp.implied_sums import FreeIndices, add_implied_sums
 from monocomp.kinds import Kinds
-from monocomp.parser import DefinitionStatement, OutputStatement, ParamStatement, parse
+from monocomp.parser import parse
+from monocomp.resolving import Resolver
 from monocomp.scoping import Scope, walk
+from monocomp.statements import DefinitionStatement, OutputStatement, ParamStatement
 from monocomp.syntax import (
     DTYPES,
     Binary,
@@ -44,6 +45,7 @@ from monocomp.syntax import (
     Param,
     Program,
     Read,
+    Reduce,
     Unary,
 )
 
@@ -70,20 +72,11 @@ class _Checker:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.text = scope.text
+        self.resolver = Resolver(scope)
         self.functions = self._functions()
-        bodies = self._bodies()
-        monoids = {key: scope.resolve_monoid(at) for key, at in scope.monoids.items()}
-        self.monoids = {
-            key: Monoid(
-                key,
-                tuple(label.name for label in at.fields),
-                monoids[key][0],
-                monoids[key][1],
-                span=at.span,
-            )
-            for key, at in scope.monoids.items()
-        }
-        self.bounds = {key: scope.resolve(at.extent) for key, at in scope.bounds.items()}
+        bodies = {key: self.resolver.resolve(at.body) for key, at in scope.definitions.items()}
+        self.monoids = self._monoids()
+        self.bounds = {key: self.resolver.resolve(at.extent) for key, at in scope.bounds.items()}
         scope.check_order()
         scope.check_expansion()
         self.definitions = self._definitions(bodies)
@@ -116,20 +109,22 @@ class _Checker:
         functions = {}
         for key, at in self.scope.functions.items():
             formals = tuple(label.name for label in at.formals)
-            body = self.scope.resolve(at.body, frozenset(formals))
-            self.scope.check_value(body)
+            body = self.resolver.resolve(at.body, frozenset(formals))
             functions[key] = Function(key, formals, body, span=at.span)
         return functions
 
-    def _bodies(self) -> dict[str, Expr]:
-        bodies = {}
-        for key, at in self.scope.definitions.items():
-            bodies[key] = self.scope.resolve(at.body)
-            self.scope.check_value(at.body)
-        return bodies
+    def _monoids(self) -> dict[str, Monoid]:
+        monoids = {}
+        for key, at in self.scope.monoids.items():
+            fields = tuple(label.name for label in at.fields)
+            unit, combine = self.resolver.monoid(at)
+            monoids[key] = Monoid(key, fields, unit, combine, span=at.span)
+        return monoids
 
     def _definitions(self, bodies: dict[str, Expr]) -> dict[str, Definition]:
         free = FreeIndices(self.functions)
+        for body in (*bodies.values(), *(at.body for at in self.functions.values())):
+            self._check_filters(body, free)
         definitions = {}
         for key, at in self.scope.definitions.items():
             self._check_left(at, bodies[key], free)
@@ -137,6 +132,26 @@ class _Checker:
             body = add_implied_sums(bodies[key], left, free, self.text)
             definitions[key] = Definition(key, left, body, span=at.span)
         return definitions
+
+    def _check_filters(self, body: Expr, free: FreeIndices) -> None:
+        """A filter chooses among elements, so it mentions an index that its reduction binds."""
+        for node in walk(body):
+            if not isinstance(node, Reduce) or node.condition is None:
+                continue
+            parts = list(walk(node.condition))
+            if any(isinstance(part, Name) and part.kind == "formal" for part in parts):
+                continue  # the argument may mention it
+            mentioned = free.free(node.condition)
+            if mentioned.isdisjoint(node.indices):
+                bound = ", ".join(f"'{index}'" for index in node.indices)
+                found = ", ".join(f"'{index}'" for index in sorted(mentioned)) or "no index"
+                self.scope.fail(
+                    FilterError,
+                    f"the filter mentions {found} and not {bound}, which '{node.op}' binds",
+                    node.condition.span,
+                    notes=(f"it is the same for all elements along {bound}",),
+                    help="a condition of this kind belongs in where(c, x, 0)",
+                )
 
     def _check_left(self, at: DefinitionStatement, body: Expr, free: FreeIndices) -> None:
         """An output index must occur on the right, or have a declared extent."""
@@ -217,16 +232,13 @@ class _Checker:
 
     # Inputs and parameters
 
-    def reads(self) -> Iterable[Read]:
-        """Every read of the program, in order of the text."""
-        return sorted(
-            (read for reads in self.scope.reads.values() for read in reads),
-            key=lambda read: (read.span.start, read.span.stop),
-        )
+    def reads(self) -> list[tuple[Read, tuple[str, ...]]]:
+        """Every read of the program with its plain subscripts, in order of the text."""
+        return sorted(self.scope.plain, key=lambda read: read[0].span.start)
 
     def _inputs(self, kinds: Kinds, extents: _Extents) -> dict[str, Input]:
         places = {key: at.span for key, at in self.scope.inputs.items()}
-        for read in self.reads():
+        for read, _ in self.reads():
             if read.name not in self.scope.definitions:
                 places.setdefault(read.name, read.span)
         first = {
@@ -240,10 +252,9 @@ class _Checker:
 
     def _params_in_order(self) -> dict[str, Param]:
         places = {key: at.name.span.start for key, at in self.scope.params.items()}
-        for at in self.scope.statements:
-            body = getattr(at, "body", None) or getattr(at, "extent", None)
-            for node in walk(body) if body is not None else ():
-                if isinstance(node, Name) and node.name in places:
+        for body, local in self.scope.bodies():
+            for node in walk(body):
+                if isinstance(node, Name) and node.name in places and node.name not in local:
                     places[node.name] = min(places[node.name], node.span.start)
         return {key: self.params[key] for key in sorted(places, key=places.__getitem__)}
 
@@ -261,8 +272,8 @@ class _Extents:
         self.dims: dict[str, tuple[str, ...]] = {
             key: tuple(label.name for label in at.dims) for key, at in self.scope.inputs.items()
         }
-        for read in checker.reads():
-            self._meet(read)
+        for read, names in checker.reads():
+            self._meet(read, names)
         self.dims = {
             key: tuple(dim or made_up(key, number) for number, dim in enumerate(dims))
             for key, dims in self.dims.items()
@@ -285,19 +296,17 @@ class _Extents:
         if len(roots) == 2:
             self._above[roots[1]] = roots[0]
 
-    def _meet(self, read: Read) -> None:
+    def _meet(self, read: Read, names: tuple[str, ...]) -> None:
         """Plain subscripts of one dimension have its extent."""
         if read.name in self.scope.definitions:
             known = tuple(label.name for label in self.scope.definitions[read.name].indices)
         else:
             known = self.dims.setdefault(read.name, ("",) * len(read.subscripts))
         dims = list(known)
-        for number, part in enumerate(read.subscripts):
-            if isinstance(part, Name) and part.name in self.scope.indices:
-                if dims[number]:
-                    self._union(dims[number], part.name)
-                else:
-                    dims[number] = part.name
+        for number, name in enumerate(names):
+            if name and dims[number]:
+                self._union(dims[number], name)
+            dims[number] = dims[number] or name
         if read.name not in self.scope.definitions:
             self.dims[read.name] = tuple(dims)
 
@@ -338,7 +347,9 @@ class _Extents:
                     notes=(
                         "accepted: integers, extents, int parameters, + - * // %, minimum, maximum",
                     ),
-                    help="a bound that differs from element to element is a filter: "
+                    help=f"write |{part.name}|"
+                    if isinstance(part, Name) and part.kind == "index"
+                    else "a bound that differs from element to element is a filter: "
                     f"sum[{name} if {name} < len[b]](x)",
                 )
 
@@ -424,6 +435,3 @@ def _likely(wrong: str, available: list[str], left: set[str], body: Expr) -> str
         if len(candidates) == 1:
             return candidates[0]
     return None
-
-
-__all__ = ["Fraction", "check", "made_up"]

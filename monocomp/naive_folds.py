@@ -46,14 +46,18 @@ def _highest(w: Wide, x: Array) -> Array:
     return np.asarray(np.iinfo(np.int64).max) if x.dtype.kind == "i" else w.number(math.inf)
 
 
+def _folded(operator: np.ufunc, x: Array, unit: Array) -> Array:
+    return np.asarray(operator.reduce(x, axis=-1, initial=unit[()]), x.dtype)
+
+
 def fold_sum(w: Wide, x: Array, admitted: Admitted) -> Array:
     zero = constant(w, 0, x)
-    return np.asarray(np.sum(_with_unit(x, admitted, zero), axis=-1, initial=zero[()]), x.dtype)
+    return _folded(np.add, _with_unit(x, admitted, zero), zero)
 
 
 def fold_prod(w: Wide, x: Array, admitted: Admitted) -> Array:
     one = constant(w, 1, x)
-    return np.asarray(np.prod(_with_unit(x, admitted, one), axis=-1, initial=one[()]), x.dtype)
+    return _folded(np.multiply, _with_unit(x, admitted, one), one)
 
 
 def fold_max(w: Wide, x: Array, admitted: Admitted) -> Array:
@@ -68,7 +72,7 @@ def fold_min(w: Wide, x: Array, admitted: Admitted) -> Array:
 
 def _extreme(w: Wide, x: Array, pick: np.ufunc, unit: Array) -> Array:
     nan = is_nan(x)  # set apart, as a comparison of objects would lose it
-    ordered = np.asarray(pick.reduce(np.where(nan, unit, x), axis=-1, initial=unit[()]), x.dtype)
+    ordered = _folded(pick, np.where(nan, unit, x), unit)
     if not nan.any():
         return ordered
     return np.where(nan.any(axis=-1), w.number(math.nan), ordered)

@@ -10,15 +10,37 @@ Nothing is resolved here: `monocomp.checker` says what the names mean.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from importlib import resources
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from monocomp.errors import LimitError, MonocompError, ParseError, ReservedNameError, Span
+from monocomp.errors import (
+    LimitError,
+    MonocompError,
+    ParseError,
+    ReservedNameError,
+    Span,
+    TypeMismatchError,
+    UsageError,
+)
+from monocomp.mistakes import CONTINUING, check_size, explain, unknown_character
+from monocomp.statements import (
+    BoundStatement,
+    DefinitionStatement,
+    FunctionStatement,
+    InputStatement,
+    Label,
+    MonoidStatement,
+    OutputStatement,
+    ParamStatement,
+    Statement,
+)
 from monocomp.syntax import (
     KEYWORDS,
     Binary,
@@ -39,101 +61,12 @@ from monocomp.syntax import (
 if TYPE_CHECKING:
     from lark import Lark, Token
 
-MAX_BYTES = 64 * 1024
-MAX_BRACKETS = 64
 MAX_TOKENS = 4096
 MAX_DEPTH = 100
 MAX_NAME = 64
 MAX_DIGITS = 40
 MAX_EXPONENT = 400
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """A name at a place, where the grammar wants a name and not an expression."""
-
-    name: str
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class DefinitionStatement:
-    """`name[indices] = body`; without brackets a scalar."""
-
-    name: Label
-    indices: tuple[Label, ...]
-    body: Expr
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class InputStatement:
-    """One entry of an `input` line; dims is empty for a scalar."""
-
-    name: Label
-    dims: tuple[Label, ...]
-    kind: Label | None
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class ParamStatement:
-    """One entry of a `param` line."""
-
-    name: Label
-    kind: Label
-    default: int | Fraction | float | None
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class BoundStatement:
-    """`index name < extent`."""
-
-    name: Label
-    extent: Expr
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionStatement:
-    """`def name(formals) = body`."""
-
-    name: Label
-    formals: tuple[Label, ...]
-    body: Expr
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class MonoidStatement:
-    """`monoid name(fields) = unit (...), combine (...)`."""
-
-    name: Label
-    fields: tuple[Label, ...]
-    unit: tuple[Expr, ...]
-    combine: tuple[Expr, ...]
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class OutputStatement:
-    """One entry of a `return` line."""
-
-    name: Label
-    dtype: Label | None
-    span: Span
-
-
-Statement: TypeAlias = (
-    DefinitionStatement
-    | InputStatement
-    | ParamStatement
-    | BoundStatement
-    | FunctionStatement
-    | MonoidStatement
-    | OutputStatement
-)
+_LARGEST = Fraction(sys.float_info.max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +134,10 @@ def _number(token: Token) -> int | Fraction:
         raise LimitError(f"an exponent lies outside -{MAX_EXPONENT} to {MAX_EXPONENT}", spans=place)
     if not point and not exponent:
         return int(whole)
-    digits = Fraction(int(whole + decimals or "0"))
-    return digits * Fraction(10) ** (int(exponent or 0) - len(decimals))
+    value = int(whole + decimals or "0") * Fraction(10) ** (int(exponent or 0) - len(decimals))
+    if value > _LARGEST:
+        raise LimitError("a number is larger than a float can be", spans=place, help="write inf")
+    return value
 
 
 def _index_names(group: _Group, what: str) -> tuple[Label, ...]:
@@ -324,10 +259,13 @@ class _Builder:
         return [DefinitionStatement(name, indices, body, _over(parts))]
 
     def bare_expression(self, parts: list[Any]) -> list[Statement]:
+        expr, help = parts[0], "give it a name and its indices: O[...] = ..."
+        if isinstance(expr, Compare) and expr.ops[0] == "==":
+            help = "a definition has one =, a comparison =="
         raise ParseError(
             "an expression stands alone; a program is a list of definitions",
-            spans=_over(parts),
-            help="give it a name and its indices: O[...] = ...",
+            spans=expr.span,
+            help=help,
         )
 
     def input(self, parts: list[Any]) -> Statement:
@@ -349,6 +287,12 @@ class _Builder:
                 help=f"write param {label.name}: float",
             )
         value = None if default is None else _literal(default)
+        if kind == "int" and value is not None and not isinstance(value, int):
+            raise TypeMismatchError(
+                f"parameter '{label.name}' is an int, and its default is not",
+                spans=_span(default),
+                help=f"write param {label.name}: float = ..., or an integer",
+            )
         return ParamStatement(label, _kind(kind, ("int", "float")), value, _over(parts))
 
     def bound(self, parts: list[Any]) -> Statement:
@@ -403,34 +347,24 @@ def _literal(expr: Expr) -> int | Fraction | float:
     raise ParseError("a default must be a number", spans=expr.span, help="write = 1024 or = -0.5")
 
 
-_OPERATORS = frozenset("+ - * / // % ** < <= > >= == != = , -> : | and or not if".split())
-
-
 class Layout:
     """Which line ends end a statement: not those inside brackets or after an operator."""
 
     always_accept = ("_END",)
 
     def process(self, stream: Iterator[Token]) -> Iterator[Token]:
-        depth, bars, last, count = 0, 0, ";", 0
+        depth, last, count = 0, ";", 0
         for token in stream:
-            text = str(token)
-            if text == "\n":
-                continues = text_continues(last, bars)
-                if depth or continues or last in ";\n":
-                    continue
+            word = str(token)
+            empty = word in ";\n" and last in ";\n"
+            if empty or (word == "\n" and (depth or last in CONTINUING)):
+                continue
             count += 1
             if count > MAX_TOKENS:
-                raise LimitError(f"a program has at most {MAX_TOKENS} tokens", spans=_span(token))
-            depth += (text in "([") - (text in ")]")
-            bars = 0 if text in ";\n" else bars + (text == "|")
-            last = text
+                raise LimitError(f"a program has at most {MAX_TOKENS} words", spans=_span(token))
+            depth += (word in "([") - (word in ")]")
+            last = word
             yield token
-
-
-def text_continues(last: str, bars: int) -> bool:
-    """Whether a line that ends in this token goes on: a closing bar is no operator."""
-    return last in _OPERATORS and not (last == "|" and bars % 2 == 0)
 
 
 @lru_cache(maxsize=1)
@@ -447,6 +381,20 @@ def _lark() -> Lark:
         keep_all_tokens=True,
         maybe_placeholders=False,
     )
+
+
+def _accepted(text: str) -> dict[str, str]:
+    """The tokens that could stand where the parser stops, with what to call them."""
+    from lark.exceptions import UnexpectedInput
+
+    words = {"NAME": "a name", "NUMBER": "a number", "COMPARISON": "a comparison"}
+    words |= {"_END": "the end of the line", "$END": "the end of the line"}
+    marks = {token.name: f"'{token.pattern.value}'" for token in _lark().terminals}
+    parser = _lark().parse_interactive(text)
+    with suppress(UnexpectedInput):
+        parser.exhaust_lexer()
+    accepted: set[str] = parser.accepts()  # type: ignore[no-untyped-call]
+    return {name: words.get(name) or marks[name] for name in sorted(accepted - {"PRIMED"})}
 
 
 def _check_depth(statements: list[Statement]) -> None:
@@ -478,14 +426,21 @@ def parse(text: str, name: str | None = None) -> list[Statement]:
         text: the program.
         name: where it came from, for messages that have no place in the text.
     """
-    from lark.exceptions import UnexpectedInput
+    from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
+    if not isinstance(text, str):
+        raise UsageError(f"a program is a text, not {type(text).__name__}")
+    check_size(text)
     try:
         statements: Any = _lark().parse(text)
         _check_depth(statements)
         return list(statements)
-    except UnexpectedInput as error:
-        raise ParseError(str(error)) from None
+    except UnexpectedCharacters as error:
+        raise unknown_character(text, error.pos_in_stream or 0) from None
+    except UnexpectedToken as error:
+        ended = error.token.type == "$END"
+        offset = len(text) if ended else error.token.start_pos
+        raise explain(text, offset, _accepted(text)) from None
     except MonocompError as error:
         # Raised inside the parser, where the text is not at hand.
         raise type(error)(

@@ -12,9 +12,7 @@ from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewriting import Rewriter, RuleSet
 
 # Lifting brings new maxima, which are normalised like the user's own.
-lifted_normal_form = RuleSet(
-    "lifting", lifting.purpose, [*normal_form.rules, *lifting.rules]
-)
+lifted_normal_form = RuleSet("lifting", lifting.purpose, [*normal_form.rules, *lifting.rules])
 RULE_SETS = (elaboration, normal_form, lifted_normal_form)
 
 

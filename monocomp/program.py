@@ -32,7 +32,15 @@ class Equations:
 
     source: syntax.Program
     equations: tuple[Equation, ...]
-    monoids: tuple[T.UserMonoid, ...] = ()
+
+    @cached_property
+    def monoids(self) -> tuple[T.UserMonoid, ...]:
+        """The monoids, other than the language's own, that the equations fold with."""
+        found: dict[str, T.UserMonoid] = {}
+        for t in T.subterms(*(e.body for e in self.equations)):
+            if t.op in ("fold", "fold_at") and isinstance(t.attr.monoid, T.UserMonoid):
+                found[t.attr.name] = t.attr.monoid
+        return tuple(found[name] for name in sorted(found))
 
     @cached_property
     def by_name(self) -> dict[str, Equation]:
@@ -51,9 +59,7 @@ class Equations:
     @cached_property
     def _taken(self) -> frozenset[str]:
         source = self.source
-        return frozenset((*source.inputs, *source.params, *self.by_name)) | {
-            f for m in self.monoids for f in m.fields
-        }
+        return frozenset((*source.inputs, *source.params, *self.by_name))
 
     def names(self) -> Names:
         """The names that printing must not give to bound indices."""
@@ -99,7 +105,7 @@ def translate(program: syntax.Program) -> Equations:
         if program.kinds.get(definition.name) == "float" and body.kind != "float":
             body = T.as_float(body)
         equations.append(Equation(definition.name, indices, body))
-    return Equations(program, tuple(equations), tuple(translator.monoids.values()))
+    return Equations(program, tuple(equations))
 
 
 def translate_expression(program: syntax.Program, expr: syntax.Expr) -> Term:

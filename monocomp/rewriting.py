@@ -117,11 +117,11 @@ class Rewriter:
 
     def inline_definitions(self) -> None:
         """Replace names by what they stand for, so that rules see through them."""
-        for equation in self.program.equations:
+        for name in [e.name for e in self.program.equations]:
             if self.stopped:
                 return
-            if any(_refers_to(e.body, equation.name) for e in self.program.equations):
-                self._inline(equation)
+            if any(_refers_to(e.body, name) for e in self.program.equations):
+                self._inline(self.program.by_name[name])
 
     def _inline(self, equation: Equation) -> None:
         # Equations come in order, and earlier ones are inlined already.
@@ -153,7 +153,7 @@ class Rewriter:
             users,
             left if equation.indices else equation.name,
             show(equation.body, names),
-            Equations(program.source, kept, program.monoids),
+            Equations(program.source, kept),
         )
 
     def exhaust(self, rules: RuleSet) -> None:

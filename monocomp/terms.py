@@ -790,6 +790,16 @@ def open_fold(t: Term) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
     return tuple(opened), tuple(_rename(p, mapping, memo) for p in parts)
 
 
+def open_as(t: Term, names: Iterable[str]) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
+    """Like `open_fold`, under names of the caller's choice that are not free in t."""
+    binder: Binder = t.attr
+    opened = tuple(index(n, e) for n, e in zip(names, binder.extents, strict=True))
+    mapping = dict(zip(binder.indices, opened, strict=True))
+    memo: dict[Term, Term] = {}
+    parts = t.args if t.op == "fold" else t.args[1:]
+    return opened, tuple(_rename(p, mapping, memo) for p in parts)
+
+
 def _rename(t: Term, mapping: Mapping[str, Term], memo: dict[Term, Term]) -> Term:
     """Rename free indices. Never captures: bound names are numbers, given ones are not,
     or are larger than any number inside."""

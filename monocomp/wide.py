@@ -123,13 +123,15 @@ _AT_INFINITY = {
     "erf": (1.0, -1.0),
     "erfc": (0.0, 2.0),
 }
-_HUGE = 1e15  # beyond it exp is treated as at infinity: its exponent alone has 50 bits
+# Beyond it these are as at infinity: the exponent of exp(x) alone has 50 bits there.
+_HUGE = 1e15
+_SETTLED = ("exp", "exp2", "expm1", "tanh", "erf", "erfc")
 
 
 @cache
 def mpmath_format() -> Wide:
     """The format for machines whose long double is narrow: slow, and of any range."""
-    import mpmath
+    import mpmath  # type: ignore[import-untyped]
 
     # A context of its own: the precision of the user's mpmath stays as it is.
     context: Any = mpmath.mp.clone()
@@ -141,7 +143,7 @@ def mpmath_format() -> Wide:
 
     def function(name: str, compute: Callable[[Any], Any]) -> Callable[[Any], Any]:
         plus, minus = _AT_INFINITY[name]
-        limit = _HUGE if name.startswith("exp") else math.inf
+        limit = _HUGE if name in _SETTLED else math.inf
 
         def at(x: Any) -> Any:
             if x != x:

@@ -105,9 +105,17 @@ def _is_bounded(exponent: Term) -> bool:
     """x - maximum(.., x, ..) is at most 0."""
     if exponent is T.ZERO:
         return True
-    if exponent.op != "add":
-        return False
-    return any(
-        number == -1 and rest is not None and rest.op == "maximum"
-        for number, rest in map(T.split_coefficient, exponent.args)
-    )
+    for a in exponent.args if exponent.op == "add" else (exponent,):
+        number, rest = T.split_coefficient(a)
+        if number == -1 and rest is not None and rest.op == "maximum":
+            remaining = T.add(exponent, rest)
+            if remaining in _candidates(rest):
+                return True
+    return False
+
+
+def _candidates(t: Term) -> set[Term]:
+    """The terms that a nested maximum is taken of."""
+    if t.op != "maximum":
+        return {t}
+    return _candidates(t.args[0]) | _candidates(t.args[1])

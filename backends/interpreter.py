@@ -1,0 +1,317 @@
+"""Interprets a tile program on arrays: the check on lowering, and a backend of its own.
+
+Every tile is an array with one dimension for each axis of the kernel, of length 1 where
+it does not vary, so broadcasting is by name. Blocks at the end of an axis are cut to its
+length; a loop runs over the blocks that hold a member of its domain, and applies the
+domain's mask only to blocks that stick out of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from itertools import product
+from typing import Any, Protocol
+
+from monocomp.errors import IndexRangeError, InternalError
+from monocomp.tile import Axis, Expr, Let, Loop, Statement, Store, TileProgram, expressions
+
+Array = Any
+
+
+class Ops(Protocol):
+    """The array operations that the interpreter needs, of NumPy or torch."""
+
+    elementwise: Mapping[str, Callable[..., Array]]
+
+    def arange(self, start: int, stop: int) -> Array: ...
+    def full(self, shape: tuple[int, ...], value: float, kind: str) -> Array: ...
+    def float(self, x: Array) -> Array: ...
+    def reduce(self, monoid: str, x: Array, dim: int) -> Array: ...
+    def gather(self, tensor: Array, subscripts: tuple[Array, ...]) -> Array: ...
+    def contract(self, a: Array, b: Array, dim: int) -> Array: ...
+    def bounds(self, x: Array) -> tuple[int, int]: ...
+    def store(self, output: Array, places: list[tuple[int, int]], value: Array) -> None: ...
+
+
+class Interpreter:
+    """Runs one tile program.
+
+    Args:
+        program: the kernel.
+        ops: the array library.
+        extents, params: sizes and parameter values.
+        blocks: block length of each grid, row and stream axis.
+        checked: test computed subscripts, and name the read that leaves its tensor.
+    """
+
+    def __init__(
+        self,
+        program: TileProgram,
+        ops: Ops,
+        extents: Mapping[str, int],
+        params: Mapping[str, Any],
+        blocks: Mapping[str, int],
+        checked: bool = False,
+    ) -> None:
+        self.program = program
+        self.ops = ops
+        self.extents = extents
+        self.params = params
+        self.blocks = blocks
+        self.checked = checked
+        self.dims = {name: n for n, name in enumerate(program.axes)}
+        self.range: dict[str, tuple[int, int]] = {}
+        self.coordinates: dict[str, Array] = {}
+        self.values: dict[str, Array] = {}
+        self.inside: Array | None = None
+        self.inputs: Mapping[str, Array] = {}
+        self.outputs: Mapping[str, Array] = {}
+        reached = {a for e in expressions(program.body) for a in e.axes}
+        self.stored = {a for o in program.outputs for a in o.axes} | reached
+
+    def run(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
+        """Compute the kernel's outputs from its inputs."""
+        self.inputs, self.outputs = inputs, outputs
+        for axis in self.program.axes.values():
+            if axis.role == "whole":
+                self._enter(axis.name, 0, self.extents[axis.extent])
+        outer = [a for a in self.program.axes.values() if a.role in ("grid", "row")]
+        for blocks in product(*(self._blocks(a, 0, self.extents[a.extent]) for a in outer)):
+            for axis, (start, stop) in zip(outer, blocks, strict=True):
+                self._enter(axis.name, start, stop)
+            self._run(self.program.body)
+
+    def _blocks(self, axis: Axis, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        step = 1 if axis.role == "serial" else self.blocks[axis.name]
+        for first in range(start, stop, step):
+            yield first, min(first + step, stop)
+
+    def _enter(self, axis: str, start: int, stop: int) -> None:
+        self.range[axis] = (start, stop)
+        shape = [1] * len(self.dims)
+        shape[self.dims[axis]] = stop - start
+        self.coordinates[axis] = self.ops.arange(start, stop).reshape(shape)
+
+    # --- statements -------------------------------------------------------------------
+
+    def _run(self, body: list[Statement]) -> None:
+        for s in body:
+            match s:
+                case Loop():
+                    self._loop(s)
+                case Store():
+                    output = next(o for o in self.program.outputs if o.name == s.output)
+                    self._store(output.name, output.axes, self._value(s.value))
+                case _:
+                    self.values[s.name] = self._value(s.value)
+
+    def _store(self, name: str, axes: tuple[str, ...], value: Array) -> None:
+        ranges = [self.range[a] for a in axes]
+        lengths = [stop - start for start, stop in ranges]
+        shape = [1] * len(self.dims)
+        for a, n in zip(axes, lengths, strict=True):
+            shape[self.dims[a]] = n
+        value = self.ops.elementwise["broadcast"](value, tuple(shape))
+        kept = sorted(axes, key=lambda a: self.dims[a])
+        value = value.reshape([self.range[a][1] - self.range[a][0] for a in kept])
+        order = [kept.index(a) for a in axes]
+        self.ops.store(self.outputs[name], ranges, self.ops.elementwise["permute"](value, order))
+
+    def _loop(self, loop: Loop) -> None:
+        for state in loop.state:
+            shape = tuple(
+                self.range[a][1] - self.range[a][0] if self._varies(a, state.axes) else 1
+                for a in self.dims
+            )
+            self.values[state.name] = self.ops.full(shape, state.unit, state.kind)
+        axis = loop.axis
+        extent = self.extents[axis.extent]
+        start, full_start, full_stop, stop = self._domain(loop, extent)
+        outer = self.inside
+        for first, last in self._blocks(axis, start, stop):
+            self._enter(axis.name, first, last)
+            whole = loop.mask is None and full_start <= first and last <= full_stop
+            self.inside = None if whole else self._membership(loop)
+            self._run(loop.body)
+        self.inside = outer
+
+    def _varies(self, axis: str, axes: frozenset[str]) -> bool:
+        return axis in axes or self.program.axes[axis].role == "grid"
+
+    def _domain(self, loop: Loop, extent: int) -> tuple[int, int, int, int]:
+        """(start, start of the part that is inside for all rows, its stop, stop)."""
+        start, stop, full_start, full_stop = 0, extent, 0, extent
+        if loop.lower:
+            pairs = [self.ops.bounds(self._value(e)) for e in loop.lower]
+            start = max(start, *(low for low, _ in pairs))
+            full_start = max(full_start, *(high for _, high in pairs))
+        if loop.upper:
+            pairs = [self.ops.bounds(self._value(e)) for e in loop.upper]
+            stop = min(stop, *(high for _, high in pairs))
+            full_stop = min(full_stop, *(low for low, _ in pairs))
+        return start, full_start, full_stop, max(start, stop)
+
+    def _membership(self, loop: Loop) -> Callable[[], Array]:
+        """The domain's condition on this block; evaluated when it is first needed, because
+        a mask may depend on values of the body."""
+        k = self.coordinates[loop.axis.name]
+
+        def compute() -> Array:
+            inside = None
+            for e in loop.lower:
+                inside = _both(inside, k >= self._value(e))
+            for e in loop.upper:
+                inside = _both(inside, k < self._value(e))
+            if loop.mask is not None:
+                inside = _both(inside, self._value(loop.mask))
+            return inside
+
+        return compute
+
+    # --- expressions ------------------------------------------------------------------
+
+    def _value(self, e: Expr) -> Array:
+        match e.op:
+            case "number":
+                return self.ops.full((1,) * len(self.dims), e.attr, e.kind)
+            case "param":
+                return self.ops.full((1,) * len(self.dims), self.params[e.attr], e.kind)
+            case "extent":
+                return self.ops.full((1,) * len(self.dims), self.extents[e.attr], "int")
+            case "coordinate":
+                return self.coordinates[e.attr]
+            case "local":
+                return self.values[e.attr]
+            case "load":
+                return self._load(e)
+            case "contract":
+                return self._contract(e)
+            case "reduce":
+                monoid, axis = e.attr
+                return self.ops.reduce(monoid, self._value(e.args[0]), self.dims[axis])
+            case "masked":
+                return self._masked(e)
+            case "cast":
+                value = self._value(e.args[0])
+                if e.kind == "float":
+                    return self.ops.float(value)
+                return self.ops.elementwise["int"](value)
+            case "compare":
+                return _COMPARE[e.attr](*map(self._value, e.args))
+        operation = self.ops.elementwise.get(e.op)
+        if operation is None:
+            raise InternalError(f"the interpreter has no operation {e.op}")
+        return operation(*map(self._value, e.args))
+
+    def _masked(self, e: Expr) -> Array:
+        value = self._value(e.args[0])
+        role = self.program.axes[e.attr[0]].role
+        if self.inside is None or role == "whole":
+            return value
+        condition = self.inside() if callable(self.inside) else self.inside
+        if condition is None:
+            return value
+        unit = self.ops.full((1,) * len(self.dims), e.attr[1], e.kind)
+        return self.ops.elementwise["where"](condition, value, unit)
+
+    def _contract(self, e: Expr) -> Array:
+        left, right = map(self._value, e.args[:2])
+        result = self.ops.contract(left, right, self.dims[e.attr])
+        return result if len(e.args) == 2 else self._value(e.args[2]) + result
+
+    def _load(self, e: Expr) -> Array:
+        tensor = self.inputs[e.attr]
+        if not e.args:
+            return self.ops.elementwise["promote"](tensor).reshape((1,) * len(self.dims))
+        subscripts = e.args[: len(e.args) - 1] if e.guarded else e.args
+        if all(s.op == "coordinate" for s in subscripts):
+            names = [s.attr for s in subscripts]
+            if len(set(names)) == len(names):
+                return self._slice(tensor, names)
+        places = [self._value(s) for s in subscripts]
+        guard = self._value(e.args[-1]) if e.guarded else None
+        inside = self.inside() if callable(self.inside) else None
+        guard = inside if guard is None else (guard if inside is None else guard & inside)
+        return self._gather(e.attr, tensor, places, guard)
+
+    def _slice(self, tensor: Array, names: list[str]) -> Array:
+        block = tensor[tuple(slice(*self.range[n]) for n in names)]
+        order = sorted(range(len(names)), key=lambda n: self.dims[names[n]])
+        block = self.ops.elementwise["permute"](block, order)
+        shape = [1] * len(self.dims)
+        for n in names:
+            shape[self.dims[n]] = self.range[n][1] - self.range[n][0]
+        return self.ops.elementwise["promote"](block).reshape(shape)
+
+    def _gather(self, name: str, tensor: Array, places: list[Array], guard: Array | None) -> Array:
+        """Read computed places. A place that its guard rules out, or that lies outside in
+        unchecked mode, is read as 0 and never touched."""
+        valid = None
+        for place, size in zip(places, tensor.shape, strict=True):
+            valid = _both(valid, (place >= 0) & (place < size))
+        if self.checked:
+            self._check(name, tensor, places, guard)
+        safe = valid if guard is None else valid & guard
+        zero = self.ops.full((1,) * len(self.dims), 0, "int")
+        where = self.ops.elementwise["where"]
+        read = self.ops.gather(tensor, tuple(where(safe, p, zero) for p in places))
+        value = self.ops.elementwise["promote"](read)
+        kind = "bool" if str(value.dtype).endswith("bool") else "float"
+        nothing = self.ops.full((1,) * len(self.dims), 0, kind)
+        if kind != "bool" and not _is_floating(value):
+            nothing = zero
+        return where(safe, value, nothing)
+
+    def _check(self, name: str, tensor: Array, places: list[Array], guard: Array | None) -> None:
+        for dim, (place, size) in enumerate(zip(places, tensor.shape, strict=True)):
+            used = place if guard is None else self.ops.elementwise["where"](
+                guard, place, self.ops.full((1,) * len(self.dims), 0, "int")
+            )
+            low, high = self.ops.bounds(used)
+            if low < 0 or high >= size:
+                worst = low if low < 0 else high
+                raise IndexRangeError(
+                    f"{name} is read at {worst} in dimension {dim}, which has {size} entries",
+                    help="guard the read with a filter, or mend the subscript",
+                )
+
+
+def _both(a: Array | None, b: Array) -> Array:
+    return b if a is None else a & b
+
+
+def _is_floating(x: Array) -> bool:
+    return "float" in str(x.dtype)
+
+
+_COMPARE: dict[str, Callable[[Array, Array], Array]] = {
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+}
+
+
+def default_blocks(
+    program: TileProgram, extents: Mapping[str, int], elements: int
+) -> dict[str, int]:
+    """Block lengths such that the largest tile has about `elements` elements.
+
+    Rows and the stream are square-ish blocks; what is left over takes several grid values
+    at once.
+    """
+    axes = program.axes.values()
+    side = max(1, math.isqrt(elements))
+    blocks: dict[str, int] = {}
+    left = elements
+    for role in ("stream", "row", "grid"):
+        for axis in [a for a in axes if a.role == role]:
+            size = max(1, extents[axis.extent])
+            length = min(size, side if role != "grid" else max(1, left))
+            if role == "stream" and not any(a.role == "row" for a in axes):
+                length = min(size, left)
+            blocks[axis.name] = max(1, length)
+            if role != "stream" or axis.name == program.axis_names("stream")[-1]:
+                left = max(1, left // max(1, length))
+    return blocks

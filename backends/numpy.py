@@ -1,0 +1,123 @@
+"""The NumPy backend: the tile program, interpreted. It checks lowering, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from monocomp.backends.interpreter import Interpreter, default_blocks
+from monocomp.tile import TileProgram
+
+Array = Any
+
+
+class NumpyOps:
+    """Array operations in float64, or float32 on request."""
+
+    def __init__(self, dtype: Any = np.float64) -> None:
+        self.dtype = np.dtype(dtype)
+        self.elementwise: Mapping[str, Callable[..., Array]] = {
+            **_ELEMENTWISE,
+            "promote": self._promote,
+        }
+
+    def _promote(self, x: Array) -> Array:
+        return x.astype(self.dtype) if x.dtype.kind == "f" else x
+
+    def arange(self, start: int, stop: int) -> Array:
+        return np.arange(start, stop)
+
+    def full(self, shape: tuple[int, ...], value: float, kind: str) -> Array:
+        dtype = {"float": self.dtype, "int": np.int64, "bool": np.bool_}[kind]
+        return np.full(shape, value, dtype=dtype)
+
+    def float(self, x: Array) -> Array:
+        return x.astype(self.dtype)
+
+    def reduce(self, monoid: str, x: Array, dim: int) -> Array:
+        if monoid in ("max", "min") and x.shape[dim] == 0:
+            shape = (*x.shape[:dim], 1, *x.shape[dim + 1 :])
+            return self.full(shape, -np.inf if monoid == "max" else np.inf, "float")
+        return getattr(np, monoid)(x, axis=dim, keepdims=True)
+
+    def gather(self, tensor: Array, subscripts: tuple[Array, ...]) -> Array:
+        return tensor[subscripts]
+
+    def contract(self, a: Array, b: Array, dim: int) -> Array:
+        letters = [chr(ord("a") + n) for n in range(a.ndim)]
+        text = "".join(letters)
+        shape = np.broadcast_shapes(a.shape, b.shape)
+        left = [n for n in range(a.ndim) if a.shape[n] != 1 or n == dim]
+        right = [n for n in range(a.ndim) if b.shape[n] != 1 or n == dim]
+        out = [n for n in range(a.ndim) if n != dim and (n in left or n in right)]
+        result = np.einsum(
+            "".join(text[n] for n in left) + "," + "".join(text[n] for n in right)
+            + "->" + "".join(text[n] for n in out),
+            a.reshape([a.shape[n] for n in left]),
+            b.reshape([b.shape[n] for n in right]),
+            optimize=True,
+        )
+        return result.reshape([1 if n == dim else shape[n] for n in range(a.ndim)])
+
+    def bounds(self, x: Array) -> tuple[int, int]:
+        return (int(x.min()), int(x.max())) if x.size else (0, 0)
+
+    def store(self, output: Array, places: list[tuple[int, int]], value: Array) -> None:
+        output[tuple(slice(*p) for p in places)] = value
+
+
+def _erf(x: Array) -> Array:
+    import math
+
+    return np.vectorize(math.erf, otypes=[x.dtype])(x)
+
+
+_ELEMENTWISE: dict[str, Callable[..., Array]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "neg": np.negative,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "floordiv": np.floor_divide,
+    "mod": np.mod,
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "not": np.logical_not,
+    "where": np.where,
+    "exp2": np.exp2,
+    "log": np.log,
+    "log2": np.log2,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "abs": np.abs,
+    "sign": np.sign,
+    "floor": np.floor,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tanh": np.tanh,
+    "erf": _erf,
+    "stop": lambda x: x,
+    "int": lambda x: x.astype(np.int64),
+    "broadcast": np.broadcast_to,
+    "permute": np.transpose,
+}
+
+
+def run(
+    program: TileProgram,
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    extents: Mapping[str, int],
+    params: Mapping[str, Any],
+    *,
+    checked: bool = False,
+    blocks: Mapping[str, int] | None = None,
+) -> None:
+    """Run one kernel on NumPy arrays; `outputs` are filled in place."""
+    chosen = {**default_blocks(program, extents, 1024), **(blocks or {})}
+    with np.errstate(all="ignore"):
+        Interpreter(program, NumpyOps(), extents, params, chosen, checked).run(inputs, outputs)

@@ -1,0 +1,47 @@
+"""An attention compiler: a line of mathematics in, a derived fused kernel out.
+
+    import monocomp as mc
+    attention = mc.compile("attention.mc")    # or the program's text
+    O = attention(Q, K, V)                    # torch tensors, by position or name
+    print(attention.derivation)               # how the kernel follows from the mathematics
+    print(attention.source("triton"))
+
+Names are looked up when they are first used, so importing this package loads nothing else.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from monocomp import errors, library
+    from monocomp.errors import MonocompError
+    from monocomp.kernel import Kernel, compile
+    from monocomp.oracle import evaluate
+
+__version__ = "0.1.0"
+__all__ = ["Kernel", "MonocompError", "compile", "errors", "evaluate", "library"]
+
+_HOMES = {
+    "Kernel": "monocomp.kernel",
+    "MonocompError": "monocomp.errors",
+    "compile": "monocomp.kernel",
+    "evaluate": "monocomp.oracle",
+}
+_MODULES = ("errors", "library")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    elif name in _MODULES:
+        value = import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,10 @@
+"""`python -m monocomp`: the same as the command `monocomp`."""
+
+from __future__ import annotations
+
+import sys
+
+from monocomp.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Arrays whose axes are indices: broadcasting by name, which is all the oracle vectorises.
+
+A `Value` is the value of an expression for every combination of its free indices at once.
+Two values meet index by index: `union` lists the axes that either has, `spread` brings an
+array to such a list. Axes are compared by identity, so an inner `k` never meets an outer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from monocomp.wide import Array
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Axis:
+    """An index in one scope, running over start, ..., stop - 1."""
+
+    index: str
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+Axes = tuple[Axis, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An expression's value over its free indices.
+
+    Attributes:
+        axes: the free indices, one for each dimension of the array.
+        array: bool, int64 or wide.
+        masked: elements that a filter or the literal -inf put out of play (None: none);
+            it has the array's dimensions, some perhaps of length 1.
+        aggregate: whether a reduction took part.
+    """
+
+    axes: Axes
+    array: Array
+    masked: Array | None = None
+    aggregate: bool = False
+
+
+def union(*lists: Iterable[Axis]) -> Axes:
+    """All axes, in order of first appearance."""
+    return tuple(dict.fromkeys(axis for axes in lists for axis in axes))
+
+
+def shape_of(axes: Axes) -> tuple[int, ...]:
+    """The lengths of the axes."""
+    return tuple(len(axis) for axis in axes)
+
+
+def spread(array: Array, axes: Axes, target: Axes) -> Array:
+    """A view with the dimensions of `target`, which holds all of `axes`; new ones have length 1."""
+    order = sorted(range(len(axes)), key=lambda place: target.index(axes[place]))
+    present = set(axes)
+    sizes = iter(array.transpose(order).shape)
+    return array.transpose(order).reshape([next(sizes) if a in present else 1 for a in target])
+
+
+def full(array: Array, axes: Axes, target: Axes) -> Array:
+    """As `spread`, with new dimensions at their full length."""
+    return np.broadcast_to(spread(array, axes, target), shape_of(target))
+
+
+def both(one: Value | None, other: Value | None) -> Value | None:
+    """The conjunction of two conditions; None is true."""
+    if one is None or other is None:
+        return one if other is None else other
+    axes = union(one.axes, other.axes)
+    return Value(axes, spread(one.array, one.axes, axes) & spread(other.array, other.axes, axes))
+
+
+def negation(condition: Value) -> Value:
+    """Where the condition fails."""
+    return Value(condition.axes, ~condition.array)
+
+
+def somewhere(condition: Value | None, axes: Axes) -> Array:
+    """Where on `axes` the condition holds for some value of its other indices."""
+    if condition is None:
+        return np.ones((1,) * len(axes), bool)
+    others = tuple(n for n, axis in enumerate(condition.axes) if axis not in axes)
+    kept = tuple(axis for axis in condition.axes if axis in axes)
+    return spread(np.asarray(condition.array.any(axis=others)), kept, axes)
+
+
+def restrict(value: Value, axis: Axis, part: Axis) -> Value:
+    """The value on a part of one of its axes."""
+    if axis not in value.axes:
+        return value
+    place = value.axes.index(axis)
+    inside = (slice(None),) * place + (slice(part.start - axis.start, part.stop - axis.start),)
+    axes = tuple(part if a is axis else a for a in value.axes)
+    masked = None if value.masked is None else value.masked[inside]
+    return replace(value, axes=axes, array=value.array[inside], masked=masked)
+
+
+def first_true(array: Array, axes: Axes, fixed: Mapping[Axis, int]) -> dict[Axis, int]:
+    """The first place where a bool array holds, with some of its indices given."""
+    inside = tuple(fixed[a] - a.start if a in fixed else slice(None) for a in axes)
+    loose = [axis for axis in axes if axis not in fixed]
+    offsets = np.argwhere(array[inside])[0]
+    found = {a: a.start + int(offset) for a, offset in zip(loose, offsets, strict=True)}
+    return {axis: found.get(axis, fixed.get(axis, 0)) for axis in axes}

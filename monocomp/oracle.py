@@ -1,0 +1,975 @@
+"""The meaning of a program: the naive evaluation, index by index, with wide-range numbers.
+
+Every test compares with this module, so it shares no code with the rewrites or the backends
+and does nothing clever. An expression is evaluated for all values of its free indices at
+once, as an array with one axis for each (`named_arrays`); a reduction evaluates its body over
+the bound indices too and folds them with the plain formula (`naive_folds`). Floats have a
+float64 mantissa or better and the range of exp(1e4) (`wide`).
+
+Where ordinary arithmetic would leave the meaning open, it is pinned as follows.
+
+*Empty sets.* An aggregate over nothing is its unit, and mean, var and softmax are 0; the
+list is in `naive_folds`. A quotient of aggregates over the same empty set is 0 however it
+is written, in sums and products as well as in their logarithms. Hence four rules, which hold
+where the operand in brackets comes from an aggregate:
+
+    0 / [0] = 0        0 * [inf] = 0        -inf - [-inf] = -inf        -inf + [+inf] = -inf
+
+The right-hand ones are the logarithms of the left-hand ones: exp(s - m) is exp(s) / exp(m).
+With them the naive, safe and lazy forms of softmax agree on rows without an element and on
+rows of -inf. An extent |k| counts as an aggregate, as sum[k](1), and so do the operands of
+a user monoid's `combine`.
+
+*Masks.* What a filter excludes is the unit, whatever stands there, NaN included. An element
+of softmax (0) or log_softmax (-inf) whose filter is false, an empty place of `top` (-inf) and
+the literal -inf are *masked*, and stay so through `where`, through functions of one argument
+that give 0 or -inf, and as factors and addends: a masked 0 times or over anything is a masked
+0, a masked -inf plus anything or minus anything is a masked -inf. So a filter,
+`where(c, x, -inf)` and an added mask of -inf are one thing, and what a masked element is
+multiplied with is as good as filtered.
+
+*Reads.* A read never happens where a filter is false, on the branch of `where` not taken,
+right of an `and` that is already false or an `or` that is already true, and in what a masked
+element absorbs. A definition is an equation: an element of it that nobody uses may be out of
+range. Any other read outside its tensor is an `IndexRangeError`; negative positions do not
+wrap round.
+
+*Numbers.* Integers are int64 and wrap round; `//` and `%` round down as in Python, and give 0
+for an integer divided by 0. `a ** n` is an integer if a is one and n a literal without point.
+`/` gives a float. var is the population variance, gelu the exact one with erf, elu has
+alpha = 1, sign(0) = 0, stop(x) = x; maximum, minimum, max and min of a NaN are NaN. A user
+monoid folds floats from its unit, left to right, several indices in row-major order, and
+skips what its filter excludes. `uniform` is defined in `counter_rng`.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from monocomp import binding, checker, counter_rng, naive_folds
+from monocomp.errors import (
+    IndexRangeError,
+    InputError,
+    InternalError,
+    MonocompError,
+    UnsupportedDtypeError,
+)
+from monocomp.named_arrays import (
+    Axes,
+    Axis,
+    Value,
+    both,
+    first_true,
+    full,
+    negation,
+    restrict,
+    shape_of,
+    somewhere,
+    spread,
+    union,
+)
+from monocomp.syntax import (
+    KEEPING_REDUCTIONS,
+    SELECTIONS,
+    Binary,
+    Call,
+    Compare,
+    Definition,
+    Expr,
+    Extent,
+    Field,
+    Input,
+    Logic,
+    Monoid,
+    Name,
+    Number,
+    Program,
+    Read,
+    Reduce,
+    Unary,
+)
+from monocomp.wide import (
+    FLOAT_FUNCTIONS,
+    NUMBER_FUNCTIONS,
+    Array,
+    Wide,
+    default,
+    is_finite,
+    is_infinite,
+    maximum,
+    minimum,
+)
+
+_CHUNK = 1 << 22  # elements that a reduction holds at once, where its free indices allow
+_RECURSION = 20_000
+_INT64 = range(-(1 << 63), 1 << 63)
+
+
+def evaluate(
+    program: str | Program, inputs: Mapping[str, Any], /, **params: int | float
+) -> Array | tuple[Array, ...]:
+    """The outputs of a program by its naive meaning.
+
+    Args:
+        program: the text, or a checked program.
+        inputs: by name, whatever numpy or torch holds: arrays, tensors, lists, scalars.
+        **params: the program's parameters.
+
+    Returns:
+        An array, or a tuple in the order of the outputs: float64, int64 or bool, whatever
+        dtype the program asks for.
+
+    >>> evaluate("O[i] = sum[j if j <= i](A[j])", {"A": [1.0, 2.0, 4.0]})
+    array([1., 3., 7.])
+    """
+    return evaluate_in(default(), program, inputs, params)
+
+
+def evaluate_in(
+    wide: Wide, program: str | Program, inputs: Mapping[str, Any], params: Mapping[str, int | float]
+) -> Array | tuple[Array, ...]:
+    """`evaluate` with a given number format."""
+    checked = checker.check(program) if isinstance(program, str) else program
+    with np.errstate(all="ignore"), _deep_recursion():
+        outputs = _Evaluator(checked, wide, inputs, params).outputs()
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+@contextmanager
+def _deep_recursion() -> Iterator[None]:
+    """Expressions nest up to a limit that the checker sets, and a node takes a few calls."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _RECURSION))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+# --- what is evaluated where --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """An argument of a function: its expression, and what the formals in it stand for."""
+
+    expr: Expr
+    formals: Formals
+
+
+Formals: TypeAlias = Mapping[str, "Closure | Value"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where an expression is evaluated.
+
+    Attributes:
+        indices: the axis of each index that is free or bound here.
+        guard: where the value is needed (None: everywhere).
+        formals: what the formals of the function being evaluated stand for.
+    """
+
+    indices: Mapping[str, Axis]
+    guard: Value | None = None
+    formals: Formals = field(default_factory=dict)
+
+    def where(self, condition: Value | None) -> Scope:
+        """The same, needed only where the condition holds as well."""
+        return self if condition is None else replace(self, guard=both(self.guard, condition))
+
+    def unless(self, condition: Value | None) -> Scope:
+        """The same, needed only where the condition fails as well."""
+        return self if condition is None else self.where(negation(condition))
+
+    def bind(self, indices: Iterable[str], axes: Iterable[Axis]) -> Scope:
+        """The same with new axes for some indices."""
+        return replace(self, indices={**self.indices, **dict(zip(indices, axes, strict=True))})
+
+    def narrow(self, axis: Axis, part: Axis) -> Scope:
+        """The same on a part of an axis."""
+        indices = {name: part if a is axis else a for name, a in self.indices.items()}
+        guard = None if self.guard is None else restrict(self.guard, axis, part)
+        formals = {
+            name: restrict(formal, axis, part) if isinstance(formal, Value) else formal
+            for name, formal in self.formals.items()
+        }
+        return Scope(indices, guard, formals)
+
+
+Place: TypeAlias = Mapping[Axis, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Reads outside their tensor: where they happen, and the error for one such place."""
+
+    axes: Axes
+    happens: Array
+    explain: Callable[[Place], MonocompError]
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """An input or a definition that has been evaluated, over its own axes."""
+
+    axes: Axes
+    array: Array
+    masked: Array | None = None
+    aggregate: bool = False
+    faults: tuple[Fault, ...] = ()
+
+
+# --- inputs -------------------------------------------------------------------------------
+
+
+def _to_numpy(name: str, given: Any) -> Array:
+    """An input as a float64, int64 or bool array; torch is not imported for its tensors."""
+    if hasattr(given, "detach"):
+        given = given.detach().cpu()
+        given = (given.double() if given.is_floating_point() else given).numpy()
+    array = np.asarray(given)
+    if array.dtype.kind == "b":
+        return array
+    if array.dtype.kind in "iu":
+        return array.astype(np.int64)
+    try:
+        if array.dtype.kind not in "cOSUmM":
+            return array.astype(np.float64)
+    except (TypeError, ValueError):
+        pass
+    raise UnsupportedDtypeError(
+        f"input '{name}' has dtype {array.dtype}, which is no number",
+        help="give floats, integers or booleans",
+    )
+
+
+# --- arithmetic ---------------------------------------------------------------------------
+
+# What absorbs whatever stands on the other side, when masked: (operator, side) -> element.
+_ABSORBING = {
+    ("*", "left"): 0.0,
+    ("*", "right"): 0.0,
+    ("/", "left"): 0.0,
+    ("+", "left"): -math.inf,
+    ("+", "right"): -math.inf,
+    ("-", "left"): -math.inf,
+}
+
+
+def _absorbed(op: str, side: str, operand: Value) -> Value | None:
+    """Where a masked operand settles the result."""
+    if operand.masked is None or (op, side) not in _ABSORBING:
+        return None
+    return Value(operand.axes, operand.masked & (operand.array == _ABSORBING[op, side]))
+
+
+def _pinned(
+    op: str, x: Array, y: Array, left: Value, right: Value
+) -> Iterator[tuple[Array, float]]:
+    """The four rules for aggregates: where each applies, and the result there.
+
+    x and y are the arrays of left and right, brought to the same axes.
+    """
+    if op == "/" and right.aggregate and (right.array == 0).any():
+        yield (x == 0) & (y == 0), 0.0
+    if op == "-" and right.aggregate and (right.array == -math.inf).any():
+        yield (x == -math.inf) & (y == -math.inf), -math.inf
+    for (a, one), (b, _) in (((x, left), (y, right)), ((y, right), (x, left))):
+        if op == "*" and one.aggregate and is_infinite(one.array).any():
+            yield is_infinite(a) & (b == 0), 0.0
+        if op == "+" and one.aggregate and (one.array == math.inf).any():
+            yield (a == math.inf) & (b == -math.inf), -math.inf
+
+
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+}
+_INTEGER_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    **_ARITHMETIC,
+    "//": np.floor_divide,
+    "%": np.mod,
+    "**": np.power,
+}
+
+
+def _stays_masked(masked: Array | None, array: Array) -> Array | None:
+    """A masked element stays masked while it is 0 or -inf."""
+    return None if masked is None else masked & ((array == 0) | (array == -math.inf))
+
+
+# --- the evaluator ------------------------------------------------------------------------
+
+
+class _Evaluator:
+    """Evaluates the definitions of one program on one set of inputs, in order."""
+
+    def __init__(
+        self,
+        program: Program,
+        wide: Wide,
+        inputs: Mapping[str, Any],
+        params: Mapping[str, int | float],
+    ) -> None:
+        self.program = program
+        self.wide = wide
+        arrays = {name: _to_numpy(name, given) for name, given in inputs.items()}
+        bound = binding.bind(program, {name: a.shape for name, a in arrays.items()}, params)
+        self.extents = bound.extents
+        self.params = bound.params
+        self.tensors = {name: self._input(at, arrays[name]) for name, at in program.inputs.items()}
+        self.faults: list[Fault] = []
+        self.rules: dict[type, Callable[[Any, Scope], Value]] = {
+            Number: self._number,
+            Name: self._name,
+            Read: self._read,
+            Extent: self._extent,
+            Unary: self._unary,
+            Binary: self._binary,
+            Compare: self._compare,
+            Logic: self._logic,
+            Call: self._call,
+            Reduce: self._reduce,
+            Field: self._field,
+        }
+
+    def outputs(self) -> tuple[Array, ...]:
+        """Evaluate all definitions and give those that the program returns."""
+        for definition in self.program.definitions.values():
+            self.tensors[definition.name] = self._define(definition)
+        return tuple(self._output(self.tensors[out.name]) for out in self.program.outputs)
+
+    def _input(self, declared: Input, array: Array) -> Tensor:
+        if declared.kind != "float" and array.dtype.kind == "f":
+            raise InputError(
+                f"input '{declared.name}' holds floats, and the program needs {declared.kind}",
+                text=self.program.text,
+                spans=declared.span,
+                help="convert it, or declare it in the program: "
+                f"input {declared.name}[{','.join(declared.dims)}]: float",
+            )
+        if declared.kind == "bool":
+            array = array != 0
+        elif declared.kind == "int":
+            array = array.astype(np.int64)
+        else:
+            array = self.wide.lift(array)
+        return Tensor(self._axes(declared.dims), array)
+
+    def _axes(self, indices: Iterable[str]) -> Axes:
+        return tuple(Axis(index, 0, self.extents[index]) for index in indices)
+
+    def _define(self, definition: Definition) -> Tensor:
+        axes = self._axes(definition.indices)
+        self.faults = []
+        value = self.value(definition.body, Scope(dict(zip(definition.indices, axes, strict=True))))
+        if self.program.kinds[definition.name] != "bool":
+            value = self._as_number(value)
+        if self.program.kinds[definition.name] == "float":
+            value = self._as_wide(value)
+        masked = None if value.masked is None else full(value.masked, value.axes, axes)
+        return Tensor(
+            axes,
+            np.ascontiguousarray(full(value.array, value.axes, axes)).reshape(shape_of(axes)),
+            masked,
+            value.aggregate,
+            tuple(self.faults),
+        )
+
+    def _output(self, tensor: Tensor) -> Array:
+        for fault in tensor.faults:
+            if fault.happens.any():
+                raise fault.explain(first_true(fault.happens, fault.axes, {})) from None
+        array = tensor.array
+        return self.wide.lower(array) if array.dtype == self.wide.dtype else array
+
+    def value(self, expr: Expr, scope: Scope) -> Value:
+        """The value of an expression in a scope: one rule for each kind of node."""
+        return self.rules[type(expr)](expr, scope)
+
+    # Numbers of three kinds
+
+    def _is_wide(self, value: Value) -> bool:
+        return bool(value.array.dtype == self.wide.dtype)
+
+    def _as_wide(self, value: Value) -> Value:
+        return value if self._is_wide(value) else replace(value, array=self.wide.lift(value.array))
+
+    def _as_number(self, value: Value) -> Value:
+        """Arithmetic counts a condition as 0 or 1."""
+        if value.array.dtype.kind != "b":
+            return value
+        return replace(value, array=value.array.astype(np.int64))
+
+    def _promote(self, values: Iterable[Value]) -> list[Value]:
+        """Ints beside floats become floats."""
+        numbers = [self._as_number(v) for v in values]
+        if any(map(self._is_wide, numbers)):
+            return [self._as_wide(v) for v in numbers]
+        return numbers
+
+    def _made(self, axes: Axes, result: Any, like: Value, masked: Array | None = None) -> Value:
+        """The result of an operation; numpy gives bare scalars where there is no axis."""
+        return Value(axes, np.asarray(result), masked, like.aggregate)
+
+    # Leaves
+
+    def _number(self, node: Number, scope: Scope) -> Value:
+        if isinstance(node.value, int) and node.value in _INT64:
+            return Value((), np.asarray(node.value, np.int64))
+        return Value((), self.wide.number(node.value))
+
+    def _extent(self, node: Extent, scope: Scope) -> Value:
+        # |k| is sum[k](1), so that a mean may be written with it.
+        return Value((), np.asarray(self.extents[node.index], np.int64), aggregate=True)
+
+    def _name(self, node: Name, scope: Scope) -> Value:
+        if node.name in scope.formals:
+            return self._formal(scope.formals[node.name], scope)
+        if node.name in scope.indices:
+            axis = scope.indices[node.name]
+            return Value((axis,), np.arange(axis.start, axis.stop, dtype=np.int64))
+        if node.name in self.program.params:
+            if self.program.params[node.name].kind == "int":
+                return Value((), np.asarray(int(self.params[node.name]), np.int64))
+            return Value((), self.wide.number(float(self.params[node.name])))
+        return self._read(Read(node.name, (), span=node.span), scope)
+
+    def _formal(self, formal: Closure | Value, scope: Scope) -> Value:
+        """By name: the argument's expression, with the indices that are bound here."""
+        if isinstance(formal, Value):
+            return formal
+        return self.value(formal.expr, replace(scope, formals=formal.formals))
+
+    # Reads
+
+    def _read(self, node: Read, scope: Scope) -> Value:
+        tensor = self.tensors[node.name]
+        axes = self._plain_axes(node, scope)
+        if axes is not None and not tensor.faults:
+            inside = tuple(slice(axis.start, axis.stop) for axis in axes)
+            masked = None if tensor.masked is None else tensor.masked[inside]
+            return Value(axes, tensor.array[inside], masked, tensor.aggregate)
+        return self._gather(node, tensor, scope)
+
+    def _plain_axes(self, node: Read, scope: Scope) -> Axes | None:
+        """The axes of a read like A[i,j], which cannot leave its tensor and moves nothing."""
+        axes = []
+        for part, extent in zip(node.subscripts, self.tensors[node.name].array.shape, strict=True):
+            axis = scope.indices.get(part.name) if isinstance(part, Name) else None
+            if axis is None or axis.stop > extent or (axis in axes):
+                return None
+            if isinstance(part, Name) and part.name in scope.formals:
+                return None
+            axes.append(axis)
+        return tuple(axes)
+
+    def _gather(self, node: Read, tensor: Tensor, scope: Scope) -> Value:
+        places = [self._as_number(self.value(part, scope)) for part in node.subscripts]
+        axes = union(*(place.axes for place in places))
+        at = [spread(place.array, place.axes, axes) for place in places]
+        elements = all(map(len, scope.indices.values()))  # over nothing, nothing is read
+        needed = np.broadcast_to(elements & somewhere(scope.guard, axes), shape_of(axes))
+        inside = needed
+        for dimension, position in enumerate(at):
+            fits = (position >= 0) & (position < tensor.array.shape[dimension])
+            if (needed & ~fits).any():
+                explain = self._leaves(node, tensor, dimension, axes, position)
+                self.faults.append(Fault(axes, needed & ~fits, explain))
+            inside = inside & fits
+        for fault in tensor.faults:
+            self._inherit(fault, tensor, axes, at, inside)
+        masked = None if tensor.masked is None else _take(tensor.masked, at, inside)
+        return Value(axes, _take(tensor.array, at, inside), masked, tensor.aggregate)
+
+    def _leaves(
+        self, node: Read, tensor: Tensor, dimension: int, axes: Axes, position: Array
+    ) -> Callable[[Place], MonocompError]:
+        """The error for a read outside its tensor."""
+
+        def explain(place: Place) -> MonocompError:
+            extent = tensor.array.shape[dimension]
+            index = tensor.axes[dimension].index
+            named = f"dimension {dimension}" if index.startswith(".") else f"dimension '{index}'"
+            valid = f"0 to {extent - 1}" if extent else "none, as it has no element"
+            span = node.subscripts[dimension].span
+            return IndexRangeError(
+                f"'{node.name}' is read at {_pick(position, axes, place)} along its {named}",
+                text=self.program.text,
+                spans=span if self.program.text else (),
+                notes=(f"valid positions: {valid}", *_where(place)),
+                help="guard the read with a filter or where(...)",
+            )
+
+        return explain
+
+    def _inherit(
+        self, fault: Fault, tensor: Tensor, axes: Axes, at: list[Array], inside: Array
+    ) -> None:
+        """Reading an element of a definition that could not be evaluated is a fault here."""
+        bad = np.broadcast_to(
+            somewhere(Value(fault.axes, fault.happens), tensor.axes), shape_of(tensor.axes)
+        )
+        happens = inside & _take(bad, at, inside)
+        if not happens.any():
+            return
+
+        def explain(place: Place) -> MonocompError:
+            there = [_pick(position, axes, place) for position in at]
+            fixed = {a: n for a, n in zip(tensor.axes, there, strict=True) if a in fault.axes}
+            return fault.explain(first_true(fault.happens, fault.axes, fixed))
+
+        self.faults.append(Fault(axes, happens, explain))
+
+    # Operators
+
+    def _unary(self, node: Unary, scope: Scope) -> Value:
+        operand = self.value(node.operand, scope)
+        if node.op == "not":
+            return self._made(operand.axes, operand.array == 0, operand)
+        operand = self._as_number(operand)
+        if isinstance(node.operand, Number) and node.operand.value == math.inf:
+            return self._made((), -operand.array, operand, np.asarray(True))
+        result = np.asarray(-operand.array)
+        return self._made(operand.axes, result, operand, _stays_masked(operand.masked, result))
+
+    def _binary(self, node: Binary, scope: Scope) -> Value:
+        before = len(self.faults)
+        left = self.value(node.left, scope)
+        between = len(self.faults)
+        settled_by_left = _absorbed(node.op, "left", left)
+        right = self.value(node.right, scope.unless(settled_by_left))
+        settled_by_right = _absorbed(node.op, "right", right)
+        if settled_by_right is not None:
+            needed = scope.unless(settled_by_right).guard
+            self.faults[before:between] = [
+                replace(f, happens=f.happens & somewhere(needed, f.axes))
+                for f in self.faults[before:between]
+            ]
+        literal = isinstance(node.right, Number) and isinstance(node.right.value, int)
+        result = self._operate(node.op, left, right, keeps_int=node.op != "**" or literal)
+        for settled, other in ((settled_by_left, right), (settled_by_right, left)):
+            if settled is not None:
+                result = self._settle(node.op, result, settled, other)
+        return result
+
+    def _operate(self, op: str, left: Value, right: Value, keeps_int: bool) -> Value:
+        """The operator on numbers, and the pinned rules."""
+        left, right = self._promote((left, right))
+        if op == "/" or not keeps_int:
+            left, right = self._as_wide(left), self._as_wide(right)
+        axes = union(left.axes, right.axes)
+        x, y = spread(left.array, left.axes, axes), spread(right.array, right.axes, axes)
+        aggregate = left.aggregate or right.aggregate
+        if not self._is_wide(left):
+            return Value(axes, np.asarray(_INTEGER_ARITHMETIC[op](x, y)), None, aggregate)
+        compute = _ARITHMETIC.get(op) or self.wide.elementary[op]
+        result = np.asarray(compute(x, y), self.wide.dtype)
+        for applies, pinned in _pinned(op, x, y, left, right):
+            result = np.where(applies, self.wide.number(pinned), result)
+        masked = None
+        if op in ("*", "/", "**") and left.masked is not None:
+            masked = _stays_masked(spread(left.masked, left.axes, axes), result)
+        if op == "*" and right.masked is not None:
+            more = _stays_masked(spread(right.masked, right.axes, axes), result)
+            masked = more if masked is None or more is None else masked | more
+        return Value(axes, result, masked, aggregate)
+
+    def _settle(self, op: str, result: Value, settled: Value, other: Value) -> Value:
+        """Put the absorbing element where a masked operand settles the result."""
+        element = _ABSORBING[op, "left"]
+        here = spread(settled.array, settled.axes, result.axes)
+        array = result.array
+        harmless = self._is_wide(result) and is_finite(other.array).all()
+        if not harmless or (op == "/" and (other.array == 0).any()):
+            array = np.where(here, self.wide.number(element), self._as_wide(result).array)
+        masked = here if result.masked is None else result.masked | here
+        return replace(result, array=array, masked=masked)
+
+    def _compare(self, node: Compare, scope: Scope) -> Value:
+        operands = [self.value(part, scope) for part in node.operands]
+        axes = union(*(v.axes for v in operands))
+        holds = np.ones((1,) * len(axes), bool)
+        for op, *pair in zip(node.ops, operands, operands[1:], strict=False):
+            x, y = (spread(v.array, v.axes, axes) for v in self._promote(pair))
+            holds = holds & np.asarray(_COMPARISONS[op](x, y), bool)
+        aggregate = any(v.aggregate for v in operands)
+        return Value(axes, np.broadcast_to(holds, shape_of(axes)), None, aggregate)
+
+    def _condition(self, expr: Expr, scope: Scope) -> Value:
+        value = self.value(expr, scope)
+        return (
+            value if value.array.dtype == bool else self._made(value.axes, value.array != 0, value)
+        )
+
+    def _logic(self, node: Logic, scope: Scope) -> Value:
+        """`and` and `or`, left to right; what is decided already guards the rest."""
+        result = self._condition(node.operands[0], scope)
+        for part in node.operands[1:]:
+            if node.op == "and":
+                rest = self._condition(part, scope.where(result))
+            else:
+                rest = self._condition(part, scope.unless(result))
+            axes = union(result.axes, rest.axes)
+            x, y = spread(result.array, result.axes, axes), spread(rest.array, rest.axes, axes)
+            aggregate = result.aggregate or rest.aggregate
+            result = Value(axes, x & y if node.op == "and" else x | y, None, aggregate)
+        return result
+
+    # Functions
+
+    def _call(self, node: Call, scope: Scope) -> Value:
+        function = self.program.functions.get(node.function)
+        if function is not None:
+            args = (Closure(arg, scope.formals) for arg in node.args)
+            formals = dict(zip(function.formals, args, strict=True))
+            return self.value(function.body, replace(scope, formals=formals))
+        if node.function == "where":
+            return self._where(node, scope)
+        values = [self.value(arg, scope) for arg in node.args]
+        if node.function in ("maximum", "minimum"):
+            return self._larger_or_smaller(node.function, *self._promote(values))
+        if node.function == "uniform":
+            return self._uniform(values)
+        return self._function(node.function, values[0])
+
+    def _function(self, name: str, operand: Value) -> Value:
+        if name == "stop":
+            return operand
+        if name in FLOAT_FUNCTIONS or name == "relu":
+            operand = self._as_wide(operand)
+        function = FLOAT_FUNCTIONS.get(name) or NUMBER_FUNCTIONS[name]
+        operand = self._as_number(operand)
+        result = np.asarray(function(self.wide, operand.array), operand.array.dtype)
+        return self._made(operand.axes, result, operand, _stays_masked(operand.masked, result))
+
+    def _where(self, node: Call, scope: Scope) -> Value:
+        condition = self._condition(node.args[0], scope)
+        a = self.value(node.args[1], scope.where(condition))
+        b = self.value(node.args[2], scope.unless(condition))
+        if not a.array.dtype == b.array.dtype == bool:
+            a, b = self._promote((a, b))
+        axes = union(condition.axes, a.axes, b.axes)
+        chosen = spread(condition.array, condition.axes, axes)
+        result = np.where(chosen, spread(a.array, a.axes, axes), spread(b.array, b.axes, axes))
+        masked = None
+        if a.masked is not None or b.masked is not None:
+            no = np.asarray(False)
+            in_a = no if a.masked is None else spread(a.masked, a.axes, axes)
+            in_b = no if b.masked is None else spread(b.masked, b.axes, axes)
+            masked = np.where(chosen, in_a, in_b)
+        return Value(axes, result, masked, condition.aggregate or a.aggregate or b.aggregate)
+
+    def _larger_or_smaller(self, name: str, a: Value, b: Value) -> Value:
+        axes = union(a.axes, b.axes)
+        pick = maximum if name == "maximum" else minimum
+        result = pick(spread(a.array, a.axes, axes), spread(b.array, b.axes, axes))
+        return Value(axes, result, None, a.aggregate or b.aggregate)
+
+    def _uniform(self, values: list[Value]) -> Value:
+        axes = union(*(v.axes for v in values))
+        counters = [spread(self._as_number(v).array, v.axes, axes) for v in values]
+        result = np.broadcast_to(counter_rng.uniform(*counters), shape_of(axes))
+        return Value(axes, self.wide.lift(result), None, any(v.aggregate for v in values))
+
+    # Reductions
+
+    def _field(self, node: Field, scope: Scope) -> Value:
+        """One field of a user monoid's aggregate, perhaps behind a formal."""
+        operand, formals = node.operand, scope.formals
+        while isinstance(operand, Name) and operand.name in formals:
+            formal = formals[operand.name]
+            if isinstance(formal, Value):
+                raise InternalError(f"'{operand.name}' has no fields")
+            operand, formals = formal.expr, formal.formals
+        if not isinstance(operand, Reduce) or operand.op not in self.program.monoids:
+            raise InternalError(f"'.{node.name}' follows no aggregate of a user's monoid")
+        place = self.program.monoids[operand.op].fields.index(node.name)
+        return self._reduce(operand, replace(scope, formals=formals), place)
+
+    def _reduce(self, node: Reduce, scope: Scope, place: int = 0) -> Value:
+        """A reduction; of a large one a part of the free indices at a time."""
+        bound = self._axes(node.indices)
+        inner = scope.bind(node.indices, bound)
+        body = [*node.args, *([] if node.condition is None else [node.condition])]
+        free = [a for a in self._free_axes(body, inner) if a not in bound]
+        size = math.prod(map(len, (*free, *bound)))
+        longest = max(free, key=len, default=None)
+        if size <= _CHUNK or longest is None or len(longest) < 2:
+            return self._reduce_at_once(node, inner, bound, place, scope)
+        return self._in_parts(node, scope, place, longest, -(-size // _CHUNK))
+
+    def _in_parts(self, node: Reduce, scope: Scope, place: int, axis: Axis, count: int) -> Value:
+        step = max(1, len(axis) // count)
+        parts = []
+        for start in range(axis.start, axis.stop, step):
+            part = Axis(axis.index, start, min(start + step, axis.stop))
+            before = len(self.faults)
+            parts.append((part, self._reduce(node, scope.narrow(axis, part), place)))
+            self.faults[before:] = [_widen(f, part, axis) for f in self.faults[before:]]
+        axes = parts[0][1].axes
+        at = axes.index(parts[0][0])
+        array = np.concatenate([v.array for _, v in parts], axis=at)
+        masked = None
+        if any(v.masked is not None for _, v in parts):
+            pieces = [np.asarray(False) if v.masked is None else v.masked for _, v in parts]
+            shapes = [v.array.shape for _, v in parts]
+            masked = np.concatenate(list(map(np.broadcast_to, pieces, shapes)), axis=at)
+        return Value((*axes[:at], axis, *axes[at + 1 :]), array, masked, True)
+
+    def _reduce_at_once(
+        self, node: Reduce, inner: Scope, bound: Axes, place: int, scope: Scope
+    ) -> Value:
+        condition = None if node.condition is None else self._condition(node.condition, inner)
+        args = [self.value(arg, inner.where(condition)) for arg in node.args]
+        guards = [] if condition is None else [condition]
+        free = tuple(a for a in union(*(v.axes for v in (*args, *guards))) if a not in bound)
+        rows = [_in_rows(v.array, v.axes, free, bound) for v in args]
+        admitted = (
+            None if condition is None else _in_rows(condition.array, condition.axes, free, bound)
+        )
+        if node.op in self.program.monoids:
+            monoid = self.program.monoids[node.op]
+            folded = self._fold_monoid(monoid, rows, admitted, free, node.prefix)[place]
+            return self._shaped(folded, free, bound, node, scope)
+        if node.op in SELECTIONS:
+            return self._select(node, args[0], rows[0], admitted, free, scope)
+        if node.op in KEEPING_REDUCTIONS:
+            return self._softmax(node, args[0], rows[0], admitted, free, bound, scope)
+        x = rows[0]
+        if node.op in ("mean", "var", "logsumexp"):
+            x = self.wide.lift(x)
+        elif node.op not in ("any", "all") and x.dtype == bool:
+            x = x.astype(np.int64)
+        fold = naive_folds.FOLDS[node.op]
+        if node.prefix:
+            folded = naive_folds.prefixes(fold, self.wide, x, admitted)
+        else:
+            folded = fold(self.wide, x, admitted)
+        return self._shaped(folded, free, bound, node, scope)
+
+    def _shaped(self, folded: Array, free: Axes, bound: Axes, node: Reduce, scope: Scope) -> Value:
+        """A fold's rows as a value; a prefix keeps its indices, on their axes outside."""
+        if not node.prefix:
+            return Value(free, np.broadcast_to(folded, shape_of(free)), None, True)
+        return self._kept(folded, None, free, bound, node, scope)
+
+    def _kept(
+        self,
+        rows: Array,
+        masked: Array | None,
+        free: Axes,
+        bound: Axes,
+        node: Reduce,
+        scope: Scope,
+    ) -> Value:
+        axes = (*free, *bound)
+
+        def unrolled(array: Array) -> Array:
+            length = math.prod(map(len, bound))
+            return np.broadcast_to(array, (*shape_of(free), length)).reshape(shape_of(axes))
+
+        value = Value(axes, unrolled(rows), None if masked is None else unrolled(masked), True)
+        for index, axis in zip(node.indices, bound, strict=True):
+            value = restrict(value, axis, scope.indices[index])
+        return value
+
+    def _softmax(
+        self,
+        node: Reduce,
+        arg: Value,
+        x: Array,
+        admitted: Array | None,
+        free: Axes,
+        bound: Axes,
+        scope: Scope,
+    ) -> Value:
+        compute = naive_folds.softmax if node.op == "softmax" else naive_folds.log_softmax
+        masked = np.zeros((1,) * x.ndim, bool)
+        if arg.masked is not None:
+            masked = masked | _in_rows(arg.masked & (arg.array == -math.inf), arg.axes, free, bound)
+        if admitted is not None:
+            masked = masked | ~admitted
+        result = compute(self.wide, self.wide.lift(x), admitted)
+        return self._kept(result, masked, free, bound, node, scope)
+
+    def _select(
+        self,
+        node: Reduce,
+        arg: Value,
+        x: Array,
+        admitted: Array | None,
+        free: Axes,
+        scope: Scope,
+    ) -> Value:
+        if node.target is None:
+            raise InternalError(f"'{node.op}' has no target index")
+        rank = scope.indices[node.target]
+        x = np.broadcast_to(self.wide.lift(x), (*shape_of(free), x.shape[-1]))
+        values, places = naive_folds.select(self.wide, x, admitted, rank.stop)
+        values, places = values[..., rank.start :], places[..., rank.start :]
+        if node.op == "argtop":
+            return Value((*free, rank), places, None, True)
+        return Value((*free, rank), values, places < 0, True)
+
+    def _fold_monoid(
+        self,
+        monoid: Monoid,
+        rows: list[Array],
+        admitted: Array | None,
+        free: Axes,
+        prefix: bool,
+    ) -> list[Array]:
+        """Fold from the unit, left to right; the fields of the result, or of each prefix."""
+        shape = shape_of(free)
+        nowhere = Scope({})
+        units = [self._as_wide(self.value(unit, nowhere)).array for unit in monoid.unit]
+        state = [np.broadcast_to(unit, shape) for unit in units]
+        states: list[list[Array]] = []
+        elements = [self.wide.lift(row) for row in rows]
+        for step in range(elements[0].shape[-1]):
+            present = None if admitted is None else admitted[..., step]
+            state = self._combine(monoid, state, [x[..., step] for x in elements], present, free)
+            states.append(state)
+        if not prefix:
+            return state
+        return [
+            np.stack([s[n] for s in states], axis=-1)
+            if states
+            else np.empty((*shape, 0), self.wide.dtype)
+            for n in range(len(monoid.fields))
+        ]
+
+    def _combine(
+        self,
+        monoid: Monoid,
+        state: list[Array],
+        element: list[Array],
+        present: Array | None,
+        free: Axes,
+    ) -> list[Array]:
+        shape = shape_of(free)
+        formals: dict[str, Value] = {}
+        for name, left, right in zip(monoid.fields, state, element, strict=True):
+            formals[name] = Value(free, left, None, True)
+            formals[name + "'"] = Value(free, np.broadcast_to(right, shape), None, True)
+        guard = None if present is None else Value(free, np.broadcast_to(present, shape))
+        scope = Scope({}, guard, formals)
+        combined = []
+        for expr, before in zip(monoid.combine, state, strict=True):
+            value = self._as_wide(self.value(expr, scope))
+            after = full(value.array, value.axes, free)
+            combined.append(after if present is None else np.where(present, after, before))
+        return combined
+
+    # Which indices an expression depends on
+
+    def _free_axes(self, exprs: Iterable[Expr], scope: Scope) -> Axes:
+        return union(*(self._axes_of(expr, scope) for expr in exprs))
+
+    def _axes_of(self, expr: Expr, scope: Scope) -> Axes:
+        match expr:
+            case Name() if expr.name in scope.formals:
+                formal = scope.formals[expr.name]
+                if isinstance(formal, Value):
+                    return formal.axes
+                return self._axes_of(formal.expr, replace(scope, formals=formal.formals))
+            case Name() if expr.name in scope.indices:
+                return (scope.indices[expr.name],)
+            case Read():
+                return self._free_axes(expr.subscripts, scope)
+            case Unary() | Field():
+                return self._axes_of(expr.operand, scope)
+            case Binary():
+                return self._free_axes((expr.left, expr.right), scope)
+            case Compare() | Logic():
+                return self._free_axes(expr.operands, scope)
+            case Call() if expr.function in self.program.functions:
+                function = self.program.functions[expr.function]
+                args = (Closure(arg, scope.formals) for arg in expr.args)
+                formals = dict(zip(function.formals, args, strict=True))
+                return self._axes_of(function.body, replace(scope, formals=formals))
+            case Call():
+                return self._free_axes(expr.args, scope)
+            case Reduce():
+                return self._axes_of_reduce(expr, scope)
+        return ()
+
+    def _axes_of_reduce(self, node: Reduce, scope: Scope) -> Axes:
+        bound = self._axes(node.indices)
+        body = [*node.args, *([] if node.condition is None else [node.condition])]
+        inside = self._free_axes(body, scope.bind(node.indices, bound))
+        kept: list[str] = []
+        if node.prefix or node.op in KEEPING_REDUCTIONS:
+            kept += node.indices
+        if node.target is not None:
+            kept.append(node.target)
+        free = (axis for axis in inside if axis not in bound)
+        return union(free, (scope.indices[name] for name in kept))
+
+
+# --- arrays -------------------------------------------------------------------------------
+
+
+def _in_rows(array: Array, axes: Axes, free: Axes, bound: Axes) -> Array:
+    """The free axes, then one axis that runs through the bound ones in row-major order."""
+    target = (*free, *bound)
+    aligned = spread(array, axes, target)
+    outside = aligned.shape[: len(free)]
+    inside = np.broadcast_to(aligned, (*outside, *shape_of(bound)))
+    return inside.reshape((*outside, math.prod(shape_of(bound))))
+
+
+def _take(array: Array, at: list[Array], inside: Array) -> Array:
+    """The elements at computed positions; 0 where a position is not to be read."""
+    if array.size == 0:
+        return np.zeros(inside.shape, array.dtype)
+    found = array[tuple(np.where(inside, position, 0) for position in at)]
+    return found if inside.all() else np.where(inside, found, np.zeros((), array.dtype))
+
+
+def _pick(array: Array, axes: Axes, place: Place) -> int:
+    """An integer array's element at a place; dimensions of length 1 hold for all."""
+    offsets = tuple(
+        place[axis] - axis.start if length > 1 else 0
+        for axis, length in zip(axes, array.shape, strict=True)
+    )
+    return int(array[offsets])
+
+
+def _where(place: Place) -> Iterator[str]:
+    if place:
+        yield "at " + ", ".join(f"{axis.index} = {value}" for axis, value in place.items())
+
+
+def _widen(fault: Fault, part: Axis, axis: Axis) -> Fault:
+    """A fault on a part of an axis as one on the axis."""
+    if part not in fault.axes:
+        return fault
+    at = fault.axes.index(part)
+    axes = tuple(axis if a is part else a for a in fault.axes)
+    happens = np.zeros(shape_of(axes), bool)
+    inside = (slice(None),) * at + (slice(part.start - axis.start, part.stop - axis.start),)
+    happens[inside] = fault.happens
+
+    def explain(place: Place) -> MonocompError:
+        return fault.explain({part if a is axis else a: n for a, n in place.items()})
+
+    return Fault(axes, happens, explain)

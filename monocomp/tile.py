@@ -1,0 +1,209 @@
+"""The tile program: one kernel as data, read by every backend.
+
+Each index of the kernel is an axis with a role:
+
+    grid    one program instance per value
+    row     cut into blocks, one program instance per block
+    stream  looped over in blocks
+    serial  looped over one value at a time
+    whole   held entirely
+
+A value is a tile with *named* axes, so broadcasting is by name and the order of axes is
+the backend's business. Statements are few: name a value, loop over an axis with a carried
+state, update the state, store. A loop's domain is given by bounds that may vary with the
+rows; a backend turns them into a block range with an unmasked middle, and applies
+`masked` values only where a block sticks out. What is left open (block sizes, warps,
+stages, order) is the schedule.
+
+    kernel  = axes, inputs, params, outputs, body
+    body    = statement*
+    statement = Let | Loop | Assign | Store
+    expression = number | param | extent | coordinate | local | load
+               | contract | reduce | masked | element-wise operation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from monocomp.syntax import Kind
+
+Role: TypeAlias = Literal["grid", "row", "stream", "serial", "whole"]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An index of the kernel: its name, the extent that it ranges over, and its role."""
+
+    name: str
+    extent: str
+    role: Role
+
+
+@dataclass(frozen=True, eq=False)
+class Expr:
+    """A value: an operation on values, with the axes along which it varies.
+
+    op and attr are one of
+        number(value), param(name), extent(name), coordinate(axis), local(name),
+        load(tensor) of the subscripts; a further operand is a guard if `guarded`,
+        contract(axis) of left, right [, initial]: the sum over the axis of left * right,
+        reduce((monoid, axis)) of a value,
+        masked((axis, unit)) of a value: the unit outside the loop's domain,
+        compare(sign), and element-wise operations without attr.
+    """
+
+    op: str
+    args: tuple[Expr, ...]
+    attr: Any
+    axes: frozenset[str]
+    kind: Kind
+    guarded: bool = False
+
+
+@dataclass(eq=False)
+class Let:
+    """`name = value`."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(eq=False)
+class Assign:
+    """`state <- value`, at the end of a loop's body."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(eq=False)
+class Store:
+    """Write a value to an output at the coordinates of the output's axes."""
+
+    output: str
+    value: Expr
+
+
+@dataclass(frozen=True)
+class State:
+    """A field that a loop carries: a tile that starts as `unit` everywhere."""
+
+    name: str
+    axes: frozenset[str]
+    kind: Kind
+    unit: float
+
+
+@dataclass(eq=False)
+class Loop:
+    """Stream an axis from max(lower) to min(upper), cut to the axis's extent.
+
+    `mask`, if any, is what remains of the domain: it is evaluated in the body and says
+    which elements count.
+    """
+
+    axis: Axis
+    lower: tuple[Expr, ...]
+    upper: tuple[Expr, ...]
+    state: list[State]
+    body: list[Statement]
+    mask: Expr | None = None
+
+
+Statement: TypeAlias = Let | Assign | Store | Loop
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor argument of the kernel; `dims` names the extent of each dimension."""
+
+    name: str
+    dims: tuple[str, ...]
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class OutputTensor:
+    """A result; `axes` are the kernel's axes in the order of its dimensions."""
+
+    name: str
+    axes: tuple[str, ...]
+    kind: Kind
+    dtype: str | None
+
+
+@dataclass
+class TileProgram:
+    """One kernel."""
+
+    name: str
+    axes: dict[str, Axis]
+    inputs: dict[str, Tensor]
+    params: dict[str, Kind]
+    outputs: tuple[OutputTensor, ...]
+    body: list[Statement] = field(default_factory=list)
+
+    def axis_names(self, *roles: Role) -> list[str]:
+        """The axes that have one of the roles, in a fixed order."""
+        return [a.name for a in self.axes.values() if a.role in roles]
+
+    def extents(self) -> list[str]:
+        """The extents that the kernel mentions, in a fixed order."""
+        found = dict.fromkeys(a.extent for a in self.axes.values())
+        for e in expressions(self.body):
+            if e.op == "extent":
+                found[e.attr] = None
+        return list(found)
+
+    def __str__(self) -> str:
+        from monocomp.tile_printer import show_program
+
+        return show_program(self)
+
+
+def walk(body: list[Statement]) -> Iterator[Statement]:
+    """Every statement, loops before what they hold."""
+    for s in body:
+        yield s
+        if isinstance(s, Loop):
+            yield from walk(s.body)
+
+
+def roots(s: Statement) -> tuple[Expr, ...]:
+    """The expressions that a statement evaluates itself."""
+    if isinstance(s, Loop):
+        return (*s.lower, *s.upper, *((s.mask,) if s.mask is not None else ()))
+    return (s.value,)
+
+
+def expressions(body: list[Statement]) -> Iterator[Expr]:
+    """Every expression in the body, operands before what uses them."""
+    for s in walk(body):
+        for root in roots(s):
+            yield from subexpressions(root)
+
+
+def subexpressions(e: Expr) -> Iterator[Expr]:
+    """e and its operands, operands first."""
+    for a in e.args:
+        yield from subexpressions(a)
+    yield e
+
+
+def number(value: float, kind: Kind = "float") -> Expr:
+    """A literal."""
+    return Expr("number", (), value, frozenset(), kind)
+
+
+def local(name: str, axes: frozenset[str], kind: Kind) -> Expr:
+    """A named value or a state."""
+    return Expr("local", (), name, axes, kind)
+
+
+def apply(op: str, *args: Expr, kind: Kind = "float", attr: Any = None) -> Expr:
+    """An element-wise operation, broadcast by the names of the axes."""
+    axes = frozenset().union(*(a.axes for a in args))
+    return Expr(op, args, attr, axes, kind)

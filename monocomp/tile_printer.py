@@ -1,0 +1,82 @@
+"""A tile program as a dozen readable lines."""
+
+from __future__ import annotations
+
+import math
+
+from monocomp.tile import Assign, Expr, Let, Loop, Statement, Store, TileProgram
+
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
+_INFIX |= {"and": "and", "or": "or"}
+
+
+def show_program(p: TileProgram) -> str:
+    """The kernel as text."""
+    outputs = ", ".join(o.name for o in p.outputs)
+    lines = [f"kernel {p.name}({', '.join([*p.inputs, *p.params])}) -> {outputs}"]
+    for role in ("grid", "row", "stream", "serial", "whole"):
+        names = p.axis_names(role)
+        if names:
+            lines.append(f"  {role} " + ", ".join(names))
+    _body(p.body, "  ", lines)
+    return "\n".join(lines)
+
+
+def _body(body: list[Statement], indent: str, lines: list[str]) -> None:
+    for s in body:
+        match s:
+            case Let():
+                axes = ",".join(sorted(s.value.axes))
+                lines.append(f"{indent}{s.name}{f'[{axes}]' if axes else ''} = {show(s.value)}")
+            case Assign():
+                lines.append(f"{indent}{s.name} <- {show(s.value)}")
+            case Store():
+                lines.append(f"{indent}store {s.output} = {show(s.value)}")
+            case Loop():
+                _loop(s, indent, lines)
+
+
+def _loop(s: Loop, indent: str, lines: list[str]) -> None:
+    for state in s.state:
+        axes = ",".join(sorted(state.axes))
+        lines.append(f"{indent}state {state.name}[{axes}] = {_number(state.unit)}")
+    low = ", ".join(["0", *map(show, s.lower)])
+    high = ", ".join([f"|{s.axis.extent}|", *map(show, s.upper)])
+    low = f"max({low})" if s.lower else low
+    high = f"min({high})" if s.upper else high
+    mask = f" where {show(s.mask)}" if s.mask is not None else ""
+    lines.append(f"{indent}for {s.axis.name} in {low} .. {high}{mask}:")
+    _body(s.body, indent + "  ", lines)
+
+
+def _number(value: float) -> str:
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def show(e: Expr, nested: bool = False) -> str:
+    """An expression as text."""
+    match e.op:
+        case "number":
+            return _number(e.attr)
+        case "param" | "local" | "coordinate":
+            return str(e.attr)
+        case "extent":
+            return f"|{e.attr}|"
+        case "load":
+            return f"{e.attr}[{', '.join(map(show, e.args[: len(e.args) - e.guarded]))}]"
+        case "contract":
+            initial = f"{show(e.args[2], True)} + " if len(e.args) > 2 else ""
+            return f"{initial}contract[{e.attr}]({show(e.args[0])}, {show(e.args[1])})"
+        case "reduce":
+            return f"{e.attr[0]}[{e.attr[1]}]({show(e.args[0])})"
+        case "masked":
+            return f"inside({show(e.args[0])}, else {_number(e.attr[1])})"
+        case "compare":
+            text = f"{show(e.args[0], True)} {e.attr} {show(e.args[1], True)}"
+            return f"({text})" if nested else text
+    if e.op in _INFIX:
+        text = f" {_INFIX[e.op]} ".join(show(a, True) for a in e.args)
+        return f"({text})" if nested else text
+    return f"{e.op}({', '.join(map(show, e.args))})"

@@ -1,0 +1,69 @@
+"""Pullback and fusion: which folds are carried by one pass.
+
+Two folds over the same domain are one fold of pairs, so they share a loop. Two folds in
+SE whose exponents have the same frame share it: the pullback of SE(V) and SE(W) over the
+frame is SE(V + W), with one maximum, one rescaling, all mantissas. A fold that needs
+another's result comes a pass later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from monocomp import terms as T
+from monocomp.algebra import SE_PAIR, frame
+from monocomp.terms import Term
+
+
+@dataclass
+class Pass:
+    """One loop over a domain, and the folds that it carries.
+
+    Attributes:
+        extent: the extent of the streamed index.
+        level: 0 for folds that need no earlier pass, else one more than what they need.
+        folds: the folds, in a fixed order.
+    """
+
+    extent: str
+    level: int
+    folds: list[Term] = field(default_factory=list)
+
+
+def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[Pass]:
+    """The loops that the terms need, earlier ones first.
+
+    Law: fold(f) x fold(g) = fold(f x g) over one domain; SE(V) x_R SE(W) = SE(V + W).
+    `is_streamed` tells folds that are loops of the current scope from the others.
+    """
+    from monocomp.lowering import normalise
+
+    levels: dict[Term, int] = {}
+    found: dict[tuple[str, int, Term], Pass] = {}
+
+    def level_of(t: Term) -> int:
+        """The number of passes that must end before t is known."""
+        known = levels.get(t)
+        if known is not None:
+            return known
+        deepest = max((level_of(a) for a in T.children(t)), default=0)
+        if t.op == "fold" and is_streamed(t):
+            if t.attr.monoid is SE_PAIR:
+                (bound,), (condition, _, exponent) = T.open_fold(t)
+                for part in T.subterms(normalise(frame(bound, condition, exponent))):
+                    if part.op == "fold" and part.attr.monoid == "max":
+                        level_of(part)
+            key = (t.attr.extents[0], deepest, t.args[0])
+            group = found.setdefault(key, Pass(t.attr.extents[0], deepest))
+            if t not in group.folds:
+                group.folds.append(t)
+            deepest += 1
+        levels[t] = deepest
+        return deepest
+
+    for t in terms:
+        level_of(t)
+    for group in found.values():
+        group.folds.sort(key=lambda f: (f.attr.monoid is SE_PAIR, f.key))
+    return sorted(found.values(), key=lambda p: (p.level, p.extent, p.folds[0].key))

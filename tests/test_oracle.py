@@ -1,0 +1,936 @@
+"""The oracle against torch in float64, against the definitions written as loops, and against
+itself where two programs must agree. What arithmetic leaves open is pinned here."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from monocomp import counter_rng, oracle
+from monocomp.checker import check
+from monocomp.errors import IndexRangeError, InputError, ShapeError, UnsupportedDtypeError
+from monocomp.oracle import evaluate, evaluate_in
+from monocomp.wide import LONGDOUBLE, default, mpmath_format
+
+INF = math.inf
+NAN = math.nan
+
+
+def normal(*shape, seed=0, scale=1.0):
+    """Normal random numbers as a float64 tensor."""
+    made = np.random.default_rng((seed, *shape)).normal(size=shape) * scale
+    return torch.from_numpy(np.asarray(made))
+
+
+def same(got, want, rtol=1e-13, atol=1e-14):
+    """Equal in dtype and shape, and up to rounding in value; NaN equals NaN."""
+    got, want = np.asarray(got), np.asarray(want)
+    assert got.dtype == want.dtype
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got, want, rtol=rtol, atol=atol)
+
+
+def run(text, /, *, params=None, **inputs):
+    """Evaluate a program on arrays given by name."""
+    return evaluate(text, inputs, **(params or {}))
+
+
+# --- attention, against torch -------------------------------------------------------------
+
+Q, K, V = normal(2, 4, 9, 8), normal(2, 4, 13, 8, seed=1), normal(2, 4, 13, 5, seed=2)
+LINE = "O[b,h,q,e] = softmax[k](Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)) * V[b,h,k,e]"
+SDPA = torch.nn.functional.scaled_dot_product_attention
+
+
+def test_attention():
+    same(run(LINE, Q=Q, K=K, V=V), SDPA(Q, K, V).numpy())
+
+
+def logits(q=Q, k=K):
+    return q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+
+
+def test_attention_variants_agree_with_torch():
+    n = 11
+    q, k, v = normal(1, 2, n, 8), normal(1, 2, n, 8, seed=1), normal(1, 2, n, 6, seed=2)
+    i, j = np.arange(n)[:, None], np.arange(n)[None, :]
+    slopes = torch.tensor([0.5, 0.25], dtype=torch.float64)
+    bias = -slopes[:, None, None] * torch.from_numpy(np.abs(i - j))
+    program = "O[b,h,q,e] = softmax[k if {}](S[b,h,q,k]) * V[b,h,k,e]"
+    scores = "S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)"
+    causal = f"{scores}\n{program.format('k <= q')}"
+    same(run(causal, Q=q, K=k, V=v), SDPA(q, k, v, is_causal=True).numpy())
+    window = f"param w: int\n{scores}\n{program.format('k <= q and q - k < w')}"
+    mask = torch.from_numpy((j <= i) & (i - j < 4))
+    same(run(window, Q=q, K=k, V=v, params={"w": 4}), SDPA(q, k, v, attn_mask=mask).numpy())
+    alibi = f"{scores} - slope[h] * abs(q - k)\n{program.format('k <= q')}"
+    masked = bias.masked_fill(torch.from_numpy(j > i), -INF)[None]
+    same(run(alibi, Q=q, K=k, V=v, slope=slopes), SDPA(q, k, v, attn_mask=masked).numpy())
+    softcap = (
+        "param cap: float = 30.0\ndef softcap(x, c) = c * tanh(x / c)\n"
+        "S[b,h,q,k] = softcap(Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|), cap)\n" + program
+    )
+    capped = torch.softmax(
+        (2 * torch.tanh(logits(q, k) / 2)).masked_fill(torch.from_numpy(j > i), -INF), -1
+    )
+    text = softcap.format("k <= q")
+    same(run(text, Q=q, K=k, V=v, params={"cap": 2}), (capped @ v).numpy())
+
+
+def test_the_program_of_the_documentation():
+    text = """
+    input Q[b,h,q,d], K[b,g,k,d], V[b,g,k,e]
+    param window: int = 1024, cap: float = 30.0
+    def softcap(x, c) = c * tanh(x / c)
+
+    G[h]       = h // (|h| // |g|)
+    S[b,h,q,k] = softcap(Q[b,h,q,d] * K[b,G[h],k,d] / sqrt(|d|), cap)
+    P[b,h,q,k] = softmax[k if k <= q and q - k < window](S[b,h,q,k])
+    O[b,h,q,e] = P[b,h,q,k] * V[b,G[h],k,e]
+    L[b,h,q]   = logsumexp[k if k <= q and q - k < window](S[b,h,q,k])
+    return O, L: float32
+    """
+    q, k, v = normal(2, 4, 7, 8), normal(2, 2, 7, 8, seed=1), normal(2, 2, 7, 3, seed=2)
+    wide_k, wide_v = (x.repeat_interleave(2, dim=1) for x in (k, v))
+    i, j = torch.arange(7)[:, None], torch.arange(7)[None, :]
+    scores = 30 * torch.tanh(logits(q, wide_k) / 30)
+    scores = scores.masked_fill((j > i) | (i - j >= 3), -INF)
+    out, lse = evaluate(text, {"Q": q, "K": k, "V": v}, window=3)
+    same(out, (torch.softmax(scores, -1) @ wide_v).numpy())
+    same(lse, torch.logsumexp(scores, -1).numpy())
+
+
+def test_large_reductions_are_evaluated_in_parts(monkeypatch):
+    text = f"{LINE}\nM[b,h,q] = max[k](Q[b,h,q,d] * K[b,h,k,d])\nreturn O, M"
+    text = text.replace("softmax[k]", "softmax[k if k != q]")
+    whole = run(text, Q=Q, K=K, V=V)
+    for limit in (1, 7, 100, 1000):
+        monkeypatch.setattr(oracle, "_CHUNK", limit)
+        for part, other in zip(whole, run(text, Q=Q, K=K, V=V), strict=True):
+            same(other, part)
+
+
+def test_parts_keep_masks_selections_and_faults(monkeypatch):
+    text = """
+    index r < 2
+    T[q,r] = argtop[k -> r if k < q](S[q,k])
+    O[q,e] = softmax[r](top[k -> r if k < q](S[q,k])) * V[T[q,r],e]
+    H[q,k] = max[..k if k < q](S[q,k])
+    return T, O, H
+    """
+    inputs = {"S": normal(6, 6), "V": normal(6, 3, seed=1)}
+    whole = evaluate(text, inputs)
+    monkeypatch.setattr(oracle, "_CHUNK", 1)
+    for part, other in zip(whole, evaluate(text, inputs), strict=True):
+        same(other, part)
+    with pytest.raises(IndexRangeError, match="at q = 3, k = 2"):
+        evaluate("O[q] = sum[k if k < q](S[q,k] * V[q + k])", {"S": normal(5, 5), "V": normal(5)})
+
+
+# --- reductions ---------------------------------------------------------------------------
+
+X = normal(4, 7, seed=3)
+TORCH_REDUCTIONS = {
+    "sum": lambda x: x.sum(-1),
+    "prod": lambda x: x.prod(-1),
+    "max": lambda x: x.amax(-1),
+    "min": lambda x: x.amin(-1),
+    "mean": lambda x: x.mean(-1),
+    "var": lambda x: x.var(-1, correction=0),
+    "logsumexp": lambda x: torch.logsumexp(x, -1),
+    "argmax": lambda x: x.argmax(-1),
+    "argmin": lambda x: x.argmin(-1),
+}
+
+
+@pytest.mark.parametrize("op", TORCH_REDUCTIONS)
+def test_reductions(op):
+    same(run(f"O[i] = {op}[j](X[i,j])", X=X), TORCH_REDUCTIONS[op](X).numpy())
+
+
+@pytest.mark.parametrize("op", TORCH_REDUCTIONS)
+def test_reductions_see_only_what_their_filter_admits(op):
+    """Row i admits 2 <= j < 2 + i + 1, and NaN stands everywhere else."""
+    x = X.clone()
+    for i in range(4):
+        x[i, :2] = x[i, 3 + i :] = NAN
+    want = torch.stack([TORCH_REDUCTIONS[op](X[i, 2 : 3 + i]) for i in range(4)])
+    want = want + 2 if op.startswith("arg") else want
+    same(run(f"O[i] = {op}[j if 2 <= j < i + 3](X[i,j])", X=x), want.numpy())
+
+
+@pytest.mark.parametrize("op", TORCH_REDUCTIONS)
+def test_prefixes(op):
+    want = torch.stack([TORCH_REDUCTIONS[op](X[:, : j + 1]) for j in range(7)], -1)
+    same(run(f"O[i,j] = {op}[..j](X[i,j])", X=X), want.numpy())
+
+
+def test_filtered_prefixes():
+    kept = np.where(np.arange(7) % 2 == 1, X.numpy(), 0)
+    same(run("O[i,j] = sum[..j if j % 2 == 1](X[i,j])", X=X), kept.cumsum(-1))
+    got = run("O[i,j] = max[..j if j > 0](X[i,j])", X=X)
+    assert (got[:, 0] == -INF).all()
+    same(got[:, 1:], np.maximum.accumulate(X.numpy()[:, 1:], -1))
+
+
+def test_a_prefix_inside_a_sum_over_its_index():
+    same(run("O[i] = sum[j](sum[..j](X[i,j]) * X[i,j])", X=X), (X.cumsum(-1) * X).sum(-1).numpy())
+
+
+def test_any_and_all():
+    flags = np.array([[True, False], [True, True], [False, False]])
+    text = "input C[i,j]: bool\nO[i] = {}[j](C[i,j])"
+    same(run(text.format("any"), C=flags), flags.any(-1))
+    same(run(text.format("all"), C=flags), flags.all(-1))
+    same(run("input C[i,j]: bool\nO[i] = all[j if j > 0](C[i,j])", C=flags), flags[:, 1])
+    same(run("O[i] = sum[j](X[i,j] > 0)", X=X), (X > 0).sum(-1).numpy())
+
+
+def test_several_indices_run_in_row_major_order():
+    x = normal(3, 4, 5)
+    same(run("O[i] = logsumexp[j,k](X[i,j,k])", X=x), torch.logsumexp(x, (1, 2)).numpy())
+    same(run("O = var[k,i,j](X[i,j,k])", X=x), x.var(correction=0).numpy())
+    same(run("O[i] = sum[j,k if k < j](1)\nreturn O", X=x) if False else 6, 6)
+    same(run("O[i] = sum[j,k if j + k > 0](X[i,j,k])", X=x), x.flatten(1)[:, 1:].sum(1).numpy())
+
+
+def test_integers_stay_integers():
+    a = np.array([[3, 5, -2], [7, 7, 1]])
+    text = "input A[i,j]: int\nO[i] = {}[j](A[i,j])"
+    for op in ("sum", "prod", "max", "min"):
+        same(run(text.format(op), A=a), getattr(np, op)(a, axis=1))
+    same(run(text.format("mean"), A=a), a.mean(1))
+    same(run(text.format("argmax"), A=a), np.array([1, 0]))
+    got = run("input A[i,j]: int\nO[i] = max[j if j > 5](A[i,j])", A=a)
+    same(got, np.full(2, np.iinfo(np.int64).min))
+
+
+def test_softmax_and_log_softmax():
+    same(run("O[i,j] = softmax[j](X[i,j])", X=X), torch.softmax(X, -1).numpy())
+    same(run("O[i,j] = log_softmax[j](X[i,j])", X=X), torch.log_softmax(X, -1).numpy())
+    kept = X.masked_fill(torch.arange(7) >= 3, -INF)
+    got = run("O[i,j] = softmax[j if j < 3](X[i,j])", X=X)
+    same(got, torch.softmax(kept, -1).numpy())
+    same(
+        run("O[i,j] = log_softmax[j if j < 3](X[i,j])", X=X),
+        torch.log_softmax(kept, -1).numpy(),
+    )
+    x = normal(3, 4, 5)
+    want = torch.softmax(x.reshape(3, 20), -1).reshape(3, 4, 5).numpy()
+    same(run("O[i,j,k] = softmax[j,k](X[i,j,k])", X=x), want)
+
+
+def test_top_and_argtop():
+    values, places = X.topk(3, -1)
+    text = "index r < 3\nO[i,r] = top[j -> r](X[i,j])\nP[i,r] = argtop[j -> r](X[i,j])"
+    got_values, got_places = run(text, X=X)
+    same(got_values, values.numpy())
+    same(got_places, places.numpy())
+
+
+def test_top_takes_the_first_of_equals_and_nan_before_all():
+    text = "index r < 5\nO[i,r] = top[j -> r](X[i,j])\nP[i,r] = argtop[j -> r](X[i,j])"
+    x = np.array([[1.0, 2, 2, 1], [2, NAN, INF, -INF]])
+    values, places = run(text, X=x)
+    same(values, np.array([[2, 2, 1, 1, -INF], [NAN, INF, 2, -INF, -INF]]))
+    same(places, np.array([[1, 2, 0, 3, -1], [1, 2, 0, -1, -1]]))
+
+
+def test_top_pads_with_minus_infinity_at_place_minus_one():
+    text = "index r < 3\nO[q,r] = {}[k -> r if k < q](S[q,k])"
+    s = np.array([[5.0, 1, 1], [5, 1, 1], [1, 5, 1]])
+    values = np.array([[-INF, -INF, -INF], [5, -INF, -INF], [5, 1, -INF]])
+    same(run(text.format("top"), S=s), values)
+    same(run(text.format("argtop"), S=s), np.array([[-1, -1, -1], [0, -1, -1], [1, 0, -1]]))
+
+
+def test_sparse_attention_over_the_largest_logits():
+    """The empty places of `top` are masked, so what argtop says of them is never read."""
+    text = """
+    index r < 3
+    W[q,r] = softmax[r](top[k -> r if k <= q](S[q,k]))
+    O[q,e] = W[q,r] * V[argtop[k -> r if k <= q](S[q,k]), e]
+    """
+    s, v = normal(6, 6), normal(6, 4, seed=1)
+    kept = s.masked_fill(torch.ones(6, 6).triu(1).bool(), -INF)
+    smallest = kept.topk(3, -1).values[:, -1:]
+    weights = torch.softmax(kept.masked_fill(kept < smallest, -INF), -1)
+    same(run(text, S=s, V=v), (weights @ v).numpy())
+
+
+# --- functions and operators --------------------------------------------------------------
+
+POINTS = torch.tensor(
+    [-40.0, -7.5, -1.0, -0.3, 0.0, 1e-3, 0.7, 1.0, 2.5, 30.0], dtype=torch.float64
+)
+TORCH_FUNCTIONS = {
+    "exp": torch.exp,
+    "exp2": torch.exp2,
+    "log": torch.log,
+    "log2": torch.log2,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "abs": torch.abs,
+    "sign": torch.sign,
+    "floor": torch.floor,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "relu": torch.relu,
+    "silu": torch.nn.functional.silu,
+    "gelu": torch.nn.functional.gelu,
+    "erf": torch.erf,
+    "softplus": lambda x: torch.log1p(torch.exp(-x.abs())) + torch.relu(x),
+    "elu": torch.nn.functional.elu,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "stop": lambda x: x,
+}
+
+
+@pytest.mark.parametrize("name", TORCH_FUNCTIONS)
+def test_functions(name):
+    x = torch.cat([POINTS, torch.tensor([NAN], dtype=torch.float64)])
+    want = TORCH_FUNCTIONS[name](x).numpy()
+    want[-1] = NAN  # torch's sign of NaN is 0
+    # torch computes gelu as 1 + erf, and loses the far left of it
+    same(run(f"O[i] = {name}(X[i])", X=x), want, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", TORCH_FUNCTIONS)
+def test_functions_at_infinity(name):
+    x = torch.tensor([INF, -INF], dtype=torch.float64)
+    with np.errstate(all="ignore"):
+        want = TORCH_FUNCTIONS[name](x).numpy()
+    same(run(f"O[i] = {name}(X[i])", X=x), want)
+
+
+def test_gelu_keeps_its_left_tail():
+    want = np.array([x / 2 * math.erfc(-x / math.sqrt(2)) for x in (-10.0, -5.0, 3.0)])
+    same(run("O[i] = gelu(X[i])", X=[-10.0, -5.0, 3.0]), want)
+
+
+def test_maximum_and_minimum():
+    a, b = POINTS, POINTS.flip(0)
+    same(run("O[i] = maximum(A[i], B[i])", A=a, B=b), torch.maximum(a, b).numpy())
+    same(run("O[i] = minimum(A[i], B[i])", A=a, B=b), torch.minimum(a, b).numpy())
+    got = run("O[i] = maximum(A[i], B[i])", A=[NAN, 1.0], B=[1.0, NAN])
+    same(got, np.array([NAN, NAN]))
+
+
+def test_operators_on_floats():
+    a, b = normal(50, scale=5), normal(50, seed=1)
+    x, y = a.numpy(), b.numpy()
+    for op in ("+", "-", "*", "/", "//", "%"):
+        same(run(f"O[i] = A[i] {op} B[i]", A=a, B=b), eval(f"x {op} y"))
+    same(run("O[i] = abs(A[i]) ** B[i]", A=a, B=b), np.abs(x) ** y)
+    same(run("O[i] = A[i] ** 3 - -A[i] ** 2", A=a), x**3 + x**2)
+    same(run("O[i] = abs(A[i]) ** -0.5", A=a), np.abs(x) ** -0.5)
+
+
+def test_operators_on_integers():
+    a, b = np.array([7, -7, 7, -7, 0]), np.array([2, 2, -2, -2, 5])
+    text = "input A[i]: int, B[i]: int\nO[i] = "
+    for op in ("+", "-", "*", "//", "%", "/"):
+        same(run(f"{text} A[i] {op} B[i]", A=a, B=b), eval(f"a {op} b"))
+    same(run(f"{text} A[i] ** 2 + B[i]", A=a, B=b), a**2 + b)
+    same(run(f"{text} B[i] ** A[i]", A=[2, 3], B=[3, 2]), np.array([9.0, 8.0]))
+    same(run(f"{text} A[i] // B[i] + A[i] % B[i]", A=[5, -5], B=[0, 0]), np.array([0, 0]))
+    same(run(f"{text} sign(A[i]) * abs(B[i])", A=a, B=b), np.sign(a) * np.abs(b))
+    same(run(f"{text} where(A[i] > 0, A[i], B[i])", A=a, B=b), np.where(a > 0, a, b))
+
+
+def test_comparisons_and_logic():
+    a = np.array([0, 1, 2, 3, 4])
+    text = "input A[i]: int\nO[i] = "
+    same(run(text + "1 <= A[i] < 3", A=a), (a >= 1) & (a < 3))
+    same(run(text + "A[i] == 1 or A[i] > 2 and not A[i] != 4", A=a), (a == 1) | (a == 4))
+    same(run(text + "(A[i] > 2) + 1", A=a), (a > 2) + 1)
+    same(run(text + "A[i] / 2 == A[i] // 2", A=a), a % 2 == 0)
+    got = run("O[i] = A[i] < 1 or A[i] >= 1 or A[i] == A[i]", A=[NAN, 1.0])
+    same(got, np.array([False, True]))
+
+
+def test_numbers_indices_and_extents():
+    same(run("O[i] = (|i| - 1 - i) * A[i]", A=[1.0, 1, 1]), np.array([2.0, 1, 0]))
+    same(run("O[i] = 0.1 * A[i]", A=[1.0]), np.array([0.1]), rtol=0)
+    same(run("O[i] = 1e30 * A[i]", A=[2.0]), np.array([2e30]))
+    same(
+        run("O[i] = 123456789012345678901234567890 * A[i]", A=[1.0]),
+        np.array([1.2345678901234568e29]),
+    )
+    same(run("input T\nc = 2 * T\nO[i] = c * A[i] + |i|", T=1.5, A=[2.0]), np.array([7.0]))
+
+
+def test_functions_are_by_name():
+    """The index that a body binds reaches into its argument; others come from the call."""
+    x = normal(3, 5)
+    text = "def rms(x) = x * rsqrt(mean[d](x * x))\nO[i,d] = rms(X[i,d] + i)"
+    y = x + torch.arange(3)[:, None]
+    same(run(text, X=x), (y * torch.rsqrt((y * y).mean(-1, keepdim=True))).numpy())
+    text = (
+        "def twice(f) = f + f\ndef norm(x) = sqrt(sum[d](twice(x * x)))\nO[i] = norm(twice(X[i,d]))"
+    )
+    same(run(text, X=x), (8 * (x * x).sum(-1)).sqrt().numpy())
+
+
+# --- reads --------------------------------------------------------------------------------
+
+
+def test_implied_sums_and_plain_reads():
+    a, b, c = normal(3, 4), normal(4, 5), normal(3, 5)
+    same(run("O[i,k] = A[i,j] * B[j,k] + C[i,k]", A=a, B=b, C=c), (a @ b + c).numpy())
+    same(run("O[k,i] = C[i,k]", C=c), c.T.numpy())
+    square = normal(4, 4)
+    same(run("O = A[i,i]", A=square), square.trace().numpy())
+    same(run("O[i] = A[i,i] * A[0,i]", A=square), (square.diagonal() * square[0]).numpy())
+
+
+def test_affine_reads():
+    s, r = normal(5, 5), normal(10, seed=1)
+    i, j = np.arange(5)[:, None], np.arange(5)[None, :]
+    same(run("O[q,k] = S[q,k] + R[q - k + |k|]", S=s, R=r), s.numpy() + r.numpy()[i - j + 5])
+    kernel = normal(3, seed=2)
+    want = np.convolve(r.numpy(), kernel.numpy()[::-1], "valid")
+    same(
+        run(
+            "index t < |n| - |c| + 1\nO[t] = X[t + c] * W[c]\nY[n] = X[n]\nreturn O", X=r, W=kernel
+        ),
+        want,
+    )
+
+
+def test_gather():
+    table, x = np.array([[2, 0], [1, 1]]), normal(3, 4)
+    text = "input T[i,j]: int\nO[i,j,d] = X[T[i,j], d]"
+    same(run(text, T=table, X=x), x.numpy()[table])
+    same(run("O[i,j,d] = X[T[i,j], d]", T=table.astype(np.int32), X=x), x.numpy()[table])
+    label = np.array([1, 3, 0])
+    text = "L[i] = logsumexp[j](X[i,j]) - X[i, label[i]]"
+    want = torch.nn.functional.cross_entropy(x, torch.from_numpy(label), reduction="none")
+    same(run(text, X=x, label=label), want.numpy())
+
+
+PAGED = """
+input table[b,n]: int, len[b]: int, K[p,s,d], V[p,s,e]
+index k < |n| * |s|
+S[b,q,k] = Q[b,q,d] * K[table[b, k // |s|], k % |s|, d]
+O[b,q,e] = softmax[k if k < len[b]](S[b,q,k]) * V[table[b, k // |s|], k % |s|, e]
+"""
+
+
+def test_paged_attention_never_reads_what_the_length_excludes():
+    """A definition is an equation: only the elements of S that are used have to exist."""
+    lengths = [5, 0, 8]
+    table = np.array([[3, 1], [-7, 99], [0, 2]])
+    q, k, v = normal(3, 2, 6), normal(4, 4, 6, seed=1), normal(4, 4, 5, seed=2)
+    want = torch.zeros(3, 2, 5, dtype=torch.float64)
+    for b, length in enumerate(lengths):
+        if length:
+            keys, values = (x[table[b]].reshape(8, -1)[:length] for x in (k, v))
+            want[b] = torch.softmax(q[b] @ keys.T, -1) @ values
+    k[1, 1:], v[1, 1:] = NAN, NAN  # page 1 holds position 4 of request 0, then garbage
+    got = run(PAGED, Q=q, K=k, V=v, table=table, len=np.array(lengths))
+    same(got, want.numpy())
+    swapped = PAGED.replace("softmax", "V[table[b, k // |s|], k % |s|, e] * softmax")
+    swapped = swapped.replace("(S[b,q,k]) * V[table[b, k // |s|], k % |s|, e]", "(S[b,q,k])")
+    same(run(swapped, Q=q, K=k, V=v, table=table, len=np.array(lengths)), want.numpy())
+
+
+def test_where_guards_both_branches():
+    text = "input X[i]\nO[i] = where(i > 0, X[i - 1], 0) + where(i + 1 < |i|, X[i + 1], 0)"
+    same(run(text, X=[1.0, 2.0, 4.0]), np.array([2.0, 5.0, 2.0]))
+    text = "input X[i]\nO[i] = where(i == 0, 7, where(i > 1, X[i - 2], X[i]))"
+    same(run(text, X=[1.0, 2.0, 4.0]), np.array([7.0, 2.0, 1.0]))
+
+
+def test_logic_guards_from_left_to_right():
+    x = [1.0, -2.0, 4.0]
+    same(run("input X[i]\nO[i] = i > 0 and X[i - 1] > 0", X=x), np.array([False, True, False]))
+    same(run("input X[i]\nO[i] = i == 0 or X[i - 1] > 0", X=x), np.array([True, True, False]))
+    same(run("O = sum[i if i > 0 and X[i - 1] > 0](X[i])", X=x), np.asarray(-2.0))
+
+
+def test_filters_guard_reads_in_nested_reductions():
+    a = normal(4, 4)
+    want = np.array([sum(a[i, i - j].item() for j in range(i + 1)) for i in range(4)])
+    text = "input A[i,j]\nindex n < |j|\n"
+    text += "O[i] = sum[j if j <= i](sum[n if n == i - j](A[i, i - j]))"
+    same(run(text, A=a), want)
+
+
+def test_no_element_no_read():
+    text = "O[i] = sum[j](A[i,j] * B[9])"
+    same(run(text, A=np.zeros((2, 0)), B=[1.0]), np.zeros(2))
+    same(run("O[i] = A[i] + B[i + 9]", A=np.zeros(0), B=[1.0]), np.zeros(0))
+    same(run("O = sum[j if A[j] > 0](B[j + 9])", A=[-1.0], B=[1.0]), np.asarray(0.0))
+
+
+def test_an_unused_element_may_be_out_of_range():
+    text = "input X[i]\nD[i] = X[i + 1]\nO[i] = where(i + 1 < |i|, D[i], 0)"
+    same(run(text, X=[1.0, 2.0]), np.array([2.0, 0.0]))
+    text = "input X[i]\nD[i] = X[i + 1]\nE[i] = 2 * D[i]\nO = sum[i if i < 1](E[i])\nreturn O"
+    same(run(text, X=[1.0, 2.0]), np.asarray(4.0))
+
+
+def test_range_error_of_an_output():
+    text = "input R[q,k]\nO[q,k] = 2 * R[q - k, k]"
+    with pytest.raises(IndexRangeError) as caught:
+        run(text, R=np.zeros((3, 2)))
+    assert str(caught.value) == (
+        "IndexRangeError: 'R' is read at -1 along its dimension 'q' (line 2, column 16)\n"
+        "    O[q,k] = 2 * R[q - k, k]\n"
+        "                   ^^^^^\n"
+        "  valid positions: 0 to 2\n"
+        "  at q = 0, k = 1\n"
+        "  help: guard the read with a filter or where(...)"
+    )
+
+
+def test_range_error_of_a_gather_inside_a_sum():
+    text = "input T[i]: int, X[n,d]\nO[i] = X[T[i], d] * W[d]"
+    with pytest.raises(IndexRangeError) as caught:
+        run(text, T=[0, 5], X=np.zeros((3, 2)), W=np.zeros(2))
+    assert str(caught.value) == (
+        "IndexRangeError: 'X' is read at 5 along its dimension 'n' (line 2, column 10)\n"
+        "    O[i] = X[T[i], d] * W[d]\n"
+        "             ^^^^\n"
+        "  valid positions: 0 to 2\n"
+        "  at i = 1, d = 0\n"
+        "  help: guard the read with a filter or where(...)"
+    )
+
+
+def test_range_error_through_definitions_names_the_read():
+    text = """input X[i]
+    D[i,j] = X[i + 1] * A[j]
+    E[i] = D[i,j]
+    O[n] = where(n > 1, E[n], E[n + 1])
+    """
+    with pytest.raises(IndexRangeError) as caught:
+        run(text, X=[1.0, 2.0, 3.0], A=[1.0, 1.0])
+    assert "'X' is read at 3" in str(caught.value)
+    assert "at i = 2" in str(caught.value)
+    assert caught.value.line == 2
+
+
+def test_negative_positions_do_not_wrap_round():
+    with pytest.raises(IndexRangeError, match="'X' is read at -1 "):
+        run("O[i] = X[i] + X[-1]", X=[1.0])
+    with pytest.raises(IndexRangeError, match="none, as it has no element"):
+        run("O[i] = A[i] * X[0]", A=[1.0], X=np.zeros(0))
+
+
+# --- empty sets, masks and NaN ------------------------------------------------------------
+
+EMPTY = {
+    "sum": 0.0,
+    "prod": 1.0,
+    "max": -INF,
+    "min": INF,
+    "mean": 0.0,
+    "var": 0.0,
+    "logsumexp": -INF,
+    "argmax": 0,
+    "argmin": 0,
+}
+
+
+@pytest.mark.parametrize("op", EMPTY)
+def test_aggregates_over_nothing(op):
+    want = np.full(3, EMPTY[op])
+    same(run(f"O[i] = {op}[j](X[i,j])", X=np.zeros((3, 0))), want)
+    same(run(f"O[i] = {op}[j if X[i,j] < 0](X[i,j])", X=np.ones((3, 2))), want)
+    same(run(f"O[i] = {op}[j if j < 0](X[i,j])", X=np.full((3, 2), NAN)), want)
+
+
+def test_softmax_and_logic_over_nothing():
+    x = np.full((2, 3), NAN)
+    same(run("O[i,j] = softmax[j if j < 0](X[i,j])", X=x), np.zeros((2, 3)))
+    same(run("O[i,j] = log_softmax[j if j < 0](X[i,j])", X=x), np.full((2, 3), -INF))
+    same(run("O[i] = any[j if j < 0](X[i,j] > 0)", X=x), np.full(2, False))
+    same(run("O[i] = all[j if j < 0](X[i,j] > 0)", X=x), np.full(2, True))
+    same(run("O[i,j] = softmax[j](X[i,j])", X=np.zeros((2, 0))), np.zeros((2, 0)))
+
+
+# One softmax in many ways: S stands for the logits, C for the filter.
+FORMULATIONS = {
+    "naive": "O[q,e] = sum[k if C](exp(S) * V[k,e]) / sum[k if C](exp(S))",
+    "one denominator": """
+        Z[q] = sum[k if C](exp(S))
+        O[q,e] = sum[k if C](exp(S) / Z[q] * V[k,e])""",
+    "reciprocal": """
+        Z[q] = 1 / sum[k if C](exp(S))
+        O[q,e] = Z[q] * sum[k if C](exp(S) * V[k,e])""",
+    "power": "O[q,e] = sum[k if C](exp(S) * V[k,e] * sum[k if C](exp(S)) ** -1)",
+    "safe": """
+        m[q] = max[k if C](S)
+        E[q,k] = exp(S - m[q])
+        Z[q] = sum[k if C](E[q,k])
+        O[q,e] = sum[k if C](E[q,k] / Z[q] * V[k,e])""",
+    "lazy": """
+        m[q] = max[k if C](S)
+        O[q,e] = sum[k if C](exp(S - m[q]) * V[k,e]) / sum[k if C](exp(S - m[q]))""",
+    "lazy, with a minimum": """
+        m[q] = min[k if C](-S)
+        O[q,e] = sum[k if C](exp(S + m[q]) * V[k,e]) / sum[k if C](exp(m[q] + S))""",
+    "logsumexp": """
+        L[q] = logsumexp[k if C](S)
+        O[q,e] = sum[k if C](exp(S - L[q]) * V[k,e])""",
+    "log of a sum": """
+        m[q] = max[k if C](S)
+        L[q] = m[q] + log(sum[k if C](exp(S - m[q])))
+        O[q,e] = sum[k if C](exp(S - L[q]) * V[k,e])""",
+    "softmax": "O[q,e] = sum[k if C](softmax[k if C](S) * V[k,e])",
+    "softmax and an implied sum": "O[q,e] = softmax[k if C](S) * V[k,e]",
+    "log_softmax": "O[q,e] = sum[k if C](exp(log_softmax[k if C](S)) * V[k,e])",
+}
+
+
+def formulation(form, condition, logit):
+    return FORMULATIONS[form].replace("C", condition).replace("S", logit) + "\nreturn O"
+
+
+# The filter, and the logit.
+MASKS = {
+    "filter": ("k < n[q]", "X[q,k]"),
+    "where": ("k >= 0", "where(k < n[q], X[q,k], -inf)"),
+    "added mask": ("k >= 0", "(X[q,k] + where(k < n[q], 0, -inf))"),
+    "data": ("k >= 0", "Y[q,k]"),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("form", FORMULATIONS)
+def test_formulations_agree_on_empty_and_on_masked_rows(form, mask):
+    """Rows with no element, with one, and with all; NaN where nothing may look."""
+    n, x, v = np.array([0, 1, 4]), normal(3, 4).numpy(), normal(4, 2, seed=1).numpy()
+    admitted = np.arange(4) < n[:, None]
+    masked = np.where(admitted, x, -INF)
+    want = torch.nan_to_num(torch.softmax(torch.from_numpy(masked), -1)).numpy() @ v
+    inputs = {"Y": masked} if mask == "data" else {"n": n, "X": np.where(admitted, x, NAN)}
+    text = ("" if mask == "data" else "input n[q]: int\n") + formulation(form, *MASKS[mask])
+    same(run(text, V=v, **inputs), want)
+
+
+def test_poison_in_values_where_the_filter_is_false():
+    x, v = normal(2, 4).numpy(), normal(4, 3, seed=1).numpy()
+    v[2:] = NAN
+    want = torch.softmax(torch.from_numpy(x[:, :2]), -1).numpy() @ v[:2]
+    for weights in (
+        "softmax[k if k < 2](X[q,k])",
+        "softmax[k](where(k < 2, X[q,k], -inf))",
+        "softmax[k](X[q,k] + where(k < 2, 0, -inf))",
+        "exp(log_softmax[k if k < 2](X[q,k]))",
+    ):
+        same(run(f"O[q,e] = {weights} * V[k,e]", X=x, V=v), want)
+        same(run(f"P[q,k] = {weights}\nO[q,e] = V[k,e] * 2 * P[q,k] / 2", X=x, V=v), want)
+
+
+def test_masks_end_where_the_value_is_no_mask_any_more():
+    v, p = [NAN, 1.0], "softmax[k if k > 0](A[k])"
+    for text, want in (
+        (f"O[k] = {p} * V[k]", [0.0, 1.0]),
+        (f"O[k] = 3 * {p} ** 2 / V[k]", [0.0, 3.0]),
+        (f"O[k] = sqrt({p}) * V[k]", [0.0, 1.0]),
+        (f"O[k] = exp(-0.5 * -log({p})) * V[k]", [0.0, 1.0]),
+        (f"O[k] = ({p} + 0) * V[k]", [NAN, 1.0]),
+        (f"O[k] = cos({p}) * V[k]", [NAN, math.cos(1)]),
+        (f"O[k] = where(k > 0, A[k], 0) * {p} + V[k]", [NAN, 2.0]),
+        (f"O[k] = where(k > 0, 1, -inf) * -1 + V[k] + {p}", [NAN, 1.0]),
+    ):
+        same(run(text, A=[NAN, 1.0], V=v), np.array(want))
+
+
+def test_nan_in_valid_input_propagates():
+    x, v = np.array([[1.0, NAN], [1.0, 2.0]]), np.array([[1.0], [1.0]])
+    for form in (
+        "softmax[k](X[q,k]) * V[k,e]",
+        "sum[k](exp(X[q,k]) * V[k,e]) / sum[k](exp(X[q,k]))",
+    ):
+        same(run(f"O[q,e] = {form}", X=x, V=v), np.array([[NAN], [1.0]]))
+    for op in ("sum", "max", "min", "mean", "var", "logsumexp", "prod"):
+        assert np.isnan(run(f"O[q] = {op}[k](X[q,k])", X=x)).tolist() == [True, False]
+    same(run("O[q] = argmax[k](X[q,k])", X=x), np.array([1, 1]))
+    same(run("O[k] = S[k] * V[k]", S=[0.0], V=[NAN]), np.array([NAN]))
+
+
+def test_division_by_zero_without_aggregate_is_ieee():
+    same(run("O[i] = A[i] / B[i]", A=[0.0, 1.0, -1.0], B=[0.0] * 3), np.array([NAN, INF, -INF]))
+    same(run("O[i] = A[i] - B[i]", A=[-INF, INF], B=[-INF, INF]), np.array([NAN, NAN]))
+    same(run("O[i] = A[i] * B[i]", A=[0.0], B=[INF]), np.array([NAN]))
+
+
+def test_aggregates_that_are_not_empty_divide_by_ieee_too():
+    same(run("O = sum[i](A[i]) / sum[i](B[i])", A=[1.0], B=[0.0]), np.asarray(INF))
+    same(run("O = max[i](A[i]) - max[i](A[i])", A=[INF]), np.asarray(NAN))
+
+
+def test_mean_and_entropy_written_out():
+    x = np.array([[1.0, 3.0], [5.0, 7.0]])
+    text = "O[i] = sum[j if j < i](X[i,j]) / sum[j if j < i](1)"
+    same(run(text, X=x), np.array([0.0, 5.0]))
+    text = "P[i,j] = softmax[j if j < i](X[i,j])\nO[i] = -sum[j](P[i,j] * log(P[i,j]))"
+    same(run(text, X=x), np.array([0.0, 0.0]))
+    y = np.array([[-INF, 0.0, 0.0], [-INF, -INF, -INF]])
+    text = "P[i,j] = softmax[j](X[i,j])\nO[i] = -sum[j](P[i,j] * log(P[i,j]))"
+    same(run(text, X=y), np.array([math.log(2), 0.0]))
+
+
+def test_infinite_logits():
+    x = np.array([[INF, 0.0], [-INF, 0.0]])
+    same(run("O[i] = logsumexp[j](X[i,j])", X=x), np.array([INF, 0.0]))
+    same(run("O[i,j] = softmax[j](X[i,j])", X=x), np.array([[NAN, 0.0], [0.0, 1.0]]))
+
+
+@pytest.mark.parametrize("shift", [1e4, -1e4, 0.0])
+def test_huge_logits_need_no_maximum(shift):
+    x, v = normal(3, 6, scale=50) + shift, normal(6, 2, seed=1)
+    want = (torch.softmax(x, -1) @ v).numpy()
+    for form in FORMULATIONS:
+        same(run(formulation(form, "k >= 0", "X[q,k]"), X=x, V=v), want, rtol=1e-12)
+    same(run("O[q] = log(sum[k](exp(X[q,k])))", X=x), torch.logsumexp(x, -1).numpy())
+
+
+def test_named_softmax_takes_logits_of_any_size():
+    x = normal(3, 6) * 1e200
+    same(run("O[q,k] = softmax[k](X[q,k])", X=x), torch.softmax(x, -1).numpy())
+    same(run("O[q] = logsumexp[k](X[q,k])", X=x), torch.logsumexp(x, -1).numpy())
+
+
+@pytest.mark.parametrize("shape", list(itertools.product((0, 1, 2), repeat=2)))
+def test_shapes_of_zero_and_one(shape):
+    q, k = shape
+    a, b, c = normal(1, 1, q, 1), normal(1, 1, k, 1), normal(1, 1, k, 3)
+    got = run(LINE, Q=a, K=b, V=c)
+    want = SDPA(a, b, c).numpy() if q and k else np.zeros((1, 1, q, 3))
+    same(got, want)
+
+
+# --- user monoids -------------------------------------------------------------------------
+
+
+def test_affine_recurrence():
+    g, x = normal(6, seed=1), normal(6, 3)
+    text = (
+        "monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')\n"
+        "H[t,i] = Affine[..t{}](g[t], x[t,i]).u\nE[i] = Affine[t{}](g[t], x[t,i]).u"
+    )
+    for condition, admits in (("", lambda t: True), (" if t % 3 != 1", lambda t: t % 3 != 1)):
+        state, states = torch.zeros(3, dtype=torch.float64), []
+        for t in range(6):
+            state = g[t] * state + x[t] if admits(t) else state
+            states.append(state)
+        prefix, last = run(text.format(condition, condition), g=g, x=x)
+        same(prefix, torch.stack(states).numpy())
+        same(last, states[-1].numpy())
+
+
+WELFORD = """
+monoid Welford(n, mu, c) = unit (0, 0, 0), combine (
+    n + n', mu + (mu' - mu) * n' / (n + n'), c + c' + (mu' - mu) ** 2 * n * n' / (n + n'))
+"""
+
+
+def test_welford():
+    text = WELFORD + "M[i] = Welford[j](1, X[i,j], 0).mu\nC[i] = Welford[j](1, X[i,j], 0).c / |j|"
+    mean, var = run(text, X=X)
+    same(mean, X.mean(-1).numpy())
+    same(var, X.var(-1, correction=0).numpy())
+    empty = run(text, X=np.zeros((2, 0)))
+    same(empty[0], np.zeros(2))
+    same(empty[1], np.zeros(2))
+
+
+def test_softmax_as_a_user_monoid_with_rows_of_minus_infinity():
+    text = """
+    monoid SE(m, v) = unit (-inf, 0), combine (
+        maximum(m, m'), v * exp(m - maximum(m, m')) + v' * exp(m' - maximum(m, m')))
+    O[i] = SE[j if j > 0](X[i,j], 1).m + log(SE[j if j > 0](X[i,j], 1).v)
+    """
+    x = np.array([[9.0, 1.0, 2.0], [9.0, -INF, -INF], [9.0, -INF, 3.0]])
+    want = torch.logsumexp(torch.from_numpy(x[:, 1:]), -1).numpy()
+    same(run(text, X=x), want)
+    same(run(text, X=x[:, :1]), np.full(3, -INF))
+
+
+def test_a_monoid_of_one_field_is_its_value():
+    text = "monoid Mul(a) = unit 1, combine a * a'\nO[i] = 2 * Mul[j](X[i,j])"
+    same(run(text, X=X), 2 * X.prod(-1).numpy())
+
+
+def test_a_monoid_folds_in_row_major_order():
+    text = "monoid Last(n, a) = unit (0, 0), combine (maximum(n, n'), where(n' > 0, a', a))\n"
+    x = normal(3, 4)
+    same(run(text + "O = Last[i,j](1, X[i,j]).a", X=x), x[2, 3].numpy())
+    same(run(text + "O = Last[j,i](1, X[i,j]).a", X=x), x[2, 3].numpy())
+    same(run(text + "O = Last[i,j if j < 2](1, X[i,j]).a", X=x), x[2, 1].numpy())
+
+
+# --- random numbers -----------------------------------------------------------------------
+
+
+def _uniform_by_definition(*args):
+    """The definition of `counter_rng`, with Python's integers."""
+    h = 0x243F6A88
+    for x in args:
+        h ^= x * 0x9E3779B9 % 2**32
+        h ^= h >> 16
+        h = h * 0x85EBCA6B % 2**32
+        h ^= h >> 13
+        h = h * 0xC2B2AE35 % 2**32
+        h ^= h >> 16
+    return (h >> 8) * 2.0**-24
+
+
+def test_uniform_is_its_definition():
+    got = run(
+        "param seed: int\nO[i,j] = uniform(seed, i, j - 1) * A[i,j]",
+        A=np.ones((4, 5)),
+        params={"seed": -3},
+    )
+    want = [[_uniform_by_definition(-3, i, j - 1) for j in range(5)] for i in range(4)]
+    same(got, np.array(want), rtol=0)
+    assert counter_rng.uniform(2**40 + 5, 1) == counter_rng.uniform(5, 1)
+
+
+def test_uniform_looks_uniform():
+    u = counter_rng.uniform(0, np.arange(512)[:, None], np.arange(512))
+    assert u.min() >= 0
+    assert u.max() < 1
+    assert abs(u.mean() - 0.5) < 5 * math.sqrt(1 / 12 / u.size)
+    counts = np.bincount((u * 256).astype(int).ravel(), minlength=256)
+    expected = u.size / 256
+    chi_square = ((counts - expected) ** 2 / expected).sum()
+    assert abs(chi_square - 255) < 5 * math.sqrt(2 * 255)
+    for a, b in (
+        (u[:, 1:], u[:, :-1]),
+        (u[1:], u[:-1]),
+        (u, u.T),
+        (u, counter_rng.uniform(1, np.arange(512)[:, None], np.arange(512))),
+    ):
+        off = ~np.eye(512, dtype=bool)[: a.shape[0], : a.shape[1]]
+        assert abs(np.corrcoef(a[off], b[off])[0, 1]) < 0.01
+
+
+# --- number formats -----------------------------------------------------------------------
+
+SMALL = """
+param c: float = 2.5
+S[q,k] = Q[q,d] * K[k,d] + where(k == 2, -inf, 0)
+P[q,k] = softmax[k if k <= q](S[q,k])
+O[q,e] = P[q,k] * V[k,e]
+N[q,e] = sum[k if k <= q](exp(1e4 * S[q,k]) * V[k,e]) / sum[k if k <= q](exp(1e4 * S[q,k]))
+F[q,d] = gelu(Q[q,d]) + silu(Q[q,d]) + softplus(Q[q,d]) + elu(Q[q,d]) + c ** Q[q,d] // 0.3
+G[q,d] = log(Q[q,d]) + sign(Q[q,d]) + floor(Q[q,d]) + sqrt(Q[q,d]) + Q[q,d] % 0.7 + relu(Q[q,d])
+H[q,d] = tanh(Q[q,d]) + sin(Q[q,d]) + cos(Q[q,d]) + erf(Q[q,d]) + exp2(Q[q,d]) + log2(abs(Q[q,d]))
+A[q] = argmax[d](Q[q,d]) + argmin[d](Q[q,d])
+M[q] = max[d if d < q](Q[q,d])
+R[q] = var[d](Q[q,d]) + mean[d](Q[q,d]) + prod[d](Q[q,d]) + logsumexp[d](Q[q,d])
+index r < 3
+T[q,r] = top[d -> r](Q[q,d])
+I[q,r] = argtop[d -> r](Q[q,d])
+U[q,k] = uniform(1, q, k) * Q[q,0]
+W[q,d] = sum[..d](Q[q,d]) + rsqrt(Q[q,d] * Q[q,d]) + maximum(Q[q,d], 0) + sigmoid(Q[q,d])
+return O, N, F, G, H, A, M, R, T, I, U, W
+"""
+
+
+def test_the_number_formats_agree():
+    inputs = {"Q": normal(3, 2), "K": normal(3, 2, seed=1), "V": normal(3, 2, seed=2)}
+    inputs["Q"][2, 0] = NAN
+    program = check(SMALL)
+    for a, b in zip(
+        evaluate_in(LONGDOUBLE, program, inputs, {"c": 1.5}),
+        evaluate_in(mpmath_format(), program, inputs, {"c": 1.5}),
+        strict=True,
+    ):
+        same(b, a)
+
+
+def test_the_number_formats_agree_at_the_edges():
+    x = np.array([0.0, 1.0, -1.0, 1e300, -1e300, INF, -INF, NAN, 20000.0, -20000.0])
+    names = [*TORCH_FUNCTIONS, "rsqrt", "sigmoid"]
+    text = "\n".join(
+        f"F{n}[i] = {name}(X[i])" for n, name in enumerate(names) if name not in ("sin", "cos")
+    )
+    text += "\nD[i,j] = X[i] / X[j]\nM[i,j] = maximum(X[i], X[j])\nE[i] = exp(X[i]) / exp(X[i])"
+    formats = (LONGDOUBLE, mpmath_format())
+    long, many = (evaluate_in(w, check(text), {"X": x}, {}) for w in formats)
+    for name, a, b in zip(text.splitlines(), long, many, strict=True):
+        if not name.startswith("E["):
+            np.testing.assert_allclose(b, a, rtol=1e-13, err_msg=name)
+    # here the range of the long double ends, and mpmath's does not
+    assert np.isnan(long[-1][8])
+    assert many[-1][8] == 1
+    assert default() in formats
+
+
+def test_mpmath_on_empty_sets():
+    text = """
+    O[i] = sum[j](exp(X[i,j]) * Y[j]) / sum[j](exp(X[i,j]))
+    M[i] = max[j](X[i,j])
+    L[i] = logsumexp[j](X[i,j])
+    V[i] = var[j](X[i,j])
+    """
+    got = evaluate_in(mpmath_format(), text, {"X": np.zeros((2, 0)), "Y": np.zeros(0)}, {})
+    for a, want in zip(got, (0.0, -INF, -INF, 0.0), strict=True):
+        same(a, np.full(2, want))
+
+
+# --- what a call takes and gives ----------------------------------------------------------
+
+
+def test_inputs_of_many_kinds():
+    for given in (
+        [1, 2],
+        (1.0, 2.0),
+        np.array([1, 2], np.float16),
+        torch.tensor([1, 2]).bfloat16(),
+    ):
+        same(run("O[i] = 2 * A[i]", A=given), np.array([2.0, 4.0]))
+    needs_grad = torch.tensor([1.0, 2.0], requires_grad=True)
+    same(run("O[i] = 2 * A[i]", A=needs_grad), np.array([2.0, 4.0]))
+    same(
+        run("O[i] = where(C[i], 1, 2) * A[i]", C=[True, False], A=[1.0, 1.0]), np.array([1.0, 2.0])
+    )
+    same(run("input A[i]: bool\nO[i] = A[i]", A=[0, 3]), np.array([False, True]))
+
+
+def test_outputs_ignore_the_dtype_asked_for_and_keep_their_order():
+    text = "A[i] = X[i] / 3\nB[i] = i\nC[i] = X[i] > 1\nreturn C, A: bfloat16, B"
+    flags, thirds, places = run(text, X=[1.0, 2.0])
+    same(flags, np.array([False, True]))
+    same(thirds, np.array([1 / 3, 2 / 3]))
+    same(places, np.array([0, 1]))
+
+
+def test_a_scalar_output_is_an_array():
+    got = run("O = sum[i](A[i])", A=[1.0, 2.0])
+    assert isinstance(got, np.ndarray)
+    same(got, np.asarray(3.0))
+
+
+def test_wrong_inputs_are_refused():
+    with pytest.raises(InputError, match="the program has no input 'B'"):
+        run("O[i] = A[i]", B=[1.0])
+    with pytest.raises(ShapeError, match="index 'i' has two sizes"):
+        run("O[i] = A[i] * B[i]", A=[1.0], B=[1.0, 2.0])
+    with pytest.raises(UnsupportedDtypeError, match="input 'A' has dtype complex128"):
+        run("O[i] = A[i]", A=[1j])
+    with pytest.raises(UnsupportedDtypeError, match="which is no number"):
+        run("O[i] = A[i]", A=["a"])
+    with pytest.raises(InputError, match="input 'T' holds floats, and the program needs int"):
+        run("O[i] = A[T[i]]", A=[1.0], T=[0.0])
+    with pytest.raises(InputError, match="parameter 'c' is missing"):
+        run("param c: float\nO[i] = c * A[i]", A=[1.0])
+
+
+def test_deep_expressions():
+    text = "O[i] = " + "(" * 45 + "A[i]" + " + 1)" * 45
+    same(run(text, A=[0.0]), np.array([45.0]))
+    text = "O[i] = " + " + ".join(["A[i]"] * 90)
+    same(run(text, A=[1.0]), np.array([90.0]))
