@@ -265,8 +265,12 @@ class Interpreter:
 
     def _check(self, name: str, tensor: Array, places: list[Array], guard: Array | None) -> None:
         for dim, (place, size) in enumerate(zip(places, tensor.shape, strict=True)):
-            used = place if guard is None else self.ops.elementwise["where"](
-                guard, place, self.ops.full((1,) * len(self.dims), 0, "int")
+            used = (
+                place
+                if guard is None
+                else self.ops.elementwise["where"](
+                    guard, place, self.ops.full((1,) * len(self.dims), 0, "int")
+                )
             )
             low, high = self.ops.bounds(used)
             if low < 0 or high >= size:

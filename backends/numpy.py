@@ -53,8 +53,11 @@ class NumpyOps:
         right = [n for n in range(a.ndim) if b.shape[n] != 1 or n == dim]
         out = [n for n in range(a.ndim) if n != dim and (n in left or n in right)]
         result = np.einsum(
-            "".join(text[n] for n in left) + "," + "".join(text[n] for n in right)
-            + "->" + "".join(text[n] for n in out),
+            "".join(text[n] for n in left)
+            + ","
+            + "".join(text[n] for n in right)
+            + "->"
+            + "".join(text[n] for n in out),
             a.reshape([a.shape[n] for n in left]),
             b.reshape([b.shape[n] for n in right]),
             optimize=True,

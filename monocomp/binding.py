@@ -167,7 +167,7 @@ def _missing(what: str, missing: list[str], program: Program) -> NoReturn:
 
 def _value(param: Param, given: object) -> int | float:
     """A parameter's value in its type: an int stays exact, a condition is no number."""
-    number = None if isinstance(given, bool | str | bytes) else _number(given)
+    number = _number(given)
     if number is not None and param.kind == "float":
         return _as_float(number)
     if isinstance(number, float) and number.is_integer():
@@ -183,8 +183,12 @@ def _value(param: Param, given: object) -> int | float:
 
 
 def _number(given: object) -> int | float | None:
-    """An int or a float out of anything that is one, such as a numpy scalar."""
+    """An int or a float out of anything that is one, such as a scalar of an array library."""
     value: Any = given
+    if isinstance(given, bool | str | bytes) or "bool" in str(getattr(value, "dtype", "")):
+        return None
+    if getattr(value, "ndim", 0):
+        return None
     for convert in (operator.index, float):
         try:
             number: int | float = convert(value)
@@ -249,8 +253,8 @@ class _Sizes:
         if len(shape) != len(at.dims):
             form = _form(at)
             raise ShapeError(
-                f"'{at.name}' has {len(shape)} dimensions, and the program reads {form} "
-                f"with {len(at.dims)}",
+                f"'{at.name}' has {len(at.dims)} dimension{'s' * (len(at.dims) != 1)}, {form}, "
+                f"and a tensor with {len(shape)} is given",
                 text=self._program.text,
                 spans=at.span,
                 notes=(f"{at.name} has shape {tuple(shape)}",),

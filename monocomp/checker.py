@@ -144,10 +144,11 @@ class _Checker:
             mentioned = free.free(node.condition)
             if mentioned.isdisjoint(node.indices):
                 bound = ", ".join(f"'{index}'" for index in node.indices)
-                found = ", ".join(f"'{index}'" for index in sorted(mentioned)) or "no index"
+                found = ", ".join(f"'{index}'" for index in sorted(mentioned))
+                mentions = f"mentions {found} and not" if found else "does not mention"
                 self.scope.fail(
                     FilterError,
-                    f"the filter mentions {found} and not {bound}, which '{node.op}' binds",
+                    f"the filter {mentions} {bound}, which '{node.op}' binds",
                     node.condition.span,
                     notes=(f"it is the same for all elements along {bound}",),
                     help="a condition of this kind belongs in where(c, x, 0)",
@@ -198,12 +199,15 @@ class _Checker:
             if name not in self.definitions:
                 near = nearest(name, self.definitions)
                 accepted = ", ".join(self.definitions)
+                is_free = self.scope.claimed(name) is None
                 raise OutputError(
                     f"'{name}' is not a definition and cannot be returned",
                     text=self.text,
                     spans=at.name.span,
                     notes=(f"definitions: {accepted}",),
-                    help=f"did you mean '{near}'?" if near else f"define it: {name}[...] = ...",
+                    help=f"did you mean '{near}'?" if near else f"define it: {name}[...] = ..."
+                    if is_free
+                    else f"define a result: {name}_out[...] = ...",
                 )
             if name in seen:
                 raise OutputError(

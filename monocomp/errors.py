@@ -115,7 +115,11 @@ class MonocompError(Exception):
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name closest to a misspelt one, or None."""
-    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    names = list(known)
+    for other in names:
+        if other.lower() == name.lower():
+            return other
+    found = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return found[0] if found else None
 
 

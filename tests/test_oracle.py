@@ -636,7 +636,7 @@ def test_masks_end_where_the_value_is_no_mask_any_more():
         (f"O[k] = {p} * V[k]", [0.0, 1.0]),
         (f"O[k] = 3 * {p} ** 2 / V[k]", [0.0, 3.0]),
         (f"O[k] = sqrt({p}) * V[k]", [0.0, 1.0]),
-        (f"O[k] = exp(-0.5 * -log({p})) * V[k]", [0.0, 1.0]),
+        (f"O[k] = exp(0.5 * log({p})) * V[k]", [0.0, 1.0]),
         (f"O[k] = ({p} + 0) * V[k]", [NAN, 1.0]),
         (f"O[k] = cos({p}) * V[k]", [NAN, math.cos(1)]),
         (f"O[k] = where(k > 0, A[k], 0) * {p} + V[k]", [NAN, 2.0]),

@@ -1,0 +1,134 @@
+"""The torch backend: the tile program on torch tensors, on any device.
+
+It holds blocks, never what the derivation removed, so its memory is the inputs, the
+outputs and a few tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from monocomp.backends.interpreter import Interpreter, default_blocks
+from monocomp.tile import TileProgram
+
+TILE_ELEMENTS = 1 << 19  # of the largest tile: 2 MiB in float32, of which a few live at once
+
+
+class TorchOps:
+    """Array operations on one device, in float32 or float64."""
+
+    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
+        self.device = device
+        self.dtype = dtype
+        self.elementwise: Mapping[str, Callable[..., Any]] = {
+            **_ELEMENTWISE,
+            "promote": self._promote,
+        }
+
+    def _promote(self, x: torch.Tensor) -> torch.Tensor:
+        if x.dtype.is_floating_point:
+            return x.to(self.dtype)
+        return x if x.dtype == torch.bool else x.to(torch.int64)
+
+    def arange(self, start: int, stop: int) -> torch.Tensor:
+        return torch.arange(start, stop, device=self.device)
+
+    def full(self, shape: tuple[int, ...], value: float, kind: str) -> torch.Tensor:
+        dtype = {"float": self.dtype, "int": torch.int64, "bool": torch.bool}[kind]
+        return torch.full(shape, value, dtype=dtype, device=self.device)
+
+    def float(self, x: torch.Tensor) -> torch.Tensor:
+        return x.to(self.dtype)
+
+    def reduce(self, monoid: str, x: torch.Tensor, dim: int) -> torch.Tensor:
+        match monoid:
+            case "sum":
+                return x.sum(dim, keepdim=True)
+            case "max":
+                return x.amax(dim, keepdim=True)
+            case "min":
+                return x.amin(dim, keepdim=True)
+        return x.prod(dim, keepdim=True)
+
+    def gather(self, tensor: torch.Tensor, subscripts: tuple[Any, ...]) -> torch.Tensor:
+        return tensor[subscripts]
+
+    def contract(self, a: torch.Tensor, b: torch.Tensor, dim: int) -> torch.Tensor:
+        """sum over dim of a * b, as one batched matrix product."""
+        rank = a.dim()
+        shape = torch.broadcast_shapes(a.shape, b.shape)
+        rest = [n for n in range(rank) if n != dim]
+        batch = [n for n in rest if a.shape[n] > 1 and b.shape[n] > 1]
+        left = [n for n in rest if a.shape[n] > 1 and b.shape[n] == 1]
+        right = [n for n in rest if n not in batch and n not in left]
+        count = [shape[n] for n in batch]
+        x = a.permute(*batch, *left, dim, *right).reshape(*count, -1, a.shape[dim])
+        y = b.permute(*batch, dim, *right, *left).reshape(*count, b.shape[dim], -1)
+        product = torch.matmul(x, y).reshape([shape[n] for n in (*batch, *left, *right)] + [1])
+        order = [*batch, *left, *right, dim]
+        return product.permute([order.index(n) for n in range(rank)])
+
+    def bounds(self, x: torch.Tensor) -> tuple[int, int]:
+        return (int(x.min()), int(x.max())) if x.numel() else (0, 0)
+
+    def store(self, output: Any, places: list[tuple[int, int]], value: Any) -> None:
+        output[tuple(slice(*p) for p in places)] = value.to(output.dtype)
+
+
+_ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+    "neg": torch.neg,
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
+    "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "mod": torch.remainder,
+    "and": torch.logical_and,
+    "or": torch.logical_or,
+    "not": torch.logical_not,
+    "where": torch.where,
+    "exp2": torch.exp2,
+    "log": torch.log,
+    "log2": torch.log2,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "abs": torch.abs,
+    "sign": torch.sign,
+    "floor": torch.floor,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "tanh": torch.tanh,
+    "erf": torch.erf,
+    "stop": lambda x: x,
+    "int": lambda x: x.to(torch.int64),
+    "broadcast": torch.broadcast_to,
+    "permute": torch.permute,
+}
+
+
+def run(
+    program: TileProgram,
+    inputs: Mapping[str, torch.Tensor],
+    outputs: Mapping[str, torch.Tensor],
+    extents: Mapping[str, int],
+    params: Mapping[str, Any],
+    *,
+    checked: bool = False,
+    blocks: Mapping[str, int] | None = None,
+) -> None:
+    """Run one kernel on torch tensors; `outputs` are filled in place.
+
+    Accumulation is in float64 if an input is, else in float32.
+    """
+    tensors = list(inputs.values()) + list(outputs.values())
+    wide = any(t.dtype == torch.float64 for t in inputs.values())
+    device = tensors[0].device
+    ops = TorchOps(device, torch.float64 if wide else torch.float32)
+    chosen = {**default_blocks(program, extents, TILE_ELEMENTS), **(blocks or {})}
+    with torch.no_grad():
+        Interpreter(program, ops, extents, params, chosen, checked).run(inputs, outputs)

@@ -1,0 +1,209 @@
+"""Calls: names of inputs and parameters, and the extents that shapes and declarations give."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from monocomp.binding import bind, signature
+from monocomp.checker import check
+from monocomp.errors import InputError, ShapeError
+
+SCORES = check("S[i,j] = sum[d](Q[i,d] * K[j,d])")
+PAGED = check(
+    """
+input C[p,s,g,d], table[b,n]: int, len[b]: int
+param w: int, c: float = 2
+index k < |n| * |s| + w // 2
+S[b,g,q,k] = c * Q[b,g,q,d] * C[table[b, k // |s|], k % |s|, g, d]
+L[b,g,q] = logsumexp[k if k < len[b]](S[b,g,q,k])
+"""
+)
+PAGED_SHAPES = {"C": (10, 16, 2, 8), "table": (3, 5), "len": (3,), "Q": (3, 2, 7, 8)}
+
+
+def text_of(error: pytest.ExceptionInfo[Exception]) -> str:
+    return str(error.value)
+
+
+def dedent(text: str) -> str:
+    return inspect.cleandoc(text)
+
+
+def test_extents_come_from_shapes_and_declarations() -> None:
+    assert bind(SCORES, {"Q": (3, 8), "K": (5, 8)}, {}).extents == {"i": 3, "j": 5, "d": 8}
+    bound = bind(PAGED, PAGED_SHAPES, {"w": 5})
+    assert bound.extents == {
+        "p": 10, "s": 16, "g": 2, "d": 8, "b": 3, "n": 5, "k": 82, "q": 7,
+    }  # fmt: skip
+    assert bound.params == {"w": 5, "c": 2.0}
+
+
+def test_every_index_and_made_up_dimension_has_an_extent() -> None:
+    program = check("P[i,k] = A[i,k]\nO[i,j] = P[i,j] * R[i - j + |j|]")
+    assert bind(program, {"A": (2, 3), "R": (9,)}, {}).extents == {
+        "i": 2, "k": 3, "j": 3, ".R0": 9,
+    }  # fmt: skip
+
+
+def test_declarations_may_mention_each_other_in_any_order() -> None:
+    program = check("index m < |n| + 1, n < minimum(|i|, 4) % 3\nO[i,m,n] = A[i] + m + n")
+    assert bind(program, {"A": (9,)}, {}).extents == {"m": 2, "n": 1, "i": 9}
+
+
+def test_empty_dimensions_are_fine() -> None:
+    assert bind(SCORES, {"Q": (0, 0), "K": (5, 0)}, {}).extents["i"] == 0
+
+
+def test_two_sizes_of_one_index() -> None:
+    with pytest.raises(ShapeError) as caught:
+        bind(SCORES, {"Q": (128, 64), "K": (256, 80)}, {})
+    assert text_of(caught) == dedent(
+        """
+        ShapeError: index 'd' has two sizes (line 1, column 17)
+            S[i,j] = sum[d](Q[i,d] * K[j,d])
+                            ^^^^^^   ^^^^^^
+          d = 64 from Q, shape (i=128, d=64)
+          d = 80 from K, shape (j=256, d=80)
+          help: use another index name in K if these axes are not meant to meet
+        """
+    )
+
+
+def test_two_sizes_of_indices_that_meet() -> None:
+    program = check("P[i,k] = A[i,k]\nO[i,j] = P[i,j] + B[j]")
+    with pytest.raises(ShapeError) as caught:
+        bind(program, {"A": (2, 3), "B": (4,)}, {})
+    assert text_of(caught) == dedent(
+        """
+        ShapeError: indices 'k' and 'j' meet and have two sizes (line 1, column 10)
+            P[i,k] = A[i,k]
+                     ^^^^^^
+            O[i,j] = P[i,j] + B[j]
+                              ^^^^
+          k = 3 from A, shape (i=2, k=3)
+          j = 4 from B, shape (j=4)
+          help: use another index name in B if these axes are not meant to meet
+        """
+    )
+
+
+def test_a_declaration_and_a_shape_must_agree() -> None:
+    program = check("index k < 4\nO[i] = sum[k](A[i,k])")
+    assert bind(program, {"A": (2, 4)}, {}).extents["k"] == 4
+    with pytest.raises(ShapeError) as caught:
+        bind(program, {"A": (2, 3)}, {})
+    assert "k = 3 from A, shape (i=2, k=3)" in text_of(caught)
+    assert "k = 4 from its declaration, index k < 4" in text_of(caught)
+
+
+def test_a_diagonal_needs_a_square() -> None:
+    program = check("O[i] = A[i,i]")
+    with pytest.raises(ShapeError, match="A is read with one index on two dimensions"):
+        bind(program, {"A": (2, 3)}, {})
+
+
+def test_wrong_number_of_dimensions() -> None:
+    with pytest.raises(ShapeError) as caught:
+        bind(SCORES, {"Q": (128, 64), "K": (1, 256, 64)}, {})
+    assert text_of(caught) == dedent(
+        """
+        ShapeError: 'K' has 2 dimensions, K[j,d], and a tensor with 3 is given (line 1, column 26)
+            S[i,j] = sum[d](Q[i,d] * K[j,d])
+                                     ^^^^^^
+          K has shape (1, 256, 64)
+          help: pass K with the dimensions of K[j,d]
+        """
+    )
+
+
+@pytest.mark.parametrize(
+    ("w", "message"),
+    [
+        (-1000, "the extent of index 'k' is negative: -420"),
+        (10**30, "the extent of index 'k' is too large"),
+    ],
+)
+def test_impossible_extents(w: int, message: str) -> None:
+    with pytest.raises(ShapeError, match=message) as caught:
+        bind(PAGED, PAGED_SHAPES, {"w": w})
+    assert (caught.value.line, caught.value.column) == (4, 11)
+
+
+def test_an_extent_that_divides_by_zero() -> None:
+    program = check("index k < |i| // |j|\nO[k] = k * A[i] * B[j]")
+    with pytest.raises(ShapeError, match="divides by zero"):
+        bind(program, {"A": (3,), "B": (0,)}, {})
+
+
+@pytest.mark.parametrize(
+    ("shapes", "params", "message"),
+    [
+        ({"Q": (1, 1)}, {}, "input 'K' is missing\n  inputs: Q\\[i,d\\], K\\[j,d\\]"),
+        ({"Q": (1, 1), "k": (1, 1)}, {}, "no input 'k'.*\n.*\n  help: did you mean 'K'"),
+        ({"Q": (1, 1), "K": (1, 1)}, {"x": 1}, "no parameter 'x'\n  parameters: none"),
+    ],
+)
+def test_names_of_inputs(shapes: Any, params: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        bind(SCORES, shapes, params)
+
+
+@pytest.mark.parametrize("w", [4, 4.0, np.int32(4), np.float64(4), np.array(4)])
+def test_an_int_parameter_takes_integers(w: object) -> None:
+    value = bind(PAGED, PAGED_SHAPES, {"w": w}).params["w"]
+    assert value == 4 and type(value) is int
+
+
+@pytest.mark.parametrize(
+    "w", [4.5, True, np.bool_(True), "4", None, math.nan, math.inf, 1j, np.array([4])]
+)
+def test_an_int_parameter_refuses_the_rest(w: object) -> None:
+    with pytest.raises(InputError, match="parameter 'w' must be an integer, not "):
+        bind(PAGED, PAGED_SHAPES, {"w": w})
+
+
+@pytest.mark.parametrize("c", [3, 3.5, np.float32(0.5), math.inf])
+def test_a_float_parameter_takes_numbers(c: Any) -> None:
+    value = bind(PAGED, PAGED_SHAPES, {"w": 1, "c": c}).params["c"]
+    assert value == float(c) and type(value) is float
+
+
+def test_parameters_are_required_or_have_defaults() -> None:
+    with pytest.raises(InputError, match="parameter 'w' is missing"):
+        bind(PAGED, PAGED_SHAPES, {})
+    with pytest.raises(InputError, match="no parameter 'W'.*\n.*\n  help: did you mean 'w'"):
+        bind(PAGED, PAGED_SHAPES, {"W": 3})
+
+
+def test_signature_by_position_and_by_name() -> None:
+    want = ({"C": 1, "table": 2, "len": 3, "Q": 4}, {"w": 5})
+    assert signature(PAGED, [1, 2, 3, 4], {"w": 5}) == want
+    assert signature(PAGED, [1], {"Q": 4, "w": 5, "len": 3, "table": 2}) == want
+    assert list(signature(PAGED, [], {"Q": 4, "w": 5, "len": 3, "table": 2, "C": 1})[0]) == [
+        "C",
+        "table",
+        "len",
+        "Q",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        ([1, 2, 3, 4, 5], {}, "5 inputs are given by position, and the program has 4"),
+        ([1, 2, 3, 4], {"C": 1, "w": 2}, "input 'C' is given twice, by position \\(1\\)"),
+        ([1, 2, 3], {"w": 2}, "input 'Q' is missing"),
+        ([1], {}, "missing: 'table', 'len', 'Q', 'w'"),
+        ([1, 2, 3, 4], {}, "parameter 'w' is missing"),
+        ([1, 2, 3], {"w": 2, "tabel": 1}, "no input or parameter 'tabel'"),
+        ([1, 2, 3], {"w": 2, "tabel": 1}, "did you mean 'table'?"),
+    ],
+)
+def test_signature_errors(args: list[int], kwargs: dict[str, int], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        signature(PAGED, args, kwargs)

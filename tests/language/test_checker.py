@@ -1,0 +1,347 @@
+"""What checking establishes: implied sums, names, types, extents, inputs and outputs."""
+
+from __future__ import annotations
+
+import pytest
+
+from monocomp.checker import check
+from monocomp.errors import (
+    AmbiguousSumError,
+    MonocompError,
+    ShapeError,
+    TypeMismatchError,
+    UnknownIndexError,
+)
+from monocomp.syntax import Expr, Field, Name, Program, Read, Reduce, children
+
+ATTENTION = "O[b,h,q,e] = softmax[k](Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)) * V[b,h,k,e]"
+GQA = """
+# Grouped-query attention, causal, sliding window, soft-capped logits
+input Q[b,h,q,d], K[b,g,k,d], V[b,g,k,e]
+param window: int = 1024, cap: float = 30.0
+def softcap(x, c) = c * tanh(x / c)
+
+G[h]       = h // (|h| // |g|)
+S[b,h,q,k] = softcap(Q[b,h,q,d] * K[b,G[h],k,d] / sqrt(|d|), cap)
+P[b,h,q,k] = softmax[k if k <= q and q - k < window](S[b,h,q,k])
+O[b,h,q,e] = P[b,h,q,k] * V[b,G[h],k,e]
+L[b,h,q]   = logsumexp[k if k <= q and q - k < window](S[b,h,q,k])
+return O, L: float32
+"""
+PAGED = """
+input C[p,s,g,d], table[b,n]: int
+index k < |n| * |s|
+S[b,g,q,k] = Q[b,g,q,d] * C[table[b, k // |s|], k % |s|, g, d]
+L[b,g,q] = logsumexp[k if k < len[b]](S[b,g,q,k])
+"""
+AFFINE = """
+monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')
+H[t,i] = Affine[..t](g[t], x[t,i]).u
+"""
+
+
+def implied(text: str, name: str = "O") -> list[tuple[str, str]]:
+    """The implied sums of a definition: their indices and the text that they cover."""
+    program = check(text)
+    found, stack = [], [program.definitions[name].body]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Reduce) and node.implied:
+            covered = text[node.span.start : node.span.stop]
+            found.append((" ".join(node.indices), covered))
+        stack.extend(reversed(children(node)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "sums"),
+    [
+        (
+            ATTENTION,
+            [
+                ("k", ATTENTION.partition(" = ")[2]),
+                ("d", "Q[b,h,q,d] * K[b,h,k,d]"),
+            ],
+        ),
+        ("O[q,k] = Q[q,d] * K[k,d] + B[q,k]", [("d", "Q[q,d] * K[k,d]")]),
+        ("O[q] = A[q,k]", [("k", "A[q,k]")]),
+        ("O[q] = 2 * A[q,k] / 3 - B[q]", [("k", "A[q,k]")]),
+        ("O = A[i,j] * B[i,j]", [("i j", "A[i,j] * B[i,j]")]),
+        ("O = A[i,j] * B[j]", [("j", "A[i,j] * B[j]"), ("i", "A[i,j]")]),
+        ("O[i] = exp(A[i,k] * B[k])", [("k", "A[i,k] * B[k]")]),
+        ("O[i] = sum[k](A[i,k] * W[k,d])", [("d", "W[k,d]")]),
+        ("O[i] = max[k](A[i,k] * W[k,d] * U[d])", [("d", "A[i,k] * W[k,d] * U[d]")]),
+        ("O[q] = softmax[k](A[q,k])", [("k", "softmax[k](A[q,k])")]),
+        ("O[q] = sum[..k](A[q,k]) * B[k]", [("k", "sum[..k](A[q,k]) * B[k]")]),
+        ("O[q,k] = sum[..k](A[q,k])", []),
+        ("O[q] = where(k < q, A[q,k], 0)", [("k", "where(k < q, A[q,k], 0)")]),
+        ("O[q] = where(q > 3, A[q,k], 0)", [("k", "A[q,k]")]),
+        ("O[i] = A[B[i,k]]", [("k", "A[B[i,k]]")]),
+        ("O[i] = A[i,k] / |k|", [("k", "A[i,k]")]),
+        ("O[i] = A[i] * sum[d](B[d]) + C[i,d]", [("d", "C[i,d]")]),
+        ("O[i] = A[i] / sum[i](A[i])", []),
+        ("O[h] = A[h] * (h // 2)", []),
+        ("O[i] = mean[k](A[i,k,d])", [("d", "A[i,k,d]")]),
+        ("O[i] = sum[k if k < 9 and W[k] * U[k,j] * Z[j] > 0](A[i,k])",
+         [("j", "W[k] * U[k,j] * Z[j]")]),
+        ("index r < 2\nO[i] = top[k -> r](A[i,k]) * B[r]",
+         [("r", "top[k -> r](A[i,k]) * B[r]")]),
+        # functions stand for their text
+        ("def rms(x) = x * rsqrt(mean[d](x * x))\nO[b,d] = rms(A[b,d])", []),
+        ("def rms(x) = x * rsqrt(mean[d](x * x))\nO[b] = rms(A[b,d])", [("d", "rms(A[b,d])")]),
+        ("def norm(x) = sqrt(sum[d](x * x))\nO[b] = norm(A[b,d])", []),
+        ("def norm(x) = sqrt(sum[d](x * x))\ndef twice(x) = 2 * norm(x)\nO[b] = twice(A[b,d])",
+         []),
+        ("def gate(x) = x * W[d]\nO[b] = gate(A[b,d])", [("d", "gate(A[b,d])")]),
+        ("def f(x) = tanh(x)\nO[b] = f(A[b,d] * W[d])", [("d", "A[b,d] * W[d]")]),
+        ("def p(x) = softmax[k](x)\nO[b,k] = p(A[b,k])", []),
+    ],
+)  # fmt: skip
+def test_implied_sums(text: str, sums: list[tuple[str, str]]) -> None:
+    assert implied(text) == sums
+
+
+@pytest.mark.parametrize(
+    "right",
+    ["exp(A[q,k])", "1 / A[q,k]", "A[q,k] ** 2", "max[j](B[j] + A[q,k])", "softmax[j](A[q,k] + j)",
+     "where(A[q,k] > 0, 1, 2)", "exp(-A[q,k])", "A[q,k] % 2", "exp(2 * A[0,k] + q)", "prod[j](A[k,j])"],
+)  # fmt: skip
+def test_a_lone_read_under_a_nonlinear_function_is_refused(right: str) -> None:
+    with pytest.raises(AmbiguousSumError):
+        check(f"O[q] = {right} + 0 * B[q]")
+
+
+def test_the_example_of_the_language() -> None:
+    program = check(GQA, "gqa")
+    assert program.name == "gqa" and program.text == GQA
+    assert list(program.inputs) == ["Q", "K", "V"]
+    assert program.inputs["K"].dims == ("b", "g", "k", "d")
+    assert [(p.name, p.kind, p.default) for p in program.params.values()] == [
+        ("window", "int", 1024),
+        ("cap", "float", 30.0),
+    ]
+    assert list(program.definitions) == ["G", "S", "P", "O", "L"]
+    assert program.kinds == dict.fromkeys("SPOL", "float") | {"G": "int"}
+    assert [(o.name, o.indices, o.dtype) for o in program.outputs] == [
+        ("O", ("b", "h", "q", "e"), None),
+        ("L", ("b", "h", "q"), "float32"),
+    ]
+    assert program.extent_of == {name: name for name in "bhqdgke"}
+    assert not program.bounds
+
+
+def nodes(program: Program, name: str = "O") -> list[Expr]:
+    stack, found = [program.definitions[name].body], []
+    while stack:
+        node = stack.pop()
+        found.append(node)
+        stack += children(node)
+    return found
+
+
+def test_every_name_says_what_it_is() -> None:
+    text = """
+    input c
+    param w: float
+    scale = 1 / sqrt(|d|)
+    def f(w) = w * c
+    O[q] = f(A[q,d] * B[d]) * scale * w + q
+    """
+    program = check(text)
+    kinds = {node.name: node.kind for node in nodes(program) if isinstance(node, Name)}
+    assert kinds == {"q": "index", "d": "index", "scale": "scalar", "w": "param"}
+    formal = program.functions["f"].body
+    assert {n.name: n.kind for n in children(formal) if isinstance(n, Name)} == {
+        "w": "formal",
+        "c": "scalar",
+    }
+    assert program.inputs["c"].dims == ()
+    assert program.definitions["scale"].indices == ()
+
+
+def test_paged_reads() -> None:
+    program = check(PAGED)
+    assert {name: at.kind for name, at in program.inputs.items()} == {
+        "C": "float", "table": "int", "Q": "float", "len": "float",
+    }  # fmt: skip
+    assert list(program.bounds) == ["k"]
+
+
+def test_monoids() -> None:
+    program = check(AFFINE)
+    affine = program.monoids["Affine"]
+    assert affine.fields == ("a", "u")
+    names = {n.name for part in affine.combine for n in _names(part)}
+    assert names == {"a", "a'", "u", "u'"}
+    assert all(n.kind == "formal" for part in affine.combine for n in _names(part))
+    assert isinstance(program.definitions["H"].body, Field)
+    single = check("monoid Add(x) = unit 0, combine x + x'\nO[i] = Add[k](A[i,k])")
+    assert isinstance(single.definitions["O"].body, Reduce)
+    helped = "def larger(x, y) = where(x < y, y, x)\nmonoid M(m) = unit -inf, "
+    assert check(helped + "combine larger(m, m')\nO = M[k](A[k])").monoids["M"]
+
+
+def _names(expr: Expr) -> list[Name]:
+    found = [expr] if isinstance(expr, Name) else []
+    for part in children(expr):
+        found += _names(part)
+    return found
+
+
+# Types
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("O[i] = W[T[i],i]", {"T": "int", "W": "float"}),
+        ("O[i] = W[T[i] + 1]", {"T": "int"}),
+        ("G[i] = T[i] // 2\nO[i] = W[G[i]]", {"T": "int"}),
+        ("def page(k) = T[k // 4]\nO[k] = W[page(k)] + X[k]", {"T": "int"}),
+        ("def id(x) = x\nO[i] = W[id(T[i])]", {"T": "int"}),
+        ("O[i] = W[where(M[i], T[i], 0)]", {"T": "int", "M": "bool"}),
+        ("O[i] = sum[k if M[i,k]](A[i,k])", {"M": "bool", "A": "float"}),
+        ("O[i] = sum[k if not M[i,k] and k < 3](A[i,k])", {"M": "bool"}),
+        ("O[i] = where(M[i] or N[i], 1, 2)", {"M": "bool", "N": "bool"}),
+        ("O[i] = any[k](M[i,k])", {"M": "bool"}),
+        ("C[i] = M[i]\nO[i] = where(C[i], 1, 2)", {"M": "bool"}),
+        ("O[i] = A[i] * uniform(S[i], i)", {"S": "int"}),
+        ("O[i] = W[T[i]] * T[i]", {"T": "int"}),
+        ("input T[i]: int\nO[i] = T[i] * 0.5", {"T": "int"}),
+        ("O[i] = where(A[i] < 3, 1, 2)", {"A": "float"}),
+        ("input s: bool\nO[i] = where(s, A[i], 0)", {"s": "bool"}),
+    ],
+)
+def test_types_of_inputs(text: str, kinds: dict[str, str]) -> None:
+    program = check(text)
+    assert {name: program.inputs[name].kind for name in kinds} == kinds
+
+
+@pytest.mark.parametrize(
+    ("right", "kind"),
+    [
+        ("i", "int"), ("i // 2 + |i| % 3 - 1", "int"), ("i / 2", "float"), ("i ** 2", "int"),
+        ("i ** -1", "float"), ("i ** 0.5", "float"), ("-i", "int"), ("i < 3", "bool"),
+        ("not (i < 3)", "bool"), ("(i < 3) + 0", "int"), ("-(i < 3)", "int"),
+        ("where(i < 3, i, 0)", "int"), ("where(i < 3, i, 0.5)", "float"),
+        ("where(i < 3, i < 2, i < 1)", "bool"), ("maximum(i, 3)", "int"), ("abs(i - 3)", "int"),
+        ("stop(i)", "int"), ("exp(i)", "float"), ("uniform(7, i)", "float"), ("i + inf", "float"),
+        ("sum[k](A[i,k])", "float"), ("sum[k](k < i) + 0 * T[A0[i,k]]", "float"),
+        ("sum[k](where(k < i, 1, 0)) + 0 * argmax[k](A[i,k])", "int"), ("mean[k](k + i)", "float"),
+        ("argmin[k](A[i,k])", "int"), ("any[k](A[i,k] > 0)", "bool"), ("floor(i / 2)", "float"),
+        ("max[k](k + i)", "int"), ("softmax[i](i)", "float"), ("sum[..i](i)", "int"),
+    ],
+)  # fmt: skip
+def test_types_of_expressions(right: str, kind: str) -> None:
+    text = f"O[i] = {right}\nX[i,k] = A[i,k]\nY[i,k] = A0[i,k]"
+    assert check(text).kinds["O"] == kind
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "O[i] = A[B[i] / 2]",
+        "O[i] = A[exp(B[i])]",
+        "S[i] = A[i] * 2.5\nO[i] = A[S[i]]",
+        "input T[i]: float\nO[i] = A[T[i]]",
+        "O[i] = A[0.5] + B[i]",
+        "param c: float\nO[i] = A[i + c]",
+        "O[i] = where(A[i] + 1, 1, 2)",
+        "O[i] = not (A[i] + 1)",
+        "O[i] = A[i] * 2 and B[i]",
+        "O[i] = sum[k if A[i,k] * 2](A[i,k])",
+        "input M[i]: int\nO[i] = where(M[i], 1, 2)",
+        "O[i] = W[T[i]] * where(T[i], 1, 2)",
+        "O[i] = any[k](A[i,k] * 2)",
+        "O[i] = A[i] * uniform(0.5, i)",
+        "def f(x) = where(x, 1, 2)\nO[i] = f(A[i] + 1)",
+    ],
+)
+def test_type_errors(text: str) -> None:
+    with pytest.raises(TypeMismatchError) as caught:
+        check(text)
+    assert caught.value.line is not None
+
+
+# Extents
+
+
+def test_names_that_meet_share_an_extent() -> None:
+    program = check("O[i] = A[i,d] * B[d] + A[i,e] * C[e]")
+    assert program.extent_of["e"] == program.extent_of["d"] == "d"
+    through = check("P[i,k] = A[i,k]\nO[i,j] = P[i,j] + B[j]")
+    assert through.extent_of["j"] == through.extent_of["k"] == "k"
+    declared = check("input A[m,n]\nO[i] = A[i, 0] + A[0, i]")
+    assert len({declared.extent_of[name] for name in "imn"}) == 1
+
+
+def test_a_dimension_that_no_index_names() -> None:
+    program = check("O[q,k] = Q[q] * K[k] + R[q - k + |k|]")
+    assert program.inputs["R"].dims == (".R0",)
+    assert program.extent_of[".R0"] == ".R0"
+    assert program.inputs["Q"].dims == ("q",)
+
+
+def test_formals_name_no_dimension() -> None:
+    program = check("def f(k) = A[k, 0]\nO[i] = f(i + 1) + B[i,k] * C[k]")
+    assert program.inputs["A"].dims == (".A0", ".A1")
+
+
+def test_declared_extents() -> None:
+    program = check("index r < minimum(4, |k|), i < 3\nO[i,r] = top[k -> r](A[k] * i)")
+    assert set(program.bounds) == {"r", "i"}
+    constant = check("index i < 3\nO[i] = 0.0")
+    assert constant.definitions["O"].indices == ("i",)
+    same = check("index i < 3, j < 3\nP[i] = A[i]\nO[j] = P[j]")
+    assert list(same.bounds) == ["i"]
+    with pytest.raises(ShapeError):
+        check("index i < 3, j < 4\nP[i] = A[i]\nO[j] = P[j]")
+
+
+def test_an_index_that_only_computed_subscripts_use_needs_a_declaration() -> None:
+    with pytest.raises(UnknownIndexError) as caught:
+        check("O[i] = A[i + 1]")
+    assert "index i < ..." in str(caught.value)
+    assert check("index i < 3\nO[i] = A[i + 1]").bounds
+
+
+# Inputs and outputs
+
+
+def test_inputs_are_in_order_of_first_appearance() -> None:
+    assert list(check("O[i] = B[i] * A[i] + C[i]").inputs) == ["B", "A", "C"]
+    late = check("O[i] = B[i] * A[i] * x\ninput C[i], A[i]\nparam y: int, x: float")
+    assert list(late.inputs) == ["B", "A", "C"]
+    assert list(late.params) == ["x", "y"]
+    masked = check("O[i] = sum[k if M[i,k]](A[i,k])")
+    assert list(masked.inputs) == ["M", "A"]
+
+
+def test_outputs_are_what_nothing_reads() -> None:
+    program = check("P[i] = A[i]\nO[i] = P[i]\nL[i] = P[i] + 1")
+    assert [output.name for output in program.outputs] == ["O", "L"]
+    chosen = check("P[i] = A[i]\nO[i] = P[i]\nL[i] = P[i] + 1\nreturn P")
+    assert [output.name for output in chosen.outputs] == ["P"]
+    called = check("W = 2 * A[k]\ndef f(x) = x * W\nO[i] = f(B[i])")
+    assert [output.name for output in called.outputs] == ["O"]
+
+
+def test_the_order_of_declarations_and_functions_is_free() -> None:
+    program = check("O[i] = f(A[i], c)\ndef f(x, y) = g(x) * y\ndef g(x) = x + 1\nparam c: float")
+    assert list(program.functions) == ["f", "g"]
+
+
+def test_a_function_carries_its_reads_to_the_call() -> None:
+    with pytest.raises(MonocompError, match="used before it is defined"):
+        check("def f(x) = x * W[0]\nO[i] = f(A[i])\nW[i] = A[i]")
+
+
+def test_local_names_hide_names_of_the_program() -> None:
+    program = check("param c: int\ndef f(c, k) = c * k\nO[i] = f(A[i,k] * B[k], c)")
+    assert program.params["c"].kind == "int"
+
+
+def test_reads_keep_their_shape() -> None:
+    program = check(ATTENTION)
+    reads = [node for node in nodes(program) if isinstance(node, Read)]
+    assert {read.name: len(read.subscripts) for read in reads} == {"Q": 4, "K": 4, "V": 4}

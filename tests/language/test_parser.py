@@ -1,0 +1,223 @@
+"""The grammar: what a valid text becomes, layout, literals, precedence and places."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from monocomp.errors import Span, line_and_column
+from monocomp.parser import parse
+from monocomp.statements import (
+    BoundStatement,
+    DefinitionStatement,
+    FunctionStatement,
+    InputStatement,
+    MonoidStatement,
+    OutputStatement,
+    ParamStatement,
+)
+from monocomp.syntax import (
+    Binary,
+    Compare,
+    Expr,
+    Extent,
+    Field,
+    Logic,
+    Name,
+    Number,
+    Read,
+    Reduce,
+    Unary,
+    children,
+)
+
+
+def body(text: str) -> Expr:
+    (statement,) = parse(f"O = {text}")
+    assert isinstance(statement, DefinitionStatement)
+    return statement.body
+
+
+def shown(node: Expr) -> str:
+    """The tree with all its parentheses."""
+    match node:
+        case Number():
+            return str(node.value)
+        case Name():
+            return node.name
+        case Extent():
+            return f"|{node.index}|"
+        case Unary():
+            return f"({node.op} {shown(node.operand)})"
+        case Binary():
+            return f"({shown(node.left)} {node.op} {shown(node.right)})"
+        case Compare():
+            rest = zip(node.ops, node.operands[1:], strict=True)
+            parts = "".join(f" {op} {shown(part)}" for op, part in rest)
+            return f"({shown(node.operands[0])}{parts})"
+        case Logic():
+            return "(" + f" {node.op} ".join(map(shown, node.operands)) + ")"
+        case Read():
+            return f"{node.name}[{', '.join(map(shown, node.subscripts))}]"
+        case Field():
+            return f"{shown(node.operand)}.{node.name}"
+    raise AssertionError(node)
+
+
+@pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("a + b * c", "(a + (b * c))"),
+        ("a - b - c", "((a - b) - c)"),
+        ("a / b * c // d % e", "((((a / b) * c) // d) % e)"),
+        ("-a ** -b ** c", "(- (a ** (- (b ** c))))"),
+        ("-a * b", "((- a) * b)"),
+        ("(a + b) * c", "((a + b) * c)"),
+        ("a < b <= c", "(a < b <= c)"),
+        ("a == b != c > d >= e", "(a == b != c > d >= e)"),
+        ("not a < b and c or d", "(((not (a < b)) and c) or d)"),
+        ("a and b and c", "(a and b and c)"),
+        ("not not a", "(not (not a))"),
+        ("|h| // |g|", "(|h| // |g|)"),
+        ("|h| * |g| - |h|", "((|h| * |g|) - |h|)"),
+        ("a + b < c * d", "((a + b) < (c * d))"),
+        ("K[b, G[h], k + 1]", "K[b, G[h], (k + 1)]"),
+        ("K[table[b, k // |s|], k % |s|]", "K[table[b, (k // |s|)], (k % |s|)]"),
+    ],
+)
+def test_precedence_is_pythons(text: str, tree: str) -> None:
+    assert shown(body(text)) == tree
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1", 1),
+        ("007", 7),
+        ("1.5", Fraction(3, 2)),
+        (".5", Fraction(1, 2)),
+        ("2.", Fraction(2)),
+        ("1e-3", Fraction(1, 1000)),
+        ("2.5E2", Fraction(250)),
+        ("0.1", Fraction(1, 10)),
+        ("inf", math.inf),
+    ],
+)
+def test_literals_are_exact(text: str, value: object) -> None:
+    node = body(text)
+    assert isinstance(node, Number)
+    assert node.value == value
+    assert isinstance(node.value, int) == isinstance(value, int)
+
+
+def test_reductions() -> None:
+    assert body("sum[k, d if k < q](x)") == Reduce(
+        "sum", ("k", "d"), Compare(("<",), (Name("k", span=_S), Name("q", span=_S)), span=_S),
+        (Name("x", span=_S),), span=_S,
+    )  # fmt: skip
+    prefix = body("sum[..k](x)")
+    assert isinstance(prefix, Reduce) and prefix.prefix and prefix.indices == ("k",)
+    top = body("argtop[k -> r](x)")
+    assert isinstance(top, Reduce) and top.target == "r" and top.indices == ("k",)
+    field = body("Affine[..t](a, u).u")
+    assert isinstance(field, Field) and field.name == "u"
+    assert isinstance(field.operand, Reduce) and len(field.operand.args) == 2
+
+
+_S = Span(0, 0)
+
+
+def test_statements() -> None:
+    text = """
+    input A[i,j]: int, c, m[i]: bool
+    param w: int = -3, s: float
+    index k < |i| * 2, r < 8
+    def f(x, y) = x + y
+    monoid M(a, u) = unit (1, -inf), combine (a * a', u)
+    monoid N(x) = unit 0, combine x + x'
+    O[i] = A[i,0]
+    return O: float32, P
+    """
+    found = parse(text)
+    kinds = [type(statement) for statement in found]
+    assert kinds == [
+        *[InputStatement] * 3,
+        *[ParamStatement] * 2,
+        *[BoundStatement] * 2,
+        FunctionStatement,
+        *[MonoidStatement] * 2,
+        DefinitionStatement,
+        *[OutputStatement] * 2,
+    ]
+    first = found[0]
+    assert isinstance(first, InputStatement) and first.kind is not None
+    assert first.kind.name == "int" and [dim.name for dim in first.dims] == ["i", "j"]
+    assert isinstance(found[1], InputStatement) and found[1].dims == () and found[1].kind is None
+    assert isinstance(found[3], ParamStatement) and found[3].default == -3
+    assert isinstance(found[4], ParamStatement) and found[4].default is None
+    assert isinstance(found[8], MonoidStatement) and len(found[8].combine) == 2
+    assert isinstance(found[9], MonoidStatement) and len(found[9].unit) == 1
+    assert isinstance(found[11], OutputStatement) and found[11].dtype is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "O[i] = A[i] +\n  B[i]",
+        "O[i] =\n\n  # why\n  A[i] + B[i]",
+        "O[i] = (A[i]\n  + B[i])",
+        "O[\n i\n] = (\nA[i]\n\n# comment (with [ brackets\n + B[i]\n)",
+        "O[i] = A[i] + B[i]  # comment, 'quotes' and ünïcode",
+        "\n\n# first\nO[i] = A[i] + B[i]\n\n# last",
+        "\r\nO[i]\t=\tA[i] +\r\n  B[i]\r\n",
+        "\ufeffO[i] = A[i] + B[i];",
+        ";;O[i] = A[i] + B[i];\n;",
+    ],
+)
+def test_layout(text: str) -> None:
+    (statement,) = parse(text)
+    assert isinstance(statement, DefinitionStatement)
+    assert shown(statement.body) == "(A[i] + B[i])"
+
+
+def test_a_logical_operator_at_the_end_of_a_line_continues_it() -> None:
+    found = parse("O = sum[k if\n k < 3 and\n not\n m[k]](x[k])\nP = |h| // |g|\nR = |h|\nT = 1")
+    assert len(found) == 4
+
+
+def test_statements_on_one_line() -> None:
+    assert len(parse("P[i] = A[i]; O[i] = P[i]")) == 2
+
+
+def test_every_node_has_its_place() -> None:
+    text = "# head\nO[i] = exp(A[i] - 1) * (B[i] +\n  c)"
+    (statement,) = parse(text)
+    assert isinstance(statement, DefinitionStatement)
+    places = {}
+    stack = [statement.body]
+    while stack:
+        node = stack.pop()
+        places[text[node.span.start : node.span.stop]] = line_and_column(text, node.span.start)
+        stack += children(node)
+    assert places == {
+        "exp(A[i] - 1) * (B[i] +\n  c)": (2, 8),
+        "exp(A[i] - 1)": (2, 8),
+        "A[i] - 1": (2, 12),
+        "A[i]": (2, 12),
+        "i": (2, 14),
+        "1": (2, 19),
+        "(B[i] +\n  c)": (2, 24),
+        "B[i]": (2, 25),
+        "c": (3, 3),
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["tl", "__class__", "exec", "lambda", "None", "int", "_", "x" * 64]
+)
+def test_words_of_python_are_plain_names(name: str) -> None:
+    (statement,) = parse(f"O[i] = {name}[i]")
+    assert isinstance(statement, DefinitionStatement)
+    assert isinstance(statement.body, Read) and statement.body.name == name
