@@ -205,7 +205,9 @@ class _Checker:
                     text=self.text,
                     spans=at.name.span,
                     notes=(f"definitions: {accepted}",),
-                    help=f"did you mean '{near}'?" if near else f"define it: {name}[...] = ..."
+                    help=f"did you mean '{near}'?"
+                    if near
+                    else f"define it: {name}[...] = ..."
                     if is_free
                     else f"define a result: {name}_out[...] = ...",
                 )

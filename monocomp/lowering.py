@@ -359,7 +359,16 @@ class _Lowering:
             and self._is_load(right)
         ):
             left = self._masked(loop, left, 0.0)
+        if not self._is_load(right):
+            right = self._masked(loop, right, 0.0)
         return _contract(axis, left, right, state)
+
+    def _padded(self, value: Expr, axis: str) -> Expr:
+        """A computed operand is not 0 where its axis is padded; a loaded one is."""
+        if self._is_load(value) or axis not in value.axes:
+            return value
+        masked = Expr("masked", (value,), (axis, 0.0), value.axes, value.kind)
+        return self._let(self.scopes[-1], "x", masked)
 
     def _is_load(self, e: Expr) -> bool:
         return any(
@@ -551,7 +560,12 @@ class _Lowering:
                 operands = [self._value(a) for a in t.args]
                 if t.op == "compare":
                     return apply("compare", *operands, kind="bool", attr=t.attr)
+                if t.op in ("floordiv", "mod") and all(map(T.is_nonnegative, t.args)):
+                    return apply(t.op, *operands, kind=t.kind, attr="nonnegative")
                 return _chain(t.op, operands, t.kind)
+        expansion = _EXPANSIONS.get(t.op)
+        if expansion is not None:
+            return self._build(expansion(*t.args), guard)
         if t.op in ("fold_at", "field", "ref"):
             self._refuse(t if t.op == "fold_at" else t.args[0])
         return apply(t.op, *(self._value(a) for a in t.args), kind=t.kind)
@@ -693,12 +707,37 @@ class _Lowering:
             body = T.mul(T.bracket(condition), body)
         sides = _sides(_factors(body), name, self._tile_axes)
         if len(sides) == 2:
-            return _contract(axis, self._value(sides[0]), self._value(sides[1]))
+            left, right = (self._padded(self._value(s), name) for s in sides)
+            return _contract(axis, left, right)
         value = self._value(body)
         inside = Expr("masked", (value,), (name, 0.0), value.axes | {name}, value.kind)
         return _reduce("sum", axis, inside)
 
 
+_HALF = T.const(Fraction(1, 2))
+_ROOT_HALF = T.power_of(_HALF, Fraction(1, 2))
+
+
+def _sigmoid(x: Term) -> Term:
+    return T.power_of(T.add(T.ONE, T.exp(T.neg(x))), -1)
+
+
+# Functions that backends need not know, in forms that neither overflow nor cancel.
+_EXPANSIONS: dict[str, Callable[..., Term]] = {
+    "sigmoid": _sigmoid,
+    "relu": lambda x: T.function("maximum", x, T.const(0, x.kind)),
+    "silu": lambda x: T.mul(x, _sigmoid(x)),
+    "softplus": lambda x: T.add(
+        T.function("maximum", x, T.ZERO),
+        T.log(T.add(T.ONE, T.exp(T.neg(T.function("abs", x))))),
+    ),
+    "gelu": lambda x: T.mul(_HALF, x, T.add(T.ONE, T.function("erf", T.mul(x, _ROOT_HALF)))),
+    "elu": lambda x: T.where(
+        T.compare("<", T.ZERO, x),
+        x,
+        T.sub(T.exp(T.function("minimum", x, T.ZERO)), T.ONE),
+    ),
+}
 _STATE_NAMES = {"max": "m", "min": "m", "sum": "acc", "prod": "prod"}
 _TERM_NAMES = {"exp": "p", "fold": "s"}
 

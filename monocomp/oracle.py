@@ -227,6 +227,50 @@ class Tensor:
     faults: tuple[Fault, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """One reduction on its way: rows of elements, one row for each place on the free axes.
+
+    Attributes:
+        node: the reduction.
+        scope: where its result is wanted.
+        free: the axes that the result depends on.
+        bound: the axes that are folded, one for each index of the node.
+        admitted: the rows of the filter (None: no filter).
+    """
+
+    node: Reduce
+    scope: Scope
+    free: Axes
+    bound: Axes
+    admitted: Array | None = None
+
+    def rows(self, array: Array, axes: Axes) -> Array:
+        """The free axes, then one axis through the bound ones in row-major order."""
+        aligned = spread(array, axes, (*self.free, *self.bound))
+        outside = aligned.shape[: len(self.free)]
+        inside = np.broadcast_to(aligned, (*outside, *shape_of(self.bound)))
+        return inside.reshape((*outside, math.prod(shape_of(self.bound))))
+
+    def result(self, folded: Array) -> Value:
+        """What was made of the rows: one value each, or one for each prefix."""
+        if self.node.prefix:
+            return self.kept(folded, None)
+        return Value(self.free, np.broadcast_to(folded, shape_of(self.free)), None, True)
+
+    def kept(self, rows: Array, masked: Array | None) -> Value:
+        """Rows of results, whose indices become those of the scope."""
+        axes = (*self.free, *self.bound)
+        long = (*shape_of(self.free), math.prod(shape_of(self.bound)))
+        array = np.broadcast_to(rows, long).reshape(shape_of(axes))
+        if masked is not None:
+            masked = np.broadcast_to(masked, long).reshape(shape_of(axes))
+        value = Value(axes, array, masked, True)
+        for index, axis in zip(self.node.indices, self.bound, strict=True):
+            value = restrict(value, axis, self.scope.indices[index])
+        return value
+
+
 # --- inputs -------------------------------------------------------------------------------
 
 
@@ -713,7 +757,7 @@ class _Evaluator:
         size = math.prod(map(len, (*free, *bound)))
         longest = max(free, key=len, default=None)
         if size <= _CHUNK or longest is None or len(longest) < 2:
-            return self._reduce_at_once(node, inner, bound, place, scope)
+            return self._reduce_at_once(node, scope, bound, place)
         return self._in_parts(node, scope, place, longest, -(-size // _CHUNK))
 
     def _in_parts(self, node: Reduce, scope: Scope, place: int, axis: Axis, count: int) -> Value:
@@ -734,128 +778,70 @@ class _Evaluator:
             masked = np.concatenate(list(map(np.broadcast_to, pieces, shapes)), axis=at)
         return Value((*axes[:at], axis, *axes[at + 1 :]), array, masked, True)
 
-    def _reduce_at_once(
-        self, node: Reduce, inner: Scope, bound: Axes, place: int, scope: Scope
-    ) -> Value:
+    def _reduce_at_once(self, node: Reduce, scope: Scope, bound: Axes, place: int) -> Value:
+        inner = scope.bind(node.indices, bound)
         condition = None if node.condition is None else self._condition(node.condition, inner)
         args = [self.value(arg, inner.where(condition)) for arg in node.args]
-        guards = [] if condition is None else [condition]
-        free = tuple(a for a in union(*(v.axes for v in (*args, *guards))) if a not in bound)
-        rows = [_in_rows(v.array, v.axes, free, bound) for v in args]
-        admitted = (
-            None if condition is None else _in_rows(condition.array, condition.axes, free, bound)
-        )
+        parts = args if condition is None else [*args, condition]
+        free = tuple(a for a in union(*(v.axes for v in parts)) if a not in bound)
+        fold = Fold(node, scope, free, bound)
+        rows = [fold.rows(v.array, v.axes) for v in args]
+        if condition is not None:
+            fold = replace(fold, admitted=fold.rows(condition.array, condition.axes))
         if node.op in self.program.monoids:
-            monoid = self.program.monoids[node.op]
-            folded = self._fold_monoid(monoid, rows, admitted, free, node.prefix)[place]
-            return self._shaped(folded, free, bound, node, scope)
+            fields = self._fold_monoid(self.program.monoids[node.op], rows, fold)
+            return fold.result(fields[place])
         if node.op in SELECTIONS:
-            return self._select(node, args[0], rows[0], admitted, free, scope)
+            return self._select(rows[0], fold)
         if node.op in KEEPING_REDUCTIONS:
-            return self._softmax(node, args[0], rows[0], admitted, free, bound, scope)
+            return self._softmax(args[0], rows[0], fold)
         x = rows[0]
         if node.op in ("mean", "var", "logsumexp"):
             x = self.wide.lift(x)
         elif node.op not in ("any", "all") and x.dtype == bool:
             x = x.astype(np.int64)
-        fold = naive_folds.FOLDS[node.op]
+        formula = naive_folds.FOLDS[node.op]
         if node.prefix:
-            folded = naive_folds.prefixes(fold, self.wide, x, admitted)
-        else:
-            folded = fold(self.wide, x, admitted)
-        return self._shaped(folded, free, bound, node, scope)
+            return fold.result(naive_folds.prefixes(formula, self.wide, x, fold.admitted))
+        return fold.result(formula(self.wide, x, fold.admitted))
 
-    def _shaped(self, folded: Array, free: Axes, bound: Axes, node: Reduce, scope: Scope) -> Value:
-        """A fold's rows as a value; a prefix keeps its indices, on their axes outside."""
-        if not node.prefix:
-            return Value(free, np.broadcast_to(folded, shape_of(free)), None, True)
-        return self._kept(folded, None, free, bound, node, scope)
-
-    def _kept(
-        self,
-        rows: Array,
-        masked: Array | None,
-        free: Axes,
-        bound: Axes,
-        node: Reduce,
-        scope: Scope,
-    ) -> Value:
-        axes = (*free, *bound)
-
-        def unrolled(array: Array) -> Array:
-            length = math.prod(map(len, bound))
-            return np.broadcast_to(array, (*shape_of(free), length)).reshape(shape_of(axes))
-
-        value = Value(axes, unrolled(rows), None if masked is None else unrolled(masked), True)
-        for index, axis in zip(node.indices, bound, strict=True):
-            value = restrict(value, axis, scope.indices[index])
-        return value
-
-    def _softmax(
-        self,
-        node: Reduce,
-        arg: Value,
-        x: Array,
-        admitted: Array | None,
-        free: Axes,
-        bound: Axes,
-        scope: Scope,
-    ) -> Value:
-        compute = naive_folds.softmax if node.op == "softmax" else naive_folds.log_softmax
+    def _softmax(self, arg: Value, x: Array, fold: Fold) -> Value:
+        formula = naive_folds.softmax if fold.node.op == "softmax" else naive_folds.log_softmax
         masked = np.zeros((1,) * x.ndim, bool)
         if arg.masked is not None:
-            masked = masked | _in_rows(arg.masked & (arg.array == -math.inf), arg.axes, free, bound)
-        if admitted is not None:
-            masked = masked | ~admitted
-        result = compute(self.wide, self.wide.lift(x), admitted)
-        return self._kept(result, masked, free, bound, node, scope)
+            masked = masked | fold.rows(arg.masked & (arg.array == -math.inf), arg.axes)
+        if fold.admitted is not None:
+            masked = masked | ~fold.admitted
+        return fold.kept(formula(self.wide, self.wide.lift(x), fold.admitted), masked)
 
-    def _select(
-        self,
-        node: Reduce,
-        arg: Value,
-        x: Array,
-        admitted: Array | None,
-        free: Axes,
-        scope: Scope,
-    ) -> Value:
-        if node.target is None:
-            raise InternalError(f"'{node.op}' has no target index")
-        rank = scope.indices[node.target]
-        x = np.broadcast_to(self.wide.lift(x), (*shape_of(free), x.shape[-1]))
-        values, places = naive_folds.select(self.wide, x, admitted, rank.stop)
+    def _select(self, x: Array, fold: Fold) -> Value:
+        if fold.node.target is None:
+            raise InternalError(f"'{fold.node.op}' has no target index")
+        rank = fold.scope.indices[fold.node.target]
+        x = np.broadcast_to(self.wide.lift(x), (*shape_of(fold.free), x.shape[-1]))
+        values, places = naive_folds.select(self.wide, x, fold.admitted, rank.stop)
         values, places = values[..., rank.start :], places[..., rank.start :]
-        if node.op == "argtop":
-            return Value((*free, rank), places, None, True)
-        return Value((*free, rank), values, places < 0, True)
+        if fold.node.op == "argtop":
+            return Value((*fold.free, rank), places, None, True)
+        return Value((*fold.free, rank), values, places < 0, True)
 
-    def _fold_monoid(
-        self,
-        monoid: Monoid,
-        rows: list[Array],
-        admitted: Array | None,
-        free: Axes,
-        prefix: bool,
-    ) -> list[Array]:
+    def _fold_monoid(self, monoid: Monoid, rows: list[Array], fold: Fold) -> list[Array]:
         """Fold from the unit, left to right; the fields of the result, or of each prefix."""
-        shape = shape_of(free)
-        nowhere = Scope({})
-        units = [self._as_wide(self.value(unit, nowhere)).array for unit in monoid.unit]
+        shape = shape_of(fold.free)
+        units = [self._as_wide(self.value(unit, Scope({}))).array for unit in monoid.unit]
         state = [np.broadcast_to(unit, shape) for unit in units]
         states: list[list[Array]] = []
         elements = [self.wide.lift(row) for row in rows]
         for step in range(elements[0].shape[-1]):
-            present = None if admitted is None else admitted[..., step]
-            state = self._combine(monoid, state, [x[..., step] for x in elements], present, free)
+            present = None if fold.admitted is None else fold.admitted[..., step]
+            element = [x[..., step] for x in elements]
+            state = self._combine(monoid, state, element, present, fold.free)
             states.append(state)
-        if not prefix:
+        if not fold.node.prefix:
             return state
-        return [
-            np.stack([s[n] for s in states], axis=-1)
-            if states
-            else np.empty((*shape, 0), self.wide.dtype)
-            for n in range(len(monoid.fields))
-        ]
+        if not states:
+            return [np.empty((*shape, 0), self.wide.dtype) for _ in state]
+        return [np.stack(field, axis=-1) for field in zip(*states, strict=True)]
 
     def _combine(
         self,
@@ -926,15 +912,6 @@ class _Evaluator:
 
 
 # --- arrays -------------------------------------------------------------------------------
-
-
-def _in_rows(array: Array, axes: Axes, free: Axes, bound: Axes) -> Array:
-    """The free axes, then one axis that runs through the bound ones in row-major order."""
-    target = (*free, *bound)
-    aligned = spread(array, axes, target)
-    outside = aligned.shape[: len(free)]
-    inside = np.broadcast_to(aligned, (*outside, *shape_of(bound)))
-    return inside.reshape((*outside, math.prod(shape_of(bound))))
 
 
 def _take(array: Array, at: list[Array], inside: Array) -> Array:

@@ -50,6 +50,30 @@ def free_extents(program: Program) -> tuple[str, ...]:
     return tuple(name for name in found if name not in program.bounds and name[0] != ".")
 
 
+def by_representative(program: Program, given: Mapping[str, int]) -> dict[str, int]:
+    """Given extents by what represents them; an unknown name or two sizes is an error."""
+    table = program.extent_of
+    first: dict[str, str] = {}
+    for name, size in given.items():
+        root = table.get(name, table.get(f".{name}"))
+        if root is None:
+            names = [index.lstrip(".") for index in table]
+            near = nearest(name, names)
+            raise UsageError(
+                f"the program has no index '{name}'",
+                notes=(f"indices: {', '.join(names) or 'none'}",),
+                help=f"did you mean '{near}'?" if near else None,
+            )
+        other = first.setdefault(root, name)
+        if given[other] != size:
+            raise UsageError(
+                f"indices '{other}' and '{name}' have one extent, and get two: "
+                f"{given[other]} and {size}",
+                help=f"leave out {name}={size} or {other}={given[other]}",
+            )
+    return {root: given[name] for root, name in first.items()}
+
+
 def complete_extents(
     program: Program, given: Mapping[str, int], params: Mapping[str, Any] | None = None
 ) -> dict[str, int]:
@@ -61,6 +85,12 @@ def complete_extents(
         params: parameters that are not at their defaults.
     """
     return _Sizes(program, given, params or {}).extents
+
+
+def fits(program: Program, extents: Mapping[str, int], params: Mapping[str, Any]) -> bool:
+    """Do all computed subscripts stay inside their tensors at these sizes, filters or not?"""
+    sizes = _Sizes(program, extents, params)
+    return all(map(sizes.is_inside, sizes.subscripts))
 
 
 def random_inputs(
@@ -131,7 +161,7 @@ class _Sizes:
         self.params: dict[str, Any] = {**defaults, **params}
         self.subscripts = list(self._all_subscripts())
         self.compared = dict(self._all_compared())
-        self.known = self._given(given)
+        self.known = by_representative(program, given)
         fixed = frozenset(self.known)
         for number, name in enumerate(free_extents(program)):
             self.known.setdefault(name, PRIMES[number % len(PRIMES)])
@@ -155,31 +185,6 @@ class _Sizes:
         if name in self.compared:
             return 0, self.known.get(self.program.extent_of[self.compared[name]], _ANY_INT[1])
         return _ANY_INT
-
-    def _given(self, given: Mapping[str, int]) -> dict[str, int]:
-        """Given extents by representative; an unknown name or two sizes is an error."""
-        table = self.program.extent_of
-        names = [name.lstrip(".") for name in table]
-        first: dict[str, str] = {}
-        for name, size in given.items():
-            root = table.get(name, table.get(f".{name}"))
-            if root is None:
-                near = nearest(name, names)
-                raise UsageError(
-                    f"the program has no index '{name}'",
-                    notes=(f"indices: {', '.join(names) or 'none'}",),
-                    help=f"did you mean '{near}'?" if near else None,
-                )
-            if size < 0:
-                raise UsageError(f"the extent of index '{name}' is negative: {size}")
-            other = first.setdefault(root, name)
-            if given[other] != size:
-                raise UsageError(
-                    f"indices '{other}' and '{name}' have one extent, and get two: "
-                    f"{given[other]} and {size}",
-                    help=f"leave out {name}={size} or {other}={given[other]}",
-                )
-        return {root: given[name] for root, name in first.items()}
 
     def _settle(self) -> None:
         """Extents that follow from others: declared ones, and dimensions only computed reads use.
@@ -217,7 +222,7 @@ class _Sizes:
 
     def _fit(self, fixed: frozenset[str]) -> None:
         """Choose other small extents where a computed subscript would leave its tensor."""
-        broken = [at for at in self.subscripts if not self._is_inside(at)]
+        broken = [at for at in self.subscripts if not self.is_inside(at)]
         names = {name for at in broken for name in (at.extent, *self._mentioned(at.expr))}
         movable = [name for name in free_extents(self.program) if name in names - fixed][:3]
         before = dict(self.known)
@@ -225,11 +230,12 @@ class _Sizes:
             self.known = {name: before[name] for name in (*free_extents(self.program), *fixed)}
             self.known.update(zip(movable, choice, strict=True))
             self._settle()
-            if all(map(self._is_inside, broken)):
+            if all(map(self.is_inside, broken)):
                 return
         self.known = before  # perhaps a filter guards the read
 
-    def _is_inside(self, at: _Subscript) -> bool:
+    def is_inside(self, at: _Subscript) -> bool:
+        """Are all values of a subscript places of its tensor, as far as can be told?"""
         found = self._range(at.expr, at.env)
         return found is not None and found[0] >= 0 and found[1] < self.known[at.extent]
 

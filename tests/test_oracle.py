@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
+import random
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 
 from monocomp import counter_rng, oracle
+from monocomp import syntax as s
 from monocomp.checker import check
 from monocomp.errors import IndexRangeError, InputError, ShapeError, UnsupportedDtypeError
 from monocomp.oracle import evaluate, evaluate_in
@@ -18,6 +22,7 @@ from monocomp.wide import LONGDOUBLE, default, mpmath_format
 
 INF = math.inf
 NAN = math.nan
+FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "100"))  # random programs
 
 
 def normal(*shape, seed=0, scale=1.0):
@@ -768,6 +773,194 @@ def test_a_monoid_folds_in_row_major_order():
     same(run(text + "O = Last[i,j](1, X[i,j]).a", X=x), x[2, 3].numpy())
     same(run(text + "O = Last[j,i](1, X[i,j]).a", X=x), x[2, 3].numpy())
     same(run(text + "O = Last[i,j if j < 2](1, X[i,j]).a", X=x), x[2, 1].numpy())
+
+
+# --- against a slower reading -------------------------------------------------------------
+
+EXTENTS = {"i": 3, "j": 4, "k": 2}
+TENSORS = {"A": "ij", "B": "jk", "C": "ik", "D": "k", "E": "jj", "G": "i"}
+HEADER = """
+input A[i,j], B[j,k], C[i,k], D[k], E[j,j], G[i], T[i]: int
+param c: float = 0.75
+def f(x) = x * 0.5 + mean[j](x)
+def g(x, y) = where(x > y, x - y, sum[k if k > 0](x * y))
+"""
+
+
+def _mean(v):
+    return sum(v) / len(v) if v else 0.0
+
+
+class OneByOne:
+    """The meaning of a program with Python's floats, one element after the other.
+
+    It knows what the random programs below hold, and no rule for what is not finite.
+    """
+
+    functions: ClassVar = {
+        "tanh": math.tanh,
+        "abs": abs,
+        "relu": lambda x: max(x, 0),
+        "maximum": max,
+        "minimum": min,
+    }
+    folds: ClassVar = {
+        "sum": sum,
+        "prod": math.prod,
+        "max": lambda v: max(v, default=-INF),
+        "min": lambda v: min(v, default=INF),
+        "mean": _mean,
+        "var": lambda v: _mean([(x - _mean(v)) ** 2 for x in v]),
+        "logsumexp": lambda v: math.log(sum(map(math.exp, v))) if v else -INF,
+    }
+
+    def __init__(self, program, inputs):
+        self.program, self.inputs = program, inputs
+
+    def read(self, name, place):
+        if name in self.inputs:
+            assert all(
+                0 <= n < size for n, size in zip(place, self.inputs[name].shape, strict=True)
+            )
+            return self.inputs[name][place].item()
+        made = self.program.definitions[name]
+        return self.at(made.body, dict(zip(made.indices, place, strict=True)), {})
+
+    def at(self, e, env, formals):
+        match e:
+            case s.Number():
+                return e.value if isinstance(e.value, int) else float(e.value)
+            case s.Extent():
+                return EXTENTS[e.index]
+            case s.Name() if e.name in formals:
+                return self.at(formals[e.name][0], env, formals[e.name][1])
+            case s.Name():
+                return env.get(e.name, 0.75)
+            case s.Call() if e.function in self.program.functions:
+                function = self.program.functions[e.function]
+                args = [(arg, formals) for arg in e.args]
+                return self.at(function.body, env, dict(zip(function.formals, args, strict=True)))
+            case s.Call(function="where"):
+                chosen = 1 if self.at(e.args[0], env, formals) else 2
+                return self.at(e.args[chosen], env, formals)
+            case s.Reduce():
+                return self.reduce(e, env, formals)
+        values = [self.at(part, env, formals) for part in s.children(e)]
+        match e:
+            case s.Read():
+                return self.read(e.name, tuple(values))
+            case s.Call():
+                return self.functions[e.function](*values)
+            case s.Logic():
+                return all(values) if e.op == "and" else any(values)
+        op = e.ops[0] if isinstance(e, s.Compare) else e.op
+        return eval(f"a {op} b", {"a": values[0], "b": values[1]})
+
+    def reduce(self, e, env, formals):
+        values = {}
+        for place in itertools.product(*(range(EXTENTS[index]) for index in e.indices)):
+            if not e.prefix or place[0] <= env[e.indices[0]]:
+                inner = {**env, **dict(zip(e.indices, place, strict=True))}
+                if e.condition is None or self.at(e.condition, inner, formals):
+                    values[place] = self.at(e.args[0], inner, formals)
+        if e.op == "softmax":
+            mine = values.get(tuple(env[index] for index in e.indices), -INF)
+            return math.exp(mine) / sum(map(math.exp, values.values())) if values else 0.0
+        if e.op == "argmax":
+            return max(values, key=lambda place: values[place], default=(0,))[0]
+        return self.folds[e.op](list(values.values()))
+
+
+class RandomProgram:
+    """A few definitions over the tensors above; indices are rebound and hidden freely."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.made = dict(TENSORS)
+        lines = []
+        for n in range(self.random.randint(1, 3)):
+            indices = "".join(sorted(self.random.sample("ijk", self.random.randint(1, 3))))
+            value = self.number(self.random.randint(1, 4), set(indices))
+            present = " + ".join(f"0 * {index}" for index in indices)
+            lines.append(f"R{n}[{','.join(indices)}] = {value} + {present}")
+            self.made[f"R{n}"] = indices
+        names = ", ".join(name for name in self.made if name not in TENSORS)
+        self.text = HEADER + "\n".join([*lines, f"return {names}"])
+
+    def pick(self, *choices):
+        return self.random.choice(choices)
+
+    def condition(self, scope, index):
+        """Inputs and indices only: rounding must not decide a comparison."""
+        text = (
+            f"{index} {self.pick('<', '<=', '>', '>=', '!=')} {self.pick('0', '1', *sorted(scope))}"
+        )
+        if self.random.random() < 0.3:
+            text += f" {self.pick('and', 'or')} {self.leaf(scope, TENSORS)} > 0"
+        return text
+
+    def leaf(self, scope, tensors):
+        reads = [f"{name}[{','.join(at)}]" for name, at in tensors.items() if set(at) <= scope]
+        if {"i", "k"} <= scope:
+            reads.append("C[T[i], k]")
+        if {"i", "j"} <= scope:
+            reads.append("where(i > 0, A[i - 1, j], 0.5)")
+        return self.pick(
+            *reads, *reads, "B[(j + 1) % |j|, 1]" if "j" in scope else "c", *sorted(scope)
+        )
+
+    def number(self, depth, scope):
+        if depth == 0:
+            return self.leaf(scope, self.made)
+        a, b = (self.number(depth - 1, scope) for _ in range(2))
+        index = self.pick(*sorted(scope))
+        condition = f" if {self.condition(scope, index)}" if self.random.random() < 0.6 else ""
+        made = self.pick(
+            f"({a} {self.pick('+', '-', '*')} {b})",
+            f"({a} / (abs({b}) + 1))",
+            f"{self.pick('tanh', 'abs', 'relu')}({a})",
+            f"{self.pick('maximum', 'minimum')}({a}, {b})",
+            f"where({self.condition(scope, index)}, {a}, {b})",
+            f"f(tanh({a}))",
+            f"g({self.leaf(scope, TENSORS)}, {self.leaf(scope, TENSORS)})",
+            f"softmax[{index}{condition}](tanh({a}))",
+            "reduce",
+            "reduce",
+            "reduce",
+        )
+        return self.reduction(depth, scope) if made == "reduce" else made
+
+    def reduction(self, depth, scope):
+        index = self.pick("i", "j", "k")
+        inner = scope | {index}
+        op = self.pick("argmax", *OneByOne.folds)
+        body = self.leaf(inner, TENSORS) if op == "argmax" else self.number(depth - 1, inner)
+        prefix = ".." if index in scope and self.random.random() < 0.3 else ""
+        condition = f" if {self.condition(inner, index)}" if self.random.random() < 0.6 else ""
+        if op not in ("argmax", "var") and not prefix and not condition:
+            other = self.pick("i", "j", "k")
+            condition = "" if other == index else f", {other}"
+        return f"tanh({op}[{prefix}{index}{condition}](tanh({body})))"
+
+
+@pytest.mark.parametrize("limit", [1, 1 << 22])
+def test_random_programs_agree_with_a_slower_reading(limit, monkeypatch):
+    monkeypatch.setattr(oracle, "_CHUNK", limit)
+    for seed in range(FUZZ):
+        program = check(RandomProgram(seed).text)
+        generator = np.random.default_rng(seed)
+        inputs = {
+            name: generator.normal(size=[EXTENTS[index] for index in indices])
+            for name, indices in TENSORS.items()
+        }
+        inputs["T"] = generator.integers(0, 3, 3)
+        values = evaluate(program, inputs)
+        slow = OneByOne(program, inputs)
+        every = values if isinstance(values, tuple) else (values,)
+        for output, value in zip(program.outputs, every, strict=True):
+            for place in itertools.product(*(range(EXTENTS[index]) for index in output.indices)):
+                want = slow.read(output.name, place)
+                assert value[place] == pytest.approx(want, 1e-9, 1e-9), program.text
 
 
 # --- random numbers -----------------------------------------------------------------------

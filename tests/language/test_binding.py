@@ -176,7 +176,7 @@ def test_a_float_parameter_takes_numbers(c: Any) -> None:
 def test_parameters_are_required_or_have_defaults() -> None:
     with pytest.raises(InputError, match="parameter 'w' is missing"):
         bind(PAGED, PAGED_SHAPES, {})
-    with pytest.raises(InputError, match="no parameter 'W'.*\n.*\n  help: did you mean 'w'"):
+    with pytest.raises(InputError, match=r"no parameter 'W'.*\n.*\n  help: did you mean 'w'"):
         bind(PAGED, PAGED_SHAPES, {"W": 3})
 
 

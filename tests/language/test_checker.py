@@ -104,7 +104,8 @@ def test_implied_sums(text: str, sums: list[tuple[str, str]]) -> None:
 @pytest.mark.parametrize(
     "right",
     ["exp(A[q,k])", "1 / A[q,k]", "A[q,k] ** 2", "max[j](B[j] + A[q,k])", "softmax[j](A[q,k] + j)",
-     "where(A[q,k] > 0, 1, 2)", "exp(-A[q,k])", "A[q,k] % 2", "exp(2 * A[0,k] + q)", "prod[j](A[k,j])"],
+     "where(A[q,k] > 0, 1, 2)", "exp(-A[q,k])", "A[q,k] % 2", "exp(2 * A[0,k] + q)",
+     "prod[j](A[k,j])"],
 )  # fmt: skip
 def test_a_lone_read_under_a_nonlinear_function_is_refused(right: str) -> None:
     with pytest.raises(AmbiguousSumError):

@@ -1,0 +1,878 @@
+"""One tile program as the source of one Triton kernel.
+
+Rows and grid indices become program instances, the stream a loop over blocks. A loop with
+bounds is cut in up to three parts: the blocks that stick out at the start, those inside
+for every row, and those that stick out at the end. The body is written once; in the
+middle part all masks are constant and the compiler drops them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from monocomp.backends.triton.identifiers import Identifiers
+from monocomp.errors import InternalError, UnsupportedError
+from monocomp.tile import (
+    Assign,
+    Axis,
+    Expr,
+    Let,
+    Loop,
+    Statement,
+    Store,
+    TileProgram,
+    expressions,
+    roots,
+    subexpressions,
+    walk,
+)
+
+_WIDTH = 88
+_ATOM, _UNARY, _MUL, _ADD, _BIT_AND, _BIT_OR, _COMPARE = 9, 8, 7, 6, 5, 4, 3
+_INFIX = {
+    "add": ("+", _ADD),
+    "sub": ("-", _ADD),
+    "mul": ("*", _MUL),
+    "div": ("/", _MUL),
+    "and": ("&", _BIT_AND),
+    "or": ("|", _BIT_OR),
+}
+_CALLS = {
+    "exp2": "tl.exp2",
+    "log": "tl.log",
+    "log2": "tl.log2",
+    "sqrt": "tl.sqrt",
+    "rsqrt": "tl.rsqrt",
+    "abs": "tl.abs",
+    "sin": "tl.sin",
+    "cos": "tl.cos",
+    "erf": "tl.erf",
+    "floor": "tl.floor",
+    "maximum": "tl.maximum",
+    "minimum": "tl.minimum",
+}
+# Functions that Triton lacks on every target, written out where they are used.
+HELPERS = {
+    "tanh": '''@triton.jit
+def tanh(x):
+    """tanh to float32 accuracy: a series near 0, else from exp2."""
+    a = tl.abs(x)
+    t = tl.exp2(-2.8853900817779268 * a)
+    x2 = x * x
+    series = x * (1 + x2 * (-0.33333334 + x2 * (0.13333334 - 0.053968254 * x2)))
+    large = (1 - t) / (1 + t)
+    return tl.where(a < 0.2, series, tl.where(x < 0, -large, large))''',
+    "floordiv": '''@triton.jit
+def floordiv(a, b):
+    """a // b rounded towards minus infinity; Triton rounds towards 0."""
+    q = a // b
+    return tl.where((a % b != 0) & ((a < 0) != (b < 0)), q - 1, q)''',
+    "mod": '''@triton.jit
+def mod(a, b):
+    """a % b with the sign of b; Triton's has the sign of a."""
+    r = a % b
+    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)''',
+    "multiply": '''@triton.jit
+def multiply(a, b):
+    """The combine of a product, for tl.reduce."""
+    return a * b''',
+    "mix": '''@triton.jit
+def mix(h):
+    """The finaliser of MurmurHash3, on 32 bits."""
+    h = (h ^ (h >> 16)) * 0x85EBCA6B
+    h = (h ^ (h >> 13)) * 0xC2B2AE35
+    return h ^ (h >> 16)''',
+}
+_HELPERS_OF = {"tanh": ("tanh",), "floordiv": ("floordiv",), "mod": ("mod",), "uniform": ("mix",)}
+
+
+@dataclass
+class KernelSource:
+    """The text of a kernel and what its host function must pass.
+
+    Attributes:
+        name: the kernel's identifier.
+        lines: the source, with decorator.
+        helpers: names of the helper functions that it calls.
+        arguments: the arguments in order, as (purpose, name, dimension).
+        grid: rows and grid axes, the fastest first.
+        shared: pairs of tensors that one matrix product takes together.
+    """
+
+    name: str
+    lines: list[str]
+    helpers: list[str]
+    arguments: list[tuple[str, str, int]]
+    grid: list[Axis]
+    shared: list[tuple[str, str]] = field(default_factory=list)
+
+
+class KernelEmitter:
+    """Writes one kernel."""
+
+    def __init__(self, program: TileProgram, names: Identifiers) -> None:
+        self.program = program
+        self.file_names = names
+        self.lines: list[str] = []
+        self.indent = 1
+        self.helpers: dict[str, None] = {}
+        self.shared: list[tuple[str, str]] = []
+        order = {"row": 0, "stream": 1, "whole": 2, "grid": 3, "serial": 4}
+        ranked = sorted(program.axes.values(), key=lambda a: order[a.role])
+        self.rank = {a.name: n for n, a in enumerate(ranked)}
+        self.lets = {s.name: s.value for s in walk(program.body) if isinstance(s, Let)}
+        self.flipped = self._flipped_loads()
+        self.bases: dict[str, str] = {}
+        self.known: set[str] = set()
+        self.loops: list[Loop] = []
+
+    # --- names ------------------------------------------------------------------------
+
+    def _name(self, purpose: str, name: str, wanted: str | None = None) -> str:
+        return self.file_names.of(f"{self.program.name}/{purpose}", name, wanted)
+
+    def _axis(self, axis: str) -> str:
+        role = self.program.axes[axis].role
+        if role in ("grid", "serial"):
+            return self._name("axis", axis)
+        return self._name("axis", axis, f"offs_{axis}")
+
+    def _block(self, axis: str) -> str:
+        return self._name("block", axis, f"BLOCK_{axis.upper()}")
+
+    def _even(self, axis: str) -> str:
+        return self._name("even", axis, f"EVEN_{axis.upper()}")
+
+    def _size(self, extent: str) -> str:
+        return self._name("size", extent, f"size_{extent.lstrip('.')}")
+
+    def _local(self, name: str) -> str:
+        return self._name("local", name)
+
+    def _pointer(self, tensor: str) -> str:
+        return self._name("pointer", tensor, f"{tensor}_ptr")
+
+    def _stride(self, tensor: str, dim: int) -> str:
+        return self._name("stride", f"{tensor}/{dim}", f"stride_{tensor}_{self._dim(tensor, dim)}")
+
+    def _dim(self, tensor: str, dim: int) -> str:
+        if tensor in self.program.inputs:
+            dims = self.program.inputs[tensor].dims
+        else:
+            dims = next(o.axes for o in self.program.outputs if o.name == tensor)
+        name = dims[dim].lstrip(".")
+        return name if dims.count(dims[dim]) == 1 else f"{name}{dim}"
+
+    # --- layout -----------------------------------------------------------------------
+
+    def _order(self, axes: Iterable[str]) -> tuple[str, ...]:
+        kept = (a for a in axes if self.program.axes[a].role in ("row", "stream", "whole"))
+        return tuple(sorted(kept, key=self.rank.__getitem__))
+
+    def _flipped_loads(self) -> set[str]:
+        """Loads that are only used as a product's right operand, with the summed axis
+        second in the common order: they are loaded transposed."""
+        right: dict[str, int] = {}
+        uses: dict[str, int] = {}
+        for e in expressions(self.program.body):
+            if e.op == "local":
+                uses[e.attr] = uses.get(e.attr, 0) + 1
+            if e.op == "contract" and self._is_product(e):
+                _, b = self._operands(e)
+                if b.op == "local" and self._order(b.axes)[0] != e.attr:
+                    right[b.attr] = right.get(b.attr, 0) + 1
+        return {
+            name
+            for name, count in right.items()
+            if uses[name] == count and name in self.lets and self.lets[name].op == "load"
+        }
+
+    def _layout(self, e: Expr) -> tuple[str, ...]:
+        order = self._order(e.axes)
+        return order[::-1] if e.op == "local" and e.attr in self.flipped else order
+
+    def _is_product(self, e: Expr) -> bool:
+        left, right = (self._order(a.axes) for a in e.args[:2])
+        return len(left) == len(right) == 2
+
+    def _operands(self, e: Expr) -> tuple[Expr, Expr]:
+        """The operands of a product, the one with the result's first axis on the left."""
+        a, b = e.args[:2]
+        first = self._order(e.axes)[0]
+        return (a, b) if first in a.axes else (b, a)
+
+    # --- output -----------------------------------------------------------------------
+
+    def _put(self, line: str = "") -> None:
+        self.lines.append("    " * self.indent + line if line else "")
+
+    def _assign(self, target: str, text: str) -> None:
+        line = f"{target} = {text}"
+        if len(line) + 4 * self.indent <= _WIDTH:
+            self._put(line)
+            return
+        self._put(f"{target} = (")
+        self.indent += 1
+        for piece in _break(text, _WIDTH - 4 * self.indent):
+            self._put(piece)
+        self.indent -= 1
+        self._put(")")
+
+    def emit(self) -> KernelSource:
+        """Write the kernel."""
+        grid = self._grid_axes()
+        self._program_ids(grid)
+        for axis in self.program.axes.values():
+            if axis.role == "whole":
+                offs, block = self._axis(axis.name), self._block(axis.name)
+                self._assign(offs, f"tl.arange(0, {block})")
+                self._membership(axis, f"{offs} < {self._size(axis.extent)}")
+        self._body(self.program.body)
+        used = "\n".join(self.lines)
+        arguments = self._arguments(grid)
+        head = ["@triton.jit", f"def {self._kernel_name}("]
+        for purpose, name, dim in arguments:
+            kind = ": tl.constexpr" if purpose in ("block", "even", "option") else ""
+            head.append(f"    {self._argument(purpose, name, dim)}{kind},")
+        head += ["):"]
+        names = [n for n in HELPERS if n in self.helpers]
+        return KernelSource(
+            self._kernel_name, head + used.split("\n"), names, arguments, grid, self.shared
+        )
+
+    @property
+    def _kernel_name(self) -> str:
+        return self.file_names.of("kernel", self.program.name, f"{self.program.name}_kernel")
+
+    def _argument(self, purpose: str, name: str, dim: int) -> str:
+        match purpose:
+            case "pointer":
+                return self._pointer(name)
+            case "stride":
+                return self._stride(name, dim)
+            case "size":
+                return self._size(name)
+            case "block":
+                return self._block(name)
+            case "even":
+                return self._even(name)
+            case "param":
+                return self.file_names.of("param", name)
+        return name
+
+    def _arguments(self, grid: list[Axis]) -> list[tuple[str, str, int]]:
+        program = self.program
+        found: list[tuple[str, str, int]] = []
+        tensors = [(n, len(t.dims)) for n, t in program.inputs.items()]
+        tensors += [(o.name, len(o.axes)) for o in program.outputs]
+        found += [("pointer", n, 0) for n, _ in tensors]
+        found += [("stride", n, d) for n, rank in tensors for d in range(rank)]
+        found += [("size", e, 0) for e in program.extents()]
+        found += [("param", n, 0) for n in program.params]
+        blocked = [a for a in program.axes.values() if a.role in ("row", "stream", "whole")]
+        found += [("block", a.name, 0) for a in blocked]
+        found += [("even", a.name, 0) for a in blocked]
+        found += [("option", "INDEX", 0)]
+        if any(e.op == "contract" for e in expressions(program.body)):
+            found += [("option", "PRECISION", 0)]
+        return found
+
+    # --- program instances --------------------------------------------------------------
+
+    def _grid_axes(self) -> list[Axis]:
+        rows = [a for a in self.program.axes.values() if a.role == "row"]
+        return rows[::-1] + [a for a in self.program.axes.values() if a.role == "grid"][::-1]
+
+    def _program_ids(self, grid: list[Axis]) -> None:
+        if not grid:
+            return
+        reversed_rows = self._growing_rows()
+        self._assign("pid", "tl.program_id(0)")
+        for n, axis in enumerate(grid):
+            last = n == len(grid) - 1
+            if axis.role == "grid":
+                size = self._size(axis.extent)
+                self._assign(self._axis(axis.name), "pid" if last else f"pid % {size}")
+                if not last:
+                    self._assign("pid", f"pid // {size}")
+                continue
+            block = self._block(axis.name)
+            count = self._name("count", axis.name, f"num_{axis.name}")
+            start = self._name("start", axis.name, f"start_{axis.name}")
+            self._assign(count, f"tl.cdiv({self._size(axis.extent)}, {block})")
+            place = "pid" if last else f"pid % {count}"
+            if axis.name in reversed_rows:  # the longest rows first: they end last
+                place = f"{count} - 1 - {place}"
+            place = f"({place})" if " " in place else place
+            self._assign(start, f"{place} * {block}")
+            if not last:
+                self._assign("pid", f"pid // {count}")
+            offs = self._axis(axis.name)
+            self._assign(offs, f"{start} + tl.arange(0, {block}).to(INDEX)")
+            self._membership(axis, f"{offs} < {self._size(axis.extent)}")
+
+    def _growing_rows(self) -> set[str]:
+        """Rows on which the upper end of a loop depends."""
+        found: set[str] = set()
+        for s in walk(self.program.body):
+            if isinstance(s, Loop):
+                for e in s.upper:
+                    found |= {a for a in e.axes if self.program.axes[a].role == "row"}
+        return found
+
+    def _inside(self, axis: str) -> str:
+        return self._name("inside", axis, f"in_{axis}")
+
+    def _membership(self, axis: Axis, condition: str) -> None:
+        if any(self._needs_mask(e, axis.name) for e in expressions(self.program.body)) or any(
+            axis.name in o.axes for o in self.program.outputs
+        ):
+            self._assign(self._inside(axis.name), f"({condition}) | {self._even(axis.name)}")
+
+    def _needs_mask(self, e: Expr, axis: str) -> bool:
+        return (e.op == "load" and axis in e.axes) or (e.op == "masked" and e.attr[0] == axis)
+
+    # --- statements ---------------------------------------------------------------------
+
+    def _body(self, body: list[Statement]) -> None:
+        for s in body:
+            match s:
+                case Let():
+                    self._let(s)
+                case Assign():
+                    self._assign(self._local(s.name), self._text(s.value))
+                case Store():
+                    self._store(s)
+                case Loop():
+                    self._loop(s)
+
+    def _let(self, s: Let) -> None:
+        if s.value.op == "load":
+            self._load(s)
+        else:
+            self._assign(self._local(s.name), self._text(s.value))
+        self.known.add(s.name)
+
+    def _load(self, s: Let) -> None:
+        e = s.value
+        layout = self._order(e.axes)
+        if s.name in self.flipped:
+            layout = layout[::-1]
+        pointer = self._address(e, s.name, layout)
+        masks = [self._spread(self._inside(a), (a,), layout) for a in layout]
+        subscripts = e.args[: len(e.args) - 1] if e.guarded else e.args
+        if any(x.op not in ("coordinate", "number") for x in subscripts):
+            masks += self._in_range(e.attr, subscripts, layout)
+        if e.guarded:
+            masks.append(self._text(e.args[-1], layout, _BIT_AND + 1))
+        target = self._local(s.name)
+        if not masks:
+            self._assign(target, f"tl.load({pointer})")
+            return
+        other = "0.0" if e.kind == "float" else "0"
+        text = f"tl.load({pointer}, mask={' & '.join(masks)}, other={other})"
+        if len(target) + 3 + len(text) + 4 * self.indent <= _WIDTH:
+            self._assign(target, text)
+            return
+        self._put(f"{target} = tl.load(")
+        self.indent += 1
+        for piece in (pointer, f"mask={' & '.join(masks)}", f"other={other}"):
+            self._argument_line(piece)
+        self.indent -= 1
+        self._put(")")
+
+    def _argument_line(self, text: str) -> None:
+        if len(text) + 1 + 4 * self.indent <= _WIDTH:
+            self._put(text + ",")
+            return
+        head, _, rest = text.partition("=") if text.startswith("mask=") else ("", "", text)
+        pieces = _break(rest, _WIDTH - 4 * self.indent - (4 if head else 0))
+        if head:
+            self._put(f"{head}=(")
+            self.indent += 1
+        for n, piece in enumerate(pieces):
+            last = n == len(pieces) - 1 and not head
+            self._put(piece + ("," if last else ""))
+        if head:
+            self.indent -= 1
+            self._put("),")
+
+    def _in_range(
+        self, tensor: str, subscripts: tuple[Expr, ...], layout: tuple[str, ...]
+    ) -> list[str]:
+        """A computed subscript that leaves its tensor reads nothing."""
+        masks = []
+        for dim, s in enumerate(subscripts):
+            if s.op not in ("coordinate", "number"):
+                size = self._size(self.program.inputs[tensor].dims[dim])
+                text = self._text(s, layout, _COMPARE + 1)
+                masks += [f"({text} >= 0)", f"({text} < {size})"]
+        return masks
+
+    def _address(self, e: Expr, key: str, layout: tuple[str, ...]) -> str:
+        """The pointers of a load; what is the same for the whole loop is added before it."""
+        subscripts = e.args[: len(e.args) - 1] if e.guarded else e.args
+        parts = [self.bases.get(key) or self._base(e, subscripts)]
+        for dim, s in enumerate(subscripts):
+            if self._order(s.axes):
+                text = self._text(s, layout, _MUL)
+                if s.op != "coordinate":
+                    text = f"{self._text(s, layout, _ATOM)}.to(INDEX)"
+                parts.append(f"{text} * {self._stride(e.attr, dim)}")
+        return " + ".join(parts)
+
+    def _base(self, e: Expr, subscripts: tuple[Expr, ...]) -> str:
+        parts = [self._pointer(e.attr)]
+        for dim, s in enumerate(subscripts):
+            if not self._order(s.axes) and not (s.op == "number" and s.attr == 0):
+                text = self._text(s, (), _ATOM)
+                if s.op != "number":
+                    text += ".to(tl.int64)"
+                parts.append(f"{text} * {self._stride(e.attr, dim)}")
+        return " + ".join(parts)
+
+    def _hoist_bases(self, loop: Loop) -> None:
+        for s in walk(loop.body):
+            if not (isinstance(s, Let) and s.value.op == "load") or s.name in self.bases:
+                continue
+            e = s.value
+            subscripts = e.args[: len(e.args) - 1] if e.guarded else e.args
+            scalars = [x for x in subscripts if not self._order(x.axes)]
+            inner = {x.attr for y in scalars for x in subexpressions(y) if x.op == "local"}
+            serial = {x.attr for y in scalars for x in subexpressions(y) if x.op == "coordinate"}
+            serial = {a for a in serial if self.program.axes[a].role == "serial"}
+            if inner <= self.known and not serial:
+                text = self._base(e, subscripts)
+                if " + " in text:
+                    name = self._name("base", s.name, f"{e.attr}_base")
+                    self._assign(name, text)
+                    self.bases[s.name] = name
+
+    def _store(self, s: Store) -> None:
+        output = next(o for o in self.program.outputs if o.name == s.output)
+        layout = self._order(output.axes)
+        parts = [self._pointer(output.name)]
+        for dim, axis in enumerate(output.axes):
+            text = self._axis(axis)
+            if axis in layout:
+                text = self._spread(text, (axis,), layout)
+            else:
+                text += ".to(tl.int64)"
+            parts.append(f"{text} * {self._stride(output.name, dim)}")
+        pointer = " + ".join(parts)
+        value = self._text(s.value, layout, _ATOM)
+        if self._layout(s.value) != layout and not self._layout(s.value):
+            value = f"tl.full([{self._shape(layout)}], {self._text(s.value)}, tl.float32)"
+        value += f".to({self._pointer(output.name)}.dtype.element_ty)"
+        masks = " & ".join(self._spread(self._inside(a), (a,), layout) for a in layout)
+        self._put("tl.store(")
+        self.indent += 1
+        self._argument_line(pointer)
+        self._argument_line(value)
+        if masks:
+            self._argument_line(f"mask={masks}")
+        self.indent -= 1
+        self._put(")")
+
+    # --- loops ------------------------------------------------------------------------
+
+    def _loop(self, loop: Loop) -> None:
+        for state in loop.state:
+            shape = self._shape(self._order(state.axes))
+            kind = {"float": "tl.float32", "int": "tl.int64", "bool": "tl.int1"}[state.kind]
+            unit = _literal(state.unit, state.kind)
+            text = f"tl.full([{shape}], {unit}, {kind})" if shape else f"{unit}"
+            if not shape:
+                text = f"tl.full([], {unit}, {kind})"
+            self._assign(self._local(state.name), text)
+        self._hoist_bases(loop)
+        self.loops.append(loop)
+        if loop.axis.role == "serial":
+            self._serial_loop(loop)
+        else:
+            self._blocked_loop(loop)
+        self.loops.pop()
+
+    def _serial_loop(self, loop: Loop) -> None:
+        low, high, _, _ = self._bounds(loop)
+        self._put(f"for {self._axis(loop.axis.name)} in range({low}, {high}):")
+        self.indent += 1
+        self._body(loop.body)
+        self.indent -= 1
+
+    def _blocked_loop(self, loop: Loop) -> None:
+        axis = loop.axis.name
+        block, even = self._block(axis), self._even(axis)
+        first = self._name("first", axis, f"first_{axis}")
+        offs = self._axis(axis)
+        low, high, full_low, full_high = self._bounds(loop)
+        begin, end = self._name("begin", axis), self._name("end", axis)
+        bounded = bool(loop.lower or loop.upper)
+        if loop.mask is not None:  # every block is masked: one loop
+            begin, end = self._set(axis, "begin", f"{low} // {block} * {block}", low), high
+            if bounded:
+                end = self._set(axis, "end", high, high)
+            self.unmasked = "False"
+            low_text = self._set(axis, "low", low, low) if loop.lower else low
+            self._blocks(loop, first, f"tl.range({begin}, {end}, {block})", low_text, end)
+            return
+        part = self._name("part", axis, f"part_{axis}")
+        low_text = self._set(axis, "low", low, low)
+        high_text = self._set(axis, "high", high, high) if loop.upper else high
+        start = self._set(axis, "start", f"{low_text} // {block} * {block}", low)
+        inner = start
+        if loop.lower:
+            text = f"tl.cdiv({full_low}, {block}) * {block}"
+            inner = self._set(axis, "inner", f"tl.maximum({start}, {text})", "")
+        text = f"{full_high} // {block} * {block}"
+        if bounded:
+            text = f"tl.maximum({inner}, {text})"
+        outer = self._set(axis, "outer", text, "")
+        unmasked = self._name("unmasked", axis, "UNMASKED" if len(self.loops) == 1 else None)
+        stop = f"2 if {even} else 3" if not bounded else "3"
+        count = f"tl.static_range({0 if loop.lower else 1}, {stop})"
+        comment = "  # blocks before, inside and after the part that needs no mask"
+        self._put(f"for {part} in {count}:{comment if bounded else ''}")
+        self.indent += 1
+        self._assign(f"{unmasked}: tl.constexpr", f"{part} == 1")
+        self.unmasked = unmasked
+        if loop.lower:
+            self._assign(
+                begin,
+                f"{start} if {part} == 0 else ({inner} if {part} == 1 else {outer})",
+            )
+            self._assign(
+                end,
+                f"tl.minimum({inner}, {high_text}) if {part} == 0 "
+                f"else ({outer} if {part} == 1 else {high_text})",
+            )
+        else:
+            self._assign(begin, f"{start} if {part} == 1 else {outer}")
+            self._assign(end, f"{outer} if {part} == 1 else {high_text}")
+        self._blocks(loop, first, f"tl.range({begin}, {end}, {block})", low_text, high_text)
+        self.indent -= 1
+        _ = offs
+
+    def _set(self, axis: str, purpose: str, text: str, unless: str) -> str:
+        """Name a bound, but for literals and sizes."""
+        if text.isidentifier() or text.isdigit():
+            return text
+        if unless == "0" and text.startswith("0 //"):
+            return "0"
+        name = self._name(purpose, axis, f"{purpose}_{axis}")
+        self._assign(name, text)
+        return name
+
+    def _blocks(self, loop: Loop, first: str, iterator: str, low: str, high: str) -> None:
+        axis = loop.axis
+        block = self._block(axis.name)
+        offs = self._axis(axis.name)
+        self._put(f"for {first} in {iterator}:")
+        self.indent += 1
+        self._assign(offs, f"{first} + tl.arange(0, {block}).to(INDEX)")
+        condition = f"({offs} < {high})"
+        if loop.lower:
+            condition = f"({offs} >= {low}) & {condition}"
+        free = "" if self.unmasked == "False" else f" | {self.unmasked}"
+        if not loop.lower and not loop.upper and loop.mask is not None:
+            free = f" | {self._even(axis.name)}"
+        self._assign(self._inside(axis.name), condition + free)
+        self._put_member = True
+        self._body(loop.body)
+        self.indent -= 1
+
+    def _bounds(self, loop: Loop) -> tuple[str, str, str, str]:
+        """(low, high, full low, full high): the block's rows need [low, high), and
+        [full low, full high) is inside for each of them."""
+        size = self._size(loop.axis.extent)
+        low = full_low = "0"
+        high = full_high = size
+        for e in loop.lower:
+            least, most = self._interval(e)
+            low, full_low = f"tl.maximum({low}, {least})", f"tl.maximum({full_low}, {most})"
+        for e in loop.upper:
+            least, most = self._interval(e)
+            high, full_high = f"tl.minimum({high}, {most})", f"tl.minimum({full_high}, {least})"
+        if loop.upper:
+            full_high = f"tl.maximum({full_high}, 0)"
+        return low, high, full_low, full_high
+
+    def _interval(self, e: Expr) -> tuple[str, str]:
+        """The least and the largest value of an int over the block's rows, as scalars."""
+        if not self._order(e.axes):
+            text = self._text(e, (), _ATOM)
+            return text, text
+        match e.op:
+            case "local" if e.attr in self.lets:
+                return self._interval(self.lets[e.attr])
+            case "coordinate":
+                start = self._name("start", e.attr)
+                block, size = self._block(e.attr), self._size(self.program.axes[e.attr].extent)
+                return start, f"(tl.minimum({start} + {block}, {size}) - 1)"
+            case "add":
+                (a, b), (c, d) = map(self._interval, e.args)
+                return f"({a} + {c})", f"({b} + {d})"
+            case "sub":
+                (a, b), (c, d) = map(self._interval, e.args)
+                return f"({a} - {d})", f"({b} - {c})"
+            case "neg":
+                a, b = self._interval(e.args[0])
+                return f"(-{b})", f"(-{a})"
+            case "maximum" | "minimum":
+                (a, b), (c, d) = map(self._interval, e.args)
+                return f"tl.{e.op}({a}, {c})", f"tl.{e.op}({b}, {d})"
+            case "mul" if e.args[0].op == "number":
+                a, b = self._interval(e.args[1])
+                factor = e.args[0].attr
+                low, high = (a, b) if factor >= 0 else (b, a)
+                return f"({factor} * {low})", f"({factor} * {high})"
+        layout = self._order(e.axes)
+        text = self._text(e, layout)
+        inside = " & ".join(self._spread(self._inside(a), (a,), layout) for a in layout)
+        least = f"tl.where({inside}, {text}, 2147483647)"
+        most = f"tl.where({inside}, {text}, -2147483648)"
+        for _ in layout:
+            least, most = f"tl.min({least}, 0)", f"tl.max({most}, 0)"
+        return least, most
+
+    # --- expressions ------------------------------------------------------------------
+
+    def _shape(self, layout: tuple[str, ...]) -> str:
+        return ", ".join(self._block(a) for a in layout)
+
+    def _spread(self, text: str, have: tuple[str, ...], want: tuple[str, ...]) -> str:
+        """Give a tile of some axes the axes of another: offs_q[:, None]."""
+        if have == want or not have:
+            return text
+        missing = [a for a in have if a not in want]
+        if missing:
+            raise InternalError(f"a tile along {missing} does not fit {want}")
+        if tuple(a for a in want if a in have) != have:
+            text, have = f"tl.trans({text})", have[::-1]
+        if have == want:
+            return text
+        return f"{text}[{', '.join(':' if a in have else 'None' for a in want)}]"
+
+    def _text(self, e: Expr, want: tuple[str, ...] | None = None, context: int = 0) -> str:
+        """An expression for a tile of the wanted axes, in a place of the given priority."""
+        have = self._layout(e)
+        want = have if want is None else want
+        if have == want or not have:
+            text, level = self._bare(e, want if have else ())
+            return f"({text})" if level < context else text
+        if e.op in _INFIX or e.op in ("compare", "where", "neg", "not", "cast"):
+            text, level = self._bare(e, want)
+            return f"({text})" if level < context else text
+        text, level = self._bare(e, have)
+        return self._spread(f"({text})" if level < _ATOM else text, have, want)
+
+    def _value(self, e: Expr, want: tuple[str, ...], context: int) -> str:
+        """A float operand in float32: loaded tiles have the tensor's own type."""
+        text = self._text(e, want, context)
+        if e.op == "local" and self._is_load(e) and e.kind == "float":
+            return self._spread(
+                f"{self._text(e, self._layout(e), _ATOM)}.to(tl.float32)", self._layout(e), want
+            )
+        if e.op == "local" and self._is_load(e) and e.kind == "bool":
+            return f"({text} != 0)"
+        return text
+
+    def _is_load(self, e: Expr) -> bool:
+        return e.op == "local" and e.attr in self.lets and self.lets[e.attr].op == "load"
+
+    def _bare(self, e: Expr, want: tuple[str, ...]) -> tuple[str, int]:
+        match e.op:
+            case "number":
+                text = _literal(e.attr, e.kind)
+                return text, _UNARY if text.startswith("-") else _ATOM
+            case "param":
+                return self.file_names.of("param", e.attr), _ATOM
+            case "extent":
+                return self._size(e.attr), _ATOM
+            case "coordinate":
+                return self._axis(e.attr), _ATOM
+            case "local":
+                return self._local(e.attr), _ATOM
+            case "contract":
+                return self._product(e), _ATOM
+            case "reduce":
+                return self._reduce(e), _ATOM
+            case "masked":
+                return self._masked(e, want), _ATOM
+            case "cast":
+                return self._cast(e, want)
+            case "neg":
+                return f"-{self._value(e.args[0], want, _UNARY)}", _UNARY
+            case "not":
+                return f"{self._value(e.args[0], want, _COMPARE)} == 0", _COMPARE
+            case "compare":
+                a, b = (self._value(x, want, _COMPARE + 1) for x in e.args)
+                return f"{a} {e.attr} {b}", _COMPARE
+            case "where":
+                parts = ", ".join(self._value(x, want, 0) for x in e.args)
+                return f"tl.where({parts})", _ATOM
+            case "floordiv" | "mod":
+                return self._division(e, want)
+            case "sign":
+                a = self._value(e.args[0], want, _COMPARE + 1)
+                return f"tl.where({a} > 0, 1.0, tl.where({a} < 0, -1.0, 0.0))", _ATOM
+            case "stop":
+                return self._value(e.args[0], want, _ATOM), _ATOM
+            case "uniform":
+                return self._uniform(e, want), _ATOM
+            case "tanh":
+                self.helpers["tanh"] = None
+                return f"tanh({self._value(e.args[0], want, 0)})", _ATOM
+        if e.op in _INFIX:
+            return self._infix(e, want)
+        if e.op in _CALLS:
+            parts = ", ".join(self._value(a, want, 0) for a in e.args)
+            return f"{_CALLS[e.op]}({parts})", _ATOM
+        raise UnsupportedError(f"backend 'triton' has no operation {e.op}")
+
+    def _infix(self, e: Expr, want: tuple[str, ...]) -> tuple[str, int]:
+        sign, level = _INFIX[e.op]
+        if e.op == "div" and e.kind == "int":
+            sign = "//"
+        a = self._value(e.args[0], want, level)
+        b = self._value(e.args[1], want, level + (e.op in ("sub", "div", "and", "or")))
+        if e.op in ("add", "mul"):
+            b = self._value(e.args[1], want, level + (e.args[1].op not in ("add", "mul")))
+        return f"{a} {sign} {b}", level
+
+    def _cast(self, e: Expr, want: tuple[str, ...]) -> tuple[str, int]:
+        operand = e.args[0]
+        if operand.op in ("extent", "param") and e.kind == "float":
+            return self._text(operand, want, _ATOM), _ATOM  # scalars promote by themselves
+        text = self._value(operand, want, _ATOM)
+        return f"{text}.to({'tl.float32' if e.kind == 'float' else 'tl.int32'})", _ATOM
+
+    def _division(self, e: Expr, want: tuple[str, ...]) -> tuple[str, int]:
+        a, b = (self._value(x, want, _MUL) for x in e.args)
+        if e.attr == "nonnegative":
+            b = self._value(e.args[1], want, _MUL + 1)
+            return f"{a} {'//' if e.op == 'floordiv' else '%'} {b}", _MUL
+        self.helpers[e.op] = None
+        a, b = (self._value(x, want, 0) for x in e.args)
+        return f"{e.op}({a}, {b})", _ATOM
+
+    def _uniform(self, e: Expr, want: tuple[str, ...]) -> str:
+        self.helpers["mix"] = None
+        first, *rest = (f"{self._value(a, want, _ATOM)}.to(tl.uint32)" for a in e.args)
+        text = f"mix({first})"
+        for r in rest:
+            text = f"mix({text} ^ ({r} * 0x9E3779B9))"
+        return f"(({text} >> 8).to(tl.float32) * 5.9604644775390625e-08)"
+
+    def _masked(self, e: Expr, want: tuple[str, ...]) -> str:
+        axis, unit = e.attr
+        loop = next((x for x in reversed(self.loops) if x.axis.name == axis), None)
+        if loop is None:
+            condition = self._spread(self._inside(axis), (axis,), want)
+        else:
+            condition = self._domain_text(loop, want)
+        value = self._value(e.args[0], want, 0)
+        return f"tl.where({condition}, {value}, {_literal(unit, e.kind)})"
+
+    def _domain_text(self, loop: Loop, want: tuple[str, ...]) -> str:
+        """Is each element of the tile in the loop's domain?"""
+        axis = loop.axis
+        serial = axis.role == "serial"
+        offs = self._axis(axis.name)
+        if not serial:
+            offs = self._spread(offs, (axis.name,), want)
+        parts = []
+        rowless = all(not self._order(b.axes) for b in (*loop.lower, *loop.upper))
+        if not serial:
+            parts.append(self._spread(self._inside(axis.name), (axis.name,), want))
+        if not rowless or serial:
+            parts += [f"({offs} >= {self._text(b, want, _ADD)})" for b in loop.lower]
+            parts += [f"({offs} < {self._text(b, want, _ADD)})" for b in loop.upper]
+        if not rowless and not serial and loop.mask is None:
+            joined = " & ".join(parts[1:])
+            return (
+                f"{parts[0]} & ({joined} | {self.unmasked})"
+                if len(parts) == 2
+                else (f"{parts[0]} & (({joined}) | {self.unmasked})")
+            )
+        if loop.mask is not None:
+            parts.append(self._text(loop.mask, want, _BIT_AND + 1))
+        return " & ".join(parts) or "True"
+
+    def _reduce(self, e: Expr) -> str:
+        monoid, axis = e.attr
+        operand = e.args[0]
+        layout = self._layout(operand)
+        text = self._value(operand, layout, 0)
+        place = layout.index(axis)
+        if monoid == "prod":
+            self.helpers["multiply"] = None
+            return f"tl.reduce({text}, {place}, multiply)"
+        return f"tl.{monoid}({text}, {place})"
+
+    def _product(self, e: Expr) -> str:
+        """A product of two tiles on the matrix units, or by broadcasting where it is none."""
+        if not self._is_product(e):
+            layout = self._order(e.args[0].axes | e.args[1].axes)
+            a, b = (self._value(x, layout, _MUL) for x in e.args[:2])
+            total = f"tl.sum({a} * {b}, {layout.index(e.attr)})"
+            if len(e.args) > 2:
+                return f"({self._text(e.args[2], None, _ADD)} + {total})"
+            return total
+        left, right = self._operands(e)
+        first, second = self._order(e.axes)
+        a = self._side(left, (first, e.attr), right)
+        b = self._side(right, (e.attr, second), left)
+        if self._is_load(left) and self._is_load(right):
+            pair = (self.lets[left.attr].attr, self.lets[right.attr].attr)
+            if pair not in self.shared:
+                self.shared.append(pair)
+        initial = f", {self._text(e.args[2])}" if len(e.args) > 2 else ""
+        return f"tl.dot({a}, {b}{initial}, input_precision=PRECISION)"
+
+    def _side(self, e: Expr, want: tuple[str, ...], other: Expr) -> str:
+        text = self._text(e, want, _ATOM)
+        if self._is_load(e):
+            return text
+        like = self._local(other.attr) if self._is_load(other) else None
+        if like is None:
+            like = next((self._local(n) for n in self.lets if self._loads_float(n)), None)
+        return f"{text}.to({like}.dtype)" if like else text
+
+    def _loads_float(self, name: str) -> bool:
+        e = self.lets[name]
+        return e.op == "load" and e.kind == "float" and len(self._order(e.axes)) == 2
+
+
+def _literal(value: float, kind: str) -> str:
+    if kind == "bool":
+        return "True" if value else "False"
+    if kind == "int" and math.isfinite(value):
+        return str(int(value))
+    if math.isinf(value):
+        if kind == "int":
+            return "9223372036854775807" if value > 0 else "-9223372036854775808"
+        return 'float("inf")' if value > 0 else '-float("inf")'
+    return repr(float(value))
+
+
+def _break(text: str, width: int) -> list[str]:
+    """Break an expression before its outermost operators of the lowest priority."""
+    if len(text) <= width:
+        return [text]
+    for signs in ((" else ",), (" | ",), (" & ",), (" + ", " - "), (" * ", " / ")):
+        pieces, depth, start = [], 0, 0
+        for n, c in enumerate(text):
+            depth += (c in "([") - (c in ")]")
+            if depth == 0 and n > start and any(text.startswith(s, n) for s in signs):
+                pieces.append(text[start:n].strip())
+                start = n + 1
+        if pieces:
+            pieces.append(text[start:].strip())
+            return pieces
+    return [text]
+
+
+__all__ = ["HELPERS", "KernelEmitter", "KernelSource", "roots"]

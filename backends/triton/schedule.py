@@ -1,0 +1,108 @@
+"""Schedules: what a tile program leaves open, and which choices are worth measuring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from monocomp.tile import TileProgram, expressions
+
+MIN_DOT = 16  # the shortest side of a matrix product
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Block lengths by axis, warps a program instance, and stages of the load pipeline."""
+
+    blocks: tuple[tuple[str, int], ...]
+    num_warps: int
+    num_stages: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {**asdict(self), "blocks": dict(self.blocks)}
+
+    @staticmethod
+    def from_json(data: Any) -> Schedule:
+        """From plain data; raises ValueError or TypeError when it is not a schedule."""
+        blocks = tuple((str(k), int(v)) for k, v in data["blocks"].items())
+        schedule = Schedule(blocks, int(data["num_warps"]), int(data["num_stages"]))
+        sizes = [v for _, v in blocks]
+        if any(v < 1 or v & (v - 1) or v > 1 << 16 for v in sizes):
+            raise ValueError("block lengths are powers of two")
+        if schedule.num_warps not in (1, 2, 4, 8, 16) or not 1 <= schedule.num_stages <= 8:
+            raise ValueError("warps or stages out of range")
+        return schedule
+
+
+def has_product(program: TileProgram) -> bool:
+    """Does the kernel multiply matrices?"""
+    return any(e.op == "contract" for e in expressions(program.body))
+
+
+def power_of_two(n: int) -> int:
+    """The smallest power of two that is not less than n."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+def whole_length(program: TileProgram, sizes: Mapping[str, int]) -> int:
+    """The longest padded axis that is held entirely; 64 where it is not known."""
+    lengths = [
+        max(MIN_DOT, power_of_two(sizes.get(a.extent, 64)))
+        for a in program.axes.values()
+        if a.role == "whole"
+    ]
+    return max(lengths, default=MIN_DOT)
+
+
+def candidates(
+    program: TileProgram, sizes: Mapping[str, int], element_bytes: int
+) -> list[Schedule]:
+    """Schedules worth measuring, the one to take without measuring first."""
+    rows = program.axis_names("row")
+    streams = program.axis_names("stream")
+    if not has_product(program):
+        return _without_product(program, rows, streams, sizes)
+    whole = whole_length(program, sizes)
+    if len(rows) >= 2:
+        shapes = [(128, 64, 8, 3), (64, 64, 4, 3), (128, 32, 4, 4)]
+        if element_bytes > 2:
+            shapes = [(64, 32, 4, 2), (32, 32, 4, 2)]
+    elif element_bytes > 2:
+        shapes = [(64, 32, 4, 2), (32, 32, 4, 2), (64, 64, 8, 2)]
+        if whole > 128:
+            shapes = [(32, 16, 4, 2), (32, 32, 8, 1)]
+    elif whole <= 64:
+        shapes = [(128, 64, 4, 3), (128, 128, 8, 2), (128, 128, 4, 2), (64, 64, 4, 3)]
+        shapes += [(128, 64, 8, 3), (128, 64, 4, 2)]
+    elif whole <= 128:
+        shapes = [(128, 64, 8, 3), (128, 128, 8, 2), (128, 64, 4, 3), (64, 64, 4, 3)]
+        shapes += [(128, 64, 8, 2), (128, 32, 4, 3)]
+    else:
+        shapes = [(64, 32, 4, 2), (128, 64, 8, 2), (64, 64, 4, 2), (64, 32, 8, 2)]
+    found = []
+    for row, stream, warps, stages in shapes:
+        blocks = {a: _clip(row, sizes, program.axes[a].extent) for a in rows}
+        blocks |= {a: _clip(stream, sizes, program.axes[a].extent) for a in streams}
+        found.append(Schedule(tuple(blocks.items()), warps, stages))
+    return list(dict.fromkeys(found))
+
+
+def _without_product(
+    program: TileProgram, rows: list[str], streams: list[str], sizes: Mapping[str, int]
+) -> list[Schedule]:
+    found = []
+    for length, warps in ((1024, 4), (2048, 8), (512, 2), (4096, 8)):
+        blocks = {a: _clip(length, sizes, program.axes[a].extent) for a in streams}
+        row = length if not streams else 16
+        blocks |= {a: _clip(row, sizes, program.axes[a].extent) for a in rows}
+        if streams and rows:
+            blocks |= {a: min(blocks[a], 64) for a in streams}
+        found.append(Schedule(tuple(blocks.items()), warps, 2))
+    return list(dict.fromkeys(found))
+
+
+def _clip(length: int, sizes: Mapping[str, int], extent: str) -> int:
+    size = sizes.get(extent)
+    return length if size is None else max(MIN_DOT, min(length, power_of_two(size)))

@@ -1,0 +1,353 @@
+"""Proof by cases: a statement is evaluated on symbols, along every way its branches can go.
+
+A `Path` is one case. Where a comparison, a maximum or a `where` needs a sign that the case
+does not settle, the case splits (`choose`), and `for_all_cases` takes the parts in turn.
+What a part assumes is kept: x = y is substituted, x < y becomes a linear inequality, and
+parts that contradict themselves are dropped (`inequalities`). So no simplification of
+Max or Piecewise is ever needed: on each path the two sides are sums, products, powers and
+exponentials, and sympy's expansion decides whether they are equal.
+
+Everything here errs on one side: a proof that ends is a proof; one that does not end
+(UnprovedError, OutOfTimeError, UnsupportedTermError) says nothing. sympy is imported by
+the first proof, since most runs of the compiler need none.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from monocomp.extended_reals import (
+    Cases,
+    ContradictionError,
+    UnsupportedTermError,
+    Value,
+    is_finite,
+)
+from monocomp.inequalities import Row, is_possible
+
+Expr: TypeAlias = Any  # a sympy expression
+
+_MOST_TERMS = 4000  # of an expanded expression
+_MOST_FACTORED = 16  # terms of a polynomial that is worth factoring
+_ALL_SIGNS = frozenset((-1, 0, 1))
+_SIGNS = {"<": frozenset((-1,)), "<=": frozenset((-1, 0)), "==": frozenset((0,))}
+
+
+class UnprovedError(Exception):
+    """On some path the two sides are not seen to be equal."""
+
+
+class OutOfTimeError(Exception):
+    """The time for a proof is over."""
+
+
+def clock(seconds: float) -> Callable[[], None]:
+    """A function that raises OutOfTimeError when called that much later."""
+    end = time.monotonic() + seconds
+
+    def tick() -> None:
+        if time.monotonic() > end:
+            raise OutOfTimeError
+
+    return tick
+
+
+def for_all_cases(check: Callable[[Path], None], tick: Callable[[], None]) -> None:
+    """Run `check` on every path. It returns when all of them return or contradict themselves."""
+    algebra = Algebra(tick)
+    trail: list[list[int]] = []
+    while True:
+        path = Path(algebra, trail)
+        try:
+            check(path)
+        except ContradictionError:
+            pass
+        while trail and trail[-1][0] + 1 == trail[-1][1]:
+            trail.pop()
+        if not trail:
+            return
+        trail[-1][0] += 1
+
+
+class Algebra:
+    """sympy's expansion with a memory, limits on size, and symbols of our own naming."""
+
+    def __init__(self, tick: Callable[[], None] = lambda: None) -> None:
+        import sympy
+
+        self.sympy: Any = sympy
+        self.tick = tick
+        self._symbols: dict[tuple[str, bool], Expr] = {}
+        self._ratios: dict[Expr, tuple[Expr, Expr]] = {}
+        self._factors: dict[Expr, tuple[Expr, ...]] = {}
+        self._terms: dict[Expr, dict[Expr, Fraction]] = {}
+
+    def symbol(self, name: str, nonnegative: bool = False) -> Expr:
+        """The symbol for a name. No name reaches sympy: they are called x0, x1, ..."""
+        found = self._symbols.get((name, nonnegative))
+        if found is None:
+            known = {"nonnegative": True} if nonnegative else {"real": True}
+            found = self.sympy.Symbol(f"x{len(self._symbols)}", **known)
+            self._symbols[name, nonnegative] = found
+        return found
+
+    def number(self, x: Fraction) -> Expr:
+        """An exact number."""
+        return self.sympy.Rational(x.numerator, x.denominator)
+
+    def expand(self, x: Expr) -> Expr:
+        """Multiplied out, exponentials of sums split."""
+        self.tick()
+        if self._size(x, {}) > _MOST_TERMS:
+            raise UnsupportedTermError("an expression grows too large")
+        return self.sympy.expand(x)
+
+    def _size(self, x: Expr, memo: dict[Expr, float]) -> float:
+        """About how many terms x has when multiplied out."""
+        if not x.args:
+            return 1
+        found = memo.get(x)
+        if found is None:
+            sizes = [self._size(a, memo) for a in x.args]
+            if x.is_Mul:
+                found = math.prod(sizes)
+            elif x.is_Pow and x.exp.is_Integer:
+                found = sizes[0] ** min(abs(int(x.exp)), 64)
+            elif x.is_Add:
+                found = sum(sizes)
+            else:
+                found = max(sizes)
+            found = memo[x] = min(found, 1e9)
+        return found
+
+    def ratio(self, x: Expr) -> tuple[Expr, Expr]:
+        """Numerator, multiplied out, and denominator."""
+        found = self._ratios.get(x)
+        if found is None:
+            expanded = self.expand(x)
+            if expanded.is_number:
+                found = expanded, self.sympy.Integer(1)
+            else:
+                numerator, denominator = self.sympy.fraction(self.sympy.together(expanded))
+                found = self.expand(numerator), denominator
+            self._ratios[x] = found
+        return found
+
+    def factors(self, x: Expr) -> tuple[Expr, ...]:
+        """Factors whose signs make the sign of x; the base of a square comes twice."""
+        found = self._factors.get(x)
+        if found is None:
+            self.tick()
+            product = x
+            if x.is_Add and len(x.args) <= _MOST_FACTORED:
+                product = self.sympy.factor(x)
+            factors: list[Expr] = []
+            for factor in self.sympy.Mul.make_args(product):
+                whole = factor.is_Pow and factor.exp.is_Integer
+                factors += [factor.base] * (2 - int(factor.exp) % 2) if whole else [factor]
+            found = self._factors[x] = tuple(factors)
+        return found
+
+    def terms(self, x: Expr) -> dict[Expr, Fraction]:
+        """The monomials of a sum with their coefficients."""
+        found = self._terms.get(x)
+        if found is None:
+            found = {}
+            for monomial, c in self.expand(x).as_coefficients_dict().items():
+                if c.is_Rational:
+                    found[monomial] = Fraction(int(c.p), int(c.q))
+                else:
+                    found[monomial * c] = Fraction(1)
+            self._terms[x] = found
+        return dict(found)
+
+
+class Path(Cases):
+    """One case: arbitrary operands, with what its choices assume about them."""
+
+    def __init__(self, algebra: Algebra, trail: list[list[int]]) -> None:
+        self.algebra = algebra
+        self.tick = algebra.tick  # type: ignore[method-assign]
+        self._trail = trail  # of every choice which one and of how many, shared by all paths
+        self._place = 0
+        self._facts: list[tuple[Expr, frozenset[int]]] = []  # an expression and its signs
+        self._solved: dict[Expr, Expr] = {}  # symbols that equal something
+
+    # Cases.
+
+    def real(self, name: str, nonnegative: bool = False) -> Value:
+        return self.algebra.symbol(name, nonnegative)
+
+    def choose(self, count: int) -> int:
+        self.tick()
+        if self._place == len(self._trail):
+            self._trail.append([0, count])
+        self._place += 1
+        return self._trail[self._place - 1][0]
+
+    def same(self, a: Value, b: Value) -> bool:
+        if not (is_finite(a) and is_finite(b)):
+            return not is_finite(a) and not is_finite(b) and bool(a == b)
+        numerator, _ = self.algebra.ratio(self._reduced(a - b))
+        # Signs that contradict the case are impossible, so in a case that is impossible
+        # as a whole every equation holds.
+        return numerator == 0 or self._signs(numerator) <= {0}
+
+    # Finite arithmetic.
+
+    def number(self, x: Fraction) -> Value:
+        return self.algebra.number(x)
+
+    def finite_sum(self, xs: Sequence[Value]) -> Value:
+        return self.algebra.sympy.Add(*xs)
+
+    def finite_product(self, xs: Sequence[Value]) -> Value:
+        return self.algebra.sympy.Mul(*xs)
+
+    def finite_power(self, x: Value, power: Fraction) -> Value:
+        if power.denominator == 1:
+            return x ** int(power)
+        root = self.algebra.expand(self._reduced(x)) ** self.algebra.number(power)
+        sizes = root.atoms(self.algebra.sympy.Abs)  # sympy's sqrt(x ** 2)
+        return root.xreplace({a: a.args[0] * self.sign(a.args[0]) for a in sizes})
+
+    def finite_function(self, name: str, x: Value) -> Value:
+        return getattr(self.algebra.sympy, name)(self.algebra.expand(self._reduced(x)))
+
+    # Signs.
+
+    def holds(self, x: Value, relation: str) -> bool:
+        numerator, denominator = self.algebra.ratio(self._reduced(x))
+        wanted = _SIGNS[relation]
+        signs = self._signs(numerator) if denominator == 1 else _ALL_SIGNS
+        if signs & wanted and signs - wanted:
+            sign, numerator = self._outer_sign(numerator, denominator)
+            if numerator is None:
+                return sign in wanted
+            wanted = frozenset(sign * s for s in wanted)
+            signs = self._signs(numerator)
+        return self._split(numerator, signs, wanted)
+
+    def _outer_sign(self, numerator: Expr, denominator: Expr) -> tuple[int, Expr | None]:
+        """The sign of all factors but one, and that one; None if no sign is open."""
+        algebra = self.algebra
+        open_factors = []
+        sign = 1
+        for factor in (*algebra.factors(numerator), *algebra.factors(denominator)):
+            signs = self._signs(factor)
+            if len(signs) == 1:
+                sign *= next(iter(signs))
+            elif factor not in open_factors:
+                open_factors.append(factor)
+            else:
+                open_factors.remove(factor)  # a square, and no zero if below
+                sign *= self._sign(factor) ** 2
+        if sign == 0 or not open_factors:
+            return sign, None
+        *others, last = open_factors
+        for factor in others:
+            sign *= self._sign(factor)
+        return (sign, None) if sign == 0 else (sign, last)
+
+    def _sign(self, factor: Expr) -> int:
+        """The sign of a factor, split into cases as far as needed."""
+        signs = self._signs(factor)
+        if not signs:
+            raise ContradictionError
+        chosen = sorted(signs)[self.choose(len(signs))] if len(signs) > 1 else min(signs)
+        if len(signs) > 1:
+            self._learn(factor, frozenset((chosen,)))
+        return chosen
+
+    def _split(self, x: Expr, signs: frozenset[int], wanted: frozenset[int]) -> bool:
+        """Is the sign of x a wanted one? Splits into as few cases as answer that."""
+        inside, outside = signs & wanted, signs - wanted
+        if not signs:
+            raise ContradictionError
+        if not inside or not outside:
+            return bool(inside)
+        parts = [inside, outside]
+        if outside == {-1, 1}:  # no inequality says "not 0"
+            parts = [inside, frozenset((-1,)), frozenset((1,))]
+        chosen = parts[self.choose(len(parts))]
+        self._learn(x, chosen)
+        return chosen is inside
+
+    # What is known.
+
+    def _reduced(self, x: Expr) -> Expr:
+        return x.xreplace(self._solved) if self._solved else x
+
+    def _signs(self, x: Expr) -> frozenset[int]:
+        """The signs that x may have, as far as linear arithmetic sees."""
+        if x.is_number:
+            for sign, is_so in ((1, x.is_positive), (-1, x.is_negative), (0, x.is_zero)):
+                if is_so:
+                    return frozenset((sign,))
+        rows = [row for fact, signs in self._facts for row in self._rows(fact, signs)]
+        possible = []
+        for sign in sorted(_ALL_SIGNS):
+            wanted = [*rows, *self._rows(x, frozenset((sign,)))]
+            if is_possible([*wanted, *self._evident(wanted)]):
+                possible.append(sign)
+        return frozenset(possible)
+
+    def _rows(self, x: Expr, signs: frozenset[int]) -> Iterator[Row]:
+        """The inequalities that say that x has one of these signs."""
+        terms = self.algebra.terms(self._reduced(x))
+        constant = terms.pop(self.algebra.sympy.Integer(1), Fraction(0))
+        row = Row(terms, constant, strict=0 not in signs)
+        if -1 not in signs:
+            yield row
+        if 1 not in signs:
+            yield row.scaled(Fraction(-1))
+
+    def _evident(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """What the monomials say of themselves: exponentials are positive, squares not less."""
+        for monomial in {m: None for row in rows for m in row.coefficients}:
+            if monomial.is_positive:
+                yield Row({monomial: Fraction(1)}, Fraction(0), strict=True)
+            elif monomial.is_nonnegative:
+                yield Row({monomial: Fraction(1)}, Fraction(0), strict=False)
+
+    def _learn(self, x: Expr, signs: frozenset[int]) -> None:
+        """From here on x has one of these signs."""
+        self._facts.append((x, signs))
+        if signs == {0}:
+            self._solve(x)
+
+    def _solve(self, x: Expr) -> None:
+        """Draw conclusions from x == 0 by substitution, where that is simple."""
+        terms = self.algebra.terms(self._reduced(x))
+        if all(c > 0 and m.is_nonnegative for m, c in terms.items()):
+            for monomial in terms:  # a sum of what is not negative: every part is 0
+                self._vanish(monomial)
+            return
+        for monomial, c in terms.items():
+            if not monomial.is_Symbol or any(monomial in m.free_symbols for m in terms if m != monomial):
+                continue
+            rest = self.algebra.expand(monomial - self._reduced(x) / self.algebra.number(c))
+            if monomial.is_nonnegative:
+                self._facts.append((rest, frozenset((0, 1))))
+            self._substitute(monomial, rest)
+            return
+
+    def _vanish(self, monomial: Expr) -> None:
+        """A product is 0: one of its symbols is."""
+        monomial = self._reduced(monomial)
+        if monomial.is_positive:
+            raise ContradictionError
+        zero = self.algebra.number(Fraction(0))
+        symbols = sorted(monomial.free_symbols, key=str)
+        factors = [s for s in symbols if monomial.xreplace({s: zero}) == 0]
+        if factors:
+            self._substitute(factors[self.choose(len(factors))], zero)
+
+    def _substitute(self, symbol: Expr, value: Expr) -> None:
+        new = {symbol: value}
+        self._solved = {s: self.algebra.expand(v.xreplace(new)) for s, v in self._solved.items()}
+        self._solved[symbol] = value

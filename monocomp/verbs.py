@@ -1,0 +1,297 @@
+"""The verbs of the command line, each from its parsed options to an exit status.
+
+Modules that cost time to import (torch, numpy, the compiler) are imported by the verb that
+needs them.
+"""
+
+from __future__ import annotations
+
+import io
+import keyword
+import re
+import sys
+import zipfile
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from monocomp import files, library
+from monocomp.errors import UnsupportedDtypeError, UsageError, nearest
+
+if TYPE_CHECKING:
+    from monocomp.kernel import Kernel
+    from monocomp.syntax import Program
+
+OK, FAILED = 0, 1
+
+_DTYPES = {
+    **dict.fromkeys(("bf16", "bfloat16"), "bfloat16"),
+    **dict.fromkeys(("fp16", "f16", "half", "float16"), "float16"),
+    **dict.fromkeys(("fp32", "f32", "float", "float32"), "float32"),
+    **dict.fromkeys(("fp64", "f64", "double", "float64"), "float64"),
+}
+
+T = TypeVar("T")
+
+
+# Words to values
+
+
+def shorten(text: str) -> str:
+    """A word of the command line, short enough for a message."""
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def pairs(
+    words: Iterable[str], form: str, convert: Callable[[str], T], wanted: str
+) -> dict[str, T]:
+    """`name=value` words as a dictionary."""
+    found: dict[str, T] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not re.fullmatch(r"\.?\w+", name, re.ASCII):
+            raise UsageError(
+                f"'{shorten(word)}' is not of the form {form}",
+                help="PROGRAM comes before the options that take several words",
+            )
+        if name in found:
+            raise UsageError(f"'{name}' is given twice")
+        try:
+            found[name] = convert(value)
+        except ValueError:
+            raise UsageError(f"'{name}' must be {wanted}, not '{shorten(value)}'") from None
+    return found
+
+
+def _extents(options: Namespace) -> dict[str, int]:
+    sizes = pairs(options.extent, "INDEX=SIZE", int, "a whole number")
+    for name, size in sizes.items():
+        if not 0 <= size < 2**63:
+            raise UsageError(f"the extent of '{name}' must lie in 0 to 2**63 - 1")
+    return sizes
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def _params(options: Namespace) -> dict[str, int | float]:
+    return pairs(options.param, "NAME=VALUE", _number, "a number")
+
+
+def _refuse_unknown_params(program: Program, params: Mapping[str, Any]) -> None:
+    for name in params:
+        if name not in program.params:
+            near = nearest(name, program.params)
+            raise UsageError(
+                f"the program has no parameter '{name}'",
+                notes=(f"parameters: {', '.join(program.params) or 'none'}",),
+                help=f"did you mean '{near}'?" if near else None,
+            )
+
+
+def _dtype(options: Namespace) -> str | None:
+    given: str | None = options.dtype
+    if given is None or given in _DTYPES:
+        return None if given is None else _DTYPES[given]
+    near = nearest(given, _DTYPES)
+    raise UnsupportedDtypeError(
+        f"'{shorten(given)}' is no dtype for inputs",
+        notes=("accepted: bf16, fp16, fp32, fp64",),
+        help=f"did you mean '{near}'?" if near else None,
+    )
+
+
+def _name(options: Namespace) -> str | None:
+    given: str | None = options.name
+    if given is None:
+        return None
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", given) or keyword.iskeyword(given):
+        raise UsageError(
+            f"'{shorten(given)}' cannot be a kernel's name",
+            help="letters, digits and _, at most 64, and no digit first",
+        )
+    return given
+
+
+def _compile(options: Namespace, name: str | None = None, **more: Any) -> Kernel:
+    from monocomp.kernel import compile
+
+    source = files.read_program(options.program)
+    return compile(source.text, name=name or source.name, **more)
+
+
+# Output
+
+
+def saying(write: Callable[..., object], *text: str) -> None:
+    """Write to standard output; a full disk is the caller's to know, not a fault of ours."""
+    try:
+        write(*text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UsageError(f"cannot write to standard output: {error.strerror or error}") from None
+
+
+def _say(text: str) -> None:
+    saying(sys.stdout.write, text if text.endswith("\n") else text + "\n")
+
+
+def _deliver(path: str | None, text: str) -> None:
+    if path is None or path == "-":
+        _say(text)
+    else:
+        files.write(path, text if text.endswith("\n") else text + "\n")
+
+
+# The verbs
+
+
+def list_programs(options: Namespace) -> int:
+    """`monocomp list`."""
+    names = library.names()
+    width = max(map(len, names))
+    _say("\n".join(f"{name:{width}}  {library.about(name)}" for name in names))
+    return OK
+
+
+def emit(options: Namespace) -> int:
+    """`monocomp emit`: the source and nothing else."""
+    name, dtype, extents = _name(options), _dtype(options), _extents(options)
+    source = _compile(options, name).source(
+        options.backend,
+        target=options.target,
+        dtype=dtype,
+        extents=extents or None,
+        tf32=options.tf32,
+    )
+    _deliver(options.output, source)
+    return OK
+
+
+def explain(options: Namespace) -> int:
+    """`monocomp explain`."""
+    derivation = _compile(options).derivation
+    if options.steps is not None:
+        derivation = derivation.first(options.steps)
+    _say(derivation.to_json() if options.json else str(derivation))
+    return OK
+
+
+def check(options: Namespace) -> int:
+    """`monocomp check`: a line for each finding as it comes."""
+    from monocomp import checker
+    from monocomp.verification import verify
+
+    extents, params = _extents(options), _params(options)
+    source = files.read_program(options.program)
+    program = checker.check(source.text, source.name)
+    _refuse_unknown_params(program, params)
+    section, failed = "", False
+    for finding in verify(program, extents, params, options.seed):
+        if finding.section != section:
+            _say(("\n" if section else "") + finding.section)
+            section = finding.section
+        _say(f"  {finding}")
+        saying(sys.stdout.flush)
+        failed |= finding.ok is False
+    return FAILED if failed else OK
+
+
+def run(options: Namespace) -> int:
+    """`monocomp run`: one line for each output."""
+    extents, params, dtype = _extents(options), _params(options), _dtype(options)
+    paths = pairs(options.input, "NAME=FILE", str, "a file")
+    if options.random and paths:
+        raise UsageError("--random makes every input, so it does not go with --input")
+    if extents and not options.random:
+        raise UsageError("--extent goes with --random; files have their sizes")
+    kernel = _compile(options, backend=options.backend)
+    program = kernel.program
+    _refuse_unknown_params(program, params)
+    if options.random:
+        arrays = _random(program, extents, params, dtype, options.seed)
+    else:
+        arrays = {name: files.read_array(path) for name, path in paths.items()}
+    results = kernel(**_tensors(arrays, dtype, options.backend), **params)
+    values = results if isinstance(results, tuple) else (results,)
+    named = dict(zip((at.name for at in program.outputs), values, strict=True))
+    if options.output is not None:
+        _save(options.output, named)
+    _say("\n".join(_summary(name, value) for name, value in named.items()))
+    return OK
+
+
+def _random(
+    program: Program,
+    extents: Mapping[str, int],
+    params: Mapping[str, Any],
+    dtype: str | None,
+    seed: int,
+) -> dict[str, Any]:
+    from monocomp.random_inputs import by_representative, free_extents, random_inputs
+
+    given = by_representative(program, extents)
+    missing = [name for name in free_extents(program) if name not in given]
+    if missing:
+        raise UsageError(
+            f"the extent of {', '.join(missing)} is missing",
+            help="--extent " + " ".join(f"{name}=..." for name in missing),
+        )
+    try:
+        return random_inputs(program, extents, dtype=dtype or "float32", seed=seed, params=params)
+    except (MemoryError, ValueError) as error:  # more elements than there are addresses
+        raise UsageError(f"inputs of these sizes cannot be made: {error}") from None
+
+
+def _tensors(arrays: Mapping[str, Any], dtype: str | None, backend: str) -> dict[str, Any]:
+    """Arrays as tensors, on the GPU where there is one and the backend can use it."""
+    import torch
+
+    on_gpu = backend in ("auto", "triton", "gluon") and torch.cuda.is_available()
+    device = "cuda" if on_gpu else "cpu"
+    tensors = {}
+    for name, array in arrays.items():
+        try:
+            tensor = torch.from_numpy(array)
+        except (TypeError, ValueError):
+            raise UnsupportedDtypeError(
+                f"input '{name}' has dtype {array.dtype}",
+                notes=("accepted: floats of 16, 32 and 64 bits, integers, bool",),
+            ) from None
+        if dtype is not None and tensor.is_floating_point():
+            tensor = tensor.to(getattr(torch, dtype))
+        tensors[name] = tensor.to(device)
+    return tensors
+
+
+def _save(path: str, named: Mapping[str, Any]) -> None:
+    """A .npz file, as `numpy.savez` writes it, but with any names."""
+    import numpy as np
+
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, value in named.items():
+            member = io.BytesIO()
+            np.save(member, _array(value), allow_pickle=False)
+            archive.writestr(f"{name}.npy", member.getvalue())
+    files.write(path, buffer.getvalue())
+
+
+def _array(value: Any) -> Any:
+    """A tensor as an array; bfloat16, which NumPy lacks, as float32."""
+    value = value.detach().cpu()
+    return (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
+
+
+def _summary(name: str, value: Any) -> str:
+    shape = "x".join(map(str, value.shape)) or "scalar"
+    line = f"{name}  {shape}  {str(value.dtype).removeprefix('torch.')}"
+    if value.numel() == 0:
+        return f"{line}  empty"
+    wide = value.detach().double()
+    return f"{line}  mean {wide.mean().item():.6g}  max abs {wide.abs().max().item():.6g}"

@@ -1,0 +1,255 @@
+"""What `monocomp check` does: proofs anew, then everything against the oracle.
+
+Three kinds of evidence that share little: the laws are proved for all values, every step of
+the derivation is evaluated by the oracle on random inputs and must not change the result,
+and every backend that runs on this machine must agree with the oracle. Sizes are small
+distinct primes; for the backends, each index in turn is also made longer than a tile.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from monocomp.derivation import Derivation
+from monocomp.errors import (
+    IndexRangeError,
+    MonocompError,
+    MonoidLawError,
+    UnsupportedError,
+)
+from monocomp.pipeline import derive
+from monocomp.program import translate
+from monocomp.random_inputs import (
+    by_representative,
+    complete_extents,
+    fits,
+    free_extents,
+    random_inputs,
+)
+from monocomp.syntax import Program
+
+Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+Values: TypeAlias = Mapping[str, Any]
+
+BACKENDS = ("numpy", "torch", "triton")
+STEP_LIMIT = 1e-10  # relative to the largest result: steps reorder sums of float64
+BACKEND_LIMIT = 1e-5  # the same for float32
+_LONG = 132  # longer than a tile, and no multiple of 16
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report; ok is None for what was left out."""
+
+    section: str
+    ok: bool | None
+    what: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        mark = {True: "ok", False: "FAIL", None: "skip"}[self.ok]
+        return f"{mark:4}  {self.what}" + (f"  {self.detail}" if self.detail else "")
+
+
+def verify(
+    program: Program, extents: Mapping[str, int], params: Values, seed: int
+) -> Iterator[Finding]:
+    """Check a program in every way there is.
+
+    Args:
+        program: a checked program.
+        extents: sizes by the name of an index; the others are small.
+        params: parameters; the others get small values where their defaults are large.
+        seed: of the random inputs.
+    """
+    params = {**_small_params(program), **params}
+    case = _Case(program, complete_extents(program, extents, params), params, seed)
+    case.expected("float64")  # sizes that do not fit show here, before any line is printed
+    derivation = Derivation.of(derive(translate(program)))
+    yield from _proofs(derivation)
+    yield from _steps(derivation, case)
+    yield from _backends(program, [case, *_longer(case, extents)])
+
+
+def _small_params(program: Program) -> dict[str, int | float]:
+    """Values at which parameters matter at small sizes; a window of 1024 would exclude nothing."""
+    return {
+        at.name: (3 if at.kind == "int" else 0.5)
+        for at in program.params.values()
+        if at.default is None or (at.kind == "int" and at.default > 8)
+    }
+
+
+@dataclass(frozen=True)
+class _Case:
+    """Sizes and parameters at which a program is run."""
+
+    program: Program
+    extents: dict[str, int]
+    params: dict[str, Any]
+    seed: int
+
+    def __str__(self) -> str:
+        sizes = [f"{name}={self.extents[name]}" for name in free_extents(self.program)]
+        return " ".join(sizes + [f"{name}={value}" for name, value in self.params.items()])
+
+    def inputs(self, dtype: str) -> dict[str, Array]:
+        return random_inputs(
+            self.program, self.extents, dtype=dtype, seed=self.seed, params=self.params
+        )
+
+    def expected(self, dtype: str, program: str | Program | None = None) -> tuple[Array, ...]:
+        """The outputs by the oracle, of this program or of another form of it."""
+        from monocomp.oracle import evaluate
+
+        outputs = evaluate(program or self.program, self.inputs(dtype), **self.params)
+        return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+def _longer(case: _Case, given: Mapping[str, int]) -> list[_Case]:
+    """The case with one index at a time longer than a tile, where the program admits it."""
+    program, params = case.program, case.params
+    fixed = by_representative(program, given)
+    guarded = not fits(program, case.extents, params)  # then only a run can tell
+    cases = []
+    for name in free_extents(program):
+        if name not in fixed:
+            extents = complete_extents(program, {**given, name: _LONG}, params)
+            if guarded or fits(program, extents, params):
+                cases.append(_Case(program, extents, params, case.seed))
+    return cases
+
+
+# Errors, relative to the largest finite result
+
+
+def difference(found: Array, expected: Array) -> float:
+    """The largest difference over the largest expected size (at least 1); inf where they differ
+    in shape, in what is infinite or in what is NaN."""
+    if found.shape != expected.shape:
+        return np.inf
+    a, b = found.astype(np.float64), expected.astype(np.float64)
+    plain = np.isfinite(b)
+    if not np.array_equal(a[~plain], b[~plain], equal_nan=True) or not np.isfinite(a[plain]).all():
+        return np.inf
+    if not plain.any():
+        return 0.0
+    return float(np.abs(a - b)[plain].max() / max(1.0, np.abs(b[plain]).max()))
+
+
+def _largest(found: tuple[Array, ...], expected: tuple[Array, ...]) -> float:
+    if len(found) != len(expected):
+        return np.inf
+    return max(difference(a, b) for a, b in zip(found, expected, strict=True))
+
+
+# The three kinds of evidence
+
+
+def _proofs(derivation: Derivation) -> Iterator[Finding]:
+    from monocomp.proofs import certificate
+
+    section = "proofs"
+    try:
+        laws = certificate(derivation.result, fresh=True)
+    except MonoidLawError as error:
+        yield Finding(section, False, "laws of the monoids", "\n" + _indented(error))
+        return
+    for law in laws:
+        yield Finding(section, True, str(law))
+    if not laws:
+        yield Finding(section, True, "nothing to prove: no monoid but the built-in sums")
+
+
+def _steps(derivation: Derivation, case: _Case) -> Iterator[Finding]:
+    section = f"derivation: each step evaluated by the oracle, {case}"
+    expected = case.expected("float64")
+    width = max((len(step.rule) for step in derivation), default=0)
+    for number, step in enumerate(derivation, 1):
+        what = f"{number:3}. {step.rule:{width}}"
+        try:
+            error = _largest(case.expected("float64", step.program.text()), expected)
+        except MonocompError as problem:
+            yield Finding(section, False, what, "\n" + _indented(problem))
+            continue
+        yield Finding(section, error <= STEP_LIMIT, what, _shown(error, STEP_LIMIT))
+    if not len(derivation):
+        yield Finding(section, True, "no step: the program is in normal form")
+
+
+def _backends(program: Program, cases: list[_Case]) -> Iterator[Finding]:
+    section = "backends: float32 against the oracle"
+    runs = []
+    for case in cases:
+        try:
+            runs.append((case, case.inputs("float32"), case.expected("float32")))
+        except IndexRangeError:
+            continue  # the program does not admit these sizes
+    for backend in BACKENDS:
+        what = f"{backend:6}"
+        reason = _unavailable(backend)
+        if reason is not None:
+            yield Finding(section, None, what, reason)
+            continue
+        try:
+            ok, detail = _backend(program, backend, runs)
+        except UnsupportedError as error:
+            yield Finding(section, None, what, error.message)
+        except MonocompError as error:
+            yield Finding(section, False, what, "\n" + _indented(error))
+        else:
+            yield Finding(section, ok, what, detail)
+
+
+def _backend(
+    program: Program,
+    backend: str,
+    runs: list[tuple[_Case, dict[str, Array], tuple[Array, ...]]],
+) -> tuple[bool, str]:
+    """Whether a backend agrees at all sizes, and the error at the worst of them."""
+    from monocomp.kernel import compile
+
+    kernel = compile(program.text, backend=backend, name=program.name)
+    worst, where = -1.0, ""
+    for case, arrays, expected in runs:
+        outputs = kernel(**_tensors(arrays, backend), **case.params)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        found = tuple(value.detach().cpu().numpy() for value in outputs)
+        error = _largest(found, expected)
+        if error > worst:
+            worst, where = error, str(case)
+    return (
+        worst <= BACKEND_LIMIT,
+        f"{_shown(worst, BACKEND_LIMIT)}, worst of {len(runs)} at {where}",
+    )
+
+
+def _unavailable(backend: str) -> str | None:
+    """Why a backend cannot run here, or None."""
+    import torch
+
+    if backend != "triton" or torch.cuda.is_available():
+        return None
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        return None
+    return "no GPU here; with TRITON_INTERPRET=1 it runs in Triton's interpreter"
+
+
+def _tensors(arrays: Mapping[str, Array], backend: str) -> dict[str, Any]:
+    import torch
+
+    device = "cuda" if backend == "triton" and torch.cuda.is_available() else "cpu"
+    return {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
+
+
+def _shown(error: float, limit: float) -> str:
+    return f"error {error:.1e} of {limit:.0e}"
+
+
+def _indented(error: Exception) -> str:
+    return "\n".join("        " + line for line in str(error).splitlines())

@@ -1,0 +1,123 @@
+"""Random inputs fit the program: sizes agree, and computed subscripts stay inside."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from monocomp.checker import check
+from monocomp.errors import UsageError
+from monocomp.oracle import evaluate
+from monocomp.random_inputs import (
+    by_representative,
+    complete_extents,
+    fits,
+    free_extents,
+    random_inputs,
+    to_bfloat16,
+)
+
+PAGED = """
+input K[p,s,d], table[b,n]: int
+index k < |n| * |s|
+O[b,q,d] = softmax[k](Q[b,q,e] * K[table[b, k // |s|], k % |s|, e]) * K[table[b, k // |s|], k % |s|, d]
+"""  # noqa: E501
+WINDOW = "param w: int = 3\nindex j < w, t < 7\nY[t] = sum[j if t - j >= 0](X[t - j] * W[j])"
+
+PROGRAMS = {
+    "lone": "O[i] = 2 * A[i]",
+    "paged": PAGED,
+    "window": WINDOW,
+    "relative": "O[q,e] = softmax[k](Q[q,d] * K[k,d] + R[q - k + |k|]) * V[k,e]",
+    "lengths": "O[b,e] = sum[k if k < len[b]](V[b,k,e])",
+    "grouped": "input K[g,d]\nO[h] = Q[h,d] * K[h // (|h| // |g|), d]",
+    "named": "input K[g,d]\nG[h] = h // (|h| // |g|)\nO[h] = Q[h,d] * K[G[h], d]",
+    "gather": "O[i] = A[T[i]] + B[2 * T[i] + 1]",
+    "helper": "def half(i) = i // 2\nO[i] = A[half(i + 1)] * B[i]",
+    "scalars": "input a, n: int\nO[i] = a * A[i] + n",
+    "condition": "O[i] = where(m[i], A[i], 0)",
+    "choice": "O[i] = A[where(i < 2, i, 2)] + A[minimum(i, 3)] + B[i]",
+    "many": "O = A[a,b,c,d] * B[e,f,g] * C[h,i]",
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("seed", range(3))
+def test_programs_run_on_their_random_inputs(name: str, seed: int) -> None:
+    program = check(PROGRAMS[name])
+    inputs = random_inputs(program, {}, seed=seed)
+    assert set(inputs) == set(program.inputs)
+    evaluate(program, inputs)  # an index out of range or two sizes would be an error
+
+
+def test_small_extents_are_distinct() -> None:
+    program = check("O[b,h,q,e] = softmax[k](Q[b,h,q,d] * K[b,h,k,d]) * V[b,h,k,e]")
+    extents = complete_extents(program, {})
+    assert sorted(extents.values()) == [2, 3, 5, 7, 11, 13]
+
+
+def test_given_and_declared_extents() -> None:
+    program = check(PAGED)
+    extents = complete_extents(program, {"s": 4, "n": 6})
+    assert extents["k"] == 24
+    assert free_extents(program) == ("p", "s", "d", "b", "n", "q")
+    assert complete_extents(check(WINDOW), {}, {"w": 5})["j"] == 5
+
+
+def test_extents_that_must_divide() -> None:
+    program = check(PROGRAMS["grouped"])
+    assert complete_extents(program, {"h": 12})["g"] in (2, 3, 4, 6)
+    extents = complete_extents(program, {})
+    assert extents["h"] % extents["g"] == 0
+    assert fits(program, {"h": 6, "g": 3}, {})
+    assert not fits(program, {"h": 7, "g": 3}, {})
+
+
+def test_two_names_of_one_extent() -> None:
+    program = check("O[i,j] = A[i,d] * A[j,d]")
+    assert by_representative(program, {"j": 4}) == {"i": 4}
+    assert by_representative(program, {"j": 4, "i": 4}) == {"i": 4}
+    with pytest.raises(UsageError, match="indices 'i' and 'j' have one extent, and get two: 4 and"):
+        by_representative(program, {"i": 4, "j": 5})
+
+
+def test_unknown_index() -> None:
+    program = check("O[row] = A[row,col] * B[col]")
+    with pytest.raises(UsageError) as caught:
+        random_inputs(program, {"rows": 4})
+    assert str(caught.value) == (
+        "UsageError: the program has no index 'rows'\n"
+        "  indices: row, col\n"
+        "  help: did you mean 'row'?"
+    )
+
+
+def test_kinds_and_values() -> None:
+    program = check("O[i] = where(m[i], A[T[i]], 0) + sum[k if k < len[i]](B[i,k])")
+    inputs = random_inputs(program, {"i": 1000, "k": 5})
+    size = inputs["A"].shape[0]
+    assert inputs["m"].dtype == np.bool_
+    assert 400 < inputs["m"].sum() < 600
+    assert set(inputs["T"]) == set(range(size))
+    assert set(inputs["len"]) == set(range(6))
+    assert abs(inputs["B"].mean()) < 0.1 and abs(inputs["B"].std() - 1) < 0.1
+
+
+def test_seeds_and_dtypes() -> None:
+    program = check("O[i] = A[i] * B[i]")
+    first, again, other = (random_inputs(program, {"i": 50}, seed=s) for s in (1, 1, 2))
+    assert np.array_equal(first["A"], again["A"])
+    assert not np.array_equal(first["A"], other["A"])
+    assert not np.array_equal(first["A"], first["B"])
+    for dtype in ("float16", "float32", "float64"):
+        assert random_inputs(program, {}, dtype=dtype)["A"].dtype == dtype
+
+
+def test_bfloat16_numbers_are_the_nearest() -> None:
+    torch = pytest.importorskip("torch")
+    numbers = np.random.default_rng(0).standard_normal((7, 300), dtype=np.float32)
+    expected = torch.from_numpy(numbers).bfloat16().float().numpy()
+    assert np.array_equal(to_bfloat16(numbers), expected)
+    program = check("O[i] = A[i]")
+    drawn = random_inputs(program, {"i": 100}, dtype="bfloat16")["A"]
+    assert np.array_equal(to_bfloat16(drawn), drawn)
