@@ -341,11 +341,16 @@ class Path(Cases):
         monomial = self._reduced(monomial)
         if monomial.is_positive:
             raise ContradictionError
-        zero = self.algebra.number(Fraction(0))
-        symbols = sorted(monomial.free_symbols, key=str)
-        factors = [s for s in symbols if monomial.xreplace({s: zero}) == 0]
-        if factors:
-            self._substitute(factors[self.choose(len(factors))], zero)
+        symbols = []
+        for factor in self.algebra.sympy.Mul.make_args(monomial):
+            base, power = factor.as_base_exp()
+            if base.is_Symbol and power.is_positive:
+                symbols.append(base)
+            elif not factor.is_positive:
+                return  # it might be this one
+        if symbols:
+            zero = self.algebra.number(Fraction(0))
+            self._substitute(symbols[self.choose(len(symbols))], zero)
 
     def _substitute(self, symbol: Expr, value: Expr) -> None:
         new = {symbol: value}

@@ -359,7 +359,7 @@ class _Lowering:
             and self._is_load(right)
         ):
             left = self._masked(loop, left, 0.0)
-        if not self._is_load(right):
+        if not vanishing and not self._is_load(right):
             right = self._masked(loop, right, 0.0)
         return _contract(axis, left, right, state)
 
@@ -415,7 +415,7 @@ class _Lowering:
         if old is whole:
             raise InternalError(f"no frame for {exponent!r}")
         move = self._value(SE.move(old, new))
-        base = "acc" if value is not T.ONE else "l"
+        base = "acc" if value is not T.ONE else "l_i"
         state = self._state(loop, base, self._tile_axes(T.field(f, "v")), "float", 0.0)
         scaled = apply("mul", state, move)
         body = SE.embed(new, value, masked)
@@ -738,7 +738,7 @@ _EXPANSIONS: dict[str, Callable[..., Term]] = {
         T.sub(T.exp(T.function("minimum", x, T.ZERO)), T.ONE),
     ),
 }
-_STATE_NAMES = {"max": "m", "min": "m", "sum": "acc", "prod": "prod"}
+_STATE_NAMES = {"max": "m_i", "min": "m_i", "sum": "acc", "prod": "prod"}
 _TERM_NAMES = {"exp": "p", "fold": "s"}
 
 

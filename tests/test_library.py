@@ -11,14 +11,23 @@ from monocomp.checker import check
 from monocomp.oracle import evaluate
 from monocomp.random_inputs import random_inputs
 
-NAMES = (
-    "alibi attention causal gqa lazy_attention logsumexp naive_attention safe_attention "
-    "sliding_window softcap softmax"
-).split()
+NAMES = [
+    "alibi",
+    "attention",
+    "causal",
+    "gqa",
+    "lazy_attention",
+    "logsumexp",
+    "naive_attention",
+    "safe_attention",
+    "sliding_window",
+    "softcap",
+    "softmax",
+]
 
 
-def softmax(x, kept=None):
-    weights = np.exp(x - x.max(-1, keepdims=True))
+def softmax(X, kept=None):
+    weights = np.exp(X - X.max(-1, keepdims=True))
     if kept is not None:
         weights = weights * kept
     return weights / weights.sum(-1, keepdims=True)

@@ -7,7 +7,8 @@ import itertools
 import math
 import os
 import random
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -797,14 +798,14 @@ class OneByOne:
     It knows what the random programs below hold, and no rule for what is not finite.
     """
 
-    functions: ClassVar = {
+    functions: ClassVar[dict[str, Callable]] = {
         "tanh": math.tanh,
         "abs": abs,
         "relu": lambda x: max(x, 0),
         "maximum": max,
         "minimum": min,
     }
-    folds: ClassVar = {
+    folds: ClassVar[dict[str, Callable]] = {
         "sum": sum,
         "prod": math.prod,
         "max": lambda v: max(v, default=-INF),
@@ -949,7 +950,7 @@ def test_random_programs_agree_with_a_slower_reading(limit, monkeypatch):
     for seed in range(FUZZ):
         program = check(RandomProgram(seed).text)
         generator = np.random.default_rng(seed)
-        inputs = {
+        inputs: dict[str, Any] = {
             name: generator.normal(size=[EXTENTS[index] for index in indices])
             for name, indices in TENSORS.items()
         }

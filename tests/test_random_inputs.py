@@ -29,7 +29,7 @@ PROGRAMS = {
     "paged": PAGED,
     "window": WINDOW,
     "relative": "O[q,e] = softmax[k](Q[q,d] * K[k,d] + R[q - k + |k|]) * V[k,e]",
-    "lengths": "O[b,e] = sum[k if k < len[b]](V[b,k,e])",
+    "lengths": "input len[b]: int\nO[b,e] = sum[k if k < len[b]](V[b,k,e])",
     "grouped": "input K[g,d]\nO[h] = Q[h,d] * K[h // (|h| // |g|), d]",
     "named": "input K[g,d]\nG[h] = h // (|h| // |g|)\nO[h] = Q[h,d] * K[G[h], d]",
     "gather": "O[i] = A[T[i]] + B[2 * T[i] + 1]",
@@ -93,7 +93,8 @@ def test_unknown_index() -> None:
 
 
 def test_kinds_and_values() -> None:
-    program = check("O[i] = where(m[i], A[T[i]], 0) + sum[k if k < len[i]](B[i,k])")
+    text = "O[i] = where(m[i], A[T[i]], 0) + sum[k if k < len[i]](B[i,k])"
+    program = check("input len[i]: int\n" + text)
     inputs = random_inputs(program, {"i": 1000, "k": 5})
     size = inputs["A"].shape[0]
     assert inputs["m"].dtype == np.bool_

@@ -10,24 +10,23 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
+from collections.abc import Iterable
 
 from monocomp.errors import InternalError
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,80}\Z", re.ASCII)
 
 RESERVED = frozenset(
-    {*keyword.kwlist, *keyword.softkwlist, *dir(builtins)}
-    | set("tl triton torch libdevice main reference self cls CONFIG INDEX PRECISION".split())
-    | set("pid part float_max grid device outputs config config_ DOT UNMASKED".split())
+    {*keyword.kwlist, *keyword.softkwlist, *dir(builtins), "tl", "triton", "torch"}
 )
 
 
 class Identifiers:
-    """Gives each (purpose, name) an identifier of its own."""
+    """Gives each (purpose, name) of one scope an identifier of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, taken: Iterable[str] = ()) -> None:
         self._given: dict[tuple[str, str], str] = {}
-        self._taken: set[str] = set(RESERVED)
+        self._taken: set[str] = {*RESERVED, *taken}
 
     def of(self, purpose: str, name: str, wanted: str | None = None) -> str:
         """The identifier of a name used for a purpose; `wanted` is the preferred spelling."""

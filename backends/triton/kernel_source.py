@@ -24,7 +24,6 @@ from monocomp.tile import (
     Store,
     TileProgram,
     expressions,
-    roots,
     subexpressions,
     walk,
 )
@@ -112,9 +111,10 @@ class KernelSource:
 class KernelEmitter:
     """Writes one kernel."""
 
-    def __init__(self, program: TileProgram, names: Identifiers) -> None:
+    def __init__(self, program: TileProgram, kernel_name: str) -> None:
         self.program = program
-        self.file_names = names
+        self.kernel_name = kernel_name
+        self.names = Identifiers({*HELPERS, kernel_name, "INDEX", "PRECISION", "pid"})
         self.lines: list[str] = []
         self.indent = 1
         self.helpers: dict[str, None] = {}
@@ -127,11 +127,13 @@ class KernelEmitter:
         self.bases: dict[str, str] = {}
         self.known: set[str] = set()
         self.loops: list[Loop] = []
+        self.unmasked: str | None = None
+        self.kept: dict[tuple[str, tuple[str, ...]], str] = {}
 
     # --- names ------------------------------------------------------------------------
 
     def _name(self, purpose: str, name: str, wanted: str | None = None) -> str:
-        return self.file_names.of(f"{self.program.name}/{purpose}", name, wanted)
+        return self.names.of(purpose, name, wanted)
 
     def _axis(self, axis: str) -> str:
         role = self.program.axes[axis].role
@@ -147,6 +149,9 @@ class KernelEmitter:
 
     def _size(self, extent: str) -> str:
         return self._name("size", extent, f"size_{extent.lstrip('.')}")
+
+    def _param(self, name: str) -> str:
+        return self._name("param", name)
 
     def _local(self, name: str) -> str:
         return self._name("local", name)
@@ -209,16 +214,41 @@ class KernelEmitter:
         self.lines.append("    " * self.indent + line if line else "")
 
     def _assign(self, target: str, text: str) -> None:
-        line = f"{target} = {text}"
-        if len(line) + 4 * self.indent <= _WIDTH:
-            self._put(line)
+        """`target = text`, broken over lines as a formatter would."""
+        self._fit(f"{target} = ", text, "")
+
+    def _fit(self, before: str, text: str, after: str) -> None:
+        room = _WIDTH - 4 * self.indent
+        if len(before) + len(text) + len(after) <= room:
+            self._put(before + text + after)
             return
-        self._put(f"{target} = (")
-        self.indent += 1
-        for piece in _break(text, _WIDTH - 4 * self.indent):
-            self._put(piece)
-        self.indent -= 1
-        self._put(")")
+        call = _call(text)
+        if call is not None:
+            self._put(f"{before}{call[0]}(")
+            self.indent += 1
+            joined = ", ".join(call[1])
+            if len(joined) <= _WIDTH - 4 * self.indent:
+                self._put(joined)
+            else:
+                for a in call[1]:
+                    self._fit("", a, ",")
+            self.indent -= 1
+            self._put(f"){after}")
+            return
+        pieces = _break(text)
+        if len(pieces) == 1:
+            self._put(before + text + after)
+            return
+        bracket = bool(before)
+        if bracket:
+            self._put(f"{before}(")
+            self.indent += 1
+        for n, piece in enumerate(pieces):
+            last = n == len(pieces) - 1
+            self._put(piece + ("" if bracket or not last else after))
+        if bracket:
+            self.indent -= 1
+            self._put(f"){after}")
 
     def emit(self) -> KernelSource:
         """Write the kernel."""
@@ -232,19 +262,15 @@ class KernelEmitter:
         self._body(self.program.body)
         used = "\n".join(self.lines)
         arguments = self._arguments(grid)
-        head = ["@triton.jit", f"def {self._kernel_name}("]
+        head = ["@triton.jit", f"def {self.kernel_name}("]
         for purpose, name, dim in arguments:
             kind = ": tl.constexpr" if purpose in ("block", "even", "option") else ""
             head.append(f"    {self._argument(purpose, name, dim)}{kind},")
         head += ["):"]
         names = [n for n in HELPERS if n in self.helpers]
         return KernelSource(
-            self._kernel_name, head + used.split("\n"), names, arguments, grid, self.shared
+            self.kernel_name, head + used.split("\n"), names, arguments, grid, self.shared
         )
-
-    @property
-    def _kernel_name(self) -> str:
-        return self.file_names.of("kernel", self.program.name, f"{self.program.name}_kernel")
 
     def _argument(self, purpose: str, name: str, dim: int) -> str:
         match purpose:
@@ -259,7 +285,7 @@ class KernelEmitter:
             case "even":
                 return self._even(name)
             case "param":
-                return self.file_names.of("param", name)
+                return self._param(name)
         return name
 
     def _arguments(self, grid: list[Axis]) -> list[tuple[str, str, int]]:
@@ -288,7 +314,7 @@ class KernelEmitter:
     def _program_ids(self, grid: list[Axis]) -> None:
         if not grid:
             return
-        reversed_rows = self._growing_rows()
+        reversed_rows = self._bounding_rows(upper_only=True)
         self._assign("pid", "tl.program_id(0)")
         for n, axis in enumerate(grid):
             last = n == len(grid) - 1
@@ -310,15 +336,18 @@ class KernelEmitter:
             if not last:
                 self._assign("pid", f"pid // {count}")
             offs = self._axis(axis.name)
+            if axis.name in self._bounding_rows():
+                last = self._name("last", axis.name, f"last_{axis.name}")
+                self._assign(last, f"tl.minimum({start} + {block}, {self._size(axis.extent)}) - 1")
             self._assign(offs, f"{start} + tl.arange(0, {block}).to(INDEX)")
             self._membership(axis, f"{offs} < {self._size(axis.extent)}")
 
-    def _growing_rows(self) -> set[str]:
-        """Rows on which the upper end of a loop depends."""
+    def _bounding_rows(self, upper_only: bool = False) -> set[str]:
+        """Rows on which a loop's bounds depend."""
         found: set[str] = set()
         for s in walk(self.program.body):
             if isinstance(s, Loop):
-                for e in s.upper:
+                for e in s.upper if upper_only else (*s.lower, *s.upper):
                     found |= {a for a in e.axes if self.program.axes[a].role == "row"}
         return found
 
@@ -372,32 +401,7 @@ class KernelEmitter:
             self._assign(target, f"tl.load({pointer})")
             return
         other = "0.0" if e.kind == "float" else "0"
-        text = f"tl.load({pointer}, mask={' & '.join(masks)}, other={other})"
-        if len(target) + 3 + len(text) + 4 * self.indent <= _WIDTH:
-            self._assign(target, text)
-            return
-        self._put(f"{target} = tl.load(")
-        self.indent += 1
-        for piece in (pointer, f"mask={' & '.join(masks)}", f"other={other}"):
-            self._argument_line(piece)
-        self.indent -= 1
-        self._put(")")
-
-    def _argument_line(self, text: str) -> None:
-        if len(text) + 1 + 4 * self.indent <= _WIDTH:
-            self._put(text + ",")
-            return
-        head, _, rest = text.partition("=") if text.startswith("mask=") else ("", "", text)
-        pieces = _break(rest, _WIDTH - 4 * self.indent - (4 if head else 0))
-        if head:
-            self._put(f"{head}=(")
-            self.indent += 1
-        for n, piece in enumerate(pieces):
-            last = n == len(pieces) - 1 and not head
-            self._put(piece + ("," if last else ""))
-        if head:
-            self.indent -= 1
-            self._put("),")
+        self._assign(target, f"tl.load({pointer}, mask={' & '.join(masks)}, other={other})")
 
     def _in_range(
         self, tensor: str, subscripts: tuple[Expr, ...], layout: tuple[str, ...]
@@ -467,14 +471,8 @@ class KernelEmitter:
             value = f"tl.full([{self._shape(layout)}], {self._text(s.value)}, tl.float32)"
         value += f".to({self._pointer(output.name)}.dtype.element_ty)"
         masks = " & ".join(self._spread(self._inside(a), (a,), layout) for a in layout)
-        self._put("tl.store(")
-        self.indent += 1
-        self._argument_line(pointer)
-        self._argument_line(value)
-        if masks:
-            self._argument_line(f"mask={masks}")
-        self.indent -= 1
-        self._put(")")
+        parts_ = [pointer, value] + ([f"mask={masks}"] if masks else [])
+        self._fit("", f"tl.store({', '.join(parts_)})", "")
 
     # --- loops ------------------------------------------------------------------------
 
@@ -506,61 +504,54 @@ class KernelEmitter:
         axis = loop.axis.name
         block, even = self._block(axis), self._even(axis)
         first = self._name("first", axis, f"first_{axis}")
-        offs = self._axis(axis)
         low, high, full_low, full_high = self._bounds(loop)
-        begin, end = self._name("begin", axis), self._name("end", axis)
-        bounded = bool(loop.lower or loop.upper)
         if loop.mask is not None:  # every block is masked: one loop
-            begin, end = self._set(axis, "begin", f"{low} // {block} * {block}", low), high
-            if bounded:
-                end = self._set(axis, "end", high, high)
-            self.unmasked = "False"
-            low_text = self._set(axis, "low", low, low) if loop.lower else low
-            self._blocks(loop, first, f"tl.range({begin}, {end}, {block})", low_text, end)
+            low = self._set(axis, "low", low)
+            high = self._set(axis, "high", high)
+            begin = low if low == "0" else self._set(axis, "begin", f"{low} // {block} * {block}")
+            self.unmasked = None
+            self._blocks(loop, first, f"tl.range({begin}, {high}, {block})", low, high)
             return
-        part = self._name("part", axis, f"part_{axis}")
-        low_text = self._set(axis, "low", low, low)
-        high_text = self._set(axis, "high", high, high) if loop.upper else high
-        start = self._set(axis, "start", f"{low_text} // {block} * {block}", low)
+        bounded = bool(loop.lower or loop.upper)
+        part = self._name("part", axis, "part")
+        low = self._set(axis, "low", low)
+        high = self._set(axis, "high", high)
+        start = low if low == "0" else self._set(axis, "outer", f"{low} // {block} * {block}")
         inner = start
         if loop.lower:
-            text = f"tl.cdiv({full_low}, {block}) * {block}"
-            inner = self._set(axis, "inner", f"tl.maximum({start}, {text})", "")
+            full_low = self._set(axis, "full_low", full_low)
+            text = f"tl.maximum({start}, tl.cdiv({full_low}, {block}) * {block})"
+            inner = self._set(axis, "full_begin", text)
+        full_high = self._set(axis, "full_high", full_high)
         text = f"{full_high} // {block} * {block}"
         if bounded:
             text = f"tl.maximum({inner}, {text})"
-        outer = self._set(axis, "outer", text, "")
-        unmasked = self._name("unmasked", axis, "UNMASKED" if len(self.loops) == 1 else None)
-        stop = f"2 if {even} else 3" if not bounded else "3"
-        count = f"tl.static_range({0 if loop.lower else 1}, {stop})"
-        comment = "  # blocks before, inside and after the part that needs no mask"
-        self._put(f"for {part} in {count}:{comment if bounded else ''}")
+        outer = self._set(axis, "full_end", text)
+        unmasked = self._name("unmasked", axis, "UNMASKED")
+        if bounded:
+            self._put("# Blocks before, inside and after the part where no mask is needed.")
+            self._put(f"for {part} in tl.static_range({0 if loop.lower else 1}, 3):")
+        else:
+            self._put(f"for {part} in tl.static_range(1, 2 if {even} else 3):")
         self.indent += 1
         self._assign(f"{unmasked}: tl.constexpr", f"{part} == 1")
         self.unmasked = unmasked
+        begin, end = self._name("begin", axis, "begin"), self._name("end", axis, "end")
+        self._assign(begin, f"{inner} if {part} == 1 else {outer}")
+        self._assign(end, f"{outer} if {part} == 1 else {high}")
         if loop.lower:
-            self._assign(
-                begin,
-                f"{start} if {part} == 0 else ({inner} if {part} == 1 else {outer})",
-            )
-            self._assign(
-                end,
-                f"tl.minimum({inner}, {high_text}) if {part} == 0 "
-                f"else ({outer} if {part} == 1 else {high_text})",
-            )
-        else:
-            self._assign(begin, f"{start} if {part} == 1 else {outer}")
-            self._assign(end, f"{outer} if {part} == 1 else {high_text}")
-        self._blocks(loop, first, f"tl.range({begin}, {end}, {block})", low_text, high_text)
+            self._put(f"if {part} == 0:")
+            self.indent += 1
+            self._assign(begin, start)
+            self._assign(end, f"tl.minimum({inner}, {high})")
+            self.indent -= 1
+        self._blocks(loop, first, f"tl.range({begin}, {end}, {block})", low, high)
         self.indent -= 1
-        _ = offs
 
-    def _set(self, axis: str, purpose: str, text: str, unless: str) -> str:
+    def _set(self, axis: str, purpose: str, text: str) -> str:
         """Name a bound, but for literals and sizes."""
         if text.isidentifier() or text.isdigit():
             return text
-        if unless == "0" and text.startswith("0 //"):
-            return "0"
         name = self._name(purpose, axis, f"{purpose}_{axis}")
         self._assign(name, text)
         return name
@@ -575,11 +566,11 @@ class KernelEmitter:
         condition = f"({offs} < {high})"
         if loop.lower:
             condition = f"({offs} >= {low}) & {condition}"
-        free = "" if self.unmasked == "False" else f" | {self.unmasked}"
+        free = f" | {self.unmasked}" if self.unmasked else ""
         if not loop.lower and not loop.upper and loop.mask is not None:
             free = f" | {self._even(axis.name)}"
         self._assign(self._inside(axis.name), condition + free)
-        self._put_member = True
+        self.kept = {}
         self._body(loop.body)
         self.indent -= 1
 
@@ -595,8 +586,6 @@ class KernelEmitter:
         for e in loop.upper:
             least, most = self._interval(e)
             high, full_high = f"tl.minimum({high}, {most})", f"tl.minimum({full_high}, {least})"
-        if loop.upper:
-            full_high = f"tl.maximum({full_high}, 0)"
         return low, high, full_low, full_high
 
     def _interval(self, e: Expr) -> tuple[str, str]:
@@ -608,18 +597,16 @@ class KernelEmitter:
             case "local" if e.attr in self.lets:
                 return self._interval(self.lets[e.attr])
             case "coordinate":
-                start = self._name("start", e.attr)
-                block, size = self._block(e.attr), self._size(self.program.axes[e.attr].extent)
-                return start, f"(tl.minimum({start} + {block}, {size}) - 1)"
+                return self._name("start", e.attr), self._name("last", e.attr)
             case "add":
                 (a, b), (c, d) = map(self._interval, e.args)
-                return f"({a} + {c})", f"({b} + {d})"
+                return f"{a} + {c}", f"{b} + {d}"
             case "sub":
                 (a, b), (c, d) = map(self._interval, e.args)
-                return f"({a} - {d})", f"({b} - {c})"
+                return f"{a} - {_grouped(d)}", f"{b} - {_grouped(c)}"
             case "neg":
                 a, b = self._interval(e.args[0])
-                return f"(-{b})", f"(-{a})"
+                return f"-{_grouped(b)}", f"-{_grouped(a)}"
             case "maximum" | "minimum":
                 (a, b), (c, d) = map(self._interval, e.args)
                 return f"tl.{e.op}({a}, {c})", f"tl.{e.op}({b}, {d})"
@@ -627,7 +614,7 @@ class KernelEmitter:
                 a, b = self._interval(e.args[1])
                 factor = e.args[0].attr
                 low, high = (a, b) if factor >= 0 else (b, a)
-                return f"({factor} * {low})", f"({factor} * {high})"
+                return f"{factor} * {_grouped(low)}", f"{factor} * {_grouped(high)}"
         layout = self._order(e.axes)
         text = self._text(e, layout)
         inside = " & ".join(self._spread(self._inside(a), (a,), layout) for a in layout)
@@ -688,7 +675,7 @@ class KernelEmitter:
                 text = _literal(e.attr, e.kind)
                 return text, _UNARY if text.startswith("-") else _ATOM
             case "param":
-                return self.file_names.of("param", e.attr), _ATOM
+                return self._param(e.attr), _ATOM
             case "extent":
                 return self._size(e.attr), _ATOM
             case "coordinate":
@@ -743,11 +730,10 @@ class KernelEmitter:
         return f"{a} {sign} {b}", level
 
     def _cast(self, e: Expr, want: tuple[str, ...]) -> tuple[str, int]:
-        operand = e.args[0]
-        if operand.op in ("extent", "param") and e.kind == "float":
-            return self._text(operand, want, _ATOM), _ATOM  # scalars promote by themselves
-        text = self._value(operand, want, _ATOM)
-        return f"{text}.to({'tl.float32' if e.kind == 'float' else 'tl.int32'})", _ATOM
+        kind = "tl.float32" if e.kind == "float" else "tl.int32"
+        if e.args[0].op in ("extent", "param"):  # may be a plain number
+            return f"tl.cast({self._value(e.args[0], want, 0)}, {kind})", _ATOM
+        return f"{self._value(e.args[0], want, _ATOM)}.to({kind})", _ATOM
 
     def _division(self, e: Expr, want: tuple[str, ...]) -> tuple[str, int]:
         a, b = (self._value(x, want, _MUL) for x in e.args)
@@ -777,29 +763,34 @@ class KernelEmitter:
         return f"tl.where({condition}, {value}, {_literal(unit, e.kind)})"
 
     def _domain_text(self, loop: Loop, want: tuple[str, ...]) -> str:
-        """Is each element of the tile in the loop's domain?"""
+        """The name of the tile that tells which elements are in the loop's domain."""
         axis = loop.axis
+        found = self.kept.get((axis.name, want))
+        if found is not None:
+            return found
         serial = axis.role == "serial"
         offs = self._axis(axis.name)
         if not serial:
             offs = self._spread(offs, (axis.name,), want)
         parts = []
-        rowless = all(not self._order(b.axes) for b in (*loop.lower, *loop.upper))
-        if not serial:
-            parts.append(self._spread(self._inside(axis.name), (axis.name,), want))
-        if not rowless or serial:
+        if serial or any(self._order(b.axes) for b in (*loop.lower, *loop.upper)):
             parts += [f"({offs} >= {self._text(b, want, _ADD)})" for b in loop.lower]
             parts += [f"({offs} < {self._text(b, want, _ADD)})" for b in loop.upper]
-        if not rowless and not serial and loop.mask is None:
-            joined = " & ".join(parts[1:])
-            return (
-                f"{parts[0]} & ({joined} | {self.unmasked})"
-                if len(parts) == 2
-                else (f"{parts[0]} & (({joined}) | {self.unmasked})")
-            )
         if loop.mask is not None:
-            parts.append(self._text(loop.mask, want, _BIT_AND + 1))
-        return " & ".join(parts) or "True"
+            parts.append(self._value(loop.mask, want, _BIT_AND + 1))
+        inside = None if serial else self._spread(self._inside(axis.name), (axis.name,), want)
+        if not parts:
+            return inside or "True"
+        name = self._name("keep", f"{axis.name} {want}", "keep")
+        first = parts.pop(0)
+        self._assign(name, f"{inside} & {first}" if inside else first)
+        for p in parts:
+            self._assign(name, f"{name} & {p}")
+        if self.unmasked and not serial:
+            self._assign(name, f"{name} | {self.unmasked}")
+        if not serial:
+            self.kept[axis.name, want] = name
+        return name
 
     def _reduce(self, e: Expr) -> str:
         monoid, axis = e.attr
@@ -858,10 +849,31 @@ def _literal(value: float, kind: str) -> str:
     return repr(float(value))
 
 
-def _break(text: str, width: int) -> list[str]:
+def _grouped(text: str) -> str:
+    return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+
+def _call(text: str) -> tuple[str, list[str]] | None:
+    """(function, arguments) if the whole text is one call."""
+    name, _, rest = text.partition("(")
+    if not rest or not all(c.isalnum() or c in "._=[], :" for c in name):
+        return None
+    arguments, depth, start = [], 0, 0
+    for n, c in enumerate(rest):
+        depth += (c in "([") - (c in ")]")
+        if depth < 0:
+            if n != len(rest) - 1:
+                return None
+            arguments.append(rest[start:n].strip())
+            return name, arguments
+        if depth == 0 and c == ",":
+            arguments.append(rest[start:n].strip())
+            start = n + 1
+    return None
+
+
+def _break(text: str) -> list[str]:
     """Break an expression before its outermost operators of the lowest priority."""
-    if len(text) <= width:
-        return [text]
     for signs in ((" else ",), (" | ",), (" & ",), (" + ", " - "), (" * ", " / ")):
         pieces, depth, start = [], 0, 0
         for n, c in enumerate(text):
@@ -875,4 +887,4 @@ def _break(text: str, width: int) -> list[str]:
     return [text]
 
 
-__all__ = ["HELPERS", "KernelEmitter", "KernelSource", "roots"]
+__all__ = ["HELPERS", "KernelEmitter", "KernelSource"]

@@ -1,0 +1,355 @@
+"""A whole Triton source file: header, kernels, host function, self-check.
+
+The file imports torch and triton only. Nothing of the program's text is interpolated but
+numbers, whitelisted identifiers and comments, and the result is parsed before it leaves.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from monocomp import terms as T
+from monocomp import __version__
+from monocomp.backends.triton.identifiers import Identifiers
+from monocomp.backends.triton.kernel_source import HELPERS, KernelEmitter, KernelSource
+from monocomp.backends.triton.schedule import MIN_DOT, Schedule
+from monocomp.backends.triton.selfcheck import main_lines, reference_lines
+from monocomp.errors import InternalError
+from monocomp.program import Equations, translate_expression
+from monocomp.tile import OutputTensor, TileProgram
+
+
+# Names that the host function and the self-check use themselves.
+_HOST_NAMES = frozenset(
+    "config configs wide programs name tensor shape dtype span t precision main reference".split()
+)
+
+
+@dataclass(frozen=True)
+class Module:
+    """An emitted file, and what a caller needs to run it.
+
+    Attributes:
+        source: the text.
+        host: the name of the host function.
+        configs: the names of the schedules, one a kernel.
+        blocks: for each kernel the names of its block lengths by axis.
+    """
+
+    source: str
+    host: str
+    configs: tuple[str, ...]
+    blocks: tuple[Mapping[str, str], ...]
+
+    def config(self, kernel: int, schedule: Schedule) -> dict[str, int]:
+        """A schedule in the form that the host function takes."""
+        named = {self.blocks[kernel][a]: n for a, n in schedule.blocks}
+        return {**named, "num_warps": schedule.num_warps, "num_stages": schedule.num_stages}
+
+
+def emit(
+    start: Equations,
+    kernels: Sequence[TileProgram],
+    schedules: Sequence[Schedule],
+    *,
+    outline: Iterable[str] = (),
+    precision: str = "ieee",
+    target: str | None = None,
+) -> Module:
+    """The source file of a program.
+
+    Args:
+        start: the program before any rewrite, for the header and the self-check.
+        kernels: the tile programs, in the order in which they run.
+        schedules: one for each kernel.
+        outline: the derivation, a line a step.
+        precision: "ieee" or "tf32", for products of float32.
+        target: what the file was made for, for the header.
+    """
+    names = Identifiers({*HELPERS, *_HOST_NAMES})
+    source = start.source
+    host = names.of("host", source.name or "kernel")
+    kernel_names = [names.of("kernel", k.name, f"{k.name}_kernel") for k in kernels]
+    for name in source.inputs:
+        names.of("tensor", name)
+    for name in source.params:
+        names.of("param", name)
+    emitters = [KernelEmitter(k, n) for k, n in zip(kernels, kernel_names, strict=True)]
+    sources = [e.emit() for e in emitters]
+    configs = tuple(
+        names.of("config", k.name, "CONFIG" if n == 0 else f"CONFIG_{n + 1}")
+        for n, k in enumerate(kernels)
+    )
+    lines = [*_header(start, outline, target), "", "import torch", "import triton"]
+    lines += ["import triton.language as tl", ""]
+    blocks = []
+    for emitter, config, schedule in zip(emitters, configs, schedules, strict=True):
+        given = {a: emitter._block(a) for a, _ in schedule.blocks}
+        blocks.append(given)
+        entries = [f'    "{given[a]}": {n},' for a, n in schedule.blocks]
+        entries += [f'    "num_warps": {schedule.num_warps},']
+        entries += [f'    "num_stages": {schedule.num_stages},']
+        lines += [f"{config} = {{", *entries, "}"]
+    for helper in dict.fromkeys(h for s in sources for h in s.helpers):
+        lines += ["", "", HELPERS[helper]]
+    for s in sources:
+        lines += ["", "", *s.lines]
+    lines += ["", "", *_span_function()]
+    lines += [
+        "",
+        "",
+        *_Host(start, kernels, sources, emitters, names, configs).lines(host, precision),
+    ]
+    identifiers = _identifiers(start, names)
+    lines += ["", "", *reference_lines(start, identifiers)]
+    lines += ["", "", *main_lines(start, identifiers, host)]
+    text = "\n".join(lines).rstrip() + "\n"
+    try:
+        ast.parse(text)
+    except SyntaxError as fault:
+        raise InternalError(f"the emitted source does not parse: {fault}", notes=[text]) from None
+    return Module(text, host, configs, tuple(blocks))
+
+
+def _identifiers(start: Equations, names: Identifiers) -> dict[str, str]:
+    """Identifiers of the program's names inside the self-check, which has its own scope."""
+    source = start.source
+    given = {n: names.of("tensor", n) for n in source.inputs}
+    given |= {n: names.of("param", n) for n in source.params}
+    given |= {n: names.of("definition", n) for n in source.definitions if n not in given}
+    given |= {n: names.of("index", n) for n in source.extent_of if n not in given}
+    return given
+
+
+def _comment(text: str) -> str:
+    safe = text.encode("ascii", "backslashreplace").decode("ascii")
+    return "# " + "".join(c if c.isprintable() else " " for c in safe)
+
+
+def _header(start: Equations, outline: Iterable[str], target: str | None) -> list[str]:
+    made_for = f" for {target}" if target else ""
+    out = [f"# Generated by monocomp {__version__}{made_for}.", "#", "# Program:", "#"]
+    for line in start.source.text.strip("\n").splitlines():
+        out.append(_comment("    " + line).rstrip())
+    out += ["#", "# Derivation:", "#"]
+    out += [_comment("    " + line).rstrip() for line in outline]
+    return [*out, "#", "# Run this file to check it against a plain evaluation in torch."]
+
+
+def _span_function() -> list[str]:
+    return [
+        "def span(tensor):",
+        '    """The largest offset in a tensor; past 2**31 offsets need 64 bits."""',
+        "    return sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride()))",
+    ]
+
+
+class _Host:
+    """Writes the host function: sizes, outputs, launches."""
+
+    def __init__(
+        self,
+        start: Equations,
+        kernels: Sequence[TileProgram],
+        sources: Sequence[KernelSource],
+        emitters: Sequence[KernelEmitter],
+        names: Identifiers,
+        configs: Sequence[str],
+    ) -> None:
+        self.start, self.program = start, start.source
+        self.kernels, self.sources, self.emitters = kernels, sources, emitters
+        self.names = names
+        self.configs = configs
+        self.out: list[str] = []
+
+    def tensor(self, name: str) -> str:
+        return self.names.of("tensor", name)
+
+    def size(self, extent: str) -> str:
+        return self.names.of("host size", extent, f"size_{extent.lstrip('.')}")
+
+    def put(self, text: str, indent: int = 1) -> None:
+        self.out.append("    " * indent + text if text else "")
+
+    def lines(self, host: str, precision: str) -> list[str]:
+        """The function."""
+        tensors = [self.tensor(n) for n in self.program.inputs]
+        params = []
+        for p in self.program.params.values():
+            default = "" if p.default is None else f"={_number(p.default)}"
+            params.append(f"{self.names.of('param', p.name)}{default}")
+        configs = "(" + ", ".join(self.configs) + ",)"
+        self.out = [f"def {host}("]
+        self.out += [f"    {t}," for t in tensors]
+        self.out += ["    *,", *(f"    {p}," for p in params)]
+        self.out += [f"    configs={configs},", f'    precision="{precision}",', "):"]
+        self._doc()
+        self._sizes()
+        self._promote()
+        self._outputs()
+        for n, kernel in enumerate(self.kernels):
+            self._launch(n, kernel)
+        results = [self.tensor(o.name) for o in self.program.outputs]
+        self.put(f"return {', '.join(results)}")
+        return self.out
+
+    def _doc(self) -> None:
+        shapes = []
+        for i in self.program.inputs.values():
+            dims = ", ".join(d.lstrip(".") for d in i.dims)
+            shapes.append(f"{i.name} ({dims})")
+        outs = [f"{o.name} ({', '.join(o.indices)})" for o in self.program.outputs]
+        text = f"Computes {', '.join(outs)}."
+        self.put('"""' + _clean(text))
+        self.put("")
+        self.put("Args:")
+        for s in shapes:
+            self.put(_clean(s) + ".", 2)
+        self.put("configs: block lengths, warps and stages of each kernel.", 2)
+        self.put('precision: of float32 products, "ieee" or "tf32".', 2)
+        self.put('"""')
+
+    def _sizes(self) -> None:
+        known: set[str] = set()
+        bounds = self.program.bounds
+        for i in self.program.inputs.values():
+            for dim, extent in enumerate(i.dims):
+                if extent not in known and extent not in bounds:
+                    known.add(extent)
+                    self.put(f"{self.size(extent)} = {self.tensor(i.name)}.shape[{dim}]")
+        for extent, bound in bounds.items():
+            text = self._int(translate_expression(self.program, bound))
+            self.put(f"{self.size(extent)} = {text}")
+        self.put("for name, tensor, shape in (")
+        for i in self.program.inputs.values():
+            dims = "".join(f"{self.size(d)}, " for d in i.dims)
+            dims = dims if len(i.dims) == 1 else dims.rstrip(", ")
+            self.put(f'("{i.name}", {self.tensor(i.name)}, ({dims.strip()})),', 2)
+        self.put("):")
+        self.put("if tensor.shape != shape:", 2)
+        self.put('raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {shape}")', 3)
+
+    def _int(self, t: T.Term) -> str:
+        """An integer expression over sizes and parameters, for the host."""
+        match t.op:
+            case "const":
+                return str(int(t.attr))
+            case "extent":
+                return self.size(t.attr)
+            case "param":
+                return self.names.of("param", t.attr)
+            case "add" | "mul":
+                sign = " + " if t.op == "add" else " * "
+                return "(" + sign.join(map(self._int, t.args)) + ")"
+            case "pow":
+                return f"({self._int(t.args[0])} ** {t.attr.numerator})"
+            case "floordiv" | "mod":
+                a, b = map(self._int, t.args)
+                return f"({a} {'//' if t.op == 'floordiv' else '%'} {b})"
+            case "maximum" | "minimum":
+                return f"{t.op[:3]}({', '.join(map(self._int, t.args))})"
+        raise InternalError(f"an extent cannot be {t.op}")
+
+    def _floats(self) -> list[str]:
+        return [self.tensor(n) for n, i in self.program.inputs.items() if i.kind == "float"]
+
+    def _promote(self) -> None:
+        floats = self._floats()
+        if not floats:
+            self.put("dtype = torch.float32")
+        else:
+            self.put(f"dtype = {floats[0]}.dtype")
+            if len(floats) > 1:
+                self.put(f"for tensor in ({', '.join(floats[1:])},):")
+                self.put("dtype = torch.promote_types(dtype, tensor.dtype)", 2)
+        pairs = dict.fromkeys(p for s in self.sources for p in s.shared)
+        for a, b in pairs:
+            x, y = self.tensor(a), self.tensor(b)
+            if x != y:
+                self.put(f"if {x}.dtype != {y}.dtype:  # one product takes both")
+                self.put(f"{x}, {y} = {x}.to(dtype), {y}.to(dtype)", 2)
+
+    def _outputs(self) -> None:
+        first = self.tensor(next(iter(self.program.inputs)))
+        for kernel in self.kernels:
+            for o in kernel.outputs:
+                shape = "".join(f"{self.size(kernel.axes[a].extent)}, " for a in o.axes)
+                shape = shape if len(o.axes) == 1 else shape.rstrip(", ")
+                self.put(f"{self.tensor(o.name)} = torch.empty(")
+                self.put(f"({shape.strip()}), dtype={_dtype(o)}, device={first}.device", 2)
+                self.put(")")
+
+    def _launch(self, n: int, kernel: TileProgram) -> None:
+        source, emitter = self.sources[n], self.emitters[n]
+        tensors = [self.tensor(x) for x in (*kernel.inputs, *(o.name for o in kernel.outputs))]
+        self.put(f"config = configs[{n}]")
+        whole = [a for a in kernel.axes.values() if a.role == "whole"]
+        counts = []
+        for axis in source.grid:
+            size = self.size(axis.extent)
+            block = emitter._block(axis.name)
+            counts.append(f'triton.cdiv({size}, config["{block}"])' if axis.role == "row" else size)
+        joined = "".join(f"{t}, " for t in tensors)
+        self.put(f"wide = any(span(t) >= 2**31 for t in ({joined.strip()}))")
+        self.put(f"programs = {' * '.join(counts) or '1'}")
+        self.put("if programs > 0:")
+        self.put(f"{source.name}[(programs,)](", 2)
+        for purpose, name, dim in source.arguments:
+            self._argument(kernel, emitter, purpose, name, dim, whole)
+        self.put("**config,", 3)
+        self.put(")", 2)
+
+    def _argument(
+        self,
+        kernel: TileProgram,
+        emitter: KernelEmitter,
+        purpose: str,
+        name: str,
+        dim: int,
+        whole: list[object],
+    ) -> None:
+        match purpose:
+            case "pointer":
+                self.put(f"{self.tensor(name)},", 3)
+            case "stride":
+                self.put(f"{self.tensor(name)}.stride({dim}),", 3)
+            case "size":
+                self.put(f"{self.size(name)},", 3)
+            case "param":
+                self.put(f"{self.names.of('param', name)},", 3)
+            case "block" if kernel.axes[name].role == "whole":
+                size = self.size(kernel.axes[name].extent)
+                self.put(
+                    f"{emitter._block(name)}=max({MIN_DOT}, triton.next_power_of_2({size})),", 3
+                )
+            case "even":
+                axis = kernel.axes[name]
+                size = self.size(axis.extent)
+                block = f'config["{emitter._block(name)}"]'
+                if axis.role == "whole":
+                    even = f"{size} == max({MIN_DOT}, triton.next_power_of_2({size}))"
+                else:
+                    even = f"{size} % {block} == 0"
+                self.put(f"{emitter._even(name)}={even},", 3)
+            case "option" if name == "INDEX":
+                self.put("INDEX=tl.int64 if wide else tl.int32,", 3)
+            case "option":
+                self.put("PRECISION=precision,", 3)
+
+
+def _dtype(output: OutputTensor) -> str:
+    if output.dtype is not None:
+        return f"torch.{output.dtype}"
+    return {"float": "dtype", "int": "torch.int64", "bool": "torch.bool"}[output.kind]
+
+
+def _clean(text: str) -> str:
+    return text.replace("\\", "").replace('"', "")
+
+
+def _number(value: float) -> str:
+    if value in (float("inf"), float("-inf")):
+        return f'float("{value}")'
+    return repr(value)

@@ -1,0 +1,669 @@
+"""The command line: exit statuses, what goes where, bad input, and files whole or absent."""
+
+from __future__ import annotations
+
+import ast
+import errno
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import monocomp
+from monocomp import cli, files, library, verification
+from monocomp.checker import check
+from monocomp.errors import InternalError, UsageError
+from monocomp.oracle import evaluate
+from monocomp.random_inputs import random_inputs
+
+ROOT = Path(__file__).parent.parent
+PRODUCT = "O[i,j] = A[i,k] * B[k,j]"
+
+
+class Result(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]):
+    """Run a command line in this process."""
+
+    def run(*argv: str | Path) -> Result:
+        status = cli.main([str(word) for word in argv])
+        out, err = capsys.readouterr()
+        return Result(status, out, err)
+
+    return run
+
+
+@pytest.fixture
+def standard_input(monkeypatch: pytest.MonkeyPatch):
+    def give(data: bytes) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    return give
+
+
+def process(*argv: str, code: str | None = None, **more) -> subprocess.CompletedProcess[str]:
+    """Run a command line, or code, in a process of its own."""
+    words = ["-m", "monocomp", *argv] if code is None else ["-c", code]
+    more = {"stdout": subprocess.PIPE, **more}
+    return subprocess.run(
+        [sys.executable, *words], cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False, **more
+    )
+
+
+# --- help and words that are wrong
+
+
+def test_no_words_show_the_help(call) -> None:
+    result = call()
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith("usage: monocomp")
+    for verb in cli.VERBS:
+        assert f"\n    {verb} " in result.err
+
+
+def test_help(call) -> None:
+    result = call("--help")
+    assert (result.status, result.err) == (0, "")
+    assert cli.STATUSES in result.out and cli.PROGRAM in result.out
+    for verb in cli.VERBS:
+        result = call(verb, "--help")
+        assert result.status == 0 and result.out.startswith(f"usage: monocomp {verb}")
+
+
+def test_version(call) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert call("--version") == (0, f"monocomp {version}\n", "")
+    assert monocomp.__version__ == version
+
+
+def test_unknown_command(call) -> None:
+    assert call("emitt", "attention") == (
+        2,
+        "",
+        "UsageError: there is no command 'emitt'\n"
+        "  commands: list, emit, explain, check, run\n"
+        "  help: did you mean 'monocomp emit'?\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["emit"], "the following arguments are required: PROGRAM"),
+        (["emit", "attention", "causal"], "unexpected 'causal'"),
+        (["emit", "attention", "--extnt", "d=4"], "there is no option '--extnt' here"),
+        (["emit", "attention", "--extent", "d"], "'d' is not of the form INDEX=SIZE"),
+        (["emit", "--extent", "d=4", "attention"], "the following arguments are required: PROGRAM"),
+        (["emit", "attention", "--extent", "d=x"], "'d' must be a whole number, not 'x'"),
+        (["emit", "attention", "--extent", "d=" + "9" * 5000], "'d' must be a whole number"),
+        (["emit", "attention", "--extent", "d=-1"], "the extent of 'd' must lie in 0 to 2**63"),
+        (["emit", "attention", "--extent", "d=1", "d=2"], "'d' is given twice"),
+        (["emit", "attention", "--dtype", "fp8"], "'fp8' is no dtype for inputs"),
+        (["emit", "attention", "--name", "a b"], "'a b' cannot be a kernel's name"),
+        (["emit", "attention", "--name", "class"], "'class' cannot be a kernel's name"),
+        (["emit", "attention", "--backend", "tritn"], "tritn"),
+        (["emit", "attention", "--target", "nowhere"], "nowhere"),
+        (["explain", "attention", "--steps", "-1"], "'-1' is no whole number"),
+        (["run", "attention"], "missing"),
+        (["run", "attention", "--random"], "the extent of b, h, q, d, k, e is missing"),
+        (["run", "attention", "--random", "--extent", "x=3"], "the program has no index 'x'"),
+        (["run", "attention", "--extent", "d=4"], "--extent goes with --random"),
+        (["run", "attention", "--random", "--input", "Q=q.npy"], "--random makes every input"),
+        (["run", "attention", "--input", "Q=none.npy"], "cannot read 'none.npy': No such file"),
+        (["run", "attention", "--param", "cap=3"], "the program has no parameter 'cap'"),
+        (["run", "attention", "--param", "cap=x"], "'cap' must be a number, not 'x'"),
+        (["run", "softmax", "--random", "--extent", f"i={2**62}", "k=9"], "cannot be made"),
+        (["check", "sliding_window", "--param", "windw=3"], "did you mean 'window'?"),
+        (["check", "attention", "--seed", "-3"], "'-3' is no whole number"),
+    ],
+)
+def test_wrong_calls(call, tmp_path, monkeypatch, words: Sequence[str], message: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = call(*words)
+    assert (result.status, result.out) == (2, "")
+    assert message in result.err and "Traceback" not in result.err
+    assert re.match(r"[A-Z][A-Za-z]+Error: ", result.err)
+    assert not list(tmp_path.iterdir())
+
+
+# --- where a program comes from
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("casual", "'casual' is neither a file nor a program of the library"),
+        ("examples/casual.mc", "'examples/casual.mc' is neither a file nor a program"),
+        ("softmax[k](A[i,k])", "'softmax[k](A[i,k])' is no program: it defines nothing"),
+        (".", "'.' is a directory"),
+    ],
+)
+def test_no_program(call, word: str, message: str) -> None:
+    result = call("explain", word)
+    assert (result.status, result.out) == (2, "")
+    assert message in result.err
+    if "casual" in word:
+        assert result.err.endswith("help: did you mean 'causal'?\n")
+
+
+def test_program_from_anywhere(tmp_path, standard_input) -> None:
+    path = tmp_path / "my product-2.mc"
+    path.write_bytes(b"\xef\xbb\xbf# of matrices\r\n" + PRODUCT.encode() + b"\r\n")
+    text = f"# of matrices\n{PRODUCT}\n"
+    standard_input(path.read_bytes())
+    assert files.read_program(str(path)) == files.Source(text, "my_product_2")
+    assert files.read_program("-") == files.Source(text, None)
+    assert files.read_program(PRODUCT) == files.Source(PRODUCT, None)
+    assert files.read_program("causal") == files.Source(library.load("causal"), "causal")
+
+
+def test_a_file_comes_before_the_library(tmp_path, monkeypatch) -> None:
+    (tmp_path / "causal").write_text(PRODUCT)
+    (tmp_path / "softmax").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert files.read_program("causal").text == PRODUCT
+    assert files.read_program("softmax").text == library.load("softmax")
+
+
+@pytest.mark.parametrize("stem", ["2d", "-", "Ø", "__"])
+def test_names_of_files_that_are_no_names(tmp_path, stem: str) -> None:
+    path = tmp_path / f"{stem}.mc"
+    path.write_text(PRODUCT)
+    assert files.read_program(str(path)).name is None
+
+
+def test_bytes_that_are_no_text(call, tmp_path) -> None:
+    path = tmp_path / "bad.mc"
+    path.write_bytes(b"O[i] = A[i]\n\xff\xfe")
+    result = call("explain", path)
+    assert (result.status, result.out) == (2, "")
+    assert "is not text: byte 12 (line 2) is no UTF-8" in result.err
+
+
+def test_endless_input() -> None:
+    """Reading stops at the limit."""
+    with open("/dev/zero", "rb") as endless, pytest.raises(monocomp.errors.LimitError):
+        files._text(endless, "standard input")
+
+
+# --- bad programs
+
+BAD = {
+    "stray character": ("O[i] = A[i] $ 2", "ParseError", 1, 13),
+    "missing bracket": ("O[i] = (A[i] * 2", "ParseError", 1, 8),
+    "missing square bracket": ("O[i] = A[i * 2", "ParseError", 1, 9),
+    "missing operator": ("O[i,j] = A[i,k] B[k,j]", "ParseError", 1, 17),
+    "missing comma": ("O[i j] = A[i,j]", "ParseError", 1, 5),
+    "lacking index": ("O[i,f] = A[i,j] * B[j,e]", "UnknownIndexError", 1, 5),
+    "defined twice": ("O[i] = A[i]\nO[i] = B[i]", "DuplicateNameError", 2, 1),
+    "used too early": ("O[i] = P[i]\nP[i] = A[i]", "UnknownNameError", 1, 8),
+    "undeclared": ("O[i] = scale * A[i]", "UnknownNameError", 1, 8),
+    "dimensions": ("O[i] = A[i,j] * A[j]", "ShapeError", 1, 17),
+    "filter": ("O[i] = sum[k if i < 3](A[i,k])", "FilterError", 1, 17),
+    "unknown function": ("O[i] = sotfplus(A[i])", "UnknownFunctionError", 1, 8),
+    "arguments": ("O[i] = exp(A[i], 2)", "ArityError", 1, 8),
+    "recursive": ("O[i] = O[i] + A[i]", "RecursiveDefinitionError", 1, 8),
+    "recursive function": ("def f(x) = f(x)\nO[i] = f(A[i])", "RecursiveDefinitionError", 1, 12),
+    "dtype": ("O[i] = A[i]\nreturn O: float8", "UnsupportedDtypeError", 2, 11),
+    "no output": ("param x: int = 3", "OutputError", 1, 7),
+    "empty": ("", "EmptyProgramError", None, None),
+    "only a comment": ("# nothing\n", "EmptyProgramError", None, None),
+    "nested brackets": ("O[i] = " + "(" * 10**5 + "A[i]" + ")" * 10**5, "LimitError", None, None),
+    "deep": ("O[i] = " + "(" * 200 + "A[i]" + ")" * 200, "LimitError", 1, 72),
+    "long line": ("O[i] = A[i]" + " + A[i]" * 9362, "LimitError", None, None),
+    "longer line": ("O[i] = A[i] #" + "x" * 2**16, "LimitError", None, None),
+    "not ASCII": ("Ø[i] = A[i]", "ParseError", 1, 1),
+    "a ligature": ("O[i] = \ufb01le[i]", "ParseError", 1, 8),
+    "a word of the language": ("O[i] = 2 * def[i]", "ReservedNameError", 1, 12),
+    "unlawful monoid": (
+        "monoid Sub(a) = unit (0), combine (a - a')\nO[i] = Sub[k](A[i,k])",
+        "MonoidLawError",
+        None,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_programs(call, tmp_path, standard_input, kind: str) -> None:
+    """One error with its place, status 2, nothing on standard output, nothing written."""
+    text, error, line, column = BAD[kind]
+    old = tmp_path / "old.py"
+    old.write_text("old")
+    for target in (old, tmp_path / "new.py"):
+        standard_input(text.encode())
+        began = time.perf_counter()
+        result = call("emit", "-", "-o", target)
+        assert time.perf_counter() - began < 2
+        assert (result.status, result.out) == (2, "")
+        head, *rest = result.err.splitlines()
+        assert head.startswith(f"{error}: ")
+        if line is not None:
+            assert head.endswith(f"(line {line}, column {column})")
+            assert rest[1].strip(" ^") == "" and "^" in rest[1]
+        assert all(row.startswith("  ") for row in rest)
+        assert "Traceback" not in result.err and len(result.err) < 2000
+    assert [p.name for p in tmp_path.iterdir()] == ["old.py"] and old.read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    "name",
+    "tl triton torch class lambda None print exec eval __class__ __init__ self other".split(),  # noqa: SIM905
+)
+def test_names_never_reach_the_source_as_they_are(call, name: str) -> None:
+    """A tensor may have any name; the source calls and imports only what it always does."""
+    plain = call("emit", "O[i] = 2 * plain_name[i]")
+    assert plain.status == 0
+    result = call("emit", f"O[i] = 2 * {name}[i]")
+    assert result.status == 0, result.err
+    assert called(result.out, name) <= called(plain.out, "plain_name")
+
+
+def called(source: str, name: str) -> set[str]:
+    """What a module imports and calls, functions named after the program left out."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call):
+            found.add(ast.unparse(node.func))
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            found.add(ast.unparse(node))
+    return {re.sub(rf"\b\w*{re.escape(name)}\w*\b", "NAME", text) for text in found}
+
+
+# --- emit
+
+
+def test_emit_writes_source_and_nothing_else(call) -> None:
+    result = call("emit", "attention")
+    assert (result.status, result.err) == (0, "")
+    ast.parse(result.out)
+    assert result.out.startswith(('"""', "#")) and result.out.endswith("\n")
+    assert "import monocomp" not in result.out
+    assert call("emit", "attention", "-o", "-").out == result.out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--dtype", "bf16"],
+        ["--dtype", "fp16", "--extent", "d=64", "e=64"],
+        ["--target", "cuda:90", "--dtype", "bfloat16"],
+        ["--target", "hip:gfx942"],
+        ["--dtype", "fp32", "--tf32"],
+        ["--name", "my_kernel"],
+    ],
+)
+def test_emit_options(call, words: Sequence[str]) -> None:
+    result = call("emit", "causal", *words)
+    assert (result.status, result.err) == (0, "")
+    ast.parse(result.out)
+    if "--name" in words:
+        assert "my_kernel" in result.out
+
+
+def test_emit_to_a_file(call, tmp_path) -> None:
+    path = tmp_path / "kernel.py"
+    assert call("emit", "attention", "-o", path) == (0, "", "")
+    assert path.read_text() == call("emit", "attention").out
+    assert [p.name for p in tmp_path.iterdir()] == ["kernel.py"]
+
+
+def test_emit_is_fast_and_light() -> None:
+    """A whole process: under 1 s and 150 MB, and neither torch nor triton."""
+    code = (
+        "import resource, sys\n"
+        "from monocomp.cli import main\n"
+        "status = main(['emit', 'attention', '-o', '/dev/null'])\n"
+        "print(status, sorted({'torch', 'triton', 'numpy'} & set(sys.modules)),\n"
+        "      resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
+    )
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        result = process(code=code)
+        times.append(time.perf_counter() - began)
+    status, loaded, megabytes = re.fullmatch(r"(\d+) \[(.*)\] (\d+)\n", result.stdout).groups()
+    assert (status, result.stderr) == ("0", "")
+    assert "torch" not in loaded and "triton" not in loaded
+    assert int(megabytes) < 150
+    assert min(times) < 1
+
+
+# --- writing files
+
+
+def test_a_new_file_has_the_usual_mode(tmp_path) -> None:
+    path = tmp_path / "new"
+    files.write(str(path), "text")
+    (tmp_path / "other").touch()
+    assert path.stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def test_an_old_file_keeps_its_mode_and_links(tmp_path) -> None:
+    path, link = tmp_path / "real", tmp_path / "link"
+    path.write_text("old and longer")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    files.write(str(link), "new")
+    assert link.is_symlink() and path.read_text() == "new"
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("step", ["replace", "open"])
+def test_a_failure_leaves_what_was_there(call, tmp_path, monkeypatch, step: str) -> None:
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "kernel.py"
+    path.write_text("old")
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, step, full)
+        result = call("emit", "attention", "-o", path)
+    assert (result.status, result.out) == (2, "")
+    assert result.err == f"UsageError: cannot write '{path}': No space left on device\n"
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["kernel.py"]
+
+
+def test_interruption_while_writing(tmp_path, monkeypatch) -> None:
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files.os, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        files.write(str(tmp_path / "new"), "text")
+    assert not list(tmp_path.iterdir())
+
+
+def test_places_that_cannot_be_written(call, tmp_path) -> None:
+    missing = tmp_path / "missing" / "kernel.py"
+    result = call("emit", "attention", "-o", missing)
+    assert (result.status, result.out) == (2, "")
+    assert result.err == (
+        f"UsageError: cannot write '{missing}': No such file or directory\n"
+        f"  help: make the directory first: mkdir -p {missing.parent}\n"
+    )
+    result = call("emit", "attention", "-o", tmp_path)
+    assert (result.status, result.out) == (2, "")
+    assert result.err == f"UsageError: cannot write '{tmp_path}': it is a directory\n"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is write-protected for root")
+def test_write_protected_files(tmp_path) -> None:
+    path = tmp_path / "kernel.py"
+    path.write_text("old")
+    path.chmod(0o444)
+    with pytest.raises(UsageError, match="it is write-protected"):
+        files.write(str(path), "new")
+    assert path.read_text() == "old"
+
+
+def test_pipes_and_devices_are_written_not_replaced(tmp_path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
+    reader.start()
+    files.write(str(pipe), "text")
+    reader.join(10)
+    assert read == ["text"] and pipe.is_fifo()
+
+
+# --- what is not the program's fault
+
+
+def test_a_reader_that_leaves() -> None:
+    words = [sys.executable, "-m", "monocomp", "emit", "attention"]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        child.stdout.close()
+        errors = child.stderr.read()
+        assert child.wait() == 141
+    assert errors == b""
+
+
+def test_a_full_disk() -> None:
+    with open("/dev/full", "w") as full:
+        result = process("list", stdout=full)
+    assert result.returncode == 2
+    assert result.stderr == (
+        "UsageError: cannot write to standard output: No space left on device\n"
+    )
+
+
+def test_a_locale_without_letters() -> None:
+    text = "# na\u00efve\n" + PRODUCT
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
+    result = process("emit", text, env=environment, encoding="utf-8")
+    assert (result.returncode, result.stderr) == (0, "")
+    ast.parse(result.stdout)
+
+
+def raising(error: BaseException):
+    def fail(*args):
+        raise error
+
+    return fail
+
+
+def test_control_c(call, monkeypatch) -> None:
+    monkeypatch.setattr(files, "read_program", raising(KeyboardInterrupt()))
+    assert call("emit", "attention") == (130, "", "interrupted\n")
+
+
+def test_faults_of_the_compiler(call, monkeypatch) -> None:
+    monkeypatch.setattr(files, "read_program", raising(ZeroDivisionError("division by zero")))
+    result = call("emit", "attention")
+    assert (result.status, result.out) == (70, "")
+    assert result.err.startswith(
+        "InternalError: ZeroDivisionError: division by zero\n  at test_cli"
+    )
+    assert "report" in result.err and "Traceback" not in result.err
+
+    monkeypatch.setattr(files, "read_program", raising(InternalError("lost")))
+    result = call("emit", "attention")
+    assert (result.status, result.out) == (70, "")
+    assert result.err.startswith("InternalError: lost\n") and "report" in result.err
+
+    monkeypatch.setenv("MONOCOMP_DEBUG", "1")
+    assert "Traceback" in call("emit", "attention").err
+
+
+def test_not_enough_memory(call, monkeypatch) -> None:
+    monkeypatch.setattr(files, "read_program", raising(MemoryError("64 TiB")))
+    assert call("emit", "attention") == (2, "", "UsageError: not enough memory: 64 TiB\n")
+
+
+# --- list and explain
+
+
+def test_list(call) -> None:
+    result = call("list")
+    assert (result.status, result.err) == (0, "")
+    lines = result.out.splitlines()
+    assert [line.split()[0] for line in lines] == list(library.names())
+    assert all(len(line) <= 120 for line in lines)
+
+
+def test_explain(call) -> None:
+    result = call("explain", "causal")
+    assert (result.status, result.err) == (0, "")
+    assert result.out.startswith("Derivation of O in ")
+    assert "lift_weighted_sum" in result.out and "\nResult\n" in result.out
+
+
+def test_explain_some_steps(call) -> None:
+    result = call("explain", "causal", "--steps", "2", "--json")
+    assert (result.status, result.err) == (0, "")
+    steps = json.loads(result.out)["steps"]
+    assert [step["number"] for step in steps] == [1, 2]
+    assert "in 0 steps" in call("explain", "causal", "--steps", "0").out
+
+
+# --- run
+
+
+def fields(line: str) -> tuple[str, str, str, float, float]:
+    """Name, shape, dtype, mean and largest size of a line of `monocomp run`."""
+    pattern = r"(\w+)  (\S+)  (\w+)  mean (\S+)  max abs (\S+)"
+    name, shape, dtype, mean, largest = re.fullmatch(pattern, line).groups()
+    return name, shape, dtype, float(mean), float(largest)
+
+
+ATTENTION_SIZES = ["--extent", "b=1", "h=2", "q=17", "k=33", "d=16", "e=8"]
+
+
+def test_run_random(call) -> None:
+    result = call("run", "attention", "--random", *ATTENTION_SIZES, "--seed", "5")
+    assert (result.status, result.err) == (0, "")
+    (line,) = result.out.splitlines()
+    name, shape, dtype, mean, largest = fields(line)
+    assert (name, shape, dtype) == ("O", "1x2x17x8", "float32")
+    program = check(library.load("attention"))
+    sizes = {"b": 1, "h": 2, "q": 17, "k": 33, "d": 16, "e": 8}
+    expected = evaluate(program, random_inputs(program, sizes, seed=5))
+    assert mean == pytest.approx(expected.mean(), rel=1e-4)
+    assert largest == pytest.approx(abs(expected).max(), rel=1e-4)
+
+
+def test_run_bfloat16(call, tmp_path) -> None:
+    path = tmp_path / "out.npz"
+    words = ["--random", "--dtype", "bf16", "--extent", "i=3", "k=40", "-o", path]
+    result = call("run", "softmax", *words)
+    assert (result.status, result.err) == (0, "")
+    assert fields(result.out.strip())[:3] == ("P", "3x40", "bfloat16")
+    assert np.load(path)["P"].dtype == np.float32
+
+
+def test_run_files(call, tmp_path) -> None:
+    a, b = np.float32([[1, 2], [3, 4], [5, 6]]), np.float32([[1, 0, -1], [2, 2, 2]])
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", np.asfortranarray(b))
+    out = tmp_path / "out.npz"
+    inputs = ["--input", f"A={tmp_path}/a.npy", f"B={tmp_path}/b.npy"]
+    text = f"{PRODUCT}\nparam c: float = 1.0\nallow_pickle[i] = c * A[i,k]"
+    result = call("run", text, *inputs, "--param", "c=10", "-o", out)
+    assert (result.status, result.err) == (0, "")
+    assert [line.split()[0] for line in result.out.splitlines()] == ["O", "allow_pickle"]
+    with np.load(out) as saved:
+        np.testing.assert_allclose(saved["O"], a @ b)
+        np.testing.assert_allclose(saved["allow_pickle"], 10 * a.sum(1))
+
+
+def test_run_sizes_that_do_not_meet(call, tmp_path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((3, 2), np.float32))
+    result = call("run", PRODUCT, "--input", f"A={tmp_path}/a.npy", f"B={tmp_path}/a.npy")
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith("ShapeError: index 'k' has two sizes (line 1, column 10)\n")
+    assert "k = 2 from A" in result.err and "k = 3 from B" in result.err
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (["A"], "missing"),
+        (["A", "B", "C"], "'C'"),
+        (["A", "b"], "did you mean 'B'?"),
+        (["A", "B=cube"], "dimensions"),
+        (["A", "B=strings"], "has dtype"),
+        (["A", "B=objects"], "is no .npy file with one array"),
+        (["A", "B=text"], "is no .npy file with one array"),
+        (["A", "B=archive"], "it holds several arrays"),
+        (["A", "B=empty"], "is no .npy file with one array"),
+    ],
+)
+def test_run_bad_inputs(call, tmp_path, inputs: Sequence[str], message: str) -> None:
+    square = np.zeros((2, 2), np.float32)
+    np.save(tmp_path / "square", square)
+    np.save(tmp_path / "cube", np.zeros((2, 2, 2), np.float32))
+    np.save(tmp_path / "strings", np.array([["a", "b"], ["c", "d"]]))
+    np.save(tmp_path / "objects", np.array([[None, {}]]), allow_pickle=True)
+    (tmp_path / "text.npy").write_text("1 2 3")
+    (tmp_path / "empty.npy").touch()
+    with open(tmp_path / "archive.npy", "wb") as file:
+        np.savez(file, A=square)
+    words = []
+    for word in inputs:
+        name, _, stem = word.partition("=")
+        words.append(f"{name}={tmp_path}/{stem or 'square'}.npy")
+    out = tmp_path / "out.npz"
+    result = call("run", PRODUCT, "--input", *words, "-o", out)
+    assert (result.status, result.out) == (2, "")
+    assert message in result.err and "Traceback" not in result.err
+    assert not out.exists()
+
+
+# --- check
+
+
+def test_check(call) -> None:
+    result = call("check", "softmax", "--extent", "i=3", "--seed", "1")
+    assert (result.status, result.err) == (0, ""), result.out
+    assert "proofs\n" in result.out and "FAIL" not in result.out
+    assert re.search(r"^  ok    +1\. expand_softmax ", result.out, re.MULTILINE)
+    for backend in ("numpy", "torch"):
+        assert re.search(rf"^  ok    {backend}  +error .* i=3 ", result.out, re.MULTILINE)
+
+
+def test_check_that_fails(call, monkeypatch) -> None:
+    monkeypatch.setattr(verification, "STEP_LIMIT", -1.0)
+    result = call("check", "logsumexp")
+    assert (result.status, result.err) == (1, "")
+    assert "  FAIL    1. expand_logsumexp" in result.out
+
+
+def test_check_small_parameters() -> None:
+    """A window of 1024 would exclude nothing at small sizes."""
+    assert verification._small_params(check(library.load("sliding_window"))) == {"window": 3}
+    assert verification._small_params(check(library.load("softcap"))) == {}
+
+
+def test_difference() -> None:
+    inf, nan = np.inf, np.nan
+    one = np.array([1.0, -inf, nan])
+    assert verification.difference(one, one) == 0
+    assert verification.difference(one, np.array([4.0, -inf, nan])) == 0.75
+    for other in ([1.0, inf, nan], [1.0, -inf, 0.0], [nan, -inf, nan], [1.0, -inf]):
+        assert verification.difference(np.array(other), one) == inf
+    assert verification.difference(np.array([]), np.array([])) == 0
+    assert verification.difference(np.array([True]), np.array([False])) == 1
+
+
+# --- imports
+
+
+def test_importing_is_light() -> None:
+    """Importing the package loads nothing; what it offers is found when asked for."""
+    code = (
+        "import sys, monocomp\n"
+        "heavy = {'torch', 'triton', 'numpy', 'sympy', 'lark'}\n"
+        "print(sorted(heavy & set(sys.modules)), monocomp.MonocompError.__name__)\n"
+        "print(sorted(heavy & set(sys.modules)), monocomp.library.names()[0])\n"
+        "import monocomp.cli\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    result = process(code=code)
+    assert (result.stdout, result.stderr) == ("[] MonocompError\n[] alibi\n[]\n", "")
+
+
+def test_public_names() -> None:
+    for name in monocomp.__all__:
+        assert getattr(monocomp, name) is not None and name in dir(monocomp)
+    with pytest.raises(AttributeError, match="module 'monocomp' has no attribute 'complie'"):
+        monocomp.complie  # noqa: B018

@@ -1,0 +1,178 @@
+"""How a derivation shows itself: text, HTML, JSON and an outline."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from monocomp import library
+from monocomp.checker import check
+from monocomp.derivation import WIDTH, Derivation, wrap_formula
+from monocomp.pipeline import derive
+from monocomp.program import translate
+
+
+def derivation_of(text: str) -> Derivation:
+    return Derivation.of(derive(translate(check(text))))
+
+
+@pytest.fixture(scope="module")
+def causal() -> Derivation:
+    return derivation_of(library.load("causal"))
+
+
+def test_is_a_sequence_of_steps(causal: Derivation) -> None:
+    assert len(causal) == len(causal.steps) == len(list(causal)) > 3
+    assert causal[0] is causal.steps[0]
+    assert causal[-1].program is causal.result
+    assert causal.first(2).steps == causal[:2]
+    assert causal.first(0).result is causal.start
+    assert causal.first(2).then(causal[2:]) == causal
+    assert repr(causal) == f"<{causal.title}; print it to see them>"
+
+
+def test_titles() -> None:
+    assert derivation_of("O[i] = A[i]").title == "Derivation of O in 0 steps"
+    two = derivation_of("P[i] = logsumexp[k](A[i,k])\nO[i] = 2 * A[i,k]")
+    assert two.title.startswith("Derivation of P, O in ")
+    assert two.first(1).title == "Derivation of P, O in 1 step"
+
+
+def test_text(causal: Derivation) -> None:
+    lines = str(causal).split("\n")
+    assert lines[0] == causal.title
+    assert lines[2].startswith("    O[b,h,q,e] = ")
+    assert all(len(line) <= WIDTH and line == line.rstrip() for line in lines)
+    text = str(causal)
+    for number, step in enumerate(causal, 1):
+        assert f"\n{number:2}. {step.rule}, in O\n    law     {step.law}\n    before  " in text
+    assert "\n\nResult\n\n    O[b,h,q,e] = " in text
+
+
+def test_text_holds_every_formula_whole(causal: Derivation) -> None:
+    """Wrapping changes nothing but blanks and line ends."""
+    text = "".join(str(causal).split())
+    for step in causal:
+        assert "".join(step.before.split()) in text
+        assert "".join(step.after.split()) in text
+
+
+def test_no_steps() -> None:
+    assert str(derivation_of("O[i] = A[i]")) == ("Derivation of O in 0 steps\n\n    O[i] = A[i]")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f(" + " + ".join(f"x[i, {n}]" for n in range(60)) + ")",
+        "a" * 300,
+        "A[" + ", ".join("i" * 9 for _ in range(40)) + "]",
+        "x - 1 * -2 and y <= -z if w",
+    ],
+)
+def test_wrapping(text: str) -> None:
+    lines = wrap_formula(text, "  first ", "        ").split("\n")
+    assert all(len(line) <= WIDTH for line in lines)
+    assert lines[0].startswith("  first ") and all(x.startswith(" " * 8) for x in lines[1:])
+    assert "".join("".join(lines).split()) == "first" + "".join(text.split())
+
+
+def test_lines_break_before_operators_and_outside_brackets() -> None:
+    text = " * ".join(f"tensor_{n}[b, h, q]" for n in range(12))
+    first, *others = wrap_formula(text, "", "  ").split("\n")
+    assert first.startswith("tensor_0[b, h, q] * ")
+    assert others and all(line.startswith("  * tensor_") for line in others)
+    assert all(line.endswith("[b, h, q]") for line in (first, *others))
+
+
+def test_outline(causal: Derivation) -> None:
+    repeated = Derivation(causal.start, (causal[0], causal[0], causal[0], causal[1], causal[0]))
+    one, two = (f"{step.rule}: {step.law}" for step in causal[:2])
+    three = one.replace(":", " (3 times):", 1)
+    assert repeated.outline() == [three, two, one]
+    assert all("\n" not in line for line in causal.outline())
+    lawless = Derivation(causal.start, (replace(causal[0], law=""),))
+    assert lawless.outline() == [causal[0].rule]
+
+
+class Page(HTMLParser):
+    """The text of an HTML fragment; it fails where tags are not balanced."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.texts: list[str] = []
+        self.attributes: set[str] = set()
+        self.feed(html)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag != "br":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+TAGS = {"div", "p", "b", "br", "details", "summary", "table", "tr", "th", "td", "code"}
+
+
+def test_html(causal: Derivation) -> None:
+    page = Page(causal._repr_html_())
+    assert set(page.seen) <= TAGS
+    assert page.attributes <= {"style", "open"}
+    assert page.seen.count("details") == len(causal)
+    for step in causal:
+        assert step.before in page.texts and step.after in page.texts and step.rule in page.texts
+    for line in (*causal.start.lines(), *causal.result.lines()):
+        assert line in page.texts
+    assert "k &lt;= q" in causal._repr_html_()
+
+
+def test_html_works_on_light_and_dark_pages(causal: Derivation) -> None:
+    html = causal._repr_html_()
+    assert "#" not in html.replace("&#x27;", "")  # no fixed colour
+    assert "color: inherit" in html
+
+
+def test_html_escapes_everything(causal: Derivation) -> None:
+    bad = "<script>alert('&')</script>"
+    step = replace(causal[0], rule=bad, law=bad, place=(bad,), before=bad, after=bad)
+    html = Derivation(causal.start, (step,))._repr_html_()
+    assert "<script" not in html and "alert('" not in html
+    assert Page(html).texts.count(bad) == 4  # the fifth follows ": "
+    assert ": " + bad in Page(html).texts
+
+
+def test_long_derivations_are_folded(causal: Derivation) -> None:
+    many = Derivation(causal.start, causal.steps * 5)
+    assert "open" in Page(causal._repr_html_()).attributes
+    assert "open" not in Page(many._repr_html_()).attributes
+
+
+def test_json(causal: Derivation) -> None:
+    whole = json.loads(causal.to_json())
+    assert list(whole) == ["start", "steps", "result"]
+    assert [step["number"] for step in whole["steps"]] == list(range(1, len(causal) + 1))
+    assert whole["steps"][0] == {
+        "number": 1,
+        "rule": causal[0].rule,
+        "law": causal[0].law,
+        "place": ["O"],
+        "before": causal[0].before,
+        "after": causal[0].after,
+        "program": causal[0].program.text(),
+    }
+    for step in whole["steps"]:
+        check(step["program"])
+    assert whole["result"] == whole["steps"][-1]["program"]
