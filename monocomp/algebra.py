@@ -45,12 +45,12 @@ class FramedMonoid:
     move: Callable[[Term, Term], Term]
 
 
-def settled(frame: Term) -> Term:
-    """The frame to subtract: 0 while there is none (-inf), so that -inf - -inf never occurs.
+def settled(frame: Term, unit: Term = T.NEG_INF) -> Term:
+    """The frame to subtract: 0 while there is none, so that -inf - -inf never occurs.
 
     An element at -inf then contributes exp(-inf - 0) = 0, as does an empty sum.
     """
-    return T.where(T.compare("==", frame, T.NEG_INF), T.ZERO, frame)
+    return T.where(T.compare("==", frame, unit), T.ZERO, frame)
 
 
 SE = FramedMonoid(

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, TypeAlias
 
+from monocomp import terms as T
 from monocomp.extended_reals import (
     Cases,
     ContradictionError,
@@ -28,6 +29,7 @@ from monocomp.extended_reals import (
     is_finite,
 )
 from monocomp.inequalities import Row, is_possible
+from monocomp.terms import Term
 
 Expr: TypeAlias = Any  # a sympy expression
 
@@ -71,6 +73,63 @@ def for_all_cases(check: Callable[[Path], None], tick: Callable[[], None]) -> No
         if not trail:
             return
         trail[-1][0] += 1
+
+
+def to_sympy(term: Term, symbols: dict[Term, Expr]) -> Expr:
+    """A scalar term as a sympy expression, branches as Max, Min, Abs and Piecewise.
+
+    `symbols` maps parameters, indices, extents, reads and folds to symbols. Those that it
+    lacks are added as real symbols x0, x1, ...: no name of a program reaches sympy.
+    """
+    import sympy
+
+    table: dict[str, Any] = {
+        "add": sympy.Add,
+        "mul": sympy.Mul,
+        "and": sympy.And,
+        "or": sympy.Or,
+        "not": sympy.Not,
+        "maximum": sympy.Max,
+        "minimum": sympy.Min,
+        "abs": sympy.Abs,
+        "power": sympy.Pow,
+        "mod": lambda a, b: a - b * sympy.floor(a / b),
+        "floordiv": lambda a, b: sympy.floor(a / b),
+        "where": lambda c, a, b: sympy.Piecewise((a, c), (b, True)),
+        "relu": lambda x: sympy.Max(x, 0),
+        "sigmoid": lambda x: 1 / (1 + sympy.exp(-x)),
+        "silu": lambda x: x / (1 + sympy.exp(-x)),
+        "gelu": lambda x: x * (1 + sympy.erf(x / sympy.sqrt(2))) / 2,
+        "softplus": lambda x: sympy.log(1 + sympy.exp(x)),
+        "elu": lambda x: sympy.Piecewise((x, x > 0), (sympy.exp(x) - 1, True)),
+        "stop": lambda x: x,
+    }
+    same = ("exp", "log", "sin", "cos", "tanh", "erf", "sign", "floor")
+    table |= {name: getattr(sympy, name) for name in same}
+    relations = {"<": sympy.Lt, "<=": sympy.Le, "==": sympy.Eq, "!=": sympy.Ne}
+    values: dict[Term, Expr] = {}
+    for t in T.subterms(term):
+        args = [values[a] for a in t.args if a in values]
+        if t.op == "const":
+            infinite = isinstance(t.attr, float)
+            number = (sympy.oo if t.attr > 0 else -sympy.oo) if infinite else t.attr
+            values[t] = sympy.true if number is True else sympy.false if number is False else number
+            if isinstance(number, Fraction):
+                values[t] = sympy.Rational(number.numerator, number.denominator)
+        elif t.op == "pow":
+            values[t] = args[0] ** sympy.Rational(t.attr.numerator, t.attr.denominator)
+        elif t.op == "compare":
+            values[t] = relations[t.attr](*args)
+        elif t.op == "cast":
+            truth = t.args[0].kind == "bool"
+            values[t] = sympy.Piecewise((1, args[0]), (0, True)) if truth else args[0]
+        elif t.op in table:
+            values[t] = table[t.op](*args)
+        else:
+            if t not in symbols:
+                symbols[t] = sympy.Symbol(f"x{len(symbols)}", real=True)
+            values[t] = symbols[t]
+    return values[term]
 
 
 class Algebra:
@@ -192,6 +251,8 @@ class Path(Cases):
     def same(self, a: Value, b: Value) -> bool:
         if not (is_finite(a) and is_finite(b)):
             return not is_finite(a) and not is_finite(b) and bool(a == b)
+        if a is b or isinstance(a, bool):
+            return bool(a == b)
         numerator, _ = self.algebra.ratio(self._reduced(a - b))
         # Signs that contradict the case are impossible, so in a case that is impossible
         # as a whole every equation holds.
@@ -328,7 +389,9 @@ class Path(Cases):
                 self._vanish(monomial)
             return
         for monomial, c in terms.items():
-            if not monomial.is_Symbol or any(monomial in m.free_symbols for m in terms if m != monomial):
+            if not monomial.is_Symbol or any(
+                monomial in m.free_symbols for m in terms if m != monomial
+            ):
                 continue
             rest = self.algebra.expand(monomial - self._reduced(x) / self.algebra.number(c))
             if monomial.is_nonnegative:

@@ -423,8 +423,8 @@ class Sample(Cases):
 
     def same(self, a: Value, b: Value) -> bool:
         if not (is_finite(a) and is_finite(b)):
-            return bool(a == b) if not (is_finite(a) or is_finite(b)) else False
-        if _exact((a, b)):
+            return not is_finite(a) and not is_finite(b) and bool(a == b)
+        if _exact((a, b)) or isinstance(a, bool):
             return bool(a == b)
         a, b = self._rounded(a), self._rounded(b)
         scale = max(abs(a), abs(b), 1)

@@ -69,7 +69,5 @@ def _without(x: Hashable, rows: list[Row]) -> list[Row]:
     kept = [r for r in rows if x not in r.coefficients]
     for a in lower:
         for b in upper:
-            kept.append(
-                a.scaled(1 / a.coefficients[x]).plus(b.scaled(-1 / b.coefficients[x]))
-            )
+            kept.append(a.scaled(1 / a.coefficients[x]).plus(b.scaled(-1 / b.coefficients[x])))
     return kept

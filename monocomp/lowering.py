@@ -46,6 +46,8 @@ from monocomp.tile import (
 
 WHOLE_LIMIT = 256  # the longest axis that is held entirely
 _UNITS = {"sum": 0.0, "max": -math.inf, "min": math.inf, "prod": 1.0}
+# A frame is a maximum, or minus a minimum.
+_EXTREMA = {"max": T.NEG_INF, "min": T.INF}
 _JOIN = {"sum": "add", "max": "maximum", "min": "minimum", "prod": "mul"}
 
 
@@ -129,25 +131,20 @@ class _Lowering:
 
         An index that some aggregate lacks and another has is a column of values: held
         whole. One that every aggregate lacks is streamed once more to write the result.
-        Of the others, one that some element read in a loop lacks is a row: that element
-        is shared by its block.
+        Of the others, one that a large operand of a loop lacks is a row: its block shares
+        what is read.
         """
         indices = dict.fromkeys(i for e in self.group for i in e.indices)
-        roots_ = [e.body for e in self.group]
-        folds = [t for t in _outer_folds(roots_)]
-        reads = [r for f in folds for r in _streamed_reads(f)]
+        folds = list(_outer_folds(e.body for e in self.group))
+        rows = _rows([i.attr[0] for i in indices], folds)
         for i in indices:
             name = i.attr[0]
             having = [f for f in folds if name in f.free]
-            role: Role
+            role: Role = "row" if name in rows else "grid"
             if folds and not having:
                 role = "stream"
             elif len(having) < len(folds) and self._fits(i.attr[1]):
                 role = "whole"
-            elif any(name not in r.free for r in reads):
-                role = "row"
-            else:
-                role = "grid"
             self.axes[name] = Axis(name, i.attr[1], role)
         streams = self.axis_names("stream")
         for extra in streams[1:]:  # one axis is streamed, the others are cut into blocks
@@ -287,7 +284,7 @@ class _Lowering:
             state, new = self._fold_tile(loop, f, parts[1])
             results[f] = state
             updates.append(Assign(state.attr, new))
-            if f.attr.monoid == SE.join and mantissas:
+            if f.attr.monoid in _EXTREMA and mantissas:
                 joined[f] = self._frame_symbols(loop, f, parts[1], state, updates)
         for f, parts in mantissas.items():
             state = self._mantissa(loop, f, parts, bound, joined, updates)
@@ -312,7 +309,7 @@ class _Lowering:
         if monoid == "sum":
             return state, self._sum_tile(loop, body, state)
         value = self._masked(loop, self._value(body), unit)
-        if monoid == "max":
+        if monoid in _EXTREMA:
             self.exponents[body] = self._symbol("masked", value)
         folded = _reduce(monoid, axis, value)
         return state, apply(_JOIN[monoid], state, folded, kind=kind)
@@ -391,7 +388,7 @@ class _Lowering:
         new = self._let(scope, state.attr + "_new", updates[-1].value)
         updates[-1] = Assign(state.attr, new)
         new_symbol = self._symbol("frame", new)
-        shift = self._let(scope, state.attr + "_sub", self._value(settled(new_symbol)))
+        shift = self._value(settled(new_symbol, _EXTREMA[f.attr.monoid]))
         return self._symbol("old", state), self._symbol("shift", shift), self.exponents[body]
 
     def _mantissa(
@@ -781,6 +778,23 @@ def _outer_folds(terms: Iterable[Term]) -> list[Term]:
     return list(found)
 
 
+def _rows(names: list[str], folds: list[Term]) -> set[str]:
+    """The indices to cut into blocks: those that most of what a loop reads lacks, counted
+    by dimensions; two for a plain product of matrices, one where a loop holds another sum."""
+    reads = list(dict.fromkeys(r for f in folds for r in _streamed_reads(f)))
+    largest = max((len(r.args) for r in reads), default=0)
+    shared = {
+        n: sum(len(r.args) for r in reads if n not in r.free)
+        for n in names
+        if any(n not in r.free and len(r.args) == largest for r in reads)
+    }
+    nested = any(
+        t.op == "fold" for f in folds for part in T.open_fold(f)[1] for t in T.subterms(part)
+    )
+    ranked = sorted(shared, key=lambda n: (-shared[n], -names.index(n)))
+    return set(ranked[: 1 if nested else 2])
+
+
 def _streamed_reads(f: Term) -> list[Term]:
     """Reads inside a fold that vary with its index."""
     opened, parts = T.open_fold(f)
@@ -851,12 +865,11 @@ def _is_zero_only_if_empty(t: Term) -> bool:
 
 
 def _settle(addend: Term) -> Term:
-    """A frame that is subtracted in an exponent is 0 while there is none."""
-    if not _is_negative(addend):
-        return addend
+    """A frame that is subtracted in an exponent is 0 while there is none. So is one that
+    is added, which then stands before a sum over nothing."""
     for t in T.subterms(addend):
-        if t.op == "fold" and t.attr.monoid == SE.join:
-            addend = T.replace(addend, t, settled(t))
+        if t.op == "fold" and t.attr.monoid in _EXTREMA:
+            addend = T.replace(addend, t, settled(t, _EXTREMA[t.attr.monoid]))
     return addend
 
 

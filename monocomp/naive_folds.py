@@ -139,6 +139,25 @@ FOLDS: dict[str, Fold] = {
 }
 
 
+def nothing(op: str, x: Array, absent: Array | None, admitted: Admitted, prefix: bool) -> Array:
+    """Whether no element is there: all are excluded or absent, or are the unit of `op`.
+
+    One answer for each row, or for each prefix of it.
+    """
+    there = np.ones(x.shape, bool)
+    if op in ("max", "logsumexp"):
+        there = np.asarray(x != -math.inf, bool)
+    elif op == "min":
+        there = np.asarray(x != math.inf, bool)
+    if absent is not None:
+        there = there & (absent == 0)
+    if admitted is not None:
+        there = there & admitted
+    if prefix:
+        return ~np.logical_or.accumulate(there, axis=-1)
+    return ~there.any(axis=-1)
+
+
 def prefixes(fold: Fold, w: Wide, x: Array, admitted: Admitted) -> Array:
     """The aggregate of every prefix, the element itself included. The axis stays."""
     parts = [

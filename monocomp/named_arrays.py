@@ -8,7 +8,7 @@ array to such a list. Axes are compared by identity, so an inner `k` never meets
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -37,15 +37,13 @@ class Value:
     Attributes:
         axes: the free indices, one for each dimension of the array.
         array: bool, int64 or wide.
-        masked: elements that a filter or the literal -inf put out of play (None: none);
-            it has the array's dimensions, some perhaps of length 1.
-        aggregate: whether a reduction took part.
+        absent: numbers that stand for no element (None: none); see `naive_arithmetic`.
+            It has the array's dimensions, some perhaps of length 1.
     """
 
     axes: Axes
     array: Array
-    masked: Array | None = None
-    aggregate: bool = False
+    absent: Array | None = None
 
 
 def union(*lists: Iterable[Axis]) -> Axes:
@@ -100,8 +98,10 @@ def restrict(value: Value, axis: Axis, part: Axis) -> Value:
     place = value.axes.index(axis)
     inside = (slice(None),) * place + (slice(part.start - axis.start, part.stop - axis.start),)
     axes = tuple(part if a is axis else a for a in value.axes)
-    masked = None if value.masked is None else value.masked[inside]
-    return replace(value, axes=axes, array=value.array[inside], masked=masked)
+    absent = value.absent
+    if absent is not None and absent.shape[place] == len(axis):
+        absent = absent[inside]
+    return Value(axes, value.array[inside], absent)
 
 
 def first_true(array: Array, axes: Axes, fixed: Mapping[Axis, int]) -> dict[Axis, int]:

@@ -9,24 +9,16 @@ float64 mantissa or better and the range of exp(1e4) (`wide`).
 Where ordinary arithmetic would leave the meaning open, it is pinned as follows.
 
 *Empty sets.* An aggregate over nothing is its unit, and mean, var and softmax are 0; the
-list is in `naive_folds`. A quotient of aggregates over the same empty set is 0 however it
-is written, in sums and products as well as in their logarithms. Hence four rules, which hold
-where the operand in brackets comes from an aggregate:
+list is in `naive_folds`. A quotient of aggregates over the same empty set is 0, in sums, in
+products and in their logarithms; a logit of -inf is as good as no element. The few rules that
+make the naive, safe and lazy forms of softmax agree there are in `naive_arithmetic`. An extent
+that is 0 is an empty sum[k](1), and so is what equals the unit of a user's monoid.
 
-    0 / [0] = 0        0 * [inf] = 0        -inf - [-inf] = -inf        -inf + [+inf] = -inf
-
-The right-hand ones are the logarithms of the left-hand ones: exp(s - m) is exp(s) / exp(m).
-With them the naive, safe and lazy forms of softmax agree on rows without an element and on
-rows of -inf. An extent |k| counts as an aggregate, as sum[k](1), and so do the operands of
-a user monoid's `combine`.
-
-*Masks.* What a filter excludes is the unit, whatever stands there, NaN included. An element
-of softmax (0) or log_softmax (-inf) whose filter is false, an empty place of `top` (-inf) and
-the literal -inf are *masked*, and stay so through `where`, through functions of one argument
-that give 0 or -inf, and as factors and addends: a masked 0 times or over anything is a masked
-0, a masked -inf plus anything or minus anything is a masked -inf. So a filter,
-`where(c, x, -inf)` and an added mask of -inf are one thing, and what a masked element is
-multiplied with is as good as filtered.
+*Masks.* What a filter excludes is the unit, whatever stands there, NaN included. Where its
+filter is false, an element of softmax (0) or log_softmax (-inf) is *masked*; so are an empty
+place of `top` and the literal -inf. A masked 0 absorbs what it is multiplied with, a masked
+-inf what is added to it. So a filter, `where(c, x, -inf)` and an added mask of -inf are one
+thing, and what meets a masked element is as good as filtered.
 
 *Reads.* A read never happens where a filter is false, on the branch of `where` not taken,
 right of an `and` that is already false or an `or` that is already true, and in what a masked
@@ -44,6 +36,7 @@ skips what its filter excludes. `uniform` is defined in `counter_rng`.
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -60,6 +53,24 @@ from monocomp.errors import (
     InternalError,
     MonocompError,
     UnsupportedDtypeError,
+)
+from monocomp.naive_arithmetic import (
+    EMPTY,
+    MASKED,
+    absorbs,
+    apply,
+    as_condition,
+    as_number,
+    as_wide,
+    choose,
+    compare,
+    connect,
+    empty_where,
+    larger_or_smaller,
+    negate,
+    operate,
+    settle,
+    still_absent,
 )
 from monocomp.named_arrays import (
     Axes,
@@ -95,17 +106,7 @@ from monocomp.syntax import (
     Reduce,
     Unary,
 )
-from monocomp.wide import (
-    FLOAT_FUNCTIONS,
-    NUMBER_FUNCTIONS,
-    Array,
-    Wide,
-    default,
-    is_finite,
-    is_infinite,
-    maximum,
-    minimum,
-)
+from monocomp.wide import Array, Wide, default, is_infinite
 
 _CHUNK = 1 << 22  # elements that a reduction holds at once, where its free indices allow
 _RECURSION = 20_000
@@ -126,7 +127,7 @@ def evaluate(
         An array, or a tuple in the order of the outputs: float64, int64 or bool, whatever
         dtype the program asks for.
 
-    >>> evaluate("O[i] = sum[j if j <= i](A[j])", {"A": [1.0, 2.0, 4.0]})
+    >>> evaluate("O[i] = sum[..i](A[i])", {"A": [1.0, 2.0, 4.0]})
     array([1., 3., 7.])
     """
     return evaluate_in(default(), program, inputs, params)
@@ -222,8 +223,7 @@ class Tensor:
 
     axes: Axes
     array: Array
-    masked: Array | None = None
-    aggregate: bool = False
+    absent: Array | None = None
     faults: tuple[Fault, ...] = ()
 
 
@@ -252,20 +252,23 @@ class Fold:
         inside = np.broadcast_to(aligned, (*outside, *shape_of(self.bound)))
         return inside.reshape((*outside, math.prod(shape_of(self.bound))))
 
-    def result(self, folded: Array) -> Value:
+    def result(self, folded: Array, absent: Array | None) -> Value:
         """What was made of the rows: one value each, or one for each prefix."""
         if self.node.prefix:
-            return self.kept(folded, None)
-        return Value(self.free, np.broadcast_to(folded, shape_of(self.free)), None, True)
+            return self.kept(folded, absent)
+        shape = shape_of(self.free)
+        if absent is not None:
+            absent = np.broadcast_to(absent, shape)
+        return Value(self.free, np.broadcast_to(folded, shape), absent)
 
-    def kept(self, rows: Array, masked: Array | None) -> Value:
+    def kept(self, rows: Array, absent: Array | None) -> Value:
         """Rows of results, whose indices become those of the scope."""
         axes = (*self.free, *self.bound)
         long = (*shape_of(self.free), math.prod(shape_of(self.bound)))
         array = np.broadcast_to(rows, long).reshape(shape_of(axes))
-        if masked is not None:
-            masked = np.broadcast_to(masked, long).reshape(shape_of(axes))
-        value = Value(axes, array, masked, True)
+        if absent is not None:
+            absent = np.broadcast_to(absent, long).reshape(shape_of(axes))
+        value = Value(axes, array, absent)
         for index, axis in zip(self.node.indices, self.bound, strict=True):
             value = restrict(value, axis, self.scope.indices[index])
         return value
@@ -293,70 +296,6 @@ def _to_numpy(name: str, given: Any) -> Array:
         f"input '{name}' has dtype {array.dtype}, which is no number",
         help="give floats, integers or booleans",
     )
-
-
-# --- arithmetic ---------------------------------------------------------------------------
-
-# What absorbs whatever stands on the other side, when masked: (operator, side) -> element.
-_ABSORBING = {
-    ("*", "left"): 0.0,
-    ("*", "right"): 0.0,
-    ("/", "left"): 0.0,
-    ("+", "left"): -math.inf,
-    ("+", "right"): -math.inf,
-    ("-", "left"): -math.inf,
-}
-
-
-def _absorbed(op: str, side: str, operand: Value) -> Value | None:
-    """Where a masked operand settles the result."""
-    if operand.masked is None or (op, side) not in _ABSORBING:
-        return None
-    return Value(operand.axes, operand.masked & (operand.array == _ABSORBING[op, side]))
-
-
-def _pinned(
-    op: str, x: Array, y: Array, left: Value, right: Value
-) -> Iterator[tuple[Array, float]]:
-    """The four rules for aggregates: where each applies, and the result there.
-
-    x and y are the arrays of left and right, brought to the same axes.
-    """
-    if op == "/" and right.aggregate and (right.array == 0).any():
-        yield (x == 0) & (y == 0), 0.0
-    if op == "-" and right.aggregate and (right.array == -math.inf).any():
-        yield (x == -math.inf) & (y == -math.inf), -math.inf
-    for (a, one), (b, _) in (((x, left), (y, right)), ((y, right), (x, left))):
-        if op == "*" and one.aggregate and is_infinite(one.array).any():
-            yield is_infinite(a) & (b == 0), 0.0
-        if op == "+" and one.aggregate and (one.array == math.inf).any():
-            yield (a == math.inf) & (b == -math.inf), -math.inf
-
-
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-    "==": np.equal,
-    "!=": np.not_equal,
-}
-_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
-    "+": np.add,
-    "-": np.subtract,
-    "*": np.multiply,
-}
-_INTEGER_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
-    **_ARITHMETIC,
-    "//": np.floor_divide,
-    "%": np.mod,
-    "**": np.power,
-}
-
-
-def _stays_masked(masked: Array | None, array: Array) -> Array | None:
-    """A masked element stays masked while it is 0 or -inf."""
-    return None if masked is None else masked & ((array == 0) | (array == -math.inf))
 
 
 # --- the evaluator ------------------------------------------------------------------------
@@ -425,17 +364,12 @@ class _Evaluator:
         self.faults = []
         value = self.value(definition.body, Scope(dict(zip(definition.indices, axes, strict=True))))
         if self.program.kinds[definition.name] != "bool":
-            value = self._as_number(value)
+            value = as_number(value)
         if self.program.kinds[definition.name] == "float":
-            value = self._as_wide(value)
-        masked = None if value.masked is None else full(value.masked, value.axes, axes)
-        return Tensor(
-            axes,
-            np.ascontiguousarray(full(value.array, value.axes, axes)).reshape(shape_of(axes)),
-            masked,
-            value.aggregate,
-            tuple(self.faults),
-        )
+            value = as_wide(self.wide, value)
+        array = np.ascontiguousarray(full(value.array, value.axes, axes)).reshape(shape_of(axes))
+        absent = None if value.absent is None else full(value.absent, value.axes, axes)
+        return Tensor(axes, array, absent, tuple(self.faults))
 
     def _output(self, tensor: Tensor) -> Array:
         for fault in tensor.faults:
@@ -448,31 +382,6 @@ class _Evaluator:
         """The value of an expression in a scope: one rule for each kind of node."""
         return self.rules[type(expr)](expr, scope)
 
-    # Numbers of three kinds
-
-    def _is_wide(self, value: Value) -> bool:
-        return bool(value.array.dtype == self.wide.dtype)
-
-    def _as_wide(self, value: Value) -> Value:
-        return value if self._is_wide(value) else replace(value, array=self.wide.lift(value.array))
-
-    def _as_number(self, value: Value) -> Value:
-        """Arithmetic counts a condition as 0 or 1."""
-        if value.array.dtype.kind != "b":
-            return value
-        return replace(value, array=value.array.astype(np.int64))
-
-    def _promote(self, values: Iterable[Value]) -> list[Value]:
-        """Ints beside floats become floats."""
-        numbers = [self._as_number(v) for v in values]
-        if any(map(self._is_wide, numbers)):
-            return [self._as_wide(v) for v in numbers]
-        return numbers
-
-    def _made(self, axes: Axes, result: Any, like: Value, masked: Array | None = None) -> Value:
-        """The result of an operation; numpy gives bare scalars where there is no axis."""
-        return Value(axes, np.asarray(result), masked, like.aggregate)
-
     # Leaves
 
     def _number(self, node: Number, scope: Scope) -> Value:
@@ -481,8 +390,8 @@ class _Evaluator:
         return Value((), self.wide.number(node.value))
 
     def _extent(self, node: Extent, scope: Scope) -> Value:
-        # |k| is sum[k](1), so that a mean may be written with it.
-        return Value((), np.asarray(self.extents[node.index], np.int64), aggregate=True)
+        extent = np.asarray(self.extents[node.index], np.int64)
+        return Value((), extent, empty_where(extent == 0))
 
     def _name(self, node: Name, scope: Scope) -> Value:
         if node.name in scope.formals:
@@ -509,8 +418,8 @@ class _Evaluator:
         axes = self._plain_axes(node, scope)
         if axes is not None and not tensor.faults:
             inside = tuple(slice(axis.start, axis.stop) for axis in axes)
-            masked = None if tensor.masked is None else tensor.masked[inside]
-            return Value(axes, tensor.array[inside], masked, tensor.aggregate)
+            absent = None if tensor.absent is None else tensor.absent[inside]
+            return Value(axes, tensor.array[inside], absent)
         return self._gather(node, tensor, scope)
 
     def _plain_axes(self, node: Read, scope: Scope) -> Axes | None:
@@ -526,7 +435,7 @@ class _Evaluator:
         return tuple(axes)
 
     def _gather(self, node: Read, tensor: Tensor, scope: Scope) -> Value:
-        places = [self._as_number(self.value(part, scope)) for part in node.subscripts]
+        places = [as_number(self.value(part, scope)) for part in node.subscripts]
         axes = union(*(place.axes for place in places))
         at = [spread(place.array, place.axes, axes) for place in places]
         elements = all(map(len, scope.indices.values()))  # over nothing, nothing is read
@@ -540,8 +449,8 @@ class _Evaluator:
             inside = inside & fits
         for fault in tensor.faults:
             self._inherit(fault, tensor, axes, at, inside)
-        masked = None if tensor.masked is None else _take(tensor.masked, at, inside)
-        return Value(axes, _take(tensor.array, at, inside), masked, tensor.aggregate)
+        absent = None if tensor.absent is None else _take(tensor.absent, at, inside)
+        return Value(axes, _take(tensor.array, at, inside), absent)
 
     def _leaves(
         self, node: Read, tensor: Tensor, dimension: int, axes: Axes, position: Array
@@ -587,94 +496,49 @@ class _Evaluator:
     def _unary(self, node: Unary, scope: Scope) -> Value:
         operand = self.value(node.operand, scope)
         if node.op == "not":
-            return self._made(operand.axes, operand.array == 0, operand)
-        operand = self._as_number(operand)
+            return negation(as_condition(operand))
+        negated = negate(operand)
         if isinstance(node.operand, Number) and node.operand.value == math.inf:
-            return self._made((), -operand.array, operand, np.asarray(True))
-        result = np.asarray(-operand.array)
-        return self._made(operand.axes, result, operand, _stays_masked(operand.masked, result))
+            return replace(negated, absent=np.asarray(MASKED, np.uint8))
+        return negated
 
     def _binary(self, node: Binary, scope: Scope) -> Value:
         before = len(self.faults)
         left = self.value(node.left, scope)
         between = len(self.faults)
-        settled_by_left = _absorbed(node.op, "left", left)
-        right = self.value(node.right, scope.unless(settled_by_left))
-        settled_by_right = _absorbed(node.op, "right", right)
-        if settled_by_right is not None:
-            needed = scope.unless(settled_by_right).guard
+        by_left = absorbs(node.op, "left", left)
+        right = self.value(node.right, scope.unless(by_left))
+        by_right = absorbs(node.op, "right", right)
+        if by_right is not None:
+            needed = scope.unless(by_right).guard
             self.faults[before:between] = [
                 replace(f, happens=f.happens & somewhere(needed, f.axes))
                 for f in self.faults[before:between]
             ]
         literal = isinstance(node.right, Number) and isinstance(node.right.value, int)
-        result = self._operate(node.op, left, right, keeps_int=node.op != "**" or literal)
-        for settled, other in ((settled_by_left, right), (settled_by_right, left)):
-            if settled is not None:
-                result = self._settle(node.op, result, settled, other)
+        keeps_int = literal if node.op == "**" else node.op != "/"
+        result = operate(self.wide, node.op, left, right, keeps_int)
+        if by_left is not None:
+            result = settle(self.wide, node.op, result, by_left, right)
+        if by_right is not None:
+            result = settle(self.wide, node.op, result, by_right, left)
         return result
-
-    def _operate(self, op: str, left: Value, right: Value, keeps_int: bool) -> Value:
-        """The operator on numbers, and the pinned rules."""
-        left, right = self._promote((left, right))
-        if op == "/" or not keeps_int:
-            left, right = self._as_wide(left), self._as_wide(right)
-        axes = union(left.axes, right.axes)
-        x, y = spread(left.array, left.axes, axes), spread(right.array, right.axes, axes)
-        aggregate = left.aggregate or right.aggregate
-        if not self._is_wide(left):
-            return Value(axes, np.asarray(_INTEGER_ARITHMETIC[op](x, y)), None, aggregate)
-        compute = _ARITHMETIC.get(op) or self.wide.elementary[op]
-        result = np.asarray(compute(x, y), self.wide.dtype)
-        for applies, pinned in _pinned(op, x, y, left, right):
-            result = np.where(applies, self.wide.number(pinned), result)
-        masked = None
-        if op in ("*", "/", "**") and left.masked is not None:
-            masked = _stays_masked(spread(left.masked, left.axes, axes), result)
-        if op == "*" and right.masked is not None:
-            more = _stays_masked(spread(right.masked, right.axes, axes), result)
-            masked = more if masked is None or more is None else masked | more
-        return Value(axes, result, masked, aggregate)
-
-    def _settle(self, op: str, result: Value, settled: Value, other: Value) -> Value:
-        """Put the absorbing element where a masked operand settles the result."""
-        element = _ABSORBING[op, "left"]
-        here = spread(settled.array, settled.axes, result.axes)
-        array = result.array
-        harmless = self._is_wide(result) and is_finite(other.array).all()
-        if not harmless or (op == "/" and (other.array == 0).any()):
-            array = np.where(here, self.wide.number(element), self._as_wide(result).array)
-        masked = here if result.masked is None else result.masked | here
-        return replace(result, array=array, masked=masked)
 
     def _compare(self, node: Compare, scope: Scope) -> Value:
         operands = [self.value(part, scope) for part in node.operands]
-        axes = union(*(v.axes for v in operands))
-        holds = np.ones((1,) * len(axes), bool)
-        for op, *pair in zip(node.ops, operands, operands[1:], strict=False):
-            x, y = (spread(v.array, v.axes, axes) for v in self._promote(pair))
-            holds = holds & np.asarray(_COMPARISONS[op](x, y), bool)
-        aggregate = any(v.aggregate for v in operands)
-        return Value(axes, np.broadcast_to(holds, shape_of(axes)), None, aggregate)
+        pairs = zip(node.ops, operands, operands[1:], strict=False)
+        links = [compare(self.wide, op, a, b) for op, a, b in pairs]
+        return functools.reduce(lambda a, b: connect("and", a, b), links)
 
     def _condition(self, expr: Expr, scope: Scope) -> Value:
-        value = self.value(expr, scope)
-        return (
-            value if value.array.dtype == bool else self._made(value.axes, value.array != 0, value)
-        )
+        return as_condition(self.value(expr, scope))
 
     def _logic(self, node: Logic, scope: Scope) -> Value:
         """`and` and `or`, left to right; what is decided already guards the rest."""
         result = self._condition(node.operands[0], scope)
         for part in node.operands[1:]:
-            if node.op == "and":
-                rest = self._condition(part, scope.where(result))
-            else:
-                rest = self._condition(part, scope.unless(result))
-            axes = union(result.axes, rest.axes)
-            x, y = spread(result.array, result.axes, axes), spread(rest.array, rest.axes, axes)
-            aggregate = result.aggregate or rest.aggregate
-            result = Value(axes, x & y if node.op == "and" else x | y, None, aggregate)
+            undecided = scope.where(result) if node.op == "and" else scope.unless(result)
+            result = connect(node.op, result, self._condition(part, undecided))
         return result
 
     # Functions
@@ -686,52 +550,18 @@ class _Evaluator:
             formals = dict(zip(function.formals, args, strict=True))
             return self.value(function.body, replace(scope, formals=formals))
         if node.function == "where":
-            return self._where(node, scope)
+            condition = self._condition(node.args[0], scope)
+            a = self.value(node.args[1], scope.where(condition))
+            b = self.value(node.args[2], scope.unless(condition))
+            return choose(self.wide, condition, a, b)
         values = [self.value(arg, scope) for arg in node.args]
         if node.function in ("maximum", "minimum"):
-            return self._larger_or_smaller(node.function, *self._promote(values))
+            return larger_or_smaller(self.wide, node.function, values[0], values[1])
         if node.function == "uniform":
-            return self._uniform(values)
-        return self._function(node.function, values[0])
-
-    def _function(self, name: str, operand: Value) -> Value:
-        if name == "stop":
-            return operand
-        if name in FLOAT_FUNCTIONS or name == "relu":
-            operand = self._as_wide(operand)
-        function = FLOAT_FUNCTIONS.get(name) or NUMBER_FUNCTIONS[name]
-        operand = self._as_number(operand)
-        result = np.asarray(function(self.wide, operand.array), operand.array.dtype)
-        return self._made(operand.axes, result, operand, _stays_masked(operand.masked, result))
-
-    def _where(self, node: Call, scope: Scope) -> Value:
-        condition = self._condition(node.args[0], scope)
-        a = self.value(node.args[1], scope.where(condition))
-        b = self.value(node.args[2], scope.unless(condition))
-        if not a.array.dtype == b.array.dtype == bool:
-            a, b = self._promote((a, b))
-        axes = union(condition.axes, a.axes, b.axes)
-        chosen = spread(condition.array, condition.axes, axes)
-        result = np.where(chosen, spread(a.array, a.axes, axes), spread(b.array, b.axes, axes))
-        masked = None
-        if a.masked is not None or b.masked is not None:
-            no = np.asarray(False)
-            in_a = no if a.masked is None else spread(a.masked, a.axes, axes)
-            in_b = no if b.masked is None else spread(b.masked, b.axes, axes)
-            masked = np.where(chosen, in_a, in_b)
-        return Value(axes, result, masked, condition.aggregate or a.aggregate or b.aggregate)
-
-    def _larger_or_smaller(self, name: str, a: Value, b: Value) -> Value:
-        axes = union(a.axes, b.axes)
-        pick = maximum if name == "maximum" else minimum
-        result = pick(spread(a.array, a.axes, axes), spread(b.array, b.axes, axes))
-        return Value(axes, result, None, a.aggregate or b.aggregate)
-
-    def _uniform(self, values: list[Value]) -> Value:
-        axes = union(*(v.axes for v in values))
-        counters = [spread(self._as_number(v).array, v.axes, axes) for v in values]
-        result = np.broadcast_to(counter_rng.uniform(*counters), shape_of(axes))
-        return Value(axes, self.wide.lift(result), None, any(v.aggregate for v in values))
+            axes = union(*(v.axes for v in values))
+            counters = [spread(as_number(v).array, v.axes, axes) for v in values]
+            return Value(axes, self.wide.lift(counter_rng.uniform(*counters)))
+        return apply(self.wide, node.function, values[0])
 
     # Reductions
 
@@ -771,12 +601,12 @@ class _Evaluator:
         axes = parts[0][1].axes
         at = axes.index(parts[0][0])
         array = np.concatenate([v.array for _, v in parts], axis=at)
-        masked = None
-        if any(v.masked is not None for _, v in parts):
-            pieces = [np.asarray(False) if v.masked is None else v.masked for _, v in parts]
+        absent = None
+        if any(v.absent is not None for _, v in parts):
+            levels = [np.uint8(0) if v.absent is None else v.absent for _, v in parts]
             shapes = [v.array.shape for _, v in parts]
-            masked = np.concatenate(list(map(np.broadcast_to, pieces, shapes)), axis=at)
-        return Value((*axes[:at], axis, *axes[at + 1 :]), array, masked, True)
+            absent = np.concatenate(list(map(np.broadcast_to, levels, shapes)), axis=at)
+        return Value((*axes[:at], axis, *axes[at + 1 :]), array, absent)
 
     def _reduce_at_once(self, node: Reduce, scope: Scope, bound: Axes, place: int) -> Value:
         inner = scope.bind(node.indices, bound)
@@ -790,29 +620,41 @@ class _Evaluator:
             fold = replace(fold, admitted=fold.rows(condition.array, condition.axes))
         if node.op in self.program.monoids:
             fields = self._fold_monoid(self.program.monoids[node.op], rows, fold)
-            return fold.result(fields[place])
+            return fold.result(fields[place].array, fields[place].absent)
         if node.op in SELECTIONS:
             return self._select(rows[0], fold)
+        absent = None if args[0].absent is None else fold.rows(args[0].absent, args[0].axes)
         if node.op in KEEPING_REDUCTIONS:
-            return self._softmax(args[0], rows[0], fold)
-        x = rows[0]
-        if node.op in ("mean", "var", "logsumexp"):
-            x = self.wide.lift(x)
-        elif node.op not in ("any", "all") and x.dtype == bool:
-            x = x.astype(np.int64)
-        formula = naive_folds.FOLDS[node.op]
-        if node.prefix:
-            return fold.result(naive_folds.prefixes(formula, self.wide, x, fold.admitted))
-        return fold.result(formula(self.wide, x, fold.admitted))
+            return self._softmax(rows[0], absent, fold)
+        return self._aggregate(rows[0], absent, fold)
 
-    def _softmax(self, arg: Value, x: Array, fold: Fold) -> Value:
+    def _aggregate(self, x: Array, absent: Array | None, fold: Fold) -> Value:
+        op, prefix = fold.node.op, fold.node.prefix
+        if op in ("mean", "var", "logsumexp"):
+            x = self.wide.lift(x)
+        elif op not in ("any", "all") and x.dtype == bool:
+            x = x.astype(np.int64)
+        formula = naive_folds.FOLDS[op]
+        if prefix:
+            folded = naive_folds.prefixes(formula, self.wide, x, fold.admitted)
+        else:
+            folded = formula(self.wide, x, fold.admitted)
+        if folded.dtype == bool or not ((folded == 0) | is_infinite(folded)).any():
+            return fold.result(folded, None)  # nothing is empty
+        empty = naive_folds.nothing(op, x, absent, fold.admitted, prefix)
+        return fold.result(folded, still_absent(empty_where(empty), folded))
+
+    def _softmax(self, x: Array, absent: Array | None, fold: Fold) -> Value:
+        """An element is masked where its filter is false or its logit is a masked -inf."""
         formula = naive_folds.softmax if fold.node.op == "softmax" else naive_folds.log_softmax
-        masked = np.zeros((1,) * x.ndim, bool)
-        if arg.masked is not None:
-            masked = masked | fold.rows(arg.masked & (arg.array == -math.inf), arg.axes)
+        x = self.wide.lift(x)
+        level = np.where(x == -math.inf, np.uint8(EMPTY), np.uint8(0))
+        if absent is not None:
+            level = np.where((x == -math.inf) & (absent == MASKED), np.uint8(MASKED), level)
         if fold.admitted is not None:
-            masked = masked | ~fold.admitted
-        return fold.kept(formula(self.wide, self.wide.lift(x), fold.admitted), masked)
+            level = np.where(fold.admitted, level, np.uint8(MASKED))
+        result = formula(self.wide, x, fold.admitted)
+        return fold.kept(result, level if level.any() else None)
 
     def _select(self, x: Array, fold: Fold) -> Value:
         if fold.node.target is None:
@@ -821,48 +663,60 @@ class _Evaluator:
         x = np.broadcast_to(self.wide.lift(x), (*shape_of(fold.free), x.shape[-1]))
         values, places = naive_folds.select(self.wide, x, fold.admitted, rank.stop)
         values, places = values[..., rank.start :], places[..., rank.start :]
+        axes = (*fold.free, rank)
         if fold.node.op == "argtop":
-            return Value((*fold.free, rank), places, None, True)
-        return Value((*fold.free, rank), values, places < 0, True)
+            return Value(axes, places)
+        return Value(axes, values, np.where(places < 0, np.uint8(MASKED), np.uint8(0)))
 
-    def _fold_monoid(self, monoid: Monoid, rows: list[Array], fold: Fold) -> list[Array]:
+    def _fold_monoid(self, monoid: Monoid, rows: list[Array], fold: Fold) -> list[Value]:
         """Fold from the unit, left to right; the fields of the result, or of each prefix."""
-        shape = shape_of(fold.free)
-        units = [self._as_wide(self.value(unit, Scope({}))).array for unit in monoid.unit]
-        state = [np.broadcast_to(unit, shape) for unit in units]
-        states: list[list[Array]] = []
+        free = fold.free
+        shape = shape_of(free)
+        units = [as_wide(self.wide, self.value(unit, Scope({}))).array for unit in monoid.unit]
+        state = [_whole(unit, np.asarray(True), free) for unit in units]
+        states = []
         elements = [self.wide.lift(row) for row in rows]
         for step in range(elements[0].shape[-1]):
+            fields = [x[..., step] for x in elements]
+            same = functools.reduce(
+                np.logical_and, (f == unit for f, unit in zip(fields, units, strict=True))
+            )
+            element = [_whole(f, np.asarray(same, bool), free) for f in fields]
             present = None if fold.admitted is None else fold.admitted[..., step]
-            element = [x[..., step] for x in elements]
-            state = self._combine(monoid, state, element, present, fold.free)
+            state = self._combine(monoid, state, element, present, free)
             states.append(state)
         if not fold.node.prefix:
             return state
         if not states:
-            return [np.empty((*shape, 0), self.wide.dtype) for _ in state]
-        return [np.stack(field, axis=-1) for field in zip(*states, strict=True)]
+            return [Value(free, np.empty((*shape, 0), self.wide.dtype)) for _ in state]
+        return [
+            Value(
+                free,
+                np.stack([v.array for v in field], axis=-1),
+                np.stack([_levels(v) for v in field], axis=-1),
+            )
+            for field in zip(*states, strict=True)
+        ]
 
     def _combine(
         self,
         monoid: Monoid,
-        state: list[Array],
-        element: list[Array],
+        state: list[Value],
+        element: list[Value],
         present: Array | None,
         free: Axes,
-    ) -> list[Array]:
-        shape = shape_of(free)
+    ) -> list[Value]:
         formals: dict[str, Value] = {}
         for name, left, right in zip(monoid.fields, state, element, strict=True):
-            formals[name] = Value(free, left, None, True)
-            formals[name + "'"] = Value(free, np.broadcast_to(right, shape), None, True)
-        guard = None if present is None else Value(free, np.broadcast_to(present, shape))
-        scope = Scope({}, guard, formals)
+            formals[name], formals[name + "'"] = left, right
+        admitted = Value(
+            free, np.broadcast_to(True if present is None else present, shape_of(free))
+        )
         combined = []
         for expr, before in zip(monoid.combine, state, strict=True):
-            value = self._as_wide(self.value(expr, scope))
-            after = full(value.array, value.axes, free)
-            combined.append(after if present is None else np.where(present, after, before))
+            after = as_wide(self.wide, self.value(expr, Scope({}, admitted, formals)))
+            chosen = choose(self.wide, admitted, after, before)
+            combined.append(replace(chosen, array=np.broadcast_to(chosen.array, shape_of(free))))
         return combined
 
     # Which indices an expression depends on
@@ -920,6 +774,22 @@ def _take(array: Array, at: list[Array], inside: Array) -> Array:
         return np.zeros(inside.shape, array.dtype)
     found = array[tuple(np.where(inside, position, 0) for position in at)]
     return found if inside.all() else np.where(inside, found, np.zeros((), array.dtype))
+
+
+def _levels(value: Value) -> Array:
+    """Which elements are absent, for every element."""
+    return np.broadcast_to(np.uint8(0) if value.absent is None else value.absent, value.array.shape)
+
+
+def _whole(array: Array, is_unit: Array, axes: Axes) -> Value:
+    """A field of a user's monoid on all axes; what equals the unit is empty."""
+    absent = still_absent(empty_where(is_unit), array)
+    shape = shape_of(axes)
+    return Value(
+        axes,
+        np.broadcast_to(array, shape),
+        None if absent is None else np.broadcast_to(absent, shape),
+    )
 
 
 def _pick(array: Array, axes: Axes, place: Place) -> int:

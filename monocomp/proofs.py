@@ -28,12 +28,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypeVar
 
 from monocomp import terms as T
 from monocomp.algebra import SE, SE_PAIR, FramedMonoid, settled
 from monocomp.cache import JsonStore
-from monocomp.case_analysis import OutOfTimeError, Path, UnprovedError, clock, for_all_cases
+from monocomp.case_analysis import (
+    OutOfTimeError,
+    Path,
+    UnprovedError,
+    clock,
+    for_all_cases,
+    to_sympy,
+)
 from monocomp.errors import InternalError, MonoidLawError, Span
 from monocomp.extended_reals import (
     Cases,
@@ -45,7 +52,21 @@ from monocomp.extended_reals import (
 )
 from monocomp.printer import number_text, show
 from monocomp.program import Equations
+from monocomp.syntax import Kind
 from monocomp.terms import Term, UserMonoid
+
+__all__ = [
+    "Law",
+    "certificate",
+    "certify",
+    "is_proved",
+    "prove_builtin",
+    "prove_framed",
+    "prove_monoid",
+    "require",
+    "require_program",
+    "to_sympy",
+]
 
 PROVER_VERSION = 1  # part of what results are remembered under; raise it with every change
 TIME_LIMIT = 10.0  # seconds for one law
@@ -55,6 +76,7 @@ FACTS = ("commutative",)  # worth knowing, and no obligation
 _QUICK, _LONG = 60, 3000  # numbers of samples before and after a proof is tried
 
 Values: TypeAlias = tuple[Value, ...]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -105,7 +127,8 @@ class Claim:
 
     Attributes:
         name: of the law.
-        left, right: both sides as text, with operands in braces.
+        left, right: both sides as text, with operands in braces; no right side says that the
+            left one is in the carrier.
         check: evaluates both sides on the operands of one case, and names the operands.
         condition: where it is claimed, as text.
     """
@@ -120,32 +143,10 @@ class Claim:
     def statement(self) -> str:
         """The law as a line of text."""
         left, right = (text.replace("{", "").replace("}", "") for text in (self.left, self.right))
-        return f"{left} = {right}{self.condition}"
+        return (f"{left} = {right}" if right else f"{left} is in the carrier") + self.condition
 
 
 # --- proving and refuting -------------------------------------------------------------
-
-
-def to_sympy(term: Term, symbols: dict[str, Any]) -> Any:
-    """A term without branches as a sympy expression.
-
-    `symbols` maps the names of parameters to sympy expressions; names that it lacks are
-    added, with real symbols of our own naming, so that no name of a program reaches sympy.
-    A maximum, comparison or other branch has no such expression (UnsupportedTermError):
-    proofs take its cases apart instead.
-    """
-    from monocomp.case_analysis import Algebra
-
-    algebra = Algebra()
-    for t in T.subterms(term):
-        if t.op == "param" and t.attr not in symbols:
-            symbols[t.attr] = algebra.sympy.Symbol(f"x{len(symbols)}", real=True)
-    return _Unbranching(algebra, []).evaluate(term, symbols)
-
-
-class _Unbranching(Path):
-    def choose(self, count: int) -> int:
-        raise UnsupportedTermError("a branch")
 
 
 def _prove(claim: Claim, tick: Callable[[], None]) -> bool:
@@ -154,7 +155,7 @@ def _prove(claim: Claim, tick: Callable[[], None]) -> bool:
     def check(path: Path) -> None:
         sides = claim.check(path, {})
         for a, b in zip(sides.left, sides.right, strict=True):
-            if a is not b and not path.same(a, b):
+            if not path.same(a, b):
                 raise UnprovedError
 
     try:
@@ -194,7 +195,9 @@ def _counterexample(
     text = f"{_filled(left, shown)} = {_shown(sides.left)}"
     if right:
         text += f", but {_filled(right, shown)} = {_shown(sides.right)}"
-    given = [f"{name} = {value}" for name, value in shown.items() if "{" + name + "}" not in left + right]
+    given = [
+        f"{name} = {value}" for name, value in shown.items() if "{" + name + "}" not in left + right
+    ]
     return f"with {', '.join(given)}: {text}" if given else text
 
 
@@ -220,36 +223,70 @@ def _number(x: Value) -> str:
     return format(float(x), ".6g")
 
 
-class _Prover:
-    """Proves claims about one subject; every law has its time, however often it is tried."""
+# A law is a subject and the forms in which the law may hold, strongest first.
+_Forms: TypeAlias = tuple[str, Callable[[], Iterable[Claim]]]
+# What to prove: all laws of the first plan that succeeds.
+_Plan: TypeAlias = list[_Forms]
 
-    def __init__(self, subject: str, limit: float) -> None:
-        self.subject = subject
+
+class _Prover:
+    """Proves plans. Every law has its time, however often and in whatever form it is tried."""
+
+    def __init__(self, limit: float, samples: int) -> None:
         self.limit = limit
+        self.samples = samples  # of the refutation that comes before a proof
         self.spent: dict[str, float] = {}
 
-    def law(self, claim: Claim, samples: int = 0) -> Law:
-        """Prove or refute. With samples, a refutation by so many is tried first."""
-        start = time.monotonic()
-        tick = clock(self.limit - self.spent.get(claim.name, 0.0))
-        holds, counterexample = None, None
-        try:
-            counterexample = _refute(claim, samples, tick)
-            if counterexample is None and _prove(claim, tick):
-                holds = True
-            elif counterexample is None:
-                counterexample = _refute(claim, _LONG, tick)
-        except OutOfTimeError:
-            pass
-        seconds = time.monotonic() - start
-        self.spent[claim.name] = seconds = self.spent.get(claim.name, 0.0) + seconds
-        holds = False if counterexample is not None else holds
-        name = f"{self.subject}: {claim.name}"
-        return Law(name, claim.statement, holds, counterexample, seconds)
+    def first_plan(self, plans: Iterable[_Plan]) -> tuple[Law, ...]:
+        """The laws of the first plan whose obligations are all proved, else of the first."""
+        first: tuple[Law, ...] | None = None
+        for plan in plans:
+            laws = []
+            for forms in plan:
+                laws.append(self._law(forms, search=first is None))
+                if first is not None and not is_proved(laws):
+                    break
+            if is_proved(laws):
+                return tuple(laws)
+            first = first or tuple(laws)
+        return first or ()
 
-    def is_refuted(self, claim: Claim) -> bool:
-        """Is there a counterexample among a few samples?"""
-        return _refute(claim, _QUICK, clock(self.limit)) is not None
+    def _law(self, forms: _Forms, search: bool) -> Law:
+        """The law in the first form that is proved; else what is known of the strongest."""
+        subject, claims = forms
+        strongest: Claim | None = None
+        counterexample = None
+        name = ""
+        for claim in claims():
+            name = f"{subject}: {claim.name}"
+            holds, found = self._try(name, claim)
+            if holds:
+                return Law(name, claim.statement, True, None, self.spent[name])
+            if strongest is None:
+                strongest, counterexample = claim, found
+        if strongest is None:
+            raise InternalError("a law has no form")
+        if counterexample is None and search:
+            counterexample = self._timed(name, lambda tick: _refute(strongest, _LONG, tick))
+        holds = None if counterexample is None else False
+        return Law(name, strongest.statement, holds, counterexample, self.spent[name])
+
+    def _try(self, name: str, claim: Claim) -> tuple[bool, str | None]:
+        def decide(tick: Callable[[], None]) -> tuple[bool, str | None]:
+            found = _refute(claim, self.samples, tick)
+            return (False, found) if found else (_prove(claim, tick), None)
+
+        return self._timed(name, decide) or (False, None)
+
+    def _timed(self, name: str, run: Callable[[Callable[[], None]], _T]) -> _T | None:
+        """Run within what is left of a law's time; None when that is over."""
+        start = time.monotonic()
+        try:
+            return run(clock(self.limit - self.spent.get(name, 0.0)))
+        except OutOfTimeError:
+            return None
+        finally:
+            self.spent[name] = self.spent.get(name, 0.0) + time.monotonic() - start
 
 
 # --- monoids on tuples ----------------------------------------------------------------
@@ -336,7 +373,7 @@ def _closed(c: Carrier) -> Claim:
         fields = zip(c.monoid.fields, c.unit, values, strict=True)
         return Sides(values, tuple(kept(cases, *field) for field in fields))
 
-    return Claim("closed", "{x} . {y}", "numbers", check, c.condition)
+    return Claim("closed", "{x} . {y}", "", check, c.condition)
 
 
 def _neutral(c: Carrier, on_the_left: bool) -> Claim:
@@ -386,7 +423,9 @@ def _interchangeable(
     def dot(a: Values, b: Values) -> Values:
         return c.combine(cases, a, b)
 
-    one, text = (dot(unit, x), "({unit} . {x})") if on_the_left else (dot(x, unit), "({x} . {unit})")
+    one, text = (
+        (dot(unit, x), "({unit} . {x})") if on_the_left else (dot(x, unit), "({x} . {unit})")
+    )
     match cases.choose(4):
         case 0:
             return Sides(dot(unit, x), dot(x, unit), "{unit} . {x}", "{x} . {unit}")
@@ -409,17 +448,15 @@ def _unit_claims(c: Carrier, on_the_left: bool) -> Iterator[Claim]:
             yield _neutral_up_to_names(c, on_the_left, chosen)
 
 
-_Alternatives: TypeAlias = list[Callable[[], Iterable[Claim]]]
-
-
-def _claims(c: Carrier) -> _Alternatives:
-    """The laws, each with the forms in which it may hold, strongest first."""
+def _plan(c: Carrier) -> _Plan:
+    """The laws of a monoid on a carrier."""
+    name = c.monoid.name
     return [
-        lambda: [_closed(c)],
-        lambda: _unit_claims(c, on_the_left=True),
-        lambda: _unit_claims(c, on_the_left=False),
-        lambda: [_associative(c)],
-        lambda: [_commutative(c)],
+        (name, lambda: [_closed(c)]),
+        (name, lambda: _unit_claims(c, on_the_left=True)),
+        (name, lambda: _unit_claims(c, on_the_left=False)),
+        (name, lambda: [_associative(c)]),
+        (name, lambda: [_commutative(c)]),
     ]
 
 
@@ -442,21 +479,11 @@ def _restricted(c: Carrier, nonnegative: Iterable[str]) -> Iterator[Carrier]:
         yield replace(c, nonnegative=frozenset(fields))
 
 
-def _first_that_holds(prover: _Prover, forms: Iterable[Claim], samples: int) -> Law:
-    """The law in the first form that is proved; else what is known of the strongest."""
-    strongest: Law | None = None
-    for claim in forms:
-        law = prover.law(claim, samples)
-        if law.holds:
-            return law
-        strongest = strongest or law
-    if strongest is None:
-        raise InternalError("a law has no form")
-    return replace(strongest, seconds=prover.spent[strongest.short])
-
-
-def _laws(prover: _Prover, c: Carrier, samples: int) -> tuple[Law, ...]:
-    return tuple(_first_that_holds(prover, forms(), samples) for forms in _claims(c))
+def _monoid_plans(m: UserMonoid, nonnegative: Iterable[str]) -> Iterator[_Plan]:
+    everywhere = _carrier(m)
+    yield _plan(everywhere)
+    for carrier in _restricted(everywhere, frozenset(nonnegative)):
+        yield _plan(carrier)
 
 
 def is_proved(laws: Iterable[Law]) -> bool:
@@ -474,23 +501,13 @@ def prove_monoid(
         nonnegative: fields that are >= 0 in every element; used if the laws need it.
         limit: seconds for each law.
     """
-    prover = _Prover(m.name, limit)
-    everywhere = _carrier(m)
-    laws = _laws(prover, everywhere, _QUICK)
-    if is_proved(laws):
-        return laws
-    for carrier in _restricted(everywhere, frozenset(nonnegative)):
-        if not any(prover.is_refuted(f) for f in (_closed(carrier), _associative(carrier))):
-            restricted = _laws(prover, carrier, _QUICK)
-            if is_proved(restricted):
-                return restricted
-    return laws
+    return _Prover(limit, _QUICK).first_plan(_monoid_plans(m, nonnegative))
 
 
 # --- built-in monoids -----------------------------------------------------------------
 
 
-def _param(name: str, kind: T.Kind = "float") -> Term:
+def _param(name: str, kind: Kind = "float") -> Term:
     return T.param(name, kind)
 
 
@@ -530,7 +547,6 @@ RESTS_ON: dict[str, tuple[str, ...]] = {
     "logsumexp": ("SE", "max", "sum"),
     "softmax": ("SE", "max", "sum"),
     "log_softmax": ("SE", "max", "sum"),
-    "top": ("top",),
     "argtop": ("top",),
 }
 
@@ -557,6 +573,13 @@ def _top_claims() -> list[Claim]:
         total = T.add(_param("a"), _param("b"))
         return cases.evaluate(T.function("minimum", total, _param("r")), given)
 
+    def closed(cases: Cases, shown: dict[str, Values]) -> Sides:
+        r, x, y = operands(cases, "xy", shown)
+        merged = merge(cases, r, x, y)
+        negative = cases.less(merged, cases.number(Fraction(0)))
+        outside = negative or cases.less(r, merged)
+        return Sides((merged,), (math.nan if outside else merged,))
+
     def associative(cases: Cases, shown: dict[str, Values]) -> Sides:
         r, x, y, z = operands(cases, "xyz", shown)
         left = merge(cases, r, merge(cases, r, x, y), z)
@@ -573,6 +596,7 @@ def _top_claims() -> list[Claim]:
     where = ", for 0 <= x, y, z <= r (counts of ones)"
     inner = "minimum({x} + {y}, {r})", "minimum({y} + {z}, {r})"
     return [
+        Claim("closed", inner[0], "", closed, where),
         Claim("left unit", "minimum(0 + {x}, {r})", "{x}", unit, where),
         Claim(
             "associative",
@@ -585,18 +609,23 @@ def _top_claims() -> list[Claim]:
     ]
 
 
+def _builtin_plan(name: str) -> _Plan:
+    if name == "top":
+        return [("top", lambda claim=claim: [claim]) for claim in _top_claims()]
+    if name in BUILT_IN:
+        return _plan(_carrier(BUILT_IN[name]))
+    raise InternalError(f"there is no monoid '{name}'")
+
+
 def prove_builtin(name: str, limit: float = TIME_LIMIT) -> tuple[Law, ...]:
     """The laws of a reduction of the language, or of those that it rests on."""
-    if name == "top":
-        prover = _Prover("top", limit)
-        return tuple(prover.law(claim) for claim in _top_claims())
-    if name == SE.name:
-        return prove_framed(SE, limit=limit)
-    if name in RESTS_ON:
-        return tuple(law for part in RESTS_ON[name] for law in prove_builtin(part, limit))
-    if name not in BUILT_IN:
-        raise InternalError(f"there is no reduction '{name}'")
-    return _laws(_Prover(name, limit), _carrier(BUILT_IN[name]), samples=0)
+    laws: list[Law] = []
+    for part in RESTS_ON.get(name, (name,)):
+        if part == SE.name:
+            laws += prove_framed(SE, limit=limit)
+        else:
+            laws += _Prover(limit, 0).first_plan([_builtin_plan(part)])
+    return tuple(laws)
 
 
 # --- framed monoids -------------------------------------------------------------------
@@ -758,24 +787,30 @@ def _tile_check(size: int) -> Callable[[_Framed], Sides]:
     return check
 
 
+def _framed_plan(f: FramedMonoid, pair: UserMonoid | None) -> _Plan:
+    frames = _carrier(BUILT_IN[f.join])
+    claims = [_associative(frames), _commutative(frames), _idempotent(frames)]
+    joins = [replace(claim, name=f"join {claim.name}") for claim in claims]
+    framed = [*joins, *_framed_claims(f, pair)]
+    plan: _Plan = [(f.name, lambda claim=claim: [claim]) for claim in framed]
+    return plan if pair is None else plan + _plan(_carrier(pair))
+
+
 def prove_framed(
     f: FramedMonoid, pair: UserMonoid | None = None, limit: float = TIME_LIMIT
 ) -> tuple[Law, ...]:
     """The laws of a framed monoid; with the same as pairs, that those agree, and their laws."""
-    pair = SE_PAIR if pair is None and f is SE else pair
-    prover = _Prover(f.name, limit)
-    frames = _carrier(BUILT_IN[f.join])
-    claims = [_associative(frames), _commutative(frames), _idempotent(frames)]
-    joins = [replace(claim, name=f"join {claim.name}") for claim in claims]
-    laws = tuple(prover.law(claim) for claim in (*joins, *_framed_claims(f, pair)))
-    if pair is not None:
-        laws += _laws(_Prover(pair.name, limit), _carrier(pair), samples=0)
-    return laws
+    return _Prover(limit, 0).first_plan([_framed_plan(f, _pair_of(f, pair))])
+
+
+def _pair_of(f: FramedMonoid, pair: UserMonoid | None) -> UserMonoid | None:
+    return SE_PAIR if pair is None and f is SE else pair
 
 
 # --- remembering ----------------------------------------------------------------------
 
 _STORE = JsonStore("proofs")
+_CHECKS = 20  # samples that every remembered law of a user's monoid must still pass
 
 
 @cache
@@ -785,37 +820,249 @@ def _sympy_version() -> str:
     return version("sympy")
 
 
-def _key(*parts: object) -> str:
+def _key(content: object) -> str:
     """What results are remembered under: everything that they depend on."""
-    content = repr((PROVER_VERSION, _sympy_version(), parts))
-    return hashlib.blake2b(content.encode(), digest_size=32).hexdigest()
+    text = repr((PROVER_VERSION, _sympy_version(), content))
+    return hashlib.blake2b(text.encode(), digest_size=32).hexdigest()
 
 
-def _monoid_key(m: UserMonoid) -> tuple[object, ...]:
+def _monoid_key(m: UserMonoid | None) -> object:
+    if m is None:
+        return None
     return m.name, m.fields, tuple(t.key[2] for t in (*m.unit, *m.combine))
 
 
-def _framed_key(f: FramedMonoid) -> tuple[object, ...]:
+def _framed_key(f: FramedMonoid) -> object:
     a, b, c = _param("a"), _param("b"), _param("c")
-    return f.name, f.join, f.move(a, b).key[2], f.embed(a, b, c).key[2]
+    operations = f.move(a, b).key[2], f.embed(a, b, c).key[2], settled(a).key[2]
+    return f.name, f.join, operations, _monoid_key(BUILT_IN[f.join])
 
 
-def _recall(key: str) -> tuple[Law, ...] | None:
-    """Remembered laws. An entry holds proved laws, and the names of facts that are not."""
-    entry = _STORE.get(key)
-    if entry is None or set(entry) != {"proved", "open"}:
-        return None
-    proved, unproved = entry["proved"], entry["open"]
-    if not isinstance(proved, list) or not isinstance(unproved, list) or not proved:
-        return None
-    laws = [_law(item, True) for item in proved] + [_law(item, None) for item in unproved]
-    if any(law is None or (law.holds is None and not law.is_fact) for law in laws):
-        return None
-    return tuple(law for law in laws if law is not None)
+def certify(
+    monoid: str | UserMonoid | FramedMonoid, nonnegative: Iterable[str] = (), fresh: bool = False
+) -> tuple[Law, ...]:
+    """The laws of a monoid, remembered from an earlier run if they were proved then.
+
+    Args:
+        monoid: a user's monoid, a framed one, or the name of a reduction.
+        nonnegative: as in `prove_monoid`.
+        fresh: prove anew.
+    """
+    if isinstance(monoid, UserMonoid):
+        fields = tuple(sorted(nonnegative))
+        key = _key(("monoid", _monoid_key(monoid), fields))
+        return _certified(key, lambda: _monoid_plans(monoid, fields), fresh, _QUICK, _CHECKS)
+    if isinstance(monoid, FramedMonoid):
+        pair = _pair_of(monoid, None)
+        key = _key(("framed", _framed_key(monoid), _monoid_key(pair)))
+        return _certified(key, lambda: [_framed_plan(monoid, pair)], fresh)
+    laws: list[Law] = []
+    for name in RESTS_ON.get(monoid, (monoid,)):
+        if name == SE.name:
+            laws += certify(SE, fresh=fresh)
+        else:
+            key = _key(("builtin", name, _monoid_key(BUILT_IN.get(name))))
+            laws += _certified(key, lambda name=name: [_builtin_plan(name)], fresh)
+    return tuple(laws)
 
 
-def _law(item: object, holds: bool | None) -> Law | None:
-    match item:
-        case {"name": str(name), "statement": str(statement), "seconds": float(seconds)}:
-            return Law(name, statement, holds, None, seconds)
+def _certified(
+    key: str,
+    plans: Callable[[], Iterable[_Plan]],
+    fresh: bool,
+    samples: int = 0,
+    checks: int = 0,
+) -> tuple[Law, ...]:
+    if not fresh:
+        remembered = _recalled(_STORE.get(key), plans(), checks)
+        if remembered is not None:
+            return remembered
+    laws = _Prover(TIME_LIMIT, samples).first_plan(plans())
+    if is_proved(laws):
+        entries = [
+            {
+                "name": law.name,
+                "statement": law.statement,
+                "holds": law.holds,
+                "counterexample": law.counterexample,
+                "seconds": law.seconds,
+            }
+            for law in laws
+        ]
+        _STORE.put(key, {"laws": entries})
+    return laws
+
+
+def _recalled(entry: object, plans: Iterable[_Plan], checks: int) -> tuple[Law, ...] | None:
+    """The laws in an entry, if they are those of one of the plans, in number and wording."""
+    match entry:
+        case {"laws": [*items]} if len(entry) == 1:
+            laws = [law for law in map(_law, items) if law is not None]
+            if len(laws) == len(items) and is_proved(laws):
+                fits = any(_fits(laws, plan, checks) for plan in plans)
+                return tuple(laws) if fits else None
     return None
+
+
+def _law(item: object) -> Law | None:
+    match item:
+        case {
+            "name": str(name),
+            "statement": str(statement),
+            "holds": True | False | None as holds,
+            "counterexample": str() | None as counterexample,
+            "seconds": float(seconds),
+        } if len(item) == 5 and (holds is False) == (counterexample is not None):
+            return Law(name, statement, holds, counterexample, seconds)
+    return None
+
+
+def _fits(laws: Sequence[Law], plan: _Plan, checks: int) -> bool:
+    """Are these the laws of the plan? Claims that are said to be proved are spot-checked."""
+    if len(laws) != len(plan):
+        return False
+    for law, (subject, claims) in zip(laws, plan, strict=True):
+        same = (
+            c
+            for c in claims()
+            if (f"{subject}: {c.name}", c.statement) == (law.name, law.statement)
+        )
+        claim = next(same, None)
+        if claim is None:
+            return False
+        if law.holds and _refute(claim, checks, clock(TIME_LIMIT)) is not None:
+            return False
+    return True
+
+
+# --- programs -------------------------------------------------------------------------
+
+_WHY = {
+    "closed": "Partial results are combined again, so every combination must be a tuple of numbers.",
+    "left unit": "A fold starts from the unit, and a tile without elements is the unit.",
+    "right unit": "A tile without elements is the unit, wherever it stands.",
+    "associative": "A fused kernel folds tile by tile and combines the parts, so it needs "
+    "(x . y) . z = x . (y . z).",
+}
+_FAULT = {
+    "closed": ("has combinations that are no numbers", "closed"),
+    "left unit": ("has a unit that is not neutral on the left", "to have a left unit"),
+    "right unit": ("has a unit that is not neutral on the right", "to have a right unit"),
+    "associative": ("is not associative", "associative"),
+}
+
+
+def require(
+    monoid: UserMonoid,
+    *,
+    elements: Iterable[Sequence[Term]] = (),
+    text: str | None = None,
+    span: Span | None = None,
+) -> tuple[Law, ...]:
+    """The laws of a user's monoid; an error unless they are proved.
+
+    Args:
+        monoid: what the user declared.
+        elements: the operands of all its folds; what is visibly >= 0 in all of them, such as
+            a count, may be used in the proofs.
+        text: the program.
+        span: where the monoid is declared.
+    """
+    laws = certify(monoid, _nonnegative(monoid, elements))
+    failed = next((law for law in laws if not law.holds and not law.is_fact), None)
+    if failed is None:
+        return laws
+    fault, adjective = _FAULT[failed.short]
+    notes = [f"law: {failed.statement}"]
+    if failed.counterexample is None:
+        message = f"monoid '{monoid.name}' could not be proved {adjective}"
+        notes.append(f"not proved within {TIME_LIMIT:.0f} s, and no counterexample was found")
+    else:
+        message = f"monoid '{monoid.name}' {fault}"
+        notes.append(f"counterexample: {failed.counterexample}")
+    raise MonoidLawError(
+        message,
+        text=text,
+        spans=() if span is None else span,
+        notes=[*notes, _WHY[failed.short]],
+        help=_advice(monoid, failed),
+    )
+
+
+def _advice(m: UserMonoid, failed: Law) -> str:
+    """What to write instead."""
+    if failed.counterexample is None:
+        return "write combine with + - *, exp, maximum and where; these the prover decides"
+    if failed.short in ("left unit", "right unit"):
+        unit = _neutral_unit(m)
+        if unit is not None:
+            return f"unit ({', '.join(show(t) for t in unit)}) is neutral"
+    laws = prove_monoid(m, m.fields, limit=1.0)
+    if is_proved(laws):
+        fields = laws[0].statement.rpartition(", for ")[2]
+        name = fields.split(" ")[0]
+        return f"the laws hold for {fields}; make that visible where you fold: abs({name})"
+    if "undefined" in failed.counterexample:
+        return "guard the place: where(n + n' == 0, 0, a / (n + n')), where(m == -inf, 0, m)"
+    if failed.short == "associative":
+        return "carry what a later step needs in more fields; for a difference, subtract a sum"
+    return "give a unit that leaves every element as it is"
+
+
+def _neutral_unit(m: UserMonoid) -> tuple[Term, ...] | None:
+    """A unit that no sample contradicts, of the usual numbers."""
+    if len(m.fields) > 3:
+        return None
+    for unit in itertools.product((T.ZERO, T.ONE, T.NEG_INF, T.INF), repeat=len(m.fields)):
+        carrier = _carrier(replace(m, unit=unit))
+        sides = (_neutral(carrier, left) for left in (True, False))
+        if not any(_refute(claim, _QUICK, clock(1.0)) for claim in sides):
+            return unit
+    return None
+
+
+def _nonnegative(m: UserMonoid, elements: Iterable[Sequence[Term]]) -> tuple[str, ...]:
+    """The fields that are visibly >= 0 in every element."""
+    columns = list(zip(*elements, strict=True))
+    fields = zip(m.fields, columns, strict=False)
+    return tuple(f for f, column in fields if all(map(T.is_nonnegative, column)))
+
+
+def _folded(equations: Equations) -> tuple[list[str], dict[UserMonoid, list[tuple[Term, ...]]]]:
+    """The reductions of a program, and the elements that its users' monoids fold."""
+    names: dict[str, None] = {}
+    elements: dict[UserMonoid, list[tuple[Term, ...]]] = {m: [] for m in equations.monoids}
+    for t in T.subterms(*(e.body for e in equations.equations)):
+        if t.op not in ("fold", "fold_at"):
+            continue
+        monoid = t.attr.monoid
+        if isinstance(monoid, str):
+            names[monoid] = None
+        elif monoid is SE_PAIR:
+            names[SE.name] = None
+        else:
+            elements.setdefault(monoid, []).append(T.open_fold(t)[1][1:])
+    return sorted(names), elements
+
+
+def certificate(equations: Equations, fresh: bool = False) -> tuple[Law, ...]:
+    """The laws that a program's folds rest on, each once, with what is known of them."""
+    names, elements = _folded(equations)
+    parts = dict.fromkeys(part for name in names for part in RESTS_ON.get(name, (name,)))
+    laws = [law for part in parts for law in certify(part, fresh=fresh)]
+    for monoid, folded in elements.items():
+        laws += certify(monoid, _nonnegative(monoid, folded), fresh)
+    return tuple(laws)
+
+
+def require_program(equations: Equations) -> tuple[Law, ...]:
+    """The certificate of a program; an error at the first monoid that is not proved."""
+    for monoid, folded in _folded(equations)[1].items():
+        declared = equations.source.monoids.get(monoid.name)
+        require(
+            monoid,
+            elements=folded,
+            text=equations.source.text,
+            span=None if declared is None else declared.span,
+        )
+    return certificate(equations)

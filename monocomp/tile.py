@@ -153,6 +153,7 @@ class TileProgram:
     def extents(self) -> list[str]:
         """The extents that the kernel mentions, in a fixed order."""
         found = dict.fromkeys(a.extent for a in self.axes.values())
+        found |= dict.fromkeys(d for t in self.inputs.values() for d in t.dims)
         for e in expressions(self.body):
             if e.op == "extent":
                 found[e.attr] = None

@@ -137,9 +137,8 @@ def difference(found: Array, expected: Array) -> float:
     plain = np.isfinite(b)
     if not np.array_equal(a[~plain], b[~plain], equal_nan=True) or not np.isfinite(a[plain]).all():
         return np.inf
-    if not plain.any():
-        return 0.0
-    return float(np.abs(a - b)[plain].max() / max(1.0, np.abs(b[plain]).max()))
+    errors, sizes = np.abs(a[plain] - b[plain]), np.abs(b[plain])
+    return float(errors.max(initial=0.0) / sizes.max(initial=1.0))
 
 
 def _largest(found: tuple[Array, ...], expected: tuple[Array, ...]) -> float:

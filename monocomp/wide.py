@@ -233,7 +233,7 @@ def _gelu(w: Wide, x: Array) -> Array:
 
 def _softplus(w: Wide, x: Array) -> Array:
     """log(1 + exp(x)) without overflow and without losing a small exp(x)."""
-    return relu(w, x) + w.elementary["log1p"](w.elementary["exp"](-np.abs(x)))
+    return maximum(x, w.number(0)) + w.elementary["log1p"](w.elementary["exp"](-np.abs(x)))
 
 
 def _elu(w: Wide, x: Array) -> Array:
@@ -243,11 +243,6 @@ def _elu(w: Wide, x: Array) -> Array:
 def constant(w: Wide, value: Literal, like: Array) -> Array:
     """A literal in the dtype of another array: an int beside ints, else wide."""
     return np.asarray(value, np.int64) if like.dtype.kind == "i" else w.number(value)
-
-
-def relu(w: Wide, x: Array) -> Array:
-    """x where positive, else 0; NaN stays NaN."""
-    return np.where(x <= 0, constant(w, 0, x), x)
 
 
 def sign(w: Wide, x: Array) -> Array:
@@ -282,12 +277,11 @@ FLOAT_FUNCTIONS: dict[str, Callable[[Wide, Array], Array]] = {
     "gelu": _gelu,
     "softplus": _softplus,
     "elu": _elu,
+    "relu": lambda w, x: np.where(x <= 0, w.number(0), x),
 }
 
 # Functions of one number that keep its kind.
 NUMBER_FUNCTIONS: dict[str, Callable[[Wide, Array], Array]] = {
     "abs": lambda w, x: np.abs(x),
     "sign": sign,
-    "relu": relu,
-    "stop": lambda w, x: x,
 }

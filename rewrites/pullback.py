@@ -52,7 +52,7 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
             if t.attr.monoid is SE_PAIR:
                 (bound,), (condition, _, exponent) = T.open_fold(t)
                 for part in T.subterms(normalise(frame(bound, condition, exponent))):
-                    if part.op == "fold" and part.attr.monoid == "max":
+                    if part.op == "fold" and part.attr.monoid in ("max", "min"):
                         level_of(part)
             key = (t.attr.extents[0], deepest, t.args[0])
             group = found.setdefault(key, Pass(t.attr.extents[0], deepest))

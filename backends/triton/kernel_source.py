@@ -433,7 +433,7 @@ class KernelEmitter:
             if not self._order(s.axes) and not (s.op == "number" and s.attr == 0):
                 text = self._text(s, (), _ATOM)
                 if s.op != "number":
-                    text += ".to(tl.int64)"
+                    text = f"tl.cast({self._text(s, ())}, tl.int64)"
                 parts.append(f"{text} * {self._stride(e.attr, dim)}")
         return " + ".join(parts)
 
@@ -463,7 +463,7 @@ class KernelEmitter:
             if axis in layout:
                 text = self._spread(text, (axis,), layout)
             else:
-                text += ".to(tl.int64)"
+                text = f"tl.cast({text}, tl.int64)"
             parts.append(f"{text} * {self._stride(output.name, dim)}")
         pointer = " + ".join(parts)
         value = self._text(s.value, layout, _ATOM)
@@ -527,15 +527,13 @@ class KernelEmitter:
         if bounded:
             text = f"tl.maximum({inner}, {text})"
         outer = self._set(axis, "full_end", text)
-        unmasked = self._name("unmasked", axis, "UNMASKED")
         if bounded:
             self._put("# Blocks before, inside and after the part where no mask is needed.")
             self._put(f"for {part} in tl.static_range({0 if loop.lower else 1}, 3):")
         else:
             self._put(f"for {part} in tl.static_range(1, 2 if {even} else 3):")
         self.indent += 1
-        self._assign(f"{unmasked}: tl.constexpr", f"{part} == 1")
-        self.unmasked = unmasked
+        self.unmasked = f"({part} == 1)"
         begin, end = self._name("begin", axis, "begin"), self._name("end", axis, "end")
         self._assign(begin, f"{inner} if {part} == 1 else {outer}")
         self._assign(end, f"{outer} if {part} == 1 else {high}")
@@ -731,7 +729,7 @@ class KernelEmitter:
 
     def _cast(self, e: Expr, want: tuple[str, ...]) -> tuple[str, int]:
         kind = "tl.float32" if e.kind == "float" else "tl.int32"
-        if e.args[0].op in ("extent", "param"):  # may be a plain number
+        if not self._order(e.args[0].axes):  # may be a plain number
             return f"tl.cast({self._value(e.args[0], want, 0)}, {kind})", _ATOM
         return f"{self._value(e.args[0], want, _ATOM)}.to({kind})", _ATOM
 

@@ -1,0 +1,92 @@
+"""Functions that an emitted reference may need, as source lines.
+
+Torch leaves some of the language's rules open: what 0 / 0 is where both come from an empty
+set, a sum of opposite infinities, a division by the integer 0, random numbers without a
+state. Each is pinned by one small function, which is printed only where it is used.
+"""
+
+from __future__ import annotations
+
+from monocomp import counter_rng
+
+_UNIFORM = f'''
+def uniform(*counters):
+    """A random number in [0, 1) that depends on the counters only."""
+    h = 0x{counter_rng.START:X}
+    for x in counters:
+        h = h ^ (x * 0x{counter_rng.STEP:X} & 0xFFFFFFFF)
+        h = (h ^ (h >> {counter_rng.SHIFTS[0]})) * 0x{counter_rng.FACTOR_1:X} & 0xFFFFFFFF
+        h = (h ^ (h >> {counter_rng.SHIFTS[1]})) * 0x{counter_rng.FACTOR_2:X} & 0xFFFFFFFF
+        h = h ^ (h >> {counter_rng.SHIFTS[2]})
+    return (h >> {32 - counter_rng.MANTISSA_BITS}).double() * 2.0**-{counter_rng.MANTISSA_BITS}
+'''
+
+_SOURCES = {
+    "open_indices": '''
+def open_indices(*sizes, device):
+    """The values of indices of these sizes, each along an axis of its own."""
+    rank = len(sizes)
+    shapes = [[-1 if axis == n else 1 for axis in range(rank)] for n in range(rank)]
+    values = [torch.arange(size, device=device) for size in sizes]
+    return [x.view(shape) for x, shape in zip(values, shapes)]
+''',
+    "tabulate": '''
+def tabulate(value, *sizes):
+    """The value as a tensor over the leading axes; the others have been reduced."""
+    return torch.broadcast_to(value, (*sizes, *value.shape[len(sizes) :])).reshape(sizes)
+''',
+    "ratio": '''
+def ratio(a, b):
+    """a / b, where 0 / 0 = 0: a quotient of aggregates over nothing."""
+    return torch.where(a == 0, 0.0, a / b)
+''',
+    "product": '''
+def product(a, b):
+    """a * b, where 0 * inf = 0: what is left out weighs nothing."""
+    return torch.where((a == 0) | (b == 0), 0.0, a * b)
+''',
+    "total": '''
+def total(a, b):
+    """a + b, where -inf + inf = -inf: what is left out stays left out."""
+    return torch.where((a == -torch.inf) | (b == -torch.inf), -torch.inf, a + b)
+''',
+    "floor_divide": '''
+def floor_divide(a, b):
+    """a // b for integers, where a // 0 = 0."""
+    return torch.where(b == 0, 0, a // torch.where(b == 0, 1, b))
+''',
+    "modulo": '''
+def modulo(a, b):
+    """a % b for integers, where a % 0 = 0."""
+    return torch.where(b == 0, 0, a % torch.where(b == 0, 1, b))
+''',
+    "uniform": _UNIFORM,
+    "top": '''
+def top(x, axis, rank, count):
+    """The largest elements along an axis, in order along `rank`, and their places."""
+    shape = [*x.shape]
+    shape[axis] = count
+    x = torch.cat((x, x.new_full(shape, -torch.inf)), axis)
+    values, places = x.sort(axis, descending=True, stable=True)
+    places = torch.where(values == -torch.inf, -1, places)
+    return [y.narrow(axis, 0, count).transpose(axis, rank) for y in (values, places)]
+''',
+    "fold_left": '''
+def fold_left(combine, unit, axis, admitted, *elements, prefix=False):
+    """Combine the admitted elements along an axis, one by one from the unit."""
+    columns = torch.broadcast_tensors(admitted, *elements)
+    state, prefixes = list(unit), []
+    for present, *element in zip(*(x.split(1, axis) for x in columns)):
+        after = combine(*state, *element)
+        state = [torch.where(present, x, y) for x, y in zip(after, state)]
+        prefixes.append(state)
+    return [torch.cat(field, axis) for field in zip(*prefixes)] if prefix else state
+''',
+}
+
+NAMES = frozenset(_SOURCES)
+
+
+def source(name: str) -> list[str]:
+    """The lines of one function, without blank lines around it."""
+    return _SOURCES[name].strip().splitlines()
