@@ -43,8 +43,8 @@ class Run:
         return f"{sizes}, {self.dtype}"
 
 
-ON_GPU = Run("cuda", "bfloat16", {"b": 1, "h": 16, "q, k": 4096, "d, e": 128}, 20)
-ON_CPU = Run("cpu", "float32", {"b": 1, "h": 4, "q, k": 2048, "d, e": 64}, 5)
+ON_GPU = Run("cuda", "bfloat16", {"b": 1, "h": 16, "q = k": 4096, "d = e": 128}, 20)
+ON_CPU = Run("cpu", "float32", {"b": 1, "h": 4, "q = k": 2048, "d = e": 64}, 5)
 
 
 def main() -> int:

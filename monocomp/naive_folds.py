@@ -155,7 +155,7 @@ def nothing(op: str, x: Array, absent: Array | None, admitted: Admitted, prefix:
         there = there & admitted
     if prefix:
         return ~np.logical_or.accumulate(there, axis=-1)
-    return ~there.any(axis=-1)
+    return np.asarray(~there.any(axis=-1))
 
 
 def prefixes(fold: Fold, w: Wide, x: Array, admitted: Admitted) -> Array:

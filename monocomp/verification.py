@@ -19,7 +19,6 @@ from monocomp.derivation import Derivation
 from monocomp.errors import (
     IndexRangeError,
     MonocompError,
-    MonoidLawError,
     UnsupportedError,
 )
 from monocomp.pipeline import derive
@@ -151,18 +150,25 @@ def _largest(found: tuple[Array, ...], expected: tuple[Array, ...]) -> float:
 
 
 def _proofs(derivation: Derivation) -> Iterator[Finding]:
-    from monocomp.proofs import certificate
+    from monocomp.proofs import Law, certificate
 
-    section = "proofs"
-    try:
-        laws = certificate(derivation.result, fresh=True)
-    except MonoidLawError as error:
-        yield Finding(section, False, "laws of the monoids", "\n" + _indented(error))
-        return
-    for law in laws:
-        yield Finding(section, True, str(law))
+    section = "proofs: the laws that tiling and merging rest on, proved anew"
+    laws: dict[tuple[str, str], Law] = {}
+    for law in certificate(derivation.result, fresh=True):
+        laws.setdefault((law.name, law.statement), law)
+    width = max((len(law.name) for law in laws.values()), default=0)
+    for law in laws.values():
+        what = f"{law.name:{width}}"
+        if law.holds:
+            yield Finding(section, True, what, law.statement)
+        elif law.is_fact:
+            yield Finding(section, None, what, "does not hold, and need not")
+        elif law.counterexample is not None:
+            yield Finding(section, False, what, f"counterexample: {law.counterexample}")
+        else:
+            yield Finding(section, False, what, f"not proved: {law.statement}")
     if not laws:
-        yield Finding(section, True, "nothing to prove: no monoid but the built-in sums")
+        yield Finding(section, True, "nothing is folded")
 
 
 def _steps(derivation: Derivation, case: _Case) -> Iterator[Finding]:

@@ -615,7 +615,8 @@ def test_run_bad_inputs(call, tmp_path, inputs: Sequence[str], message: str) -> 
 def test_check(call) -> None:
     result = call("check", "softmax", "--extent", "i=3", "--seed", "1")
     assert (result.status, result.err) == (0, ""), result.out
-    assert "proofs\n" in result.out and "FAIL" not in result.out
+    assert result.out.startswith("proofs: ") and "FAIL" not in result.out
+    assert re.search(r"^  ok    SE: associative +\(x \. y\) \. z = ", result.out, re.MULTILINE)
     assert re.search(r"^  ok    +1\. expand_softmax ", result.out, re.MULTILINE)
     for backend in ("numpy", "torch"):
         assert re.search(rf"^  ok    {backend}  +error .* i=3 ", result.out, re.MULTILINE)
@@ -626,6 +627,12 @@ def test_check_that_fails(call, monkeypatch) -> None:
     result = call("check", "logsumexp")
     assert (result.status, result.err) == (1, "")
     assert "  FAIL    1. expand_logsumexp" in result.out
+
+
+def test_check_an_unlawful_monoid(call) -> None:
+    result = call("check", BAD["unlawful monoid"][0])
+    assert (result.status, result.err) == (1, "")
+    assert re.search(r"^  FAIL  Sub: associative +counterexample: ", result.out, re.MULTILINE)
 
 
 def test_check_small_parameters() -> None:

@@ -7,6 +7,8 @@ import itertools
 import math
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -675,6 +677,37 @@ def test_aggregates_that_are_not_empty_divide_by_ieee_too():
     same(run("O = max[i](A[i]) - max[i](A[i])", A=[INF]), np.asarray(NAN))
 
 
+def test_a_sum_of_zeros_is_not_empty():
+    text = "O = sum[i](A[i]) / sum[i](B[i])"
+    for b in ([1.0, -1.0], [0.0, 0.0]):
+        same(run(text, A=b, B=b), np.asarray(NAN))
+    same(run("O[i] = A[i] / sqrt(sum[i](A[i] * A[i]))", A=[0.0]), np.array([NAN]))
+    same(run("O = max[i](A[i]) * B[0]", A=[INF], B=[0.0]), np.asarray(NAN))
+    same(run("O = sum[i](exp(A[i]) * B[i])", A=[-INF], B=[INF]), np.asarray(NAN))
+
+
+def test_what_is_made_of_nothing_is_nothing():
+    """The quotient of two empty things, however far they have come."""
+    none = np.zeros((2, 0))
+    for numerator, denominator in (
+        ("sum[j](X[i,j])", "sum[j](1)"),
+        ("sum[j](X[i,j])", "|j|"),
+        ("mean[j](X[i,j])", "sqrt(sum[j](X[i,j] ** 2)) * 3"),
+        ("sum[j](exp(X[i,j]))", "exp(logsumexp[j](X[i,j]))"),
+        ("exp(2 + max[j](X[i,j]))", "exp2(max[j](X[i,j]) / 2)"),
+        ("sum[j](X[i,j]) * Y[i]", "1 / (1 / sum[j](X[i,j]))"),
+        ("sum[j](X[i,j])", "sum[j](X[i,j]) + sum[j](X[i,j] * 2)"),
+        ("sum[j](X[i,j])", "maximum(sum[j](X[i,j]), sum[j](3))"),
+    ):
+        text = f"O[i] = ({numerator}) / ({denominator}) + Y[i]"
+        same(run(text, X=none, Y=[5.0, 6.0]), np.array([5.0, 6.0]))
+    text = "Z[i] = sum[j](X[i,j])\nO[i] = where(i > 0, Z[i], 0) / Z[(i + 1) % |i|] + Y[i]"
+    same(run(text, X=none, Y=[5.0, 6.0]), np.array([5.0, 6.0]))
+    same(
+        run("O[i] = sum[j](X[i,j]) / (sum[j](1) + Y[i])", X=none, Y=[0.0, 1.0]), np.array([NAN, 0])
+    )
+
+
 def test_mean_and_entropy_written_out():
     x = np.array([[1.0, 3.0], [5.0, 7.0]])
     text = "O[i] = sum[j if j < i](X[i,j]) / sum[j if j < i](1)"
@@ -749,6 +782,12 @@ def test_welford():
     empty = run(text, X=np.zeros((2, 0)))
     same(empty[0], np.zeros(2))
     same(empty[1], np.zeros(2))
+
+
+def test_welford_merges_partial_results_that_are_empty():
+    text = WELFORD + "O[i] = Welford[j](n[i,j], m[i,j], c[i,j]).mu"
+    n, m = np.array([[0.0, 2.0, 0.0, 1.0], [0.0] * 4]), np.array([[0.0, 3.0, 0.0, 6.0], [0.0] * 4])
+    same(run(text, n=n, m=m, c=0 * n), np.array([4.0, 0.0]))
 
 
 def test_softmax_as_a_user_monoid_with_rows_of_minus_infinity():
@@ -1121,6 +1160,18 @@ def test_wrong_inputs_are_refused():
         run("O[i] = A[T[i]]", A=[1.0], T=[0.0])
     with pytest.raises(InputError, match="parameter 'c' is missing"):
         run("param c: float\nO[i] = c * A[i]", A=[1.0])
+
+
+def test_the_oracle_shares_no_code_with_what_it_judges():
+    """Nor does it load torch, sympy or mpmath."""
+    script = "import sys, monocomp.oracle\nprint(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    loaded = done.stdout.split()
+    foreign = ("rewrites", "backends", "terms", "algebra", "rewriting", "tile", "lowering")
+    for name in (*(f"monocomp.{part}" for part in foreign), "torch", "sympy", "mpmath"):
+        assert not [module for module in loaded if f"{module}.".startswith(f"{name}.")]
 
 
 def test_deep_expressions():

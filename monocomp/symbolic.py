@@ -1,0 +1,168 @@
+"""Terms as sympy expressions, and sympy's expansion with a memory and limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from monocomp import terms as T
+from monocomp.extended_reals import UnsupportedTermError
+from monocomp.terms import Term
+
+Expr: TypeAlias = Any  # a sympy expression
+
+_MOST_TERMS = 4000  # of an expanded expression
+_MOST_FACTORED = 16  # terms of a polynomial that is worth factoring
+
+def to_sympy(term: Term, symbols: dict[Term, Expr]) -> Expr:
+    """A scalar term as a sympy expression, branches as Max, Min, Abs and Piecewise.
+
+    `symbols` maps parameters, indices, extents, reads and folds to symbols. Those that it
+    lacks are added as real symbols x0, x1, ...: no name of a program reaches sympy.
+    """
+    import sympy
+
+    table: dict[str, Any] = {
+        "add": sympy.Add,
+        "mul": sympy.Mul,
+        "and": sympy.And,
+        "or": sympy.Or,
+        "not": sympy.Not,
+        "maximum": sympy.Max,
+        "minimum": sympy.Min,
+        "abs": sympy.Abs,
+        "power": sympy.Pow,
+        "mod": lambda a, b: a - b * sympy.floor(a / b),
+        "floordiv": lambda a, b: sympy.floor(a / b),
+        "where": lambda c, a, b: sympy.Piecewise((a, c), (b, True)),
+        "relu": lambda x: sympy.Max(x, 0),
+        "sigmoid": lambda x: 1 / (1 + sympy.exp(-x)),
+        "silu": lambda x: x / (1 + sympy.exp(-x)),
+        "gelu": lambda x: x * (1 + sympy.erf(x / sympy.sqrt(2))) / 2,
+        "softplus": lambda x: sympy.log(1 + sympy.exp(x)),
+        "elu": lambda x: sympy.Piecewise((x, x > 0), (sympy.exp(x) - 1, True)),
+        "stop": lambda x: x,
+    }
+    same = ("exp", "log", "sin", "cos", "tanh", "erf", "sign", "floor")
+    table |= {name: getattr(sympy, name) for name in same}
+    relations = {"<": sympy.Lt, "<=": sympy.Le, "==": sympy.Eq, "!=": sympy.Ne}
+    values: dict[Term, Expr] = {}
+    for t in T.subterms(term):
+        args = [values[a] for a in t.args if a in values]
+        if t.op == "const":
+            infinite = isinstance(t.attr, float)
+            number = (sympy.oo if t.attr > 0 else -sympy.oo) if infinite else t.attr
+            values[t] = sympy.true if number is True else sympy.false if number is False else number
+            if isinstance(number, Fraction):
+                values[t] = sympy.Rational(number.numerator, number.denominator)
+        elif t.op == "pow":
+            values[t] = args[0] ** sympy.Rational(t.attr.numerator, t.attr.denominator)
+        elif t.op == "compare":
+            values[t] = relations[t.attr](*args)
+        elif t.op == "cast":
+            truth = t.args[0].kind == "bool"
+            values[t] = sympy.Piecewise((1, args[0]), (0, True)) if truth else args[0]
+        elif t.op in table:
+            values[t] = table[t.op](*args)
+        else:
+            if t not in symbols:
+                symbols[t] = sympy.Symbol(f"x{len(symbols)}", real=True)
+            values[t] = symbols[t]
+    return values[term]
+
+
+class Algebra:
+    """sympy's expansion with a memory, limits on size, and symbols of our own naming."""
+
+    def __init__(self, tick: Callable[[], None] = lambda: None) -> None:
+        import sympy
+
+        self.sympy: Any = sympy
+        self.tick = tick
+        self._symbols: dict[tuple[str, bool], Expr] = {}
+        self._ratios: dict[Expr, tuple[Expr, Expr]] = {}
+        self._factors: dict[Expr, tuple[Expr, ...]] = {}
+        self._terms: dict[Expr, dict[Expr, Fraction]] = {}
+
+    def symbol(self, name: str, nonnegative: bool = False) -> Expr:
+        """The symbol for a name. No name reaches sympy: they are called x0, x1, ..."""
+        found = self._symbols.get((name, nonnegative))
+        if found is None:
+            known = {"nonnegative": True} if nonnegative else {"real": True}
+            found = self.sympy.Symbol(f"x{len(self._symbols)}", **known)
+            self._symbols[name, nonnegative] = found
+        return found
+
+    def number(self, x: Fraction) -> Expr:
+        """An exact number."""
+        return self.sympy.Rational(x.numerator, x.denominator)
+
+    def expand(self, x: Expr) -> Expr:
+        """Multiplied out, exponentials of sums split."""
+        self.tick()
+        if self._size(x, {}) > _MOST_TERMS:
+            raise UnsupportedTermError("an expression grows too large")
+        return self.sympy.expand(x)
+
+    def _size(self, x: Expr, memo: dict[Expr, float]) -> float:
+        """About how many terms x has when multiplied out."""
+        if not x.args:
+            return 1
+        found = memo.get(x)
+        if found is None:
+            sizes = [self._size(a, memo) for a in x.args]
+            if x.is_Mul:
+                found = math.prod(sizes)
+            elif x.is_Pow and x.exp.is_Integer:
+                found = sizes[0] ** min(abs(int(x.exp)), 64)
+            elif x.is_Add:
+                found = sum(sizes)
+            else:
+                found = max(sizes)
+            found = memo[x] = min(found, 1e9)
+        return found
+
+    def ratio(self, x: Expr) -> tuple[Expr, Expr]:
+        """Numerator, multiplied out, and denominator."""
+        found = self._ratios.get(x)
+        if found is None:
+            expanded = self.expand(x)
+            if expanded.is_number:
+                found = expanded, self.sympy.Integer(1)
+            else:
+                numerator, denominator = self.sympy.fraction(self.sympy.together(expanded))
+                found = self.expand(numerator), denominator
+            self._ratios[x] = found
+        return found
+
+    def factors(self, x: Expr) -> tuple[Expr, ...]:
+        """Factors whose signs make the sign of x; the base of a square comes twice."""
+        found = self._factors.get(x)
+        if found is None:
+            self.tick()
+            product = x
+            if x.is_Add and len(x.args) <= _MOST_FACTORED:
+                product = self.sympy.factor(x)
+            factors: list[Expr] = []
+            for factor in self.sympy.Mul.make_args(product):
+                whole = factor.is_Pow and factor.exp.is_Integer
+                factors += [factor.base] * (2 - int(factor.exp) % 2) if whole else [factor]
+            found = self._factors[x] = tuple(factors)
+        return found
+
+    def terms(self, x: Expr) -> dict[Expr, Fraction]:
+        """The monomials of a sum with their coefficients."""
+        found = self._terms.get(x)
+        if found is None:
+            found = {}
+            for monomial, c in self.expand(x).as_coefficients_dict().items():
+                if c.is_Rational:
+                    found[monomial] = Fraction(int(c.p), int(c.q))
+                else:
+                    found[monomial * c] = Fraction(1)
+            self._terms[x] = found
+        return dict(found)
+
+
