@@ -14,7 +14,7 @@ from itertools import product
 from typing import Any, Protocol
 
 from monocomp.errors import IndexRangeError, InternalError
-from monocomp.tile import Axis, Expr, Let, Loop, Statement, Store, TileProgram, expressions
+from monocomp.tile import Axis, Expr, Loop, Statement, Store, TileProgram, expressions
 
 Array = Any
 

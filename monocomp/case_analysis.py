@@ -14,27 +14,15 @@ the first proof, since most runs of the compiler need none.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from fractions import Fraction
-from typing import Any, TypeAlias
 
-from monocomp import terms as T
-from monocomp.extended_reals import (
-    Cases,
-    ContradictionError,
-    UnsupportedTermError,
-    Value,
-    is_finite,
-)
+from monocomp.extended_reals import Cases, ContradictionError, Value, is_finite
 from monocomp.inequalities import Row, is_possible
-from monocomp.terms import Term
+from monocomp.symbolic import Algebra, Expr
 
-Expr: TypeAlias = Any  # a sympy expression
-
-_MOST_TERMS = 4000  # of an expanded expression
-_MOST_FACTORED = 16  # terms of a polynomial that is worth factoring
 _ALL_SIGNS = frozenset((-1, 0, 1))
 _SIGNS = {"<": frozenset((-1,)), "<=": frozenset((-1, 0)), "==": frozenset((0,))}
 
@@ -59,20 +47,24 @@ def clock(seconds: float) -> Callable[[], None]:
 
 
 def for_all_cases(check: Callable[[Path], None], tick: Callable[[], None]) -> None:
-    """Run `check` on every path. It returns when all of them return or contradict themselves."""
+    """Run `check` on every path. It returns when every path returns or contradicts itself.
+
+    A statement all of whose paths contradict themselves is a mistake in the statement.
+    """
     algebra = Algebra(tick)
     trail: list[list[int]] = []
+    cases = 0
     while True:
-        path = Path(algebra, trail)
-        try:
-            check(path)
-        except ContradictionError:
-            pass
+        with suppress(ContradictionError):
+            check(Path(algebra, trail))
+            cases += 1
         while trail and trail[-1][0] + 1 == trail[-1][1]:
             trail.pop()
         if not trail:
-            return
+            break
         trail[-1][0] += 1
+    if cases == 0:
+        raise UnprovedError
 
 
 class Path(Cases):
@@ -219,7 +211,8 @@ class Path(Cases):
 
     def _evident(self, rows: Iterable[Row]) -> Iterator[Row]:
         """What the monomials say of themselves: exponentials are positive, squares not less."""
-        for monomial in {m: None for row in rows for m in row.coefficients}:
+        monomials: dict[Expr, None] = {m: None for row in rows for m in row.coefficients}
+        for monomial in monomials:
             if monomial.is_positive:
                 yield Row({monomial: Fraction(1)}, Fraction(0), strict=True)
             elif monomial.is_nonnegative:
@@ -234,20 +227,18 @@ class Path(Cases):
     def _solve(self, x: Expr) -> None:
         """Draw conclusions from x == 0 by substitution, where that is simple."""
         terms = self.algebra.terms(self._reduced(x))
-        if all(c > 0 and m.is_nonnegative for m, c in terms.items()):
+        if len({c > 0 for c in terms.values()}) == 1 and all(m.is_nonnegative for m in terms):
             for monomial in terms:  # a sum of what is not negative: every part is 0
                 self._vanish(monomial)
             return
         for monomial, c in terms.items():
-            if not monomial.is_Symbol or any(
-                monomial in m.free_symbols for m in terms if m != monomial
-            ):
-                continue
-            rest = self.algebra.expand(monomial - self._reduced(x) / self.algebra.number(c))
-            if monomial.is_nonnegative:
-                self._facts.append((rest, frozenset((0, 1))))
-            self._substitute(monomial, rest)
-            return
+            others = (m.free_symbols for m in terms if m != monomial)
+            if monomial.is_Symbol and not any(monomial in symbols for symbols in others):
+                rest = self.algebra.expand(monomial - self._reduced(x) / self.algebra.number(c))
+                if monomial.is_nonnegative:
+                    self._facts.append((rest, frozenset((0, 1))))
+                self._substitute(monomial, rest)
+                return
 
     def _vanish(self, monomial: Expr) -> None:
         """A product is 0: one of its symbols is."""

@@ -177,7 +177,9 @@ def _count(text: str) -> int:
 
 
 def _seed(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--seed", type=_count, default=0, metavar="N", help="for random inputs (0)")
+    command.add_argument(
+        "--seed", type=_count, default=0, metavar="N", help="for random inputs (0)"
+    )
 
 
 def _emit_options(command: argparse.ArgumentParser) -> None:

@@ -11,7 +11,6 @@ written nan, and differs from everything.
 from __future__ import annotations
 
 import math
-import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -67,7 +66,7 @@ class ExtendedReals(ABC):
     def holds(self, x: Value, relation: str) -> bool:
         """x < 0, x <= 0 or x == 0."""
 
-    def tick(self) -> None:
+    def tick(self) -> None:  # noqa: B027 - nothing to do unless time is limited
         """Called at every step of an evaluation; may raise to end it."""
 
     # Numbers and operators.
@@ -126,7 +125,7 @@ class ExtendedReals(ABC):
         if is_finite(a) and is_finite(b):
             return self.holds(self.sub(a, b), "<=" if or_equal else "<")
         a, b = (0.0 if is_finite(x) else x for x in (a, b))
-        return a <= b if or_equal else a < b
+        return bool(a <= b if or_equal else a < b)
 
     def equal(self, a: Value, b: Value) -> bool:
         """a == b."""

@@ -25,7 +25,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from monocomp import terms as T
-from monocomp.algebra import FramedMonoid, settled
+from monocomp.algebra import SE, FramedMonoid, settled
 from monocomp.extended_reals import Cases, Value, is_finite
 from monocomp.printer import number_text, show
 from monocomp.sampling import Sample
@@ -55,8 +55,8 @@ class Claim:
 
     Attributes:
         name: of the law.
-        left, right: both sides as text, with operands in braces; no right side says that the
-            left one is in the carrier.
+        left, right: both sides as text, with operands in braces. Without a right side, the
+            claim is that the left one has the property that `condition` names.
         check: evaluates both sides on the operands of one case, and names the operands.
         condition: where it is claimed, as text.
     """
@@ -70,16 +70,17 @@ class Claim:
     @property
     def statement(self) -> str:
         """The law as a line of text."""
-        left, right = (text.replace("{", "").replace("}", "") for text in (self.left, self.right))
-        return (f"{left} = {right}" if right else f"{left} is in the carrier") + self.condition
+        left, right = without_braces(self.left), without_braces(self.right)
+        return (f"{left} = {right}" if right else left) + self.condition
 
 
 def without_braces(text: str) -> str:
-    """The text of a side with the operands' names."""
+    """The text of a side with its operands by name."""
     return text.replace("{", "").replace("}", "")
 
 
 def shown_values(values: Values) -> str:
+    """A tuple of numbers as text; one of a single field as its number."""
     texts = [_number(x) for x in values]
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
@@ -137,6 +138,8 @@ class Carrier:
 
 
 def associative(c: Carrier) -> Claim:
+    """All bracketings agree."""
+
     def check(cases: Cases, shown: Operands) -> Sides:
         x, y, z = (c.element(cases, name, shown) for name in "xyz")
         left = c.combine(cases, c.combine(cases, x, y), z)
@@ -146,6 +149,8 @@ def associative(c: Carrier) -> Claim:
 
 
 def commutative(c: Carrier) -> Claim:
+    """All orders agree."""
+
     def check(cases: Cases, shown: Operands) -> Sides:
         x, y = (c.element(cases, name, shown) for name in "xy")
         return Sides(c.combine(cases, x, y), c.combine(cases, y, x))
@@ -154,6 +159,8 @@ def commutative(c: Carrier) -> Claim:
 
 
 def idempotent(c: Carrier) -> Claim:
+    """An element may be folded twice."""
+
     def check(cases: Cases, shown: Operands) -> Sides:
         x = c.element(cases, "x", shown)
         return Sides(c.combine(cases, x, x), x)
@@ -162,7 +169,7 @@ def idempotent(c: Carrier) -> Claim:
 
 
 def closed(c: Carrier) -> Claim:
-    """What is combined again must be in the carrier, or the other laws say nothing of it."""
+    """What is combined again is in the carrier, without which the other laws say little."""
 
     def kept(cases: Cases, field: str, unit: Value, x: Value) -> Value:
         if isinstance(unit, bool):
@@ -178,10 +185,13 @@ def closed(c: Carrier) -> Claim:
         fields = zip(c.monoid.fields, c.unit, values, strict=True)
         return Sides(values, tuple(kept(cases, *field) for field in fields))
 
-    return Claim("closed", "{x} . {y}", "", check, c.condition)
+    infinities = "" if all(map(is_finite, c.unit)) else ", or infinite as in the unit"
+    return Claim("closed", "{x} . {y}", "", check, f" is finite{infinities}{c.condition}")
 
 
 def neutral(c: Carrier, on_the_left: bool) -> Claim:
+    """The unit changes no element."""
+
     def check(cases: Cases, shown: Operands) -> Sides:
         unit, x = c.unit_of(cases), c.element(cases, "x", shown)
         shown["unit"] = unit
@@ -191,7 +201,7 @@ def neutral(c: Carrier, on_the_left: bool) -> Claim:
     return Claim(name, left, "{x}", check, c.condition)
 
 
-def __neutral_up_to_names(c: Carrier, on_the_left: bool, fields: tuple[str, ...]) -> Claim:
+def _neutral_up_to_names(c: Carrier, on_the_left: bool, fields: tuple[str, ...]) -> Claim:
     """Neutral where no field in `fields` has its unit's value; interchangeable where one has."""
     places = [c.monoid.fields.index(f) for f in fields]
     strict = neutral(c, on_the_left)
@@ -214,7 +224,7 @@ def __neutral_up_to_names(c: Carrier, on_the_left: bool, fields: tuple[str, ...]
         for f, unit in zip(c.monoid.fields, c.unit, strict=True)
         if f in fields
     )
-    product = strict.left.replace("{", "").replace("}", "")
+    product = without_braces(strict.left)
     condition = f", unless {excused}: then {product} and x are equal in all products"
     return Claim(strict.name, strict.left, "{x}", check, c.condition + condition)
 
@@ -250,10 +260,11 @@ def unit_claims(c: Carrier, on_the_left: bool) -> Iterator[Claim]:
     fields = [*infinite, *(f for f in c.monoid.fields if f not in infinite)]
     for size in (1, 2, 3):
         for chosen in itertools.islice(itertools.combinations(fields, size), 20):
-            yield __neutral_up_to_names(c, on_the_left, chosen)
+            yield _neutral_up_to_names(c, on_the_left, chosen)
 
 
-def carrier(m: UserMonoid) -> Carrier:
+def carrier_of(m: UserMonoid) -> Carrier:
+    """All tuples of real numbers, and infinities where the unit has them."""
     sample = Sample(0, Sample.NICE)
     return Carrier(m, tuple(sample.evaluate(t, {}) for t in m.unit))
 
@@ -312,9 +323,9 @@ BUILT_IN: dict[str, UserMonoid] = {
 RESTS_ON: dict[str, tuple[str, ...]] = {
     "mean": ("sum",),
     "var": ("sum",),
-    "logsumexp": ("SE", "max", "sum"),
-    "softmax": ("SE", "max", "sum"),
-    "log_softmax": ("SE", "max", "sum"),
+    "logsumexp": (SE.name, "max", "sum"),
+    "softmax": (SE.name, "max", "sum"),
+    "log_softmax": (SE.name, "max", "sum"),
     "argtop": ("top",),
 }
 
@@ -364,7 +375,7 @@ def top_claims() -> list[Claim]:
     where = ", for 0 <= x, y, z <= r (counts of ones)"
     inner = "minimum({x} + {y}, {r})", "minimum({y} + {z}, {r})"
     return [
-        Claim("closed", inner[0], "", closed, where),
+        Claim("closed", inner[0], "", closed, " is in 0 ... r" + where),
         Claim("left unit", "minimum(0 + {x}, {r})", "{x}", unit, where),
         Claim(
             "associative",
@@ -385,7 +396,7 @@ class _Framed:
 
     def __init__(self, f: FramedMonoid, cases: Cases, shown: Operands) -> None:
         self.f, self.cases, self.shown = f, cases, shown
-        self.frames = carrier(BUILT_IN[f.join])
+        self.frames = carrier_of(BUILT_IN[f.join])
 
     def real(self, name: str) -> Value:
         """An arbitrary value."""
@@ -487,7 +498,7 @@ def framed_claims(f: FramedMonoid, pair: UserMonoid | None) -> Iterator[Claim]:
     right = f"c * ({embed['r']}) + {show(f.embed(r, w, e))}"
     yield claim("linear embed", left, right, ", for e <= r", linear_embed)
 
-    nothing = shown_values(carrier(BUILT_IN[f.join]).unit)
+    nothing = shown_values(carrier_of(BUILT_IN[f.join]).unit)
 
     def empty(m: _Framed) -> Sides:
         (none,), new, a = m.frames.unit_of(m.cases), m.frame("r"), m.real("a")
@@ -534,5 +545,3 @@ def _tile_check(size: int) -> Callable[[_Framed], Sides]:
         return Sides(folded, m.tile(elements))
 
     return check
-
-

@@ -18,6 +18,7 @@ from monocomp import terms as T
 from monocomp.algebra import SE, SE_PAIR, frame, is_mantissa, settled
 from monocomp.domain import split
 from monocomp.errors import InternalError, UnsupportedError
+from monocomp.printer import show
 from monocomp.program import Equation, Equations
 from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewrites.pullback import Pass, passes
@@ -252,7 +253,7 @@ class _Lowering:
     def _refuse(self, t: Term) -> None:
         raise UnsupportedError(
             f"no kernel is generated for {t.attr.name}",
-            notes=[f"in {self.program.names() and t!r}"],
+            notes=[f"in {show(t, self.program.names())}"],
             help="mc.evaluate runs the whole language",
         )
 
@@ -274,7 +275,8 @@ class _Lowering:
         self.scopes.append(scope)
         self._prepare([p for _, parts in opened.values() for p in parts])
         mask = self._value(domain.mask) if domain.mask is not T.TRUE else None
-        loop = Loop(axis, lower, upper, [], scope.body, mask)
+        folds = tuple(show(_visible(f), self.program.names()) for f in group.folds)
+        loop = Loop(axis, lower, upper, [], scope.body, mask, folds)
         frames = {f: parts for f, (_, parts) in opened.items() if f.attr.monoid is not SE_PAIR}
         mantissas = {f: parts for f, (_, parts) in opened.items() if f.attr.monoid is SE_PAIR}
         results: dict[Term, Expr] = {}
@@ -871,6 +873,11 @@ def _settle(addend: Term) -> Term:
         if t.op == "fold" and t.attr.monoid in _EXTREMA:
             addend = T.replace(addend, t, settled(t, _EXTREMA[t.attr.monoid]))
     return addend
+
+
+def _visible(f: Term) -> Term:
+    """The fold as programs write it: an SE fold by its value."""
+    return T.field(f, "v") if f.attr.monoid is SE_PAIR else f
 
 
 def _plus(total: Expr | None, value: Expr, negative: bool, kind: Kind) -> Expr:

@@ -1,58 +1,53 @@
 """The laws that every bracketing rests on, proved for each monoid before it is used.
 
-A fold may be cut into tiles, blocks and devices when the combine is associative and the
-unit neutral; a framed monoid (`algebra`) may fold a tile straight into the joined frame
-when moving is an action that agrees with embedding. Each law is a `Claim`: an equation
-with operands. It is evaluated on symbols, case by case, and proved by sympy's expansion
-(`case_analysis`), or evaluated on numbers and refuted (`extended_reals.Sample`). A law
-that is neither is not proved, and its monoid is refused like one that fails.
+Each law is a claim (`laws`). It is evaluated on symbols, case by case, and proved by
+sympy's expansion (`case_analysis`), or evaluated on numbers and refuted (`sampling`). A
+law that is neither is not proved, and its monoid is refused like one that fails.
 
-The carrier of a monoid is made of tuples of real numbers. A field whose unit is infinite
-may be that infinity as well. A field may be restricted to numbers >= 0 when every element
-that a program folds visibly is (`elements`); this is how counts work, since a merge of
-counted means is no monoid where counts cancel.
-
-One tuple can have other names: an SE pair (v, -inf) is 0 for every v. A field that has
-its unit's value may thus excuse an element from `unit . x = x`; instead, `unit . x` and x
-must then be interchangeable in all products. With associativity this is enough: a product
-with a unit in it does not depend on the brackets, nor on how many units there are or where.
+What is proved is remembered (`cache`) under a hash of the monoid's definition, so that
+later runs need no sympy. A remembered result is used only if it says exactly what would
+be claimed now; those of a user's monoid are tried on a few numbers again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import TypeAlias, TypeVar
 
 from monocomp import terms as T
 from monocomp.algebra import SE, SE_PAIR, FramedMonoid, settled
 from monocomp.cache import JsonStore
-from monocomp.case_analysis import (
-    OutOfTimeError,
-    Path,
-    UnprovedError,
-    clock,
-    for_all_cases,
-    to_sympy,
-)
+from monocomp.case_analysis import OutOfTimeError, Path, UnprovedError, clock, for_all_cases
 from monocomp.errors import InternalError, MonoidLawError, Span
-from monocomp.extended_reals import (
-    Cases,
-    ContradictionError,
-    Sample,
-    UnsupportedTermError,
-    Value,
-    is_finite,
+from monocomp.extended_reals import ContradictionError, UnsupportedTermError
+from monocomp.laws import (
+    BUILT_IN,
+    RESTS_ON,
+    Carrier,
+    Claim,
+    Operands,
+    associative,
+    carrier_of,
+    closed,
+    commutative,
+    framed_claims,
+    idempotent,
+    neutral,
+    restricted,
+    shown_values,
+    top_claims,
+    unit_claims,
 )
-from monocomp.printer import number_text, show
+from monocomp.printer import show
 from monocomp.program import Equations
-from monocomp.syntax import Kind
+from monocomp.sampling import Sample
+from monocomp.symbolic import to_sympy
 from monocomp.terms import Term, UserMonoid
 
 __all__ = [
@@ -75,7 +70,6 @@ FACTS = ("commutative",)  # worth knowing, and no obligation
 
 _QUICK, _LONG = 60, 3000  # numbers of samples before and after a proof is tried
 
-Values: TypeAlias = tuple[Value, ...]
 _T = TypeVar("_T")
 
 
@@ -145,7 +139,7 @@ def _counterexample(
     claim: Claim, seed: int, pool: Sequence[Fraction], digits: int, tick: Callable[[], None]
 ) -> str | None:
     sample = Sample(seed, pool, digits, tick)
-    operands: dict[str, Values] = {}
+    operands: Operands = {}
     try:
         sides = claim.check(sample, operands)
         if all(map(sample.same, sides.left, sides.right)):
@@ -155,18 +149,19 @@ def _counterexample(
     shown = {name: shown_values(values) for name, values in operands.items()}
     left, right = sides.left_text or claim.left, sides.right_text or claim.right
     text = f"{_filled(left, shown)} = {shown_values(sides.left)}"
-    if right:
+    if right in {"{" + name + "}" for name in shown}:
+        text += f", not {shown_values(sides.right)}"
+    elif right:
         text += f", but {_filled(right, shown)} = {shown_values(sides.right)}"
-    given = [
-        f"{name} = {value}" for name, value in shown.items() if "{" + name + "}" not in left + right
-    ]
-    return f"with {', '.join(given)}: {text}" if given else text
+    hidden = [name for name in shown if "{" + name + "}" not in left + right]
+    given = ", ".join(f"{name} = {shown[name]}" for name in hidden)
+    return f"with {given}: {text}" if given else text
 
 
 def _filled(text: str, shown: dict[str, str]) -> str:
     for name, value in shown.items():
-        negative = value.startswith("-")
-        text = text.replace("{" + name + "}", f"({value})" if negative else value)
+        bare = value[0] == "(" or not (value[0] == "-" or " " in value)
+        text = text.replace("{" + name + "}", value if bare else f"({value})")
     return text
 
 
@@ -201,18 +196,14 @@ class _Prover:
     def _law(self, forms: _Forms, search: bool) -> Law:
         """The law in the first form that is proved; else what is known of the strongest."""
         subject, claims = forms
-        strongest: Claim | None = None
-        counterexample = None
-        name = ""
-        for claim in claims():
-            name = f"{subject}: {claim.name}"
-            holds, found = self._try(name, claim)
-            if holds:
+        strongest, *weaker = claims()
+        name = f"{subject}: {strongest.name}"
+        proved, counterexample = self._try(name, strongest)
+        if proved:
+            return Law(name, strongest.statement, True, None, self.spent[name])
+        for claim in weaker:
+            if self._try(name, claim)[0]:
                 return Law(name, claim.statement, True, None, self.spent[name])
-            if strongest is None:
-                strongest, counterexample = claim, found
-        if strongest is None:
-            raise InternalError("a law has no form")
         if counterexample is None and search:
             counterexample = self._timed(name, lambda tick: _refute(strongest, _LONG, tick))
         holds = None if counterexample is None else False
@@ -221,7 +212,7 @@ class _Prover:
     def _try(self, name: str, claim: Claim) -> tuple[bool, str | None]:
         def decide(tick: Callable[[], None]) -> tuple[bool, str | None]:
             found = _refute(claim, self.samples, tick)
-            return (False, found) if found else (_prove(claim, tick), None)
+            return found is None and _prove(claim, tick), found
 
         return self._timed(name, decide) or (False, None)
 
@@ -236,23 +227,25 @@ class _Prover:
             self.spent[name] = self.spent.get(name, 0.0) + time.monotonic() - start
 
 
+def _single(claim: Claim) -> list[Claim]:
+    return [claim]
+
+
 def _plan(c: Carrier) -> _Plan:
     """The laws of a monoid on a carrier."""
-    name = c.monoid.name
     return [
-        (name, lambda: [closed(c)]),
-        (name, lambda: unit_claims(c, on_the_left=True)),
-        (name, lambda: unit_claims(c, on_the_left=False)),
-        (name, lambda: [associative(c)]),
-        (name, lambda: [commutative(c)]),
+        (c.monoid.name, partial(_single, closed(c))),
+        (c.monoid.name, partial(_single, associative(c))),
+        (c.monoid.name, partial(unit_claims, c, on_the_left=True)),
+        (c.monoid.name, partial(unit_claims, c, on_the_left=False)),
+        (c.monoid.name, partial(_single, commutative(c))),
     ]
 
 
 def _monoid_plans(m: UserMonoid, nonnegative: Iterable[str]) -> Iterator[_Plan]:
-    everywhere = carrier(m)
+    everywhere = carrier_of(m)
     yield _plan(everywhere)
-    for carrier in restricted(everywhere, frozenset(nonnegative)):
-        yield _plan(carrier)
+    yield from map(_plan, restricted(everywhere, frozenset(nonnegative)))
 
 
 def is_proved(laws: Iterable[Law]) -> bool:
@@ -263,7 +256,7 @@ def is_proved(laws: Iterable[Law]) -> bool:
 def prove_monoid(
     m: UserMonoid, nonnegative: Iterable[str] = (), limit: float = TIME_LIMIT
 ) -> tuple[Law, ...]:
-    """Closed, left unit, right unit, associative; and whether it is commutative.
+    """Closed, associative, left unit, right unit; and whether it is commutative.
 
     Args:
         m: the monoid.
@@ -275,10 +268,14 @@ def prove_monoid(
 
 def _builtin_plan(name: str) -> _Plan:
     if name == "top":
-        return [("top", lambda claim=claim: [claim]) for claim in top_claims()]
+        return [("top", partial(_single, claim)) for claim in top_claims()]
     if name in BUILT_IN:
-        return _plan(carrier(BUILT_IN[name]))
+        return _plan(carrier_of(BUILT_IN[name]))
     raise InternalError(f"there is no monoid '{name}'")
+
+
+def _builtin_plans(name: str) -> list[_Plan]:
+    return [_builtin_plan(name)]
 
 
 def prove_builtin(name: str, limit: float = TIME_LIMIT) -> tuple[Law, ...]:
@@ -293,12 +290,12 @@ def prove_builtin(name: str, limit: float = TIME_LIMIT) -> tuple[Law, ...]:
 
 
 def _framed_plan(f: FramedMonoid, pair: UserMonoid | None) -> _Plan:
-    frames = carrier(BUILT_IN[f.join])
+    frames = carrier_of(BUILT_IN[f.join])
     claims = [associative(frames), commutative(frames), idempotent(frames)]
     joins = [replace(claim, name=f"join {claim.name}") for claim in claims]
     framed = [*joins, *framed_claims(f, pair)]
-    plan: _Plan = [(f.name, lambda claim=claim: [claim]) for claim in framed]
-    return plan if pair is None else plan + _plan(carrier(pair))
+    plan: _Plan = [(f.name, partial(_single, claim)) for claim in framed]
+    return plan if pair is None else plan + _plan(carrier_of(pair))
 
 
 def prove_framed(
@@ -338,7 +335,7 @@ def _monoid_key(m: UserMonoid | None) -> object:
 
 
 def _framed_key(f: FramedMonoid) -> object:
-    a, b, c = _param("a"), _param("b"), _param("c")
+    a, b, c = (T.param(name, "float") for name in "abc")
     operations = f.move(a, b).key[2], f.embed(a, b, c).key[2], settled(a).key[2]
     return f.name, f.join, operations, _monoid_key(BUILT_IN[f.join])
 
@@ -367,7 +364,7 @@ def certify(
             laws += certify(SE, fresh=fresh)
         else:
             key = _key(("builtin", name, _monoid_key(BUILT_IN.get(name))))
-            laws += _certified(key, lambda name=name: [_builtin_plan(name)], fresh)
+            laws += _certified(key, partial(_builtin_plans, name), fresh)
     return tuple(laws)
 
 
@@ -384,29 +381,21 @@ def _certified(
             return remembered
     laws = _Prover(TIME_LIMIT, samples).first_plan(plans())
     if is_proved(laws):
-        entries = [
-            {
-                "name": law.name,
-                "statement": law.statement,
-                "holds": law.holds,
-                "counterexample": law.counterexample,
-                "seconds": law.seconds,
-            }
-            for law in laws
-        ]
-        _STORE.put(key, {"laws": entries})
+        _STORE.put(key, {"laws": [asdict(law) for law in laws]})
     return laws
 
 
-def _recalled(entry: object, plans: Iterable[_Plan], checks: int) -> tuple[Law, ...] | None:
+def _recalled(
+    entry: dict[str, object] | None, plans: Iterable[_Plan], checks: int
+) -> tuple[Law, ...] | None:
     """The laws in an entry, if they are those of one of the plans, in number and wording."""
-    match entry:
-        case {"laws": [*items]} if len(entry) == 1:
-            laws = [law for law in map(_law, items) if law is not None]
-            if len(laws) == len(items) and is_proved(laws):
-                fits = any(_fits(laws, plan, checks) for plan in plans)
-                return tuple(laws) if fits else None
-    return None
+    items = None if entry is None else entry.get("laws")
+    if not isinstance(items, list):
+        return None
+    laws = tuple(law for law in map(_law, items) if law is not None)
+    if len(laws) < len(items) or not is_proved(laws):
+        return None
+    return laws if any(_fits(laws, plan, checks) for plan in plans) else None
 
 
 def _law(item: object) -> Law | None:
@@ -417,23 +406,18 @@ def _law(item: object) -> Law | None:
             "holds": True | False | None as holds,
             "counterexample": str() | None as counterexample,
             "seconds": float(seconds),
-        } if len(item) == 5 and (holds is False) == (counterexample is not None):
+        } if (holds is False) == (counterexample is not None):
             return Law(name, statement, holds, counterexample, seconds)
     return None
 
 
 def _fits(laws: Sequence[Law], plan: _Plan, checks: int) -> bool:
-    """Are these the laws of the plan? Claims that are said to be proved are spot-checked."""
+    """Are these the laws of the plan? Claims that are said to be proved are tried again."""
     if len(laws) != len(plan):
         return False
     for law, (subject, claims) in zip(laws, plan, strict=True):
-        same = (
-            c
-            for c in claims()
-            if (f"{subject}: {c.name}", c.statement) == (law.name, law.statement)
-        )
-        claim = next(same, None)
-        if claim is None:
+        claim = next((c for c in claims() if c.statement == law.statement), None)
+        if claim is None or law.name != f"{subject}: {claim.name}":
             return False
         if law.holds and _refute(claim, checks, clock(TIME_LIMIT)) is not None:
             return False
@@ -443,14 +427,14 @@ def _fits(laws: Sequence[Law], plan: _Plan, checks: int) -> bool:
 # --- programs -------------------------------------------------------------------------
 
 _WHY = {
-    "closed": "Partial results are combined again, so every combination must be a tuple of numbers.",
+    "closed": "Partial results are combined again, so all combinations must be finite.",
     "left unit": "A fold starts from the unit, and a tile without elements is the unit.",
     "right unit": "A tile without elements is the unit, wherever it stands.",
     "associative": "A fused kernel folds tile by tile and combines the parts, so it needs "
     "(x . y) . z = x . (y . z).",
 }
 _FAULT = {
-    "closed": ("has combinations that are no numbers", "closed"),
+    "closed": ("has combinations that are not finite", "closed"),
     "left unit": ("has a unit that is not neutral on the left", "to have a left unit"),
     "right unit": ("has a unit that is not neutral on the right", "to have a right unit"),
     "associative": ("is not associative", "associative"),
@@ -519,7 +503,7 @@ def _neutral_unit(m: UserMonoid) -> tuple[Term, ...] | None:
     if len(m.fields) > 3:
         return None
     for unit in itertools.product((T.ZERO, T.ONE, T.NEG_INF, T.INF), repeat=len(m.fields)):
-        carrier = carrier(replace(m, unit=unit))
+        carrier = carrier_of(replace(m, unit=unit))
         sides = (neutral(carrier, left) for left in (True, False))
         if not any(_refute(claim, _QUICK, clock(1.0)) for claim in sides):
             return unit
@@ -543,7 +527,7 @@ def _folded(equations: Equations) -> tuple[list[str], dict[UserMonoid, list[tupl
         monoid = t.attr.monoid
         if isinstance(monoid, str):
             names[monoid] = None
-        elif monoid is SE_PAIR:
+        elif monoid == SE_PAIR:
             names[SE.name] = None
         else:
             elements.setdefault(monoid, []).append(T.open_fold(t)[1][1:])

@@ -29,7 +29,7 @@ class Sample(Cases):
     """
 
     NICE = tuple(map(Fraction, (1, 2, 3, 5)))
-    PLAIN = (*NICE, *map(Fraction, (0, -1, -2, -3, "1/2", "1/3", "-3/2", 7)))
+    PLAIN = (*NICE, *map(Fraction, (0, -1, -2, -3, 7)), *(Fraction(n, 6) for n in (3, 2, -9)))
 
     def __init__(
         self,
@@ -66,9 +66,8 @@ class Sample(Cases):
     def _joined(self, xs: Sequence[Value]) -> Sequence[Value]:
         """The numbers in one representation."""
         if all(isinstance(x, Fraction) for x in xs):
-            for x in xs:
-                if x.numerator.bit_length() + x.denominator.bit_length() > _EXACT_BITS:
-                    raise UnsupportedTermError("a number grows too long")
+            if any(_bits(x) > _EXACT_BITS for x in xs):
+                raise UnsupportedTermError("a number grows too long")
             return xs
         return [self._rounded(x) for x in xs]
 
@@ -78,7 +77,7 @@ class Sample(Cases):
         return self._context.mpf(x.numerator) / self._context.mpf(x.denominator)
 
     def finite_sum(self, xs: Sequence[Value]) -> Value:
-        return sum(self._joined(xs), Fraction(0)) if _exact(xs) else sum(self._joined(xs))
+        return sum(self._joined(xs), start=Fraction(0) if _exact(xs) else 0)
 
     def finite_product(self, xs: Sequence[Value]) -> Value:
         return math.prod(self._joined(xs), start=Fraction(1) if _exact(xs) else 1)
@@ -87,13 +86,12 @@ class Sample(Cases):
         if abs(power.numerator) > _EXACT_BITS:
             raise UnsupportedTermError("a power is too high")
         if isinstance(x, Fraction):
+            if power.denominator == 1 and _bits(x) * abs(power) <= _EXACT_BITS:
+                return x ** int(power)
             exact = T.power_of(T.const(x, "float"), power)
             if exact.op == "const":
-                return Fraction(exact.attr)
-        x = self._rounded(x)
-        if power.denominator == 1:
-            return x ** int(power)
-        return x ** self._rounded(power)
+                return exact.attr
+        return self._rounded(x) ** self._rounded(power)
 
     def finite_function(self, name: str, x: Value) -> Value:
         if isinstance(x, Fraction):
@@ -127,6 +125,10 @@ class Sample(Cases):
 
 
 _CONTEXTS: dict[int, Any] = {}
+
+
+def _bits(x: Fraction) -> int:
+    return x.numerator.bit_length() + x.denominator.bit_length()
 
 
 def _exact(xs: Sequence[Value]) -> bool:

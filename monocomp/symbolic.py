@@ -16,6 +16,7 @@ Expr: TypeAlias = Any  # a sympy expression
 _MOST_TERMS = 4000  # of an expanded expression
 _MOST_FACTORED = 16  # terms of a polynomial that is worth factoring
 
+
 def to_sympy(term: Term, symbols: dict[Term, Expr]) -> Expr:
     """A scalar term as a sympy expression, branches as Max, Min, Abs and Piecewise.
 
@@ -48,29 +49,38 @@ def to_sympy(term: Term, symbols: dict[Term, Expr]) -> Expr:
     same = ("exp", "log", "sin", "cos", "tanh", "erf", "sign", "floor")
     table |= {name: getattr(sympy, name) for name in same}
     relations = {"<": sympy.Lt, "<=": sympy.Le, "==": sympy.Eq, "!=": sympy.Ne}
-    values: dict[Term, Expr] = {}
-    for t in T.subterms(term):
-        args = [values[a] for a in t.args if a in values]
-        if t.op == "const":
-            infinite = isinstance(t.attr, float)
-            number = (sympy.oo if t.attr > 0 else -sympy.oo) if infinite else t.attr
-            values[t] = sympy.true if number is True else sympy.false if number is False else number
-            if isinstance(number, Fraction):
-                values[t] = sympy.Rational(number.numerator, number.denominator)
-        elif t.op == "pow":
-            values[t] = args[0] ** sympy.Rational(t.attr.numerator, t.attr.denominator)
-        elif t.op == "compare":
-            values[t] = relations[t.attr](*args)
-        elif t.op == "cast":
-            truth = t.args[0].kind == "bool"
-            values[t] = sympy.Piecewise((1, args[0]), (0, True)) if truth else args[0]
-        elif t.op in table:
-            values[t] = table[t.op](*args)
-        else:
-            if t not in symbols:
-                symbols[t] = sympy.Symbol(f"x{len(symbols)}", real=True)
-            values[t] = symbols[t]
-    return values[term]
+    memo: dict[Term, Expr] = {}
+
+    def rational(x: Fraction) -> Expr:
+        return sympy.Rational(x.numerator, x.denominator)
+
+    def value(t: Term) -> Expr:
+        if t not in memo:
+            memo[t] = compute(t)
+        return memo[t]
+
+    def compute(t: Term) -> Expr:
+        match t.op:
+            case "const" if isinstance(t.attr, bool):
+                return sympy.true if t.attr else sympy.false
+            case "const" if isinstance(t.attr, float):
+                return sympy.oo if t.attr > 0 else -sympy.oo
+            case "const":
+                return rational(t.attr)
+            case "pow":
+                return value(t.args[0]) ** rational(t.attr)
+            case "compare":
+                return relations[t.attr](*map(value, t.args))
+            case "cast":
+                x = value(t.args[0])
+                return sympy.Piecewise((1, x), (0, True)) if T.is_bracket(t) else x
+        if t.op in table:
+            return table[t.op](*map(value, t.args))
+        if t not in symbols:
+            symbols[t] = sympy.Symbol(f"x{len(symbols)}", real=True)
+        return symbols[t]
+
+    return value(term)
 
 
 class Algebra:
@@ -164,5 +174,3 @@ class Algebra:
                     found[monomial * c] = Fraction(1)
             self._terms[x] = found
         return dict(found)
-
-

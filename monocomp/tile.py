@@ -102,7 +102,7 @@ class Loop:
     """Stream an axis from max(lower) to min(upper), cut to the axis's extent.
 
     `mask`, if any, is what remains of the domain: it is evaluated in the body and says
-    which elements count.
+    which elements count. `folds` are the folds that it carries, as text.
     """
 
     axis: Axis
@@ -111,6 +111,7 @@ class Loop:
     state: list[State]
     body: list[Statement]
     mask: Expr | None = None
+    folds: tuple[str, ...] = ()
 
 
 Statement: TypeAlias = Let | Assign | Store | Loop

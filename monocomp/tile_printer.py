@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from monocomp.tile import Assign, Expr, Let, Loop, Statement, Store, TileProgram
+from monocomp.tile import Assign, Expr, Let, Loop, State, Statement, Store, TileProgram
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
 _INFIX |= {"and": "and", "or": "or"}
@@ -38,15 +38,25 @@ def _body(body: list[Statement], indent: str, lines: list[str]) -> None:
 
 def _loop(s: Loop, indent: str, lines: list[str]) -> None:
     for state in s.state:
-        axes = ",".join(sorted(state.axes))
-        lines.append(f"{indent}state {state.name}[{axes}] = {_number(state.unit)}")
+        lines.append(f"{indent}state {show_state(state)} = {_number(state.unit)}")
+    lines.append(f"{indent}{loop_header(s)}:")
+    _body(s.body, indent + "  ", lines)
+
+
+def show_state(state: State) -> str:
+    """A carried field with its axes."""
+    axes = ",".join(sorted(state.axes))
+    return f"{state.name}[{axes}]" if axes else state.name
+
+
+def loop_header(s: Loop) -> str:
+    """The loop's axis and domain."""
     low = ", ".join(["0", *map(show, s.lower)])
     high = ", ".join([f"|{s.axis.extent}|", *map(show, s.upper)])
     low = f"max({low})" if s.lower else low
     high = f"min({high})" if s.upper else high
     mask = f" where {show(s.mask)}" if s.mask is not None else ""
-    lines.append(f"{indent}for {s.axis.name} in {low} .. {high}{mask}:")
-    _body(s.body, indent + "  ", lines)
+    return f"for {s.axis.name} in {low} .. {high}{mask}"
 
 
 def _number(value: float) -> str:

@@ -10,8 +10,8 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from monocomp import terms as T
 from monocomp import __version__
+from monocomp import terms as T
 from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.kernel_source import HELPERS, KernelEmitter, KernelSource
 from monocomp.backends.triton.schedule import MIN_DOT, Schedule
@@ -20,10 +20,9 @@ from monocomp.errors import InternalError
 from monocomp.program import Equations, translate_expression
 from monocomp.tile import OutputTensor, TileProgram
 
-
 # Names that the host function and the self-check use themselves.
 _HOST_NAMES = frozenset(
-    "config configs wide programs name tensor shape dtype span t precision main reference".split()
+    ["config", "configs", "wide", "programs", "name", "tensor", "shape", "dtype", "span", "t", "precision", "main", "reference"]
 )
 
 
@@ -36,12 +35,14 @@ class Module:
         host: the name of the host function.
         configs: the names of the schedules, one a kernel.
         blocks: for each kernel the names of its block lengths by axis.
+        params: the names of the host function's keywords by parameter.
     """
 
     source: str
     host: str
     configs: tuple[str, ...]
     blocks: tuple[Mapping[str, str], ...]
+    params: Mapping[str, str]
 
     def config(self, kernel: int, schedule: Schedule) -> dict[str, int]:
         """A schedule in the form that the host function takes."""
@@ -110,7 +111,8 @@ def emit(
         ast.parse(text)
     except SyntaxError as fault:
         raise InternalError(f"the emitted source does not parse: {fault}", notes=[text]) from None
-    return Module(text, host, configs, tuple(blocks))
+    params = {n: names.of("param", n) for n in source.params}
+    return Module(text, host, configs, tuple(blocks), params)
 
 
 def _identifiers(start: Equations, names: Identifiers) -> dict[str, str]:

@@ -29,8 +29,8 @@ RESERVED = frozenset({"reference", "dtype", "device", *torch_helpers.NAMES})
 _COMPARE, _OR, _AND, _SHIFT, _SUM, _PRODUCT, _UNARY, _POWER, _ATOM = range(9)
 
 _FUNCTIONS = {
-    **{name: f"torch.{name}" for name in "exp log tanh sigmoid erf sin cos abs sign floor".split()},
-    **{name: f"torch.nn.functional.{name}" for name in "silu gelu elu".split()},
+    **{name: f"torch.{name}" for name in ["exp", "log", "tanh", "sigmoid", "erf", "sin", "cos", "abs", "sign", "floor"]},
+    **{name: f"torch.nn.functional.{name}" for name in ["silu", "gelu", "elu"]},
     "relu": "torch.relu",
     "maximum": "torch.maximum",
     "minimum": "torch.minimum",
@@ -77,9 +77,7 @@ def call_lines(head: str, args: Sequence[str], tail: str = ")", indent: int = 4)
     joined = ", ".join(args)
     if len(margin + head + joined + tail) <= WIDTH:
         return [margin + head + joined + tail]
-    if len(inner + joined) <= WIDTH and not head.startswith("def "):
-        return [margin + head, inner + joined, margin + tail]
-    if head.startswith("def ") and len(inner + joined) <= WIDTH:
+    if len(inner + joined) <= WIDTH:
         return [margin + head, inner + joined, margin + tail]
     return [margin + head, *(f"{inner}{a}," for a in args), margin + tail]
 
@@ -153,8 +151,10 @@ class _Reference:
         out = []
         if "device" in self.given:
             first = next(iter(names.values()), None)
-            out.append(f'    {self.device} = {f"{first}.device" if first else chr(34) + "cpu" + chr(34)}')
-        out += [f"    {names[i.name]} = {names[i.name]}.{calls[i.kind]}" for i in self.program.inputs.values()]
+            out.append(f"    {self.device} = " + (f"{first}.device" if first else '"cpu"'))
+        for declared in self.program.inputs.values():
+            name = names[declared.name]
+            out.append(f"    {name} = {name}.{calls[declared.kind]}")
         return out
 
     # Names
@@ -188,7 +188,8 @@ class _Reference:
         """The name of an extent."""
         if extent not in self.sizes:
             if extent in self.program.bounds:
-                for t in T.subterms(translate_expression(self.program, self.program.bounds[extent])):
+                bound = translate_expression(self.program, self.program.bounds[extent])
+                for t in T.subterms(bound):
                     if t.op == "extent":
                         self.size(t.attr)
             known = self.identifiers.get(extent, extent.lstrip("."))
@@ -305,7 +306,7 @@ class _Body:
         self.axes: dict[str, Term] = {}  # an index by name, in the order of the axes
         self.made: dict[str, str] = {}  # identifiers of indices that the program does not name
         self.done: dict[Term, Code] = {}
-        self.folded: dict[Term, list[Code]] = {}
+        self.folded: dict[object, list[Code]] = {}
         self.fields: dict[str, str] = {}
         self.indent = 4
         self.statements: list[str] = []
@@ -360,9 +361,7 @@ class _Body:
         self.facts.fields = outside
         out = call_lines(f"def {combine}(", [*lefts, *rights], "):")
         out += self.statements
-        out += call_lines("return (", results, ",)", 8) if len(results) == 1 else (
-            _return_line(results)
-        )
+        out += call_lines("return (", results, ",)" if len(results) == 1 else ")", 8)
         dims = "(" + ", ".join(units) + (",)" if len(units) == 1 else ")")
         made = [dims, "dtype=dtype", f"device={whole.device}"]
         return [*out, "", *call_lines(f"{unit} = torch.tensor(", made)]
@@ -490,7 +489,8 @@ class _Body:
             case "or":
                 return self.joined("|", _OR, self.tensors(t.args))
             case "not":
-                return self.build(lambda x: "~" + x.within(_UNARY), *self.tensors(t.args), level=_UNARY)
+                (x,) = self.tensors(t.args)
+                return self.build(lambda x: "~" + x.within(_UNARY), x, level=_UNARY)
             case "where":
                 return self._where(*t.args)
             case "floordiv" | "mod":
@@ -524,8 +524,7 @@ class _Body:
         if not t.args:
             return Code(name)
         subscripts = [
-            self._subscript(s, extent)
-            for s, extent in zip(t.args, self._extents(t), strict=True)
+            self._subscript(s, extent) for s, extent in zip(t.args, self._extents(t), strict=True)
         ]
         made = self.build(lambda *at: f"{name}[{', '.join(c.text for c in at)}]", *subscripts)
         return Code(made.text)
@@ -608,9 +607,7 @@ class _Body:
             result = self.choose(admitted, result, Code("0" if t.kind == "int" else "0.0"))
         return result
 
-    def _quotient(
-        self, number: T.Number, above: list[Term], below: list[Term], kind: Kind
-    ) -> Code:
+    def _quotient(self, number: T.Number, above: list[Term], below: list[Term], kind: Kind) -> Code:
         scale, divisor = _split_number(number)
         codes = self.codes(above)
         pinned = len(codes) > 1 and any(map(self.facts.is_unbounded, above))
@@ -682,7 +679,7 @@ class _Body:
     def admitted(self, condition: Term, opened: tuple[Term, ...], *bodies: Term) -> Code | None:
         """A condition that has all the axes which the bodies lack; None: it always holds."""
         present = condition.free.union(*(b.free for b in bodies))
-        missing = [T.compare("<=", T.const(0), i) for i in opened if i.attr[0] not in present]
+        missing = [_always(i) for i in opened if i.attr[0] not in present]
         if condition is T.TRUE and not missing:
             return None
         return self.tensor(self.code(T.conjunction(condition, *missing)), "bool")
@@ -704,7 +701,10 @@ class _Body:
         axes = sorted(map(self.axis, opened))
         dims = str(axes[0]) if len(axes) == 1 else "(" + ", ".join(map(str, axes)) + ")"
         if name in ("mean", "var"):
-            return self._moment(name, x, admitted, opened, dims)
+            if admitted is not None:  # counted over all axes
+                condition = T.conjunction(condition, *map(_always, opened))
+                admitted = self.assign("admitted", self.code(condition))
+            return self._moment(name, x, admitted, dims)
         if name in ("argmax", "argmin"):
             return self._place(name, x, admitted, opened, dims, body.kind)
         x = self.elements(admitted, x, _UNITS[name][body.kind == "int"])
@@ -714,17 +714,11 @@ class _Body:
             return self.assign(name, x)
         return self.assign(name, self.method(x, _METHODS.get(name, name), dims, "keepdim=True"))
 
-    def _moment(
-        self, name: str, x: Code, admitted: Code | None, opened: tuple[Term, ...], dims: str
-    ) -> Code:
+    def _moment(self, name: str, x: Code, admitted: Code | None, dims: str) -> Code:
         """mean and var: over nothing they are 0."""
         if admitted is None:
             correction = () if name == "mean" else ("correction=0",)
             return self.assign(name, self.method(x, name, dims, *correction, "keepdim=True"))
-        everywhere = self.joined(
-            "&", _AND, [admitted, *(Code(f"({self.code(i).text} >= 0)") for i in opened)]
-        )
-        admitted = self.assign("admitted", everywhere)
         counted = self.method(admitted, "sum", dims, "keepdim=True")
         count = self.assign("count", self.method(counted, "clamp", "min=1"))
 
@@ -799,10 +793,8 @@ class _Body:
 
     def _top(self, t: Term) -> list[Code]:
         place = t.args[0]
-        # Values and places come together.
         (i,), (condition, body) = self.open(t, avoid=(place.attr[0],))
-        key = T.fold("max", (i,), condition, body)
-        key = T.add(key, T.extent_of(place.attr[1]))
+        key = (condition, body, place)  # top and argtop come from one sort
         if key not in self.folded:
             x = self.tensor(self.code(body), "float")
             x = self.elements(self.admitted(condition, (i,), body), x, "-torch.inf")
@@ -834,13 +826,12 @@ class _Body:
         else:
             opened, (condition, *bodies) = self.open(t)
         elements = self.tensors(bodies)
-        everywhere = [T.compare("<=", T.const(0), i) for i in opened]
-        admitted = self.code(T.conjunction(condition, *everywhere))
+        admitted = self.code(T.conjunction(condition, *map(_always, opened)))
         last = ["prefix=True"] if t.op == "fold_at" else []
         for i in reversed(opened):  # row by row, as combining is associative
             parts = [combine, unit, str(self.axis(i)), admitted, *elements, *last]
             elements = self.unpack(monoid.fields, self.call(self.whole.helper("fold_left"), *parts))
-            admitted = self.code(everywhere[0])
+            admitted = self.code(_always(opened[0]))
         return elements
 
 
@@ -858,6 +849,11 @@ _UNITS = {
 }
 
 
+def _always(i: Term) -> Term:
+    """A condition that always holds and has the index's axis."""
+    return T.compare("<=", T.const(0), i)
+
+
 def _plus(a: Code, b: Code) -> str:
     return f"{a.within(_SUM)} + {b.within(_SUM)}"
 
@@ -868,8 +864,10 @@ def _minus(a: Code, b: Code) -> str:
 
 def _power(a: Code, b: Code) -> str:
     base, exponent = a.within(_ATOM), b.within(_UNARY)
-    return f"{base}**{exponent}" if _is_simple(base) and _is_simple(exponent) else (
-        f"{base} ** {exponent}"
+    return (
+        f"{base}**{exponent}"
+        if _is_simple(base) and _is_simple(exponent)
+        else (f"{base} ** {exponent}")
     )
 
 
@@ -894,11 +892,6 @@ def _shared(body: Term) -> frozenset[Term]:
         for child in T.children(t):
             (twice if child in seen else seen).add(child)
     return frozenset(t for t in twice if t.op not in ("read", "ref", "index"))
-
-
-def _return_line(results: list[str]) -> list[str]:
-    line = "        return " + ", ".join(results)
-    return [line] if len(line) <= WIDTH else call_lines("return (", results, ")", 8)
 
 
 def _comment(text: str) -> list[str]:

@@ -57,9 +57,15 @@ def whole_length(program: TileProgram, sizes: Mapping[str, int]) -> int:
 
 
 def candidates(
-    program: TileProgram, sizes: Mapping[str, int], element_bytes: int
+    program: TileProgram,
+    sizes: Mapping[str, int],
+    element_bytes: int,
+    target: str | None = None,
 ) -> list[Schedule]:
-    """Schedules worth measuring, the one to take without measuring first."""
+    """Schedules worth measuring, the one to take without measuring first.
+
+    On another target than Hopper the smaller tiles come first: they spill nowhere.
+    """
     rows = program.axis_names("row")
     streams = program.axis_names("stream")
     if not has_product(program):

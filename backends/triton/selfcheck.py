@@ -1,0 +1,179 @@
+"""The self-check of an emitted file: run as a script, it compares the kernel with the program.
+
+Inputs are random and small, with odd sizes. The kernel's error against `reference`, the
+program evaluated as it is written in float64, may be at most twice that of `reference` in
+the inputs' own precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from monocomp import random_inputs
+from monocomp import terms as T
+from monocomp.backends.triton import reference
+from monocomp.backends.triton.reference import call_lines, default_text, reference_lines
+from monocomp.errors import InternalError
+from monocomp.program import Equations
+from monocomp.syntax import Input
+
+__all__ = ["RESERVED", "main_lines", "reference_lines"]
+
+# Names that the identifiers of a program and its host function must leave alone.
+RESERVED = reference.RESERVED | {"main", "error"}
+
+_LARGEST_PARAM = 9  # so that a window, say, is smaller than the inputs
+_TINY, _SMALL, _LARGE = (3, 5, 7, 9, 11), (17, 19, 21, 23, 25), (67, 71, 73, 77, 79)
+
+_ERROR = '''
+def error(result, exact):
+    """The largest difference; equal infinities differ by 0."""
+    result, exact = result.double(), exact.double()
+    if result.shape != exact.shape:
+        return torch.inf
+    same = (result == exact) | (result.isnan() & exact.isnan())
+    return torch.where(same, 0.0, (result - exact).abs()).max().item()
+'''
+
+_HEAD = '''
+def main():
+    """Compare with the program evaluated as it is written, on small random inputs."""
+    import os
+    import sys
+
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        device, dtypes = "cpu", (torch.float32,)
+    elif torch.cuda.is_available():
+        device, dtypes = "cuda", (torch.float32, torch.bfloat16)
+    else:
+        print("the self-check needs a GPU, or TRITON_INTERPRET=1", file=sys.stderr)
+        return 2
+    torch.manual_seed(0)
+'''
+
+_LOOP = """
+    good = True
+    for dtype in dtypes:
+        inputs = [x.to(device, dtype if x.is_floating_point() else None) for x in made]
+        results = {results}
+        exact = reference(*inputs, **params)
+        naive = reference(*inputs, **params, dtype=dtype)
+        for name, result, x, y in zip(names, results, exact, naive):
+            scale = x.double().abs().nan_to_num(0.0, 0.0).max().item()
+            floor = max(1e-6, torch.finfo(dtype).eps / 2) * scale
+            found, usual = error(result, x), error(y, x)
+            print(f"{{name}}, {{dtype}}: error {{found:.1e}}, without the kernel {{usual:.1e}}")
+            good = good and found <= 2 * usual + floor
+    print("ok" if good else "the kernel's error is too large")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
+"""
+
+
+def main_lines(equations: Equations, identifiers: Mapping[str, str], host: str) -> list[str]:
+    """The source of `main` and of the call to it.
+
+    `main` calls the host function with the inputs by position and the parameters by keyword,
+    and expects a tensor, or a tuple of them if there are several outputs. Its exit status is
+    0 if the kernel is right, 1 if it is wrong, 2 if it cannot run here.
+
+    Args:
+        equations: the program, not rewritten.
+        identifiers: as for `reference_lines`.
+        host: the name of the host function.
+    """
+    if host in RESERVED:
+        raise InternalError(f"the host function's name is reserved: {host}")
+    params = _params(equations)
+    several = len(equations.source.outputs) > 1
+    call = f"{host}(*inputs, **params)"
+    outputs = [f'"{o.name}"' for o in equations.source.outputs]
+    keywords = [f"{identifiers[name]}={default_text(value)}" for name, value in params.items()]
+    out = [*_ERROR.strip().splitlines(), "", "", *_HEAD.strip().splitlines()]
+    out += ["    made = ["]
+    for declared, made in _inputs(equations, params):
+        dims = ",".join(d.lstrip(".") for d in declared.dims)
+        out.append(f"        {made},  # {declared.name}[{dims}]")
+    out += ["    ]"] if equations.source.inputs else []
+    out[-1:] = out[-1:] if equations.source.inputs else ["    made = []"]
+    out += call_lines("params = dict(", keywords)
+    out += call_lines("names = (", outputs, ")" if several else ",)")
+    out += _LOOP.format(results=call if several else f"({call},)").strip("\n").splitlines()
+    return out
+
+
+def _params(equations: Equations) -> dict[str, Any]:
+    """Values of the parameters: the defaults, ints made small."""
+    values: dict[str, Any] = {}
+    for param in equations.source.params.values():
+        if param.kind == "int":
+            values[param.name] = 3 if param.default is None else min(param.default, _LARGEST_PARAM)
+        else:
+            values[param.name] = 0.5 if param.default is None else param.default
+    return values
+
+
+def _inputs(equations: Equations, params: Mapping[str, Any]) -> Iterator[tuple[Input, str]]:
+    """Each input with an expression for random elements."""
+    sizes = _extents(equations, params)
+    for declared in equations.source.inputs.values():
+        shape = ", ".join(str(sizes[dim]) for dim in declared.dims)
+        whole = f"({shape},)" if len(declared.dims) == 1 else f"({shape})"
+        if declared.kind == "bool":
+            made = f"torch.rand({whole}) < 0.5"
+        elif declared.kind == "int":
+            made = f"torch.randint(0, {_limit(equations, declared.name, sizes)}, {whole})"
+        else:
+            made = f"torch.randn({shape if declared.dims else whole})"
+        yield declared, made
+
+
+def _extents(equations: Equations, params: Mapping[str, Any]) -> dict[str, int]:
+    """An odd size for each extent, where computed subscripts allow it."""
+    program = equations.source
+    given: dict[str, int] = {}
+    free = random_inputs.fits(program, {}, params)
+    for name in random_inputs.free_extents(program):
+        sizes = _sizes_like(equations, name)
+        size = next((n for n in sizes if n not in given.values()), sizes[0])
+        if not free or random_inputs.fits(program, {**given, name: size}, params):
+            given[name] = size
+    return random_inputs.complete_extents(program, given, params)
+
+
+def _sizes_like(equations: Equations, extent: str) -> tuple[int, ...]:
+    """Sizes to choose from: the last two dimensions of a tensor are longer than the others."""
+    program = equations.source
+    found = _LARGE
+    for declared in program.inputs.values():
+        rank = len(declared.dims)
+        for axis, dim in enumerate(declared.dims):
+            if program.extent_of.get(dim, dim) == extent:
+                sizes = _LARGE if rank < 3 or axis == rank - 2 else _TINY
+                sizes = _SMALL if rank > 2 and axis == rank - 1 else sizes
+                found = min(found, sizes)
+    return found
+
+
+def _limit(equations: Equations, name: str, sizes: Mapping[str, int]) -> int:
+    """What an int input stays below: the extent that it subscripts, or one that it is
+    compared with, as a length."""
+    subscripted, compared = [], []
+    for t in T.subterms(*(e.body for e in equations.equations)):
+        if t.op in ("read", "ref"):
+            for dim, s in zip(_dims(equations, t), t.args, strict=True):
+                if s.op == "read" and s.attr == name:
+                    subscripted.append(sizes[dim])
+        if t.op == "compare" and any(s.op == "read" and s.attr == name for s in t.args):
+            compared += [sizes[s.attr[1]] + 1 for s in t.args if s.op == "index"]
+    return max(1, min(subscripted or compared or [8]))
+
+
+def _dims(equations: Equations, t: T.Term) -> tuple[str, ...]:
+    """The indices of the tensor that is read."""
+    program = equations.source
+    return program.inputs[t.attr].dims if t.op == "read" else program.definitions[t.attr].indices

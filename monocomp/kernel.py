@@ -1,0 +1,440 @@
+"""`compile`: from text to a callable kernel.
+
+Compiling checks and derives; kernels are lowered when the first call, or `source`, tells
+the sizes. Which backend runs, and why, is in the kernel's repr; nothing is chosen silently.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from monocomp import syntax
+from monocomp.binding import Binding, bind, signature
+from monocomp.checker import check
+from monocomp.derivation import Derivation
+from monocomp.errors import (
+    DeviceError,
+    InputError,
+    UnsupportedDtypeError,
+    UnsupportedError,
+    UsageError,
+    nearest,
+)
+from monocomp.lowering import WHOLE_LIMIT, lower
+from monocomp.pipeline import derive
+from monocomp.program import Equations, translate
+from monocomp.rewrites.tiling import tiling_steps
+from monocomp.tile import TileProgram
+
+if TYPE_CHECKING:
+    import torch
+
+    from monocomp.backends.triton.launch import TritonRunner
+
+Backend: TypeAlias = Literal["auto", "numpy", "torch", "triton"]
+BACKENDS = ("auto", "numpy", "torch", "triton")
+DTYPES = {
+    "float16": "float16",
+    "bfloat16": "bfloat16",
+    "float32": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp32": "float32",
+}
+_LOADED_BY_TRITON = ("float16", "bfloat16", "float32")
+
+
+def compile(
+    text_or_path: str | os.PathLike[str],
+    *,
+    backend: str = "auto",
+    checked: bool = False,
+    tf32: bool = False,
+    name: str | None = None,
+) -> Kernel:
+    """Compile a program.
+
+    Args:
+        text_or_path: the program's text, or the path of a file that holds it.
+        backend: "triton" (CUDA tensors; or CPU tensors with TRITON_INTERPRET=1), "torch"
+            (any device), "numpy" (the tile program, interpreted in float64), or "auto":
+            triton for CUDA tensors, else torch.
+        checked: test every computed subscript at run time (backends torch and numpy).
+        tf32: let float32 products use the tf32 units (backend triton).
+        name: the kernel's name; a file's stem by default.
+
+    Raises:
+        MonocompError: what is wrong with the program, with its place.
+    """
+    text, stem = _text(text_or_path)
+    return Kernel(check(text, name or stem), backend=backend, checked=checked, tf32=tf32)
+
+
+def _text(text_or_path: str | os.PathLike[str]) -> tuple[str, str | None]:
+    if not isinstance(text_or_path, str):
+        return _file(Path(text_or_path))
+    if "=" in text_or_path or "\n" in text_or_path or len(text_or_path) > 4096:
+        return text_or_path, None
+    if text_or_path.endswith(".mc") or os.sep in text_or_path:
+        return _file(Path(text_or_path))
+    return text_or_path, None
+
+
+def _file(path: Path) -> tuple[str, str | None]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError, ValueError) as fault:
+        raise UsageError(
+            f"cannot read {str(path)!r}: {fault}",
+            help="give a program's text or the path of a file",
+        ) from None
+    stem = path.stem
+    return text, stem if stem.isidentifier() and stem.isascii() else None
+
+
+class Kernel:
+    """A compiled program, callable on tensors.
+
+    Call it with the inputs by position, in the order of their first appearance, or by
+    name, and with the parameters by name. It returns one tensor, or a tuple in the order
+    of the outputs.
+    """
+
+    def __init__(
+        self,
+        program: syntax.Program,
+        *,
+        backend: str = "auto",
+        checked: bool = False,
+        tf32: bool = False,
+    ) -> None:
+        if backend not in BACKENDS:
+            near = nearest(backend, BACKENDS)
+            raise UsageError(
+                f"unknown backend {backend!r}",
+                notes=["backends: " + ", ".join(BACKENDS)],
+                help=f"did you mean {near!r}?" if near else None,
+            )
+        if checked and backend == "triton":
+            raise UnsupportedError(
+                "backend 'triton' has no checked mode",
+                help="check with backend='torch', then run with 'triton'",
+            )
+        self.program = program
+        self.backend = backend
+        self.checked = checked
+        self.tf32 = tf32
+        self.equations: Equations = translate(program)
+        self._rewriter = derive(self.equations)
+        self._lowered: dict[tuple[str, ...], tuple[TileProgram, ...]] = {}
+        self._runners: dict[tuple[str, ...], TritonRunner] = {}
+        self._last: str | None = None
+        if self.equations.monoids:
+            from monocomp.proofs import require_program
+
+            require_program(self.equations)
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.program.name or "kernel"
+
+    @cached_property
+    def derivation(self) -> Derivation:
+        """How the kernel follows from the program, step by step."""
+        steps = tiling_steps(self._rewriter.program, self.tile_programs())
+        return Derivation.of(self._rewriter).then(steps)
+
+    def tile_programs(self, extents: Mapping[str, int] | None = None) -> tuple[TileProgram, ...]:
+        """The kernels as tile programs, for extents that are known."""
+        sizes = extents or {}
+        long = tuple(sorted(e for e, n in sizes.items() if n > WHOLE_LIMIT))
+        found = self._lowered.get(long)
+        if found is None:
+            found = lower(self._rewriter.program, dict.fromkeys(long, WHOLE_LIMIT + 1))
+            self._lowered[long] = found
+        return found
+
+    # --- source -----------------------------------------------------------------------
+
+    def source(
+        self,
+        backend: str = "triton",
+        *,
+        target: str | None = None,
+        dtype: str | None = None,
+        extents: Mapping[str, int] | None = None,
+        tf32: bool | None = None,
+    ) -> str:
+        """The emitted source.
+
+        Args:
+            backend: "triton" for a self-contained Python file; "numpy" and "torch" interpret
+                the tile program, whose text they give.
+            target: "cuda:80", "cuda:90", "cuda:100", "hip:gfx942", ...: what to choose the
+                schedule for.
+            dtype: "bf16", "fp16" or "fp32".
+            extents: sizes that are known, by index.
+            tf32: let float32 products use the tf32 units.
+        """
+        sizes = self._sizes(extents or {})
+        if backend in ("numpy", "torch"):
+            return "\n\n".join(map(str, self.tile_programs(sizes))) + "\n"
+        if backend != "triton":
+            near = nearest(backend, BACKENDS)
+            raise UsageError(
+                f"unknown backend {backend!r}",
+                notes=["backends: numpy, torch, triton"],
+                help=f"did you mean {near!r}?" if near else None,
+            )
+        from monocomp.backends.triton.emit import emit
+        from monocomp.backends.triton.schedule import candidates
+
+        _check_target(target)
+        width = 4 if _dtype_name(dtype or "bf16") == "float32" else 2
+        kernels = self.tile_programs(sizes)
+        module = emit(
+            self.equations,
+            kernels,
+            [candidates(k, sizes, width, target)[0] for k in kernels],
+            outline=self.derivation.outline(),
+            precision="tf32" if (self.tf32 if tf32 is None else tf32) else "ieee",
+            target=target,
+        )
+        return module.source
+
+    def _sizes(self, extents: Mapping[str, int]) -> dict[str, int]:
+        """Extents by representative, from extents by any index name."""
+        sizes: dict[str, int] = {}
+        for name, size in extents.items():
+            if name not in self.program.extent_of:
+                near = nearest(name, self.program.extent_of)
+                known = ", ".join(n for n in self.program.extent_of if not n.startswith("."))
+                raise UsageError(
+                    f"the program has no index {name!r}",
+                    notes=[f"its indices: {known}"],
+                    help=f"did you mean {near!r}?" if near else None,
+                )
+            if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+                raise UsageError(f"the extent of {name!r} is {size!r}, not a number of entries")
+            sizes[self.program.extent_of[name]] = size
+        return sizes
+
+    def report(self, extents: Mapping[str, int] | None = None) -> dict[str, Any]:
+        """What the kernels do: passes over each index, number of kernels, and the cost.
+
+        Returns "passes" (index -> how often it is streamed), "kernels", and "flops", "bytes"
+        (through device memory, at two bytes an element) and "state" (numbers carried for
+        each row of the output): numbers where all extents are known, else sympy formulas.
+        """
+        from monocomp.report import report
+
+        sizes = self._sizes(extents or {})
+        return report(self.tile_programs(sizes), sizes)
+
+    def __repr__(self) -> str:
+        reasons = {
+            "auto": "triton for CUDA tensors, torch for others",
+            "numpy": "numpy, the tile program interpreted in float64",
+            "torch": "torch, the tile program interpreted",
+            "triton": "triton, emitted source",
+        }
+        last = f"; last ran on {self._last}" if self._last else ""
+        outputs = ", ".join(o.name for o in self.program.outputs)
+        inputs = ", ".join(self.program.inputs)
+        return f"<Kernel {self.name}({inputs}) -> {outputs}; backend {reasons[self.backend]}{last}>"
+
+    # --- running ----------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the kernel; see the class."""
+        inputs, params = signature(self.program, args, kwargs)
+        shapes = {n: _shape(n, t) for n, t in inputs.items()}
+        binding = bind(self.program, shapes, params)
+        if self.backend == "numpy":
+            results = self._run_numpy(inputs, binding)
+        else:
+            results = self._run_torch_tensors(inputs, binding)
+        return results[0] if len(results) == 1 else results
+
+    def _run_numpy(self, inputs: Mapping[str, Any], binding: Binding) -> tuple[Any, ...]:
+        import numpy as np
+
+        from monocomp.backends import numpy as backend
+
+        arrays = {n: np.asarray(_host_array(t)) for n, t in inputs.items()}
+        dtypes: dict[str, Any] = {"float": np.float64, "int": np.int64, "bool": np.bool_}
+        outputs = {}
+        for kernel in self.tile_programs(binding.extents):
+            for o in kernel.outputs:
+                shape = [binding.extents[kernel.axes[a].extent] for a in o.axes]
+                outputs[o.name] = np.zeros(shape, dtypes[o.kind])
+            backend.run(
+                kernel, arrays, outputs, binding.extents, binding.params, checked=self.checked
+            )
+        self._last = "numpy"
+        return tuple(outputs[o.name] for o in self.program.outputs)
+
+    def _run_torch_tensors(
+        self, inputs: Mapping[str, Any], binding: Binding
+    ) -> tuple[torch.Tensor, ...]:
+        import torch
+
+        _check_tensors(inputs, torch)
+        device = next(iter(inputs.values())).device if inputs else torch.device("cpu")
+        backend = self._backend_for(device)
+        if backend == "triton":
+            return self._run_triton(inputs, binding)
+        from monocomp.backends import torch as torch_backend
+
+        dtype = _promoted(inputs, torch)
+        kinds = {"float": dtype, "int": torch.int64, "bool": torch.bool}
+        outputs = {}
+        for kernel in self.tile_programs(binding.extents):
+            for o in kernel.outputs:
+                shape = [binding.extents[kernel.axes[a].extent] for a in o.axes]
+                wanted = getattr(torch, o.dtype) if o.dtype else kinds[o.kind]
+                outputs[o.name] = torch.empty(shape, dtype=wanted, device=device)
+            torch_backend.run(
+                kernel, inputs, outputs, binding.extents, binding.params, checked=self.checked
+            )
+        self._last = f"torch ({device})"
+        return tuple(outputs[o.name] for o in self.program.outputs)
+
+    def _backend_for(self, device: torch.device) -> str:
+        if self.backend != "auto":
+            return self.backend
+        has_triton = importlib.util.find_spec("triton") is not None
+        return "triton" if device.type == "cuda" and has_triton and not self.checked else "torch"
+
+    def _run_triton(
+        self, inputs: Mapping[str, torch.Tensor], binding: Binding
+    ) -> tuple[torch.Tensor, ...]:
+        runner = self._runner(inputs, binding)
+        results = runner(inputs, binding.params, binding.extents)
+        self._last = f"triton ({next(iter(inputs.values())).device})"
+        return results
+
+    def _runner(self, inputs: Mapping[str, torch.Tensor], binding: Binding) -> TritonRunner:
+        from monocomp.backends.triton.emit import Module, emit
+        from monocomp.backends.triton.launch import TritonRunner, interpreted
+        from monocomp.backends.triton.schedule import Schedule
+
+        for name, tensor in inputs.items():
+            if tensor.is_floating_point() and str(tensor.dtype)[6:] not in _LOADED_BY_TRITON:
+                raise UnsupportedDtypeError(
+                    f"backend 'triton' cannot load {name} with dtype {str(tensor.dtype)[6:]}",
+                    notes=["supported inputs: " + ", ".join(_LOADED_BY_TRITON)],
+                    help=f"convert it, {name}.to(torch.float32), or compile with backend='torch'",
+                )
+        device = next(iter(inputs.values())).device
+        if device.type != "cuda" and not interpreted():
+            raise DeviceError(
+                f"backend 'triton' needs CUDA tensors, and these are on {device}",
+                help="move them to the GPU, use backend='torch', or set TRITON_INTERPRET=1",
+            )
+        kernels = self.tile_programs(binding.extents)
+        precision = "tf32" if self.tf32 else "ieee"
+        key = (str(len(kernels)), *(str(id(k)) for k in kernels))
+        runner = self._runners.get(key)
+        if runner is None:
+            outline = self.derivation.outline()
+
+            def write(schedules: Sequence[Schedule]) -> Module:
+                return emit(
+                    self.equations, kernels, schedules, outline=outline, precision=precision
+                )
+
+            runner = self._runners.setdefault(key, TritonRunner(kernels, write, precision))
+        return runner
+
+
+def _shape(name: str, tensor: Any) -> tuple[int, ...]:
+    shape = getattr(tensor, "shape", None)
+    if shape is None:
+        raise InputError(
+            f"input {name} is a {type(tensor).__name__}, not a tensor",
+            help="pass torch tensors, or NumPy arrays with backend='numpy'",
+        )
+    return tuple(int(n) for n in shape)
+
+
+def _host_array(tensor: Any) -> Any:
+    if hasattr(tensor, "detach"):
+        tensor = tensor.detach().cpu()
+        return tensor.double().numpy() if tensor.is_floating_point() else tensor.numpy()
+    return tensor
+
+
+_INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "bool")
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+def _check_tensors(inputs: Mapping[str, Any], torch: Any) -> None:
+    """One device, dtypes that the kernels load, and no gradient that would be lost."""
+    devices: dict[str, str] = {}
+    for name, tensor in inputs.items():
+        if not isinstance(tensor, torch.Tensor):
+            raise InputError(
+                f"input {name} is a {type(tensor).__name__}, not a torch tensor",
+                help=f"convert it, torch.as_tensor({name}), or compile with backend='numpy'",
+            )
+        dtype = str(tensor.dtype)[6:]
+        if dtype not in (*_INTEGERS, *_FLOATS):
+            raise UnsupportedDtypeError(
+                f"cannot load {name} with dtype {dtype}",
+                notes=["supported inputs: " + ", ".join((*_FLOATS, *_INTEGERS))],
+                help=f"convert it first: {name}.to(torch.float32)",
+            )
+        devices[name] = str(tensor.device)
+        if tensor.requires_grad and torch.is_grad_enabled():
+            raise UnsupportedError(
+                f"input {name} requires a gradient, and no gradient is derived yet",
+                help=f"call under torch.no_grad(), or pass {name}.detach()",
+            )
+    if len(set(devices.values())) > 1:
+        listed = ", ".join(f"{n} on {d}" for n, d in devices.items())
+        raise DeviceError(
+            "the inputs are on different devices",
+            notes=[listed],
+            help="move them to one device with .to(device)",
+        )
+
+
+def _promoted(inputs: Mapping[str, torch.Tensor], torch: Any) -> torch.dtype:
+    found = None
+    for tensor in inputs.values():
+        if tensor.is_floating_point():
+            found = tensor.dtype if found is None else torch.promote_types(found, tensor.dtype)
+    return found if found is not None else torch.float32
+
+
+def _dtype_name(name: str) -> str:
+    if name not in DTYPES:
+        near = nearest(name, DTYPES)
+        raise UnsupportedDtypeError(
+            f"backend 'triton' has no dtype {name!r}",
+            notes=["supported: bf16, fp16, fp32"],
+            help=f"did you mean {near!r}?" if near else None,
+        )
+    return DTYPES[name]
+
+
+def _check_target(target: str | None) -> None:
+    if target is None:
+        return
+    kind, _, arch = target.partition(":")
+    fine = (kind == "cuda" and arch.isdigit() and len(arch) <= 3) or (
+        kind == "hip" and arch.startswith("gfx") and arch.isalnum() and len(arch) <= 8
+    )
+    if not fine:
+        raise UsageError(
+            f"unknown target {target!r}",
+            notes=["targets: cuda:80, cuda:90, cuda:100, hip:gfx942, ..."],
+            help="write cuda: and the compute capability without its point",
+        )

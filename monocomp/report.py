@@ -1,0 +1,113 @@
+"""What the kernels of a program cost: passes, operations, bytes and carried state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from monocomp.tile import Expr, Loop, Statement, TileProgram, roots, walk
+
+ELEMENT_BYTES = 2
+_FREE = ("number", "param", "extent", "coordinate", "local", "load", "masked", "cast")
+
+
+def report(kernels: Sequence[TileProgram], sizes: Mapping[str, int]) -> dict[str, Any]:
+    """The report of `Kernel.report`; `sizes` are extents by representative."""
+    count = _Counter(sizes)
+    passes: dict[str, int] = {}
+    flops: Any = 0
+    moved: Any = 0
+    state: Any = 0
+    for kernel in kernels:
+        for s in kernel.body:
+            if isinstance(s, Loop):
+                name = s.axis.extent.lstrip(".")
+                passes[name] = passes.get(name, 0) + 1
+        outer = kernel.axis_names("grid", "row")
+        flops += count.operations(kernel, kernel.body, frozenset(outer))
+        moved += count.bytes(kernel)
+        state += count.state(kernel)
+    return {
+        "passes": passes,
+        "kernels": len(kernels),
+        "flops": flops,
+        "bytes": moved,
+        "state": state,
+    }
+
+
+class _Counter:
+    """Counts in numbers where all extents are known, else in sympy symbols."""
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self.sizes = sizes
+
+    def extent(self, name: str) -> Any:
+        if name in self.sizes:
+            return self.sizes[name]
+        import sympy
+
+        return sympy.Symbol(name.lstrip("."), positive=True, integer=True)
+
+    def product(self, kernel: TileProgram, axes: Iterable[str]) -> Any:
+        total: Any = 1
+        for a in axes:
+            total *= self.extent(kernel.axes[a].extent)
+        return total
+
+    def operations(self, kernel: TileProgram, body: list[Statement], around: frozenset[str]) -> Any:
+        """Floating-point operations, each element of each tile counted once. Bounds of
+        loops are not counted: a causal loop counts as a full one."""
+        total: Any = 0
+        for s in body:
+            for e in roots(s):
+                total += self._expression(kernel, e, around)
+            if isinstance(s, Loop):
+                total += self.operations(kernel, s.body, around | {s.axis.name})
+        return total
+
+    def _expression(self, kernel: TileProgram, e: Expr, around: frozenset[str]) -> Any:
+        total: Any = 0
+        for a in e.args:
+            total += self._expression(kernel, a, around)
+        if e.kind != "float" or e.op in _FREE:
+            return total
+        if e.op == "contract":
+            axes = around | e.args[0].axes | e.args[1].axes
+            return total + 2 * self.product(kernel, axes)
+        axes = around | (e.args[0].axes if e.op == "reduce" else e.axes)
+        return total + self.product(kernel, axes)
+
+    def bytes(self, kernel: TileProgram) -> Any:
+        """Each input once for every loop that reads it, each output once."""
+        total: Any = 0
+        for s in walk(kernel.body):
+            for root in roots(s):
+                for e in _loads(root):
+                    total += self._tensor(kernel.inputs[e.attr].dims)
+        for o in kernel.outputs:
+            total += self._tensor(kernel.axes[a].extent for a in o.axes)
+        return total * ELEMENT_BYTES
+
+    def _tensor(self, dims: Iterable[str]) -> Any:
+        total: Any = 1
+        for d in dims:
+            total *= self.extent(d)
+        return total
+
+    def state(self, kernel: TileProgram) -> Any:
+        """Numbers carried by the streamed loops, for each row."""
+        total: Any = 0
+        for s in kernel.body:
+            if isinstance(s, Loop):
+                for field in s.state:
+                    whole = [a for a in field.axes if kernel.axes[a].role == "whole"]
+                    total += self.product(kernel, whole)
+        return total
+
+
+def _loads(e: Expr) -> Iterable[Expr]:
+    if e.op == "load":
+        yield e
+    for a in e.args:
+        yield from _loads(a)

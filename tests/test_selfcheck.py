@@ -1,0 +1,399 @@
+"""The self-check of emitted files: the reference agrees with the oracle and is well formatted,
+and the script says whether a host function is right."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import keyword
+import os
+import subprocess
+import sys
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from monocomp import library, oracle, random_inputs
+from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines
+from monocomp.checker import check
+from monocomp.errors import InternalError, UnsupportedError
+from monocomp.program import Equations, translate
+
+_NUMBERS = count()
+
+PROGRAMS = {
+    "gather": "input tok[t]: int\nO[t,e] = E[tok[t],e] * 2",
+    "paged": """
+        input table[b,n]: int, len[b]: int, K[p,s,d], V[p,s,e]
+        index k < |n| * |s|
+        S[b,q,k] = Q[b,q,d] * K[table[b, k // |s|], k % |s|, d] / sqrt(|d|)
+        O[b,q,e] = softmax[k if k < len[b]](S[b,q,k]) * V[table[b, k // |s|], k % |s|, e]
+        """,
+    "prefix sum": "O[i,k] = sum[..k](A[i,k])",
+    "prefixes": """
+        M[i,k] = max[..k if k != 1](A[i,k])
+        W[i,k] = mean[..k if A[i,k] > 0](A[i,k])
+        X[i,k] = var[..k](A[i,k])
+        L[i,k] = logsumexp[..k if k > 1](A[i,k])
+        J[i,k] = argmin[..k](A[i,k])
+        Z[i,k] = any[..k](A[i,k] > 1)
+        return M, W, X, L, J, Z
+        """,
+    "affine": """
+        monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')
+        H[t,i] = Affine[..t](g[t], x[t,i]).u
+        G[i]   = Affine[t if t != 2](g[t], x[t,i]).u
+        A      = Affine[t, i if t < i](g[t], x[t,i]).a
+        """,
+    "monoid of pairs": """
+        monoid SE(v, m) = unit (0, -inf), combine (
+            exp(m - maximum(m, m')) * v + exp(m' - maximum(m, m')) * v', maximum(m, m'))
+        V[i] = SE[k if k < i](x[k], S[i,k]).v
+        M[i] = SE[k if k < i](x[k], S[i,k]).m
+        """,
+    "moments": """
+        M[i] = mean[k](X[i,k])
+        V[i] = var[k if k < i](X[i,k])
+        W[i] = mean[k if B[k]](X[i,k])
+        N    = mean[i,k](X[i,k])
+        input B[k]: bool
+        """,
+    "layer norm": """
+        param eps: float = 1e-5
+        O[i,k] = (X[i,k] - mean[j](X[i,j])) / sqrt(var[j](X[i,j]) + eps) * gamma[k] + beta[k]
+        """,
+    "extremes": """
+        J[i] = argmax[k](X[i,k])
+        A[i] = argmin[k if k < i](X[i,k])
+        F    = argmax[i,k](X[i,k])
+        M[i] = max[k if k < i](X[i,k])
+        N[k] = min[i if i < k](X[i,k])
+        D[i] = max[k if k < i](k)
+        """,
+    "guarded read": """
+        O[i] = sum[j if j <= i](A[i - j] * W[j])
+        P[i] = where(i >= 2, A[i - 2], -1)
+        R[i] = [1]
+        """.replace("R[i] = [1]\n", ""),
+    "outputs": "S = sum[i](A[i])\nC[i,j] = S\nT[j,i] = A[i] * B[j]\nreturn C, T: float64, S",
+    "scalars": "input s, n: int\nO[i] = A[i] * s + n\nP = s / (n * n + 1)\nreturn O, P",
+    "params": """
+        param n: int = 3, x: float = 0.25
+        index t < n + 2
+        O[t,i] = where(n > 2, A[i] * x ** n, 0) + t // n - x + t % n
+        C[t] = n
+        """,
+    "top": """
+        index r < 4
+        T[i,r] = top[k -> r](X[i,k])
+        A[i,r] = argtop[k -> r if k < i](X[i,k])
+        """,
+    "selected": """
+        index r < 2
+        G[t,r] = argtop[x -> r](L[t,x])
+        O[t,e] = softmax[r](top[x -> r](L[t,x])) * W[G[t,r],e]
+        """,
+    "conditions": """
+        input B[i]: bool, n[i]: int
+        A[i] = all[k](X[i,k] > -1 or k > i)
+        E[i] = any[k if B[i] and not k == 1](X[i,k] > 1)
+        C[i] = sum[k](X[i,k] > 0)
+        D[i] = i // n[i] + i % n[i]
+        P[i] = prod[k if k != i](X[i,k])
+        return A, E, C, D, P
+        """,
+    "functions": """
+        O[i] = (exp(A[i]) + exp2(A[i]) + log(abs(A[i])) + log2(2 + A[i] ** 2) + sqrt(A[i] ** 2)
+            + rsqrt(1 + abs(A[i])) + sign(A[i]) + floor(A[i]) + tanh(A[i]) + sigmoid(A[i])
+            + relu(A[i]) + silu(A[i]) + gelu(A[i]) + erf(A[i]) + softplus(A[i]) + elu(A[i])
+            + sin(A[i]) + cos(A[i]) + maximum(A[i], 0) + minimum(A[i], B[i]) + stop(A[i])
+            + abs(A[i]) ** B[i] + A[i] ** -2 + A[i] / 3 + 0.1)
+        """,
+    "dropout": """
+        param seed: int = -7, p: float = 0.25
+        O[i,k] = where(uniform(seed, i, k) < p, 0, A[i,k] / (1 - p)) + uniform(i - 9)
+        """,
+    "transposed": "S[i,j] = A[i,d] * A[j,d]\nT[i,j] = S[i,j] + S[j,i]\nO[j,i] = softmax[j](T[i,j])",
+    "same twice": "O[i] = sum[k](A[i,k] * sum[k](A[i,k])) / sum[k](A[i,k])",
+    "no body index": "O[i] = sum[k if B[k] > 0](i) + sum[k](A[i]) + max[k](2)",
+    "linear": "O[q,e] = sum[k](sum[d](Q[q,d] * K[k,d]) * V[k,e])",
+    "entropy": "P[i,k] = softmax[k if k < i](X[i,k])\nO[i] = -sum[k](P[i,k] * log(P[i,k]))",
+    "divergence": """
+        L[i,k] = log_softmax[k if k <= i](X[i,k])
+        M[i,k] = log_softmax[k if k <= i](Y[i,k])
+        O[i]   = sum[k](exp(L[i,k]) * (L[i,k] - M[i,k]))
+        """,
+    "sink": "O[q,e] = sum[k](exp(S[q,k]) * V[k,e]) / (1 + sum[k](exp(S[q,k])))",
+    "masked": "O[q,e] = softmax[k](S[q,k] + where(k < q, 0, -inf)) * V[k,e]",
+    "lengths": "input len[b]: int\nO[b,q] = softmax[k if k < len[b]](S[b,q,k]) * V[b,k]",
+    "no input": "index i < 5, j < 4\nO[i,j] = uniform(i, j) + i",
+    "long": "O[i] = " + " + ".join(f"(A[i] - {n}) * B[i] / sqrt(|i| + {n})" for n in range(40)),
+    "many": "O[a,b,c,d,e,f,g,h] = A[a,b,c,d,e,f,g,h] * B[h,g,f,e,d,c,b,a] * sum[z](C[a,z])",
+    "deep": "def f(x) = 1 / (1 + exp(-x * 1.702)) * x\nO[i] = f(f(f(f(f(A[i])))))",
+}
+LIBRARY = {f"library {name}": library.load(name) for name in library.names()}
+ALL = PROGRAMS | LIBRARY
+
+
+def clean(text: str) -> str:
+    return "\n".join(line.strip() for line in text.strip().splitlines())
+
+
+def translated(text: str) -> Equations:
+    return translate(check(clean(text)))
+
+
+def plain(equations: Equations) -> dict[str, str]:
+    """Identifiers that are the names themselves, or where they cannot be, others."""
+    source = equations.source
+    names = {*source.inputs, *source.params, *source.definitions, *source.extent_of}
+    names = {name for name in names if not name.startswith(".")}
+    reserved = {*keyword.kwlist, *RESERVED, "torch", "attention"}
+    return {name: f"{name}_x" if name in reserved else name for name in sorted(names)}
+
+
+def module(lines: list[str], folder: Path) -> Any:
+    path = folder / f"emitted_{next(_NUMBERS)}.py"
+    path.write_text("\n".join(["import torch", "", "", *lines]) + "\n")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+def formatted(lines: list[str], folder: Path) -> None:
+    """The lines stand as ruff would write them."""
+    path = folder / "formatted.py"
+    path.write_text("\n".join(lines) + "\n")
+    command = [sys.executable, "-m", "ruff", "format", "--isolated", "--diff", "--line-length=88"]
+    done = subprocess.run([*command, path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def agrees(made: Any, equations: Equations, inputs: dict[str, Any], **params: Any) -> None:
+    """The reference gives what the oracle gives."""
+    identifiers = plain(equations)
+    wanted = oracle.evaluate(equations.source, inputs, **params)
+    tensors = [torch.as_tensor(inputs[name]) for name in equations.source.inputs]
+    found = made.reference(*tensors, **{identifiers[n]: v for n, v in params.items()})
+    assert isinstance(found, tuple)
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    for x, y in zip(found, wanted, strict=True):
+        assert x.shape == y.shape
+        np.testing.assert_allclose(x.numpy(), y, rtol=1e-12, atol=1e-12)
+        assert x.dtype == torch.as_tensor(y).dtype
+
+
+def inputs_of(equations: Equations, seed: int = 0, **given: int) -> dict[str, Any]:
+    return dict(random_inputs.random_inputs(equations.source, given, dtype="float64", seed=seed))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_reference_agrees_with_the_oracle(name: str, tmp_path: Path) -> None:
+    equations = translated(ALL[name])
+    made = module(reference_lines(equations, plain(equations)), tmp_path)
+    for seed in range(3):
+        agrees(made, equations, inputs_of(equations, seed))
+    free = [n for n in random_inputs.free_extents(equations.source)]
+    sizes = dict.fromkeys(free, 4)
+    if random_inputs.fits(equations.source, sizes, {}):
+        agrees(made, equations, inputs_of(equations, **sizes))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_lines_are_formatted(name: str, tmp_path: Path) -> None:
+    equations = translated(ALL[name])
+    identifiers = plain(equations)
+    lines = [
+        *("import torch", "", ""),
+        *reference_lines(equations, identifiers),
+        *("", ""),
+        *main_lines(equations, identifiers, "attention"),
+    ]
+    formatted(lines, tmp_path)
+    assert max(map(len, lines)) <= 88
+
+
+@pytest.mark.parametrize("name", [n for n in LIBRARY if "softmax" in n or "attention" in n])
+def test_rows_of_minus_infinity(name: str, tmp_path: Path) -> None:
+    equations = translated(LIBRARY[name])
+    made = module(reference_lines(equations, plain(equations)), tmp_path)
+    inputs = inputs_of(equations)
+    if "X" in inputs:
+        inputs["X"][0] = -np.inf
+    else:  # every logit of one query is -inf
+        inputs["Q"][0, 0, 1] = np.abs(inputs["Q"][0, 0, 1])
+        inputs["K"][0, 0] = -np.inf
+        inputs["Q"] = np.abs(inputs["Q"])
+    agrees(made, equations, inputs)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "O[q] = softmax[k](S[q,k]) * V[k]",
+        "O[q] = softmax[k](S[q,k] + M[q,k]) * V[k]",
+        "O[q] = sum[k](exp(S[q,k]) * V[k]) / sum[k](exp(S[q,k]))",
+        "M[q] = max[k](S[q,k])\nE[q,k] = exp(S[q,k] - M[q])\n"
+        "O[q] = sum[k](E[q,k] / sum[k](E[q,k]) * V[k])",
+        "L[q] = logsumexp[k](S[q,k])\nO[q] = sum[k](exp(S[q,k] - L[q]) * V[k])\nreturn O, L",
+        "O[q,k] = log_softmax[k](S[q,k])",
+        "O[q] = sum[k if k < q](S[q,k] * V[k]) / sum[k if k < q](V[k])",
+        "O[q] = sum[k if k < q](V[k]) / sum[k if k < q](1)",
+        "index r < 3\nO[q,r] = top[k -> r](S[q,k])\nP[q,r] = argtop[k -> r](S[q,k])",
+        "O[q,k] = logsumexp[..k](S[q,k])",
+    ],
+)
+def test_empty_sets(text: str, tmp_path: Path) -> None:
+    equations = translated(text)
+    made = module(reference_lines(equations, plain(equations)), tmp_path)
+    inputs = inputs_of(equations, q=5, k=4)
+    agrees(made, equations, inputs)
+    if "S" in inputs and "S[q,k] * V[k]) /" not in text:
+        inputs["S"][1] = -np.inf
+        inputs["S"][2, 1:] = -np.inf
+        inputs["S"][3, 0] = -np.inf
+        agrees(made, equations, inputs)
+
+
+def test_params_are_passed_by_keyword(tmp_path: Path) -> None:
+    equations = translated("param n: int, x: float = 0.5\nO[i] = A[i] * n + x")
+    lines = reference_lines(equations, plain(equations))
+    assert "def reference(A, *, n, x=0.5, dtype=torch.float64):" in lines
+    agrees(module(lines, tmp_path), equations, {"A": np.arange(3.0)}, n=4, x=2.0)
+
+
+def test_lower_precision(tmp_path: Path) -> None:
+    for name, text in ALL.items():
+        equations = translated(text)
+        made = module(reference_lines(equations, plain(equations)), tmp_path)
+        tensors = [torch.as_tensor(x) for x in inputs_of(equations).values()]
+        for dtype in (torch.float32, torch.bfloat16):
+            results = made.reference(*tensors, dtype=dtype)
+            for x, e in zip(results, equations.outputs, strict=True):
+                assert not x.is_floating_point() or x.dtype == dtype or name in ("dropout", "no input")
+                assert (e.body.kind == "float") == x.is_floating_point()
+
+
+def test_reading_is_readable() -> None:
+    equations = translated(LIBRARY["library causal"])
+    lines = reference_lines(equations, plain(equations))
+    assert "    b, h, q, e, k, d = open_indices(" in lines
+    assert "    sum_1 = (Q[b, h, q, d] * K[b, h, k, d]).sum(5, keepdim=True)" in lines
+    assert "    O = tabulate(sum_2, size_b, size_h, size_q, size_e)" in lines
+
+
+def test_names_of_any_kind(tmp_path: Path) -> None:
+    """Whatever the program's names are, only the identifiers are printed as code."""
+    text = """
+        input tl[exec,lambda], __class__[lambda]
+        param dtype: float = 2.0
+        device[exec] = sum[lambda](tl[exec,lambda] * __class__[lambda]) * dtype
+        total[exec,torch] = softmax[torch](ratio[torch] * device[exec])
+        open_indices[exec] = logsumexp[torch](total[exec,torch] - max[torch](total[exec,torch]))
+        return total, open_indices
+        """
+    equations = translated(text)
+    source = equations.source
+    names = [*source.inputs, *source.params, *source.definitions, *source.extent_of]
+    identifiers = {name: f"name_{n}" for n, name in enumerate(dict.fromkeys(names))}
+    lines = reference_lines(equations, identifiers)
+    made = module(lines, tmp_path)
+    formatted(["import torch", "", "", *lines], tmp_path)
+    inputs = inputs_of(equations)
+    found = made.reference(*map(torch.as_tensor, inputs.values()), **{identifiers["dtype"]: 3.0})
+    wanted = oracle.evaluate(source, inputs, dtype=3.0)
+    for x, y in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(x.numpy(), y, rtol=1e-12)
+    used = {n.id for n in ast.walk(ast.parse("\n".join(lines))) if isinstance(n, ast.Name)}
+    assert used.isdisjoint({"tl", "exec", "lambda", "__class__"})
+
+
+def test_helpers_make_room_for_names(tmp_path: Path) -> None:
+    equations = translated("ratio[total] = sum[k](A[total,k]) / sum[k](B[total,k])")
+    made = module(reference_lines(equations, {n: n for n in ("ratio", "total", "A", "B", "k")}), tmp_path)
+    found = made.reference(torch.zeros(2, 3), torch.zeros(2, 3))
+    assert found[0].tolist() == [0.0, 0.0]
+
+
+def test_reserved_names_are_refused() -> None:
+    equations = translated("O[i] = A[i]")
+    with pytest.raises(InternalError):
+        reference_lines(equations, {"O": "reference", "A": "A", "i": "i"})
+    with pytest.raises(InternalError):
+        main_lines(equations, plain(equations), "main")
+
+
+def test_numbers_out_of_range_are_refused() -> None:
+    equations = translated("O[i] = A[i] * 1e400")
+    with pytest.raises(UnsupportedError):
+        reference_lines(equations, plain(equations))
+
+
+# --- the script -------------------------------------------------------------------------
+
+
+def script(text: str, host: str, folder: Path, **environment: str) -> tuple[int, str, str]:
+    """Run an emitted file whose host function has the given lines."""
+    equations = translated(text)
+    identifiers = plain(equations)
+    lines = ["import torch", "", "", *host.strip().splitlines(), "", ""]
+    lines += [*reference_lines(equations, identifiers), "", ""]
+    lines += main_lines(equations, identifiers, "attention")
+    path = folder / "emitted.py"
+    path.write_text("\n".join(lines) + "\n")
+    env = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"} | environment
+    command = [sys.executable, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+RIGHT = "def attention(*inputs, **params):\n    return reference(*inputs, **params)[0].float()"
+
+
+def test_script_accepts_a_right_kernel(tmp_path: Path) -> None:
+    text = LIBRARY["library sliding_window"]
+    status, out, err = script(text, RIGHT, tmp_path, TRITON_INTERPRET="1")
+    assert (status, err) == (0, "")
+    assert out.startswith("O, torch.float32: error ")
+    assert out.endswith("\nok\n")
+
+
+@pytest.mark.parametrize("change", ["* 1.001", ".nan_to_num(0.0) / 0", "[..., :-1]"])
+def test_script_refuses_a_wrong_kernel(change: str, tmp_path: Path) -> None:
+    host = RIGHT + change
+    status, out, err = script(LIBRARY["library causal"], host, tmp_path, TRITON_INTERPRET="1")
+    assert (status, err) == (1, "")
+    assert out.endswith("\nthe kernel's error is too large\n")
+
+
+def test_script_needs_a_device(tmp_path: Path) -> None:
+    found = script(LIBRARY["library causal"], RIGHT, tmp_path, CUDA_VISIBLE_DEVICES="")
+    assert found == (2, "", "the self-check needs a GPU, or TRITON_INTERPRET=1\n")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_script_makes_inputs_that_fit(name: str, tmp_path: Path) -> None:
+    """Every program's own definition passes, also with several outputs and declared extents."""
+    equations = translated(ALL[name])
+    lines = [*reference_lines(equations, plain(equations)), "", ""]
+    lines += main_lines(equations, plain(equations), "attention")
+    made = module(lines, tmp_path)
+    several = len(equations.outputs) > 1
+    made.attention = lambda *inputs, **params: (
+        made.reference(*inputs, **params) if several else made.reference(*inputs, **params)[0]
+    )
+    before = os.environ.get("TRITON_INTERPRET")
+    os.environ["TRITON_INTERPRET"] = "1"
+    try:
+        assert made.main() == 0
+    finally:
+        if before is None:
+            del os.environ["TRITON_INTERPRET"]
+        else:
+            os.environ["TRITON_INTERPRET"] = before
