@@ -64,7 +64,7 @@ class Interpreter:
         self.range: dict[str, tuple[int, int]] = {}
         self.coordinates: dict[str, Array] = {}
         self.values: dict[str, Array] = {}
-        self.inside: Array | None = None
+        self.inside: Callable[[], Array] | None = None
         self.inputs: Mapping[str, Array] = {}
         self.outputs: Mapping[str, Array] = {}
         reached = {a for e in expressions(program.body) for a in e.axes}
@@ -192,6 +192,9 @@ class Interpreter:
                 return self.ops.reduce(monoid, self._value(e.args[0]), self.dims[axis])
             case "masked":
                 return self._masked(e)
+            case "member":
+                inside = self._membership_now()
+                return self.ops.full((1,) * len(self.dims), 1, "bool") if inside is None else inside
             case "cast":
                 value = self._value(e.args[0])
                 if e.kind == "float":
@@ -209,11 +212,15 @@ class Interpreter:
         role = self.program.axes[e.attr[0]].role
         if self.inside is None or role == "whole":
             return value
-        condition = self.inside() if callable(self.inside) else self.inside
+        condition = self._membership_now()
         if condition is None:
             return value
         unit = self.ops.full((1,) * len(self.dims), e.attr[1], e.kind)
         return self.ops.elementwise["where"](condition, value, unit)
+
+    def _membership_now(self) -> Array | None:
+        """Which elements of this block are in the domain; None where all are."""
+        return None if self.inside is None else self.inside()
 
     def _contract(self, e: Expr) -> Array:
         left, right = map(self._value, e.args[:2])
@@ -231,7 +238,7 @@ class Interpreter:
                 return self._slice(tensor, names)
         places = [self._value(s) for s in subscripts]
         guard = self._value(e.args[-1]) if e.guarded else None
-        inside = self.inside() if callable(self.inside) else None
+        inside = self._membership_now()
         guard = inside if guard is None else (guard if inside is None else guard & inside)
         return self._gather(e.attr, tensor, places, guard)
 

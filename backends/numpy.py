@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from monocomp import counter_rng
 from monocomp.backends.interpreter import Interpreter, default_blocks
 from monocomp.tile import TileProgram
 
@@ -104,6 +105,7 @@ _ELEMENTWISE: dict[str, Callable[..., Array]] = {
     "tanh": np.tanh,
     "erf": _erf,
     "stop": lambda x: x,
+    "uniform": counter_rng.uniform,
     "int": lambda x: x.astype(np.int64),
     "broadcast": np.broadcast_to,
     "permute": np.transpose,

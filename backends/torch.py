@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from monocomp import counter_rng
 from monocomp.backends.interpreter import Interpreter, default_blocks
 from monocomp.tile import TileProgram
 
@@ -78,6 +79,19 @@ class TorchOps:
         output[tuple(slice(*p) for p in places)] = value.to(output.dtype)
 
 
+def _uniform(*counters: torch.Tensor) -> torch.Tensor:
+    """`counter_rng.uniform` on torch tensors."""
+    word = 0xFFFFFFFF
+    h = torch.full_like(counters[0], counter_rng.START)
+    for x in counters:
+        h = h ^ ((x * counter_rng.STEP) & word)
+        h = ((h ^ (h >> counter_rng.SHIFTS[0])) * counter_rng.FACTOR_1) & word
+        h = ((h ^ (h >> counter_rng.SHIFTS[1])) * counter_rng.FACTOR_2) & word
+        h = h ^ (h >> counter_rng.SHIFTS[2])
+    bits = counter_rng.MANTISSA_BITS
+    return (h >> (32 - bits)).to(torch.float32) * 2.0**-bits
+
+
 _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "add": torch.add,
     "sub": torch.sub,
@@ -105,6 +119,7 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "tanh": torch.tanh,
     "erf": torch.erf,
     "stop": lambda x: x,
+    "uniform": _uniform,
     "int": lambda x: x.to(torch.int64),
     "broadcast": torch.broadcast_to,
     "permute": torch.permute,

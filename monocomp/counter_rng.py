@@ -19,10 +19,11 @@ modulo 2**32, negative ones in two's complement. START is not 0, as mix(0) is 0.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 START = 0x243F6A88  # the first 32 bits of the fraction of pi
 STEP = 0x9E3779B9  # 2**32 over the golden ratio, odd
@@ -31,10 +32,10 @@ FACTOR_2 = 0xC2B2AE35
 SHIFTS = (16, 13, 16)
 MANTISSA_BITS = 24
 
-Integers = npt.NDArray[np.integer[Any]]
-
 
 def _mix(h: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    import numpy as np
+
     h = (h ^ (h >> np.uint32(SHIFTS[0]))) * np.uint32(FACTOR_1)
     h = (h ^ (h >> np.uint32(SHIFTS[1]))) * np.uint32(FACTOR_2)
     return h ^ (h >> np.uint32(SHIFTS[2]))
@@ -46,6 +47,8 @@ def bits(seed: npt.ArrayLike, *counters: npt.ArrayLike) -> npt.NDArray[np.uint32
     >>> [hex(int(bits(0))), hex(int(bits(1, 2, 3)))]
     ['0x1388a0fb', '0x52139148']
     """
+    import numpy as np
+
     h = np.array(START, np.uint32)
     with np.errstate(over="ignore"):  # wrapping round is meant
         for argument in (seed, *counters):
@@ -56,5 +59,7 @@ def bits(seed: npt.ArrayLike, *counters: npt.ArrayLike) -> npt.NDArray[np.uint32
 
 def uniform(seed: npt.ArrayLike, *counters: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """A multiple of 2**-24 in [0, 1) at the given counters; arguments broadcast."""
+    import numpy as np
+
     top = bits(seed, *counters) >> np.uint32(32 - MANTISSA_BITS)
     return np.asarray(top * 2.0**-MANTISSA_BITS, np.float64)

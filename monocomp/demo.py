@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from monocomp.kernel import Kernel
 
 PROGRAM = "O[b,h,q,e] = softmax[k if k <= q](Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)) * V[b,h,k,e]"
-_LINES = 40  # of the kernel
+_LINES = 60  # of the kernel's body
+_NEWLINE = "\n"
 _CHECKED = 256  # places of one head that the oracle evaluates
 
 
@@ -44,7 +45,7 @@ class Run:
 
 
 ON_GPU = Run("cuda", "bfloat16", {"b": 1, "h": 16, "q = k": 4096, "d = e": 128}, 20)
-ON_CPU = Run("cpu", "float32", {"b": 1, "h": 4, "q = k": 2048, "d = e": 64}, 5)
+ON_CPU = Run("cpu", "float32", {"b": 1, "h": 4, "q = k": 2048, "d = e": 64}, 15)
 
 
 def main() -> int:
@@ -63,7 +64,7 @@ def main() -> int:
 
     source = kernel.source("triton", dtype="bfloat16")
     shown = device_function(source)
-    _title(f"Its kernel: {len(shown)} of {source.count(chr(10))} lines  (monocomp emit causal)")
+    _title(f"Its kernel, {len(shown)} of {source.count(_NEWLINE)} lines  (monocomp emit causal)")
     print(_indented("\n".join(shown)))
 
     _run(kernel)
@@ -72,17 +73,18 @@ def main() -> int:
 
 
 def device_function(source: str) -> list[str]:
-    """The beginning of the function that runs on the GPU."""
+    """The function that runs on the GPU, from the carried state on; its parameters left out."""
     lines = source.splitlines()
     start = next((n for n, line in enumerate(lines) if line.startswith("@triton.jit")), 0)
+    body = next((n for n in range(start, len(lines)) if lines[n].rstrip().endswith("):")), start)
     stop = next(
-        (n for n in range(start + 2, len(lines)) if lines[n] and lines[n][0] not in " )#"),
-        len(lines),
+        (n for n in range(body + 1, len(lines)) if lines[n][:1] not in ("", " ", "#")), len(lines)
     )
-    shown = lines[start:stop]
-    while shown and not shown[-1].strip():
-        shown.pop()
-    return shown if len(shown) <= _LINES else [*shown[: _LINES - 1], "    ..."]
+    state = next((n for n in range(body + 1, stop) if "= tl.full(" in lines[n]), body + 1)
+    shown = "\n".join(lines[state:stop]).rstrip().splitlines()
+    if len(shown) > _LINES:
+        shown = [*shown[:_LINES], "    ..."]
+    return [*lines[start : start + 2], "    ...", lines[body], "    ...", *shown]
 
 
 def _title(text: str) -> None:

@@ -59,6 +59,7 @@ class Claim:
             claim is that the left one has the property that `condition` names.
         check: evaluates both sides on the operands of one case, and names the operands.
         condition: where it is claimed, as text.
+        parts: claims that together say the same and are proved in its place, if any.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Claim:
     right: str
     check: Callable[[Cases, Operands], Sides]
     condition: str = ""
+    parts: tuple[Claim, ...] = ()
 
     @property
     def statement(self) -> str:
@@ -130,11 +132,57 @@ class Carrier:
         given |= {f + "'": x for f, x in zip(fields, b, strict=True)}
         return tuple(cases.evaluate(t, given) for t in self.monoid.combine)
 
+    def parts(self) -> list[Carrier]:
+        """Fields that can be computed without the others; together all fields.
+
+        A proof about all fields at once would multiply the cases of one by those of another.
+        """
+        needed = [_needed(self.monoid, field) for field in self.monoid.fields]
+        largest = dict.fromkeys(n for n in needed if not any(n < other for other in needed))
+        return [self._part(fields) for fields in largest] if len(largest) > 1 else []
+
+    def _part(self, fields: frozenset[str]) -> Carrier:
+        places = [n for n, f in enumerate(self.monoid.fields) if f in fields]
+        monoid = UserMonoid(
+            self.monoid.name,
+            tuple(self.monoid.fields[n] for n in places),
+            tuple(self.monoid.unit[n] for n in places),
+            tuple(self.monoid.combine[n] for n in places),
+        )
+        return Carrier(monoid, tuple(self.unit[n] for n in places), self.nonnegative & fields)
+
     @property
     def condition(self) -> str:
         """The restriction as text."""
         fields = [f for f in self.monoid.fields if f in self.nonnegative]
         return ", for " + " and ".join(f"{f} >= 0" for f in fields) if fields else ""
+
+
+def _needed(m: UserMonoid, field: str) -> frozenset[str]:
+    """The fields of the operands that a field of their product depends on, however long the
+    product is."""
+    reads = {
+        f: {t.attr.rstrip("'") for t in T.subterms(c) if t.op == "param"}
+        for f, c in zip(m.fields, m.combine, strict=True)
+    }
+    found = {field}
+    while more := set().union(*(reads[f] for f in found)) - found:
+        found |= more
+    return frozenset(found)
+
+
+def _claim(
+    c: Carrier,
+    law: Callable[[Carrier], Claim],
+    left: str,
+    right: str,
+    check: Callable[[Cases, Operands], Sides],
+    condition: str = "",
+) -> Claim:
+    """A claim about a carrier, with the same claims about its parts."""
+    parts = tuple(map(law, c.parts()))
+    name = law.__name__.replace("_", " ")
+    return Claim(name, left, right, check, condition + c.condition, parts)
 
 
 def associative(c: Carrier) -> Claim:
@@ -145,7 +193,7 @@ def associative(c: Carrier) -> Claim:
         left = c.combine(cases, c.combine(cases, x, y), z)
         return Sides(left, c.combine(cases, x, c.combine(cases, y, z)))
 
-    return Claim("associative", "({x} . {y}) . {z}", "{x} . ({y} . {z})", check, c.condition)
+    return _claim(c, associative, "({x} . {y}) . {z}", "{x} . ({y} . {z})", check)
 
 
 def commutative(c: Carrier) -> Claim:
@@ -155,7 +203,7 @@ def commutative(c: Carrier) -> Claim:
         x, y = (c.element(cases, name, shown) for name in "xy")
         return Sides(c.combine(cases, x, y), c.combine(cases, y, x))
 
-    return Claim("commutative", "{x} . {y}", "{y} . {x}", check, c.condition)
+    return _claim(c, commutative, "{x} . {y}", "{y} . {x}", check)
 
 
 def idempotent(c: Carrier) -> Claim:
@@ -165,7 +213,7 @@ def idempotent(c: Carrier) -> Claim:
         x = c.element(cases, "x", shown)
         return Sides(c.combine(cases, x, x), x)
 
-    return Claim("idempotent", "{x} . {x}", "{x}", check, c.condition)
+    return _claim(c, idempotent, "{x} . {x}", "{x}", check)
 
 
 def closed(c: Carrier) -> Claim:
@@ -185,32 +233,23 @@ def closed(c: Carrier) -> Claim:
         fields = zip(c.monoid.fields, c.unit, values, strict=True)
         return Sides(values, tuple(kept(cases, *field) for field in fields))
 
+    kept_too = "".join(f", with {f} >= 0" for f in sorted(c.nonnegative))
     infinities = "" if all(map(is_finite, c.unit)) else ", or infinite as in the unit"
-    return Claim("closed", "{x} . {y}", "", check, f" is finite{infinities}{c.condition}")
+    return _claim(c, closed, "{x} . {y}", "", check, f" is finite{kept_too}{infinities}")
 
 
-def neutral(c: Carrier, on_the_left: bool) -> Claim:
-    """The unit changes no element."""
+def neutral(c: Carrier, on_the_left: bool, excuses: tuple[str, ...] = ()) -> Claim:
+    """The unit changes no element.
+
+    Where a field in `excuses` has its unit's value, it may change the element to one that
+    is interchangeable with it.
+    """
+    places = [n for n, f in enumerate(c.monoid.fields) if f in excuses]
 
     def check(cases: Cases, shown: Operands) -> Sides:
         unit, x = c.unit_of(cases), c.element(cases, "x", shown)
         shown["unit"] = unit
-        return Sides(c.combine(cases, *((unit, x) if on_the_left else (x, unit))), x)
-
-    name, left = ("left unit", "{unit} . {x}") if on_the_left else ("right unit", "{x} . {unit}")
-    return Claim(name, left, "{x}", check, c.condition)
-
-
-def _neutral_up_to_names(c: Carrier, on_the_left: bool, fields: tuple[str, ...]) -> Claim:
-    """Neutral where no field in `fields` has its unit's value; interchangeable where one has."""
-    places = [c.monoid.fields.index(f) for f in fields]
-    strict = neutral(c, on_the_left)
-
-    def check(cases: Cases, shown: Operands) -> Sides:
-        unit = c.unit_of(cases)
         which = cases.choose(1 + len(places))
-        x = c.element(cases, "x", shown)
-        shown["unit"] = unit
         if which == 0:
             for n in places:
                 cases.assume(not cases.equal(x[n], unit[n]))
@@ -219,14 +258,17 @@ def _neutral_up_to_names(c: Carrier, on_the_left: bool, fields: tuple[str, ...])
         cases.assume(cases.equal(x[n], unit[n]))
         return _interchangeable(c, cases, on_the_left, x, unit, shown)
 
-    excused = " or ".join(
-        f"{f} = {_number(unit)}"
-        for f, unit in zip(c.monoid.fields, c.unit, strict=True)
-        if f in fields
+    name, left = ("left unit", "{unit} . {x}") if on_the_left else ("right unit", "{x} . {unit}")
+    condition = c.condition
+    if excuses:
+        values = " or ".join(f"{c.monoid.fields[n]} = {_number(c.unit[n])}" for n in places)
+        product = without_braces(left)
+        condition += f", unless {values}: then {product} and x are equal in all products"
+    parts = (
+        neutral(p, on_the_left, tuple(f for f in excuses if f in p.monoid.fields))
+        for p in c.parts()
     )
-    product = without_braces(strict.left)
-    condition = f", unless {excused}: then {product} and x are equal in all products"
-    return Claim(strict.name, strict.left, "{x}", check, c.condition + condition)
+    return Claim(name, left, "{x}", check, condition, tuple(parts))
 
 
 def _interchangeable(
@@ -260,7 +302,7 @@ def unit_claims(c: Carrier, on_the_left: bool) -> Iterator[Claim]:
     fields = [*infinite, *(f for f in c.monoid.fields if f not in infinite)]
     for size in (1, 2, 3):
         for chosen in itertools.islice(itertools.combinations(fields, size), 20):
-            yield _neutral_up_to_names(c, on_the_left, chosen)
+            yield neutral(c, on_the_left, chosen)
 
 
 def carrier_of(m: UserMonoid) -> Carrier:

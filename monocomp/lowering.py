@@ -10,7 +10,7 @@ stand in front of the exponent folded into one factor outside the loop.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -49,6 +49,7 @@ WHOLE_LIMIT = 256  # the longest axis that is held entirely
 _UNITS = {"sum": 0.0, "max": -math.inf, "min": math.inf, "prod": 1.0}
 # A frame is a maximum, or minus a minimum.
 _EXTREMA = {"max": T.NEG_INF, "min": T.INF}
+_LARGEST_INT = 2**63 - 1
 _JOIN = {"sum": "add", "max": "maximum", "min": "minimum", "prod": "mul"}
 
 
@@ -218,7 +219,7 @@ class _Lowering:
             return False
         if any(n.startswith("$") for n in t.free):  # inside a fold that is not open yet
             return False
-        if len(t.attr.indices) != 1 or t.attr.name in ("argmax", "argmin"):
+        if len(t.attr.indices) != 1:
             self._refuse(t)
         scope = self.scopes[-1]
         if scope.axis is None:
@@ -262,6 +263,7 @@ class _Lowering:
         parent = self.scopes[-1]
         avoid = frozenset().union(*(f.free for f in group.folds))
         serial = parent.axis is not None and self._fits(group.extent)
+        serial |= any(_is_user_fold(f) for f in group.folds)  # in order, one at a time
         name = self._new_axis(group.extent, "serial" if serial else "stream", avoid)
         axis = self.axes[name]
         opened = {f: T.open_as(f, (name,)) for f in group.folds}
@@ -277,7 +279,8 @@ class _Lowering:
         mask = self._value(domain.mask) if domain.mask is not T.TRUE else None
         folds = tuple(show(_visible(f), self.program.names()) for f in group.folds)
         loop = Loop(axis, lower, upper, [], scope.body, mask, folds)
-        frames = {f: parts for f, (_, parts) in opened.items() if f.attr.monoid is not SE_PAIR}
+        plain = [f for f in opened if not _is_user_fold(f) and f.attr.monoid is not SE_PAIR]
+        frames = {f: opened[f][1] for f in plain}
         mantissas = {f: parts for f, (_, parts) in opened.items() if f.attr.monoid is SE_PAIR}
         results: dict[Term, Expr] = {}
         updates: list[Assign] = []
@@ -288,6 +291,9 @@ class _Lowering:
             updates.append(Assign(state.attr, new))
             if f.attr.monoid in _EXTREMA and mantissas:
                 joined[f] = self._frame_symbols(loop, f, parts[1], state, updates)
+        for f, (_, parts) in opened.items():
+            if _is_user_fold(f):
+                results |= self._user_fold(loop, f, parts[1:], updates)
         for f, parts in mantissas.items():
             state = self._mantissa(loop, f, parts, bound, joined, updates)
             results[T.field(f, "v")] = state
@@ -298,6 +304,42 @@ class _Lowering:
         for f, state in results.items():
             parent.memo[f] = state
 
+    def _user_fold(
+        self, loop: Loop, f: Term, elements: Sequence[Term], updates: list[Assign]
+    ) -> dict[Term, Expr]:
+        """A user's monoid: combine the state with the next element, in the index's order."""
+        monoid = f.attr.monoid
+        axes = self._tile_axes(f)
+        scope = self.scopes[-1]
+        states = []
+        symbols: dict[Term, Term] = {}
+        for name, unit, element in zip(monoid.fields, monoid.unit, elements, strict=True):
+            start = T.split_coefficient(unit)
+            if start[1] is not None:
+                self._refuse(f)
+            state = self._state(loop, name, axes, "float", float(start[0]))
+            states.append(state)
+            symbols[T.param(name, "float")] = self._symbol(name, state)
+            value = self._let(scope, name + "_next", self._value(element))
+            symbols[T.param(name + "'", "float")] = self._symbol(name, value)
+        results = {}
+        for name, state, combined in zip(monoid.fields, states, monoid.combine, strict=True):
+            for old, new in symbols.items():
+                combined = T.replace(combined, old, new)
+            value = self._let(scope, name + "_new", self._value(combined))
+            if loop.lower or loop.upper or loop.mask is not None:
+                membership = Expr("member", (), loop.axis.name, self._loop_axes(loop), "bool")
+                value = apply("where", membership, value, state)
+            updates.append(Assign(state.attr, value))
+            results[T.field(f, name)] = state
+        return results
+
+    def _loop_axes(self, loop: Loop) -> frozenset[str]:
+        """The axes along which membership in the loop's domain varies."""
+        bounds = (*loop.lower, *loop.upper, *((loop.mask,) if loop.mask is not None else ()))
+        axes: frozenset[str] = frozenset().union(*(b.axes for b in bounds))
+        return axes if loop.axis.role == "serial" else axes | {loop.axis.name}
+
     def _fold_tile(self, loop: Loop, f: Term, body: Term) -> tuple[Expr, Expr]:
         """A plain fold: the state, and its value after this tile."""
         monoid = f.attr.monoid
@@ -307,6 +349,8 @@ class _Lowering:
         tile_axes = self._tile_axes(f)
         kind = f.kind
         unit = _UNITS[monoid]
+        if kind == "int" and math.isinf(unit):
+            unit = _LARGEST_INT if unit > 0 else -_LARGEST_INT - 1
         state = self._state(loop, _STATE_NAMES.get(monoid, monoid), tile_axes, kind, unit)
         if monoid == "sum":
             return state, self._sum_tile(loop, body, state)
@@ -322,12 +366,9 @@ class _Lowering:
         return local(name, axes, kind)
 
     def _masked(self, loop: Loop, value: Expr, unit: float) -> Expr:
-        axes = value.axes | (loop.mask.axes if loop.mask is not None else frozenset())
-        axes |= frozenset().union(*(b.axes for b in (*loop.lower, *loop.upper)))
-        if loop.axis.role != "serial":
-            axes |= {loop.axis.name}
-        elif not (loop.lower or loop.upper or loop.mask):
+        if loop.axis.role == "serial" and not (loop.lower or loop.upper or loop.mask):
             return value
+        axes = value.axes | self._loop_axes(loop)
         masked = Expr("masked", (value,), (loop.axis.name, unit), axes, value.kind)
         base = f"{value.attr}_in" if value.op == "local" else "x"
         return self._let(self.scopes[-1], base, masked)
@@ -411,12 +452,11 @@ class _Lowering:
             old = T.replace(old, fold_, old_symbol)
             new = T.replace(new, fold_, shift)
             masked = T.replace(masked, body, masked_body)
-        if old is whole:
-            raise InternalError(f"no frame for {exponent!r}")
-        move = self._value(SE.move(old, new))
+        if old is whole:  # the frame is known from an earlier pass, and moves no more
+            masked = self._symbol("x", self._masked(loop, self._value(exponent), -math.inf))
         base = "acc" if value is not T.ONE else "l_i"
         state = self._state(loop, base, self._tile_axes(T.field(f, "v")), "float", 0.0)
-        scaled = apply("mul", state, move)
+        scaled = state if old is whole else apply("mul", state, self._value(SE.move(old, new)))
         body = SE.embed(new, value, masked)
         safe = all(fac.op in ("read", "exp") for fac in _factors(body))
         updates.append(Assign(state.attr, self._sum_tile(loop, body, scaled, vanishing=safe)))
@@ -541,7 +581,7 @@ class _Lowering:
                 return apply("cast", self._value(t.args[0]), kind=t.kind)
             case "fold":
                 return self._contraction(t)
-            case "field" if is_mantissa(t):
+            case "field" if t.args[0].op == "fold":
                 self._prepare([t])
                 found = self._lookup(t)
                 if found is not None:
@@ -758,6 +798,10 @@ def normalise(t: Term) -> Term:
     return visit(t)
 
 
+def _is_user_fold(t: Term) -> bool:
+    return isinstance(t.attr.monoid, T.UserMonoid) and t.attr.monoid is not SE_PAIR
+
+
 def _outer_folds(terms: Iterable[Term]) -> list[Term]:
     """Folds that are not inside another fold."""
     found: dict[Term, None] = {}
@@ -923,6 +967,9 @@ _MAX_NESTING = 4
 def _inline_single_uses(body: list[Statement]) -> None:
     """Write a value that is used once where it is used, if that is in the same body."""
     uses: dict[str, int] = {}
+    for s in walk(body):  # a mask is evaluated at each masked value
+        if isinstance(s, Loop) and s.mask is not None:
+            uses |= {e.attr: 2 for e in _leaves(s.mask)}
     for e in expressions(body):
         if e.op == "local":
             uses[e.attr] = uses.get(e.attr, 0) + 1
@@ -940,8 +987,6 @@ def _inline(body: list[Statement], uses: Mapping[str, int]) -> None:
             s.lower = tuple(_fill(e, pending) for e in s.lower)
             s.upper = tuple(_fill(e, pending) for e in s.upper)
             _inline(s.body, uses)
-            if s.mask is not None:
-                s.mask = _mask_of(s)
             out.append(s)
             continue
         value = _fill(s.value, pending)
@@ -958,12 +1003,6 @@ def _inline(body: list[Statement], uses: Mapping[str, int]) -> None:
     for name, value in pending.items():
         out.append(Let(name, value))
     body[:] = out
-
-
-def _mask_of(loop: Loop) -> Expr:
-    """A mask stays named: it is computed in the body, at each masked value."""
-    assert loop.mask is not None
-    return loop.mask
 
 
 def _fill(e: Expr, pending: dict[str, Expr]) -> Expr:

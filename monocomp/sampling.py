@@ -53,6 +53,11 @@ class Sample(Cases):
             context.dps = self._digits
         return context
 
+    @property
+    def _resolution(self) -> Any:
+        """Numbers closer than this are not told apart."""
+        return self._context.mpf(10) ** (-self._digits // 2)
+
     def real(self, name: str, nonnegative: bool = False) -> Value:
         x = self._random.choice(self._pool)
         return abs(x) if nonnegative else x
@@ -101,14 +106,16 @@ class Sample(Cases):
                 return Fraction(1)
             if (name == "log" and x == 1) or (x == 0 and name in ("sin", "erf")):
                 return Fraction(0)
-        if name == "floor":  # close to a step rounding would decide
-            raise ContradictionError
+        if name == "floor":
+            if abs(x - self._context.nint(x)) < self._resolution:
+                raise ContradictionError
+            return Fraction(int(self._context.floor(x)))
         if name != "log" and abs(x) > _LARGEST_EXPONENT:
             raise UnsupportedTermError("a number grows too large")
         return getattr(self._context, name)(self._rounded(x))
 
     def holds(self, x: Value, relation: str) -> bool:
-        if not isinstance(x, Fraction) and abs(x) < 10 ** (-self._digits // 2):
+        if not isinstance(x, Fraction) and abs(x) < self._resolution:
             raise ContradictionError
         if relation == "==":
             return bool(x == 0)
@@ -121,7 +128,7 @@ class Sample(Cases):
             return bool(a == b)
         a, b = self._rounded(a), self._rounded(b)
         scale = max(abs(a), abs(b), 1)
-        return bool(abs(a - b) <= scale * self._context.mpf(10) ** (-self._digits // 2))
+        return bool(abs(a - b) <= scale * self._resolution)
 
 
 _CONTEXTS: dict[int, Any] = {}

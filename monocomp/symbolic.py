@@ -135,16 +135,18 @@ class Algebra:
         return found
 
     def ratio(self, x: Expr) -> tuple[Expr, Expr]:
-        """Numerator, multiplied out, and denominator."""
+        """Numerator, multiplied out, and denominator.
+
+        The common denominator comes first: multiplying out fractions of different
+        denominators makes a hundred times as many terms.
+        """
         found = self._ratios.get(x)
         if found is None:
-            expanded = self.expand(x)
-            if expanded.is_number:
-                found = expanded, self.sympy.Integer(1)
-            else:
-                numerator, denominator = self.sympy.fraction(self.sympy.together(expanded))
-                found = self.expand(numerator), denominator
-            self._ratios[x] = found
+            self.tick()
+            numerator, denominator = x, self.sympy.Integer(1)
+            if any(p.exp.is_negative for p in x.atoms(self.sympy.Pow)):
+                numerator, denominator = self.sympy.fraction(self.sympy.together(x))
+            found = self._ratios[x] = self.expand(numerator), denominator
         return found
 
     def factors(self, x: Expr) -> tuple[Expr, ...]:

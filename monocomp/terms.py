@@ -503,7 +503,7 @@ def function(name: str, *args: Term) -> Term:
         return _intern(name, tuple(operands), None, kind)
     if name in ("abs", "sign", "relu", "stop"):
         (operand,) = args
-        operand = as_int(operand)
+        operand = as_float(operand) if name == "relu" else as_int(operand)
         if name in ("abs", "relu") and is_nonnegative(operand):
             return operand
         return _intern(name, (operand,), None, operand.kind)

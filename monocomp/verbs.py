@@ -118,10 +118,11 @@ def _name(options: Namespace) -> str | None:
 
 
 def _compile(options: Namespace, name: str | None = None, **more: Any) -> Kernel:
-    from monocomp.kernel import compile
+    from monocomp.checker import check as checked
+    from monocomp.kernel import Kernel
 
     source = files.read_program(options.program)
-    return compile(source.text, name=name or source.name, **more)
+    return Kernel(checked(source.text, name or source.name), **more)
 
 
 # Output
@@ -204,6 +205,8 @@ def check(options: Namespace) -> int:
 
 def run(options: Namespace) -> int:
     """`monocomp run`: one line for each output."""
+    import torch
+
     extents, params, dtype = _extents(options), _params(options), _dtype(options)
     paths = pairs(options.input, "NAME=FILE", str, "a file")
     if options.random and paths:
@@ -219,10 +222,12 @@ def run(options: Namespace) -> int:
         arrays = {name: files.read_array(path) for name, path in paths.items()}
     results = kernel(**_tensors(arrays, dtype, options.backend), **params)
     values = results if isinstance(results, tuple) else (results,)
-    named = dict(zip((at.name for at in program.outputs), values, strict=True))
+    outputs = {
+        at.name: torch.as_tensor(value) for at, value in zip(program.outputs, values, strict=True)
+    }
     if options.output is not None:
-        _save(options.output, named)
-    _say("\n".join(_summary(name, value) for name, value in named.items()))
+        _save(options.output, outputs)
+    _say("\n".join(_summary(name, value) for name, value in outputs.items()))
     return OK
 
 

@@ -217,14 +217,16 @@ def _backend(
     runs: list[tuple[_Case, dict[str, Array], tuple[Array, ...]]],
 ) -> tuple[bool, str]:
     """Whether a backend agrees at all sizes, and the error at the worst of them."""
-    from monocomp.kernel import compile
+    import torch
 
-    kernel = compile(program.text, backend=backend, name=program.name)
+    from monocomp.kernel import Kernel
+
+    kernel = Kernel(program, backend=backend)
     worst, where = -1.0, ""
     for case, arrays, expected in runs:
         outputs = kernel(**_tensors(arrays, backend), **case.params)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        found = tuple(value.detach().cpu().numpy() for value in outputs)
+        found = tuple(torch.as_tensor(value).detach().cpu().numpy() for value in outputs)
         error = _largest(found, expected)
         if error > worst:
             worst, where = error, str(case)
@@ -253,7 +255,7 @@ def _tensors(arrays: Mapping[str, Array], backend: str) -> dict[str, Any]:
 
 
 def _shown(error: float, limit: float) -> str:
-    return f"error {error:.1e} of {limit:.0e}"
+    return f"error {error:.1e}, limit {limit:.0e}"
 
 
 def _indented(error: Exception) -> str:

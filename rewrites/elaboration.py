@@ -113,6 +113,23 @@ def expand_any_and_all(t: Term) -> Term | None:
 
 
 @elaboration.rule
+def expand_argmax(t: Term) -> Term | None:
+    """The place of a maximum is the first place whose element equals it.
+
+    Law:     definition of argmax and argmin; over nothing they are 0
+    before:  A[i] = argmax[k](X[i,k])
+    after:   A[i] = where(0 < sum[k if X[i,k] == max[j](X[i,j])](1), min[k if X[i,k] == max[j](X[i,j])](k), 0)
+    """  # noqa: E501
+    if t.op != "fold" or t.attr.monoid not in ("argmax", "argmin") or len(t.attr.indices) != 1:
+        return None
+    (bound,), (condition, x) = T.open_fold(t)
+    extremum = T.fold(t.attr.monoid[3:], (bound,), condition, x)
+    here = T.conjunction(condition, T.compare("==", x, extremum))
+    found = T.compare("<", T.const(0), T.fold("sum", (bound,), here, T.const(1)))
+    return T.where(found, T.fold("min", (bound,), here, bound), T.const(0))
+
+
+@elaboration.rule
 def expand_prefix(t: Term) -> Term | None:
     """A prefix aggregate at k is the aggregate over what comes no later than k.
 

@@ -69,17 +69,23 @@ PROGRAMS = {
     "extremes": """
         J[i] = argmax[k](X[i,k])
         A[i] = argmin[k if k < i](X[i,k])
-        F    = argmax[i,k](X[i,k])
         M[i] = max[k if k < i](X[i,k])
         N[k] = min[i if i < k](X[i,k])
         D[i] = max[k if k < i](k)
         """,
     "guarded read": """
-        O[i] = sum[j if j <= i](A[i - j] * W[j])
+        index i < |j| + 2
+        O[i] = sum[j if j <= i and i - j < 3](A[i - j] * W[j])
         P[i] = where(i >= 2, A[i - 2], -1)
-        R[i] = [1]
-        """.replace("R[i] = [1]\n", ""),
-    "outputs": "S = sum[i](A[i])\nC[i,j] = S\nT[j,i] = A[i] * B[j]\nreturn C, T: float64, S",
+        D[j] = sum[i if i < j](A[i])
+        """,
+    "outputs": """
+        index i < 3, j < 5
+        S = sum[i](A[i])
+        C[i,j] = S
+        T[j,i] = A[i] * B[j]
+        return C, T: float64, S
+        """,
     "scalars": "input s, n: int\nO[i] = A[i] * s + n\nP = s / (n * n + 1)\nreturn O, P",
     "params": """
         param n: int = 3, x: float = 0.25
@@ -186,11 +192,12 @@ def agrees(made: Any, equations: Equations, inputs: dict[str, Any], **params: An
     for x, y in zip(found, wanted, strict=True):
         assert x.shape == y.shape
         np.testing.assert_allclose(x.numpy(), y, rtol=1e-12, atol=1e-12)
-        assert x.dtype == torch.as_tensor(y).dtype
+        assert x.numpy().dtype == y.dtype
 
 
 def inputs_of(equations: Equations, seed: int = 0, **given: int) -> dict[str, Any]:
-    return dict(random_inputs.random_inputs(equations.source, given, dtype="float64", seed=seed))
+    made = random_inputs.random_inputs(equations.source, given, dtype="float64", seed=seed)
+    return {name: array.copy() for name, array in made.items()}
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -199,8 +206,7 @@ def test_reference_agrees_with_the_oracle(name: str, tmp_path: Path) -> None:
     made = module(reference_lines(equations, plain(equations)), tmp_path)
     for seed in range(3):
         agrees(made, equations, inputs_of(equations, seed))
-    free = [n for n in random_inputs.free_extents(equations.source)]
-    sizes = dict.fromkeys(free, 4)
+    sizes = dict.fromkeys(random_inputs.free_extents(equations.source), 4)
     if random_inputs.fits(equations.source, sizes, {}):
         agrees(made, equations, inputs_of(equations, **sizes))
 
@@ -244,8 +250,8 @@ def test_rows_of_minus_infinity(name: str, tmp_path: Path) -> None:
         "L[q] = logsumexp[k](S[q,k])\nO[q] = sum[k](exp(S[q,k] - L[q]) * V[k])\nreturn O, L",
         "O[q,k] = log_softmax[k](S[q,k])",
         "O[q] = sum[k if k < q](S[q,k] * V[k]) / sum[k if k < q](V[k])",
-        "O[q] = sum[k if k < q](V[k]) / sum[k if k < q](1)",
-        "index r < 3\nO[q,r] = top[k -> r](S[q,k])\nP[q,r] = argtop[k -> r](S[q,k])",
+        "index q < |k|\nO[q] = sum[k if k < q](V[k]) / sum[k if k < q](1)",
+        "index r < 6\nO[q,r] = top[k -> r](S[q,k])\nP[q,r] = argtop[k -> r](S[q,k])",
         "O[q,k] = logsumexp[..k](S[q,k])",
     ],
 )
@@ -276,7 +282,9 @@ def test_lower_precision(tmp_path: Path) -> None:
         for dtype in (torch.float32, torch.bfloat16):
             results = made.reference(*tensors, dtype=dtype)
             for x, e in zip(results, equations.outputs, strict=True):
-                assert not x.is_floating_point() or x.dtype == dtype or name in ("dropout", "no input")
+                assert (
+                    not x.is_floating_point() or x.dtype == dtype or name in ("dropout", "no input")
+                )
                 assert (e.body.kind == "float") == x.is_floating_point()
 
 
@@ -316,7 +324,9 @@ def test_names_of_any_kind(tmp_path: Path) -> None:
 
 def test_helpers_make_room_for_names(tmp_path: Path) -> None:
     equations = translated("ratio[total] = sum[k](A[total,k]) / sum[k](B[total,k])")
-    made = module(reference_lines(equations, {n: n for n in ("ratio", "total", "A", "B", "k")}), tmp_path)
+    made = module(
+        reference_lines(equations, {n: n for n in ("ratio", "total", "A", "B", "k")}), tmp_path
+    )
     found = made.reference(torch.zeros(2, 3), torch.zeros(2, 3))
     assert found[0].tolist() == [0.0, 0.0]
 
@@ -330,7 +340,7 @@ def test_reserved_names_are_refused() -> None:
 
 
 def test_numbers_out_of_range_are_refused() -> None:
-    equations = translated("O[i] = A[i] * 1e400")
+    equations = translated("O[i] = A[i] * (1e300 * 1e300)")
     with pytest.raises(UnsupportedError):
         reference_lines(equations, plain(equations))
 

@@ -22,7 +22,21 @@ from monocomp.tile import OutputTensor, TileProgram
 
 # Names that the host function and the self-check use themselves.
 _HOST_NAMES = frozenset(
-    ["config", "configs", "wide", "programs", "name", "tensor", "shape", "dtype", "span", "t", "precision", "main", "reference"]
+    [
+        "config",
+        "configs",
+        "wide",
+        "programs",
+        "name",
+        "tensor",
+        "shape",
+        "dtype",
+        "span",
+        "t",
+        "precision",
+        "main",
+        "reference",
+    ]
 )
 
 

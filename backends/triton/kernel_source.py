@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from monocomp import counter_rng
 from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.tile import (
@@ -38,6 +39,7 @@ _INFIX = {
     "and": ("&", _BIT_AND),
     "or": ("|", _BIT_OR),
 }
+_BROADCASTING = ("compare", "where", "neg", "not", "cast", "member", "masked")
 _CALLS = {
     "exp2": "tl.exp2",
     "log": "tl.log",
@@ -77,14 +79,14 @@ def mod(a, b):
 def multiply(a, b):
     """The combine of a product, for tl.reduce."""
     return a * b''',
-    "mix": '''@triton.jit
-def mix(h):
-    """The finaliser of MurmurHash3, on 32 bits."""
-    h = (h ^ (h >> 16)) * 0x85EBCA6B
-    h = (h ^ (h >> 13)) * 0xC2B2AE35
-    return h ^ (h >> 16)''',
+    "uniform": f'''@triton.jit
+def uniform(h, x):
+    """Mix one more counter into 32 random bits (the finaliser of MurmurHash3)."""
+    h = h ^ (x.to(tl.uint32) * {counter_rng.STEP})
+    h = (h ^ (h >> {counter_rng.SHIFTS[0]})) * {counter_rng.FACTOR_1}
+    h = (h ^ (h >> {counter_rng.SHIFTS[1]})) * {counter_rng.FACTOR_2}
+    return h ^ (h >> {counter_rng.SHIFTS[2]})''',
 }
-_HELPERS_OF = {"tanh": ("tanh",), "floordiv": ("floordiv",), "mod": ("mod",), "uniform": ("mix",)}
 
 
 @dataclass
@@ -647,7 +649,7 @@ class KernelEmitter:
         if have == want or not have:
             text, level = self._bare(e, want if have else ())
             return f"({text})" if level < context else text
-        if e.op in _INFIX or e.op in ("compare", "where", "neg", "not", "cast"):
+        if e.op in _INFIX or e.op in _BROADCASTING:
             text, level = self._bare(e, want)
             return f"({text})" if level < context else text
         text, level = self._bare(e, have)
@@ -686,6 +688,9 @@ class KernelEmitter:
                 return self._reduce(e), _ATOM
             case "masked":
                 return self._masked(e, want), _ATOM
+            case "member":
+                loop = next(x for x in reversed(self.loops) if x.axis.name == e.attr)
+                return self._domain_text(loop, want), _ATOM
             case "cast":
                 return self._cast(e, want)
             case "neg":
@@ -743,12 +748,15 @@ class KernelEmitter:
         return f"{e.op}({a}, {b})", _ATOM
 
     def _uniform(self, e: Expr, want: tuple[str, ...]) -> str:
-        self.helpers["mix"] = None
-        first, *rest = (f"{self._value(a, want, _ATOM)}.to(tl.uint32)" for a in e.args)
-        text = f"mix({first})"
-        for r in rest:
-            text = f"mix({text} ^ ({r} * 0x9E3779B9))"
-        return f"(({text} >> 8).to(tl.float32) * 5.9604644775390625e-08)"
+        self.helpers["uniform"] = None
+        text = f"tl.full([], {counter_rng.START}, tl.uint32)"
+        for a in e.args:
+            value = self._value(a, want, 0)
+            if not self._order(a.axes):
+                value = f"tl.cast({value}, tl.int32)"
+            text = f"uniform({text}, {value})"
+        bits = counter_rng.MANTISSA_BITS
+        return f"(({text} >> {32 - bits}).to(tl.float32) * {2.0**-bits!r})"
 
     def _masked(self, e: Expr, want: tuple[str, ...]) -> str:
         axis, unit = e.attr

@@ -13,7 +13,8 @@ from typing import Any
 from monocomp import random_inputs
 from monocomp import terms as T
 from monocomp.backends.triton import reference
-from monocomp.backends.triton.reference import call_lines, default_text, reference_lines
+from monocomp.backends.triton.reference import reference_lines
+from monocomp.backends.triton.reference.code import call_lines, default_text
 from monocomp.errors import InternalError
 from monocomp.program import Equations
 from monocomp.syntax import Input
@@ -92,7 +93,7 @@ def main_lines(equations: Equations, identifiers: Mapping[str, str], host: str) 
     several = len(equations.source.outputs) > 1
     call = f"{host}(*inputs, **params)"
     outputs = [f'"{o.name}"' for o in equations.source.outputs]
-    keywords = [f"{identifiers[name]}={default_text(value)}" for name, value in params.items()]
+    keywords = [f'"{identifiers[name]}": {default_text(value)}' for name, value in params.items()]
     out = [*_ERROR.strip().splitlines(), "", "", *_HEAD.strip().splitlines()]
     out += ["    made = ["]
     for declared, made in _inputs(equations, params):
@@ -100,7 +101,7 @@ def main_lines(equations: Equations, identifiers: Mapping[str, str], host: str) 
         out.append(f"        {made},  # {declared.name}[{dims}]")
     out += ["    ]"] if equations.source.inputs else []
     out[-1:] = out[-1:] if equations.source.inputs else ["    made = []"]
-    out += call_lines("params = dict(", keywords)
+    out += call_lines("params = {", keywords, "}")
     out += call_lines("names = (", outputs, ")" if several else ",)")
     out += _LOOP.format(results=call if several else f"({call},)").strip("\n").splitlines()
     return out
@@ -142,6 +143,9 @@ def _extents(equations: Equations, params: Mapping[str, Any]) -> dict[str, int]:
         size = next((n for n in sizes if n not in given.values()), sizes[0])
         if not free or random_inputs.fits(program, {**given, name: size}, params):
             given[name] = size
+    if not free:  # a computed subscript of unknown range, and a dimension that only it reads
+        made_up = {root for root in program.extent_of.values() if root.startswith(".")}
+        given |= dict.fromkeys(sorted(made_up - program.bounds.keys()), _LARGE[-1])
     return random_inputs.complete_extents(program, given, params)
 
 

@@ -33,7 +33,8 @@ def open_indices(*sizes, device):
     "tabulate": '''
 def tabulate(value, *sizes):
     """The value as a tensor over the leading axes; the others have been reduced."""
-    return torch.broadcast_to(value, (*sizes, *value.shape[len(sizes) :])).reshape(sizes)
+    reduced = value.shape[len(sizes) :]
+    return torch.broadcast_to(value, (*sizes, *reduced)).reshape(sizes)
 ''',
     "ratio": '''
 def ratio(a, b):
@@ -67,7 +68,7 @@ def top(x, axis, rank, count):
     shape = [*x.shape]
     shape[axis] = count
     x = torch.cat((x, x.new_full(shape, -torch.inf)), axis)
-    values, places = x.sort(axis, descending=True, stable=True)
+    values, places = x.sort(dim=axis, descending=True, stable=True)
     places = torch.where(values == -torch.inf, -1, places)
     return [y.narrow(axis, 0, count).transpose(axis, rank) for y in (values, places)]
 ''',
@@ -87,6 +88,6 @@ def fold_left(combine, unit, axis, admitted, *elements, prefix=False):
 NAMES = frozenset(_SOURCES)
 
 
-def source(name: str) -> list[str]:
-    """The lines of one function, without blank lines around it."""
-    return _SOURCES[name].strip().splitlines()
+def source(name: str, called: str) -> list[str]:
+    """The lines of one function, under the name that it is called by."""
+    return _SOURCES[name].strip().replace(f"def {name}(", f"def {called}(").splitlines()

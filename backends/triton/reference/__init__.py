@@ -1,0 +1,91 @@
+"""A program as a plain torch function, for the self-check of an emitted file.
+
+The function is written from the equations as the user gave them, before any rewrite, and
+shares nothing with the kernel. In an equation every index, free or bound, has an axis of its
+own, along which a tensor holds its values; so reads look as they do in the language
+(`Q[b, h, q, d]`), arithmetic broadcasts, and a fold reduces its axes. There is one assignment
+for each fold and definition; an expression too long for a line gets one too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from monocomp.backends.triton.reference import helpers
+from monocomp.backends.triton.reference.code import call_lines, default_text
+from monocomp.backends.triton.reference.folds import Body
+from monocomp.backends.triton.reference.scope import Scope
+from monocomp.errors import UnsupportedError
+from monocomp.program import Equation, Equations, translate_expression
+
+__all__ = ["RESERVED", "reference_lines"]
+
+RESERVED = frozenset({"reference", "dtype", "device", *helpers.NAMES})
+
+
+def reference_lines(equations: Equations, identifiers: Mapping[str, str]) -> list[str]:
+    """The source of `reference(<inputs>, *, <params>, dtype=torch.float64)`.
+
+    The function computes all in `dtype` and returns a tuple in the order of the outputs.
+    Functions that it needs come before it.
+
+    Args:
+        equations: the program, not rewritten.
+        identifiers: a Python identifier for each name of the program: inputs, parameters,
+            definitions, indices. All differ, and none is in RESERVED.
+    """
+    scope = Scope(equations, identifiers)
+    blocks = [Body(scope, equation).lines() for equation in scope.reached]
+    results = [identifiers[o.name] for o in equations.source.outputs]
+    blocks.append(call_lines("return (", results, ",)" if len(results) == 1 else ")"))
+    sizes = _size_lines(scope)
+    out = []
+    for name, text in scope.helpers.items():
+        out += [*helpers.source(name, text), "", ""]
+    out += [*_signature(scope), '    """The program, evaluated as it is written."""']
+    out += [*_casts(scope), *sizes]
+    for block in (scope.monoid_lines, *blocks):
+        out += ["", *block] if block else []
+    return out
+
+
+def _signature(scope: Scope) -> list[str]:
+    args = [scope.identifiers[name] for name in scope.program.inputs] + ["*"]
+    for param in scope.program.params.values():
+        default = "" if param.default is None else f"={default_text(param.default)}"
+        args.append(scope.identifiers[param.name] + default)
+    return call_lines("def reference(", [*args, "dtype=torch.float64"], "):", indent=0)
+
+
+def _casts(scope: Scope) -> list[str]:
+    """The device, where it is needed, and the inputs in the kinds that the program gives them."""
+    calls = {"float": "to(dtype)", "int": "long()", "bool": "bool()"}
+    inputs = {scope.identifiers[i.name]: i.kind for i in scope.program.inputs.values()}
+    out = []
+    if scope.uses_device:
+        first = next(iter(inputs), None)
+        out.append(f"    {scope.device} = " + (f"{first}.device" if first else '"cpu"'))
+    return [*out, *(f"    {name} = {name}.{calls[kind]}" for name, kind in inputs.items())]
+
+
+def _size_lines(scope: Scope) -> list[str]:
+    """Assignments of the extents that are used: from shapes, then those declared."""
+    program = scope.program
+    left = dict(scope.sizes)
+    out = []
+    for declared in program.inputs.values():
+        name = scope.identifiers[declared.name]
+        extents = [program.extent_of.get(d, d) for d in declared.dims]
+        if len(extents) > 1 and len(set(extents)) == len(extents) and left.keys() >= {*extents}:
+            out.append(f"    {', '.join(map(left.pop, extents))} = {name}.shape")
+            continue
+        for axis, extent in enumerate(extents):
+            if extent in left:
+                out.append(f"    {left.pop(extent)} = {name}.shape[{axis}]")
+    for extent, target in left.items():
+        bound = translate_expression(program, program.bounds[extent])
+        code = Body(scope, Equation(extent, (), bound)).code(bound)
+        if not code.number:
+            raise UnsupportedError(f"the extent of '{extent}' is not a number")
+        out.append(f"    {target} = {code.text}")
+    return out

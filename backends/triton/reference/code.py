@@ -1,0 +1,109 @@
+"""Python expressions as text, and statements that are laid out as a formatter would."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from monocomp.errors import UnsupportedError
+from monocomp.terms import Number
+
+WIDTH = 88
+ARGUMENT = 60  # an argument longer than this gets a line of its own
+
+# How tightly Python binds, from the loosest.
+COMPARE, OR, AND, SUM, PRODUCT, UNARY, POWER, ATOM = 0, 1, 2, 3, 4, 5, 6, 7
+
+TYPES = {"float": "dtype", "int": "torch.int64", "bool": "torch.bool"}
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A Python expression.
+
+    Attributes:
+        text: the expression.
+        level: how tightly its outermost operator binds.
+        number: is its value a plain number rather than a tensor?
+    """
+
+    text: str
+    level: int = ATOM
+    number: bool = False
+
+    def within(self, level: int) -> str:
+        """The text, in parentheses where an operator of this level would tear it apart."""
+        return self.text if self.level >= level else f"({self.text})"
+
+
+def call_lines(head: str, args: Sequence[str], tail: str = ")", indent: int = 4) -> list[str]:
+    """`head` with its arguments: on one line, on a line of their own, or a line each."""
+    margin, inner = " " * indent, " " * (indent + 4)
+    joined = ", ".join(args)
+    if len(margin + head + joined + tail) <= WIDTH:
+        return [margin + head + joined + tail]
+    if len(inner + joined) <= WIDTH:
+        return [margin + head, inner + joined, margin + tail]
+    return [margin + head, *(f"{inner}{a}," for a in args), margin + tail]
+
+
+def number_text(value: Fraction | float) -> str:
+    """A number as Python writes it."""
+    if isinstance(value, float) and math.isinf(value):
+        return "torch.inf" if value > 0 else "-torch.inf"
+    if value == int(value) and abs(value) < 2**53:
+        return str(int(value))
+    try:
+        return repr(float(value))
+    except OverflowError:
+        raise UnsupportedError(f"the number {value} is too large for a float64") from None
+
+
+def default_text(value: float) -> str:
+    """A parameter's value as Python writes it."""
+    if isinstance(value, float) and math.isinf(value):
+        return number_text(value)
+    return repr(value)
+
+
+def plus(a: Code, b: Code) -> str:
+    return f"{a.within(SUM)} + {b.within(SUM)}"
+
+
+def minus(a: Code, b: Code) -> str:
+    return f"{a.within(SUM)} - {b.within(PRODUCT)}"
+
+
+def power(a: Code, b: Code) -> str:
+    base, exponent = a.within(ATOM), b.within(UNARY)
+    return (
+        f"{base}**{exponent}"
+        if _is_simple(base) and _is_simple(exponent)
+        else (f"{base} ** {exponent}")
+    )
+
+
+def _is_simple(text: str) -> bool:
+    """Does a formatter set ** without spaces beside this operand?"""
+    text = text.removeprefix("-")
+    return text.replace(".", "").replace("_", "").isalnum() or text.isidentifier()
+
+
+def split_number(number: Number) -> tuple[Fraction | float, Fraction]:
+    """A number as a factor and a divisor; binary fractions need no divisor."""
+    if isinstance(number, float) or number.denominator & (number.denominator - 1) == 0:
+        return number, Fraction(1)
+    return Fraction(number.numerator), Fraction(number.denominator)
+
+
+def comment_lines(text: str) -> list[str]:
+    """A comment of one or more lines."""
+    out, line = [], "    #"
+    for word in text.split(" "):
+        if len(line) + len(word) + 1 > WIDTH and line.strip() != "#":
+            out.append(line)
+            line = "    #  "
+        line += " " + word
+    return [*out, line]

@@ -1,0 +1,268 @@
+"""Equations as statements, with a statement for each fold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from monocomp import terms as T
+from monocomp.backends.triton.reference.code import (
+    ARGUMENT,
+    COMPARE,
+    POWER,
+    PRODUCT,
+    SUM,
+    TYPES,
+    WIDTH,
+    Code,
+    call_lines,
+    comment_lines,
+    minus,
+    power,
+)
+from monocomp.backends.triton.reference.terms import Terms
+from monocomp.errors import InternalError, UnsupportedError
+from monocomp.printer import definition_line
+from monocomp.syntax import KEEPING_REDUCTIONS
+from monocomp.terms import Term
+
+_METHODS = {"max": "amax", "min": "amin"}
+_LEAST, _LARGEST = "torch.iinfo(torch.int64).min", "torch.iinfo(torch.int64).max"
+# The unit of each fold over floats (or conditions), and over ints.
+_UNITS = {
+    "sum": ("0.0", "0"),
+    "prod": ("1.0", "1"),
+    "max": ("-torch.inf", _LEAST),
+    "min": ("torch.inf", _LARGEST),
+    "any": ("False", "False"),
+    "all": ("True", "True"),
+    "argmax": ("-torch.inf", _LEAST),
+    "argmin": ("torch.inf", _LARGEST),
+    "logsumexp": ("-torch.inf", "-torch.inf"),
+}
+
+
+class Body(Terms):
+    """Writes one equation, or a user monoid's combine function."""
+
+    def lines(self) -> list[str]:
+        """The equation: a comment that states it, its indices, and the assignments."""
+        assert self.equation is not None
+        e, scope = self.equation, self.scope
+        names = [i.attr[0] for i in e.indices]
+        for i in e.indices:
+            self.axis(i)
+        code = self.code(e.body)
+        target = scope.identifiers[e.name]
+        sizes = [scope.size(i.attr[1]) for i in e.indices]
+        if code.number:
+            dims = "(" + ", ".join(sizes) + (",)" if len(sizes) == 1 else ")")
+            args = [dims, code.text, f"dtype={TYPES[e.body.kind]}", f"device={scope.device}"]
+            last = call_lines(f"{target} = torch.full(", args)
+        else:
+            room = WIDTH - len(f"    {target} = {scope.helper('tabulate')}(, {', '.join(sizes)})")
+            code = self.short(code, max(room, 24))
+            last = call_lines(f"{target} = {scope.helper('tabulate')}(", [code.text, *sizes])
+        comment = comment_lines(definition_line(e.name, names, e.body, scope.equations.names()))
+        return [*comment, *self._index_line(), *self.statements, *last]
+
+    def _index_line(self) -> list[str]:
+        if not self.axes:
+            return []
+        names = [self.scope.index(name) for name in self.axes]
+        target = f"({names[0]},)" if len(names) == 1 else ", ".join(names)
+        sizes = [self.scope.size(i.attr[1]) for i in self.axes.values()]
+        head = f"{target} = {self.scope.helper('open_indices')}("
+        return call_lines(head, [*sizes, f"device={self.scope.device}"])
+
+    def monoid(self, monoid: T.UserMonoid) -> tuple[str, str]:
+        """The names of a monoid's combine function and unit, which are defined at the top."""
+        scope = self.scope
+        if monoid.name not in scope.monoids:
+            names = scope.fresh(f"combine_{monoid.name}"), scope.fresh(f"unit_{monoid.name}")
+            scope.monoids[monoid.name] = names
+            scope.monoid_lines += Body(scope, None).monoid_lines(monoid, *names)
+        return scope.monoids[monoid.name]
+
+    def monoid_lines(self, monoid: T.UserMonoid, combine: str, unit: str) -> list[str]:
+        """A monoid's combine function and its unit."""
+        scope = self.scope
+        units = [Body(scope, None).code(u).text for u in monoid.unit]
+        unbounded = any(map(self.facts.is_unbounded, monoid.unit))
+        lefts, rights = [], []
+        for name in monoid.fields:
+            self.fields[name] = scope.fresh(f"left_{name}")
+            self.fields[name + "'"] = scope.fresh(f"right_{name}")
+            lefts.append(self.fields[name])
+            rights.append(self.fields[name + "'"])
+        outside = self.facts.fields
+        self.facts.fields = dict.fromkeys(self.fields, unbounded)
+        self.indent = 8
+        results = [self.tensor(self.code(c), "float").text for c in monoid.combine]
+        self.facts.fields = outside
+        out = call_lines(f"def {combine}(", [*lefts, *rights], "):")
+        out += self.statements
+        out += call_lines("return (", results, ",)" if len(results) == 1 else ")", 8)
+        dims = "(" + ", ".join(units) + (",)" if len(units) == 1 else ")")
+        made = [dims, "dtype=dtype", f"device={scope.device}"]
+        return [*out, "", *call_lines(f"{unit} = torch.tensor(", made)]
+
+    # Folds
+
+    def open(self, t: Term, avoid: Iterable[str] = ()) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
+        """A fold's bound indices under names of the program, its condition and bodies."""
+        taken = {*t.free, *avoid}
+        names = []
+        for extent in t.attr.extents:
+            names.append(next(n for n in self.scope.index_names(extent) if n not in taken))
+            taken.add(names[-1])
+        opened, parts = T.open_as(t, names)
+        for i in opened:
+            self.axis(i)
+        return opened, parts
+
+    def admitted(self, condition: Term, opened: tuple[Term, ...], *bodies: Term) -> Code | None:
+        """A condition that has all the axes which the bodies lack; None: it always holds."""
+        present = condition.free.union(*(b.free for b in bodies))
+        missing = [always(i) for i in opened if i.attr[0] not in present]
+        if condition is T.TRUE and not missing:
+            return None
+        return self.tensor(self.code(T.conjunction(condition, *missing)), "bool")
+
+    def elements(self, condition: Code | None, x: Code, unit: str) -> Code:
+        """The elements, the unit in the place of those that are not admitted."""
+        return x if condition is None else self.choose(condition, x, Code(unit, number=True))
+
+    def fold(self, t: Term) -> Code:
+        if t.op == "field":
+            return self._fields(t.args[0])[t.args[0].attr.monoid.fields.index(t.attr)]
+        if t.op == "fold_at":
+            return self._fold_at(t)
+        return self._fold(t)
+
+    def _fold(self, t: Term) -> Code:
+        if isinstance(t.attr.monoid, T.UserMonoid):
+            return self._fields(t)[0]
+        name = t.attr.name
+        opened, (condition, *bodies) = self.open(t)
+        if len(bodies) != 1:
+            raise InternalError(f"{name} of {len(bodies)} elements")
+        (body,) = bodies
+        x = self.tensor(self.code(body), body.kind)
+        admitted = self.admitted(condition, opened, body)
+        axes = sorted(map(self.axis, opened))
+        dims = str(axes[0]) if len(axes) == 1 else "(" + ", ".join(map(str, axes)) + ")"
+        if name in ("mean", "var"):
+            if admitted is not None:  # counted over all axes
+                condition = T.conjunction(condition, *map(always, opened))
+                admitted = self.assign("admitted", self.code(condition))
+            return self._moment(name, x, admitted, dims)
+        x = self.elements(admitted, x, _UNITS[name][body.kind == "int"])
+        if name == "prod":
+            for axis in axes:
+                x = self.method(x, "prod", str(axis), "keepdim=True")
+            return self.assign(name, x)
+        return self.assign(name, self.method(x, _METHODS.get(name, name), dims, "keepdim=True"))
+
+    def _moment(self, name: str, x: Code, admitted: Code | None, dims: str) -> Code:
+        """mean and var: over nothing they are 0."""
+        if admitted is None:
+            correction = () if name == "mean" else ("correction=0",)
+            return self.assign(name, self.method(x, name, dims, *correction, "keepdim=True"))
+        counted = self.method(admitted, "sum", dims, "keepdim=True")
+        count = self.assign("count", self.method(counted, "clamp", "min=1"))
+
+        def mean(elements: Code) -> Code:
+            chosen = self.elements(admitted, elements, "0.0")
+            total = self.method(chosen, "sum", dims, "keepdim=True")
+            return self.assign("mean", self.joined("/", PRODUCT, [total, count]))
+
+        center = mean(x)
+        if name == "mean":
+            return center
+        deviation = self.build(minus, x, center, level=SUM)
+        return mean(self.build(power, deviation, Code("2"), level=POWER))
+
+    def _fold_at(self, t: Term) -> Code:
+        place, name = t.args[0], t.attr.name
+        if place.op != "index":
+            raise UnsupportedError(f"{name} at a computed place is not part of the self-check")
+        if isinstance(t.attr.monoid, T.UserMonoid):
+            return self._fields(t)[0]
+        if name in ("top", "argtop"):
+            return self._top(t)[name == "argtop"]
+        if name in KEEPING_REDUCTIONS:
+            return self._softmax(t)
+        # A prefix: the fold over those up to the place.
+        (i,), (condition, *bodies) = self.open(t)
+        until = T.conjunction(condition, T.compare("<=", i, place))
+        return self.code(T.fold(name, (i,), until, *bodies))
+
+    def open_at(self, t: Term) -> tuple[Term, ...]:
+        """The condition and bodies of a fold that keeps its index, at its place."""
+        place = t.args[0]
+        if any(place.attr[0] in part.free for part in t.args[1:]):
+            raise UnsupportedError(f"{t.attr.name} at another index is not part of the self-check")
+        self.axis(place)
+        return T.open_as(t, [place.attr[0]])[1]
+
+    def _softmax(self, t: Term) -> Code:
+        condition, body = self.open_at(t)
+        place, name = t.args[0], t.attr.name
+        x = self.tensor(self.code(body), "float")
+        logits = self.elements(self.admitted(condition, (place,), body), x, "-torch.inf")
+        logits = self.assign("logits", logits)
+        masked = Code(f"{logits.text} == -torch.inf", COMPARE)
+        result = self.method(logits, name, str(self.axis(place)))
+        unit = Code("0.0" if name == "softmax" else "-torch.inf")
+        return self.assign(name, self.choose(masked, unit, result))
+
+    def _top(self, t: Term) -> list[Code]:
+        place = t.args[0]
+        (i,), (condition, body) = self.open(t, avoid=(place.attr[0],))
+        key = (condition, body, place)  # top and argtop come from one sort
+        if key not in self.folded:
+            x = self.tensor(self.code(body), "float")
+            x = self.elements(self.admitted(condition, (i,), body), x, "-torch.inf")
+            axes = f"{self.axis(i)}", f"{self.axis(place)}"
+            count = self.scope.size(place.attr[1])
+            self.folded[key] = self.unpack(["top", "argtop"], "top", x, *axes, count)
+        return self.folded[key]
+
+    def unpack(self, wanted: Sequence[str], helper: str, *args: Code | str) -> list[Code]:
+        """Names for the parts of the tuple that a helper returns."""
+        shorter = [a if isinstance(a, str) else self.short(a, ARGUMENT) for a in args]
+        names = [self.scope.numbered(w) for w in wanted]
+        target = f"({names[0]},)" if len(names) == 1 else ", ".join(names)
+        texts = [a if isinstance(a, str) else a.text for a in shorter]
+        head = f"{target} = {self.scope.helper(helper)}("
+        self.statements += call_lines(head, texts, indent=self.indent)
+        return [Code(n) for n in names]
+
+    def _fields(self, t: Term) -> list[Code]:
+        """A user monoid's aggregate, all its fields."""
+        found = self.folded.get(t)
+        if found is None:
+            self.folded[t] = found = self._fold_left(t)
+        return found
+
+    def _fold_left(self, t: Term) -> list[Code]:
+        monoid: T.UserMonoid = t.attr.monoid
+        combine, unit = self.monoid(monoid)
+        if t.op == "fold_at":
+            opened: tuple[Term, ...] = (t.args[0],)
+            condition, *bodies = self.open_at(t)
+        else:
+            opened, (condition, *bodies) = self.open(t)
+        elements = self.tensors(bodies)
+        admitted = self.code(T.conjunction(condition, *map(always, opened)))
+        last = ["prefix=True"] if t.op == "fold_at" else []
+        for i in reversed(opened):  # row by row, as combining is associative
+            parts = [combine, unit, str(self.axis(i)), admitted, *elements, *last]
+            elements = self.unpack(monoid.fields, "fold_left", *parts)
+            admitted = self.code(always(opened[0]))
+        return elements
+
+
+def always(i: Term) -> Term:
+    """A condition that always holds and has the index's axis."""
+    return T.compare("<=", T.const(0), i)

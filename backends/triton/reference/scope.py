@@ -1,0 +1,170 @@
+"""What the equations of one function share: names, and facts about definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from monocomp import terms as T
+from monocomp.errors import InternalError
+from monocomp.program import Equation, Equations, translate_expression
+from monocomp.terms import Term
+
+
+class Scope:
+    """The names of a function and what is known before its equations are written.
+
+    Attributes:
+        reached: the equations that the outputs need.
+        sizes: the names of extents, in the order in which they can be computed.
+        helpers: the names of the functions of `helpers` that are used.
+        monoids: for each user monoid the names of its combine function and unit.
+        monoid_lines: the definitions of those.
+        guards: is there a condition that may leave a read outside its tensor undone?
+    """
+
+    def __init__(self, equations: Equations, identifiers: Mapping[str, str]) -> None:
+        self.equations = equations
+        self.program = equations.source
+        self.identifiers = identifiers
+        self.taken = set(identifiers.values())
+        if clash := self.taken & {"reference", "dtype"}:
+            raise InternalError(f"an identifier is reserved: {', '.join(sorted(clash))}")
+        self.uses_device = False
+        self.counts: dict[str, int] = {}
+        self.made: dict[str, str] = {}  # indices that the program does not name
+        self.sizes: dict[str, str] = {}
+        self.helpers: dict[str, str] = {}
+        self.monoids: dict[str, tuple[str, str]] = {}
+        self.monoid_lines: list[str] = []
+        reached = reachable(equations)
+        self.reached = [e for e in equations.equations if e.name in reached]
+        self.facts = Facts(self.reached)
+        # Positions are clamped where a guard may leave a read outside its tensor undone.
+        self.outputs = {o.name for o in self.program.outputs}
+        self.guards = any(
+            t.op in ("compare", "not", "where") or (t.op in ("read", "ref") and t.kind == "bool")
+            for t in T.subterms(*(e.body for e in self.reached))
+        )
+
+    def fresh(self, wanted: str) -> str:
+        """A name that nothing else in the function has."""
+        found, number = wanted, 1
+        while found in self.taken:
+            number += 1
+            found = f"{wanted}_{number}"
+        self.taken.add(found)
+        return found
+
+    def numbered(self, wanted: str) -> str:
+        """A name with the next number."""
+        self.counts[wanted] = self.counts.get(wanted, 0) + 1
+        found = f"{wanted}_{self.counts[wanted]}"
+        if found in self.taken:
+            return self.numbered(wanted)
+        self.taken.add(found)
+        return found
+
+    @property
+    def device(self) -> str:
+        """The name of the inputs' device."""
+        if not self.uses_device:
+            self.uses_device = True
+            self._device = self.fresh("device")
+        return self._device
+
+    def index_names(self, extent: str) -> Iterator[str]:
+        """Names for an index of an extent: the program's own, then made-up ones."""
+        for name, root in self.program.extent_of.items():
+            if root == extent and name in self.identifiers and not name.startswith("."):
+                yield name
+        number = 0
+        while True:
+            number += 1
+            name = f"@{extent}{number}"
+            if name not in self.made:
+                self.made[name] = self.numbered(self.identifiers.get(extent, "index"))
+            yield name
+
+    def index(self, name: str) -> str:
+        """The identifier of an index."""
+        return self.made.get(name) or self.identifiers[name]
+
+    def helper(self, name: str) -> str:
+        """The name of a function of `torch_helpers`, which will be printed."""
+        if name not in self.helpers:
+            self.helpers[name] = self.fresh(name)
+        return self.helpers[name]
+
+    def size(self, extent: str) -> str:
+        """The name of an extent."""
+        if extent not in self.sizes:
+            if extent in self.program.bounds:
+                bound = translate_expression(self.program, self.program.bounds[extent])
+                for t in T.subterms(bound):
+                    if t.op == "extent":
+                        self.size(t.attr)
+            known = self.identifiers.get(extent, extent.lstrip("."))
+            self.sizes[extent] = self.fresh(f"size_{known}")
+        return self.sizes[extent]
+
+
+@dataclass
+class Facts:
+    """What decides between an operator and its helper: where the rules for empty sets apply."""
+
+    equations: Iterable[Equation]
+    aggregates: set[str] = field(default_factory=set)
+    unbounded: set[str] = field(default_factory=set)
+    fields: dict[str, bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for e in self.equations:
+            if self.is_aggregate(e.body):
+                self.aggregates.add(e.name)
+            if self.is_unbounded(e.body):
+                self.unbounded.add(e.name)
+
+    def is_aggregate(self, t: Term) -> bool:
+        """Does the value come from a fold?"""
+        return any(
+            s.op in ("fold", "fold_at")
+            or (s.op == "ref" and s.attr in self.aggregates)
+            or (s.op == "param" and s.attr in self.fields)
+            for s in T.subterms(t)
+        )
+
+    def is_unbounded(self, t: Term) -> bool:
+        """May the value be infinite although the inputs are not?"""
+        match t.op:
+            case "const":
+                return isinstance(t.attr, float)
+            case "param":
+                return self.fields.get(t.attr, False)
+            case "ref":
+                return t.attr in self.unbounded
+            case "log":
+                return t.args[0].op != "const"
+            case "pow":
+                return (t.attr < 0 and self.is_aggregate(t)) or self.is_unbounded(t.args[0])
+            case "add" | "mul" | "where" | "maximum" | "minimum" | "abs" | "stop" | "relu":
+                return any(map(self.is_unbounded, t.args))
+            case "fold" | "fold_at":
+                kinds = ("max", "min", "logsumexp", "log_softmax", "top")
+                return t.attr.name in kinds or any(map(self.is_unbounded, T.children(t)))
+            case "field":
+                return any(self.is_unbounded(u) for u in t.args[0].attr.monoid.unit)
+        return False
+
+
+def reachable(equations: Equations) -> set[str]:
+    """The definitions that the outputs need."""
+    reached: set[str] = set()
+    waiting = [o.name for o in equations.source.outputs]
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached.add(name)
+            body = equations.by_name[name].body
+            waiting += [t.attr for t in T.subterms(body) if t.op == "ref"]
+    return reached

@@ -1,0 +1,354 @@
+"""Terms as torch expressions: everything but folds.
+
+A value is a tensor with an axis for each index of its equation, of length 1 where it does
+not depend on the index, so that operands broadcast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+
+from monocomp import terms as T
+from monocomp.backends.triton.reference.code import (
+    AND,
+    ATOM,
+    COMPARE,
+    OR,
+    POWER,
+    PRODUCT,
+    SUM,
+    TYPES,
+    UNARY,
+    WIDTH,
+    Code,
+    minus,
+    number_text,
+    plus,
+    power,
+    split_number,
+)
+from monocomp.backends.triton.reference.scope import Scope
+from monocomp.errors import UnsupportedError
+from monocomp.program import Equation
+from monocomp.syntax import Kind
+from monocomp.terms import Term
+
+_FUNCTIONS = {
+    **{
+        name: f"torch.{name}"
+        for name in ["exp", "log", "tanh", "sigmoid", "erf", "sin", "cos", "abs", "sign", "floor"]
+    },
+    **{name: f"torch.nn.functional.{name}" for name in ["silu", "gelu", "elu"]},
+    "relu": "torch.relu",
+    "maximum": "torch.maximum",
+    "minimum": "torch.minimum",
+}
+
+
+class Terms:
+    """Writes the terms of one equation, and the statements that they need first."""
+
+    def __init__(self, scope: Scope, equation: Equation | None) -> None:
+        self.scope, self.equation = scope, equation
+        self.facts = scope.facts
+        self.axes: dict[str, Term] = {}  # indices by name, in the order of their axes
+        self.done: dict[Term, Code] = {}
+        self.folded: dict[object, list[Code]] = {}  # what has several parts
+        self.fields: dict[str, str] = {}  # of a user monoid
+        self.indent = 4
+        self.statements: list[str] = []
+        self.clamps = scope.guards or (equation is not None and equation.name not in scope.outputs)
+        self.shared = shared_terms(equation.body) if equation else frozenset()
+
+    # Statements and expressions
+
+    def axis(self, i: Term) -> int:
+        """The number of an index's axis."""
+        self.axes.setdefault(i.attr[0], i)
+        return list(self.axes).index(i.attr[0])
+
+    def assign(self, wanted: str, code: Code) -> Code:
+        """Give a value a name of its own."""
+        name = self.scope.numbered(wanted)
+        self.statements.append(f"{' ' * self.indent}{name} = {code.text}")
+        return Code(name, number=code.number)
+
+    def short(self, code: Code, room: int) -> Code:
+        """The expression, or a name for it where it is longer than there is room for."""
+        return self.assign("term", code) if len(code.text) > room else code
+
+    def build(self, make: Callable[..., str], *parts: Code, level: int = ATOM) -> Code:
+        """An expression of several, the longest of which get names until it fits on a line."""
+        room = WIDTH - self.indent - len("logsumexp_12 = ")
+        codes = list(parts)
+        while len(make(*codes)) > room:
+            longest = max(range(len(codes)), key=lambda n: len(codes[n].text))
+            if codes[longest].text.isidentifier() or len(codes[longest].text) < 12:
+                break
+            codes[longest] = self.assign("term", codes[longest])
+        return Code(make(*codes), level, all(p.number for p in parts))
+
+    def joined(self, operator: str, level: int, parts: Sequence[Code]) -> Code:
+        """An associative operator between any number of operands."""
+        result = parts[0]
+        for part in parts[1:]:
+            result = self.build(
+                lambda a, b: f"{a.within(level)} {operator} {b.within(level + 1)}",
+                result,
+                part,
+                level=level,
+            )
+        return result
+
+    def call(self, function: str, *args: Code | str) -> Code:
+        """A call; strings among the arguments stand as they are."""
+        codes = [a for a in args if isinstance(a, Code)]
+
+        def make(*given: Code) -> str:
+            left = iter(given)
+            texts = (a if isinstance(a, str) else next(left).text for a in args)
+            return f"{function}({', '.join(texts)})"
+
+        return Code(self.build(make, *codes).text)
+
+    def method(self, on: Code, name: str, *args: str) -> Code:
+        """A method's call on a tensor."""
+        text = f".{name}({', '.join(args)})"
+        return Code(self.build(lambda x: x.within(ATOM) + text, on).text)
+
+    def tensor(self, code: Code, kind: Kind) -> Code:
+        """A number as a tensor."""
+        if not code.number:
+            return code
+        dtype = "dtype" if kind == "float" else TYPES[kind]
+        return self.call("torch.tensor", code, f"dtype={dtype}", f"device={self.scope.device}")
+
+    # Terms
+
+    def fold(self, t: Term) -> Code:
+        """The name of a fold's result, once it is computed."""
+        raise NotImplementedError
+
+    def code(self, t: Term) -> Code:
+        """The expression for a term."""
+        found = self.done.get(t)
+        if found is None:
+            found = self._code(t)
+            if t in self.shared and len(found.text) > 16 and not found.number:
+                found = self.assign("term", found)
+            self.done[t] = found
+        return found
+
+    def codes(self, terms: Iterable[Term]) -> list[Code]:
+        return [self.code(t) for t in terms]
+
+    def tensors(self, terms: Iterable[Term]) -> list[Code]:
+        return [self.tensor(self.code(t), t.kind) for t in terms]
+
+    def _code(self, t: Term) -> Code:
+        match t.op:
+            case "const":
+                return self._const(t)
+            case "index":
+                self.axis(t)
+                return Code(self.scope.index(t.attr[0]))
+            case "extent":
+                return Code(self.scope.size(t.attr), number=True)
+            case "param" if t.attr in self.fields:
+                return Code(self.fields[t.attr])
+            case "param":
+                return Code(self.scope.identifiers[t.attr], number=True)
+            case "read" | "ref":
+                return self._read(t)
+            case "add":
+                return self._add(t)
+            case "mul":
+                return self._mul(t)
+            case "pow":
+                return self._mul(t) if t.attr < 0 else self._pow(t.args[0], t.attr)
+            case "power":
+                return self.build(power, *self.codes(t.args), level=POWER)
+            case "cast":
+                operand = self.code(t.args[0])
+                if operand.number:
+                    return operand
+                return self.method(operand, "to", TYPES[t.kind])
+            case "compare":
+                return self.build(
+                    lambda a, b: f"{a.within(OR)} {t.attr} {b.within(OR)}",
+                    *self.codes(t.args),
+                    level=COMPARE,
+                )
+            case "and":
+                return self.joined("&", AND, self.tensors(t.args))
+            case "or":
+                return self.joined("|", OR, self.tensors(t.args))
+            case "not":
+                (x,) = self.tensors(t.args)
+                return self.build(lambda x: "~" + x.within(UNARY), x, level=UNARY)
+            case "where":
+                return self._where(*t.args)
+            case "floordiv" | "mod":
+                return self._integer_division(t)
+            case "stop":
+                return self.code(t.args[0])
+            case "softplus":
+                (x,) = self.tensors(t.args)
+                x = self.short(x, 24)
+                return self.call("torch.logaddexp", x, f"torch.zeros_like({x.text})")
+            case "uniform":
+                return self.call(self.scope.helper("uniform"), *self.tensors(t.args))
+            case "log" if t.args[0].op == "const":
+                return Code(repr(math.log(t.args[0].attr)), number=True)
+            case "fold" | "fold_at" | "field":
+                return self.fold(t)
+        if t.op in _FUNCTIONS:
+            return self.call(_FUNCTIONS[t.op], *self.tensors(t.args))
+        raise UnsupportedError(f"'{t.op}' is not part of the self-check")
+
+    def _const(self, t: Term) -> Code:
+        if t.kind == "bool":
+            return Code(str(t.attr), number=True)
+        text = number_text(t.attr)
+        return Code(text, UNARY if text.startswith("-") else ATOM, number=True)
+
+    def _read(self, t: Term) -> Code:
+        name = self.scope.identifiers[t.attr]
+        if not t.args:
+            return Code(name)
+        subscripts = [
+            self._subscript(s, extent) for s, extent in zip(t.args, self._extents(t), strict=True)
+        ]
+        made = self.build(lambda *at: f"{name}[{', '.join(c.text for c in at)}]", *subscripts)
+        return Code(made.text)
+
+    def _extents(self, t: Term) -> list[str]:
+        """The extents of a tensor's dimensions."""
+        if t.op == "ref":
+            return [i.attr[1] for i in self.scope.equations.by_name[t.attr].indices]
+        program = self.scope.program
+        return [program.extent_of.get(d, d) for d in program.inputs[t.attr].dims]
+
+    def _subscript(self, s: Term, extent: str) -> Code:
+        plain = s.op == "index" and s.attr[1] == extent
+        if plain or (s.op == "const" and s.attr == 0) or not self.clamps:
+            return self.code(s)
+        code = self.tensor(self.code(s), "int")
+        return self.method(code, "clamp", "0", f"{self.scope.size(extent)} - 1")
+
+    def _where(self, condition: Term, a: Term, b: Term) -> Code:
+        left, right = self.code(a), self.code(b)
+        if left.number and right.number:
+            left = self.tensor(left, a.kind)
+        return self.choose(self.tensor(self.code(condition), "bool"), left, right)
+
+    def choose(self, condition: Code, a: Code, b: Code) -> Code:
+        return self.call("torch.where", condition, a, b)
+
+    def _integer_division(self, t: Term) -> Code:
+        a, b = self.codes(t.args)
+        if b.number or t.kind == "float":
+            operator = "//" if t.op == "floordiv" else "%"
+            return self.joined(operator, PRODUCT, [a, b])
+        name = "floor_divide" if t.op == "floordiv" else "modulo"
+        return self.call(self.scope.helper(name), a, b)
+
+    # The ring
+
+    def _add(self, t: Term) -> Code:
+        """A sum: numbers last, and a first addend without a sign where there is one."""
+        parts = [(*T.split_coefficient(part), part) for part in t.args]
+        parts.sort(key=lambda p: (p[1] is None, p[0] < 0))
+        signed: list[tuple[bool, Term]] = []
+        for number, _, part in parts:
+            negative = number < 0 and bool(signed)
+            signed.append((negative, T.neg(part) if negative else part))
+        addends = [part for _, _, part in parts]
+        pinned = any(map(self.facts.is_aggregate, addends)) and any(
+            map(self.facts.is_unbounded, addends)
+        )
+        result: Code | None = None
+        for negative, part in signed:
+            code = self.code(part)
+            if result is None:
+                result = code
+            elif pinned and not (code.number or result.number):
+                code = self._negative(code) if negative else code
+                result = self.call(self.scope.helper("total"), result, code)
+            else:
+                result = self.build(minus if negative else plus, result, code, level=SUM)
+        assert result is not None
+        return result
+
+    def _negative(self, code: Code) -> Code:
+        return self.build(lambda x: "-" + x.within(UNARY), code, level=UNARY)
+
+    def _mul(self, t: Term) -> Code:
+        """A product: a number, factors, divisors, and conditions that choose between it and 0."""
+        number, rest = T.split_coefficient(t)
+        factors: tuple[Term, ...] = ()
+        if rest is not None:
+            factors = rest.args if rest.op == "mul" else (rest,)
+        conditions = [f.args[0] for f in factors if T.is_bracket(f)]
+        below = [f for f in factors if f.op == "pow" and f.attr < 0]
+        above = [f for f in factors if f not in below and not T.is_bracket(f)]
+        result = self._quotient(number, above, below, t.kind)
+        if conditions:
+            if result.number:
+                result = self.tensor(result, t.kind)
+            admitted = self.joined("&", AND, self.tensors(conditions))
+            result = self.choose(admitted, result, Code("0" if t.kind == "int" else "0.0"))
+        return result
+
+    def _quotient(self, number: T.Number, above: list[Term], below: list[Term], kind: Kind) -> Code:
+        scale, divisor = split_number(number)
+        codes = self.codes(above)
+        pinned = len(codes) > 1 and any(map(self.facts.is_unbounded, above))
+        result = self._product(codes, pinned)
+        if scale == -1 and result is not None:
+            result = self._negative(result)
+        elif scale != 1 or result is None:
+            factor = Code(number_text(scale), number=True)
+            result = factor if result is None else self.joined("*", PRODUCT, [factor, result])
+        if divisor != 1:
+            result = self.joined("/", PRODUCT, [result, Code(number_text(divisor), number=True)])
+        for f in below:
+            under = self._pow(f.args[0], -f.attr)
+            if self.facts.is_aggregate(f) and not (result.number or under.number):
+                result = self.call(self.scope.helper("ratio"), result, under)
+            else:
+                result = self.joined("/", PRODUCT, [result, under])
+        return result
+
+    def _product(self, codes: list[Code], pinned: bool) -> Code | None:
+        if not codes or not pinned:
+            return self.joined("*", PRODUCT, codes) if codes else None
+        result = codes[0]
+        for code in codes[1:]:
+            if code.number or result.number:
+                result = self.joined("*", PRODUCT, [result, code])
+            else:
+                result = self.call(self.scope.helper("product"), result, code)
+        return result
+
+    def _pow(self, base: Term, exponent: Fraction) -> Code:
+        code = self.code(base)
+        if exponent == 1:
+            return code
+        if exponent == Fraction(1, 2) and not code.number:
+            return self.call("torch.sqrt", code)
+        above = Code(number_text(exponent), number=True)
+        made = self.build(power, code, above, level=POWER)
+        return Code(made.text, POWER, code.number)
+
+
+def shared_terms(body: Term) -> frozenset[Term]:
+    """Subterms that stand in more than one place."""
+    seen: set[Term] = set()
+    twice: set[Term] = set()
+    for t in T.subterms(body):
+        for child in T.children(t):
+            (twice if child in seen else seen).add(child)
+    return frozenset(t for t in twice if t.op not in ("read", "ref", "index"))
