@@ -60,7 +60,7 @@ class TorchOps:
     def contract(self, a: torch.Tensor, b: torch.Tensor, dim: int) -> torch.Tensor:
         """sum over dim of a * b, as one batched matrix product."""
         rank = a.dim()
-        shape = torch.broadcast_shapes(a.shape, b.shape)
+        shape = [max(m, n) if m and n else 0 for m, n in zip(a.shape, b.shape, strict=True)]
         rest = [n for n in range(rank) if n != dim]
         batch = [n for n in rest if a.shape[n] > 1 and b.shape[n] > 1]
         left = [n for n in rest if a.shape[n] > 1 and b.shape[n] == 1]

@@ -19,7 +19,7 @@ modulo 2**32, negative ones in two's complement. START is not 0, as mix(0) is 0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np

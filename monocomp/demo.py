@@ -114,7 +114,7 @@ def _run(kernel: Kernel) -> None:
     def eager() -> torch.Tensor:
         return eager_attention(Q, K, V)
 
-    print(f"    {run}\n    {kernel!r}\n")
+    print(f"    {run}\n")
     expected = _oracle(Q, K, V)
     times = _times([ours, eager], run.rounds)
     print(f"    {'':18}{'largest error':>16}{'time':>14}")
@@ -125,6 +125,7 @@ def _run(kernel: Kernel) -> None:
         error = (found - expected).abs().max().item()
         print(f"    {name:18}{error:16.1e}{seconds * 1e3:11.2f} ms")
     print(
+        f"\n    {kernel!r}\n"
         f"\n    Errors are against the oracle, over the first {_CHECKED} places of one head;\n"
         f"    times are medians of {run.rounds} runs each, taken in turn."
     )

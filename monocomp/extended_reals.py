@@ -142,15 +142,18 @@ class ExtendedReals(ABC):
 
     # Terms.
 
-    def evaluate(self, t: Term, given: Given) -> Value:
-        """The value of a term with the given parameters; of a condition its truth."""
-        memo: dict[Term, Value] = {}
+    def evaluate(self, t: Term, given: Given, memo: dict[Term, Value] | None = None) -> Value:
+        """The value of a term with the given parameters; of a condition its truth.
+
+        Terms evaluated with one memo share the work on what they have in common.
+        """
+        known: dict[Term, Value] = {} if memo is None else memo
 
         def value(t: Term) -> Value:
             self.tick()
-            if t not in memo:
-                memo[t] = self._value(t, value, given)
-            return memo[t]
+            if t not in known:
+                known[t] = self._value(t, value, given)
+            return known[t]
 
         return value(t)
 

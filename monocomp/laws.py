@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from monocomp import terms as T
 from monocomp.algebra import SE, FramedMonoid, settled
@@ -32,8 +32,31 @@ from monocomp.sampling import Sample
 from monocomp.syntax import Kind
 from monocomp.terms import Term, UserMonoid
 
-Values: TypeAlias = tuple[Value, ...]
+Values: TypeAlias = Sequence[Value]
 Operands: TypeAlias = dict[str, Values]  # of a case, by the name under which they are shown
+
+
+class Lazy(Sequence[Value]):
+    """A tuple whose fields are computed when asked for.
+
+    A proof looks at one field of a law at a time. So it splits cases only over operands
+    that this field depends on, and independent fields do not multiply each other's cases.
+    """
+
+    def __init__(self, count: int, compute: Callable[[int], Value]) -> None:
+        self._count = count
+        self._compute = compute
+        self._known: dict[int, Value] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, n: Any) -> Any:
+        if not 0 <= n < self._count:
+            raise IndexError(n)
+        if n not in self._known:
+            self._known[n] = self._compute(n)
+        return self._known[n]
 
 
 @dataclass(frozen=True)
@@ -59,7 +82,6 @@ class Claim:
             claim is that the left one has the property that `condition` names.
         check: evaluates both sides on the operands of one case, and names the operands.
         condition: where it is claimed, as text.
-        parts: claims that together say the same and are proved in its place, if any.
     """
 
     name: str
@@ -67,7 +89,6 @@ class Claim:
     right: str
     check: Callable[[Cases, Operands], Sides]
     condition: str = ""
-    parts: tuple[Claim, ...] = ()
 
     @property
     def statement(self) -> str:
@@ -110,46 +131,27 @@ class Carrier:
 
     def element(self, cases: Cases, name: str, shown: Operands) -> Values:
         """An arbitrary element."""
-        values = []
-        for field, unit in zip(self.monoid.fields, self.unit, strict=True):
+
+        def value(n: int) -> Value:
+            unit, field = self.unit[n], self.monoid.fields[n]
             if isinstance(unit, bool):
-                values.append(bool(cases.choose(2)))
-                continue
+                return bool(cases.choose(2))
             infinity = None if is_finite(unit) else unit
-            nonnegative = field in self.nonnegative
-            values.append(cases.extended(f"{name}.{field}", infinity, nonnegative))
-        shown[name] = tuple(values)
+            return cases.extended(f"{name}.{field}", infinity, field in self.nonnegative)
+
+        shown[name] = Lazy(len(self.unit), value)
         return shown[name]
 
     def unit_of(self, cases: Cases) -> Values:
         """The unit in the case's arithmetic."""
-        return tuple(cases.evaluate(t, {}) for t in self.monoid.unit)
+        return Lazy(len(self.unit), lambda n: cases.evaluate(self.monoid.unit[n], {}))
 
     def combine(self, cases: Cases, a: Values, b: Values) -> Values:
         """a . b"""
-        fields = self.monoid.fields
-        given = dict(zip(fields, a, strict=True))
-        given |= {f + "'": x for f, x in zip(fields, b, strict=True)}
-        return tuple(cases.evaluate(t, given) for t in self.monoid.combine)
-
-    def parts(self) -> list[Carrier]:
-        """Fields that can be computed without the others; together all fields.
-
-        A proof about all fields at once would multiply the cases of one by those of another.
-        """
-        needed = [_needed(self.monoid, field) for field in self.monoid.fields]
-        largest = dict.fromkeys(n for n in needed if not any(n < other for other in needed))
-        return [self._part(fields) for fields in largest] if len(largest) > 1 else []
-
-    def _part(self, fields: frozenset[str]) -> Carrier:
-        places = [n for n, f in enumerate(self.monoid.fields) if f in fields]
-        monoid = UserMonoid(
-            self.monoid.name,
-            tuple(self.monoid.fields[n] for n in places),
-            tuple(self.monoid.unit[n] for n in places),
-            tuple(self.monoid.combine[n] for n in places),
-        )
-        return Carrier(monoid, tuple(self.unit[n] for n in places), self.nonnegative & fields)
+        given = _Given(self.monoid.fields, a, b)
+        memo: dict[Term, Value] = {}
+        combine = self.monoid.combine
+        return Lazy(len(combine), lambda n: cases.evaluate(combine[n], given, memo))
 
     @property
     def condition(self) -> str:
@@ -158,31 +160,25 @@ class Carrier:
         return ", for " + " and ".join(f"{f} >= 0" for f in fields) if fields else ""
 
 
-def _needed(m: UserMonoid, field: str) -> frozenset[str]:
-    """The fields of the operands that a field of their product depends on, however long the
-    product is."""
-    reads = {
-        f: {t.attr.rstrip("'") for t in T.subterms(c) if t.op == "param"}
-        for f, c in zip(m.fields, m.combine, strict=True)
-    }
-    found = {field}
-    while more := set().union(*(reads[f] for f in found)) - found:
-        found |= more
-    return frozenset(found)
+class _Given(Mapping[str, Value]):
+    """The parameters of `combine`: x is the left operand's field and x' the right one's."""
 
+    def __init__(self, fields: Sequence[str], a: Values, b: Values) -> None:
+        self._places = {f: (a, n) for n, f in enumerate(fields)}
+        self._places |= {f + "'": (b, n) for n, f in enumerate(fields)}
 
-def _claim(
-    c: Carrier,
-    law: Callable[[Carrier], Claim],
-    left: str,
-    right: str,
-    check: Callable[[Cases, Operands], Sides],
-    condition: str = "",
-) -> Claim:
-    """A claim about a carrier, with the same claims about its parts."""
-    parts = tuple(map(law, c.parts()))
-    name = law.__name__.replace("_", " ")
-    return Claim(name, left, right, check, condition + c.condition, parts)
+    def __getitem__(self, name: str) -> Value:
+        values, n = self._places[name]
+        return values[n]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
 
 def associative(c: Carrier) -> Claim:
@@ -193,7 +189,7 @@ def associative(c: Carrier) -> Claim:
         left = c.combine(cases, c.combine(cases, x, y), z)
         return Sides(left, c.combine(cases, x, c.combine(cases, y, z)))
 
-    return _claim(c, associative, "({x} . {y}) . {z}", "{x} . ({y} . {z})", check)
+    return Claim("associative", "({x} . {y}) . {z}", "{x} . ({y} . {z})", check, c.condition)
 
 
 def commutative(c: Carrier) -> Claim:
@@ -203,7 +199,7 @@ def commutative(c: Carrier) -> Claim:
         x, y = (c.element(cases, name, shown) for name in "xy")
         return Sides(c.combine(cases, x, y), c.combine(cases, y, x))
 
-    return _claim(c, commutative, "{x} . {y}", "{y} . {x}", check)
+    return Claim("commutative", "{x} . {y}", "{y} . {x}", check, c.condition)
 
 
 def idempotent(c: Carrier) -> Claim:
@@ -213,29 +209,30 @@ def idempotent(c: Carrier) -> Claim:
         x = c.element(cases, "x", shown)
         return Sides(c.combine(cases, x, x), x)
 
-    return _claim(c, idempotent, "{x} . {x}", "{x}", check)
+    return Claim("idempotent", "{x} . {x}", "{x}", check, c.condition)
 
 
 def closed(c: Carrier) -> Claim:
     """What is combined again is in the carrier, without which the other laws say little."""
 
-    def kept(cases: Cases, field: str, unit: Value, x: Value) -> Value:
+    def kept(cases: Cases, n: int, x: Value) -> Value:
+        unit = c.unit[n]
         if isinstance(unit, bool):
             return x
         if not is_finite(x):
             return x if not is_finite(unit) and x == unit else math.nan
-        inside = field not in c.nonnegative or not cases.less(x, cases.number(Fraction(0)))
-        return x if inside else math.nan
+        free = c.monoid.fields[n] not in c.nonnegative
+        return x if free or not cases.less(x, cases.number(Fraction(0))) else math.nan
 
     def check(cases: Cases, shown: Operands) -> Sides:
         x, y = (c.element(cases, name, shown) for name in "xy")
         values = c.combine(cases, x, y)
-        fields = zip(c.monoid.fields, c.unit, values, strict=True)
-        return Sides(values, tuple(kept(cases, *field) for field in fields))
+        return Sides(values, Lazy(len(values), lambda n: kept(cases, n, values[n])))
 
     kept_too = "".join(f", with {f} >= 0" for f in sorted(c.nonnegative))
     infinities = "" if all(map(is_finite, c.unit)) else ", or infinite as in the unit"
-    return _claim(c, closed, "{x} . {y}", "", check, f" is finite{kept_too}{infinities}")
+    condition = f" is finite{kept_too}{infinities}{c.condition}"
+    return Claim("closed", "{x} . {y}", "", check, condition)
 
 
 def neutral(c: Carrier, on_the_left: bool, excuses: tuple[str, ...] = ()) -> Claim:
@@ -264,11 +261,7 @@ def neutral(c: Carrier, on_the_left: bool, excuses: tuple[str, ...] = ()) -> Cla
         values = " or ".join(f"{c.monoid.fields[n]} = {_number(c.unit[n])}" for n in places)
         product = without_braces(left)
         condition += f", unless {values}: then {product} and x are equal in all products"
-    parts = (
-        neutral(p, on_the_left, tuple(f for f in excuses if f in p.monoid.fields))
-        for p in c.parts()
-    )
-    return Claim(name, left, "{x}", check, condition, tuple(parts))
+    return Claim(name, left, "{x}", check, condition)
 
 
 def _interchangeable(

@@ -631,7 +631,7 @@ class _Lowering:
         return [groups[d] for d in sorted(groups)]
 
     def _sum(self, t: Term) -> Expr:
-        return self._signed_sum(t.args, t.kind, lambda a: self._value(a))
+        return self._signed_sum(t.args, t.kind, self._value)
 
     def _signed_sum(
         self, addends: Iterable[Term], kind: Kind, value: Callable[[Term], Expr]
@@ -740,7 +740,7 @@ class _Lowering:
             return found
         extent = t.attr.extents[0]
         name = self._new_axis(extent, "whole", t.free)
-        (bound,), (condition, body) = T.open_as(t, (name,))
+        _, (condition, body) = T.open_as(t, (name,))
         axis = self.axes[name]
         if condition is not T.TRUE:
             body = T.mul(T.bracket(condition), body)
@@ -859,7 +859,7 @@ def _sides(
     product is a product of matrices: each side has an axis that the other lacks."""
     axes = {f: tile_axes(f) for f in factors}
     free = {f: a - {axis} for f, a in axes.items()}
-    largest = sorted({a for a in free.values()}, key=lambda a: (-len(a), sorted(a)))
+    largest = sorted(set(free.values()), key=lambda a: (-len(a), sorted(a)))
     maximal: list[frozenset[str]] = []
     for a in largest:
         if not any(a <= m for m in maximal):
@@ -979,6 +979,7 @@ def _inline_single_uses(body: list[Statement]) -> None:
 def _inline(body: list[Statement], uses: Mapping[str, int]) -> None:
     pending: dict[str, Expr] = {}
     out: list[Statement] = []
+    states = {s.name for s in body if isinstance(s, Assign)}
     for s in body:
         if isinstance(s, Loop):
             held = {e.attr for b in (s.body,) for e in expressions(b) if e.op == "local"}
@@ -989,6 +990,10 @@ def _inline(body: list[Statement], uses: Mapping[str, int]) -> None:
             _inline(s.body, uses)
             out.append(s)
             continue
+        if isinstance(s, Assign):  # what reads another state must be known before it changes
+            for name, value in list(pending.items()):
+                if any(e.attr in states and e.attr != s.name for e in _leaves(value)):
+                    out.append(Let(name, pending.pop(name)))
         value = _fill(s.value, pending)
         if (
             isinstance(s, Let)

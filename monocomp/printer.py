@@ -148,12 +148,12 @@ def _show(t: Term, names: Names, context: int, as_float: bool = False) -> str:
             text = f"{_show(base, names, _ATOM)} ** {_show(exponent, names, _POW)}"
             return _paren(text, _POW, context)
         case "compare":
-            a, b = (_show(x, names, _ADD) for x in t.args)
-            return _paren(f"{a} {t.attr} {b}", _COMPARE, context)
+            sides = [_show(x, names, _ADD) for x in t.args]
+            return _paren(f" {t.attr} ".join(sides), _COMPARE, context)
         case "and" | "or":
             level = _AND if t.op == "and" else _OR
-            parts = (_show(x, names, level + 1) for x in t.args)
-            return _paren(f" {t.op} ".join(parts), level, context)
+            sides = [_show(x, names, level + 1) for x in t.args]
+            return _paren(f" {t.op} ".join(sides), level, context)
         case "not":
             return _paren(f"not {_show(t.args[0], names, _NOT)}", _NOT, context)
         case "floordiv" | "mod":
@@ -194,7 +194,7 @@ def _show_sum(t: Term, names: Names) -> str:
     for a in [a for a in addends if a.op != "const"] + numbers:
         number, rest = split_coefficient(a)
         negative = number < 0 and number != -math.inf
-        shown = const(abs(number), a.kind) if rest is None else a
+        shown = const(number if number >= 0 else -number, a.kind) if rest is None else a
         if negative and rest is not None:
             shown = _negated(a)
         if shown.op == "const":

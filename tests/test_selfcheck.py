@@ -124,6 +124,11 @@ PROGRAMS = {
         O[i,k] = where(uniform(seed, i, k) < p, 0, A[i,k] / (1 - p)) + uniform(i - 9)
         """,
     "transposed": "S[i,j] = A[i,d] * A[j,d]\nT[i,j] = S[i,j] + S[j,i]\nO[j,i] = softmax[j](T[i,j])",
+    "never": """
+        M[i] = mean[k if k < k](X[i,k])
+        S[i] = sum[k if i != i](i) + max[k if k < 0](X[i,k])
+        L[i] = logsumexp[k if k > k](X[i,k])
+        """,
     "same twice": "O[i] = sum[k](A[i,k] * sum[k](A[i,k])) / sum[k](A[i,k])",
     "no body index": "O[i] = sum[k if B[k] > 0](i) + sum[k](A[i]) + max[k](2)",
     "linear": "O[q,e] = sum[k](sum[d](Q[q,d] * K[k,d]) * V[k,e])",
@@ -292,7 +297,7 @@ def test_reading_is_readable() -> None:
     equations = translated(LIBRARY["library causal"])
     lines = reference_lines(equations, plain(equations))
     assert "    b, h, q, e, k, d = open_indices(" in lines
-    assert "    sum_1 = (Q[b, h, q, d] * K[b, h, k, d]).sum(5, keepdim=True)" in lines
+    assert "    sum_1 = (K[b, h, k, d] * Q[b, h, q, d]).sum(5, keepdim=True)" in lines
     assert "    O = tabulate(sum_2, size_b, size_h, size_q, size_e)" in lines
 
 

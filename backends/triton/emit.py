@@ -16,27 +16,14 @@ from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.kernel_source import HELPERS, KernelEmitter, KernelSource
 from monocomp.backends.triton.schedule import MIN_DOT, Schedule
 from monocomp.backends.triton.selfcheck import main_lines, reference_lines
-from monocomp.errors import InternalError
+from monocomp.errors import InternalError, UnsupportedError
 from monocomp.program import Equations, translate_expression
 from monocomp.tile import OutputTensor, TileProgram
 
 # Names that the host function and the self-check use themselves.
 _HOST_NAMES = frozenset(
-    [
-        "config",
-        "configs",
-        "wide",
-        "programs",
-        "name",
-        "tensor",
-        "shape",
-        "dtype",
-        "span",
-        "t",
-        "precision",
-        "main",
-        "reference",
-    ]
+    ("config", "configs", "wide", "programs", "name", "tensor", "shape", "dtype", "span", "t")
+    + ("precision", "main", "reference")
 )
 
 
@@ -85,6 +72,11 @@ def emit(
     """
     names = Identifiers({*HELPERS, *_HOST_NAMES})
     source = start.source
+    if not source.inputs:
+        raise UnsupportedError(
+            "backend 'triton' needs an input tensor, to know which GPU to run on",
+            help="compile with backend='torch'",
+        )
     host = names.of("host", source.name or "kernel")
     kernel_names = [names.of("kernel", k.name, f"{k.name}_kernel") for k in kernels]
     for name in source.inputs:
@@ -324,7 +316,7 @@ class _Host:
         purpose: str,
         name: str,
         dim: int,
-        whole: list[object],
+        whole: Sequence[object],
     ) -> None:
         match purpose:
             case "pointer":

@@ -82,9 +82,11 @@ def multiply(a, b):
     "uniform": f'''@triton.jit
 def uniform(h, x):
     """Mix one more counter into 32 random bits (the finaliser of MurmurHash3)."""
-    h = h ^ (x.to(tl.uint32) * {counter_rng.STEP})
-    h = (h ^ (h >> {counter_rng.SHIFTS[0]})) * {counter_rng.FACTOR_1}
-    h = (h ^ (h >> {counter_rng.SHIFTS[1]})) * {counter_rng.FACTOR_2}
+    h = h ^ (x.to(tl.uint32) * tl.full([], {counter_rng.STEP}, tl.uint32))
+    h = h ^ (h >> {counter_rng.SHIFTS[0]})
+    h = h * tl.full([], {counter_rng.FACTOR_1}, tl.uint32)
+    h = h ^ (h >> {counter_rng.SHIFTS[1]})
+    h = h * tl.full([], {counter_rng.FACTOR_2}, tl.uint32)
     return h ^ (h >> {counter_rng.SHIFTS[2]})''',
 }
 
@@ -339,8 +341,8 @@ class KernelEmitter:
                 self._assign("pid", f"pid // {count}")
             offs = self._axis(axis.name)
             if axis.name in self._bounding_rows():
-                last = self._name("last", axis.name, f"last_{axis.name}")
-                self._assign(last, f"tl.minimum({start} + {block}, {self._size(axis.extent)}) - 1")
+                end = self._name("last", axis.name, f"last_{axis.name}")
+                self._assign(end, f"tl.minimum({start} + {block}, {self._size(axis.extent)}) - 1")
             self._assign(offs, f"{start} + tl.arange(0, {block}).to(INDEX)")
             self._membership(axis, f"{offs} < {self._size(axis.extent)}")
 
@@ -696,7 +698,7 @@ class KernelEmitter:
             case "neg":
                 return f"-{self._value(e.args[0], want, _UNARY)}", _UNARY
             case "not":
-                return f"{self._value(e.args[0], want, _COMPARE)} == 0", _COMPARE
+                return f"{self._value(e.args[0], want, _COMPARE + 1)} == 0", _COMPARE
             case "compare":
                 a, b = (self._value(x, want, _COMPARE + 1) for x in e.args)
                 return f"{a} {e.attr} {b}", _COMPARE
@@ -766,6 +768,11 @@ class KernelEmitter:
         else:
             condition = self._domain_text(loop, want)
         value = self._value(e.args[0], want, 0)
+        if e.kind == "int":  # the unit may need all bits
+            value = f"{self._value(e.args[0], want, _ATOM)}.to(tl.int64)"
+            return (
+                f"tl.where({condition}, {value}, tl.full([], {_literal(unit, e.kind)}, tl.int64))"
+            )
         return f"tl.where({condition}, {value}, {_literal(unit, e.kind)})"
 
     def _domain_text(self, loop: Loop, want: tuple[str, ...]) -> str:

@@ -121,7 +121,7 @@ class TritonRunner:
         first = next(iter(inputs.values()))
         schedules = self.schedules(inputs, params, extents)
         configs = tuple(module.config(n, s) for n, s in enumerate(schedules))
-        with torch.cuda.device_of(first), torch.no_grad():
+        with torch.cuda.device_of(first), torch.no_grad():  # type: ignore[no-untyped-call]
             result = self._call(loaded, module, inputs, params, configs)
         return result
 
@@ -275,11 +275,11 @@ def _fastest(runs: Mapping[Schedule, Callable[[], object]]) -> Schedule:
 
 def _burst(run: Callable[[], object], count: int) -> float:
     """Milliseconds a call, over a few calls back to back."""
-    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     run()
     start.record()
     for _ in range(count):
         run()
     stop.record()
     torch.cuda.synchronize()
-    return start.elapsed_time(stop) / count
+    return float(start.elapsed_time(stop)) / count

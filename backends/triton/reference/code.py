@@ -49,12 +49,13 @@ def call_lines(head: str, args: Sequence[str], tail: str = ")", indent: int = 4)
     return [margin + head, *(f"{inner}{a}," for a in args), margin + tail]
 
 
-def number_text(value: Fraction | float) -> str:
+def number_text(value: Number) -> str:
     """A number as Python writes it."""
     if isinstance(value, float) and math.isinf(value):
         return "torch.inf" if value > 0 else "-torch.inf"
-    if value == int(value) and abs(value) < 2**53:
-        return str(int(value))
+    exact = Fraction(value)
+    if exact.denominator == 1 and abs(exact.numerator) < 2**53:
+        return str(exact.numerator)
     try:
         return repr(float(value))
     except OverflowError:

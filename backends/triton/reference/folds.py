@@ -123,10 +123,10 @@ class Body(Terms):
     def admitted(self, condition: Term, opened: tuple[Term, ...], *bodies: Term) -> Code | None:
         """A condition that has all the axes which the bodies lack; None: it always holds."""
         present = condition.free.union(*(b.free for b in bodies))
-        missing = [always(i) for i in opened if i.attr[0] not in present]
+        missing = [i for i in opened if i.attr[0] not in present]
         if condition is T.TRUE and not missing:
             return None
-        return self.tensor(self.code(T.conjunction(condition, *missing)), "bool")
+        return self.tensor(self.code(over(condition, *missing)), "bool")
 
     def elements(self, condition: Code | None, x: Code, unit: str) -> Code:
         """The elements, the unit in the place of those that are not admitted."""
@@ -134,7 +134,8 @@ class Body(Terms):
 
     def fold(self, t: Term) -> Code:
         if t.op == "field":
-            return self._fields(t.args[0])[t.args[0].attr.monoid.fields.index(t.attr)]
+            monoid: T.UserMonoid = t.args[0].attr.monoid
+            return self._fields(t.args[0])[monoid.fields.index(t.attr)]
         if t.op == "fold_at":
             return self._fold_at(t)
         return self._fold(t)
@@ -153,8 +154,7 @@ class Body(Terms):
         dims = str(axes[0]) if len(axes) == 1 else "(" + ", ".join(map(str, axes)) + ")"
         if name in ("mean", "var"):
             if admitted is not None:  # counted over all axes
-                condition = T.conjunction(condition, *map(always, opened))
-                admitted = self.assign("admitted", self.code(condition))
+                admitted = self.assign("admitted", self.code(over(condition, *opened)))
             return self._moment(name, x, admitted, dims)
         x = self.elements(admitted, x, _UNITS[name][body.kind == "int"])
         if name == "prod":
@@ -174,13 +174,13 @@ class Body(Terms):
         def mean(elements: Code) -> Code:
             chosen = self.elements(admitted, elements, "0.0")
             total = self.method(chosen, "sum", dims, "keepdim=True")
-            return self.assign("mean", self.joined("/", PRODUCT, [total, count]))
+            return self.joined("/", PRODUCT, [total, count])
 
-        center = mean(x)
+        center = self.assign("mean", mean(x))
         if name == "mean":
             return center
         deviation = self.build(minus, x, center, level=SUM)
-        return mean(self.build(power, deviation, Code("2"), level=POWER))
+        return self.assign("var", mean(self.build(power, deviation, Code("2"), level=POWER)))
 
     def _fold_at(self, t: Term) -> Code:
         place, name = t.args[0], t.attr.name
@@ -189,7 +189,7 @@ class Body(Terms):
         if isinstance(t.attr.monoid, T.UserMonoid):
             return self._fields(t)[0]
         if name in ("top", "argtop"):
-            return self._top(t)[name == "argtop"]
+            return self._top(t)[int(name == "argtop")]
         if name in KEEPING_REDUCTIONS:
             return self._softmax(t)
         # A prefix: the fold over those up to the place.
@@ -254,15 +254,18 @@ class Body(Terms):
         else:
             opened, (condition, *bodies) = self.open(t)
         elements = self.tensors(bodies)
-        admitted = self.code(T.conjunction(condition, *map(always, opened)))
+        admitted = self.code(over(condition, *opened))
         last = ["prefix=True"] if t.op == "fold_at" else []
         for i in reversed(opened):  # row by row, as combining is associative
-            parts = [combine, unit, str(self.axis(i)), admitted, *elements, *last]
-            elements = self.unpack(monoid.fields, "fold_left", *parts)
-            admitted = self.code(always(opened[0]))
+            how = combine, unit, str(self.axis(i))
+            elements = self.unpack(monoid.fields, "fold_left", *how, admitted, *elements, *last)
+            admitted = self.code(over(T.TRUE, opened[0]))
         return elements
 
 
-def always(i: Term) -> Term:
-    """A condition that always holds and has the index's axis."""
-    return T.compare("<=", T.const(0), i)
+def over(condition: Term, *indices: Term) -> Term:
+    """The same condition, written so that it has the axes of these indices."""
+    zero = T.const(0)
+    if condition is T.FALSE and indices:
+        return T.conjunction(*(T.compare("<", i, zero) for i in indices))
+    return T.conjunction(condition, *(T.compare("<=", zero, i) for i in indices))

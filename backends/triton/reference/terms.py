@@ -200,7 +200,7 @@ class Terms:
                 return self.call("torch.logaddexp", x, f"torch.zeros_like({x.text})")
             case "uniform":
                 return self.call(self.scope.helper("uniform"), *self.tensors(t.args))
-            case "log" if t.args[0].op == "const":
+            case "log" if t.args[0].op == "const" and 0 < t.args[0].attr < math.inf:
                 return Code(repr(math.log(t.args[0].attr)), number=True)
             case "fold" | "fold_at" | "field":
                 return self.fold(t)
