@@ -332,6 +332,11 @@ class Kernel:
                     notes=["supported inputs: " + ", ".join(_LOADED_BY_TRITON)],
                     help=f"convert it, {name}.to(torch.float32), or compile with backend='torch'",
                 )
+        if not inputs:
+            raise UnsupportedError(
+                "backend 'triton' needs an input tensor, to know which GPU to run on",
+                help="compile with backend='torch'",
+            )
         device = next(iter(inputs.values())).device
         if device.type != "cuda" and not interpreted():
             raise DeviceError(

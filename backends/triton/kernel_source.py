@@ -79,8 +79,8 @@ def mod(a, b):
 def multiply(a, b):
     """The combine of a product, for tl.reduce."""
     return a * b''',
-    "uniform": f'''@triton.jit
-def uniform(h, x):
+    "next_bits": f'''@triton.jit
+def next_bits(h, x):
     """Mix one more counter into 32 random bits (the finaliser of MurmurHash3)."""
     h = h ^ (x.to(tl.uint32) * tl.full([], {counter_rng.STEP}, tl.uint32))
     h = h ^ (h >> {counter_rng.SHIFTS[0]})
@@ -750,13 +750,13 @@ class KernelEmitter:
         return f"{e.op}({a}, {b})", _ATOM
 
     def _uniform(self, e: Expr, want: tuple[str, ...]) -> str:
-        self.helpers["uniform"] = None
+        self.helpers["next_bits"] = None
         text = f"tl.full([], {counter_rng.START}, tl.uint32)"
         for a in e.args:
             value = self._value(a, want, 0)
             if not self._order(a.axes):
                 value = f"tl.cast({value}, tl.int32)"
-            text = f"uniform({text}, {value})"
+            text = f"next_bits({text}, {value})"
         bits = counter_rng.MANTISSA_BITS
         return f"(({text} >> {32 - bits}).to(tl.float32) * {2.0**-bits!r})"
 
@@ -769,7 +769,7 @@ class KernelEmitter:
             condition = self._domain_text(loop, want)
         value = self._value(e.args[0], want, 0)
         if e.kind == "int":  # the unit may need all bits
-            value = f"{self._value(e.args[0], want, _ATOM)}.to(tl.int64)"
+            value = f"tl.cast({value}, tl.int64)"
             return (
                 f"tl.where({condition}, {value}, tl.full([], {_literal(unit, e.kind)}, tl.int64))"
             )
