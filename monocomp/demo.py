@@ -11,6 +11,7 @@ import os
 import platform
 import statistics
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -125,7 +126,7 @@ def _run(kernel: Kernel) -> None:
         error = (found - expected).abs().max().item()
         print(f"    {name:18}{error:16.1e}{seconds * 1e3:11.2f} ms")
     print(
-        f"\n    {kernel!r}\n"
+        f"\n{textwrap.fill(repr(kernel), 96, initial_indent='    ', subsequent_indent='      ')}\n"
         f"\n    Errors are against the oracle, over the first {_CHECKED} places of one head;\n"
         f"    times are medians of {run.rounds} runs each, taken in turn."
     )

@@ -574,7 +574,7 @@ def _tile_check(size: int) -> Callable[[_Framed], Sides]:
         exponents = [m.frame(f"e{n}") for n in range(size)]
         values = [m.real(f"v{n}") for n in range(size)]
         elements = list(zip(exponents, values, strict=True))
-        folded = m.frames.unit_of(m.cases)[0], m.cases.number(Fraction(0))
+        folded: Values = m.frames.unit_of(m.cases)[0], m.cases.number(Fraction(0))
         for e, v in elements:
             folded = m.dot(folded, (e, m.embed(e, v, e)))
         return Sides(folded, m.tile(elements))

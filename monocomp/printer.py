@@ -126,7 +126,8 @@ def _show(t: Term, names: Names, context: int, as_float: bool = False) -> str:
         case "read" | "ref":
             if not t.args:
                 return str(t.attr)
-            return f"{t.attr}[{', '.join(_show(a, names, 0) for a in t.args)}]"
+            subscripts = [_show(a, names, 0) for a in t.args]
+            return f"{t.attr}[{_separator(subscripts).join(subscripts)}]"
         case "cast":
             inner = t.args[0]
             if inner.kind == "bool":
@@ -175,6 +176,11 @@ def _show(t: Term, names: Names, context: int, as_float: bool = False) -> str:
     return f"{t.op}({', '.join(_show(a, names, 0, floating) for a in t.args)})"
 
 
+def _separator(subscripts: list[str]) -> str:
+    """Plain indices stand close together: K[b,h,k,d], but K[b, h // 2, k, d]."""
+    return "," if all(s.isidentifier() for s in subscripts) else ", "
+
+
 def _evident(t: Term) -> bool:
     """Does the printed text of t show that it is a float?"""
     if t.op in ("const", "cast"):
@@ -188,7 +194,8 @@ def _evident(t: Term) -> bool:
 
 def _show_sum(t: Term, names: Names) -> str:
     evident = t.kind == "int" or any(map(_evident, t.args))
-    addends = sorted(t.args, key=lambda a: not _evident(a))  # a stable sort: floats first
+    # Floats first, and what is added before what is subtracted.
+    addends = sorted(t.args, key=lambda a: (not _evident(a), split_coefficient(a)[0] < 0))
     numbers = [a for a in addends if a.op == "const"]
     text = ""
     for a in [a for a in addends if a.op != "const"] + numbers:

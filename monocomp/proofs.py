@@ -142,17 +142,18 @@ def _counterexample(
     operands: Operands = {}
     try:
         sides = claim.check(sample, operands)
-        if all(map(sample.same, sides.left, sides.right)):
+        left_values, right_values = tuple(sides.left), tuple(sides.right)
+        if all(map(sample.same, left_values, right_values)):
             return None
         shown = {name: shown_values(values) for name, values in operands.items()}
     except (ContradictionError, UnsupportedTermError, RecursionError):
         return None
     left, right = sides.left_text or claim.left, sides.right_text or claim.right
-    text = f"{_filled(left, shown)} = {shown_values(sides.left)}"
+    text = f"{_filled(left, shown)} = {shown_values(left_values)}"
     if right in {"{" + name + "}" for name in shown}:
-        text += f", not {shown_values(sides.right)}"
+        text += f", not {shown_values(right_values)}"
     elif right:
-        text += f", but {_filled(right, shown)} = {shown_values(sides.right)}"
+        text += f", but {_filled(right, shown)} = {shown_values(right_values)}"
     hidden = [name for name in shown if "{" + name + "}" not in left + right]
     given = ", ".join(f"{name} = {shown[name]}" for name in hidden)
     return f"with {given}: {text}" if given else text

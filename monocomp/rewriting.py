@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from monocomp import terms as T
+from monocomp.abbreviation import Abbreviation, abbreviator
 from monocomp.errors import InternalError
 from monocomp.printer import show
 from monocomp.program import Equation, Equations
@@ -100,6 +101,7 @@ class Rewriter:
         self.program = program
         self.steps: list[Step] = []
         self.limit = step_limit
+        self._known: list[Abbreviation] = []
 
     @property
     def stopped(self) -> bool:
@@ -114,6 +116,12 @@ class Rewriter:
             raise InternalError(f"the rewrites did not end within {STEP_LIMIT} steps")
         self.program = program
         self.steps.append(Step(rule, law, tuple(place), before, after, program))
+
+    def _show(self, t: Term) -> str:
+        """A term for readers, with the names that the program gives its parts."""
+        names = self.program.names()
+        names.abbreviate = abbreviator(self._known, t)
+        return show(t, names)
 
     def inline_definitions(self) -> None:
         """Replace names by what they stand for, so that rules see through them."""
@@ -145,16 +153,17 @@ class Rewriter:
         program = self.program.map(visit)
         returned = {o.name for o in program.source.outputs}
         kept = tuple(e for e in program.equations if e.name != equation.name or e.name in returned)
-        names = self.program.names()
         left = equation.name + "[" + ",".join(i.attr[0] for i in equation.indices) + "]"
         self.record(
             "inline_definition",
             "a name equals what it is defined to be",
             users,
             left if equation.indices else equation.name,
-            show(equation.body, names),
+            self._show(equation.body),
             Equations(program.source, kept),
         )
+        if equation.body.folded:
+            self._known.insert(0, Abbreviation(equation.name, equation.indices, equation.body))
 
     def exhaust(self, rules: RuleSet) -> None:
         """Apply the rules, innermost place first, until none matches."""
@@ -164,18 +173,17 @@ class Rewriter:
             if found is None:
                 return
             rule, before, after = found
-            memo: dict[Term, Term] = {}
-            place = [e.name for e in self.program.equations]
-            program = self.program.map(lambda t: T.replace(t, before, after, memo))
+            program = self._replaced(before, after)
             place = [
                 old.name
                 for old, new in zip(self.program.equations, program.equations, strict=True)
                 if old.body is not new.body
             ]
-            names = self.program.names()
-            self.record(
-                rule.name, rule.law, place, show(before, names), show(after, names), program
-            )
+            self.record(rule.name, rule.law, place, self._show(before), self._show(after), program)
+
+    def _replaced(self, before: Term, after: Term) -> Equations:
+        memo: dict[Term, Term] = {}
+        return self.program.map(lambda t: T.replace(t, before, after, memo))
 
     def _find(self, rules: RuleSet, normal: set[Term]) -> tuple[Rule, Term, Term] | None:
         for equation in self.program.equations:

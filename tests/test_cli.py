@@ -578,6 +578,13 @@ def test_run_files(call, tmp_path) -> None:
         np.testing.assert_allclose(saved["allow_pickle"], 10 * a.sum(1))
 
 
+@pytest.mark.parametrize("name", ["self", "args", "kwargs", "backend", "None"])
+def test_run_any_name(call, name: str) -> None:
+    result = call("run", f"{name}_[i] = 2 * {name}[i]", "--random", "--extent", "i=3")
+    assert (result.status, result.err) == (0, "")
+    assert fields(result.out.strip())[:3] == (f"{name}_", "3", "float32")
+
+
 def test_run_sizes_that_do_not_meet(call, tmp_path) -> None:
     np.save(tmp_path / "a.npy", np.zeros((3, 2), np.float32))
     result = call("run", PRODUCT, "--input", f"A={tmp_path}/a.npy", f"B={tmp_path}/a.npy")

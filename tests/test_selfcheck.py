@@ -126,7 +126,7 @@ PROGRAMS = {
     "transposed": "S[i,j] = A[i,d] * A[j,d]\nT[i,j] = S[i,j] + S[j,i]\nO[j,i] = softmax[j](T[i,j])",
     "never": """
         M[i] = mean[k if k < k](X[i,k])
-        S[i] = sum[k if i != i](i) + max[k if k < 0](X[i,k])
+        S[i] = sum[k if k != k](i) + prod[k](max[..k if k < k](X[i,k]))
         L[i] = logsumexp[k if k > k](X[i,k])
         """,
     "same twice": "O[i] = sum[k](A[i,k] * sum[k](A[i,k])) / sum[k](A[i,k])",

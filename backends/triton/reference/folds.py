@@ -194,6 +194,8 @@ class Body(Terms):
             return self._softmax(t)
         # A prefix: the fold over those up to the place.
         (i,), (condition, *bodies) = self.open(t)
+        if condition is T.FALSE:
+            condition = over(condition, i)
         until = T.conjunction(condition, T.compare("<=", i, place))
         return self.code(T.fold(name, (i,), until, *bodies))
 
