@@ -60,7 +60,7 @@ def main() -> int:
     for number, line in enumerate(kernel.derivation.outline(), 1):
         print(f"{number:6}. {line}")
     print("\n    which ends in\n")
-    for line in kernel.derivation.result.lines():
+    for line in kernel.derivation.result.readable_lines():
         print(_indented(wrap_formula(line, "", "    ", 90)))
 
     source = kernel.source("triton", dtype="bfloat16")

@@ -144,7 +144,7 @@ def wrap_formula(text: str, first: str, rest: str, width: int = WIDTH) -> str:
 
 
 def _program_text(program: Equations) -> str:
-    return "\n".join(wrap_formula(line, "    ", "        ") for line in program.lines())
+    return "\n".join(wrap_formula(line, "    ", "        ") for line in program.readable_lines())
 
 
 def _step_text(number: int, step: Step) -> str:
@@ -171,7 +171,7 @@ def _code(text: str) -> str:
 
 
 def _program_html(program: Equations) -> str:
-    return f'<div style="{_BOX}">{"<br>".join(map(_code, program.lines()))}</div>'
+    return f'<div style="{_BOX}">{"<br>".join(map(_code, program.readable_lines()))}</div>'
 
 
 def _step_html(number: int, step: Step, unfolded: bool) -> str:

@@ -277,7 +277,7 @@ class _Lowering:
         self.scopes.append(scope)
         self._prepare([p for _, parts in opened.values() for p in parts])
         mask = self._value(domain.mask) if domain.mask is not T.TRUE else None
-        folds = tuple(show(_visible(f), self.program.names()) for f in group.folds)
+        folds = tuple(show(_visible(f), self.program.reader_names()) for f in group.folds)
         loop = Loop(axis, lower, upper, [], scope.body, mask, folds)
         plain = [f for f in opened if not _is_user_fold(f) and f.attr.monoid is not SE_PAIR]
         frames = {f: opened[f][1] for f in plain}

@@ -20,6 +20,7 @@ def derive(program: Equations, step_limit: int | None = None) -> Rewriter:
     """Rewrite a program to its lifted normal form; at most `step_limit` steps if given."""
     rewriter = Rewriter(program, step_limit)
     rewriter.inline_definitions()
+    rewriter.name_logits()
     for rules in RULE_SETS:
         rewriter.exhaust(rules)
     return rewriter

@@ -40,6 +40,13 @@ class Names:
         """The printed name of a free index."""
         return self.names.get(name, name.replace("$", "i").replace("%", "i").replace("~", "i"))
 
+    def of_all(self, indices: tuple[Term, ...]) -> list[str]:
+        """The printed names of free indices; an opened one has its extent's."""
+        plain = [i.attr[0][0].isalpha() or i.attr[0][0] == "_" for i in indices]
+        return [
+            i.attr[0] if p else i.attr[1].lstrip(".") for i, p in zip(indices, plain, strict=True)
+        ]
+
     def bind(self, t: Term, opened: tuple[Term, ...]) -> Names:
         """The names inside a fold: the extent's own name unless the fold uses it already."""
         inner = Names(self.taken, self.abbreviate)

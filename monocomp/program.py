@@ -7,11 +7,12 @@ expression. Definitions stay separate equations until a rewrite inlines them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from monocomp import syntax
 from monocomp import terms as T
+from monocomp.abbreviation import Abbreviation, abbreviator
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.printer import Names, definition_line, show, show_monoid
 from monocomp.terms import Term
@@ -28,10 +29,14 @@ class Equation:
 
 @dataclass(frozen=True)
 class Equations:
-    """A program in index terms: the state that rewrites act on."""
+    """A program in index terms: the state that rewrites act on.
+
+    `known` are names for readers: what inlined definitions were called.
+    """
 
     source: syntax.Program
     equations: tuple[Equation, ...]
+    known: tuple[Abbreviation, ...] = field(default=(), compare=False)
 
     @cached_property
     def monoids(self) -> tuple[T.UserMonoid, ...]:
@@ -64,6 +69,27 @@ class Equations:
     def names(self) -> Names:
         """The names that printing must not give to bound indices."""
         return Names(self._taken)
+
+    def reader_names(self, whole: Term | None = None) -> Names:
+        """Names that print known subterms by their names, all but `whole` itself."""
+        names = self.names()
+        names.abbreviate = abbreviator(self.known, whole)
+        return names
+
+    def readable_lines(self) -> list[str]:
+        """Like `lines`, with known names, and what those stand for before them."""
+        names = self.reader_names()
+        lines = [
+            definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
+            for e in self.equations
+        ]
+        used = [
+            definition_line(a.name, names.of_all(a.indices), a.body, self.reader_names(a.body))
+            for a in reversed(self.known)
+            if any(f"{a.name}[" in line.split("=", 1)[1] for line in lines)
+            and a.name not in self.by_name
+        ]
+        return used + lines
 
     def lines(self) -> list[str]:
         """One line an equation, without declarations."""

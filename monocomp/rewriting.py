@@ -13,17 +13,19 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from monocomp import terms as T
-from monocomp.abbreviation import Abbreviation, abbreviator
+from monocomp.abbreviation import Abbreviation
 from monocomp.errors import InternalError
 from monocomp.printer import show
 from monocomp.program import Equation, Equations
 from monocomp.terms import Term
 
 STEP_LIMIT = 10_000
+NAMING_LAW = "a name equals what it is defined to be"
+_OF_LOGITS = ("softmax", "log_softmax", "logsumexp")
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,6 @@ class Rewriter:
         self.program = program
         self.steps: list[Step] = []
         self.limit = step_limit
-        self._known: list[Abbreviation] = []
 
     @property
     def stopped(self) -> bool:
@@ -119,9 +120,7 @@ class Rewriter:
 
     def _show(self, t: Term) -> str:
         """A term for readers, with the names that the program gives its parts."""
-        names = self.program.names()
-        names.abbreviate = abbreviator(self._known, t)
-        return show(t, names)
+        return show(t, self.program.reader_names(t))
 
     def inline_definitions(self) -> None:
         """Replace names by what they stand for, so that rules see through them."""
@@ -152,18 +151,49 @@ class Rewriter:
         users = [e.name for e in self.program.equations if equation.name in _references(e.body)]
         program = self.program.map(visit)
         returned = {o.name for o in program.source.outputs}
+        known = program.known
+        if equation.body.args and equation.body.op not in ("read", "cast"):
+            known = (Abbreviation(equation.name, equation.indices, equation.body), *known)
         kept = tuple(e for e in program.equations if e.name != equation.name or e.name in returned)
         left = equation.name + "[" + ",".join(i.attr[0] for i in equation.indices) + "]"
         self.record(
             "inline_definition",
-            "a name equals what it is defined to be",
+            NAMING_LAW,
             users,
             left if equation.indices else equation.name,
             self._show(equation.body),
-            Equations(program.source, kept),
+            replace(program, equations=kept, known=known),
         )
-        if equation.body.folded:
-            self._known.insert(0, Abbreviation(equation.name, equation.indices, equation.body))
+
+    def name_logits(self) -> None:
+        """Give what a derived reduction is taken of a name, if the program gives it none.
+
+        It will stand in several sums, and a reader wants to recognise it. Only the steps'
+        text uses the name; the program stays as it is.
+        """
+        taken = {*self.program.source.inputs, *self.program.source.params, *self.program.by_name}
+        taken |= set(self.program.source.extent_of)
+        free_names = (c for c in "STUVWXYZ" if c not in taken)
+        for equation in self.program.equations:
+            for t in T.subterms(equation.body):
+                if self.stopped:
+                    return
+                if t.op in ("fold", "fold_at") and t.attr.name in _OF_LOGITS:
+                    self._name_operand(equation, T.open_fold(t)[1][1], free_names)
+
+    def _name_operand(self, equation: Equation, operand: Term, free_names: Iterator[str]) -> None:
+        text = self._show(operand)
+        if not operand.folded or show(operand, self.program.reader_names()) != text:
+            return
+        name = next(free_names, None)
+        if name is None:
+            return
+        rows = [i for i in equation.indices if i.attr[0] in operand.free]
+        others = [i for i in _indices(operand) if i.attr[0] in operand.free and i not in rows]
+        known = (Abbreviation(name, (*rows, *others), operand), *self.program.known)
+        program = replace(self.program, known=known)
+        after = show(operand, program.reader_names())
+        self.record("name_operand", NAMING_LAW, [equation.name], text, after, program)
 
     def exhaust(self, rules: RuleSet) -> None:
         """Apply the rules, innermost place first, until none matches."""
@@ -193,6 +223,18 @@ class Rewriter:
                     return found[0], t, found[1]
                 normal.add(t)
         return None
+
+
+def _indices(t: Term) -> Iterator[Term]:
+    """Free indices in the order in which they are read."""
+    seen: set[Term] = set()
+    stack = [t]
+    while stack:
+        s = stack.pop()
+        if s.op == "index" and s not in seen:
+            seen.add(s)
+            yield s
+        stack.extend(reversed(s.args))
 
 
 def _unvisited(root: Term, normal: set[Term]) -> Iterator[Term]:

@@ -640,7 +640,7 @@ def test_check(call) -> None:
     assert re.search(r"^  ok    SE: associative +\(x \. y\) \. z = ", result.out, re.MULTILINE)
     assert re.search(r"^  ok    +1\. expand_softmax ", result.out, re.MULTILINE)
     for backend in ("numpy", "torch"):
-        assert re.search(rf"^  ok    {backend}  +error .* i=3 ", result.out, re.MULTILINE)
+        assert re.search(rf"^  ok    {backend}  +float64  error .* i=3 ", result.out, re.MULTILINE)
 
 
 def test_check_that_fails(call, monkeypatch) -> None:

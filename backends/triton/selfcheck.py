@@ -96,12 +96,11 @@ def main_lines(equations: Equations, identifiers: Mapping[str, str], host: str) 
     outputs = [f'"{o.name}"' for o in equations.source.outputs]
     keywords = [f'"{identifiers[name]}": {default_text(value)}' for name, value in params.items()]
     out = [*_ERROR.strip().splitlines(), "", "", *_HEAD.strip().splitlines()]
-    out += ["    made = ["]
+    inputs = []
     for declared, made in _inputs(equations, params):
         dims = ",".join(d.lstrip(".") for d in declared.dims)
-        out.append(f"        {made},  # {declared.name}[{dims}]")
-    out += ["    ]"] if equations.source.inputs else []
-    out[-1:] = out[-1:] if equations.source.inputs else ["    made = []"]
+        inputs.append(f"        {made},  # {declared.name}[{dims}]")
+    out += ["    made = [", *inputs, "    ]"] if inputs else ["    made = []"]
     out += call_lines("params = {", keywords, "}")
     out += call_lines("names = (", outputs, ")" if several else ",)")
     out += _LOOP.format(results=call if several else f"({call},)").strip("\n").splitlines()
@@ -167,7 +166,8 @@ def _sizes_like(equations: Equations, extent: str) -> tuple[int, ...]:
 def _limit(equations: Equations, name: str, sizes: Mapping[str, int]) -> int:
     """What an int input stays below: the extent that it subscripts, or one that it is
     compared with, as a length."""
-    subscripted, compared = [], []
+    subscripted: list[int] = []
+    compared: list[int] = []
     for t in T.subterms(*(e.body for e in equations.equations)):
         if t.op in ("read", "ref"):
             for dim, s in zip(_dims(equations, t), t.args, strict=True):

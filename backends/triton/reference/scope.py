@@ -147,7 +147,9 @@ class Facts:
                 return t.args[0].op != "const"
             case "pow":
                 return (t.attr < 0 and self.is_aggregate(t)) or self.is_unbounded(t.args[0])
-            case "add" | "mul" | "where" | "maximum" | "minimum" | "abs" | "stop" | "relu":
+            case "mul":  # where a divisor is 0 the dividend is too, as a rule
+                return any(self.is_unbounded(f) for f in t.args if f.op != "pow" or f.attr > 0)
+            case "add" | "where" | "maximum" | "minimum" | "abs" | "stop" | "relu":
                 return any(map(self.is_unbounded, t.args))
             case "fold" | "fold_at":
                 kinds = ("max", "min", "logsumexp", "log_softmax", "top")
