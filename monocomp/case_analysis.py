@@ -19,11 +19,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from fractions import Fraction
 
-from monocomp.extended_reals import Cases, ContradictionError, Value, is_finite
+from monocomp.extended_reals import (
+    Cases,
+    ContradictionError,
+    UnsupportedTermError,
+    Value,
+    is_finite,
+)
 from monocomp.inequalities import Row, is_possible
 from monocomp.symbolic import Algebra, Expr
 
 _ALL_SIGNS = frozenset((-1, 0, 1))
+_LARGEST_NUMBER = 10**5  # bits
+_LARGEST_EXPONENT = 10**4  # sympy would write a tower of exponentials out
 _SIGNS = {"<": frozenset((-1,)), "<=": frozenset((-1, 0)), "==": frozenset((0,))}
 
 
@@ -112,14 +120,20 @@ class Path(Cases):
         return self.algebra.sympy.Mul(*xs)
 
     def finite_power(self, x: Value, power: Fraction) -> Value:
+        algebra = self.algebra
+        if x.is_Rational and algebra.bits(x) * abs(power) > _LARGEST_NUMBER:
+            raise UnsupportedTermError("a number grows too long")
         if power.denominator == 1:
             return x ** int(power)
-        root = self.algebra.expand(self._reduced(x)) ** self.algebra.number(power)
-        sizes = root.atoms(self.algebra.sympy.Abs)  # sympy's sqrt(x ** 2)
+        root = algebra.expand(self._reduced(x)) ** algebra.number(power)
+        sizes = root.atoms(algebra.sympy.Abs)  # sympy's sqrt(x ** 2)
         return root.xreplace({a: a.args[0] * self.sign(a.args[0]) for a in sizes})
 
     def finite_function(self, name: str, x: Value) -> Value:
-        return getattr(self.algebra.sympy, name)(self.algebra.expand(self._reduced(x)))
+        x = self.algebra.expand(self._reduced(x))
+        if x.is_number and (x.has(self.algebra.sympy.exp) or abs(x) > _LARGEST_EXPONENT):
+            raise UnsupportedTermError("a number grows too large")
+        return getattr(self.algebra.sympy, name)(x)
 
     # Signs.
 

@@ -41,11 +41,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the words after `monocomp`; those of this process unless given.
     """
+    return guarded(lambda: _run(sys.argv[1:] if argv is None else list(argv)))
+
+
+def guarded(run: Callable[[], int]) -> int:
+    """The exit status of what `run` does, with a message instead of a traceback."""
     try:
         if isinstance(sys.stdout, io.TextIOWrapper):  # source is UTF-8 whatever the locale
             sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
         try:
-            status = _run(sys.argv[1:] if argv is None else list(argv))
+            status = run()
         except SystemExit as done:  # --help and --version
             status = done.code if isinstance(done.code, int) else WRONG
         verbs.saying(sys.stdout.flush)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import monocomp as mc
+from monocomp.cli import guarded
 from monocomp.derivation import wrap_formula
 
 if TYPE_CHECKING:
@@ -202,4 +203,4 @@ def _processor() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(guarded(main))

@@ -251,7 +251,7 @@ class Kernel:
 
     # --- running ----------------------------------------------------------------------
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel; see the class."""
         inputs, params = signature(self.program, args, kwargs)
         shapes = {n: _shape(n, t) for n, t in inputs.items()}

@@ -21,12 +21,19 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeAlias
 
 from monocomp import terms as T
 from monocomp.algebra import SE, FramedMonoid, settled
-from monocomp.extended_reals import Cases, Value, is_finite
+from monocomp.extended_reals import (
+    Cases,
+    ContradictionError,
+    UnsupportedTermError,
+    Value,
+    is_finite,
+)
 from monocomp.printer import number_text, show
 from monocomp.sampling import Sample
 from monocomp.syntax import Kind
@@ -102,20 +109,23 @@ def without_braces(text: str) -> str:
     return text.replace("{", "").replace("}", "")
 
 
-def shown_values(values: Values) -> str:
+def shown_values(values: Values, digits: int = 6) -> str:
     """A tuple of numbers as text; one of a single field as its number."""
-    texts = [_number(x) for x in values]
+    texts = [_shown(x, digits) for x in values]
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
-def _number(x: Value) -> str:
+def _shown(x: Value, digits: int) -> str:
     if isinstance(x, bool):
         return "true" if x else "false"
     if isinstance(x, float):
         return "undefined" if math.isnan(x) else number_text(x, "float")
-    if isinstance(x, Fraction):
-        return str(x).replace("/", " / ")
-    return format(float(x), ".6g")
+    if not isinstance(x, Fraction):
+        return str(x.context.nstr(x, digits))
+    exact = str(x).replace("/", " / ")
+    if len(exact) <= 2 * digits:
+        return exact
+    return format(Decimal(x.numerator) / Decimal(x.denominator), f".{digits}g")
 
 
 # --- monoids on tuples ----------------------------------------------------------------
@@ -136,7 +146,7 @@ class Carrier:
             unit, field = self.unit[n], self.monoid.fields[n]
             if isinstance(unit, bool):
                 return bool(cases.choose(2))
-            infinity = None if is_finite(unit) else unit
+            infinity = unit if isinstance(unit, float) and math.isinf(unit) else None
             return cases.extended(f"{name}.{field}", infinity, field in self.nonnegative)
 
         shown[name] = Lazy(len(self.unit), value)
@@ -258,7 +268,7 @@ def neutral(c: Carrier, on_the_left: bool, excuses: tuple[str, ...] = ()) -> Cla
     name, left = ("left unit", "{unit} . {x}") if on_the_left else ("right unit", "{x} . {unit}")
     condition = c.condition
     if excuses:
-        values = " or ".join(f"{c.monoid.fields[n]} = {_number(c.unit[n])}" for n in places)
+        values = " or ".join(f"{c.monoid.fields[n]} = {_shown(c.unit[n], 6)}" for n in places)
         product = without_braces(left)
         condition += f", unless {values}: then {product} and x are equal in all products"
     return Claim(name, left, "{x}", check, condition)
@@ -300,8 +310,14 @@ def unit_claims(c: Carrier, on_the_left: bool) -> Iterator[Claim]:
 
 def carrier_of(m: UserMonoid) -> Carrier:
     """All tuples of real numbers, and infinities where the unit has them."""
-    sample = Sample(0, Sample.NICE)
-    return Carrier(m, tuple(sample.evaluate(t, {}) for t in m.unit))
+
+    def value(t: Term) -> Value:
+        try:
+            return Sample(0, Sample.NICE).evaluate(t, {})
+        except (ContradictionError, UnsupportedTermError):
+            return Fraction(0)  # stands for a finite number; no proof about it will succeed
+
+    return Carrier(m, tuple(map(value, m.unit)))
 
 
 def restricted(c: Carrier, nonnegative: Iterable[str]) -> Iterator[Carrier]:

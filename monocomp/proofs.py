@@ -32,6 +32,7 @@ from monocomp.laws import (
     Carrier,
     Claim,
     Operands,
+    Values,
     associative,
     carrier_of,
     closed,
@@ -44,7 +45,6 @@ from monocomp.laws import (
     top_claims,
     unit_claims,
 )
-from monocomp.printer import show
 from monocomp.program import Equations
 from monocomp.sampling import Sample
 from monocomp.symbolic import to_sympy
@@ -142,19 +142,22 @@ def _counterexample(
     operands: Operands = {}
     try:
         sides = claim.check(sample, operands)
-        left_values, right_values = tuple(sides.left), tuple(sides.right)
-        if all(map(sample.same, left_values, right_values)):
+        left, right = tuple(sides.left), tuple(sides.right)
+        if all(map(sample.same, left, right)):
             return None
         shown = {name: shown_values(values) for name, values in operands.items()}
     except (ContradictionError, UnsupportedTermError, RecursionError):
         return None
-    left, right = sides.left_text or claim.left, sides.right_text or claim.right
-    text = f"{_filled(left, shown)} = {shown_values(left_values)}"
-    if right in {"{" + name + "}" for name in shown}:
-        text += f", not {shown_values(right_values)}"
-    elif right:
-        text += f", but {_filled(right, shown)} = {shown_values(right_values)}"
-    hidden = [name for name in shown if "{" + name + "}" not in left + right]
+    left_text, right_text = sides.left_text or claim.left, sides.right_text or claim.right
+    # Sides that differ late are shown with more digits.
+    texts = [(shown_values(left, n), shown_values(right, n)) for n in (6, 12, digits)]
+    one, other = next((pair for pair in texts if pair[0] != pair[1]), texts[-1])
+    text = f"{_filled(left_text, shown)} = {one}"
+    if right_text in {"{" + name + "}" for name in shown}:
+        text += f", not {other}"
+    elif right_text:
+        text += f", but {_filled(right_text, shown)} = {other}"
+    hidden = [name for name in shown if "{" + name + "}" not in left_text + right_text]
     given = ", ".join(f"{name} = {shown[name]}" for name in hidden)
     return f"with {given}: {text}" if given else text
 
@@ -466,7 +469,7 @@ def require(
     notes = [f"law: {failed.statement}"]
     if failed.counterexample is None:
         message = f"monoid '{monoid.name}' could not be proved {adjective}"
-        notes.append(f"not proved within {TIME_LIMIT:.0f} s, and no counterexample was found")
+        notes.append(f"neither proved nor refuted within {TIME_LIMIT:.0f} s")
     else:
         message = f"monoid '{monoid.name}' {fault}"
         notes.append(f"counterexample: {failed.counterexample}")
@@ -486,7 +489,7 @@ def _advice(m: UserMonoid, failed: Law) -> str:
     if failed.short in ("left unit", "right unit"):
         unit = _neutral_unit(m)
         if unit is not None:
-            return f"unit ({', '.join(show(t) for t in unit)}) is neutral"
+            return f"unit ({', '.join(shown_values((u,)) for u in unit)}) is neutral"
     laws = prove_monoid(m, m.fields, limit=1.0)
     if is_proved(laws):
         fields = laws[0].statement.rpartition(", for ")[2]
@@ -499,7 +502,7 @@ def _advice(m: UserMonoid, failed: Law) -> str:
     return "give a unit that leaves every element as it is"
 
 
-def _neutral_unit(m: UserMonoid) -> tuple[Term, ...] | None:
+def _neutral_unit(m: UserMonoid) -> Values | None:
     """A unit that no sample contradicts, of the usual numbers."""
     if len(m.fields) > 3:
         return None
@@ -507,7 +510,7 @@ def _neutral_unit(m: UserMonoid) -> tuple[Term, ...] | None:
         carrier = carrier_of(replace(m, unit=unit))
         sides = (neutral(carrier, left) for left in (True, False))
         if not any(_refute(claim, _QUICK, clock(1.0)) for claim in sides):
-            return unit
+            return carrier.unit
     return None
 
 

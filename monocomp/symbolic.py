@@ -14,7 +14,7 @@ from monocomp.terms import Term
 Expr: TypeAlias = Any  # a sympy expression
 
 _MOST_TERMS = 4000  # of an expanded expression
-_MOST_FACTORED = 16  # terms of a polynomial that is worth factoring
+_MOST_FACTORED, _HIGHEST_FACTORED = 16, 8  # terms and powers of what is worth factoring
 
 
 def to_sympy(term: Term, symbols: dict[Term, Expr]) -> Expr:
@@ -109,6 +109,10 @@ class Algebra:
         """An exact number."""
         return self.sympy.Rational(x.numerator, x.denominator)
 
+    def bits(self, x: Expr) -> int:
+        """The length of a rational number."""
+        return int(x.p).bit_length() + int(x.q).bit_length()
+
     def expand(self, x: Expr) -> Expr:
         """Multiplied out, exponentials of sums split."""
         self.tick()
@@ -155,7 +159,9 @@ class Algebra:
         if found is None:
             self.tick()
             product = x
-            if x.is_Add and len(x.args) <= _MOST_FACTORED:
+            powers = (p.exp for p in x.atoms(self.sympy.Pow))
+            low = all(p.is_Rational and abs(p) <= _HIGHEST_FACTORED for p in powers)
+            if x.is_Add and len(x.args) <= _MOST_FACTORED and low:
                 product = self.sympy.factor(x)
             factors: list[Expr] = []
             for factor in self.sympy.Mul.make_args(product):

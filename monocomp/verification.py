@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from monocomp.random_inputs import (
     random_inputs,
 )
 from monocomp.syntax import Program
+
+if TYPE_CHECKING:
+    import torch
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Values: TypeAlias = Mapping[str, Any]
@@ -228,10 +231,20 @@ def _worst(program: Program, backend: str, dtype: str, cases: list[_Case]) -> tu
             continue  # the program does not admit these sizes
         results = kernel(**_tensors(inputs, backend), **case.params)
         values = results if isinstance(results, tuple) else (results,)
-        found = tuple(torch.as_tensor(value).detach().cpu().numpy() for value in values)
-        errors[str(case)] = _largest(found, expected)
+        tensors = [torch.as_tensor(value).detach().cpu() for value in values]
+        pairs = zip(tensors, expected, strict=True)
+        errors[str(case)] = max(_error(tensor, value) for tensor, value in pairs)
     where = max(errors, key=errors.__getitem__)
     return errors[where], f"worst of {len(errors)} at {where}"
+
+
+def _error(found: torch.Tensor, expected: Array) -> float:
+    """The difference, less the rounding to the dtype that the program asks for."""
+    import torch
+
+    if not found.is_floating_point():
+        return difference(found.numpy(), expected)
+    return max(0.0, difference(found.double().numpy(), expected) - torch.finfo(found.dtype).eps)
 
 
 def _unavailable(backend: str) -> str | None:

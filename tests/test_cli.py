@@ -643,6 +643,12 @@ def test_check(call) -> None:
         assert re.search(rf"^  ok    {backend}  +float64  error .* i=3 ", result.out, re.MULTILINE)
 
 
+def test_check_admits_the_rounding_that_a_program_asks_for(call) -> None:
+    text = "O[i] = sum[k](A[i,k])\nP[i] = argmax[k](A[i,k])\nreturn O: bfloat16, P"
+    result = call("check", text)
+    assert (result.status, result.err) == (0, ""), result.out
+
+
 def test_check_that_fails(call, monkeypatch) -> None:
     monkeypatch.setattr(verification, "STEP_LIMIT", -1.0)
     result = call("check", "logsumexp")

@@ -48,8 +48,11 @@ def test_text(causal: Derivation) -> None:
     assert all(len(line) <= WIDTH and line == line.rstrip() for line in lines)
     text = str(causal)
     for number, step in enumerate(causal, 1):
-        assert f"\n{number:2}. {step.rule}, in O\n    law     {step.law}\n    before  " in text
-    assert "\n\nResult\n\n    O[b,h,q,e] = " in text
+        place = ", ".join(step.place)
+        assert (
+            f"\n{number:2}. {step.rule}, in {place}\n    law     {step.law}\n    before  " in text
+        )
+    assert "\n\nResult\n\n    " in text and "\n    O[b,h,q,e] = SE[k if k <= q](V[" in text
 
 
 def test_text_holds_every_formula_whole(causal: Derivation) -> None:
@@ -134,7 +137,7 @@ def test_html(causal: Derivation) -> None:
     assert page.seen.count("details") == len(causal)
     for step in causal:
         assert step.before in page.texts and step.after in page.texts and step.rule in page.texts
-    for line in (*causal.start.lines(), *causal.result.lines()):
+    for line in (*causal.start.lines(), *causal.result.readable_lines()):
         assert line in page.texts
     assert "k &lt;= q" in causal._repr_html_()
 
@@ -168,7 +171,7 @@ def test_json(causal: Derivation) -> None:
         "number": 1,
         "rule": causal[0].rule,
         "law": causal[0].law,
-        "place": ["O"],
+        "place": list(causal[0].place),
         "before": causal[0].before,
         "after": causal[0].after,
         "program": causal[0].program.text(),

@@ -1,0 +1,1 @@
+"""Triton source from tile programs: emission, schedules, and running what was emitted."""
