@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import math
 import platform
 import statistics
 import time
@@ -101,8 +102,7 @@ def alternating(
 
 def percentile(values: Sequence[float], part: float) -> float:
     """The smallest value that at least this part of the values do not exceed."""
-    ranked = sorted(values)
-    return ranked[max(0, -int(-part * len(ranked) // 1) - 1)]
+    return sorted(values)[math.ceil(part * len(values)) - 1]
 
 
 def summary(values: Sequence[float]) -> dict[str, float]:

@@ -999,6 +999,7 @@ def _inline(body: list[Statement], uses: Mapping[str, int]) -> None:
             isinstance(s, Let)
             and uses.get(s.name, 0) == 1
             and value.op not in _KEPT
+            and not (value.op == "cast" and len(value.axes) > 1)
             and _nesting(value) < _MAX_NESTING
         ):
             pending[s.name] = value

@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from monocomp import __version__
 from monocomp import terms as T
 from monocomp.backends.triton.identifiers import Identifiers
-from monocomp.backends.triton.kernel_source import HELPERS, KernelEmitter, KernelSource
+from monocomp.backends.triton.kernel_source import HELPERS, KernelEmitter, KernelSource, fit
 from monocomp.backends.triton.schedule import MIN_DOT, Schedule
-from monocomp.backends.triton.selfcheck import main_lines, reference_lines
+from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.program import Equations, translate_expression
 from monocomp.tile import OutputTensor, TileProgram
 
-# Names that the host function and the self-check use themselves.
+# Names that the host function uses itself.
 _HOST_NAMES = frozenset(
-    ("config", "configs", "wide", "programs", "name", "tensor", "shape", "dtype", "span", "t")
-    + ("precision", "main", "reference")
+    ["config", "configs", "wide", "programs", "name", "tensor", "shape", "span", "t", "precision"]
 )
 
 
@@ -70,7 +69,7 @@ def emit(
         precision: "ieee" or "tf32", for products of float32.
         target: what the file was made for, for the header.
     """
-    names = Identifiers({*HELPERS, *_HOST_NAMES})
+    names = Identifiers({*HELPERS, *_HOST_NAMES, *RESERVED})
     source = start.source
     if not source.inputs:
         raise UnsupportedError(
@@ -230,12 +229,17 @@ class _Host:
         for extent, bound in bounds.items():
             text = self._int(translate_expression(self.program, bound))
             self.put(f"{self.size(extent)} = {text}")
-        self.put("for name, tensor, shape in (")
-        for i in self.program.inputs.values():
-            dims = "".join(f"{self.size(d)}, " for d in i.dims)
-            dims = dims if len(i.dims) == 1 else dims.rstrip(", ")
-            self.put(f'("{i.name}", {self.tensor(i.name)}, ({dims.strip()})),', 2)
-        self.put("):")
+        entries = [
+            f'("{i.name}", {self.tensor(i.name)}, {_tuple([self.size(d) for d in i.dims])})'
+            for i in self.program.inputs.values()
+        ]
+        if len(entries) == 1:
+            self.put(f"for name, tensor, shape in ({entries[0]},):")
+        else:
+            self.put("for name, tensor, shape in (")
+            for entry in entries:
+                self.put(f"{entry},", 2)
+            self.put("):")
         self.put("if tensor.shape != shape:", 2)
         self.put('raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {shape}")', 3)
 
@@ -270,7 +274,7 @@ class _Host:
         else:
             self.put(f"dtype = {floats[0]}.dtype")
             if len(floats) > 1:
-                self.put(f"for tensor in ({', '.join(floats[1:])},):")
+                self.put(f"for tensor in {_tuple(floats[1:])}:")
                 self.put("dtype = torch.promote_types(dtype, tensor.dtype)", 2)
         pairs = dict.fromkeys(p for s in self.sources for p in s.shared)
         for a, b in pairs:
@@ -283,11 +287,9 @@ class _Host:
         first = self.tensor(next(iter(self.program.inputs)))
         for kernel in self.kernels:
             for o in kernel.outputs:
-                shape = "".join(f"{self.size(kernel.axes[a].extent)}, " for a in o.axes)
-                shape = shape if len(o.axes) == 1 else shape.rstrip(", ")
-                self.put(f"{self.tensor(o.name)} = torch.empty(")
-                self.put(f"({shape.strip()}), dtype={_dtype(o)}, device={first}.device", 2)
-                self.put(")")
+                shape = _tuple([self.size(kernel.axes[a].extent) for a in o.axes])
+                text = f"torch.empty({shape}, dtype={_dtype(o)}, device={first}.device)"
+                self.out += fit(f"{self.tensor(o.name)} = ", text, "", 1)
 
     def _launch(self, n: int, kernel: TileProgram) -> None:
         source, emitter = self.sources[n], self.emitters[n]
@@ -299,8 +301,7 @@ class _Host:
             size = self.size(axis.extent)
             block = emitter._block(axis.name)
             counts.append(f'triton.cdiv({size}, config["{block}"])' if axis.role == "row" else size)
-        joined = "".join(f"{t}, " for t in tensors)
-        self.put(f"wide = any(span(t) >= 2**31 for t in ({joined.strip()}))")
+        self.put(f"wide = any(span(t) >= 2**31 for t in {_tuple(tensors)})")
         self.put(f"programs = {' * '.join(counts) or '1'}")
         self.put("if programs > 0:")
         self.put(f"{source.name}[(programs,)](", 2)
@@ -345,6 +346,10 @@ class _Host:
                 self.put("INDEX=tl.int64 if wide else tl.int32,", 3)
             case "option":
                 self.put("PRECISION=precision,", 3)
+
+
+def _tuple(items: Sequence[str]) -> str:
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
 
 def _dtype(output: OutputTensor) -> str:

@@ -222,37 +222,7 @@ class KernelEmitter:
         self._fit(f"{target} = ", text, "")
 
     def _fit(self, before: str, text: str, after: str) -> None:
-        room = _WIDTH - 4 * self.indent
-        if len(before) + len(text) + len(after) <= room:
-            self._put(before + text + after)
-            return
-        call = _call(text)
-        if call is not None:
-            self._put(f"{before}{call[0]}(")
-            self.indent += 1
-            joined = ", ".join(call[1])
-            if len(joined) <= _WIDTH - 4 * self.indent:
-                self._put(joined)
-            else:
-                for a in call[1]:
-                    self._fit("", a, ",")
-            self.indent -= 1
-            self._put(f"){after}")
-            return
-        pieces = _break(text)
-        if len(pieces) == 1:
-            self._put(before + text + after)
-            return
-        bracket = bool(before)
-        if bracket:
-            self._put(f"{before}(")
-            self.indent += 1
-        for n, piece in enumerate(pieces):
-            last = n == len(pieces) - 1
-            self._put(piece + ("" if bracket or not last else after))
-        if bracket:
-            self.indent -= 1
-            self._put(f"){after}")
+        self.lines += fit(before, text, after, self.indent)
 
     def emit(self) -> KernelSource:
         """Write the kernel."""
@@ -473,6 +443,10 @@ class KernelEmitter:
         value = self._text(s.value, layout, _ATOM)
         if self._layout(s.value) != layout and not self._layout(s.value):
             value = f"tl.full([{self._shape(layout)}], {self._text(s.value)}, tl.float32)"
+        if not value.isidentifier():
+            tile = self._name("result", output.name, f"{output.name}_tile")
+            self._assign(tile, self._text(s.value, layout) if value[0] == "(" else value)
+            value = tile
         value += f".to({self._pointer(output.name)}.dtype.element_ty)"
         masks = " & ".join(self._spread(self._inside(a), (a,), layout) for a in layout)
         parts_ = [pointer, value] + ([f"mask={masks}"] if masks else [])
@@ -862,6 +836,40 @@ def _literal(value: float, kind: str) -> str:
     return repr(float(value))
 
 
+def fit(before: str, text: str, after: str, indent: int) -> list[str]:
+    """`before text after` on lines of at most `_WIDTH` columns, broken as ruff would."""
+    pad = "    " * indent
+    if len(pad) + len(before) + len(text) + len(after) <= _WIDTH:
+        return [pad + before + text + after]
+    call = _call(text)
+    if call is not None:
+        joined = ", ".join(call[1])
+        if len(pad) + 4 + len(joined) <= _WIDTH:
+            inner = [f"{pad}    {joined}"]
+        else:
+            inner = [line for a in call[1] for line in _argument_lines(a, indent + 1)]
+        return [f"{pad}{before}{call[0]}(", *inner, f"{pad}){after}"]
+    pieces = _break(text)
+    if len(pieces) == 1:
+        return [pad + before + text + after]
+    if not before:
+        lines = [pad + piece for piece in pieces]
+        return [*lines[:-1], lines[-1] + after]
+    if len(pad) + 4 + len(text) <= _WIDTH:
+        pieces = [text]
+    return [f"{pad}{before}(", *(f"{pad}    {p}" for p in pieces), f"{pad}){after}"]
+
+
+def _argument_lines(text: str, indent: int) -> list[str]:
+    """One argument of a call on lines of its own, with its comma."""
+    keyword, equals, value = text.partition("=")
+    if equals and keyword.isidentifier():
+        return (
+            fit(f"{keyword}=", value, ",", indent) if _call(value) else fit("", text, ",", indent)
+        )
+    return fit("", text, ",", indent)
+
+
 def _grouped(text: str) -> str:
     return text if text.isidentifier() or text.isdigit() else f"({text})"
 
@@ -900,4 +908,4 @@ def _break(text: str) -> list[str]:
     return [text]
 
 
-__all__ = ["HELPERS", "KernelEmitter", "KernelSource"]
+__all__ = ["HELPERS", "KernelEmitter", "KernelSource", "fit"]

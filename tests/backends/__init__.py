@@ -1,0 +1,1 @@
+"""Tests of the backends: what they compute, the source that they emit, and how they are called."""

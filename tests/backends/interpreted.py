@@ -1,0 +1,117 @@
+"""Calls functions in a process of its own, in which Triton interprets kernels on the CPU.
+
+Triton decides when it is imported whether kernels are compiled or interpreted, so one process
+cannot do both. The process starts with the first call, and serves one call at a time:
+
+    call(function, *args, **kwargs)
+
+`function` must be importable, and what goes in and out is pickled: torch tensors keep their
+storage and strides. An exception comes back as itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import pytest
+
+Result = TypeVar("Result")
+ROOT = Path(__file__).parents[2]
+_LOCK = threading.Lock()
+_PROCESS: list[subprocess.Popen[bytes]] = []
+
+
+def require_interpreter() -> None:
+    """Skip where Triton's interpreter is known to fail."""
+    import numpy as np
+
+    triton = pytest.importorskip("triton")
+    of_triton, of_numpy = (
+        tuple(map(int, module.__version__.split(".")[:2])) for module in (triton, np)
+    )
+    if of_triton < (3, 7) and of_numpy >= (2, 4):
+        pytest.skip("Triton before 3.7 cannot interpret loops with NumPy 2.4 or later")
+
+
+def environment() -> dict[str, str]:
+    """The environment of a process in which Triton interprets."""
+    return {**os.environ, "TRITON_INTERPRET": "1", "PYTHONWARNINGS": "ignore"}
+
+
+def call(function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
+    """The function's result in the interpreting process."""
+    require_interpreter()
+    with _LOCK:
+        process = _process()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            _send(process.stdin, (function, args, kwargs))
+            done, result = pickle.load(process.stdout)
+        except (EOFError, BrokenPipeError):
+            _PROCESS.clear()
+            raise RuntimeError(f"the interpreting process died: {process.wait()}") from None
+    if not done:
+        raise result
+    return result  # type: ignore[no-any-return]
+
+
+def _process() -> subprocess.Popen[bytes]:
+    if not _PROCESS:
+        command = [sys.executable, "-m", __name__]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment(), cwd=ROOT)
+        _PROCESS.append(process)
+        atexit.register(_stop, process)
+    return _PROCESS[0]
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.close()
+    process.wait(10)
+    process.stdout.close()
+
+
+def _send(stream: IO[bytes], message: object) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch deprecates what its own pickling uses
+        data = pickle.dumps(message)
+    stream.write(data)
+    stream.flush()
+
+
+def _serve(requests: IO[bytes], replies: IO[bytes]) -> None:
+    while True:
+        try:
+            function, args, kwargs = pickle.load(requests)
+        except EOFError:
+            return
+        try:
+            reply = True, function(*args, **kwargs)
+        except Exception as fault:
+            reply = False, _portable(fault)
+        _send(replies, reply)
+
+
+def _portable(fault: Exception) -> Exception:
+    """The exception, if it survives pickling; else its text."""
+    try:
+        pickle.loads(pickle.dumps(fault))
+    except Exception:
+        return RuntimeError(f"{type(fault).__name__}: {fault}")
+    return fault
+
+
+if __name__ == "__main__":
+    with os.fdopen(os.dup(0), "rb") as requests, os.fdopen(os.dup(1), "wb") as replies:
+        os.dup2(2, 1)  # what kernels print is no reply
+        _serve(requests, replies)

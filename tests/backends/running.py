@@ -1,0 +1,198 @@
+"""Runs programs on each backend with small blocks, and compares with the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, TypeAlias
+from unittest.mock import patch
+
+import numpy as np
+import torch
+
+import monocomp as mc
+from monocomp.checker import check
+from monocomp.oracle import evaluate
+from monocomp.random_inputs import random_inputs
+from monocomp.syntax import Program
+from monocomp.tile import TileProgram
+from tests.backends import interpreted
+
+Tensors: TypeAlias = Mapping[str, torch.Tensor]
+BACKENDS = ("numpy", "torch", "triton")
+BLOCK = 16  # rows and streamed elements in a block: the least that Triton multiplies
+GARBAGE = -7777  # what integer outputs hold before a kernel writes them
+
+
+def make_inputs(
+    text: str,
+    extents: Mapping[str, int],
+    dtype: torch.dtype = torch.float32,
+    *,
+    seed: int = 0,
+    params: Mapping[str, Any] | None = None,
+) -> dict[str, torch.Tensor]:
+    """Random inputs by name."""
+    name = str(dtype).removeprefix("torch.")
+    arrays = random_inputs(check(text), extents, dtype=name, seed=seed, params=params)
+    tensors = {n: torch.from_numpy(np.array(a)) for n, a in arrays.items()}
+    return {n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}
+
+
+def exact(text: str, inputs: Tensors, **params: Any) -> tuple[torch.Tensor, ...]:
+    """The oracle's results."""
+    found = evaluate(text, inputs, **params)
+    results = found if isinstance(found, tuple) else (found,)
+    return tuple(torch.from_numpy(np.array(r)) for r in results)
+
+
+def run(
+    backend: str,
+    text: str,
+    inputs: Tensors,
+    *,
+    name: str | None = None,
+    block: int | None = BLOCK,
+    checked: bool = False,
+    **params: Any,
+) -> tuple[torch.Tensor, ...]:
+    """The results of a backend, whose outputs held NaN before, in blocks of a given length."""
+    if backend == "triton":
+        return interpreted.call(_run_triton, text, dict(inputs), name, block, params)
+    with small_blocks(block), poisoned_outputs():
+        return _call(backend, text, inputs, name, checked, params)
+
+
+def _run_triton(
+    text: str, inputs: Tensors, name: str | None, block: int | None, params: Mapping[str, Any]
+) -> tuple[torch.Tensor, ...]:
+    with small_schedules(block), poisoned_empty():
+        return _call("triton", text, inputs, name, False, params)
+
+
+def _call(
+    backend: str,
+    text: str,
+    inputs: Tensors,
+    name: str | None,
+    checked: bool,
+    params: Mapping[str, Any],
+) -> tuple[torch.Tensor, ...]:
+    kernel = compiled(text, backend, name, checked)
+    found = kernel(*inputs.values(), **params)
+    results = found if isinstance(found, tuple) else (found,)
+    return tuple(torch.as_tensor(r) for r in results)
+
+
+@cache
+def compiled(
+    text: str, backend: str, name: str | None = None, checked: bool = False, block: int = 0
+) -> mc.Kernel:
+    """A kernel; what differs in `block` is compiled anew, so that it chooses schedules anew."""
+    return mc.compile(text, backend=backend, name=name, checked=checked)
+
+
+# --- blocks ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def small_blocks(length: int | None) -> Iterator[None]:
+    """Let the backends numpy and torch use blocks of this length, and one grid value."""
+    if length is None:
+        yield
+        return
+    from monocomp.backends import numpy, torch
+
+    def blocks(program: TileProgram, *_: object) -> dict[str, int]:
+        return {a.name: 1 if a.role == "grid" else length for a in program.axes.values()}
+
+    with patch.object(numpy, "default_blocks", blocks), patch.object(torch, "default_blocks", blocks):
+        yield
+
+
+@contextmanager
+def small_schedules(length: int | None) -> Iterator[None]:
+    """Let the backend triton use blocks of at most this length."""
+    if length is None:
+        yield
+        return
+    from monocomp.backends.triton import launch
+    from monocomp.backends.triton.schedule import Schedule
+
+    original = launch.candidates
+
+    def candidates(*args: Any) -> list[Schedule]:
+        first = original(*args)[0]
+        blocks = tuple((a, min(n, length)) for a, n in first.blocks)
+        return [Schedule(blocks, first.num_warps, first.num_stages)]
+
+    with patch.object(launch, "candidates", candidates):
+        yield
+
+
+# --- poison -----------------------------------------------------------------------------------
+
+
+def spoil(tensor: Any) -> Any:
+    """Fill a new tensor or array with what no kernel should leave."""
+    kind = str(tensor.dtype)
+    if "float" in kind:
+        tensor[...] = float("nan")
+    elif "int" in kind:
+        tensor[...] = GARBAGE
+    return tensor
+
+
+@contextmanager
+def poisoned_empty() -> Iterator[None]:
+    """Let torch.empty give spoilt tensors."""
+    original = torch.empty
+    with patch.object(torch, "empty", lambda *args, **kwargs: spoil(original(*args, **kwargs))):
+        yield
+
+
+@contextmanager
+def poisoned_outputs() -> Iterator[None]:
+    """Spoil the outputs before each kernel of the backends numpy and torch runs."""
+    from monocomp.backends import numpy, torch
+
+    def spoiling(original: Callable[..., None]) -> Callable[..., None]:
+        def run(program: TileProgram, inputs: Any, outputs: Any, *args: Any, **kwargs: Any) -> None:
+            for o in program.outputs:
+                spoil(outputs[o.name])
+            original(program, inputs, outputs, *args, **kwargs)
+
+        return run
+
+    with (
+        patch.object(numpy, "run", spoiling(numpy.run)),
+        patch.object(torch, "run", spoiling(torch.run)),
+    ):
+        yield
+
+
+# --- comparison -------------------------------------------------------------------------------
+
+
+def largest_error(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    """The largest difference; equal infinities and NaNs in the same places differ by 0."""
+    assert found.shape == wanted.shape, (found.shape, wanted.shape)
+    if not wanted.is_floating_point():
+        return 0.0 if torch.equal(found.to(wanted.dtype), wanted) else float("inf")
+    found, wanted = found.double().cpu(), wanted.double().cpu()
+    same = (found == wanted) | (found.isnan() & wanted.isnan())
+    difference = torch.where(same, 0.0, (found - wanted).abs())
+    difference = torch.where(difference.isnan(), torch.inf, difference)
+    return float(difference.max()) if difference.numel() else 0.0
+
+
+def scale_of(wanted: torch.Tensor) -> float:
+    """The largest finite magnitude."""
+    finite = wanted.double().nan_to_num(0.0, 0.0, 0.0).abs()
+    return float(finite.max()) if finite.numel() else 0.0
+
+
+def program_of(text: str) -> Program:
+    """The checked program."""
+    return check(text)

@@ -1,0 +1,903 @@
+"""The laws of monoids: what is proved, what is refused and with which numbers, what is kept."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path as FilePath
+
+import pytest
+
+from monocomp import checker, laws, proofs
+from monocomp import terms as T
+from monocomp.algebra import SE, SE_PAIR, settled
+from monocomp.cache import JsonStore, cache_folder
+from monocomp.case_analysis import OutOfTimeError, UnprovedError, clock, for_all_cases
+from monocomp.errors import MonoidLawError
+from monocomp.extended_reals import ContradictionError
+from monocomp.inequalities import Row, is_possible
+from monocomp.program import Equations, translate
+from monocomp.proofs import Law
+from monocomp.sampling import Sample
+from monocomp.symbolic import Algebra, to_sympy
+from monocomp.terms import Term, UserMonoid
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch) -> FilePath:
+    """Every test remembers in a folder of its own."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("MONOCOMP_CACHE_DIR", str(folder))
+    return folder
+
+
+def program(declaration: str, *elements: str) -> Equations:
+    """A program that folds a monoid once, over inputs or the elements given."""
+    found = re.match(r"monoid (\w+)\(([^)]*)\)", declaration)
+    assert found
+    fields = [field.strip() for field in found[2].split(",")]
+    operands = elements or [f"in_{n}[k]" for n in range(len(fields))]
+    use = f"O = {found[1]}[k]({', '.join(operands)})" + f".{fields[0]}" * (len(fields) > 1)
+    return translate(checker.check(f"{declaration}\n{use}"))
+
+
+def monoid(declaration: str) -> UserMonoid:
+    """The monoid that a line declares."""
+    (equation,) = program(declaration).equations
+    folded = equation.body.args[0] if equation.body.op == "field" else equation.body
+    found = folded.attr.monoid
+    assert isinstance(found, UserMonoid)
+    return found
+
+
+def by_name(found: tuple[Law, ...]) -> dict[str, Law]:
+    return {law.short: law for law in found}
+
+
+# --- what is proved
+
+TOP = "maximum(m, m')"
+PROVED = {
+    "affine": "monoid M(a, u) = unit (1, 0), combine (a * a', a' * u + u')",
+    "matrix": "monoid M(a, b, c, d) = unit (1, 0, 0, 1), "
+    "combine (a * a' + b * c', a * b' + b * d', c * a' + d * c', c * b' + d * d')",
+    "complex": "monoid M(re, im) = unit (1, 0), combine (re * re' - im * im', re * im' + im * re')",
+    "logsumexp pair": "monoid M(m, s) = unit (-inf, 0), "
+    f"combine ({TOP}, where({TOP} == -inf, 0, s * exp(m - {TOP}) + s' * exp(m' - {TOP})))",
+    "logaddexp": "monoid M(l) = unit (-inf), combine (log(exp(l) + exp(l')))",
+    "tropical": "monoid M(a, b) = unit (0, -inf), combine (a + a', maximum(b + a', b'))",
+    "tropical matrix": "monoid M(a, b, c, d) = unit (0, -inf, -inf, 0), "
+    "combine (maximum(a + a', b + c'), maximum(a + b', b + d'), "
+    "maximum(c + a', d + c'), maximum(c + b', d + d'))",
+    "independent maxima": f"monoid M({', '.join(f'm{n}' for n in range(8))}) = "
+    f"unit ({', '.join(['-inf'] * 8)}), "
+    f"combine ({', '.join(f'''maximum(m{n}, m{n}')''' for n in range(8))})",
+    "circle": "monoid M(x) = unit (0), combine (x + x' + x * x')",
+    "minimum": "monoid M(x) = unit (inf), combine (minimum(x, x'))",
+    "two frames": "monoid M(v, m, w, n) = unit (0, -inf, 0, -inf), combine ("
+    f"where({TOP} == -inf, 0, v * exp(m - {TOP}) + v' * exp(m' - {TOP})), {TOP}, "
+    "where(maximum(n, n') == -inf, 0, "
+    "w * exp(n - maximum(n, n')) + w' * exp(n' - maximum(n, n'))), maximum(n, n'))",
+    "last": "monoid M(x, here) = unit (0, 0), combine ("
+    "where(here' != 0, x', where(here != 0, x, 0)), maximum(abs(here), abs(here')))",
+}
+CHAN = (
+    "monoid Chan(n, mean, m2) = unit (0, 0, 0), combine (n + n', "
+    "where(n + n' == 0, 0, (n * mean + n' * mean') / (n + n')), "
+    "m2 + m2' + where(n + n' == 0, 0, (mean - mean') ** 2 * n * n' / (n + n')))"
+)
+
+
+@pytest.mark.parametrize("name", [*laws.BUILT_IN, "top", *laws.RESTS_ON])
+def test_reductions_are_proved(name: str) -> None:
+    found = proofs.prove_builtin(name)
+    assert proofs.is_proved(found)
+    assert all(law.holds for law in found)  # all of them are commutative, too
+    assert {"associative", "left unit", "closed"} <= set(by_name(found))
+
+
+def test_se_is_proved() -> None:
+    found = proofs.prove_framed(SE)
+    assert [law.name for law in found if not law.holds] == []
+    expected = """join associative, join commutative, join idempotent, equivariance, cocycle,
+        linear move, linear embed, unit, tile step, tile of 2, tile of 3, pair form, closed,
+        associative, left unit, right unit, commutative"""
+    assert [law.short for law in found] == [name.strip() for name in expected.split(",")]
+    statements = {law.short: law.statement for law in found}
+    assert statements["cocycle"] == "exp(s - t) * exp(r - s) = exp(r - t), for r <= s <= t"
+    excuse = "unless m = -inf: then unit . x and x are equal in all products"
+    assert statements["left unit"] == f"unit . x = x, {excuse}"
+
+
+def test_se_is_not_proved_by_default() -> None:
+    """Each part of SE, changed, breaks the laws that rest on it, and no proof hides it."""
+
+    def broken(**changes: object) -> set[str]:
+        changed = replace(SE, **changes)  # type: ignore[arg-type]
+        return {law.short for law in proofs.prove_framed(changed, SE_PAIR) if law.holds is False}
+
+    backwards = broken(move=lambda old, new: T.exp(T.sub(new, old)))
+    assert {"equivariance", "tile of 2", "tile of 3", "unit", "pair form"} <= backwards
+    assert "cocycle" in broken(move=lambda old, new: T.exp(T.mul(old, new)))
+    assert {"equivariance", "tile of 2", "tile step"} <= broken(
+        embed=lambda frame, value, exponent: T.mul(value, T.exp(T.sub(frame, exponent)))
+    ) | {"tile step"}
+    assert "linear embed" in broken(
+        embed=lambda frame, value, exponent: T.mul(value, value, T.exp(T.sub(exponent, frame)))
+    )
+    assert {"unit", "pair form"} <= broken(join="min")
+    # Without `settled`, -inf - -inf appears as soon as two empty parts are merged.
+    top = T.function("maximum", T.param("m", "float"), T.param("m'", "float"))
+    raw = replace(
+        SE_PAIR,
+        combine=tuple(T.replace(c, settled(top), top) for c in SE_PAIR.combine),
+    )
+    found = by_name(proofs.prove_monoid(raw))
+    assert found["closed"].holds is False
+    assert "(-inf, undefined)" in str(found["closed"].counterexample) or "undefined" in str(
+        found["closed"].counterexample
+    )
+
+
+@pytest.mark.parametrize("name", PROVED)
+def test_monoids_are_proved(name: str) -> None:
+    found = proofs.prove_monoid(monoid(PROVED[name]))
+    assert [law for law in found if not law.holds and not law.is_fact] == []
+
+
+def test_commutativity_is_a_fact() -> None:
+    def commutative(name: str) -> bool | None:
+        return by_name(proofs.prove_monoid(monoid(PROVED[name])))["commutative"].holds
+
+    assert commutative("complex") is True
+    assert commutative("logsumexp pair") is True
+    assert commutative("affine") is False
+    assert commutative("matrix") is False
+
+
+def test_other_names_of_the_unit() -> None:
+    """(s, -inf) stands for nothing, and may be changed by the unit; (s, 1) may not."""
+    found = by_name(proofs.prove_monoid(monoid(PROVED["two frames"])))
+    assert found["left unit"].statement.startswith("unit . x = x, unless m = -inf or n = -inf:")
+    assert by_name(proofs.prove_monoid(monoid(PROVED["affine"])))["left unit"].statement == (
+        "unit . x = x"
+    )
+    # The field `n` is at its unit's value for some elements, yet |x| differs for others.
+    size = monoid("monoid M(n, x) = unit (0, 0), combine (n + n', abs(x) + abs(x'))")
+    assert by_name(proofs.prove_monoid(size))["left unit"].holds is False
+    # Here every element that the unit changes has n = 0, but it is not interchangeable.
+    last = monoid("monoid M(n, x) = unit (0, 0), combine (n + n', where(n' != 0, x', x))")
+    assert by_name(proofs.prove_monoid(last))["left unit"].holds is False
+
+
+# --- carriers of numbers >= 0
+
+
+def test_chan_is_proved_for_counts() -> None:
+    equations = program(CHAN, "1", "x[k]", "0")
+    found = by_name(proofs.certificate(equations))
+    assert proofs.is_proved(found.values())
+    assert found["associative"].statement == "(x . y) . z = x . (y . z), for n >= 0"
+    assert found["closed"].statement == "x . y is finite, with n >= 0, for n >= 0"
+    assert "unless n = 0" in found["left unit"].statement
+    assert proofs.require_program(equations) == tuple(found.values())
+
+
+def test_chan_is_refused_where_counts_may_cancel() -> None:
+    with pytest.raises(MonoidLawError) as caught:
+        proofs.require_program(program(CHAN, "w[k]", "x[k]", "0"))
+    assert "monoid 'Chan' is not associative (line 1, column 1)" in str(caught.value)
+    assert caught.value.help == (
+        "the laws hold for n >= 0; make that visible where you fold: abs(n)"
+    )
+    proofs.require_program(program(CHAN, "abs(w[k])", "x[k]", "0"))
+
+
+def test_every_fold_counts() -> None:
+    """One fold whose elements are visibly >= 0 does not excuse another."""
+    text = f"{CHAN}\nV = Chan[k](1, x[k], 0).m2\nW = Chan[k](w[k], x[k], 0).m2"
+    with pytest.raises(MonoidLawError):
+        proofs.require_program(translate(checker.check(text)))
+
+
+def test_a_restriction_must_be_kept_by_combine() -> None:
+    shrinking = monoid("monoid M(x) = unit (0), combine (x + x' - 1)")
+    assert not proofs.is_proved(proofs.prove_monoid(shrinking, ["x"]))
+    norm = monoid("monoid M(x) = unit (0), combine (sqrt(x ** 2 + x' ** 2))")
+    assert not proofs.is_proved(proofs.prove_monoid(norm))
+    found = proofs.prove_monoid(norm, ["x"])
+    assert proofs.is_proved(found)
+    assert all(law.statement.endswith(", for x >= 0") for law in found)
+
+
+# --- what is refused, and the numbers of the counterexamples
+
+Tuple = tuple[Fraction | float, ...]
+
+
+def number(text: str) -> Fraction | float:
+    """A number as messages write it."""
+    if text in ("inf", "-inf", "undefined"):
+        return float(text.replace("undefined", "nan"))
+    return Fraction(text.replace(" ", ""))
+
+
+class Reader:
+    """Reads `((1, 2) . (0, 1)) . (3, 0)` and evaluates it with a combine."""
+
+    def __init__(self, text: str, combine: Callable[[Tuple, Tuple], Tuple]) -> None:
+        self.tokens = re.findall(r"-?\d+(?: / \d+)?|-?inf|undefined|[(),.]", text)
+        self.combine = combine
+
+    def product(self) -> Tuple:
+        value = self.operand()
+        while self.tokens and self.tokens[0] == ".":
+            self.tokens.pop(0)
+            value = self.combine(value, self.operand())
+        return value
+
+    def operand(self) -> Tuple:
+        token = self.tokens.pop(0)
+        if token != "(":
+            return (number(token),)
+        values = list(self.product())
+        while self.tokens.pop(0) == ",":
+            values.append(number(self.tokens.pop(0)))
+        return tuple(values)
+
+
+def one(f: Callable[[Fraction, Fraction], Fraction | float]) -> Callable[[Tuple, Tuple], Tuple]:
+    """A combine of tuples of one field."""
+
+    def combine(a: Tuple, b: Tuple) -> Tuple:
+        x, y = a[0], b[0]
+        if isinstance(x, float) or isinstance(y, float):
+            return (math.nan,)
+        return (f(x, y),)
+
+    return combine
+
+
+REFUSED: dict[str, tuple[str, str, Callable[[Tuple, Tuple], Tuple]]] = {
+    "subtraction": (
+        "monoid M(x) = unit (0), combine (x - x')",
+        "associative",
+        one(lambda x, y: x - y),
+    ),
+    "average": (
+        "monoid M(x) = unit (0), combine ((x + x') / 2)",
+        "associative",
+        one(lambda x, y: (x + y) / 2),
+    ),
+    "subtraction in one field": (
+        "monoid M(x, y) = unit (0, 0), combine (x - x', y + y')",
+        "associative",
+        lambda a, b: (a[0] - b[0], a[1] + b[1]),
+    ),
+    "wrong unit": (
+        "monoid M(x) = unit (0), combine (maximum(x, x'))",
+        "left unit",
+        one(lambda x, y: max(x, y)),
+    ),
+    "right unit only": (
+        "monoid M(x) = unit (0), combine (x)",
+        "left unit",
+        one(lambda x, y: x),
+    ),
+    "left unit only": (
+        "monoid M(x) = unit (0), combine (x')",
+        "right unit",
+        one(lambda x, y: y),
+    ),
+    "nothing": (
+        "monoid M(x) = unit (0), combine (0 * x * x')",
+        "left unit",
+        one(lambda x, y: Fraction(0)),
+    ),
+    "quadratic": (
+        "monoid M(x) = unit (0), combine (x + x' + x ** 2 * x')",
+        "associative",
+        one(lambda x, y: x + y + x**2 * y),
+    ),
+    "almost a sum": (
+        "monoid M(x) = unit (0), combine (x + x' + 1e-9 * x ** 2 * x')",
+        "associative",
+        one(lambda x, y: x + y + x**2 * y / 10**9),
+    ),
+    "affine with sides exchanged": (
+        "monoid M(a, u) = unit (1, 0), combine (a * a', a * u + u')",
+        "associative",
+        lambda a, b: (a[0] * b[0], a[0] * a[1] + b[1]),
+    ),
+    "velocities": (
+        "monoid M(x) = unit (0), combine ((x + x') / (1 + x * x'))",
+        "closed",
+        one(lambda x, y: (x + y) / (1 + x * y) if 1 + x * y else math.nan),
+    ),
+    "rounding": (
+        "monoid M(x) = unit (0), combine (floor(x) + x')",
+        "right unit",
+        one(lambda x, y: math.floor(x) + y),
+    ),
+    "sizes": (
+        "monoid M(x) = unit (0), combine (abs(x) + abs(x'))",
+        "left unit",
+        one(lambda x, y: abs(x) + abs(y)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals_show_true_numbers(name: str) -> None:
+    declaration, law, combine = REFUSED[name]
+    m = monoid(declaration)
+    failed = [f for f in proofs.prove_monoid(m) if not f.holds and not f.is_fact]
+    assert failed[0].short == law
+    assert failed[0].holds is False
+    found = re.fullmatch(
+        r"(.*?) = ([^=]*?)(?:, (but|not) (?:(.*) = )?(.*))?", str(failed[0].counterexample)
+    )
+    assert found
+    left, right = Reader(found[1], combine).product(), None
+    shown = Reader(found[2], combine).operand()
+    if law == "closed":
+        assert math.isnan(left[0])
+        assert math.isnan(shown[0])
+        return
+    right = Reader(found[4] or found[5], combine).product()
+    assert left != right
+    if "e-" not in found[0] and "." not in found[2] + found[5]:  # exact as shown
+        assert (left, right) == (shown, Reader(found[5], combine).operand())
+    with pytest.raises(MonoidLawError):
+        proofs.require(m)
+
+
+def test_exponential_counterexamples_are_shown_to_enough_digits() -> None:
+    m = monoid("monoid M(x) = unit (0), combine (x + x' + 1e-9 * tanh(x ** 2) * x')")
+    law = by_name(proofs.prove_monoid(m))["associative"]
+    found = re.search(r" = ([\d.]+), but .* = ([\d.]+)$", str(law.counterexample))
+    assert found
+    assert found[1] != found[2]
+
+
+def test_the_message() -> None:
+    text = "monoid Diff(x) = unit (0), combine (x - x')\nO = Diff[k](A[k])"
+    with pytest.raises(MonoidLawError) as caught:
+        proofs.require_program(translate(checker.check(text)))
+    assert str(caught.value) == (
+        "MonoidLawError: monoid 'Diff' is not associative (line 1, column 1)\n"
+        "    monoid Diff(x) = unit (0), combine (x - x')\n"
+        "    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
+        "  law: (x . y) . z = x . (y . z)\n"
+        "  counterexample: (1 . 1) . 1 = -1, but 1 . (1 . 1) = 1\n"
+        "  A fused kernel folds tile by tile and combines the parts, so it needs "
+        "(x . y) . z = x . (y . z).\n"
+        "  help: carry what a later step needs in more fields; for a difference, subtract a sum"
+    )
+
+
+def test_the_message_names_a_unit_that_would_do() -> None:
+    with pytest.raises(MonoidLawError) as caught:
+        proofs.require(monoid(REFUSED["wrong unit"][0]))
+    assert caught.value.message == "monoid 'M' has a unit that is not neutral on the left"
+    assert caught.value.help == "unit (-inf) is neutral"
+
+
+def test_the_message_when_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proofs, "TIME_LIMIT", 0.2)
+    with pytest.raises(MonoidLawError) as caught:
+        proofs.require(monoid(tropical_matrix(3)))
+    assert caught.value.message == "monoid 'M' could not be proved associative"
+    assert "neither proved nor refuted within 0 s" in caught.value.notes
+
+
+def test_unguarded_minus_infinity_is_refused() -> None:
+    declaration = f"monoid M(m, s) = unit (-inf, 0), combine ({TOP}, s * exp(m - {TOP}) + s' * exp(m' - {TOP}))"
+    law = by_name(proofs.prove_monoid(monoid(declaration)))["closed"]
+    assert law.holds is False
+    assert re.fullmatch(
+        r"\(-inf, \S+\) \. \(-inf, \S+\) = \(-inf, undefined\)", str(law.counterexample)
+    )
+
+
+# --- limits
+
+
+def tropical_matrix(n: int) -> str:
+    """Paths of greatest weight: a monoid, with more cases than time allows for n = 3."""
+    names = [f"a{i}{j}" for i in range(n) for j in range(n)]
+
+    def entry(i: int, j: int) -> str:
+        text = f"a{i}0 + a0{j}'"
+        for k in range(1, n):
+            text = f"maximum({text}, a{i}{k} + a{k}{j}')"
+        return text
+
+    unit = ", ".join("0" if i == j else "-inf" for i in range(n) for j in range(n))
+    combine = ", ".join(entry(i, j) for i in range(n) for j in range(n))
+    return f"monoid M({', '.join(names)}) = unit ({unit}), combine ({combine})"
+
+
+def test_the_time_limit_is_kept() -> None:
+    m = monoid(tropical_matrix(3))
+    start = time.monotonic()
+    law = by_name(proofs.prove_monoid(m, limit=0.3))["associative"]
+    assert time.monotonic() - start < 5 * 0.3 + 2
+    assert (law.holds, law.counterexample) == (None, None)
+    assert law.seconds < 1.5
+
+
+@pytest.mark.parametrize(
+    "combine",
+    [
+        "x * 2 ** 100000000 + x'",
+        "where(exp(exp(exp(100))) > 5, x + x', x)",
+        "where(floor(exp(exp(exp(100)))) > 5, x + x', x)",
+        "x + x' + ((x ** 60 + 1) ** 60 + 1) ** 60 - ((x ** 60 + 1) ** 60 + 1) ** 60 * x' / x'",
+        "x + x' + (x + 1) ** 64 * (x' + 1) ** 64 - (x + 1) ** 64 * (x' + 1) ** 64",
+    ],
+)
+def test_large_numbers_do_not_hang(combine: str) -> None:
+    start = time.monotonic()
+    proofs.prove_monoid(monoid(f"monoid M(x) = unit (0), combine ({combine})"), limit=1.0)
+    assert time.monotonic() - start < 10
+
+
+def test_a_unit_that_cannot_be_computed_proves_nothing() -> None:
+    m = monoid("monoid M(x) = unit (exp(exp(exp(100)))), combine (x + x')")
+    assert not proofs.is_proved(proofs.prove_monoid(m, limit=1.0))
+    undefined = monoid("monoid M(x) = unit (0 / 0), combine (x + x')")
+    assert by_name(proofs.prove_monoid(undefined))["left unit"].holds is False
+
+
+# --- soundness: proofs and counterexamples never meet
+
+
+def random_term(rng: random.Random, names: list[str], depth: int) -> Term:
+    def part() -> Term:
+        return random_term(rng, names, depth - 1)
+
+    if depth == 0 or rng.random() < 0.15:
+        if rng.random() < 0.8:
+            return T.param(rng.choice(names), "float")
+        return T.const(rng.choice([0, 1, 2, -1]), "float")
+    relation = rng.choice(["<", "<=", "==", "!="])
+    made: dict[str, Callable[[], Term]] = {
+        "add": lambda: T.add(part(), part()),
+        "sub": lambda: T.sub(part(), part()),
+        "mul": lambda: T.mul(part(), part()),
+        "maximum": lambda: T.function("maximum", part(), part()),
+        "minimum": lambda: T.function("minimum", part(), part()),
+        "where": lambda: T.where(T.compare(relation, part(), part()), part(), part()),
+        "bracket": lambda: T.mul(T.bracket(T.compare(relation, part(), part())), part()),
+        "divide": lambda: T.divide(part(), part()),
+        "square": lambda: T.power_of(part(), 2),
+    }
+    unary = ("abs", "exp", "log", "relu", "sqrt", "sign", "floor", "sigmoid", "tanh")
+    choice = rng.choice([*made, *unary])
+    return T.function(choice, part()) if choice in unary else made[choice]()
+
+
+def claims_about(rng: random.Random) -> Iterator[laws.Claim]:
+    fields = ["a", "b"][: rng.choice([1, 1, 2])]
+    names = fields + [f + "'" for f in fields]
+    unit = tuple(T.const(rng.choice([0, 1, -math.inf, math.inf]), "float") for _ in fields)
+    combine = tuple(random_term(rng, names, rng.choice([1, 2, 2, 3])) for _ in fields)
+    everywhere = laws.carrier_of(UserMonoid("M", tuple(fields), unit, combine))
+    for carrier in (everywhere, *laws.restricted(everywhere, fields[:1])):
+        yield laws.closed(carrier)
+        yield laws.associative(carrier)
+        yield laws.commutative(carrier)
+        yield laws.idempotent(carrier)
+        yield from list(laws.unit_claims(carrier, rng.random() < 0.5))[:3]
+
+
+def test_what_is_proved_is_not_refuted() -> None:
+    proved = refuted = 0
+    for seed in range(60):
+        for claim in claims_about(random.Random(seed)):
+            try:
+                holds = proofs._prove(claim, clock(0.5))
+            except OutOfTimeError:
+                continue
+            found = proofs._refute(claim, 60, clock(60))
+            assert not (holds and found), f"seed {seed}: {claim.statement}: {found}"
+            proved += holds
+            refuted += found is not None
+    assert min(proved, refuted) > 50
+
+
+def test_a_claim_about_nothing_is_not_proved() -> None:
+    def impossible(path: object) -> None:
+        raise ContradictionError
+
+    with pytest.raises(UnprovedError):
+        for_all_cases(impossible, lambda: None)
+
+
+# --- the arithmetic
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("exp(-inf)", 0),
+        ("log(0)", -math.inf),
+        ("log(0 - 1)", math.nan),
+        ("1 / exp(-inf)", math.nan),
+        ("1 / exp(inf)", 0),
+        ("exp(-inf) * exp(inf)", 0),  # the term language joins them to exp(-inf)
+        ("log(0) - log(0) * 2", math.inf),
+        ("where(0 < 1, 3, 1 / 0)", 3),
+        ("maximum(-inf, 2)", 2),
+        ("minimum(0 / 0, 2)", math.nan),
+        ("sqrt(0 - 4)", math.nan),
+        ("sqrt(9 / 4)", Fraction(3, 2)),
+        ("abs(log(0))", math.inf),
+        ("relu(0 - 3)", 0),
+        ("sign(log(0))", -1),
+        ("tanh(log(0))", -1),
+        ("sigmoid(log(0))", 0),
+        ("elu(log(0))", -1),
+        ("softplus(log(0))", 0),
+        ("erf(0)", 0),
+        ("floor(0 - 5 / 2)", -3),
+        ("(0 - 7) // 2", -4),
+        ("(0 - 7) % 2", 1),
+        ("2 ** 3", 8),
+    ],
+)
+def test_conventions(text: str, expected: float) -> None:
+    (unit,) = monoid(f"monoid M(x) = unit ({text}), combine (x + x')").unit
+    value = Sample(0, Sample.NICE).evaluate(unit, {})
+    assert value == expected or (math.isnan(expected) and math.isnan(value))
+
+
+def test_sympy_expressions_have_the_same_values() -> None:
+    """`to_sympy` and the evaluator of the proofs read terms in the same way."""
+    compared = 0
+    for seed in range(150):
+        rng = random.Random(seed)
+        term = random_term(rng, ["a", "b"], 3)
+        given = {"a": Fraction(rng.choice([1, 2, 3]), 2), "b": Fraction(rng.choice([-1, 2, 5]), 3)}
+        try:
+            value = Sample(0, Sample.NICE).evaluate(term, given)
+        except ContradictionError:
+            continue
+        if isinstance(value, float):  # infinite or undefined
+            continue
+        symbols: dict[Term, object] = {}
+        expression = to_sympy(term, symbols)
+        assert all(re.fullmatch(r"x\d+", str(symbol)) for symbol in symbols.values())
+        numbers = {s: Algebra().number(given[t.attr]) for t, s in symbols.items()}
+        assert abs(complex(expression.xreplace(numbers)) - float(value)) < 1e-9 * (1 + abs(value))
+        compared += 1
+    assert compared > 75
+
+
+def test_inequalities() -> None:
+    def row(constant: int, strict: bool = False, **coefficients: int) -> Row:
+        return Row({k: Fraction(c) for k, c in coefficients.items()}, Fraction(constant), strict)
+
+    assert is_possible([row(0, x=1), row(0, x=-1)])  # x == 0
+    assert not is_possible([row(0, x=1, strict=True), row(0, x=-1)])
+    less = [row(0, x=-1, y=1), row(0, y=-1, z=1)]  # x <= y <= z
+    assert is_possible([*less, row(0, z=-1, x=1)])
+    assert not is_possible([*less, row(0, strict=True, z=-1, x=1)])
+    assert not is_possible([row(-1)])
+    assert not is_possible([row(-3, x=1, y=1), row(1, x=-1), row(1, y=-1)])
+
+
+def test_names_do_not_reach_sympy() -> None:
+    """Fields that sympy's parser would read as constants and functions are just fields."""
+    import sympy
+
+    found = by_name(
+        proofs.prove_monoid(
+            monoid("monoid pi(E, I) = unit (1, 0), combine (E * E', E' * I + I')"),
+        )
+    )
+    assert proofs.is_proved(found.values())
+    assert found["commutative"].holds is False
+    beta = T.param("__import__('os').abort()", "float")
+    symbols: dict[Term, object] = {}
+    assert to_sympy(T.mul(beta, beta), symbols) == sympy.Symbol("x0", real=True) ** 2
+
+
+# --- remembering
+
+
+def run(code: str, **environment: str) -> str:
+    """Run code in a fresh interpreter; its output."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | environment,
+        cwd=FilePath(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+CERTIFY = """
+import sys
+from monocomp import checker, program, proofs
+text = sys.argv[1] if len(sys.argv) > 1 else {text!r}
+laws = proofs.certificate(program.translate(checker.check(text)), fresh={fresh})
+print(proofs.is_proved(laws), "sympy" in sys.modules)
+"""
+EXAMPLE = PROVED["affine"] + "\nH[t] = M[..t](g[t], x[t]).u\nO = max[k](A[k]) + sum[k](A[k])"
+
+
+def test_the_second_time_needs_no_sympy(cache: FilePath) -> None:
+    assert run(CERTIFY.format(text=EXAMPLE, fresh=False)) == "True True\n"
+    assert run(CERTIFY.format(text=EXAMPLE, fresh=False)) == "True False\n"
+    assert run(CERTIFY.format(text=EXAMPLE, fresh=True)) == "True True\n"
+    assert run("import sys, monocomp.proofs; print('sympy' in sys.modules)") == "False\n"
+
+
+def count_proofs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the laws that are proved anew from here on."""
+    made: list[str] = []
+    prove = proofs._prove
+
+    def counting(claim: laws.Claim, tick: Callable[[], None]) -> bool:
+        made.append(claim.name)
+        return prove(claim, tick)
+
+    monkeypatch.setattr(proofs, "_prove", counting)
+    return made
+
+
+def entries(cache: FilePath) -> list[FilePath]:
+    return sorted(cache.glob("proofs/*"))
+
+
+def test_remembered_laws_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = proofs.certify(SE), proofs.certify("max"), proofs.certify(monoid(PROVED["affine"]))
+    made = count_proofs(monkeypatch)
+    again = proofs.certify(SE), proofs.certify("max"), proofs.certify(monoid(PROVED["affine"]))
+    assert again == first
+    assert made == []
+    proofs.certify("max", fresh=True)
+    assert len(made) == 5
+
+
+def test_definitions_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    proofs.certify(monoid(PROVED["affine"]))
+    made = count_proofs(monkeypatch)
+    other = "monoid M(a, u) = unit (1, 0), combine (a * a', a' * u - u')"
+    assert not proofs.is_proved(proofs.certify(monoid(other)))
+    renamed = PROVED["affine"].replace("u", "v").replace("vnit", "unit")
+    assert proofs.is_proved(proofs.certify(monoid(renamed)))
+    monkeypatch.setattr(proofs, "PROVER_VERSION", proofs.PROVER_VERSION + 1)
+    made.clear()
+    proofs.certify(monoid(PROVED["affine"]))
+    assert made
+
+
+def test_refusals_are_not_remembered(cache: FilePath) -> None:
+    proofs.certify(monoid(REFUSED["subtraction"][0]))
+    assert entries(cache) == []
+
+
+def edit(
+    change: Callable[[dict[str, list[dict[str, object]]]], object],
+) -> Callable[[bytes], bytes]:
+    """A forgery with the right envelope: the value is changed, and signed again."""
+
+    def forge(data: bytes) -> bytes:
+        from monocomp import cache as module
+
+        content = json.loads(data)["content"]
+        change(content["value"])
+        digest = module._digest(content["key"], content["value"])
+        return json.dumps({"content": content, "digest": digest}).encode()
+
+    return forge
+
+
+def flip(data: bytes) -> bytes:
+    place = data.index(b"associative")
+    return data[:place] + b"b" + data[place + 1 :]
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda data: b"",
+    "cut": lambda data: data[: len(data) // 2],
+    "a letter flipped": flip,
+    "another key": lambda data: data.replace(b'"key": "', b'"key": "0'),
+    "no JSON": lambda data: b"\xff\xfe\x00",
+    "a list": lambda data: b"[]",
+    "deep": lambda data: b"[" * 100_000,
+    "other shape": edit(lambda value: value.update(laws=None)),
+    "a law less": edit(lambda value: value["laws"].pop(0)),
+    "no laws": edit(lambda value: value["laws"].clear()),
+    "another law": edit(lambda value: value["laws"][1].update(statement="x = x")),
+    "another monoid": edit(lambda value: value["laws"][1].update(name="Z: associative")),
+    "not proved": edit(lambda value: value["laws"][1].update(holds=None)),
+    "refuted": edit(lambda value: value["laws"][1].update(holds=False, counterexample="!")),
+    "a wrong type": edit(lambda value: value["laws"][1].update(seconds="1")),
+    "a number for a truth": edit(lambda value: value["laws"][1].update(holds=1)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_entries_are_rebuilt(
+    damage: str, cache: FilePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    m = monoid(PROVED["affine"])
+    proofs.certify(m)
+    (entry,) = entries(cache)
+    whole = entry.read_bytes()
+    entry.write_bytes(DAMAGES[damage](whole))
+    made = count_proofs(monkeypatch)
+    assert proofs.is_proved(proofs.certify(m))
+    assert "associative" in made
+    made.clear()
+    proofs.certify(m)  # the entry is whole again
+    assert made == []
+
+
+def test_an_entry_of_another_monoid_is_not_believed(cache: FilePath) -> None:
+    proofs.certify(monoid(PROVED["affine"]))
+    (entry,) = entries(cache)
+    good = entry.read_bytes()
+    wrong = monoid("monoid M(a, u) = unit (1, 0), combine (a * a', a' * u - u')")
+    # Put it where the wrong monoid's entry would stand, first as it is, then signed anew.
+    content = json.loads(good)["content"]
+    key = proofs._key(("monoid", proofs._monoid_key(wrong), ()))
+    JsonStore("proofs").put(key, content["value"])
+    assert JsonStore("proofs").get(key) == content["value"]
+    assert not proofs.is_proved(proofs.certify(wrong))
+
+
+def test_permissions(cache: FilePath) -> None:
+    proofs.certify("sum")
+    modes = [path.stat().st_mode & 0o777 for path in (cache, cache / "proofs", *entries(cache))]
+    assert modes == [0o700, 0o700, 0o600]
+    assert [path.suffix for path in entries(cache)] == [".json"]  # nothing temporary is left
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])
+@pytest.mark.parametrize("place", ["", "proofs"])
+def test_folders_that_others_may_write_are_not_used(
+    mode: int, place: str, cache: FilePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proofs.certify("sum")
+    (cache / place).chmod(mode)
+    made = count_proofs(monkeypatch)
+    assert proofs.is_proved(proofs.certify("sum"))
+    assert proofs.is_proved(proofs.certify("max"))
+    assert len(made) == 10
+    assert len(entries(cache)) == 1
+
+
+def test_files_that_others_may_write_are_not_used(
+    cache: FilePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proofs.certify("sum")
+    (entry,) = entries(cache)
+    entry.chmod(0o666)
+    made = count_proofs(monkeypatch)
+    proofs.certify("sum")
+    assert made
+    assert entry.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_others_own_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    proofs.certify("sum")
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    made = count_proofs(monkeypatch)
+    assert proofs.is_proved(proofs.certify("sum"))
+    assert made
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_what_is_no_plain_file_is_not_read(kind: str, cache: FilePath) -> None:
+    proofs.certify("sum")
+    (entry,) = entries(cache)
+    moved = cache / "moved"
+    entry.rename(moved)
+    if kind == "link":
+        entry.symlink_to(moved)
+    elif kind == "pipe":
+        os.mkfifo(entry)
+    else:
+        entry.mkdir()
+    assert proofs.is_proved(proofs.certify("sum"))  # neither hangs nor fails
+
+
+def test_a_place_that_cannot_be_written_is_no_fault(
+    tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file" / "x", FilePath("/proc/nowhere"), tmp_path / "file"):
+        monkeypatch.setenv("MONOCOMP_CACHE_DIR", str(place))
+        assert proofs.is_proved(proofs.certify("sum"))
+
+
+def test_a_full_disk_leaves_nothing(cache: FilePath, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_space(*arguments: object, **options: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(os, "replace", no_space)
+    assert proofs.is_proved(proofs.certify("sum"))
+    assert entries(cache) == []
+
+
+def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MONOCOMP_CACHE_DIR", "/a")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/b")
+    monkeypatch.setenv("HOME", "/c")
+    assert cache_folder() == FilePath("/a")
+    monkeypatch.setenv("MONOCOMP_CACHE_DIR", "")
+    assert cache_folder() == FilePath("/b/monocomp")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert cache_folder() == FilePath("/c/.cache/monocomp")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == FilePath("/c/.cache/monocomp")
+
+
+def test_a_store_keeps_what_it_is_given() -> None:
+    store = JsonStore("tuning")
+    assert store.get("a key / with .. anything\n") is None
+    store.put("a key / with .. anything\n", {"block": [64, 128], "ms": 0.25, "note": "ü"})
+    assert store.get("a key / with .. anything\n") == {
+        "block": [64, 128],
+        "ms": 0.25,
+        "note": "ü",
+    }
+    store.put("a key / with .. anything\n", {"block": []})
+    assert store.get("a key / with .. anything\n") == {"block": []}
+    assert store.get("another") is None
+    assert JsonStore("other").get("a key / with .. anything\n") is None
+
+
+# --- programs
+
+
+def test_a_certificate_names_what_a_program_folds() -> None:
+    text = "\n".join(
+        (
+            "input A[i,k]: float",
+            "P[i] = logsumexp[k](A[i,k])",
+            "Q[i] = argmax[k](A[i,k])",
+            "R = any[i](A[i,i] > 0)",
+            PROVED["affine"],
+            "H[t] = M[..t](g[t], x[t]).u",
+        )
+    )
+    found = proofs.certificate(translate(checker.check(text)))
+    subjects = {law.name.split(":")[0] for law in found}
+    assert subjects == {"SE", "max", "sum", "argmax", "any", "M"}
+    assert len({law.name for law in found}) == len(found)
+    assert proofs.is_proved(found)
+
+
+def test_se_in_a_program_is_the_framed_monoid() -> None:
+    k = T.index("k", "k")
+    value, exponent = T.read("V", (k,), "float"), T.read("S", (k,), "float")
+    fold = T.field(T.fold(SE_PAIR, (k,), T.TRUE, value, exponent), "v")
+    equations = program(PROVED["affine"]).map(lambda body: fold)
+    names = [law.name for law in proofs.certificate(equations)]
+    assert "SE: tile step" in names
+    assert len(names) == 17
+
+
+def test_proofs_are_quick() -> None:
+    """A program's first compilation pays for its proofs; this is far more than they take."""
+    start = time.monotonic()
+    for name in (SE, "sum", "max"):
+        proofs.certify(name)
+    assert time.monotonic() - start < 5
