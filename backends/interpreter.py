@@ -189,7 +189,7 @@ class Interpreter:
                 return self._contract(e)
             case "reduce":
                 monoid, axis = e.attr
-                return self.ops.reduce(monoid, self._value(e.args[0]), self.dims[axis])
+                return self.ops.reduce(monoid, self._along(e.args[0], axis), self.dims[axis])
             case "masked":
                 return self._masked(e)
             case "member":
@@ -222,8 +222,18 @@ class Interpreter:
         """Which elements of this block are in the domain; None where all are."""
         return None if self.inside is None else self.inside()
 
+    def _along(self, e: Expr, axis: str) -> Array:
+        """A value with all its elements along the axis, also where they are the same."""
+        value = self._value(e)
+        start, stop = self.range[axis]
+        shape = list(value.shape)
+        if shape[self.dims[axis]] == stop - start:
+            return value
+        shape[self.dims[axis]] = stop - start
+        return self.ops.elementwise["broadcast"](value, tuple(shape))
+
     def _contract(self, e: Expr) -> Array:
-        left, right = map(self._value, e.args[:2])
+        left, right = (self._along(a, e.attr) for a in e.args[:2])
         result = self.ops.contract(left, right, self.dims[e.attr])
         return result if len(e.args) == 2 else self._value(e.args[2]) + result
 

@@ -92,7 +92,7 @@ class _Scope:
     depth: int
     body: list[Statement] = field(default_factory=list)
     memo: dict[Term, Expr] = field(default_factory=dict)
-    mask: bool = False  # does the loop's domain leave elements out?
+    guard: Expr | None = None  # what must hold for an element to be read at all
 
 
 class _Lowering:
@@ -273,8 +273,9 @@ class _Lowering:
         self._prepare([*domain.lower, *domain.upper])
         lower = tuple(self._value(t) for t in domain.lower)
         upper = tuple(self._value(t) for t in domain.upper)
-        scope = _Scope(name, len(self.scopes), mask=True)
+        scope = _Scope(name, len(self.scopes))
         self.scopes.append(scope)
+        scope.guard = self._column_guard(domain.mask, name)
         self._prepare([p for _, parts in opened.values() for p in parts])
         mask = self._value(domain.mask) if domain.mask is not T.TRUE else None
         folds = tuple(show(_visible(f), self.program.reader_names()) for f in group.folds)
@@ -303,6 +304,12 @@ class _Lowering:
         parent.body.append(loop)
         for f, state in results.items():
             parent.memo[f] = state
+
+    def _column_guard(self, mask: Term, axis: str) -> Expr | None:
+        """The part of a mask that no row takes part in: what it rules out is not read, so
+        that whatever stands there cannot reach a sum as 0 times itself."""
+        parts = [c for c in T.conjuncts(mask) if self._tile_axes(c) <= {axis}]
+        return self._value(T.conjunction(*parts)) if parts else None
 
     def _user_fold(
         self, loop: Loop, f: Term, elements: Sequence[Term], updates: list[Assign]
@@ -613,9 +620,14 @@ class _Lowering:
         subscripts = tuple(self._value(a) for a in t.args)
         axes = frozenset().union(*(s.axes for s in subscripts))
         plain = all(a.op in ("index", "const") for a in t.args)
-        if guard is None or plain:
+        condition = None if guard is None or plain else self._value(guard)
+        ruled = self._home(t.free).guard
+        if condition is None:
+            condition = ruled
+        elif ruled is not None:
+            condition = apply("and", condition, ruled, kind="bool")
+        if condition is None:
             return Expr("load", subscripts, t.attr, axes, t.kind)
-        condition = self._value(guard)
         return Expr(
             "load", (*subscripts, condition), t.attr, axes | condition.axes, t.kind, guarded=True
         )

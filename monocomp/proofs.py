@@ -524,7 +524,7 @@ def _nonnegative(m: UserMonoid, elements: Iterable[Sequence[Term]]) -> tuple[str
 def _folded(equations: Equations) -> tuple[list[str], dict[UserMonoid, list[tuple[Term, ...]]]]:
     """The reductions of a program, and the elements that its users' monoids fold."""
     names: dict[str, None] = {}
-    elements: dict[UserMonoid, list[tuple[Term, ...]]] = {m: [] for m in equations.monoids}
+    elements: dict[UserMonoid, list[tuple[Term, ...]]] = {}
     for t in T.subterms(*(e.body for e in equations.equations)):
         if t.op not in ("fold", "fold_at"):
             continue

@@ -67,6 +67,10 @@ def to_sympy(term: Term, symbols: dict[Term, Expr]) -> Expr:
                 return sympy.oo if t.attr > 0 else -sympy.oo
             case "const":
                 return rational(t.attr)
+            case "mul" if any(map(T.is_bracket, t.args)):  # [c] * x is where(c, x, 0)
+                conditions = [value(a.args[0]) for a in t.args if T.is_bracket(a)]
+                rest = [value(a) for a in t.args if not T.is_bracket(a)]
+                return sympy.Piecewise((sympy.Mul(*rest), sympy.And(*conditions)), (0, True))
             case "pow":
                 return value(t.args[0]) ** rational(t.attr)
             case "compare":

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path as FilePath
+from typing import Any
 
 import pytest
 
@@ -87,13 +88,13 @@ PROVED = {
     f"where({TOP} == -inf, 0, v * exp(m - {TOP}) + v' * exp(m' - {TOP})), {TOP}, "
     "where(maximum(n, n') == -inf, 0, "
     "w * exp(n - maximum(n, n')) + w' * exp(n' - maximum(n, n'))), maximum(n, n'))",
-    "last": "monoid M(x, here) = unit (0, 0), combine ("
-    "where(here' != 0, x', where(here != 0, x, 0)), maximum(abs(here), abs(here')))",
+    "last": "monoid M(x, at) = unit (0, -inf), combine ("
+    "where(at' != -inf, x', where(at != -inf, x, 0)), maximum(at, at'))",
 }
 CHAN = (
-    "monoid Chan(n, mean, m2) = unit (0, 0, 0), combine (n + n', "
-    "where(n + n' == 0, 0, (n * mean + n' * mean') / (n + n')), "
-    "m2 + m2' + where(n + n' == 0, 0, (mean - mean') ** 2 * n * n' / (n + n')))"
+    "monoid Chan(n, mu, m2) = unit (0, 0, 0), combine (n + n', "
+    "where(n + n' == 0, 0, (n * mu + n' * mu') / (n + n')), "
+    "m2 + m2' + where(n + n' == 0, 0, (mu - mu') ** 2 * n * n' / (n + n')))"
 )
 
 
@@ -128,9 +129,10 @@ def test_se_is_not_proved_by_default() -> None:
     backwards = broken(move=lambda old, new: T.exp(T.sub(new, old)))
     assert {"equivariance", "tile of 2", "tile of 3", "unit", "pair form"} <= backwards
     assert "cocycle" in broken(move=lambda old, new: T.exp(T.mul(old, new)))
-    assert {"equivariance", "tile of 2", "tile step"} <= broken(
+    upside_down = broken(
         embed=lambda frame, value, exponent: T.mul(value, T.exp(T.sub(frame, exponent)))
-    ) | {"tile step"}
+    )
+    assert {"equivariance", "tile of 2", "tile of 3", "unit"} <= upside_down
     assert "linear embed" in broken(
         embed=lambda frame, value, exponent: T.mul(value, value, T.exp(T.sub(exponent, frame)))
     )
@@ -143,9 +145,7 @@ def test_se_is_not_proved_by_default() -> None:
     )
     found = by_name(proofs.prove_monoid(raw))
     assert found["closed"].holds is False
-    assert "(-inf, undefined)" in str(found["closed"].counterexample) or "undefined" in str(
-        found["closed"].counterexample
-    )
+    assert "undefined" in str(found["closed"].counterexample)
 
 
 @pytest.mark.parametrize("name", PROVED)
@@ -286,7 +286,7 @@ REFUSED: dict[str, tuple[str, str, Callable[[Tuple, Tuple], Tuple]]] = {
     "wrong unit": (
         "monoid M(x) = unit (0), combine (maximum(x, x'))",
         "left unit",
-        one(lambda x, y: max(x, y)),
+        one(max),
     ),
     "right unit only": (
         "monoid M(x) = unit (0), combine (x)",
@@ -401,7 +401,8 @@ def test_the_message_when_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_unguarded_minus_infinity_is_refused() -> None:
-    declaration = f"monoid M(m, s) = unit (-inf, 0), combine ({TOP}, s * exp(m - {TOP}) + s' * exp(m' - {TOP}))"
+    total = f"s * exp(m - {TOP}) + s' * exp(m' - {TOP})"
+    declaration = f"monoid M(m, s) = unit (-inf, 0), combine ({TOP}, {total})"
     law = by_name(proofs.prove_monoid(monoid(declaration)))["closed"]
     assert law.holds is False
     assert re.fullmatch(
@@ -455,7 +456,7 @@ def test_large_numbers_do_not_hang(combine: str) -> None:
 def test_a_unit_that_cannot_be_computed_proves_nothing() -> None:
     m = monoid("monoid M(x) = unit (exp(exp(exp(100)))), combine (x + x')")
     assert not proofs.is_proved(proofs.prove_monoid(m, limit=1.0))
-    undefined = monoid("monoid M(x) = unit (0 / 0), combine (x + x')")
+    undefined = monoid("monoid M(x) = unit (log(0 - 1)), combine (x + x')")
     assert by_name(proofs.prove_monoid(undefined))["left unit"].holds is False
 
 
@@ -539,7 +540,7 @@ def test_a_claim_about_nothing_is_not_proved() -> None:
         ("log(0) - log(0) * 2", math.inf),
         ("where(0 < 1, 3, 1 / 0)", 3),
         ("maximum(-inf, 2)", 2),
-        ("minimum(0 / 0, 2)", math.nan),
+        ("minimum(log(0 - 1), 2)", math.nan),
         ("sqrt(0 - 4)", math.nan),
         ("sqrt(9 / 4)", Fraction(3, 2)),
         ("abs(log(0))", math.inf),
@@ -564,6 +565,8 @@ def test_conventions(text: str, expected: float) -> None:
 
 def test_sympy_expressions_have_the_same_values() -> None:
     """`to_sympy` and the evaluator of the proofs read terms in the same way."""
+    import sympy
+
     compared = 0
     for seed in range(150):
         rng = random.Random(seed)
@@ -575,11 +578,17 @@ def test_sympy_expressions_have_the_same_values() -> None:
             continue
         if isinstance(value, float):  # infinite or undefined
             continue
-        symbols: dict[Term, object] = {}
-        expression = to_sympy(term, symbols)
+        symbols: dict[Term, Any] = {}
+        try:
+            expression = to_sympy(term, symbols)
+        except ValueError:  # a branch that is not taken is no real number
+            continue
         assert all(re.fullmatch(r"x\d+", str(symbol)) for symbol in symbols.values())
         numbers = {s: Algebra().number(given[t.attr]) for t, s in symbols.items()}
-        assert abs(complex(expression.xreplace(numbers)) - float(value)) < 1e-9 * (1 + abs(value))
+        result = expression.xreplace(numbers)
+        if result.has(sympy.zoo):  # sympy's log(0) has no sign
+            continue
+        assert abs(complex(result) - float(value)) < 1e-9 * (1 + abs(value))
         compared += 1
     assert compared > 75
 
@@ -632,8 +641,7 @@ def run(code: str, **environment: str) -> str:
 CERTIFY = """
 import sys
 from monocomp import checker, program, proofs
-text = sys.argv[1] if len(sys.argv) > 1 else {text!r}
-laws = proofs.certificate(program.translate(checker.check(text)), fresh={fresh})
+laws = proofs.certificate(program.translate(checker.check({text!r})), fresh={fresh})
 print(proofs.is_proved(laws), "sympy" in sys.modules)
 """
 EXAMPLE = PROVED["affine"] + "\nH[t] = M[..t](g[t], x[t]).u\nO = max[k](A[k]) + sum[k](A[k])"
@@ -691,9 +699,7 @@ def test_refusals_are_not_remembered(cache: FilePath) -> None:
     assert entries(cache) == []
 
 
-def edit(
-    change: Callable[[dict[str, list[dict[str, object]]]], object],
-) -> Callable[[bytes], bytes]:
+def edit(change: Callable[[dict[str, Any]], object]) -> Callable[[bytes], bytes]:
     """A forgery with the right envelope: the value is changed, and signed again."""
 
     def forge(data: bytes) -> bytes:

@@ -22,7 +22,7 @@ from monocomp.tile import OutputTensor, TileProgram
 
 # Names that the host function uses itself.
 _HOST_NAMES = frozenset(
-    ["config", "configs", "wide", "programs", "name", "tensor", "shape", "span", "t", "precision"]
+    ("config", "configs", "name", "precision", "programs", "shape", "span", "t", "tensor", "wide")
 )
 
 

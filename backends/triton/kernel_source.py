@@ -40,6 +40,8 @@ _INFIX = {
     "or": ("|", _BIT_OR),
 }
 _BROADCASTING = ("compare", "where", "neg", "not", "cast", "member", "masked")
+# Integer operations whose range follows from those of their operands.
+_MONOTONE = ("coordinate", "local", "add", "sub", "neg", "maximum", "minimum", "mul")
 _CALLS = {
     "exp2": "tl.exp2",
     "log": "tl.log",
@@ -369,7 +371,7 @@ class KernelEmitter:
         if any(x.op not in ("coordinate", "number") for x in subscripts):
             masks += self._in_range(e.attr, subscripts, layout)
         if e.guarded:
-            masks.append(self._text(e.args[-1], layout, _BIT_AND + 1))
+            masks.append(self._value(e.args[-1], layout, _BIT_AND + 1))
         target = self._local(s.name)
         if not masks:
             self._assign(target, f"tl.load({pointer})")
@@ -570,7 +572,7 @@ class KernelEmitter:
             text = self._text(e, (), _ATOM)
             return text, text
         match e.op:
-            case "local" if e.attr in self.lets:
+            case "local" if e.attr in self.lets and self.lets[e.attr].op in _MONOTONE:
                 return self._interval(self.lets[e.attr])
             case "coordinate":
                 return self._name("start", e.attr), self._name("last", e.attr)
@@ -877,7 +879,7 @@ def _grouped(text: str) -> str:
 def _call(text: str) -> tuple[str, list[str]] | None:
     """(function, arguments) if the whole text is one call."""
     name, _, rest = text.partition("(")
-    if not rest or not all(c.isalnum() or c in "._=[], :" for c in name):
+    if not rest or not name or not all(c.isalnum() or c in "._=[], :" for c in name):
         return None
     arguments, depth, start = [], 0, 0
     for n, c in enumerate(rest):

@@ -61,14 +61,14 @@ def run(
     if backend == "triton":
         return interpreted.call(_run_triton, text, dict(inputs), name, block, params)
     with small_blocks(block), poisoned_outputs():
-        return _call(backend, text, inputs, name, checked, params)
+        return _call(backend, text, inputs, name, block, checked, params)
 
 
 def _run_triton(
     text: str, inputs: Tensors, name: str | None, block: int | None, params: Mapping[str, Any]
 ) -> tuple[torch.Tensor, ...]:
     with small_schedules(block), poisoned_empty():
-        return _call("triton", text, inputs, name, False, params)
+        return _call("triton", text, inputs, name, block, False, params)
 
 
 def _call(
@@ -76,10 +76,11 @@ def _call(
     text: str,
     inputs: Tensors,
     name: str | None,
+    block: int | None,
     checked: bool,
     params: Mapping[str, Any],
 ) -> tuple[torch.Tensor, ...]:
-    kernel = compiled(text, backend, name, checked)
+    kernel = compiled(text, backend, name, block, checked)
     found = kernel(*inputs.values(), **params)
     results = found if isinstance(found, tuple) else (found,)
     return tuple(torch.as_tensor(r) for r in results)
@@ -87,9 +88,9 @@ def _call(
 
 @cache
 def compiled(
-    text: str, backend: str, name: str | None = None, checked: bool = False, block: int = 0
+    text: str, backend: str, name: str | None, block: int | None, checked: bool = False
 ) -> mc.Kernel:
-    """A kernel; what differs in `block` is compiled anew, so that it chooses schedules anew."""
+    """A kernel for calls with blocks of one length: it remembers its schedules."""
     return mc.compile(text, backend=backend, name=name, checked=checked)
 
 

@@ -1,0 +1,321 @@
+"""Programs that the backends are tested with, beside the library: every part of the language
+that kernels are generated for, and the names that could collide with something."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+
+@dataclass(frozen=True)
+class Example:
+    """A program and the sizes to run it at.
+
+    Attributes:
+        text: the program.
+        extents: sizes by index, one mapping a run; what is missing is made up.
+        params: parameters that are not at their defaults.
+        inputs: elements that must not be random, by input.
+        tolerance: how much more error than usual is allowed, with a reason in the table.
+    """
+
+    text: str
+    extents: tuple[Mapping[str, int], ...]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    tolerance: float = 1.0
+
+
+def sizes(**extents: int) -> dict[str, int]:
+    """Extents by index."""
+    return extents
+
+
+ATTENTION = sizes(h=2, q=19, k=37, d=5, e=6)
+LONG = sizes(h=1, q=33, k=17, d=16, e=16)
+
+EXAMPLES: dict[str, Example] = {
+    # products and sums
+    "matmul": Example("C[i,j] = A[i,k] * B[k,j]", (sizes(i=17, j=19, k=35), sizes(i=1, j=2, k=1))),
+    "matmul of a scaled matrix": Example(
+        "C[i,j] = (2 * A[i,k] - 1) * B[k,j] / 3", (sizes(i=17, j=19, k=35),)
+    ),
+    "batched matmul": Example("C[b,i,j] = A[b,i,k] * B[b,k,j]", (sizes(b=3, i=17, j=7, k=18),)),
+    "three factors": Example(
+        "O[i,l] = A[i,j] * B[j,k] * C[k,l]", (sizes(i=17, j=5, k=19, l=6),), tolerance=4
+    ),
+    "dot product": Example("s = A[i] * B[i]", (sizes(i=37), sizes(i=1))),
+    "outer product": Example("O[i,j] = A[i] * B[j]", (sizes(i=17, j=33),)),
+    "column sums": Example("C[j] = sum[i](A[i,j])", (sizes(i=37, j=19), sizes(i=16, j=1))),
+    "row sums of a filter": Example(
+        "O[q] = sum[k if (k < 2 or q - k < 3) and k <= q](X[q,k])", (sizes(q=37, k=33),)
+    ),
+    "transposed": Example("O[j,i] = A[i,j] * 2", (sizes(i=17, j=33),)),
+    "trace": Example("t = sum[i](A[i,i])", (sizes(i=37),)),
+    "bilinear form": Example("O[i] = X[i,a] * W[a,b] * Y[i,b]", (sizes(i=17, a=5, b=7),)),
+    "gated product": Example(
+        "O[q,e] = (X[q,c] * W[c,e]) * sigmoid(X[q,c] * G[c,e])", (sizes(q=17, c=19, e=6),)
+    ),
+    # softmax and its relatives
+    "softmax of products": Example("P[q,k] = softmax[k](Q[q,d] * K[k,d])", (ATTENTION,)),
+    "log_softmax": Example("P[i,k] = log_softmax[k](X[i,k])", (sizes(i=3, k=37),)),
+    "softmax with a filter": Example(
+        "P[q,k] = softmax[k if k <= q - 3](X[q,k])", (sizes(q=19, k=37),)
+    ),
+    "softmax over nothing": Example("P[q,k] = softmax[k if k < q - 100](X[q,k])", (ATTENTION,)),
+    "sink": Example(
+        """
+        input sink[h]
+        S[h,q,k] = Q[h,q,d] * K[h,k,d]
+        m[h,q] = max[k](S[h,q,k])
+        E[h,q,k] = exp(S[h,q,k] - m[h,q])
+        O[h,q,e] = sum[k](E[h,q,k] * V[h,k,e]) / (sum[k](E[h,q,k]) + exp(sink[h] - m[h,q]))
+        """,
+        (ATTENTION,),
+    ),
+    "softmax plus one": Example(
+        """
+        S[h,q,k] = Q[h,q,d] * K[h,k,d]
+        O[h,q,e] = sum[k](exp(S[h,q,k]) * V[h,k,e]) / (1 + sum[k](exp(S[h,q,k])))
+        """,
+        (ATTENTION,),
+    ),
+    "two outputs": Example(
+        """
+        S[h,q,k] = Q[h,q,d] * K[h,k,d] / sqrt(|d|)
+        O[h,q,e] = softmax[k if k <= q](S[h,q,k]) * V[h,k,e]
+        L[h,q] = logsumexp[k if k <= q](S[h,q,k])
+        return O, L: float32
+        """,
+        (ATTENTION, LONG),
+    ),
+    "entropy": Example(
+        """
+        S[q,k] = Q[q,d] * K[k,d]
+        P[q,k] = softmax[k](S[q,k])
+        H[q] = -sum[k](P[q,k] * log(P[q,k]))
+        O[q,e] = P[q,k] * V[k,e]
+        return O, H
+        """,
+        (ATTENTION,),
+    ),
+    "derivative of attention": Example(
+        """
+        input T[q,d]
+        S[q,k] = Q[q,d] * K[k,d]
+        D[q,k] = T[q,d] * K[k,d]
+        P[q,k] = softmax[k](S[q,k])
+        J[q,e] = sum[k](P[q,k] * (D[q,k] - sum[k](P[q,k] * D[q,k])) * V[k,e])
+        return J
+        """,
+        (ATTENTION,),
+        tolerance=4,
+    ),
+    "weights summed over queries": Example(
+        "P[q,k] = softmax[k](Q[q,d] * K[k,d])\nC[k] = sum[q](P[q,k])", (ATTENTION,)
+    ),
+    "cross entropy": Example(
+        """
+        input y[i]: int
+        Z[i,v] = X[i,d] * W[v,d]
+        L[i] = logsumexp[v](Z[i,v]) - sum[v if v == y[i]](Z[i,v])
+        """,
+        (sizes(i=17, v=37, d=5),),
+        inputs={"y": np.arange(17) * 2 % 37},
+    ),
+    "sigmoid attention": Example(
+        "O[h,q,e] = sum[k](sigmoid(Q[h,q,d] * K[h,k,d]) * V[h,k,e])", (ATTENTION,)
+    ),
+    "linear attention": Example(
+        "O[h,q,e] = (exp(Q[h,q,d]) * exp(K[h,k,d])) * V[h,k,e]", (ATTENTION,), tolerance=4
+    ),
+    "distances": Example(
+        "O[h,q,e] = softmax[k](-sum[d](abs(Q[h,q,d] - K[h,k,d]))) * V[h,k,e]", (ATTENTION,)
+    ),
+    "normalised queries and keys": Example(
+        """
+        n[h,q] = rsqrt(sum[d](Q[h,q,d] ** 2))
+        m[h,k] = rsqrt(sum[d](K[h,k,d] ** 2))
+        O[h,q,e] = softmax[k](Q[h,q,d] * K[h,k,d] * n[h,q] * m[h,k]) * V[h,k,e]
+        """,
+        (ATTENTION,),
+    ),
+    "one tensor for all": Example(
+        "O[i,d] = softmax[j if j <= i](X[i,d] * X[j,d]) * X[j,d]", (sizes(i=37, d=5),)
+    ),
+    # filters, masks, reads
+    "lengths": Example(
+        """
+        input len[b]: int
+        O[b,q,e] = softmax[k if k < len[b]](Q[b,q,d] * K[b,k,d]) * V[b,k,e]
+        """,
+        (sizes(b=4, q=17, k=37, d=5, e=6),),
+        inputs={"len": [0, 1, 16, 37]},
+    ),
+    "mask tensor": Example(
+        """
+        input M[q,k]: bool
+        O[h,q,e] = softmax[k if M[q,k]](Q[h,q,d] * K[h,k,d]) * V[h,k,e]
+        """,
+        (ATTENTION,),
+    ),
+    "mask of keys": Example(
+        """
+        input M[h,k]: bool
+        O[h,q,e] = softmax[k if M[h,k] and k <= q](Q[h,q,d] * K[h,k,d]) * V[h,k,e]
+        """,
+        (ATTENTION,),
+    ),
+    "added mask": Example(
+        """
+        input M[q,k]: bool
+        S[h,q,k] = Q[h,q,d] * K[h,k,d] + where(M[q,k], 0, -inf)
+        O[h,q,e] = softmax[k](S[h,q,k]) * V[h,k,e]
+        """,
+        (ATTENTION,),
+    ),
+    "documents": Example(
+        """
+        input doc[i]: int
+        O[i,e] = softmax[j if doc[i] == doc[j] and j <= i](Q[i,d] * K[j,d]) * V[j,e]
+        """,
+        (sizes(i=37, d=5, e=6),),
+        inputs={"doc": np.arange(37) // 9},
+    ),
+    "relative bias": Example(
+        """
+        input R[r]
+        O[h,q,e] = softmax[k if k <= q](Q[h,q,d] * K[h,k,d] + R[q - k]) * V[h,k,e]
+        """,
+        (sizes(h=2, q=19, k=37, d=5, e=6, r=19),),
+    ),
+    "relative bias both ways": Example(
+        """
+        input R[r]
+        O[q,e] = softmax[k](Q[q,d] * K[k,d] + R[q - k + |k| - 1]) * V[k,e]
+        """,
+        (sizes(q=19, k=37, d=5, e=6, r=55),),
+    ),
+    "band": Example(
+        "O[q,e] = softmax[k if abs(q - k) < 5](Q[q,d] * K[k,d]) * V[k,e]", (ATTENTION,)
+    ),
+    "strided filter": Example(
+        "O[q,e] = softmax[k if k <= q and k % 3 == q % 3](Q[q,d] * K[k,d]) * V[k,e]", (ATTENTION,)
+    ),
+    "upper triangle": Example(
+        "O[q,e] = softmax[k if k >= q + 2](Q[q,d] * K[k,d]) * V[k,e]", (ATTENTION,)
+    ),
+    "one key": Example(
+        "O[q,e] = softmax[k if k == q](Q[q,d] * K[k,d]) * V[k,e]", (ATTENTION, LONG)
+    ),
+    "paged cache": Example(
+        """
+        input table[b,p]: int, len[b]: int, K[n,s,d], V[n,s,e]
+        index k < |p| * |s|
+        S[b,q,k] = Q[b,q,d] * K[table[b, k // |s|], k % |s|, d]
+        O[b,q,e] = softmax[k if k < len[b]](S[b,q,k]) * V[table[b, k // |s|], k % |s|, e]
+        """,
+        (sizes(b=3, q=5, p=6, n=9, s=4, d=5, e=6),),
+        inputs={"len": [0, 7, 24]},
+    ),
+    "embedding": Example("input tok[t]: int\nO[t,e] = W[tok[t],e] * 2", (sizes(t=17, e=6),)),
+    "guarded read": Example(
+        """
+        input X[j]
+        index i < |j|
+        O[i] = where(i >= 2, X[i - 2], 0) + where(i + 3 < |i|, X[i + 3], 1)
+        """,
+        (sizes(j=37),),
+    ),
+    "convolution": Example(
+        "input X[x]\nindex i < |x|\nO[i] = sum[j if j <= i](X[i - j] * W[j])",
+        (sizes(x=37, j=5), sizes(x=3, j=5)),
+    ),
+    "reversed": Example("input X[j]\nindex i < |j|\nO[i] = X[|i| - 1 - i]", (sizes(j=37),)),
+    # other aggregates
+    "moments": Example(
+        """
+        m[i] = mean[k](X[i,k])
+        v[i] = var[k](X[i,k])
+        N[i,k] = (X[i,k] - m[i]) * rsqrt(v[i] + 1e-5)
+        return N, m, v
+        """,
+        (sizes(i=3, k=37),),
+        tolerance=4,
+    ),
+    "var with a filter": Example("v[q] = var[k if k < q](X[q,k])", (sizes(q=19, k=17),)),
+    "prod, min, all, any": Example(
+        """
+        A[i] = prod[k if k < 5](X[i,k])
+        B[i] = min[k](X[i,k])
+        C[i] = all[k](X[i,k] < 2)
+        D[i] = any[k if k > i](X[i,k] > 2)
+        """,
+        (sizes(i=5, k=37),),
+    ),
+    "argmax": Example("A[i] = argmax[k](X[i,k])", (sizes(i=5, k=37),)),
+    "argmin with a filter": Example("A[i] = argmin[k if k < i](X[i,k])", (sizes(i=19, k=37),)),
+    "prefix sum": Example("C[i,k] = sum[..k](X[i,k])", (sizes(i=3, k=37),)),
+    "prefix max": Example("C[i,k] = max[..k](X[i,k])", (sizes(i=3, k=37),)),
+    "affine maps": Example(
+        """
+        monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')
+        H[t,i] = Affine[..t](g[t], x[t,i]).u
+        """,
+        (sizes(t=11, i=17),),
+        tolerance=4,
+    ),
+    "a pair as a monoid": Example(
+        """
+        monoid Sums(n, s) = unit (0, 0), combine (n + n', s + s')
+        H[i] = Sums[t if t <= i](1, x[t,i]).s / Sums[t if t <= i](1, x[t,i]).n
+        """,
+        (sizes(t=17, i=5),),
+    ),
+    # element by element
+    "functions": Example(
+        """
+        O[i,j] = gelu(A[i,j]) + silu(A[i,j]) + softplus(A[i,j]) + elu(A[i,j]) + erf(A[i,j])
+        P[i,j] = sin(A[i,j]) * cos(A[i,j]) + sign(A[i,j]) + floor(A[i,j]) + abs(A[i,j]) ** 1.5
+        R[i,j] = log2(1 + exp2(A[i,j])) + relu(A[i,j]) + maximum(A[i,j], 0.5) + sigmoid(A[i,j])
+        T[i,j] = tanh(A[i,j]) / sqrt(1 + A[i,j] ** 2) + log(2 + minimum(A[i,j], 1)) - A[i,j] ** 3
+        """,
+        (sizes(i=17, j=19),),
+        tolerance=4,
+    ),
+    "integers": Example(
+        "O[i,j] = (i - j) // 3 + 10 * ((i - j) % 3) + 100 * ((j - i) // (1 + j)) + X[i,j]",
+        (sizes(i=17, j=19),),
+        inputs={"X": np.zeros((17, 19), np.float32)},
+    ),
+    "negative divisors": Example(
+        "input n[i]: int\nO[i] = n[i] // (0 - 3) + 10 * (n[i] % (0 - 3)) + 0 * X[i]",
+        (sizes(i=17),),
+        inputs={"n": np.arange(17) - 8},
+    ),
+    "integer output": Example("O[i] = n[i] * 2 + i\ninput n[i]: int", (sizes(i=17),)),
+    "comparison": Example("O[i,j] = A[i] < B[j]", (sizes(i=17, j=19),)),
+    "dropout": Example(
+        "O[h,q,e] = where(uniform(3, h, q, e) < 0.5, X[h,q,e], 0) * 2", (ATTENTION,)
+    ),
+    "random numbers": Example("O[i,j] = uniform(n, i, j) + 0 * X[i,j]\nparam n: int", (sizes(i=17, j=9),), params={"n": -5}),
+    "parameters": Example(
+        """
+        param scale: float = 0.5, shift: int = 3
+        O[q,e] = softmax[k if k <= q + shift](scale * Q[q,d] * K[k,d]) * V[k,e]
+        """,
+        (ATTENTION,),
+        params={"scale": 1.25, "shift": -2},
+    ),
+    "declared extent": Example("index i < |j| + 2\nO[i] = i * sum[j](X[j])", (sizes(j=17),)),
+}
+
+
+def elements(example: Example, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The inputs, with those elements that must not be random."""
+    given = {n: torch.as_tensor(np.asarray(a)) for n, a in example.inputs.items()}
+    return {n: given.get(n, t).to(t.dtype) for n, t in inputs.items()}
