@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from monocomp.terms import (
+    FALSE,
+    TRUE,
     Binder,
     Term,
     UserMonoid,
@@ -296,14 +298,22 @@ def _show_fold(t: Term, names: Names) -> str:
         return _show_kept(t, opened[0], parts, names)
     inner = names.bind(t, opened)
     shown = [inner.of(i.attr[0]) for i in opened]
-    head = ", ".join(shown)
-    if parts[0].op != "const":
-        head += f" if {_show(parts[0], inner, 0)}"
-    elif not parts[0].attr:
-        head += f" if {shown[0]} < 0"
+    head = ", ".join(shown) + _show_filter(parts[0], opened, inner)
     floating = binder.name in ("mean", "var", "logsumexp") or isinstance(binder.monoid, UserMonoid)
     bodies = ", ".join(_show(p, inner, 0, as_float=floating) for p in parts[1:])
     return f"{binder.name}[{head}]({bodies})"
+
+
+def _show_filter(condition: Term, opened: tuple[Term, ...], inner: Names) -> str:
+    """What follows the indices. The language asks that a filter mentions one of them."""
+    if condition is TRUE:
+        return ""
+    first = inner.of(opened[0].attr[0])
+    if condition is FALSE:
+        return f" if {first} < {first}"
+    if any(i.attr[0] in condition.free for i in opened):
+        return f" if {_show(condition, inner, 0)}"
+    return f" if {_show(condition, inner, _AND)} and {first} == {first}"
 
 
 def _show_kept(t: Term, bound: Term, parts: tuple[Term, ...], names: Names) -> str:
@@ -319,8 +329,7 @@ def _show_kept(t: Term, bound: Term, parts: tuple[Term, ...], names: Names) -> s
     else:
         inner.names[bound.attr[0]] = shown
         head = shown if binder.name in ("softmax", "log_softmax") else f"..{shown}"
-    if parts[0].op != "const":
-        head += f" if {_show(parts[0], inner, 0)}"
+    head += _show_filter(parts[0], (bound,), inner)
     floating = binder.name in ("softmax", "log_softmax", "top", "argtop")
     floating |= isinstance(binder.monoid, UserMonoid)
     bodies = ", ".join(_show(p, inner, 0, as_float=floating) for p in parts[1:])
@@ -338,6 +347,10 @@ def show_monoid(monoid: UserMonoid) -> str:
 def definition_line(
     name: str, indices: Iterable[str], body: Term, names: Names | None = None
 ) -> str:
-    """`O[i,e] = body`."""
-    left = ",".join(indices)
-    return f"{name}[{left}] = {show(body, names)}" if left else f"{name} = {show(body, names)}"
+    """`O[i,e] = body`. The language asks that every index on the left occurs on the right."""
+    indices = list(indices)
+    text = show(body, names)
+    for i in indices:
+        if i not in body.free:
+            text = f"({text}) and {i} == {i}" if body.kind == "bool" else f"{text} + 0 * {i}"
+    return f"{name}[{','.join(indices)}] = {text}" if indices else f"{name} = {text}"

@@ -268,7 +268,7 @@ def add(*terms: Term) -> Term:
             total = total + number
         else:
             coefficients[rest] = coefficients.get(rest, Fraction(0)) + number
-    _join_casts(coefficients)
+    total = total + _join_casts(coefficients)
     if isinstance(total, float):  # inf + x is inf wherever x is finite; -inf masks win
         if math.isnan(total):
             total = -math.inf
@@ -277,7 +277,7 @@ def add(*terms: Term) -> Term:
     parts = [
         rest if number == 1 else mul(const(number, kind), rest)
         for rest, number in coefficients.items()
-        if number != 0
+        if number != 0 and number == number  # inf * x - inf * x has no finite value
     ]
     parts.sort(key=lambda t: t.key)
     if total != 0:
@@ -287,9 +287,10 @@ def add(*terms: Term) -> Term:
     return parts[0] if len(parts) == 1 else _intern("add", tuple(parts), None, kind)
 
 
-def _join_casts(coefficients: dict[Term, Number]) -> None:
+def _join_casts(coefficients: dict[Term, Number]) -> Number:
     """Collect the int expressions of a float sum in one, which is exact: q - k of large
-    indices must not be rounded before the difference is taken."""
+    indices must not be rounded before the difference is taken. A number that is left over
+    is returned."""
     casts = [
         t
         for t, number in coefficients.items()
@@ -300,13 +301,13 @@ def _join_casts(coefficients: dict[Term, Number]) -> None:
         and number.denominator == 1
     ]
     if len(casts) < 2:
-        return
+        return Fraction(0)
     joined = add(*(mul(const(int(coefficients.pop(t))), t.args[0]) for t in casts))
     number, rest = split_coefficient(as_float(joined))
-    if rest is not None:
-        coefficients[rest] = coefficients.get(rest, Fraction(0)) + number
-    elif number != 0:
-        raise InternalError("index terms that cancel to a number are collected by int addition")
+    if rest is None:
+        return number
+    coefficients[rest] = coefficients.get(rest, Fraction(0)) + number
+    return Fraction(0)
 
 
 def neg(t: Term) -> Term:
@@ -350,7 +351,7 @@ def mul(*terms: Term) -> Term:
             powers[base] = powers.get(base, Fraction(0)) + power
     if number == 0 or number != number:  # 0 * inf is 0: equal wherever the source is finite
         return const(0, kind)
-    parts = [_factor(base, power) for base, power in powers.items() if power != 0]
+    parts = [power_of(base, power) for base, power in powers.items() if power != 0]
     if exponents:
         parts.append(exp(add(*exponents)) if len(exponents) > 1 else _exp(exponents[0]))
     if any(t.op in ("const", "mul") for t in parts) or sum(t.op == "exp" for t in parts) > 1:
@@ -363,12 +364,6 @@ def mul(*terms: Term) -> Term:
     if number != 1:
         parts.insert(0, const(number, kind))
     return parts[0] if len(parts) == 1 else _intern("mul", tuple(parts), None, kind)
-
-
-def _factor(base: Term, power: Fraction) -> Term:
-    if is_bracket(base):  # 0 and 1 are idempotent
-        return base
-    return power_of(base, power)
 
 
 def is_bracket(t: Term) -> bool:
@@ -385,12 +380,12 @@ def power_of(base: Term, power: Fraction | int) -> Term:
     """base ** power for a rational power.
 
     A product's power is the product of powers where that is true for reals: for whole
-    powers, and for the factors that are not negative.
+    powers, and for the factors that are not negative. A bracket is its own power.
     """
     power = Fraction(power)
     if power == 0:
         return const(1, base.kind)
-    if power == 1:
+    if power == 1 or is_bracket(base):
         return base
     if base.kind != "float" and (power.denominator != 1 or power < 0):
         base = as_float(base)
@@ -402,18 +397,18 @@ def power_of(base: Term, power: Fraction | int) -> Term:
         return exp(mul(const(power, "float"), base.args[0]))
     if base.op == "pow":
         inner, first = base.args[0], base.attr
-        if first.denominator == 1 and first.numerator % 2 == 0 and (first * power) % 2 == 1:
+        if first % 2 == 0 and (first * power) % 2 != 0:  # (x ** 2) ** (1 / 2) is abs(x)
             inner = function("abs", inner)
-        if is_nonnegative(inner) or power.denominator == 1 or first * power != 1:
-            return power_of(inner, first * power)
+        return power_of(inner, first * power)
     if base.op == "mul":
         if power.denominator == 1:
             return mul(*(power_of(t, power) for t in base.args))
-        inside = [t for t in base.args if is_nonnegative(t)]
-        rest = [t for t in base.args if not is_nonnegative(t)]
-        if inside:
-            outer = [power_of(t, power) for t in inside]
-            return mul(*outer, power_of(mul(*rest), power)) if rest else mul(*outer)
+        # 0 times a negative number has a root, so beside unknown signs 0 must not leave.
+        leaves = is_nonnegative if all(map(is_nonnegative, base.args)) else is_positive
+        outside = [power_of(t, power) for t in base.args if leaves(t)]
+        rest = [t for t in base.args if not leaves(t)]
+        if outside:
+            return mul(*outside, power_of(mul(*rest), power)) if rest else mul(*outside)
     return _intern("pow", (base,), power, base.kind)
 
 

@@ -223,3 +223,20 @@ def order_sums(t: Term) -> Term | None:
     deep = T.conjunction(*(c for c in parts if name in c.free))
     rest = T.conjunction(*(c for c in parts if name not in c.free))
     return T.fold("sum", (inner,), rest, T.fold("sum", (outer,), deep, inner_body))
+
+
+def normalise(t: Term) -> Term:
+    """Bring one term to normal form."""
+    memo: dict[Term, Term] = {}
+
+    def visit(s: Term) -> Term:
+        found = memo.get(s)
+        if found is None:
+            found = T.map_children(s, visit)
+            step = normal_form.first(found)
+            if step is not None:
+                found = visit(step[1])
+            memo[s] = found
+        return found
+
+    return visit(t)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, frame
+from monocomp.rewrites.normal_form import normalise
 from monocomp.terms import Term
 
 
@@ -37,8 +38,6 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
     Law: fold(f) x fold(g) = fold(f x g) over one domain; SE(V) x_R SE(W) = SE(V + W).
     `is_streamed` tells folds that are loops of the current scope from the others.
     """
-    from monocomp.lowering import normalise
-
     levels: dict[Term, int] = {}
     found: dict[tuple[str, int, Term], Pass] = {}
 

@@ -1,0 +1,105 @@
+"""Kernels: the loops and stores of a group of outputs, as one tile program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from monocomp.lowering.loops import Loops
+from monocomp.lowering.roles import choose_roles, kernel_groups
+from monocomp.lowering.scopes import Scope
+from monocomp.lowering.single_uses import inline_single_uses
+from monocomp.program import Equation, Equations
+from monocomp.tile import (
+    Loop,
+    OutputTensor,
+    Statement,
+    Store,
+    Tensor,
+    TileProgram,
+    expressions,
+    walk,
+)
+
+
+def lower(program: Equations, sizes: Mapping[str, int] | None = None) -> tuple[TileProgram, ...]:
+    """The kernels of a program in lifted normal form, one for each set of output rows.
+
+    Args:
+        program: equations without definitions left to inline.
+        sizes: extents that are known; an axis longer than `WHOLE_LIMIT` is not held whole.
+    """
+    kernels = []
+    for number_, group in enumerate(kernel_groups(program)):
+        suffix = "" if number_ == 0 else f"_{number_ + 1}"
+        kernels.append(_Kernel(program, group, sizes or {}, suffix).run())
+    return tuple(kernels)
+
+
+class _Kernel(Loops):
+    """Lowers a group of outputs to one kernel."""
+
+    def __init__(
+        self,
+        program: Equations,
+        group: Sequence[Equation],
+        sizes: Mapping[str, int],
+        suffix: str,
+    ) -> None:
+        super().__init__(program, {}, sizes)
+        self.group = group
+        self.suffix = suffix
+        self.axes |= choose_roles(group, self._fits)
+        self.output_indices = frozenset(self.axes)
+
+    def run(self) -> TileProgram:
+        late = self.axis_names("stream")
+        here = [e for e in self.group if not any(i.attr[0] in late for i in e.indices)]
+        self._prepare([e.body for e in self.group])
+        for equation in here:
+            self._store(equation)
+        for name in late:
+            self._store_in_loop(name, [e for e in self.group if e not in here])
+        body = self.scopes[0].body
+        inline_single_uses(body)
+        return self._program(body)
+
+    def _store(self, equation: Equation) -> None:
+        value = self._value(equation.body)
+        self.scopes[-1].body.append(Store(equation.name, value))
+
+    def _store_in_loop(self, name: str, equations: list[Equation]) -> None:
+        scope = Scope(name, 1)
+        self.scopes.append(scope)
+        self._prepare([e.body for e in equations])
+        for e in equations:
+            self._store(e)
+        self.scopes.pop()
+        self.scopes[0].body.append(Loop(self.axes[name], (), (), [], scope.body))
+
+    def _program(self, body: list[Statement]) -> TileProgram:
+        source = self.program.source
+        used = list(expressions(body))
+        loads = {e.attr for e in used if e.op == "load"}
+        params = {e.attr for e in used if e.op == "param"}
+        outputs = tuple(
+            OutputTensor(
+                e.name,
+                tuple(i.attr[0] for i in e.indices),
+                e.body.kind,
+                next(o.dtype for o in source.outputs if o.name == e.name),
+            )
+            for e in self.group
+        )
+        mentioned = {a for e in used for a in e.axes} | {a for o in outputs for a in o.axes}
+        mentioned |= {s.axis.name for s in walk(body) if isinstance(s, Loop)}
+        mentioned |= {e.attr for e in used if e.op == "coordinate"}
+        return TileProgram(
+            name=(source.name or "kernel") + self.suffix,
+            axes={n: a for n, a in self.axes.items() if n in mentioned},
+            inputs={
+                n: Tensor(n, i.dims, i.kind) for n, i in sorted(source.inputs.items()) if n in loads
+            },
+            params={n: p.kind for n, p in source.params.items() if n in params},
+            outputs=outputs,
+            body=body,
+        )

@@ -1,0 +1,347 @@
+"""Loops: folds become loops with a carried state, or products and reductions of tiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from monocomp import terms as T
+from monocomp.algebra import SE, SE_PAIR, frame, settled
+from monocomp.domain import split
+from monocomp.errors import UnsupportedError
+from monocomp.lowering.scopes import Scope
+from monocomp.lowering.values import EXTREMA, Values
+from monocomp.printer import show
+from monocomp.program import Equations
+from monocomp.rewrites.normal_form import normalise
+from monocomp.rewrites.pullback import Pass, passes
+from monocomp.syntax import Kind
+from monocomp.terms import Term
+from monocomp.tile import Assign, Axis, Expr, Let, Loop, State, apply, local
+
+_UNITS = {"sum": 0.0, "max": -math.inf, "min": math.inf, "prod": 1.0}
+_JOIN = {"sum": "add", "max": "maximum", "min": "minimum", "prod": "mul"}
+_LARGEST_INT = 2**63 - 1
+_STATE_NAMES = {"max": "m_i", "min": "m_i", "sum": "acc", "prod": "prod"}
+
+
+class Loops(Values):
+    """Builds the loops of a kernel."""
+
+    def __init__(self, program: Equations, axes: dict[str, Axis], sizes: Mapping[str, int]) -> None:
+        super().__init__(axes, sizes)
+        self.program = program
+        self.exponents: dict[Term, Term] = {}
+
+    def _prepare(self, terms: list[Term]) -> None:
+        """Emit the loops of this scope that the terms need, shallow ones first."""
+        for group in passes(terms, self._is_streamed):
+            self._loop(group)
+
+    def _is_streamed(self, t: Term) -> bool:
+        """Is this fold a loop of the current scope, not yet emitted?
+
+        In the kernel's scope folds are streamed, but for axes that are held whole; inside
+        a loop they are whole tiles, but for long axes and for bodies that are no products
+        of two factors.
+        """
+        if t.op != "fold" or self._lookup(t) is not None:
+            return False
+        if any(n.startswith("$") for n in t.free):  # inside a fold that is not open yet
+            return False
+        if len(t.attr.indices) != 1:
+            self._refuse(t)
+        scope = self.scopes[-1]
+        if scope.axis is None:
+            return True
+        if self._home(t.free) is not scope:
+            return False
+        if t.attr.monoid != "sum":
+            return True
+        return not self._fits(t.attr.extents[0]) or not self._is_contraction(t)
+
+    def _is_contraction(self, t: Term) -> bool:
+        """Is the body a product of at most two groups of factors with different axes, and
+        no larger than a tile of two axes?"""
+        (bound,), (_, body) = T.open_fold(t)
+        sides = _sides(_factors(body), bound.attr[0], self._tile_axes)
+        return len(sides) == 2 or (len(sides) == 1 and len(self._tile_axes(sides[0])) <= 1)
+
+    def _refuse(self, t: Term) -> None:
+        raise UnsupportedError(
+            f"no kernel is generated for {t.attr.name}",
+            notes=[f"in {show(t, self.program.names())}"],
+            help="mc.evaluate runs the whole language",
+        )
+
+    def _loop(self, group: Pass) -> None:
+        first = group.folds[0]
+        parent = self.scopes[-1]
+        avoid = frozenset().union(*(f.free for f in group.folds))
+        serial = parent.axis is not None and self._fits(group.extent)
+        serial |= any(_is_user_fold(f) for f in group.folds)  # in order, one at a time
+        name = self._new_axis(group.extent, "serial" if serial else "stream", avoid)
+        axis = self.axes[name]
+        opened = {f: T.open_as(f, (name,)) for f in group.folds}
+        bound = opened[first][0][0]
+        condition = opened[first][1][0]
+        domain = split(bound, condition)
+        self._prepare([*domain.lower, *domain.upper])
+        lower = tuple(self._value(t) for t in domain.lower)
+        upper = tuple(self._value(t) for t in domain.upper)
+        scope = Scope(name, len(self.scopes))
+        self.scopes.append(scope)
+        scope.guard = self._column_guard(domain.mask, name)
+        self._prepare([p for _, parts in opened.values() for p in parts])
+        mask = self._value(domain.mask) if domain.mask is not T.TRUE else None
+        folds = tuple(show(_visible(f), self.program.reader_names()) for f in group.folds)
+        loop = Loop(axis, lower, upper, [], scope.body, mask, folds)
+        plain = [f for f in opened if not _is_user_fold(f) and f.attr.monoid is not SE_PAIR]
+        frames = {f: opened[f][1] for f in plain}
+        mantissas = {f: parts for f, (_, parts) in opened.items() if f.attr.monoid is SE_PAIR}
+        results: dict[Term, Expr] = {}
+        updates: list[Assign] = []
+        joined: dict[Term, tuple[Term, Term, Term]] = {}
+        for f, parts in frames.items():
+            state, new = self._fold_tile(loop, f, parts[1])
+            results[f] = state
+            updates.append(Assign(state.attr, new))
+            if f.attr.monoid in EXTREMA and mantissas:
+                joined[f] = self._frame_symbols(loop, f, parts[1], state, updates)
+        for f, (_, parts) in opened.items():
+            if _is_user_fold(f):
+                results |= self._user_fold(loop, f, parts[1:], updates)
+        for f, parts in mantissas.items():
+            state = self._mantissa(loop, f, parts, bound, joined, updates)
+            results[T.field(f, "v")] = state
+        frame_states = {results[f].attr for f in joined}
+        scope.body += [u for u in updates if u.name not in frame_states]
+        scope.body += [u for u in updates if u.name in frame_states]  # sums are moved first
+        self.scopes.pop()
+        parent.body.append(loop)
+        for f, state in results.items():
+            parent.memo[f] = state
+
+    def _column_guard(self, mask: Term, axis: str) -> Expr | None:
+        """The part of a mask that no row takes part in: what it rules out is not read, so
+        that whatever stands there cannot reach a sum as 0 times itself."""
+        parts = [c for c in T.conjuncts(mask) if self._tile_axes(c) <= {axis}]
+        return self._value(T.conjunction(*parts)) if parts else None
+
+    def _user_fold(
+        self, loop: Loop, f: Term, elements: Sequence[Term], updates: list[Assign]
+    ) -> dict[Term, Expr]:
+        """A user's monoid: combine the state with the next element, in the index's order."""
+        monoid = f.attr.monoid
+        axes = self._tile_axes(f)
+        scope = self.scopes[-1]
+        states = []
+        symbols: dict[Term, Term] = {}
+        for name, unit, element in zip(monoid.fields, monoid.unit, elements, strict=True):
+            start = T.split_coefficient(unit)
+            if start[1] is not None:
+                self._refuse(f)
+            state = self._state(loop, name, axes, "float", float(start[0]))
+            states.append(state)
+            symbols[T.param(name, "float")] = self._symbol(name, state)
+            value = self._let(scope, name + "_next", self._value(element))
+            symbols[T.param(name + "'", "float")] = self._symbol(name, value)
+        results = {}
+        for name, state, combined in zip(monoid.fields, states, monoid.combine, strict=True):
+            for old, new in symbols.items():
+                combined = T.replace(combined, old, new)
+            value = self._let(scope, name + "_new", self._value(combined))
+            if loop.lower or loop.upper or loop.mask is not None:
+                membership = Expr("member", (), loop.axis.name, self._loop_axes(loop), "bool")
+                value = apply("where", membership, value, state)
+            updates.append(Assign(state.attr, value))
+            results[T.field(f, name)] = state
+        return results
+
+    def _loop_axes(self, loop: Loop) -> frozenset[str]:
+        """The axes along which membership in the loop's domain varies."""
+        bounds = (*loop.lower, *loop.upper, *((loop.mask,) if loop.mask is not None else ()))
+        axes: frozenset[str] = frozenset().union(*(b.axes for b in bounds))
+        return axes if loop.axis.role == "serial" else axes | {loop.axis.name}
+
+    def _fold_tile(self, loop: Loop, f: Term, body: Term) -> tuple[Expr, Expr]:
+        """A plain fold: the state, and its value after this tile."""
+        monoid = f.attr.monoid
+        if monoid not in _UNITS:
+            self._refuse(f)
+        axis = loop.axis
+        tile_axes = self._tile_axes(f)
+        kind = f.kind
+        unit = _UNITS[monoid]
+        if kind == "int" and math.isinf(unit):
+            unit = _LARGEST_INT if unit > 0 else -_LARGEST_INT - 1
+        state = self._state(loop, _STATE_NAMES.get(monoid, monoid), tile_axes, kind, unit)
+        if monoid == "sum":
+            return state, self._sum_tile(loop, body, state)
+        value = self._masked(loop, self._value(body), unit)
+        if monoid in EXTREMA:
+            self.exponents[body] = self._symbol("masked", value)
+        folded = _reduce(monoid, axis, value)
+        return state, apply(_JOIN[monoid], state, folded, kind=kind)
+
+    def _state(self, loop: Loop, base: str, axes: frozenset[str], kind: Kind, unit: float) -> Expr:
+        name = self._fresh(base)
+        loop.state.append(State(name, axes, kind, unit))
+        return local(name, axes, kind)
+
+    def _masked(self, loop: Loop, value: Expr, unit: float) -> Expr:
+        if loop.axis.role == "serial" and not (loop.lower or loop.upper or loop.mask):
+            return value
+        axes = value.axes | self._loop_axes(loop)
+        masked = Expr("masked", (value,), (loop.axis.name, unit), axes, value.kind)
+        base = f"{value.attr}_in" if value.op == "local" else "x"
+        return self._let(self.scopes[-1], base, masked)
+
+    def _sum_tile(self, loop: Loop, body: Term, state: Expr, vanishing: bool = False) -> Expr:
+        """state + the sum of body over the loop's tile, as a product of tiles if it is one.
+
+        `vanishing` says that a factor is already 0 outside the domain.
+        """
+        axis = loop.axis
+        factors = list(_factors(body))
+        sides = _sides(factors, axis.name, self._tile_axes)
+        if axis.role == "serial":
+            value = self._value(body)
+            return apply("add", state, value if vanishing else self._masked(loop, value, 0.0))
+        if len(sides) != 2:
+            value = self._value(body)
+            if not vanishing:
+                value = self._masked(loop, value, 0.0)
+            return apply("add", state, _reduce("sum", axis, value), kind=state.kind)
+        left, right = (self._value(s) for s in sides)
+        if not vanishing and not (
+            loop.mask is None
+            and not loop.lower
+            and not loop.upper
+            and left.op == right.op == "local"
+            and self._is_load(left)
+            and self._is_load(right)
+        ):
+            left = self._masked(loop, left, 0.0)
+        if not vanishing and not self._is_load(right):
+            right = self._masked(loop, right, 0.0)
+        return _contract(axis, left, right, state)
+
+    def _padded(self, value: Expr, axis: str) -> Expr:
+        """A computed operand is not 0 where its axis is padded; a loaded one is."""
+        if self._is_load(value) or axis not in value.axes:
+            return value
+        masked = Expr("masked", (value,), (axis, 0.0), value.axes, value.kind)
+        return self._let(self.scopes[-1], "x", masked)
+
+    def _is_load(self, e: Expr) -> bool:
+        return any(
+            isinstance(s, Let) and s.name == e.attr and s.value.op == "load"
+            for scope in self.scopes
+            for s in scope.body
+        )
+
+    def _frame_symbols(
+        self, loop: Loop, f: Term, body: Term, state: Expr, updates: list[Assign]
+    ) -> tuple[Term, Term, Term]:
+        """(old frame, new frame to subtract, masked exponent) as terms."""
+        scope = self.scopes[-1]
+        new = self._let(scope, state.attr + "_new", updates[-1].value)
+        updates[-1] = Assign(state.attr, new)
+        new_symbol = self._symbol("frame", new)
+        shift = self._value(settled(new_symbol, EXTREMA[f.attr.monoid]))
+        return self._symbol("old", state), self._symbol("shift", shift), self.exponents[body]
+
+    def _mantissa(
+        self,
+        loop: Loop,
+        f: Term,
+        parts: tuple[Term, ...],
+        bound: Term,
+        joined: Mapping[Term, tuple[Term, Term, Term]],
+        updates: list[Assign],
+    ) -> Expr:
+        """v <- move(m, m') v + sum_k embed(m', value, exponent), with m' the joined frame."""
+        condition, value, exponent = parts
+        whole = normalise(frame(bound, condition, exponent))
+        old, new, masked = whole, whole, exponent
+        for fold_, (old_symbol, shift, masked_body) in joined.items():
+            (_,), (_, body) = T.open_as(fold_, (loop.axis.name,))
+            old = T.replace(old, fold_, old_symbol)
+            new = T.replace(new, fold_, shift)
+            masked = T.replace(masked, body, masked_body)
+        if old is whole:  # the frame is known from an earlier pass, and moves no more
+            masked = self._symbol("x", self._masked(loop, self._value(exponent), -math.inf))
+        base = "acc" if value is not T.ONE else "l_i"
+        state = self._state(loop, base, self._tile_axes(T.field(f, "v")), "float", 0.0)
+        scaled = state if old is whole else apply("mul", state, self._value(SE.move(old, new)))
+        body = SE.embed(new, value, masked)
+        safe = all(fac.op in ("read", "exp") for fac in _factors(body))
+        updates.append(Assign(state.attr, self._sum_tile(loop, body, scaled, vanishing=safe)))
+        return state
+
+    def _fold(self, t: Term) -> Expr:
+        """A fold that is no loop: a product of tiles, or a reduction of one."""
+        self._prepare([t])
+        found = self._lookup(t)
+        if found is not None:
+            return found
+        extent = t.attr.extents[0]
+        name = self._new_axis(extent, "whole", t.free)
+        _, (condition, body) = T.open_as(t, (name,))
+        axis = self.axes[name]
+        if condition is not T.TRUE:
+            body = T.mul(T.bracket(condition), body)
+        sides = _sides(_factors(body), name, self._tile_axes)
+        if len(sides) == 2:
+            left, right = (self._padded(self._value(s), name) for s in sides)
+            return _contract(axis, left, right)
+        value = self._value(body)
+        inside = Expr("masked", (value,), (name, 0.0), value.axes | {name}, value.kind)
+        return _reduce("sum", axis, inside)
+
+
+def _is_user_fold(t: Term) -> bool:
+    return isinstance(t.attr.monoid, T.UserMonoid) and t.attr.monoid is not SE_PAIR
+
+
+def _visible(f: Term) -> Term:
+    """The fold as programs write it: an SE fold by its value."""
+    return T.field(f, "v") if f.attr.monoid is SE_PAIR else f
+
+
+def _factors(t: Term) -> tuple[Term, ...]:
+    return t.args if t.op == "mul" else (t,)
+
+
+def _sides(
+    factors: Iterable[Term], axis: str, tile_axes: Callable[[Term], frozenset[str]]
+) -> list[Term]:
+    """Factors multiplied into one or two terms, such that the sum over the axis of their
+    product is a product of matrices: each side has an axis that the other lacks."""
+    axes = {f: tile_axes(f) for f in factors}
+    free = {f: a - {axis} for f, a in axes.items()}
+    largest = sorted(set(free.values()), key=lambda a: (-len(a), sorted(a)))
+    maximal: list[frozenset[str]] = []
+    for a in largest:
+        if not any(a <= m for m in maximal):
+            maximal.append(a)
+    if len(maximal) != 2:
+        return [T.mul(*factors)]
+    if any(axis not in a for a in axes.values()):
+        return [T.mul(*factors)]
+    left = [f for f in factors if free[f] <= maximal[0]]
+    right = [f for f in factors if not free[f] <= maximal[0]]
+    return [T.mul(*left), T.mul(*right)]
+
+
+def _contract(axis: Axis, left: Expr, right: Expr, initial: Expr | None = None) -> Expr:
+    axes = (left.axes | right.axes) - {axis.name}
+    args = (left, right) if initial is None else (left, right, initial)
+    return Expr("contract", args, axis.name, axes, "float")
+
+
+def _reduce(monoid: str, axis: Axis, value: Expr) -> Expr:
+    if axis.name not in value.axes:
+        return value
+    return Expr("reduce", (value,), (monoid, axis.name), value.axes - {axis.name}, value.kind)

@@ -1,0 +1,101 @@
+"""Roles: which outputs one kernel computes, and how it walks along each of their indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from monocomp import terms as T
+from monocomp.program import Equation, Equations
+from monocomp.terms import Term
+from monocomp.tile import Axis, Role
+
+WHOLE_LIMIT = 256  # the longest axis that is held entirely
+
+
+def kernel_groups(program: Equations) -> list[list[Equation]]:
+    """Outputs that are computed for the same rows go in one kernel.
+
+    The rows of an output are the indices that all of its aggregates have.
+    """
+    groups: dict[frozenset[Term], list[Equation]] = {}
+    for equation in program.outputs:
+        folds = list(_outer_folds([equation.body]))
+        rows = frozenset(i for i in equation.indices if all(i.attr[0] in f.free for f in folds))
+        groups.setdefault(rows, []).append(equation)
+    return list(groups.values())
+
+
+def choose_roles(group: Sequence[Equation], fits: Callable[[str], bool]) -> dict[str, Axis]:
+    """Give every index of the outputs a role, by where it occurs.
+
+    An index that some aggregate lacks and another has is a column of values: held
+    whole. One that every aggregate lacks is streamed once more to write the result.
+    Of the others, one that a large operand of a loop lacks is a row: its block shares
+    what is read.
+    """
+    axes: dict[str, Axis] = {}
+    indices = dict.fromkeys(i for e in group for i in e.indices)
+    folds = list(_outer_folds(e.body for e in group))
+    rows = _rows([i.attr[0] for i in indices], folds)
+    for i in indices:
+        name = i.attr[0]
+        having = [f for f in folds if name in f.free]
+        role: Role = "row" if name in rows else "grid"
+        if folds and not having:
+            role = "stream"
+        elif len(having) < len(folds) and fits(i.attr[1]):
+            role = "whole"
+        axes[name] = Axis(name, i.attr[1], role)
+    streams = [a.name for a in axes.values() if a.role == "stream"]
+    for extra in streams[1:]:  # one axis is streamed, the others are cut into blocks
+        axes[extra] = Axis(extra, axes[extra].extent, "row")
+    if not folds and axes:
+        last = list(axes)[-1]
+        axes[last] = Axis(last, axes[last].extent, "row")
+    return axes
+
+
+def _outer_folds(terms: Iterable[Term]) -> list[Term]:
+    """Folds that are not inside another fold."""
+    found: dict[Term, None] = {}
+    stack = list(terms)
+    while stack:
+        t = stack.pop()
+        if t.op == "fold":
+            found[t] = None
+            for part in T.open_fold(t)[1]:  # an earlier result of the same rows
+                names = {n for n in part.free if n.startswith("$")}
+                stack.extend(
+                    s
+                    for s in T.subterms(part)
+                    if s.op == "fold"
+                    and not names & s.free
+                    and not any(n.startswith("$") for n in s.free)
+                )
+        else:
+            stack.extend(t.args)
+    return list(found)
+
+
+def _rows(names: list[str], folds: list[Term]) -> set[str]:
+    """The indices to cut into blocks: those that most of what a loop reads lacks, counted
+    by dimensions; two for a plain product of matrices, one where a loop holds another sum."""
+    reads = list(dict.fromkeys(r for f in folds for r in _streamed_reads(f)))
+    largest = max((len(r.args) for r in reads), default=0)
+    shared = {
+        n: sum(len(r.args) for r in reads if n not in r.free)
+        for n in names
+        if any(n not in r.free and len(r.args) == largest for r in reads)
+    }
+    nested = any(
+        t.op == "fold" for f in folds for part in T.open_fold(f)[1] for t in T.subterms(part)
+    )
+    ranked = sorted(shared, key=lambda n: (-shared[n], -names.index(n)))
+    return set(ranked[: 1 if nested else 2])
+
+
+def _streamed_reads(f: Term) -> list[Term]:
+    """Reads inside a fold that vary with its index."""
+    opened, parts = T.open_fold(f)
+    names = {i.attr[0] for i in opened}
+    return [t for t in T.subterms(*parts[1:]) if t.op == "read" and names & t.free]

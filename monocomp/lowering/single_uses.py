@@ -1,0 +1,73 @@
+"""Values that are used once are written where they are used, while that stays readable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from monocomp.lowering.scopes import leaves
+from monocomp.tile import Assign, Expr, Let, Loop, Statement, expressions, walk
+
+_KEPT = ("load", "contract", "masked")
+_MAX_NESTING = 4
+
+
+def inline_single_uses(body: list[Statement]) -> None:
+    """Write a value that is used once where it is used, if that is in the same body."""
+    uses: dict[str, int] = {}
+    for s in walk(body):  # a mask is evaluated at each masked value
+        if isinstance(s, Loop) and s.mask is not None:
+            uses |= {e.attr: 2 for e in leaves(s.mask)}
+    for e in expressions(body):
+        if e.op == "local":
+            uses[e.attr] = uses.get(e.attr, 0) + 1
+    _inline(body, uses)
+
+
+def _inline(body: list[Statement], uses: Mapping[str, int]) -> None:
+    pending: dict[str, Expr] = {}
+    out: list[Statement] = []
+    states = {s.name for s in body if isinstance(s, Assign)}
+    for s in body:
+        if isinstance(s, Loop):
+            held = {e.attr for b in (s.body,) for e in expressions(b) if e.op == "local"}
+            for name in [n for n in pending if n in held]:
+                out.append(Let(name, pending.pop(name)))
+            s.lower = tuple(_fill(e, pending) for e in s.lower)
+            s.upper = tuple(_fill(e, pending) for e in s.upper)
+            _inline(s.body, uses)
+            out.append(s)
+            continue
+        if isinstance(s, Assign):  # what reads another state must be known before it changes
+            for name, value in list(pending.items()):
+                if any(e.attr in states and e.attr != s.name for e in leaves(value)):
+                    out.append(Let(name, pending.pop(name)))
+        value = _fill(s.value, pending)
+        if (
+            isinstance(s, Let)
+            and uses.get(s.name, 0) == 1
+            and value.op not in _KEPT
+            and not (value.op == "cast" and len(value.axes) > 1)
+            and _nesting(value) < _MAX_NESTING
+        ):
+            pending[s.name] = value
+        else:
+            s.value = value
+            out.append(s)
+    for name, value in pending.items():
+        out.append(Let(name, value))
+    body[:] = out
+
+
+def _fill(e: Expr, pending: dict[str, Expr]) -> Expr:
+    if e.op == "local":
+        return pending.pop(e.attr, e)
+    if not e.args or not pending:
+        return e
+    args = tuple(_fill(a, pending) for a in e.args)
+    if all(a is b for a, b in zip(args, e.args, strict=True)):
+        return e
+    return Expr(e.op, args, e.attr, e.axes, e.kind, e.guarded)
+
+
+def _nesting(e: Expr) -> int:
+    return 1 + max((_nesting(a) for a in e.args), default=0)

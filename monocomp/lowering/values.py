@@ -1,0 +1,318 @@
+"""Values: terms without loops become expressions, each computed where it is first known."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+
+from monocomp import terms as T
+from monocomp.algebra import is_mantissa, settled
+from monocomp.lowering.scopes import Scopes
+from monocomp.syntax import Kind
+from monocomp.terms import Term
+from monocomp.tile import Expr, Let, apply, local, number
+
+# A frame is a maximum, or minus a minimum; what it is over nothing.
+EXTREMA = {"max": T.NEG_INF, "min": T.INF}
+
+
+class Values(Scopes, ABC):
+    """Builds expressions for terms; folds are left to a subclass."""
+
+    @abstractmethod
+    def _fold(self, t: Term) -> Expr:
+        """The value of a fold."""
+
+    @abstractmethod
+    def _prepare(self, terms: list[Term]) -> None:
+        """Emit the loops that the terms need in the current scope."""
+
+    @abstractmethod
+    def _refuse(self, t: Term) -> None:
+        """Raise the error for a fold that no kernel is generated for."""
+
+    def _value(self, t: Term, guard: Term | None = None) -> Expr:
+        if t in self.locals:
+            return self.locals[t]
+        found = self._lookup(t)
+        if found is not None:
+            return found
+        leaf = self._leaf(t)
+        if leaf is not None:
+            return leaf
+        value = self._build(t, guard)
+        if value.op in ("local", "number", "param", "extent", "coordinate"):
+            return value
+        home = self._home_of(value, t)
+        named = self._let(home, _base_name(value, _TERM_NAMES.get(t.op, "t")), value)
+        if guard is None or not value.guarded:
+            home.memo[t] = named
+        return named
+
+    def _leaf(self, t: Term) -> Expr | None:
+        match t.op:
+            case "const":
+                value = t.attr if t.kind == "bool" else float(t.attr)
+                return number(int(t.attr) if t.kind == "int" else value, t.kind)
+            case "param":
+                return Expr("param", (), t.attr, frozenset(), t.kind)
+            case "extent":
+                return Expr("extent", (), t.attr, frozenset(), "int")
+            case "index":
+                return Expr("coordinate", (), t.attr[0], self._tile_axes(t), "int")
+        return None
+
+    def _build(self, t: Term, guard: Term | None) -> Expr:
+        match t.op:
+            case "read":
+                return self._load(t, guard)
+            case "add":
+                return self._sum(t)
+            case "mul":
+                return self._product(1.0, t)
+            case "pow":
+                return self._power(t)
+            case "exp":
+                return self._exponential(t)
+            case "power":
+                base, exponent = map(self._value, t.args)
+                return apply("exp2", apply("mul", exponent, apply("log2", base)))
+            case "cast":
+                return apply("cast", self._value(t.args[0]), kind=t.kind)
+            case "fold":
+                return self._fold(t)
+            case "field" if t.args[0].op == "fold":
+                self._prepare([t])
+                found = self._lookup(t)
+                if found is not None:
+                    return found
+            case "where":
+                condition, a, b = t.args
+                return apply(
+                    "where",
+                    self._value(condition),
+                    self._value(a, condition),
+                    self._value(b, T.negate(condition)),
+                    kind=t.kind,
+                )
+            case "compare" | "floordiv" | "mod" | "and" | "or" | "not":
+                operands = [self._value(a) for a in t.args]
+                if t.op == "compare":
+                    return apply("compare", *operands, kind="bool", attr=t.attr)
+                if t.op in ("floordiv", "mod") and all(map(T.is_nonnegative, t.args)):
+                    return apply(t.op, *operands, kind=t.kind, attr="nonnegative")
+                return _chain(t.op, operands, t.kind)
+        expansion = _EXPANSIONS.get(t.op)
+        if expansion is not None:
+            return self._build(expansion(*t.args), guard)
+        if t.op in ("fold_at", "field", "ref"):
+            self._refuse(t if t.op == "fold_at" else t.args[0])
+        return apply(t.op, *(self._value(a) for a in t.args), kind=t.kind)
+
+    def _load(self, t: Term, guard: Term | None) -> Expr:
+        subscripts = tuple(self._value(a) for a in t.args)
+        axes = frozenset().union(*(s.axes for s in subscripts))
+        plain = all(a.op in ("index", "const") for a in t.args)
+        condition = None if guard is None or plain else self._value(guard)
+        ruled = self._home(t.free).guard
+        if condition is None:
+            condition = ruled
+        elif ruled is not None:
+            condition = apply("and", condition, ruled, kind="bool")
+        if condition is None:
+            return Expr("load", subscripts, t.attr, axes, t.kind)
+        return Expr(
+            "load", (*subscripts, condition), t.attr, axes | condition.axes, t.kind, guarded=True
+        )
+
+    def _sum(self, t: Term) -> Expr:
+        return self._signed_sum(t.args, t.kind, self._value)
+
+    def _signed_sum(
+        self, addends: Iterable[Term], kind: Kind, value: Callable[[Term], Expr]
+    ) -> Expr:
+        """The sum of value(a), what is known outside summed there first."""
+        total: Expr | None = None
+        groups = self._by_depth(addends)
+        for place, group in enumerate(groups):
+            for a in sorted(group, key=_is_negative):
+                positive = T.neg(a) if _is_negative(a) else a
+                total = _plus(total, value(positive), _is_negative(a), kind)
+            assert total is not None
+            if place < len(groups) - 1 and total.op != "neg":
+                total = self._hoisted(group, total)
+        assert total is not None
+        return total
+
+    def _hoisted(self, group: list[Term], value: Expr) -> Expr:
+        """Name a partial result in the scope where it is known."""
+        if value.op in ("local", "number", "param", "extent", "coordinate"):
+            return value
+        homes = [self._home_of(value, t) for t in group]
+        home = max(homes, key=lambda scope: scope.depth)
+        for s in home.body:
+            if isinstance(s, Let) and _same(s.value, value):
+                return local(s.name, value.axes, value.kind)
+        return self._let(home, "scale", value)
+
+    def _product(self, factor: float, t: Term) -> Expr:
+        """factor * t, the factors that are known outside multiplied there first."""
+        coefficient, rest = T.split_coefficient(t)
+        factor *= float(coefficient)
+        kind = t.kind
+        factors = () if rest is None else rest.args if rest.op == "mul" else (rest,)
+        negative = factor < 0
+        factor = abs(factor)
+        total: Expr | None = None
+        if factor != 1 or not factors:
+            total = number(factor if kind == "float" else int(factor), kind)
+        groups = self._by_depth(factors)
+        for place, group in enumerate(groups):
+            total = self._multiply(total, group, kind)
+            if place < len(groups) - 1:
+                total = self._hoisted(group, total)
+        assert total is not None
+        return apply("neg", total, kind=kind) if negative else total
+
+    def _multiply(self, total: Expr | None, group: list[Term], kind: Kind) -> Expr:
+        over = [f for f in group if not (f.op == "pow" and f.attr < 0)]
+        under = [f for f in group if f.op == "pow" and f.attr < 0 and f.attr.denominator == 1]
+        over += [f for f in group if f.op == "pow" and f.attr < 0 and f.attr.denominator != 1]
+        for f in over:
+            value = self._value(f)
+            total = value if total is None else apply("mul", total, value, kind=kind)
+        for f in under:
+            divisor = self._value(T.power_of(f.args[0], -f.attr))
+            total = self._divide(total or number(1.0), divisor, f.args[0])
+        assert total is not None
+        return total
+
+    def _divide(self, over: Expr, divisor: Expr, base: Term) -> Expr:
+        """over / divisor; a quotient of aggregates over nothing is 0.
+
+        An aggregate that is a sum of positive elements is 0 only over nothing. For others
+        the numerator must be 0 as well.
+        """
+        quotient = apply("div", over, divisor)
+        if not base.folded:
+            return quotient
+        empty = apply("compare", divisor, number(0.0), kind="bool", attr="==")
+        if not _is_zero_only_if_empty(base):
+            none = apply("compare", over, number(0.0), kind="bool", attr="==")
+            empty = apply("and", empty, none, kind="bool")
+        return apply("where", empty, number(0.0), quotient)
+
+    def _power(self, t: Term) -> Expr:
+        base, power = t.args[0], t.attr
+        if power == Fraction(1, 2):
+            return apply("sqrt", self._value(base))
+        if power == Fraction(-1, 2):
+            return apply("rsqrt", self._value(base))
+        if power.denominator == 1 and power < 0:
+            divisor = self._value(T.power_of(base, -power))
+            return self._divide(number(1.0), divisor, base)
+        if power.denominator == 1 and power <= 8:
+            value = self._value(base)
+            total = value
+            for _ in range(int(power) - 1):
+                total = apply("mul", total, value, kind=t.kind)
+            return total
+        value = apply("log2", self._value(base))
+        return apply("exp2", apply("mul", number(float(power)), value))
+
+    def _exponential(self, t: Term) -> Expr:
+        """exp(x) = exp2(x log2(e)); log2(e) joins the factors that are known outside."""
+        exponent = t.args[0]
+        addends = [_settle(a) for a in (exponent.args if exponent.op == "add" else (exponent,))]
+        log2_e = math.log2(math.e)
+        return apply("exp2", self._signed_sum(addends, "float", lambda a: self._product(log2_e, a)))
+
+
+_HALF = T.const(Fraction(1, 2))
+_ROOT_HALF = T.power_of(_HALF, Fraction(1, 2))
+
+
+def _sigmoid(x: Term) -> Term:
+    return T.power_of(T.add(T.ONE, T.exp(T.neg(x))), -1)
+
+
+# Functions that backends need not know, in forms that neither overflow nor cancel.
+_EXPANSIONS: dict[str, Callable[..., Term]] = {
+    "sigmoid": _sigmoid,
+    "relu": lambda x: T.function("maximum", x, T.const(0, x.kind)),
+    "silu": lambda x: T.mul(x, _sigmoid(x)),
+    "softplus": lambda x: T.add(
+        T.function("maximum", x, T.ZERO),
+        T.log(T.add(T.ONE, T.exp(T.neg(T.function("abs", x))))),
+    ),
+    "gelu": lambda x: T.mul(_HALF, x, T.add(T.ONE, T.function("erf", T.mul(x, _ROOT_HALF)))),
+    "elu": lambda x: T.where(
+        T.compare("<", T.ZERO, x),
+        x,
+        T.sub(T.exp(T.function("minimum", x, T.ZERO)), T.ONE),
+    ),
+}
+_TERM_NAMES = {"exp": "p", "fold": "s"}
+
+
+def _chain(op: str, operands: list[Expr], kind: Kind) -> Expr:
+    total = operands[0]
+    if len(operands) == 1:
+        return apply(op, total, kind=kind)
+    for o in operands[1:]:
+        total = apply(op, total, o, kind=kind)
+    return total
+
+
+def _is_negative(t: Term) -> bool:
+    coefficient, _ = T.split_coefficient(t)
+    return coefficient < 0 and coefficient != -math.inf
+
+
+def _is_zero_only_if_empty(t: Term) -> bool:
+    """A sum of positive elements, counted or weighted, and sums and products of those."""
+    if t.op == "cast":
+        return _is_zero_only_if_empty(t.args[0])
+    if is_mantissa(t):
+        return T.is_positive(t.args[0].args[1])
+    if t.op in ("add", "mul"):
+        return all(map(_is_zero_only_if_empty, t.args))
+    return T.is_positive(t)
+
+
+def _settle(addend: Term) -> Term:
+    """A frame that is subtracted in an exponent is 0 while there is none. So is one that
+    is added, which then stands before a sum over nothing."""
+    for t in T.subterms(addend):
+        if t.op == "fold" and t.attr.monoid in EXTREMA:
+            addend = T.replace(addend, t, settled(t, EXTREMA[t.attr.monoid]))
+    return addend
+
+
+def _plus(total: Expr | None, value: Expr, negative: bool, kind: Kind) -> Expr:
+    """total + value or total - value."""
+    if total is None:
+        return apply("neg", value, kind=kind) if negative else value
+    if total.op == "neg" and not negative:
+        return apply("sub", value, total.args[0], kind=kind)
+    return apply("sub" if negative else "add", total, value, kind=kind)
+
+
+def _same(a: Expr, b: Expr) -> bool:
+    if a is b:
+        return True
+    return (
+        a.op == b.op
+        and a.attr == b.attr
+        and a.kind == b.kind
+        and len(a.args) == len(b.args)
+        and all(map(_same, a.args, b.args))
+    )
+
+
+def _base_name(value: Expr, default: str) -> str:
+    if value.op == "load":
+        return f"{value.attr}_tile"
+    return default
