@@ -245,7 +245,8 @@ class Interpreter:
         if all(s.op == "coordinate" for s in subscripts):
             names = [s.attr for s in subscripts]
             if len(set(names)) == len(names):
-                return self._slice(tensor, names)
+                block = self._slice(tensor, names)
+                return self._where(self._value(e.args[-1]), block) if e.guarded else block
         places = [self._value(s) for s in subscripts]
         guard = self._value(e.args[-1]) if e.guarded else None
         inside = self._membership_now()
@@ -273,12 +274,15 @@ class Interpreter:
         zero = self.ops.full((1,) * len(self.dims), 0, "int")
         where = self.ops.elementwise["where"]
         read = self.ops.gather(tensor, tuple(where(safe, p, zero) for p in places))
-        value = self.ops.elementwise["promote"](read)
+        return self._where(safe, self.ops.elementwise["promote"](read))
+
+    def _where(self, condition: Array, value: Array) -> Array:
+        """The value, and 0 where the condition fails."""
         kind = "bool" if str(value.dtype).endswith("bool") else "float"
+        if kind == "float" and not _is_floating(value):
+            kind = "int"
         nothing = self.ops.full((1,) * len(self.dims), 0, kind)
-        if kind != "bool" and not _is_floating(value):
-            nothing = zero
-        return where(safe, value, nothing)
+        return self.ops.elementwise["where"](condition, value, nothing)
 
     def _check(self, name: str, tensor: Array, places: list[Array], guard: Array | None) -> None:
         for dim, (place, size) in enumerate(zip(places, tensor.shape, strict=True)):

@@ -25,7 +25,9 @@ class NumpyOps:
         }
 
     def _promote(self, x: Array) -> Array:
-        return x.astype(self.dtype) if x.dtype.kind == "f" else x
+        if x.dtype.kind == "f":
+            return x.astype(self.dtype)
+        return x if x.dtype.kind == "b" else x.astype(np.int64)
 
     def arange(self, start: int, stop: int) -> Array:
         return np.arange(start, stop)

@@ -92,6 +92,25 @@ def _uniform(*counters: torch.Tensor) -> torch.Tensor:
     return (h >> (32 - bits)).to(torch.float32) * 2.0**-bits
 
 
+def _sign(x: torch.Tensor) -> torch.Tensor:
+    """The sign; of NaN, NaN."""
+    return torch.where(x.isnan(), x, x.sign()) if x.is_floating_point() else x.sign()
+
+
+def _floordiv(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """a // b rounded down; an integer divided by 0 is 0."""
+    if a.is_floating_point() or b.is_floating_point():
+        return torch.floor_divide(a, b)
+    return torch.where(b == 0, 0, torch.floor_divide(a, torch.where(b == 0, 1, b)))
+
+
+def _mod(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """What `_floordiv` leaves."""
+    if a.is_floating_point() or b.is_floating_point():
+        return torch.remainder(a, b)
+    return torch.where(b == 0, 0, torch.remainder(a, torch.where(b == 0, 1, b)))
+
+
 _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "add": torch.add,
     "sub": torch.sub,
@@ -100,8 +119,8 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "neg": torch.neg,
     "maximum": torch.maximum,
     "minimum": torch.minimum,
-    "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"),
-    "mod": torch.remainder,
+    "floordiv": _floordiv,
+    "mod": _mod,
     "and": torch.logical_and,
     "or": torch.logical_or,
     "not": torch.logical_not,
@@ -112,7 +131,7 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "sqrt": torch.sqrt,
     "rsqrt": torch.rsqrt,
     "abs": torch.abs,
-    "sign": torch.sign,
+    "sign": _sign,
     "floor": torch.floor,
     "sin": torch.sin,
     "cos": torch.cos,

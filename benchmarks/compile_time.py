@@ -17,6 +17,7 @@ import monocomp as mc
 from benchmarks.report import (
     Report,
     listed,
+    load,
     options,
     percentile,
     processor,
@@ -81,6 +82,7 @@ def text_to_source(runs: int) -> dict[str, list[float]]:
 
 def measure(quick: bool = False) -> Report:
     """The table."""
+    busy = load()
     process = whole_process(3 if quick else 9)
     probes = [probe() for _ in range(1 if quick else 3)]
     peak = max(int(str(p["peak"])) for p in probes)
@@ -109,7 +111,7 @@ def measure(quick: bool = False) -> Report:
             "",
         ),
     ]
-    where = f"{processor()}, {os.cpu_count()} cores; {listed(versions('sympy', 'lark'))}"
+    where = f"{processor()}, {os.cpu_count()} cores; {listed(versions('sympy', 'lark'))}; {busy}"
     text = (
         f"Compile time, {today()}, {where}.\n"
         f"{len(process)} processes; {len(every) // len(programs)} compilations"

@@ -20,6 +20,7 @@ from benchmarks.report import (
     Report,
     alternating,
     listed,
+    load,
     options,
     processor,
     summary,
@@ -111,6 +112,7 @@ def measure(quick: bool = False) -> Report:
     """The table."""
     import torch
 
+    busy = load()
     peaks = {name: peak(name) for name in contenders()}
     tensors = inputs(LENGTH)
     running = {name: _bound(compute, tensors) for name, compute in contenders().items()}
@@ -132,12 +134,13 @@ def measure(quick: bool = False) -> Report:
     ]
     where = (
         f"{processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads; "
-        f"{listed(versions('torch'))}"
+        f"{listed(versions('torch'))}; {busy}"
     )
     header = ("", "peak over inputs and outputs", "time, median", "eager / time", "target")
     text = (
         f"Attention on the CPU, one head, N = {LENGTH}, d = {HEAD}, float32, {today()},\n"
-        f"{where}. Largest difference from eager torch: {error:.0e}.\n\n" + table(header, rows)
+        f"{where}.\n"
+        f"Largest difference from eager torch: {error:.0e}.\n\n" + table(header, rows)
     )
     data = {
         "date": today(),

@@ -6,6 +6,7 @@ import argparse
 import datetime
 import json
 import math
+import os
 import platform
 import statistics
 import time
@@ -63,6 +64,11 @@ def processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def load() -> str:
+    """How busy the machine was when the measurement began: CPU times mean little beside others."""
+    return f"load average {os.getloadavg()[0]:.1f}"
 
 
 def versions(*packages: str) -> dict[str, str]:

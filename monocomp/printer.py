@@ -13,15 +13,20 @@ from fractions import Fraction
 
 from monocomp.terms import (
     FALSE,
+    NEG_INF,
     TRUE,
     Binder,
     Term,
     UserMonoid,
     base_and_power,
+    conjunction,
     const,
+    inert_exp,
+    is_bracket,
     open_fold,
     power_of,
     split_coefficient,
+    where,
 )
 
 _OR, _AND, _NOT, _COMPARE, _ADD, _MUL, _UNARY, _POW, _ATOM = range(1, 10)
@@ -236,43 +241,61 @@ def _show_product(t: Term, names: Names, context: int) -> str:
     number, _ = split_coefficient(t)
     over: list[Term] = []
     under: list[Term] = []
-    for factor in t.args:
-        if factor.op == "const":
-            continue
+    for factor in _with_masked_weight(t):
         base, power = base_and_power(factor)
         if power < 0 and t.kind == "float":
             under.append(power_of(base, -power))
         else:
             over.append(factor)
     over.sort(key=lambda f: not _evident(f))
-    evident = t.kind == "int" or bool(under) or (bool(over) and _evident(over[0]))
     sign = ""
     if number < 0 and number != -math.inf:
         sign, number = "-", -number
+    floating = bool(over) and _evident(over[0])
+    is_decimal = not isinstance(number, Fraction) or "/" not in number_text(number, "")
+    if isinstance(number, Fraction) and not is_decimal and (floating or not over):
+        under.append(const(number.denominator, "float"))
+        number = Fraction(number.numerator)
+    # Where no factor shows that this is a float, a number with a point does.
+    evident = t.kind == "int" or floating or (bool(under) and number == 1 and len(over) == 1)
     pieces = [
         _show(f, names, _MUL if n == 0 else _MUL + 1, as_float=evident or n > 0)
         for n, f in enumerate(over)
     ]
-    if not evident:
+    last = ""
+    if not evident and (over or not under):
         pieces.insert(0, number_text(number, "float"))
-    elif (
-        isinstance(number, Fraction) and number.denominator != 1 and "/" in number_text(number, "")
-    ):
-        if number.numerator != 1 or not over:
-            pieces.insert(0, str(number.numerator))
-        under.append(const(number.denominator, "float"))
-    elif number != 1:
+    elif number != 1 and over and over[0].op == "add" and len(over) + len(under) > 1:
+        last = f" * {number_text(number, 'int')}"  # in front it would be multiplied out
+    elif number != 1 or not over:
         pieces.insert(0, number_text(number, "int"))
-    if not pieces:
-        pieces = ["1"]
     if pieces[0].startswith("-"):
         pieces[0] = f"({pieces[0]})"
     text = " * ".join(pieces)
     for f in under:
         text += f" / {_show(f, names, _MUL + 1, as_float=True)}"
+    text += last
     if sign:
-        return _paren(f"-({text})" if len(pieces) + len(under) > 1 else f"-{text}", _UNARY, context)
+        simple = len(pieces) == 1 and not under and over[0].op not in ("floordiv", "mod")
+        return _paren(f"-{text}" if simple else f"-({text})", _UNARY, context)
     return _paren(text, _MUL, context)
+
+
+def _with_masked_weight(t: Term) -> list[Term]:
+    """The factors of a product but its number, [c] * exp(x) as exp(where(c, x, -inf)).
+
+    These are one term, and in the language only the second says that where c fails nothing
+    is there: what it is multiplied with is not looked at, and a sum of such may be empty.
+    """
+    factors = [f for f in t.args if f.op != "const"]
+    brackets = [f for f in factors if is_bracket(f)]
+    weights = [f for f in factors if f.op == "exp"]
+    if not brackets or not weights:
+        return factors
+    condition = conjunction(*(b.args[0] for b in brackets))
+    masked = where(condition, weights[0].args[0], NEG_INF)
+    rest = [f for f in factors if f not in brackets and f is not weights[0]]
+    return [inert_exp(masked), *rest]
 
 
 def _show_power(t: Term, names: Names, context: int) -> str:

@@ -182,7 +182,8 @@ class _Translator:
             case syntax.Reduce():
                 return self._reduce(e, formals)
             case syntax.Field():
-                return T.field(self.expr(e.operand, formals), e.name)
+                folded = self.expr(e.operand, formals)
+                return folded if folded.op == "field" else T.field(folded, e.name)
         raise InternalError(f"no translation for {type(e).__name__}")
 
     def _name(self, e: syntax.Name, formals: Formals) -> Term:

@@ -212,14 +212,18 @@ NEG_INF = const(-math.inf)
 
 
 def as_float(t: Term) -> Term:
-    """The same value as a float. An int expression stays whole behind its cast, so that
-    large index values are subtracted exactly before they are rounded."""
+    """The same value as a float. An int expression stays whole behind its cast but for a
+    number in front, so that large index values are subtracted exactly before they are
+    rounded."""
     if t.kind == "float":
         return t
     if t.op == "const":
         return const(t.attr if t.kind == "int" else int(t.attr), "float")
     if t.op == "cast":  # a truth value as an int
         t = t.args[0]
+    number, rest = split_coefficient(t)
+    if number != 1 and rest is not None:
+        return mul(const(number, "float"), as_float(rest))
     return _intern("cast", (t,), "float", "float")
 
 
@@ -341,9 +345,12 @@ def mul(*terms: Term) -> Term:
     number: Number = Fraction(1)
     powers: dict[Term, Fraction] = {}
     exponents: list[Term] = []
+    conditions: list[Term] = []
     for t in _factors(operands):
         if t.op == "const":
             number = number * t.attr
+        elif is_bracket(t):
+            conditions.append(t.args[0])
         elif t.op == "exp":
             exponents.append(t.args[0])
         else:
@@ -351,7 +358,18 @@ def mul(*terms: Term) -> Term:
             powers[base] = powers.get(base, Fraction(0)) + power
     if number == 0 or number != number:  # 0 * inf is 0: equal wherever the source is finite
         return const(0, kind)
-    parts = [power_of(base, power) for base, power in powers.items() if power != 0]
+    parts = []
+    there = []  # what brackets need not say, as the product is 0 without it anyway
+    for base, power in powers.items():
+        if power != 0:
+            parts.append(power_of(base, power))
+            there += [is_there(base)] if may_be_empty(base) else []
+        elif may_be_empty(base):
+            conditions.append(is_there(base))
+    conditions = [c for c in conjuncts(conjunction(*conditions)) if c not in there]
+    if conditions:
+        holds = conjunction(*conditions)
+        parts.append(as_float(holds) if kind == "float" else as_int(holds))
     if exponents:
         parts.append(exp(add(*exponents)) if len(exponents) > 1 else _exp(exponents[0]))
     if any(t.op in ("const", "mul") for t in parts) or sum(t.op == "exp" for t in parts) > 1:
@@ -364,6 +382,33 @@ def mul(*terms: Term) -> Term:
     if number != 1:
         parts.insert(0, const(number, kind))
     return parts[0] if len(parts) == 1 else _intern("mul", tuple(parts), None, kind)
+
+
+def may_be_empty(t: Term) -> bool:
+    """Is t 0 where a fold has no element, so that t / t is 0 there and not 1?
+
+    A filter leaves rows without elements, and so do weights that are all exp(-inf).
+    """
+    match t.op:
+        case "cast" | "field":
+            return may_be_empty(t.args[0])
+        case "fold":
+            if t.attr.name not in ("sum", "SE"):
+                return False
+            weighted = any(f.op == "exp" or may_be_empty(f) for f in _factors(t.args[1:2]))
+            return t.args[0] is not TRUE or weighted or t.attr.name == "SE"
+        case "add":
+            return all(map(may_be_empty, t.args))
+        case "mul":
+            return any(map(may_be_empty, t.args))
+        case "pow":
+            return t.attr > 0 and may_be_empty(t.args[0])
+    return False
+
+
+def is_there(t: Term) -> Term:
+    """t != 0, for a t that may be empty: the bracket [t != 0] is what t / t is."""
+    return compare("<" if is_positive(t) else "!=", const(0, t.kind), t)
 
 
 def is_bracket(t: Term) -> bool:
@@ -538,6 +583,11 @@ def _exp(exponent: Term) -> Term:
     return _intern("exp", (exponent,), None, "float")
 
 
+def inert_exp(exponent: Term) -> Term:
+    """e ** exponent as it stands, for printing: equal to exp(exponent), and not that term."""
+    return _intern("exp", (exponent,), None, "float")
+
+
 def multiply_out(t: Term) -> Term:
     """Distribute products over sums that hold a fold's result."""
     if t.op == "add":
@@ -628,6 +678,10 @@ def compare(op: str, a: Term, b: Term) -> Term:
         return const(table.get(op, a.attr != b.attr))
     if a is b and a.kind == "int":
         return const(op in ("<=", "=="))
+    if a is ZERO and b.op == "mul" and any(t.op == "exp" for t in b.args):
+        b = mul(*(t for t in b.args if t.op != "exp"))  # a positive factor keeps the sign
+    elif b is ZERO and a.op == "mul" and any(t.op == "exp" for t in a.args):
+        a = mul(*(t for t in a.args if t.op != "exp"))
     return _intern("compare", (a, b), op, "bool")
 
 
@@ -731,8 +785,23 @@ def fold(
         bodies = tuple(as_float(t) for t in bodies)
     if not isinstance(monoid, str):
         bodies = tuple(as_float(t) for t in bodies)
+    if isinstance(monoid, str) and (condition is FALSE or bodies[0].op == "const"):
+        unit = _unit(monoid, _fold_kind(monoid, bodies))
+        if unit is not None and (condition is FALSE or bodies[0] is unit):
+            return unit
     binder, args = _close(monoid, opened, (condition, *bodies), target)
     return _intern("fold", args, binder, _fold_kind(binder.name, args[1:]))
+
+
+def _unit(monoid: str, kind: Kind) -> Term | None:
+    """What an aggregate over nothing is."""
+    if monoid in ("max", "min"):
+        return None if kind == "int" else NEG_INF if monoid == "max" else INF
+    if monoid in BOOL_REDUCTIONS:
+        return const(monoid == "all")
+    if monoid == "logsumexp":
+        return NEG_INF
+    return const(1 if monoid == "prod" else 0, kind)
 
 
 def fold_at(
@@ -744,11 +813,35 @@ def fold_at(
     target: str | None = None,
 ) -> Term:
     """An aggregate that keeps its index, taken at `place`: a softmax's element there, the
-    prefix up to there, or the entry of `top` of that rank."""
+    prefix up to there, or the entry of `top` of that rank.
+
+    The language has no word for such an aggregate at a computed place, nor at one that the
+    bodies depend on: these are written by their definitions.
+    """
     if monoid in ("softmax", "log_softmax", "top", "argtop"):
         bodies = tuple(as_float(t) for t in bodies)
     binder, args = _close(monoid, (opened,), (condition, *bodies), target)
-    return _intern("fold_at", (place, *args), binder, _fold_kind(binder.name, args[1:]))
+    t = _intern("fold_at", (place, *args), binder, _fold_kind(binder.name, args[1:]))
+    if target is None and (place.op != "index" or any(place.attr[0] in a.free for a in args)):
+        return by_definition(t)
+    return t
+
+
+def by_definition(t: Term) -> Term:
+    """A softmax, log_softmax or prefix in terms of the aggregate that it is defined with."""
+    place = t.args[0]
+    (bound,), (condition, *bodies) = open_fold(t)
+    monoid, here = t.attr.monoid, {bound.attr[0]: place}
+    if monoid not in ("softmax", "log_softmax"):
+        earlier = conjunction(condition, compare("<=", bound, place))
+        return fold(monoid, (bound,), earlier, *bodies)
+    (x,) = bodies
+    admitted, logit = substitute(condition, here), substitute(x, here)
+    if monoid == "log_softmax":
+        total = fold("logsumexp", (bound,), condition, x)
+        return where(admitted, sub(logit, total), NEG_INF)
+    weights = fold("sum", (bound,), condition, exp(x))
+    return divide(mul(bracket(admitted), exp(logit)), weights)
 
 
 def _close(

@@ -27,11 +27,7 @@ def expand_softmax(t: Term) -> Term | None:
     """
     if not _named(t, "fold_at", "softmax"):
         return None
-    (bound,), (condition, x) = T.open_fold(t)
-    weights = T.fold("sum", (bound,), condition, T.exp(x))
-    here = {bound.attr[0]: t.args[0]}
-    admitted = T.bracket(T.substitute(condition, here))
-    return T.divide(T.mul(admitted, T.exp(T.substitute(x, here))), weights)
+    return T.by_definition(t)
 
 
 @elaboration.rule
@@ -44,11 +40,7 @@ def expand_log_softmax(t: Term) -> Term | None:
     """
     if not _named(t, "fold_at", "log_softmax"):
         return None
-    (bound,), (condition, x) = T.open_fold(t)
-    total = T.fold("logsumexp", (bound,), condition, x)
-    here = {bound.attr[0]: t.args[0]}
-    value = T.sub(T.substitute(x, here), total)
-    return T.where(T.substitute(condition, here), value, T.NEG_INF)
+    return T.by_definition(t)
 
 
 @elaboration.rule
@@ -139,9 +131,7 @@ def expand_prefix(t: Term) -> Term | None:
     """
     if t.op != "fold_at" or t.attr.name in ("softmax", "log_softmax", "top", "argtop"):
         return None
-    (bound,), (condition, *bodies) = T.open_fold(t)
-    earlier = T.conjunction(condition, T.compare("<=", bound, t.args[0]))
-    return T.fold(t.attr.monoid, (bound,), earlier, *bodies)
+    return T.by_definition(t)
 
 
 @elaboration.rule

@@ -63,59 +63,76 @@ def join_frames(t: Term) -> Term | None:
     """Scaled numbers of different exponents are added in the larger one.
 
     Law:     exp(a) x + exp(b) y = exp(m) (exp(a - m) x + exp(b - m) y)  with  m = max(a, b)
-    Needs:   an exponent that holds a fold, so that it has no bound known beforehand
+    Needs:   an exponent that holds a fold and is not at most 0 by its form, as s - max(s) is
     before:  Z[i] = exp(max[k](S[i,k])) * X[i] + exp(C[i])
     after:   Z[i] = exp(maximum(max[k](S[i,k]), C[i])) * (X[i] * exp(max[k](S[i,k]) - maximum(max[j](S[i,j]), C[i])) + exp(C[i] - maximum(max[k](S[i,k]), C[i])))
     """  # noqa: E501
     if t.op != "add":
         return None
     exponents = [_exponent(a) for a in t.args]
-    if not any(e.folded for e in exponents) or all(map(_is_bounded, exponents)):
+    if not any(e.folded for e in exponents) or all(map(_is_bounded, t.args)):
         return None
-    distinct = sorted(set(exponents), key=lambda e: e.key)
+    # Where a bracket says that an addend is not there, its exponent does not count.
+    counted = {
+        T.where(_condition(a), e, T.NEG_INF) for a, e in zip(t.args, exponents, strict=True)
+    }
+    distinct = sorted(counted, key=lambda e: e.key)
     joint = distinct[0]
     for e in distinct[1:]:
         joint = T.function("maximum", joint, e)
-    scale = T.exp(T.neg(joint))
-    if len(distinct) == 1:
-        return T.mul(T.exp(joint), T.add(*(T.mul(a, scale) for a in t.args)))
     parts = [
-        T.mul(_without_exponent(a), _difference(e, joint))
+        T.mul(_without_exponent(a), T.exp(T.sub(e, joint)))
         for a, e in zip(t.args, exponents, strict=True)
     ]
     return T.mul(T.exp(joint), T.add(*parts))
 
 
+def _factors(t: Term) -> tuple[Term, ...]:
+    return t.args if t.op == "mul" else (t,)
+
+
 def _exponent(t: Term) -> Term:
-    for f in t.args if t.op == "mul" else (t,):
-        if f.op == "exp":
-            return f.args[0]
-    return T.ZERO
+    return next((f.args[0] for f in _factors(t) if f.op == "exp"), T.ZERO)
 
 
 def _without_exponent(t: Term) -> Term:
-    return T.mul(T.ONE, *(f for f in (t.args if t.op == "mul" else (t,)) if f.op != "exp"))
+    return T.mul(T.ONE, *(f for f in _factors(t) if f.op != "exp"))
 
 
-def _difference(exponent: Term, joint: Term) -> Term:
-    return T.exp(T.sub(exponent, joint))
+def _condition(t: Term) -> Term:
+    """Where an addend is there."""
+    return T.conjunction(*(f.args[0] for f in _factors(t) if T.is_bracket(f)))
 
 
-def _is_bounded(exponent: Term) -> bool:
-    """x - maximum(.., x, ..) is at most 0."""
-    if exponent is T.ZERO:
-        return True
+def _is_bounded(addend: Term) -> bool:
+    """Is the exponent s - m, with an m that is at least s wherever the addend is there?"""
+    exponent = _exponent(addend)
+    known = frozenset(T.conjuncts(_condition(addend)))
     for a in exponent.args if exponent.op == "add" else (exponent,):
-        number, rest = T.split_coefficient(a)
-        if number == -1 and rest is not None and rest.op == "maximum":
-            remaining = T.add(exponent, rest)
-            if remaining in _candidates(rest):
-                return True
+        number, m = T.split_coefficient(a)
+        if m is None or not m.folded or isinstance(number, float):
+            continue
+        rest = T.sub(exponent, a)  # c (s - max(s)), or c (min(s) - s), for c > 0
+        s = T.mul(T.const(-1 / number, "float"), rest)
+        if _is_extremum(m, s, "max" if number < 0 else "min", known):
+            return True
+    return exponent is T.ZERO
+
+
+def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:
+    """Is m the maximum (or minimum) of several terms, of which s is one? `known` are
+    conditions that hold."""
+    if m is s:
+        return True
+    if m.op == monoid + "imum":
+        return any(_is_extremum(a, s, monoid, known) for a in m.args)
+    if m.op == "where":
+        return m.args[1] is s and known.issuperset(T.conjuncts(m.args[0]))
+    if m.op != "fold" or m.attr.monoid != monoid or len(m.attr.indices) != 1:
+        return False
+    (bound,), (condition, body) = T.open_fold(m)
+    for name in s.free:
+        here = {bound.attr[0]: T.index(name, bound.attr[1])}
+        if T.substitute(body, here) is s:
+            return known.issuperset(T.conjuncts(T.substitute(condition, here)))
     return False
-
-
-def _candidates(t: Term) -> set[Term]:
-    """The terms that a nested maximum is taken of."""
-    if t.op != "maximum":
-        return {t}
-    return _candidates(t.args[0]) | _candidates(t.args[1])

@@ -42,6 +42,8 @@ _INFIX = {
 _BROADCASTING = ("compare", "where", "neg", "not", "cast", "member", "masked")
 # Integer operations whose range follows from those of their operands.
 _MONOTONE = ("coordinate", "local", "add", "sub", "neg", "maximum", "minimum", "mul")
+_TYPES = {"float": "tl.float32", "int": "tl.int64", "bool": "tl.int1"}
+_SMALL_INT = 1 << 6  # a factor that takes no index past 32 bits
 _CALLS = {
     "exp2": "tl.exp2",
     "log": "tl.log",
@@ -53,8 +55,6 @@ _CALLS = {
     "cos": "tl.cos",
     "erf": "tl.erf",
     "floor": "tl.floor",
-    "maximum": "tl.maximum",
-    "minimum": "tl.minimum",
 }
 # Functions that Triton lacks on every target, written out where they are used.
 HELPERS = {
@@ -69,14 +69,38 @@ def tanh(x):
     return tl.where(a < 0.2, series, tl.where(x < 0, -large, large))''',
     "floordiv": '''@triton.jit
 def floordiv(a, b):
-    """a // b rounded towards minus infinity; Triton rounds towards 0."""
-    q = a // b
-    return tl.where((a % b != 0) & ((a < 0) != (b < 0)), q - 1, q)''',
+    """a // b of integers rounded down, and 0 for b = 0; Triton rounds towards 0."""
+    divisor = tl.where(b == 0, 1, b)
+    q = a // divisor
+    q = tl.where((a % divisor != 0) & ((a < 0) != (b < 0)), q - 1, q)
+    return tl.where(b == 0, 0, q)''',
     "mod": '''@triton.jit
 def mod(a, b):
-    """a % b with the sign of b; Triton's has the sign of a."""
-    r = a % b
-    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)''',
+    """a % b of integers with the sign of b, and 0 for b = 0; Triton's has a's sign."""
+    r = a % tl.where(b == 0, 1, b)
+    r = tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
+    return tl.where(b == 0, 0, r)''',
+    "float_floordiv": '''@triton.jit
+def float_floordiv(a, b):
+    """a // b of floats; a quotient that was rounded past an integer is set right."""
+    q = tl.floor(a / b)
+    r = a - q * b
+    q = tl.where((r != 0) & ((r < 0) != (b < 0)), q - 1, q)
+    return tl.where(tl.abs(r) >= tl.abs(b), q + 1, q)''',
+    "float_mod": '''@triton.jit
+def float_mod(a, b):
+    """a % b of floats with the sign of b."""
+    r = a - tl.floor(a / b) * b
+    r = tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
+    return tl.where(tl.abs(r) >= tl.abs(b), r - b, r)''',
+    "larger": '''@triton.jit
+def larger(a, b):
+    """The combine of a maximum, for tl.reduce; tl.max may lose a NaN."""
+    return tl.maximum(a, b, tl.PropagateNan.ALL)''',
+    "smaller": '''@triton.jit
+def smaller(a, b):
+    """The combine of a minimum, for tl.reduce; tl.min may lose a NaN."""
+    return tl.minimum(a, b, tl.PropagateNan.ALL)''',
     "multiply": '''@triton.jit
 def multiply(a, b):
     """The combine of a product, for tl.reduce."""
@@ -206,7 +230,7 @@ class KernelEmitter:
 
     def _is_product(self, e: Expr) -> bool:
         left, right = (self._order(a.axes) for a in e.args[:2])
-        return len(left) == len(right) == 2
+        return len(left) == len(right) == 2 and _has_float(e)
 
     def _operands(self, e: Expr) -> tuple[Expr, Expr]:
         """The operands of a product, the one with the result's first axis on the left."""
@@ -233,7 +257,7 @@ class KernelEmitter:
         for axis in self.program.axes.values():
             if axis.role == "whole":
                 offs, block = self._axis(axis.name), self._block(axis.name)
-                self._assign(offs, f"tl.arange(0, {block})")
+                self._assign(offs, f"tl.arange(0, {block}).to(INDEX)")
                 self._membership(axis, f"{offs} < {self._size(axis.extent)}")
         self._body(self.program.body)
         used = "\n".join(self.lines)
@@ -444,7 +468,8 @@ class KernelEmitter:
         pointer = " + ".join(parts)
         value = self._text(s.value, layout, _ATOM)
         if self._layout(s.value) != layout and not self._layout(s.value):
-            value = f"tl.full([{self._shape(layout)}], {self._text(s.value)}, tl.float32)"
+            kind = _TYPES[s.value.kind]
+            value = f"tl.full([{self._shape(layout)}], {self._text(s.value)}, {kind})"
         if not value.isidentifier():
             tile = self._name("result", output.name, f"{output.name}_tile")
             self._assign(tile, self._text(s.value, layout) if value[0] == "(" else value)
@@ -459,7 +484,7 @@ class KernelEmitter:
     def _loop(self, loop: Loop) -> None:
         for state in loop.state:
             shape = self._shape(self._order(state.axes))
-            kind = {"float": "tl.float32", "int": "tl.int64", "bool": "tl.int1"}[state.kind]
+            kind = _TYPES[state.kind]
             unit = _literal(state.unit, state.kind)
             text = f"tl.full([{shape}], {unit}, {kind})" if shape else f"{unit}"
             if not shape:
@@ -644,6 +669,15 @@ class KernelEmitter:
             return f"({text} != 0)"
         return text
 
+    def _wide(self, e: Expr, want: tuple[str, ...], context: int) -> str:
+        """An operand of integer arithmetic that may leave 32 bits, or those of its tensor."""
+        if e.op == "number" or e.kind != "int":
+            return self._value(e, want, context)
+        if not self._order(e.axes):  # may be a plain number
+            return f"tl.cast({self._value(e, want, 0)}, tl.int64)"
+        have = self._layout(e)
+        return self._spread(f"{self._value(e, have, _ATOM)}.to(tl.int64)", have, want)
+
     def _is_load(self, e: Expr) -> bool:
         return e.op == "local" and e.attr in self.lets and self.lets[e.attr].op == "load"
 
@@ -683,9 +717,14 @@ class KernelEmitter:
                 return f"tl.where({parts})", _ATOM
             case "floordiv" | "mod":
                 return self._division(e, want)
-            case "sign":
+            case "sign" if e.kind == "int":
                 a = self._value(e.args[0], want, _COMPARE + 1)
-                return f"tl.where({a} > 0, 1.0, tl.where({a} < 0, -1.0, 0.0))", _ATOM
+                return f"tl.where({a} > 0, 1, tl.where({a} < 0, -1, 0))", _ATOM
+            case "sign":  # of NaN, NaN
+                a = self._value(e.args[0], want, _COMPARE + 1)
+                return f"tl.where({a} > 0, 1.0, tl.where({a} < 0, -1.0, 0.0 * {a}))", _ATOM
+            case "maximum" | "minimum":
+                return self._larger_or_smaller(e, want), _ATOM
             case "stop":
                 return self._value(e.args[0], want, _ATOM), _ATOM
             case "uniform":
@@ -700,15 +739,34 @@ class KernelEmitter:
             return f"{_CALLS[e.op]}({parts})", _ATOM
         raise UnsupportedError(f"backend 'triton' has no operation {e.op}")
 
+    def _larger_or_smaller(self, e: Expr, want: tuple[str, ...]) -> str:
+        """Where a NaN counts it is kept; the frame of a sum need not, the sum has it too."""
+        if e.kind == "float" and e.attr != "frame":
+            parts = ", ".join(self._value(a, want, 0) for a in e.args)
+            return f"tl.{e.op}({parts}, tl.PropagateNan.ALL)"
+        a, b = e.args
+        second = self._reduce(b, "frame") if b.op == "reduce" else self._value(b, want, 0)
+        return f"tl.{e.op}({self._value(a, want, 0)}, {second})"
+
     def _infix(self, e: Expr, want: tuple[str, ...]) -> tuple[str, int]:
         sign, level = _INFIX[e.op]
         if e.op == "div" and e.kind == "int":
             sign = "//"
-        a = self._value(e.args[0], want, level)
-        b = self._value(e.args[1], want, level + (e.op in ("sub", "div", "and", "or")))
+        operand = self._wide if self._is_wide(e) else self._value
+        a = operand(e.args[0], want, level)
+        b = operand(e.args[1], want, level + (e.op in ("sub", "div", "and", "or")))
         if e.op in ("add", "mul"):
-            b = self._value(e.args[1], want, level + (e.args[1].op not in ("add", "mul")))
+            b = operand(e.args[1], want, level + (e.args[1].op not in ("add", "mul")))
         return f"{a} {sign} {b}", level
+
+    def _is_wide(self, e: Expr) -> bool:
+        """Can integer arithmetic leave 32 bits, or the few of a small tensor's type?"""
+        if e.kind != "int":
+            return False
+        numbers = [abs(a.attr) for a in e.args if a.op == "number"]
+        if any(n >= 1 << 31 for n in numbers) or any(self._is_load(a) for a in e.args):
+            return True
+        return e.op == "mul" and not any(n <= _SMALL_INT for n in numbers)
 
     def _cast(self, e: Expr, want: tuple[str, ...]) -> tuple[str, int]:
         kind = "tl.float32" if e.kind == "float" else "tl.int32"
@@ -717,13 +775,15 @@ class KernelEmitter:
         return f"{self._value(e.args[0], want, _ATOM)}.to({kind})", _ATOM
 
     def _division(self, e: Expr, want: tuple[str, ...]) -> tuple[str, int]:
-        a, b = (self._value(x, want, _MUL) for x in e.args)
-        if e.attr == "nonnegative":
+        if e.attr == "nonnegative" and e.kind == "int" and _is_never_zero(e.args[1]):
+            a = self._value(e.args[0], want, _MUL)
             b = self._value(e.args[1], want, _MUL + 1)
             return f"{a} {'//' if e.op == 'floordiv' else '%'} {b}", _MUL
-        self.helpers[e.op] = None
-        a, b = (self._value(x, want, 0) for x in e.args)
-        return f"{e.op}({a}, {b})", _ATOM
+        helper = e.op if e.kind == "int" else f"float_{e.op}"
+        self.helpers[helper] = None
+        operand = self._wide if any(map(self._is_load, e.args)) else self._value
+        a, b = (operand(x, want, 0) for x in e.args)
+        return f"{helper}({a}, {b})", _ATOM
 
     def _uniform(self, e: Expr, want: tuple[str, ...]) -> str:
         self.helpers["next_bits"] = None
@@ -781,22 +841,24 @@ class KernelEmitter:
             self.kept[axis.name, want] = name
         return name
 
-    def _reduce(self, e: Expr) -> str:
+    def _reduce(self, e: Expr, purpose: str = "") -> str:
         monoid, axis = e.attr
         operand = e.args[0]
         layout = self._layout(operand)
         text = self._value(operand, layout, 0)
         place = layout.index(axis)
-        if monoid == "prod":
-            self.helpers["multiply"] = None
-            return f"tl.reduce({text}, {place}, multiply)"
-        return f"tl.{monoid}({text}, {place})"
+        combine = _COMBINE.get(monoid)
+        if combine is None or (combine != "multiply" and (e.kind != "float" or purpose)):
+            return f"tl.{monoid}({text}, {place})"
+        self.helpers[combine] = None
+        return f"tl.reduce({text}, {place}, {combine})"
 
     def _product(self, e: Expr) -> str:
         """A product of two tiles on the matrix units, or by broadcasting where it is none."""
         if not self._is_product(e):
             layout = self._order(e.args[0].axes | e.args[1].axes)
-            a, b = (self._value(x, layout, _MUL) for x in e.args[:2])
+            operand = self._wide if not _has_float(e) else self._value
+            a, b = (operand(x, layout, _MUL) for x in e.args[:2])
             total = f"tl.sum({a} * {b}, {layout.index(e.attr)})"
             if len(e.args) > 2:
                 return f"({self._text(e.args[2], None, _ADD)} + {total})"
@@ -824,6 +886,21 @@ class KernelEmitter:
     def _loads_float(self, name: str) -> bool:
         e = self.lets[name]
         return e.op == "load" and e.kind == "float" and len(self._order(e.axes)) == 2
+
+
+_COMBINE = {"prod": "multiply", "max": "larger", "min": "smaller"}
+
+
+def _has_float(e: Expr) -> bool:
+    """Is the product of matrices one of floats, which the matrix units take?"""
+    return any(a.kind == "float" for a in e.args[:2])
+
+
+def _is_never_zero(e: Expr) -> bool:
+    """Is a divisor a positive number, or made of extents? Nothing is computed for an extent 0."""
+    if e.op == "number":
+        return bool(e.attr > 0)
+    return e.op == "extent" or (bool(e.args) and all(map(_is_never_zero, e.args)))
 
 
 def _literal(value: float, kind: str) -> str:

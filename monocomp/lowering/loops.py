@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from monocomp import terms as T
-from monocomp.algebra import SE, SE_PAIR, frame, settled
+from monocomp.algebra import SE, SE_PAIR, frame
 from monocomp.domain import split
 from monocomp.errors import UnsupportedError
 from monocomp.lowering.scopes import Scope
-from monocomp.lowering.values import EXTREMA, Values
+from monocomp.lowering.values import EXTREMA, Values, settle
 from monocomp.printer import show
 from monocomp.program import Equations
 from monocomp.rewrites.normal_form import normalise
@@ -103,10 +103,12 @@ class Loops(Values):
         updates: list[Assign] = []
         joined: dict[Term, tuple[Term, Term, Term]] = {}
         for f, parts in frames.items():
-            state, new = self._fold_tile(loop, f, parts[1])
+            is_frame = f.attr.monoid in EXTREMA and bool(mantissas)
+            hidden = is_frame and self._is_only_a_frame(f, mantissas)
+            state, new = self._fold_tile(loop, f, parts[1], hidden)
             results[f] = state
             updates.append(Assign(state.attr, new))
-            if f.attr.monoid in EXTREMA and mantissas:
+            if is_frame:
                 joined[f] = self._frame_symbols(loop, f, parts[1], state, updates)
         for f, (_, parts) in opened.items():
             if _is_user_fold(f):
@@ -121,6 +123,12 @@ class Loops(Values):
         parent.body.append(loop)
         for f, state in results.items():
             parent.memo[f] = state
+
+    def _is_only_a_frame(self, f: Term, mantissas: Iterable[Term]) -> bool:
+        """Does every output with this fold have one of the sums too? Then a NaN need not
+        reach the frame."""
+        inside = [set(T.subterms(e.body)) for e in self.program.outputs]
+        return all(any(m in terms for m in mantissas) for terms in inside if f in terms)
 
     def _column_guard(self, mask: Term, axis: str) -> Expr | None:
         """The part of a mask that no row takes part in: what it rules out is not read, so
@@ -164,7 +172,9 @@ class Loops(Values):
         axes: frozenset[str] = frozenset().union(*(b.axes for b in bounds))
         return axes if loop.axis.role == "serial" else axes | {loop.axis.name}
 
-    def _fold_tile(self, loop: Loop, f: Term, body: Term) -> tuple[Expr, Expr]:
+    def _fold_tile(
+        self, loop: Loop, f: Term, body: Term, is_frame: bool = False
+    ) -> tuple[Expr, Expr]:
         """A plain fold: the state, and its value after this tile."""
         monoid = f.attr.monoid
         if monoid not in _UNITS:
@@ -182,7 +192,8 @@ class Loops(Values):
         if monoid in EXTREMA:
             self.exponents[body] = self._symbol("masked", value)
         folded = _reduce(monoid, axis, value)
-        return state, apply(_JOIN[monoid], state, folded, kind=kind)
+        attr = "frame" if is_frame else None
+        return state, apply(_JOIN[monoid], state, folded, kind=kind, attr=attr)
 
     def _state(self, loop: Loop, base: str, axes: frozenset[str], kind: Kind, unit: float) -> Expr:
         name = self._fresh(base)
@@ -249,7 +260,7 @@ class Loops(Values):
         new = self._let(scope, state.attr + "_new", updates[-1].value)
         updates[-1] = Assign(state.attr, new)
         new_symbol = self._symbol("frame", new)
-        shift = self._value(settled(new_symbol, EXTREMA[f.attr.monoid]))
+        shift = self._value(settle(new_symbol))
         return self._symbol("old", state), self._symbol("shift", shift), self.exponents[body]
 
     def _mantissa(

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from monocomp import terms as T
-from monocomp.algebra import is_mantissa, settled
+from monocomp.algebra import is_mantissa
 from monocomp.lowering.scopes import Scopes
 from monocomp.syntax import Kind
 from monocomp.terms import Term
 from monocomp.tile import Expr, Let, apply, local, number
 
-# A frame is a maximum, or minus a minimum; what it is over nothing.
-EXTREMA = {"max": T.NEG_INF, "min": T.INF}
+# A frame is a maximum, or minus a minimum.
+EXTREMA = ("max", "min")
 
 
 class Values(Scopes, ABC):
@@ -77,8 +77,7 @@ class Values(Scopes, ABC):
             case "exp":
                 return self._exponential(t)
             case "power":
-                base, exponent = map(self._value, t.args)
-                return apply("exp2", apply("mul", exponent, apply("log2", base)))
+                return self._general_power(*t.args)
             case "cast":
                 return apply("cast", self._value(t.args[0]), kind=t.kind)
             case "fold":
@@ -126,6 +125,26 @@ class Values(Scopes, ABC):
         return Expr(
             "load", (*subscripts, condition), t.attr, axes | condition.axes, t.kind, guarded=True
         )
+
+    def _move(self, addends: list[Term]) -> tuple[Term, Term, Term] | None:
+        """(c, x, y) if the addends are c x and -c y with x and y along the same axes.
+
+        Then the difference is taken before it is scaled: it is 0 where x = y, while
+        c x - c y need not be, once a compiler fuses one of the products with the difference.
+        """
+        if len(addends) != 2:
+            return None
+        (a, left), (b, right) = map(T.split_coefficient, addends)
+        if a != -b or left is None or right is None or math.isinf(a):
+            return None
+        if a < 0:
+            a, left, right = b, right, left
+        ours, theirs = ((t.args if t.op == "mul" else (t,)) for t in (left, right))
+        common = [f for f in ours if f in theirs]
+        (x, y) = ([f for f in fs if f not in common] for fs in (ours, theirs))
+        if len(x) != 1 or len(y) != 1 or self._tile_axes(x[0]) != self._tile_axes(y[0]):
+            return None
+        return T.mul(T.const(a, "float"), *common), x[0], y[0]
 
     def _sum(self, t: Term) -> Expr:
         return self._signed_sum(t.args, t.kind, self._value)
@@ -222,14 +241,37 @@ class Values(Scopes, ABC):
         value = apply("log2", self._value(base))
         return apply("exp2", apply("mul", number(float(power)), value))
 
+    def _general_power(self, base: Term, exponent: Term) -> Expr:
+        """base ** exponent by logarithms; a negative base may be taken to whole powers."""
+        b, e = self._value(base), self._value(exponent)
+        if T.is_positive(base):
+            return apply("exp2", apply("mul", e, apply("log2", b)))
+        half = apply("floor", apply("mul", number(0.5), e))
+        is_odd = apply("compare", apply("mul", number(2.0), half), e, kind="bool", attr="!=")
+        is_whole = apply("compare", apply("floor", e), e, kind="bool", attr="==")
+        is_below = apply("compare", b, number(0.0), kind="bool", attr="<")
+        logarithm = apply("log2", apply("where", is_whole, apply("abs", b), b))
+        size = apply("exp2", apply("mul", e, logarithm))
+        turned = apply("and", is_below, is_odd, kind="bool")
+        power = apply("where", turned, apply("neg", size), size)
+        is_zero = apply("compare", e, number(0.0), kind="bool", attr="==")
+        return apply("where", is_zero, number(1.0), power)
+
     def _exponential(self, t: Term) -> Expr:
         """exp(x) = exp2(x log2(e)); log2(e) joins the factors that are known outside."""
         exponent = t.args[0]
         addends = [_settle(a) for a in (exponent.args if exponent.op == "add" else (exponent,))]
         log2_e = math.log2(math.e)
+        move = self._move(addends)
+        if move is not None:
+            factor, old, new = move
+            scale = self._hoisted([factor], self._product(log2_e, factor))
+            difference = apply("sub", self._value(old), self._value(new))
+            return apply("exp2", apply("mul", scale, difference))
         return apply("exp2", self._signed_sum(addends, "float", lambda a: self._product(log2_e, a)))
 
 
+_LARGEST_FRAME = T.const(10**38, "float")
 _HALF = T.const(Fraction(1, 2))
 _ROOT_HALF = T.power_of(_HALF, Fraction(1, 2))
 
@@ -287,8 +329,15 @@ def _settle(addend: Term) -> Term:
     is added, which then stands before a sum over nothing."""
     for t in T.subterms(addend):
         if t.op == "fold" and t.attr.monoid in EXTREMA:
-            addend = T.replace(addend, t, settled(t, EXTREMA[t.attr.monoid]))
+            addend = T.replace(addend, t, settle(t))
     return addend
+
+
+def settle(frame: Term) -> Term:
+    """`algebra.settled` for numbers of finite range: 0 for a frame that scaling by log2(e)
+    would take out of float32. So rows in which every logit is a sentinel such as the least
+    float count as empty, and give 0 instead of NaN."""
+    return T.where(T.compare("<", _LARGEST_FRAME, T.function("abs", frame)), T.ZERO, frame)
 
 
 def _plus(total: Expr | None, value: Expr, negative: bool, kind: Kind) -> Expr:

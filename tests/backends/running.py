@@ -81,7 +81,7 @@ def _call(
     params: Mapping[str, Any],
 ) -> tuple[torch.Tensor, ...]:
     kernel = compiled(text, backend, name, block, checked)
-    found = kernel(*inputs.values(), **params)
+    found = kernel(*(inputs[n] for n in kernel.program.inputs), **params)
     results = found if isinstance(found, tuple) else (found,)
     return tuple(torch.as_tensor(r) for r in results)
 

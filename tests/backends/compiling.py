@@ -1,0 +1,138 @@
+"""Compiles emitted kernels for GPUs that need not be there, and reads what they take.
+
+A file's host function is called with tensors that hold nothing (device "meta"), and its
+launches are recorded. Each is compiled as Triton would at the first call: what is a pointer,
+an integer equal to 1 or a multiple of 16 follows from the recorded arguments.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.jit import JITFunction
+
+TARGETS = {
+    "cuda:80": GPUTarget("cuda", 80, 32),
+    "cuda:90": GPUTarget("cuda", 90, 32),
+    "hip:gfx942": GPUTarget("hip", "gfx942", 64),
+}
+SHARED_LIMIT = {"cuda:80": 163 << 10, "cuda:90": 227 << 10, "hip:gfx942": 64 << 10}
+_POINTERS = {
+    torch.bfloat16: "*bf16",
+    torch.float16: "*fp16",
+    torch.float32: "*fp32",
+    torch.int32: "*i32",
+    torch.int64: "*i64",
+    torch.bool: "*i1",
+}
+_OPTIONS = ("num_warps", "num_stages")
+
+
+@dataclass
+class Launch:
+    """One kernel call that a host function made."""
+
+    function: JITFunction[Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a compiled kernel takes of the GPU; `spilled` counts bytes a thread, or registers."""
+
+    registers: int
+    spilled: int
+    shared: int
+
+
+class _Recorder:
+    def __init__(self, function: JITFunction[Any], launches: list[Launch]) -> None:
+        self.function = function
+        self.launches = launches
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Any:
+        def launch(*args: Any, **kwargs: Any) -> None:
+            self.launches.append(Launch(self.function, args, kwargs))
+
+        return launch
+
+
+def recorded(
+    module: ModuleType, host: str, inputs: Mapping[str, torch.Tensor], **keywords: Any
+) -> list[Launch]:
+    """The launches of a host function on tensors of these shapes, strides and dtypes."""
+    launches: list[Launch] = []
+    kernels = {n: f for n, f in vars(module).items() if isinstance(f, JITFunction)}
+    try:
+        for name, function in kernels.items():
+            setattr(module, name, _Recorder(function, launches))
+        getattr(module, host)(*(t.to("meta") for t in inputs.values()), **keywords)
+    finally:
+        for name, function in kernels.items():
+            setattr(module, name, function)
+    return launches
+
+
+def compile_for(target: str, launch: Launch) -> Usage:
+    """Compile a launch for a GPU."""
+    names = launch.function.arg_names
+    given = dict(zip(names, launch.args, strict=False)) | launch.kwargs
+    options = {name: given.pop(name) for name in _OPTIONS}
+    signature: dict[str, str] = {}
+    constants: dict[tuple[int, ...], Any] = {}
+    attributes: dict[tuple[int, ...], list[Any]] = {}
+    for place, name in enumerate(names):
+        value = given[name]
+        is_constant = launch.function.params[place].is_constexpr or _is_one(value)
+        signature[name] = "constexpr" if is_constant else _type_of(value)
+        if is_constant:
+            constants[place,] = value
+        elif isinstance(value, torch.Tensor) or (isinstance(value, int) and value % 16 == 0):
+            attributes[place,] = [["tt.divisibility", 16]]
+    source = ASTSource(launch.function, signature, constants, attributes)
+    return _usage(triton.compile(source, target=TARGETS[target], options=options), target)
+
+
+def _is_one(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value == 1
+
+
+def _type_of(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return _POINTERS[value.dtype]
+    if isinstance(value, float):
+        return "fp32"
+    return "i32" if -(1 << 31) <= value < 1 << 31 else "i64"
+
+
+def _usage(compiled: Any, target: str) -> Usage:
+    shared = int(compiled.metadata.shared)
+    if target.startswith("hip"):
+        text = compiled.asm["amdgcn"]
+        vectors, spilled = (
+            int(re.search(rf"\.{what}:\s+(\d+)", text)[1])  # type: ignore[index]
+            for what in ("vgpr_count", "vgpr_spill_count")
+        )
+        return Usage(vectors, spilled, shared)
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(compiled.asm["cubin"])
+        file.flush()
+        command = [str(tool), "--dump-resource-usage", file.name]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"REG:(\d+) STACK:(\d+) SHARED:\d+ LOCAL:(\d+)", text)
+    assert found is not None, text
+    registers, stack, local = map(int, found.groups())
+    return Usage(registers, stack + local, shared)
