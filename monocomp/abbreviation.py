@@ -42,7 +42,9 @@ def _match(pattern: Term, t: Term, variables: frozenset[Term], found: dict[Term,
     return all(_match(p, a, variables, found) for p, a in zip(pattern.args, t.args, strict=True))
 
 
-def abbreviator(known: Sequence[Abbreviation], whole: Term | None) -> Callable[[Term, Names], str | None]:
+def abbreviator(
+    known: Sequence[Abbreviation], whole: Term | None
+) -> Callable[[Term, Names], str | None]:
     """What `printer.Names` asks for each subterm of `whole`; never for all of it."""
 
     def abbreviate(t: Term, names: Names) -> str | None:

@@ -269,56 +269,20 @@ class Program:
 
 # The vocabulary. Number of arguments of each built-in function; None: one or more.
 FUNCTIONS: dict[str, int | None] = {
-    **dict.fromkeys(
-        [
-            "exp",
-            "exp2",
-            "log",
-            "log2",
-            "sqrt",
-            "rsqrt",
-            "abs",
-            "sign",
-            "floor",
-            "tanh",
-            "sigmoid",
-            "relu",
-            "silu",
-            "gelu",
-            "erf",
-            "softplus",
-            "elu",
-            "sin",
-            "cos",
-            "stop",
-        ],
-        1,
-    ),
+    **dict.fromkeys(("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "abs", "sign", "floor"), 1),
+    **dict.fromkeys(("tanh", "sigmoid", "relu", "silu", "gelu", "erf", "softplus", "elu"), 1),
+    **dict.fromkeys(("sin", "cos", "stop"), 1),
     "maximum": 2,
     "minimum": 2,
     "where": 3,
     "uniform": None,
 }
-REDUCTIONS = tuple(
-    ["sum", "max", "min", "prod", "mean", "var", "any", "all", "logsumexp", "argmax", "argmin"]
-)
+REDUCTIONS = ("sum", "max", "min", "prod", "mean", "var", "any", "all")
+REDUCTIONS += ("logsumexp", "argmax", "argmin")
 KEEPING_REDUCTIONS = ("softmax", "log_softmax")  # they keep their index
 SELECTIONS = ("top", "argtop")  # top[k -> r](x)
 KEYWORDS = frozenset(
-    [
-        "input",
-        "param",
-        "index",
-        "def",
-        "monoid",
-        "unit",
-        "combine",
-        "return",
-        "if",
-        "and",
-        "or",
-        "not",
-        "inf",
-    ]
+    ("input", "param", "index", "def", "monoid", "unit", "combine", "return")
+    + ("if", "and", "or", "not", "inf")
 )
 DTYPES = ("float16", "bfloat16", "float32", "float64", "int32", "int64", "bool")

@@ -535,6 +535,8 @@ def function(name: str, *args: Term) -> Term:
     simple = _CONSTRUCTORS.get(name)
     if simple is not None:
         return simple(*args)
+    if name == "where":
+        return where(*args)
     if name in ("maximum", "minimum"):
         operands, kind = _promote(args)
         if operands[0] is operands[1]:
@@ -657,7 +659,6 @@ _CONSTRUCTORS: dict[str, Callable[..., Term]] = {
     "log2": lambda x: divide(log(x), _LOG_2),
     "sqrt": lambda x: power_of(as_float(x), Fraction(1, 2)),
     "rsqrt": lambda x: power_of(as_float(x), Fraction(-1, 2)),
-    "where": lambda c, a, b: where(c, a, b),
 }
 
 

@@ -73,11 +73,11 @@ def join_frames(t: Term) -> Term | None:
     if not any(e.folded for e in exponents) or all(map(_is_bounded, t.args)):
         return None
     # Where a bracket says that an addend is not there, its exponent does not count.
-    counted = {
-        T.where(_condition(a), e, T.NEG_INF) for a, e in zip(t.args, exponents, strict=True)
-    }
+    counted = {T.where(_condition(a), e, T.NEG_INF) for a, e in zip(t.args, exponents, strict=True)}
     distinct = sorted(counted, key=lambda e: e.key)
     joint = distinct[0]
+    if len(distinct) == 1:
+        return T.mul(T.exp(joint), T.add(*map(_without_exponent, t.args)))
     for e in distinct[1:]:
         joint = T.function("maximum", joint, e)
     parts = [

@@ -80,7 +80,9 @@ class _Generator:
         index = str(self.pick(*plain))
         if extent == "k" and self.draw(st.integers(0, 9)) == 0:
             gather = ["T[i,k]"] if {"i", "k"} <= set(scope) else []
-            return str(self.pick(f"{index} // 2", f"|k| - 1 - {index}", f"2 * {index} % |k|", *gather))
+            return str(
+                self.pick(f"{index} // 2", f"|k| - 1 - {index}", f"2 * {index} % |k|", *gather)
+            )
         return index
 
     def _literal(self, depth: int, scope: tuple[str, ...]) -> str:
@@ -108,7 +110,9 @@ class _Generator:
     def _power(self, depth: int, scope: tuple[str, ...]) -> str:
         if self.pick(True, False):
             return f"({self.number(depth, scope)}) ** {self.pick(2, 3)}"
-        return f"({self.positive(depth, scope)}) ** {self.pick('0.5', '(-1)', '1.5', '(1 / 3)', 'c')}"
+        return (
+            f"({self.positive(depth, scope)}) ** {self.pick('0.5', '(-1)', '1.5', '(1 / 3)', 'c')}"
+        )
 
     def _choice(self, depth: int, scope: tuple[str, ...]) -> str:
         condition = self.condition(1, scope)

@@ -302,7 +302,11 @@ EXAMPLES: dict[str, Example] = {
     "dropout": Example(
         "O[h,q,e] = where(uniform(3, h, q, e) < 0.5, X[h,q,e], 0) * 2", (ATTENTION,)
     ),
-    "random numbers": Example("O[i,j] = uniform(n, i, j) + 0 * X[i,j]\nparam n: int", (sizes(i=17, j=9),), params={"n": -5}),
+    "random numbers": Example(
+        "O[i,j] = uniform(n, i, j) + 0 * X[i,j]\nparam n: int",
+        (sizes(i=17, j=9),),
+        params={"n": -5},
+    ),
     "parameters": Example(
         """
         param scale: float = 0.5, shift: int = 3

@@ -108,7 +108,10 @@ def small_blocks(length: int | None) -> Iterator[None]:
     def blocks(program: TileProgram, *_: object) -> dict[str, int]:
         return {a.name: 1 if a.role == "grid" else length for a in program.axes.values()}
 
-    with patch.object(numpy, "default_blocks", blocks), patch.object(torch, "default_blocks", blocks):
+    with (
+        patch.object(numpy, "default_blocks", blocks),
+        patch.object(torch, "default_blocks", blocks),
+    ):
         yield
 
 
