@@ -277,12 +277,10 @@ FUNCTIONS: dict[str, int | None] = {
     "where": 3,
     "uniform": None,
 }
-REDUCTIONS = ("sum", "max", "min", "prod", "mean", "var", "any", "all")
-REDUCTIONS += ("logsumexp", "argmax", "argmin")
+_PLAIN_REDUCTIONS = ("sum", "max", "min", "prod", "mean", "var", "any", "all")
+REDUCTIONS = (*_PLAIN_REDUCTIONS, "logsumexp", "argmax", "argmin")
 KEEPING_REDUCTIONS = ("softmax", "log_softmax")  # they keep their index
 SELECTIONS = ("top", "argtop")  # top[k -> r](x)
-KEYWORDS = frozenset(
-    ("input", "param", "index", "def", "monoid", "unit", "combine", "return")
-    + ("if", "and", "or", "not", "inf")
-)
+_DECLARING = ("input", "param", "index", "def", "monoid", "unit", "combine", "return")
+KEYWORDS = frozenset((*_DECLARING, "if", "and", "or", "not", "inf"))
 DTYPES = ("float16", "bfloat16", "float32", "float64", "int32", "int64", "bool")

@@ -60,20 +60,35 @@ def _assume(t: Term, known: frozenset[Term]) -> Term:
 
 @normal_form.rule
 def filter_bracket(t: Term) -> Term | None:
-    """A factor that is 0 or 1 is a filter.
+    """A factor that is 0 where a condition fails makes the condition a filter.
 
     Law:     elements that are 0, the unit of the sum, can be left out
+    Needs:   a condition: [c], or where(c, x, 0)
     before:  A[i] = sum[k]((k <= i) * X[i,k])
     after:   A[i] = sum[k if k <= i](X[i,k])
     """
     if not _is_fold(t, "sum"):
         return None
     bound, _, condition, body = _opened(t)
-    brackets = [f for f in _factors(body) if T.is_bracket(f)]
-    if not brackets:
+    zero, one = T.const(0, body.kind), T.const(1, body.kind)
+    masks: list[Term] = []
+    factors: list[Term] = []
+    for f in _factors(body):
+        mask, value = (f.args[0], one) if T.is_bracket(f) else _unmasked(f, zero)
+        masks.append(mask)
+        factors.append(value)
+    if all(m is T.TRUE for m in masks):
         return None
-    rest = T.mul(T.const(1, body.kind), *(f for f in _factors(body) if f not in brackets))
-    return T.fold("sum", (bound,), T.conjunction(condition, *(b.args[0] for b in brackets)), rest)
+    return T.fold("sum", (bound,), T.conjunction(condition, *masks), T.mul(one, *factors))
+
+
+def _unmasked(t: Term, unit: Term) -> tuple[Term, Term]:
+    """(condition, value) of a term that is the unit where the condition fails."""
+    if t.op == "where" and t.args[2] is unit:
+        return t.args[0], t.args[1]
+    if t.op == "where" and t.args[1] is unit:
+        return T.negate(t.args[0]), t.args[2]
+    return T.TRUE, t
 
 
 @normal_form.rule
@@ -91,15 +106,10 @@ def filter_masked_extremum(t: Term) -> Term | None:
     masks: list[Term] = []
     addends: list[Term] = []
     for a in _addends(body):
-        if a.op == "where" and a.args[2] is unit:
-            masks.append(a.args[0])
-            addends.append(a.args[1])
-        elif a.op == "where" and a.args[1] is unit:
-            masks.append(T.negate(a.args[0]))
-            addends.append(a.args[2])
-        else:
-            addends.append(a)
-    if not masks:
+        mask, value = _unmasked(a, unit)
+        masks.append(mask)
+        addends.append(value)
+    if all(m is T.TRUE for m in masks):
         return None
     return T.fold(t.attr.monoid, (bound,), T.conjunction(condition, *masks), T.add(*addends))
 
