@@ -265,6 +265,10 @@ class Interpreter:
     def _gather(self, name: str, tensor: Array, places: list[Array], guard: Array | None) -> Array:
         """Read computed places. A place that its guard rules out, or that lies outside in
         unchecked mode, is read as 0 and never touched."""
+        if guard is not None:  # what is read for some element of an axis is read once
+            for dim in range(len(self.dims)):
+                if guard.shape[dim] > 1 and all(p.shape[dim] == 1 for p in places):
+                    guard = self.ops.reduce("max", guard, dim)
         valid = None
         for place, size in zip(places, tensor.shape, strict=True):
             valid = _both(valid, (place >= 0) & (place < size))

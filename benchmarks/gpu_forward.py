@@ -115,11 +115,15 @@ def _schedule(case: Case, tensors: Sequence[torch.Tensor]) -> str:
     binding = bind(kernel.program, {n: tuple(t.shape) for n, t in inputs.items()}, {})
     runner = kernel._runner(inputs, binding)
     chosen = runner.schedules(inputs, binding.params, binding.extents)
-    return "; ".join(
-        " x ".join(str(length) for _, length in s.blocks)
-        + f", {s.num_warps} warps, {s.num_stages} stages"
-        for s in chosen
-    )
+    return "; ".join(_in_words(s.to_json()) for s in chosen)
+
+
+def _in_words(schedule: dict[str, Any]) -> str:
+    """As in "128 x 64, 8 warps, 3 stages", and whatever else a schedule says."""
+    blocks = " x ".join(str(length) for length in schedule.pop("blocks").values())
+    warps, stages = schedule.pop("num_warps"), schedule.pop("num_stages")
+    others = [f"{name} {value}" for name, value in schedule.items()]
+    return ", ".join([blocks, f"{warps} warps", f"{stages} stages", *others])
 
 
 @cache

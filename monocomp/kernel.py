@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -47,6 +48,7 @@ DTYPES = {
     "fp32": "float32",
 }
 _LOADED_BY_TRITON = ("float16", "bfloat16", "float32")
+_BUILDING = threading.RLock()  # one thread at a time derives, lowers and emits: terms are shared
 
 
 def compile(
@@ -129,15 +131,17 @@ class Kernel:
         self.backend = backend
         self.checked = checked
         self.tf32 = tf32
-        self.equations: Equations = translate(program)
-        self._rewriter = derive(self.equations)
+        with _BUILDING:
+            self.equations: Equations = translate(program)
+            self._rewriter = derive(self.equations)
         self._lowered: dict[tuple[str, ...], tuple[TileProgram, ...]] = {}
         self._runners: dict[tuple[str, ...], TritonRunner] = {}
         self._last: str | None = None
         if self.equations.monoids:
             from monocomp.proofs import require_program
 
-            require_program(self.equations)
+            with _BUILDING:
+                require_program(self.equations)
 
     @property
     def name(self) -> str:
@@ -147,8 +151,9 @@ class Kernel:
     @cached_property
     def derivation(self) -> Derivation:
         """How the kernel follows from the program, step by step."""
-        steps = tiling_steps(self._rewriter.program, self.tile_programs())
-        return Derivation.of(self._rewriter).then(steps)
+        with _BUILDING:
+            steps = tiling_steps(self._rewriter.program, self.tile_programs())
+            return Derivation.of(self._rewriter).then(steps)
 
     def tile_programs(self, extents: Mapping[str, int] | None = None) -> tuple[TileProgram, ...]:
         """The kernels as tile programs, for extents that are known."""
@@ -156,8 +161,9 @@ class Kernel:
         long = tuple(sorted(e for e, n in sizes.items() if n > WHOLE_LIMIT))
         found = self._lowered.get(long)
         if found is None:
-            found = lower(self._rewriter.program, dict.fromkeys(long, WHOLE_LIMIT + 1))
-            self._lowered[long] = found
+            with _BUILDING:
+                found = lower(self._rewriter.program, dict.fromkeys(long, WHOLE_LIMIT + 1))
+                found = self._lowered.setdefault(long, found)
         return found
 
     # --- source -----------------------------------------------------------------------
@@ -198,14 +204,15 @@ class Kernel:
         _check_target(target)
         width = 4 if _dtype_name(dtype or "bf16") == "float32" else 2
         kernels = self.tile_programs(sizes)
-        module = emit(
-            self.equations,
-            kernels,
-            [candidates(k, sizes, width, target)[0] for k in kernels],
-            outline=self.derivation.outline(),
-            precision="tf32" if (self.tf32 if tf32 is None else tf32) else "ieee",
-            target=target,
-        )
+        with _BUILDING:
+            module = emit(
+                self.equations,
+                kernels,
+                [candidates(k, sizes, width, target)[0] for k in kernels],
+                outline=self.derivation.outline(),
+                precision="tf32" if (self.tf32 if tf32 is None else tf32) else "ieee",
+                target=target,
+            )
         return module.source
 
     def _sizes(self, extents: Mapping[str, int]) -> dict[str, int]:
@@ -256,6 +263,8 @@ class Kernel:
         inputs, params = signature(self.program, args, kwargs)
         shapes = {n: _shape(n, t) for n, t in inputs.items()}
         binding = bind(self.program, shapes, params)
+        for name, tensor in inputs.items():
+            _check_dtype(self.program.inputs[name], tensor)
         if self.backend == "numpy":
             results = self._run_numpy(inputs, binding)
         else:
@@ -351,9 +360,10 @@ class Kernel:
             outline = self.derivation.outline()
 
             def write(schedules: Sequence[Schedule]) -> Module:
-                return emit(
-                    self.equations, kernels, schedules, outline=outline, precision=precision
-                )
+                with _BUILDING:
+                    return emit(
+                        self.equations, kernels, schedules, outline=outline, precision=precision
+                    )
 
             runner = self._runners.setdefault(key, TritonRunner(kernels, write, precision))
         return runner
@@ -380,21 +390,34 @@ _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "bool")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
+def _check_dtype(declared: syntax.Input, tensor: Any) -> None:
+    """A dtype that is supported, of the kind that the program needs."""
+    name = declared.name
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if dtype not in (*_INTEGERS, *_FLOATS):
+        raise UnsupportedDtypeError(
+            f"cannot load {name} with dtype {dtype}",
+            notes=["supported inputs: " + ", ".join((*_FLOATS, *_INTEGERS))],
+            help=f"convert it first: {name}.to(torch.float32)",
+        )
+    kind = "float" if dtype in _FLOATS else "bool" if dtype == "bool" else "int"
+    if kind != declared.kind:
+        to = {"float": "torch.float32", "int": "torch.int64", "bool": "torch.bool"}[declared.kind]
+        raise UnsupportedDtypeError(
+            f"input {name} has dtype {dtype}, and the program needs {declared.kind}",
+            help=f"convert it, {name}.to({to}), or declare it in the program: "
+            f"input {name}[{','.join(d.lstrip('.') for d in declared.dims)}]: {kind}",
+        )
+
+
 def _check_tensors(inputs: Mapping[str, Any], torch: Any) -> None:
-    """One device, dtypes that the kernels load, and no gradient that would be lost."""
+    """Torch tensors on one device, and no gradient that would be lost."""
     devices: dict[str, str] = {}
     for name, tensor in inputs.items():
         if not isinstance(tensor, torch.Tensor):
             raise InputError(
                 f"input {name} is a {type(tensor).__name__}, not a torch tensor",
                 help=f"convert it, torch.as_tensor({name}), or compile with backend='numpy'",
-            )
-        dtype = str(tensor.dtype)[6:]
-        if dtype not in (*_INTEGERS, *_FLOATS):
-            raise UnsupportedDtypeError(
-                f"cannot load {name} with dtype {dtype}",
-                notes=["supported inputs: " + ", ".join((*_FLOATS, *_INTEGERS))],
-                help=f"convert it first: {name}.to(torch.float32)",
             )
         devices[name] = str(tensor.device)
         if tensor.requires_grad and torch.is_grad_enabled():

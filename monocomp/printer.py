@@ -23,6 +23,7 @@ from monocomp.terms import (
     const,
     inert_exp,
     is_bracket,
+    neg,
     open_fold,
     power_of,
     split_coefficient,
@@ -210,14 +211,16 @@ def _show_sum(t: Term, names: Names) -> str:
     evident = t.kind == "int" or any(map(_evident, t.args))
     # Floats first, and what is added before what is subtracted.
     addends = sorted(t.args, key=lambda a: (not _evident(a), split_coefficient(a)[0] < 0))
-    numbers = [a for a in addends if a.op == "const"]
+    starts = addends[0].op != "const" and split_coefficient(addends[0])[0] > 0
+    if t.args[-1].op == "const" and (starts or t.args[-1].attr < 0):  # x - 1 or -x - 1
+        addends.sort(key=lambda a: a.op == "const")
+    else:  # 1 - x
+        addends.sort(key=lambda a: a.op != "const")
     text = ""
-    for a in [a for a in addends if a.op != "const"] + numbers:
+    for a in addends:
         number, rest = split_coefficient(a)
         negative = number < 0 and number != -math.inf
-        shown = const(number if number >= 0 else -number, a.kind) if rest is None else a
-        if negative and rest is not None:
-            shown = _negated(a)
+        shown = neg(a) if negative else a
         if shown.op == "const":
             piece = _show(shown, names, _MUL, as_float=evident)
         elif not text and not evident:
@@ -229,12 +232,6 @@ def _show_sum(t: Term, names: Names) -> str:
         else:
             text = f"-{_show(shown, names, _UNARY, as_float=evident)}" if negative else piece
     return text
-
-
-def _negated(a: Term) -> Term:
-    from monocomp.terms import neg
-
-    return neg(a)
 
 
 def _show_product(t: Term, names: Names, context: int) -> str:
@@ -258,23 +255,23 @@ def _show_product(t: Term, names: Names, context: int) -> str:
         number = Fraction(number.numerator)
     # Where no factor shows that this is a float, a number with a point does.
     evident = t.kind == "int" or floating or (bool(under) and number == 1 and len(over) == 1)
-    pieces = [
-        _show(f, names, _MUL if n == 0 else _MUL + 1, as_float=evident or n > 0)
-        for n, f in enumerate(over)
-    ]
-    last = ""
+    first, last = "", ""
     if not evident and (over or not under):
-        pieces.insert(0, number_text(number, "float"))
+        first = number_text(number, "float")
     elif number != 1 and over and over[0].op == "add" and len(over) + len(under) > 1:
         last = f" * {number_text(number, 'int')}"  # in front it would be multiplied out
     elif number != 1 or not over:
-        pieces.insert(0, number_text(number, "int"))
-    if pieces[0].startswith("-"):
-        pieces[0] = f"({pieces[0]})"
+        first = number_text(number, "int")
+    levels = [_MUL + 1 if first or n > 0 else _MUL for n in range(len(over))]
+    pieces = [_show(f, names, level, as_float=True) for f, level in zip(over, levels, strict=True)]
+    if first:
+        pieces.insert(0, f"({first})" if first.startswith("-") else first)
     text = " * ".join(pieces)
     for f in under:
         text += f" / {_show(f, names, _MUL + 1, as_float=True)}"
     text += last
+    if sign and text[0].isdigit():
+        return _paren(f"-{text}", _MUL, context)
     if sign:
         simple = len(pieces) == 1 and not under and over[0].op not in ("floordiv", "mod")
         return _paren(f"-{text}" if simple else f"-({text})", _UNARY, context)

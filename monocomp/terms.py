@@ -102,14 +102,23 @@ class Binder:
         return self.monoid if isinstance(self.monoid, str) else self.monoid.name
 
 
-@dataclass(frozen=True, slots=True)
+_MONOIDS: WeakValueDictionary[tuple[Any, ...], UserMonoid] = WeakValueDictionary()
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class UserMonoid:
-    """A monoid on tuples: the unit, and `combine` over the parameters x and x'."""
+    """A monoid on tuples: the unit, and `combine` over the parameters x and x'.
+
+    Interned like terms: equal means identical.
+    """
 
     name: str
     fields: tuple[str, ...]
     unit: tuple[Term, ...]
     combine: tuple[Term, ...]
+
+    def __new__(cls, *parts: Any, **named: Any) -> UserMonoid:
+        return _MONOIDS.setdefault((*parts, *named.values()), object.__new__(cls))
 
 
 _TABLE: WeakValueDictionary[tuple[Any, ...], Term] = WeakValueDictionary()
@@ -301,8 +310,7 @@ def _join_casts(coefficients: dict[Term, Number]) -> Number:
         if t.op == "cast"
         and not is_bracket(t)
         and t.kind == "float"
-        and isinstance(number, Fraction)
-        and number.denominator == 1
+        and _is_whole(number)
     ]
     if len(casts) < 2:
         return Fraction(0)
@@ -312,6 +320,10 @@ def _join_casts(coefficients: dict[Term, Number]) -> Number:
         return number
     coefficients[rest] = coefficients.get(rest, Fraction(0)) + number
     return Fraction(0)
+
+
+def _is_whole(number: Number) -> bool:
+    return isinstance(number, Fraction) and number.denominator == 1
 
 
 def neg(t: Term) -> Term:
@@ -376,8 +388,12 @@ def mul(*terms: Term) -> Term:
         return mul(const(number, kind), *parts)
     if not parts:
         return const(number, kind)
-    if len(parts) == 1 and parts[0].op == "add" and number != 1:  # numbers distribute
-        return add(*(mul(const(number, kind), t) for t in parts[0].args))
+    if len(parts) == 1 and number != 1:  # numbers distribute
+        (only,) = parts
+        if only.op == "add":
+            return add(*(mul(const(number, kind), t) for t in only.args))
+        if only.op == "cast" and only.args[0].op == "add" and _is_whole(number):
+            return as_float(mul(const(int(number)), only.args[0]))
     parts.sort(key=lambda t: t.key)
     if number != 1:
         parts.insert(0, const(number, kind))

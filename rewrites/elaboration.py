@@ -126,8 +126,8 @@ def expand_prefix(t: Term) -> Term | None:
     """A prefix aggregate at k is the aggregate over what comes no later than k.
 
     Law:     definition of the inclusive prefix
-    before:  C[i,k] = sum[..k](X[i,k])
-    after:   C[i,k] = sum[j if j <= k](X[i,j])
+    before:  C[i,k] = X[i,k] - sum[..k](X[i,k])
+    after:   C[i,k] = X[i,k] - sum[j if j <= k](X[i,j])
     """
     if t.op != "fold_at" or t.attr.name in ("softmax", "log_softmax", "top", "argtop"):
         return None

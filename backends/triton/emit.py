@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from monocomp import __version__
 from monocomp import terms as T
 from monocomp.backends.triton.identifiers import Identifiers
-from monocomp.backends.triton.kernel_source import HELPERS, KernelEmitter, KernelSource, fit
+from monocomp.backends.triton.kernel_source import HELPERS, KernelEmitter, KernelSource
+from monocomp.backends.triton.layout import fit
 from monocomp.backends.triton.schedule import MIN_DOT, Schedule
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines
 from monocomp.errors import InternalError, UnsupportedError
@@ -228,7 +229,7 @@ class _Host:
                     self.put(f"{self.size(extent)} = {self.tensor(i.name)}.shape[{dim}]")
         for extent, bound in bounds.items():
             text = self._int(translate_expression(self.program, bound))
-            self.put(f"{self.size(extent)} = {text}")
+            self.out += fit(f"{self.size(extent)} = ", text, "", 1)
         entries = [
             f'("{i.name}", {self.tensor(i.name)}, {_tuple([self.size(d) for d in i.dims])})'
             for i in self.program.inputs.values()
@@ -302,7 +303,7 @@ class _Host:
             block = emitter._block(axis.name)
             counts.append(f'triton.cdiv({size}, config["{block}"])' if axis.role == "row" else size)
         self.put(f"wide = any(span(t) >= 2**31 for t in {_tuple(tensors)})")
-        self.put(f"programs = {' * '.join(counts) or '1'}")
+        self.out += fit("programs = ", " * ".join(counts) or "1", "", 1)
         self.put("if programs > 0:")
         self.put(f"{source.name}[(programs,)](", 2)
         for purpose, name, dim in source.arguments:

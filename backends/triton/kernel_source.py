@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from monocomp import counter_rng
 from monocomp.backends.triton.identifiers import Identifiers
+from monocomp.backends.triton.layout import fit
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.tile import (
     Assign,
@@ -29,7 +30,6 @@ from monocomp.tile import (
     walk,
 )
 
-_WIDTH = 88
 _ATOM, _UNARY, _MUL, _ADD, _BIT_AND, _BIT_OR, _COMPARE = 9, 8, 7, 6, 5, 4, 3
 _INFIX = {
     "add": ("+", _ADD),
@@ -500,7 +500,7 @@ class KernelEmitter:
 
     def _serial_loop(self, loop: Loop) -> None:
         low, high, _, _ = self._bounds(loop)
-        self._put(f"for {self._axis(loop.axis.name)} in range({low}, {high}):")
+        self._fit(f"for {self._axis(loop.axis.name)} in ", f"range({low}, {high})", ":")
         self.indent += 1
         self._body(loop.body)
         self.indent -= 1
@@ -563,7 +563,7 @@ class KernelEmitter:
         axis = loop.axis
         block = self._block(axis.name)
         offs = self._axis(axis.name)
-        self._put(f"for {first} in {iterator}:")
+        self._fit(f"for {first} in ", iterator, ":")
         self.indent += 1
         self._assign(offs, f"{first} + tl.arange(0, {block}).to(INDEX)")
         condition = f"({offs} < {high})"
@@ -915,76 +915,8 @@ def _literal(value: float, kind: str) -> str:
     return repr(float(value))
 
 
-def fit(before: str, text: str, after: str, indent: int) -> list[str]:
-    """`before text after` on lines of at most `_WIDTH` columns, broken as ruff would."""
-    pad = "    " * indent
-    if len(pad) + len(before) + len(text) + len(after) <= _WIDTH:
-        return [pad + before + text + after]
-    call = _call(text)
-    if call is not None:
-        joined = ", ".join(call[1])
-        if len(pad) + 4 + len(joined) <= _WIDTH:
-            inner = [f"{pad}    {joined}"]
-        else:
-            inner = [line for a in call[1] for line in _argument_lines(a, indent + 1)]
-        return [f"{pad}{before}{call[0]}(", *inner, f"{pad}){after}"]
-    pieces = _break(text)
-    if len(pieces) == 1:
-        return [pad + before + text + after]
-    if not before:
-        lines = [pad + piece for piece in pieces]
-        return [*lines[:-1], lines[-1] + after]
-    if len(pad) + 4 + len(text) <= _WIDTH:
-        pieces = [text]
-    return [f"{pad}{before}(", *(f"{pad}    {p}" for p in pieces), f"{pad}){after}"]
-
-
-def _argument_lines(text: str, indent: int) -> list[str]:
-    """One argument of a call on lines of its own, with its comma."""
-    keyword, equals, value = text.partition("=")
-    if equals and keyword.isidentifier():
-        return (
-            fit(f"{keyword}=", value, ",", indent) if _call(value) else fit("", text, ",", indent)
-        )
-    return fit("", text, ",", indent)
-
-
 def _grouped(text: str) -> str:
     return text if text.isidentifier() or text.isdigit() else f"({text})"
 
 
-def _call(text: str) -> tuple[str, list[str]] | None:
-    """(function, arguments) if the whole text is one call."""
-    name, _, rest = text.partition("(")
-    if not rest or not name or not all(c.isalnum() or c in "._=[], :" for c in name):
-        return None
-    arguments, depth, start = [], 0, 0
-    for n, c in enumerate(rest):
-        depth += (c in "([") - (c in ")]")
-        if depth < 0:
-            if n != len(rest) - 1:
-                return None
-            arguments.append(rest[start:n].strip())
-            return name, arguments
-        if depth == 0 and c == ",":
-            arguments.append(rest[start:n].strip())
-            start = n + 1
-    return None
-
-
-def _break(text: str) -> list[str]:
-    """Break an expression before its outermost operators of the lowest priority."""
-    for signs in ((" else ",), (" | ",), (" & ",), (" + ", " - "), (" * ", " / ")):
-        pieces, depth, start = [], 0, 0
-        for n, c in enumerate(text):
-            depth += (c in "([") - (c in ")]")
-            if depth == 0 and n > start and any(text.startswith(s, n) for s in signs):
-                pieces.append(text[start:n].strip())
-                start = n + 1
-        if pieces:
-            pieces.append(text[start:].strip())
-            return pieces
-    return [text]
-
-
-__all__ = ["HELPERS", "KernelEmitter", "KernelSource", "fit"]
+__all__ = ["HELPERS", "KernelEmitter", "KernelSource"]

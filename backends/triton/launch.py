@@ -107,6 +107,7 @@ class TritonRunner:
         self.emit = emit
         self.precision = precision
         self._module: tuple[Module, ModuleType] | None = None
+        self._lock = threading.Lock()
         self._chosen: dict[tuple[Any, ...], tuple[Schedule, ...]] = {}
         self.store = JsonStore("schedules")
 
@@ -158,8 +159,11 @@ class TritonRunner:
         key = (first.device, tuple(t.dtype for t in inputs.values()), sizes)
         found = self._chosen.get(key)
         if found is None:
-            found = self._choose(inputs, params, extents, sizes)
-            self._chosen[key] = found
+            with self._lock:  # measurements would disturb one another
+                found = self._chosen.get(key)
+                if found is None:
+                    found = self._choose(inputs, params, extents, sizes)
+                    self._chosen[key] = found
         return found
 
     def _choose(
@@ -170,9 +174,10 @@ class TritonRunner:
         sizes: tuple[tuple[str, int], ...],
     ) -> tuple[Schedule, ...]:
         width = max((t.element_size() for t in inputs.values() if t.is_floating_point()), default=4)
-        choices = [candidates(k, extents, width) for k in self.kernels]
-        default = tuple(c[0] for c in choices)
         first = next(iter(inputs.values()))
+        target = _target(first.device)
+        choices = [candidates(k, extents, width, target) for k in self.kernels]
+        default = tuple(c[0] for c in choices)
         if first.device.type != "cuda" or interpreted():
             return default
         if os.environ.get("MONOCOMP_TUNE", "1") == "0":
@@ -251,6 +256,16 @@ class TritonRunner:
                 )
             best[n] = _fastest(runs) if len(runs) > 1 else next(iter(runs))
         return tuple(best)
+
+
+def _target(device: torch.device) -> str | None:
+    """What to choose schedules for; None where kernels are interpreted."""
+    if device.type != "cuda" or interpreted():
+        return None
+    if torch.version.hip is not None:
+        name = torch.cuda.get_device_properties(device).gcnArchName
+        return "hip:" + name.partition(":")[0]
+    return "cuda:{}{}".format(*torch.cuda.get_device_capability(device))
 
 
 def _agree(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from monocomp.tile import TileProgram, expressions
+from monocomp.tile import Loop, TileProgram, expressions, walk
 
 MIN_DOT = 16  # the shortest side of a matrix product
 
@@ -64,35 +64,78 @@ def candidates(
 ) -> list[Schedule]:
     """Schedules worth measuring, the one to take without measuring first.
 
-    On another target than Hopper the smaller tiles come first: they spill nowhere.
+    The first spills no registers and fits the shared memory of the target ("cuda:90", the
+    default; "cuda:80", "hip:gfx942", ...). Targets differ in what a product takes: Hopper's
+    reads its operands from shared memory, others hold them in registers, and products of
+    full float32 are done element by element, from registers everywhere.
     """
     rows = program.axis_names("row")
     streams = program.axis_names("stream")
     if not has_product(program):
         return _without_product(program, rows, streams, sizes)
     whole = whole_length(program, sizes)
-    if len(rows) >= 2:
+    if not _multiplies_floats(program):
+        shapes = [(16, 16, 4, 1)]
+    elif len(rows) >= 2:
         shapes = [(128, 64, 8, 3), (64, 64, 4, 3), (128, 32, 4, 4)]
         if element_bytes > 2:
             shapes = [(64, 32, 4, 2), (32, 32, 4, 2)]
+    elif target is not None and target.startswith("hip:"):
+        shapes = _for_cdna(whole, element_bytes)
     elif element_bytes > 2:
-        shapes = [(64, 32, 4, 2), (32, 32, 4, 2), (64, 64, 8, 2)]
-        if whole > 128:
-            shapes = [(32, 16, 4, 2), (32, 32, 8, 1)]
+        shapes = [(64, 32, 8, 2), (64, 32, 4, 2), (32, 32, 4, 2), (64, 64, 8, 2)]
+        if whole > 64:
+            shapes = [(16, 16, 8 if whole <= 128 else 4, 2), (32, 16, 4, 2)]
+            shapes += [(32, 32, 8, 1), (64, 32, 4, 2)]
+    elif target is not None and int(target.removeprefix("cuda:")) < 90:
+        shapes = _before_hopper(whole)
     elif whole <= 64:
         shapes = [(128, 64, 4, 3), (128, 128, 8, 2), (128, 128, 4, 2), (64, 64, 4, 3)]
         shapes += [(128, 64, 8, 3), (128, 64, 4, 2)]
+        if _has_two_ends(program):  # the third loop takes registers
+            shapes = [(64, 64, 4, 3), *shapes]
     elif whole <= 128:
         shapes = [(128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 3), (128, 64, 8, 2)]
         shapes += [(128, 32, 4, 3), (64, 64, 4, 2)]
     else:
-        shapes = [(64, 32, 4, 2), (128, 64, 8, 2), (64, 64, 4, 2), (64, 32, 8, 2)]
+        shapes = [(64, 32, 8, 2), (128, 64, 8, 2), (64, 64, 4, 2), (64, 32, 4, 2)]
     found = []
     for row, stream, warps, stages in shapes:
         blocks = {a: _clip(row, sizes, program.axes[a].extent) for a in rows}
         blocks |= {a: _clip(stream, sizes, program.axes[a].extent) for a in streams}
         found.append(Schedule(tuple(blocks.items()), warps, stages))
     return list(dict.fromkeys(found))
+
+
+def _for_cdna(whole: int, element_bytes: int) -> list[tuple[int, int, int, int]]:
+    """Rows, streamed elements, warps, stages: 64 lanes a warp, 512 registers, 64 KiB shared."""
+    if element_bytes > 2:
+        return [(64, 32, 4, 2), (32, 32, 4, 2)] if whole <= 128 else [(32, 16, 4, 2)]
+    if whole <= 64:
+        return [(128, 64, 4, 2), (64, 64, 4, 2), (128, 32, 4, 2)]
+    if whole <= 128:
+        return [(128, 32, 4, 2), (128, 64, 4, 2), (64, 64, 4, 2)]
+    return [(64, 32, 4, 2), (32, 32, 4, 2)]
+
+
+def _before_hopper(whole: int) -> list[tuple[int, int, int, int]]:
+    """Rows, streamed elements, warps, stages: operands in registers, 99 KiB shared or more."""
+    if whole <= 64:
+        return [(128, 64, 8, 3), (128, 64, 4, 3), (64, 64, 4, 3), (128, 32, 4, 3)]
+    if whole <= 128:
+        return [(128, 32, 8, 3), (128, 64, 8, 3), (64, 32, 4, 3), (64, 64, 4, 3)]
+    return [(32, 32, 4, 2), (64, 32, 8, 2)]
+
+
+def _multiplies_floats(program: TileProgram) -> bool:
+    """Is there a product for the matrix units, which do not take wide integers?"""
+    products = [e for e in expressions(program.body) if e.op == "contract"]
+    return any(a.kind == "float" for e in products for a in e.args[:2])
+
+
+def _has_two_ends(program: TileProgram) -> bool:
+    """Does a stream begin and end where its rows say?"""
+    return any(isinstance(s, Loop) and s.lower and s.upper for s in walk(program.body))
 
 
 def _without_product(

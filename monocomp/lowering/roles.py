@@ -29,7 +29,8 @@ def choose_roles(group: Sequence[Equation], fits: Callable[[str], bool]) -> dict
     """Give every index of the outputs a role, by where it occurs.
 
     An index that some aggregate lacks and another has is a column of values: held
-    whole. One that every aggregate lacks is streamed once more to write the result.
+    whole, or in blocks if it is long, and what they share is computed for each block. One
+    that every aggregate lacks is streamed once more to write the result.
     Of the others, one that a large operand of a loop lacks is a row: its block shares
     what is read.
     """
@@ -43,8 +44,8 @@ def choose_roles(group: Sequence[Equation], fits: Callable[[str], bool]) -> dict
         role: Role = "row" if name in rows else "grid"
         if folds and not having:
             role = "stream"
-        elif len(having) < len(folds) and fits(i.attr[1]):
-            role = "whole"
+        elif len(having) < len(folds):
+            role = "whole" if fits(i.attr[1]) else "row"
         axes[name] = Axis(name, i.attr[1], role)
     streams = [a.name for a in axes.values() if a.role == "stream"]
     for extra in streams[1:]:  # one axis is streamed, the others are cut into blocks

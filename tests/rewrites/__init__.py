@@ -1,0 +1,1 @@
+"""Tests of the rewrite rules, a file for each rule set."""

@@ -1,0 +1,96 @@
+"""The definitions of the derived reductions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from monocomp.oracle import evaluate
+from monocomp.rewrites.elaboration import elaboration
+from monocomp.rewriting import Rewriter, Rule
+from tests.rewrites.rules import (
+    apply_only,
+    check_does_not_fire,
+    check_example,
+    equations,
+    inputs_of,
+    rule_of,
+    same_bodies,
+    values,
+)
+
+
+@pytest.mark.parametrize("rule", elaboration.rules, ids=lambda rule: rule.name)
+def test_example(rule: Rule) -> None:
+    check_example(rule)
+
+
+NEAR_MISSES = {
+    "expand_softmax": ["P[i,k] = log_softmax[k](S[i,k])", "L[i] = logsumexp[k](S[i,k])"],
+    "expand_log_softmax": ["P[i,k] = softmax[k](S[i,k])", "P[i,k] = log(softmax[k](S[i,k]))"],
+    "expand_logsumexp": ["L[i] = log(sum[k](exp(S[i,k])))", "L[k] = logsumexp[..k](S[k])"],
+    "expand_mean": ["M[i] = sum[k](X[i,k])", "M[k] = mean[..k](X[k])"],
+    "expand_var": ["M[i] = mean[k](X[i,k] ** 2)", "M[k] = var[..k](X[k])"],
+    "expand_any_and_all": ["A[i] = 0 < max[k](1 * (X[i,k] < 0))"],
+    "expand_argmax": ["A[i] = max[k](X[i,k])", "index r < 2\nA[r] = argtop[k -> r](X[k])"],
+    "expand_prefix": ["P[k] = softmax[k](X[k])", "index r < 2\nA[r] = top[k -> r](X[k])"],
+    "nest_indices": [
+        "A[i] = max[k](X[i,k])",
+        "A[i] = mean[j, k](X[i,j,k])",  # the inner means would weigh alike
+        "A[i] = any[j, k](X[i,j,k] < 0)",
+        "monoid M(a, u) = unit (1, 0), combine (a * a', a' * u + u')\nA = M[j, k](X[j,k], Y[j,k]).u",
+    ],
+}
+
+
+def test_every_rule_has_near_misses() -> None:
+    assert list(NEAR_MISSES) == [rule.name for rule in elaboration.rules]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [(name, text) for name, texts in NEAR_MISSES.items() for text in texts]
+)
+def test_near_miss(name: str, text: str) -> None:
+    check_does_not_fire(rule_of(elaboration, name), text)
+
+
+@pytest.mark.parametrize("first", ["min", "max", "all", "any", "argmin", "argmax"])
+def test_variants(first: str) -> None:
+    """Both of a pair, with a filter that leaves the first row empty."""
+    body = "X[i,k] < 0" if first in ("any", "all") else "X[i,k]"
+    name = "expand_argmax" if first.startswith("arg") else "expand_any_and_all"
+    rewriter = apply_only(rule_of(elaboration, name), f"A[i] = {first}[k if k < i]({body})")
+    assert bool(rewriter.steps) == (first not in ("min", "max"))
+    inputs = inputs_of(rewriter.start)
+    expected = evaluate(rewriter.start.source, inputs)
+    np.testing.assert_array_equal(values(rewriter.program, inputs), expected)
+
+
+def test_masked_places_are_not_there() -> None:
+    """Outside its filter a softmax is 0 whatever stands there, and nothing is read."""
+    rewriter = apply_only(
+        rule_of(elaboration, "expand_softmax"),
+        "P[i,k] = softmax[k if 0 < k](X[i,k - 1] / Y[i,k])",
+    )
+    (line,) = rewriter.program.lines()
+    assert line == (
+        "P[i,k] = exp(where(0 < k, X[i, k - 1] / Y[i,k], -inf))"
+        " / sum[k if 0 < k](exp(X[i, k - 1] / Y[i,k]))"
+    )
+    inputs = inputs_of(rewriter.start)
+    inputs["Y"][:, 0] = 0.0
+    result = values(rewriter.program, inputs)
+    np.testing.assert_allclose(result, evaluate(rewriter.start.source, inputs), rtol=1e-12)
+    assert not result[:, 0].any() and np.isfinite(result).all()
+
+
+def test_a_definition_read_at_a_computed_place() -> None:
+    """The language has no softmax at a computed place, so it is written out at once."""
+    text = "P[i,k] = softmax[k](X[i,k])\nC[k] = sum[..k](Y[k])\nO[i,k] = P[i,k // 2] + C[k // 2]"
+    rewriter = Rewriter(equations(text))
+    rewriter.inline_definitions()
+    inputs = inputs_of(rewriter.start)
+    for step in rewriter.steps:
+        assert same_bodies(step.program, equations(step.program.text()))
+        expected = evaluate(rewriter.start.source, inputs)
+        np.testing.assert_allclose(values(step.program, inputs), expected, rtol=1e-12)

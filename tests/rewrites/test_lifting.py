@@ -1,0 +1,144 @@
+"""Sums of exponentials get their exponent split off, and no exponential can overflow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from monocomp import terms as T
+from monocomp.algebra import is_mantissa
+from monocomp.oracle import evaluate
+from monocomp.pipeline import derive
+from monocomp.rewrites.lifting import lifting
+from monocomp.rewriting import Rule
+from tests.rewrites.rules import (
+    apply_only,
+    check_does_not_fire,
+    check_example,
+    equations,
+    inputs_of,
+    rule_of,
+    same_bodies,
+    values,
+)
+
+
+@pytest.mark.parametrize("rule", lifting.rules, ids=lambda rule: rule.name)
+def test_example(rule: Rule) -> None:
+    check_example(rule)
+
+
+USER = "monoid M(v, m) = unit (0, 0), combine (v + v', m + m')\n"
+NEAR_MISSES = {
+    "lift_weighted_sum": [
+        "O[i] = sum[k](S[i,k] * V[k])",  # no exponent
+        "O[i] = sum[k](tanh(S[i,k]) * V[k])",
+        "O[i] = sum[k](exp(M[i]) * V[k])",  # the exponent does not vary
+        "O[i] = max[k](exp(S[i,k]))",
+        "O[i] = prod[k](exp(S[i,k]))",
+        "O[i] = sum[k](exp(S[i,k]) + V[k])",  # two sums, not split yet
+        "O[i] = sum[j, k](exp(S[i,j,k]))",  # two indices, not nested yet
+        "O[i] = SE[k](V[k], S[i,k]).v",
+    ],
+    "split_frame": [
+        "O[i] = SE[k](V[k], S[i,k] + A[k]).v",  # everything varies
+        "O[i] = SE[k](V[k], A[i]).v",  # nothing does
+        "O[i] = SE[k](V[k], S[i,k] * A[i]).v",  # no addend
+        f"{USER}O[i] = M[k](V[k], S[i,k] + A[i]).v",  # not the monoid SE
+    ],
+    "join_frames": [
+        "Z[i] = exp(S[i]) + exp(C[i])",  # no exponent holds a fold
+        "Z[i] = exp(max[k](S[i,k])) * X[i]",
+        "Z[i] = max[k](S[i,k]) + X[i]",
+        "Z[i,k] = exp(S[i,k] - max[l](S[i,l])) + X[i]",  # at most 0
+        "Z[i,k] = exp(0.5 * S[i,k] - 0.5 * max[l](S[i,l])) + X[i]",
+        "Z[i,k] = exp(min[l](S[i,l]) - S[i,k]) + X[i]",
+        "Z[i,k] = exp(where(k <= i, S[i,k] - max[l if l <= i](S[i,l]), -inf)) + X[i]",
+        "Z[i] = exp(C[i] - maximum(C[i], max[k](S[i,k]))) + X[i]",
+    ],
+}
+
+
+def test_every_rule_has_near_misses() -> None:
+    assert list(NEAR_MISSES) == [rule.name for rule in lifting.rules]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [(name, text) for name, texts in NEAR_MISSES.items() for text in texts]
+)
+def test_near_miss(name: str, text: str) -> None:
+    check_does_not_fire(rule_of(lifting, name), text)
+
+
+JOINED = [
+    "Z[i] = exp(max[k](S[i,k])) + X[i]",
+    "Z[i,k] = exp(S[i,k] - max[l](X[l])) + X[i]",  # the maximum of something else
+    "Z[i,k] = exp(S[i,k] - min[l](S[i,l])) + X[i]",
+    "Z[i,k] = exp(max[l](S[i,l]) - S[i,k]) + X[i]",
+    "Z[i,k] = exp(2 * S[i,k] - max[l](S[i,l])) + X[i]",
+    # A place that the maximum leaves out may lie above it.
+    "Z[i,k] = exp(S[i,k] - max[l if l <= i](S[i,l])) + X[i]",
+    "Z[i,k] = exp(where(k < i, S[i,k] - max[l if k < l](S[i,l]), -inf)) + X[i] * S[i,k]",
+]
+
+
+@pytest.mark.parametrize("text", JOINED)
+def test_join_frames_ends_with_bounded_exponents(text: str) -> None:
+    """Where it applies it applies once, also where a row has no element."""
+    rewriter = apply_only(rule_of(lifting, "join_frames"), text)
+    assert len(rewriter.steps) == 1
+    inputs = inputs_of(rewriter.start)
+    expected = evaluate(rewriter.start.source, inputs)
+    finite = np.isfinite(expected)
+    assert finite.any()
+    result = values(rewriter.program, inputs)
+    np.testing.assert_allclose(result[finite], expected[finite], rtol=1e-12)
+
+
+def test_equal_frames_leave_whole() -> None:
+    """exp(m) x + exp(m) y needs no maximum of two equal exponents."""
+    text = "Z[i] = exp(max[k](S[i,k])) * X[i] + exp(max[k](S[i,k])) * Y[i]"
+    rewriter = apply_only(rule_of(lifting, "join_frames"), text)
+    expected = equations("Z[i] = (X[i] + Y[i]) * exp(max[k](S[i,k]))")
+    assert same_bodies(rewriter.program, expected)
+
+
+@pytest.mark.parametrize("shift", [0.0, 5e3, -5e3])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "O[i] = sum[k](exp(S[i,k]) * X[k]) / sum[k](exp(S[i,k]))",
+        "O[i] = logsumexp[k](S[i,k])",
+        "O[i] = log(exp(C[i]) + sum[k](exp(S[i,k])))",  # a sink
+        "O[i] = sum[k](exp(S[i,k]) * X[k]) / (exp(C[i]) + sum[k](exp(S[i,k])))",
+        "O[i] = log(sum[k](exp(S[i,k])) + sum[k](exp(2 * S[i,k])))",
+        "O[i] = sum[k](exp(2 * S[i,k])) / sum[k](exp(S[i,k])) ** 2",
+    ],
+)
+def test_no_exponential_overflows(text: str, shift: float) -> None:
+    """Every exponential that is left has an exponent of at most 0, whatever the logits."""
+    program = equations(text)
+    derived = derive(program).program
+    inputs = inputs_of(program)
+    for name in {"S", "C"} & set(inputs):
+        inputs[name] = inputs[name] + shift
+    np.testing.assert_allclose(values(derived, inputs), evaluate(text, inputs), rtol=1e-10)
+    exponentials = [t for t in T.subterms(derived.equations[0].body) if t.op == "exp"]
+    for number, t in enumerate(exponentials):
+        indices = ",".join(i.attr[0] for i in program.equations[0].indices)
+        probe = derived.source.inputs
+        head = "\n".join(f"input {n}[{','.join(at.dims)}]" for n, at in probe.items())
+        if any(n.startswith("$") for n in t.free):
+            continue  # inside a fold
+        line = f"E{number}[{indices}] = {t.args[0]!r} + 0 * i"
+        declared = derived.text().split("\nO[")[0]
+        assert head in declared
+        largest = evaluate(f"{declared}\n{line}\nreturn E{number}", inputs).max()
+        assert largest <= 1e-9, repr(t)
+
+
+def test_a_lifted_sum_is_a_mantissa() -> None:
+    derived = derive(equations("O[i] = sum[k](exp(S[i,k]) * X[k]) / sum[k](exp(S[i,k]))")).program
+    found = [t for t in T.subterms(derived.equations[0].body) if is_mantissa(t)]
+    assert len(found) == 2
+    assert not any(t.op == "exp" for t in T.subterms(derived.equations[0].body))

@@ -1,0 +1,214 @@
+"""What does not vary with a fold's index leaves it, and nothing else does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from monocomp.oracle import evaluate
+from monocomp.pipeline import derive
+from monocomp.rewrites.normal_form import normal_form, normalise
+from monocomp.rewriting import Rule
+from tests.rewrites.rules import (
+    apply_only,
+    check_does_not_fire,
+    check_example,
+    equations,
+    inputs_of,
+    rule_of,
+    same_bodies,
+    values,
+)
+
+
+@pytest.mark.parametrize("rule", normal_form.rules, ids=lambda rule: rule.name)
+def test_example(rule: Rule) -> None:
+    check_example(rule)
+
+
+NEAR_MISSES = {
+    "assume_filter": [
+        "A[i] = sum[k if k <= i]((k < i) * X[i,k])",  # not this condition
+        "A[i] = sum[k if k <= i or k == 3]((k <= i) * X[i,k])",  # not known: one of two
+        "A[i] = sum[k]((k <= i) * X[i,k])",
+        "A[i] = sum[k if k <= i](Y[k] * sum[j]((j <= i) * X[i,j]))",  # of another index
+    ],
+    "filter_bracket": [
+        "A[i] = sum[k](Y[i,k] * X[i,k])",  # a factor may be 0, but is no condition
+        "A[i] = sum[k](where(k <= i, X[i,k], 1))",
+        "A[i] = max[k]((k <= i) * X[i,k])",  # 0 is no unit of max
+        "A[i] = sum[k]((k <= i) + X[i,k])",
+        "A[i] = sum[k](exp((k <= i) * X[i,k]))",
+    ],
+    "filter_masked_extremum": [
+        "M[i] = max[k](where(k <= i, S[i,k], 0))",
+        "M[i] = max[k](where(k <= i, S[i,k], inf))",
+        "M[i] = min[k](where(k <= i, S[i,k], -inf))",
+        "M[i] = max[k](tanh(where(k <= i, S[i,k], -inf)))",
+        "M[i] = max[k](-where(k <= i, S[i,k], -inf))",
+        "M[i] = sum[k](where(k <= i, S[i,k], -inf))",
+    ],
+    "split_sum": [
+        "V[i] = sum[k](X[i,k] - M[i])",  # sum(x) - n m would cancel catastrophically
+        "V[i] = sum[k]((X[i,k] - M[i]) ** 2)",
+        "V[i] = sum[k](X[i,k] + exp(M[i]))",  # no weight: it does not vary
+        "V[i] = max[k](X[i,k] + exp(S[i,k]))",
+        "V[i] = sum[k](exp(X[i,k] + S[i,k]))",
+    ],
+    "hoist_factor": [
+        "A[i] = sum[k](exp(S[i,k]) * X[k] / Z[i,k])",  # everything varies
+        "A[i] = sum[k](X[i,k] - M[i])",
+        "A[i] = sum[k](exp(S[i,k] * M[i]))",
+        "A[i] = sum[k](tanh(X[i,k] * M[i]))",
+        "A[i] = prod[k](X[i,k] * M[i])",  # would leave to the power of the extent
+        "A[i] = max[k](X[i,k] * M[i])",
+        "A[i] = sum[k if X[i,k] < 0](1)",  # a count
+    ],
+    "hoist_addend": [
+        "M[i] = max[k](S[i,k] * B[i])",
+        "M[i] = max[k](S[i,k] + B[k])",
+        "M[i] = sum[k](S[i,k] + B[i])",
+        "M[i] = max[k if S[i,k] < 0](B[i])",  # over nothing it is -inf
+        "M[i] = prod[k](S[i,k] + B[i])",
+    ],
+    "hoist_positive_factor": [
+        "param c: float\nM[i] = max[k](c * S[i,k])",  # of unknown sign
+        "M[i] = max[k](B[i] * S[i,k])",
+        "M[i] = max[k](relu(B[i]) * S[i,k])",  # perhaps 0: 0 times -inf
+        "M[i] = max[k](exp(B[k]) * S[i,k])",  # varies
+        "M[i] = max[k](sum[j](X[i,j]) * S[i,k])",
+        "M[i] = sum[k](2 * S[i,k])",
+        "M[i] = max[k](S[i,k] - 2)",
+        "M[i] = max[k](B[i] ** 2 * S[i,k])",
+    ],
+    "order_sums": [
+        "A[i] = sum[j](sum[k](X[i,j,k]))",  # in order
+        "A[i] = sum[k](Y[k] * sum[j](X[i,j,k]))",  # not one directly in the other
+        "A[i] = sum[k](max[j](X[i,j,k]))",
+        "A[i] = max[k](sum[j](X[i,j,k]))",
+        "A[i] = sum[k](sum[l](X[i,k,l] * X[i,l,k]))",  # one extent: either order is the same
+    ],
+}
+
+
+def test_every_rule_has_near_misses() -> None:
+    assert list(NEAR_MISSES) == [rule.name for rule in normal_form.rules]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [(name, text) for name, texts in NEAR_MISSES.items() for text in texts]
+)
+def test_near_miss(name: str, text: str) -> None:
+    check_does_not_fire(rule_of(normal_form, name), text)
+
+
+# What else each rule does, beside its example.
+INPUTS = "input D[i,j,k], X[i,k], Y[k], B[i]"
+VARIANTS = {
+    "assume_filter": [
+        (
+            "sum[k if k <= i and k < 3](exp(where(k < 3, X[i,k], -inf)))",
+            "sum[k if k <= i and k < 3](exp(X[i,k]))",
+        ),
+        ("max[k if k <= i](where(k <= i, X[i,k], 0))", "max[k if k <= i](X[i,k])"),
+    ],
+    "filter_bracket": [
+        ("sum[k](where(k <= i, X[i,k], 0))", "sum[k if k <= i](X[i,k])"),
+        ("sum[k](where(k <= i, 0, X[i,k]))", "sum[k if i < k](X[i,k])"),
+        ("sum[k](exp(where(k <= i, X[i,k], -inf)))", "sum[k if k <= i](exp(X[i,k]))"),
+        ("sum[k](exp(X[i,k] + where(k <= i, 0, -inf)))", "sum[k if k <= i](exp(X[i,k]))"),
+        ("sum[k](1 * (k <= i))", "sum[k if k <= i](1)"),
+        ("sum[k](Y[k] * (i < 2))", "sum[k if i < 2 and k == k](Y[k])"),
+        (
+            "sum[k if k < 3]((k <= i) * X[i,k] * (1 < k))",
+            "sum[k if k < 3 and k <= i and 1 < k](X[i,k])",
+        ),
+    ],
+    "filter_masked_extremum": [
+        ("max[k](where(k <= i, -inf, X[i,k]))", "max[k if i < k](X[i,k])"),
+        ("max[k](X[i,k] + where(k <= i, 0, -inf))", "max[k if k <= i](X[i,k])"),
+        ("min[k](where(k <= i, X[i,k], inf))", "min[k if k <= i](X[i,k])"),
+    ],
+    "split_sum": [
+        (
+            "sum[k if k < i](exp(X[i,k]) + X[i,k] + 1)",
+            "sum[k if k < i](exp(X[i,k])) + sum[k if k < i](X[i,k]) + sum[k if k < i](1.0)",
+        ),
+    ],
+    "hoist_factor": [
+        ("sum[k](exp(X[i,k] - max[l](X[i,l])))", "exp(-max[k](X[i,k])) * sum[k](exp(X[i,k]))"),
+        ("sum[k](B[i])", "B[i] * |k|"),
+        ("sum[k if k < i](B[i])", "B[i] * sum[k if k < i](1.0)"),
+        ("sum[k](mean[l](Y[l]) * X[i,k])", "mean[k](Y[k]) * sum[k](X[i,k])"),
+    ],
+    "hoist_addend": [
+        ("min[k if k < i](B[i] - X[i,k])", "B[i] + min[k if k < i](-X[i,k])"),
+        ("max[k](k - i)", "max[k](k) - i"),
+    ],
+    "hoist_positive_factor": [
+        ("max[k](-X[i,k])", "-min[k](X[i,k])"),
+        (
+            "min[k if k < i](-0.5 * X[i,k] * exp(B[i]))",
+            "-0.5 * exp(B[i]) * max[k if k < i](X[i,k])",
+        ),
+        ("max[k](X[i,k] * sum[l](exp(Y[l])))", "max[k](X[i,k]) * sum[k](exp(Y[k]))"),
+    ],
+    "order_sums": [
+        (
+            "sum[k if k < 2](sum[j if j < i](D[i,j,k]))",
+            "sum[j if j < i](sum[k if k < 2](D[i,j,k]))",
+        ),
+        (
+            "sum[k if k < 2](sum[j if j < k and j < i](D[i,j,k]))",
+            "sum[j if j < i](sum[k if k < 2 and j < k](D[i,j,k]))",
+        ),
+    ],
+}
+
+
+def test_every_rule_has_variants() -> None:
+    assert list(VARIANTS) == [rule.name for rule in normal_form.rules]
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [(name, *variant) for name, variants in VARIANTS.items() for variant in variants],
+)
+def test_variant(name: str, before: str, after: str) -> None:
+    rewriter = apply_only(rule_of(normal_form, name), f"{INPUTS}\nA[i] = B[i] + {before}")
+    assert same_bodies(rewriter.program, equations(f"{INPUTS}\nA[i] = B[i] + {after}"))
+    inputs = inputs_of(rewriter.start)
+    expected = evaluate(rewriter.start.source, inputs)
+    np.testing.assert_allclose(values(rewriter.program, inputs), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("c", [-2.0, 0.0, 3.0])
+@pytest.mark.parametrize("extremum", ["max", "min"])
+def test_a_factor_of_unknown_sign_stays(extremum: str, c: float) -> None:
+    """Without the condition that a factor is positive, max(c x) would become c max(x)."""
+    text = f"param c: float\nM[i] = {extremum}[k](c * S[i,k])\nO[i] = sum[k](exp(c * S[i,k] - M[i]))"
+    program = equations(text)
+    derived = derive(program).program
+    inputs = inputs_of(program)
+    np.testing.assert_allclose(
+        values(derived, inputs, c=c), evaluate(text, inputs, c=c), rtol=1e-12
+    )
+
+
+def test_an_empty_row_is_not_cancelled() -> None:
+    """The weights of a softmax add up to 1, and over nothing to 0."""
+    text = "input N[i]: int\nO[i] = sum[k](softmax[k if k < N[i]](X[i,k]) * Y[i])"
+    program = equations(text)
+    inputs = {**inputs_of(program), "N": np.array([0, 1, 5, 0])}
+    derived = derive(program).program
+    assert not evaluate(text, inputs)[[0, 3]].any()
+    np.testing.assert_allclose(values(derived, inputs), evaluate(text, inputs), rtol=1e-12)
+
+
+def test_normalise() -> None:
+    """One term is brought to the form that the rules give the program."""
+    text = "O[i] = sum[k](exp(X[i,k] - max[j](X[i,j])) * (k <= i) * 2)"
+    (equation,) = equations(text).equations
+    expected = equations("O[i] = 2 * exp(-max[k](X[i,k])) * sum[k if k <= i](exp(X[i,k]))")
+    assert normalise(equation.body) is expected.equations[0].body
+    assert normalise(normalise(equation.body)) is normalise(equation.body)

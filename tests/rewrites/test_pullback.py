@@ -1,0 +1,80 @@
+"""Which folds share a pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from monocomp import terms as T
+from monocomp.pipeline import derive
+from monocomp.rewrites.pullback import Pass, passes
+from monocomp.terms import Term
+from tests.rewrites.rules import equations
+
+
+def passes_of(text: str, extent: str = "k") -> list[Pass]:
+    """The passes over one index that the derived outputs need."""
+    program = derive(equations(text)).program
+
+    def is_streamed(t: Term) -> bool:
+        return t.op == "fold" and t.attr.extents == (extent,)
+
+    return passes([e.body for e in program.outputs], is_streamed)
+
+
+ATTENTION = "S[q,k] = Q[q,d] * K[k,d]\n"
+ONE = {
+    "attention": ATTENTION + "O[q,e] = softmax[k](S[q,k]) * V[k,e]",
+    "with its logsumexp": ATTENTION
+    + "O[q,e] = softmax[k](S[q,k]) * V[k,e]\nL[q] = logsumexp[k](S[q,k])",
+    "with its maximum": ATTENTION + "O[q,e] = softmax[k](S[q,k]) * V[k,e]\nM[q] = max[k](S[q,k])",
+    "safe": ATTENTION
+    + "M[q] = max[k](S[q,k])\nO[q,e] = sum[k](exp(S[q,k] - M[q]) * V[k,e])"
+    + " / sum[k](exp(S[q,k] - M[q]))",
+    "shifted by what does not vary": ATTENTION
+    + "O[q,e] = softmax[k](S[q,k]) * V[k,e] + softmax[k](S[q,k] + B[q]) * W[k,e]",
+    "scaled by a positive factor": ATTENTION
+    + "O[q,e] = softmax[k](S[q,k]) * V[k,e] + softmax[k](0.5 * S[q,k]) * W[k,e]",
+    "sums of one domain": "O[q] = sum[k](A[q,k]) * max[k](B[q,k])",
+}
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_one_pass(name: str) -> None:
+    (only,) = passes_of(ONE[name])
+    assert (only.extent, only.level) == ("k", 0)
+    assert len(set(only.folds)) == len(only.folds) >= 2
+
+
+def test_shared_weights_share_a_frame() -> None:
+    """The sums of e^S V and of e^S, and those of e^(S/2), all know one maximum."""
+    (only,) = passes_of(ONE["scaled by a positive factor"])
+    exponents = {T.open_fold(f)[1][2] for f in only.folds if f.attr.name == "SE"}
+    assert len(exponents) == 2
+
+
+def test_different_domains_are_different_passes() -> None:
+    text = "O[q] = sum[k if k <= q](A[q,k]) * sum[k if k < 3](A[q,k])"
+    assert [(p.level, len(p.folds)) for p in passes_of(text)] == [(0, 1), (0, 1)]
+
+
+def test_what_needs_a_result_comes_later() -> None:
+    text = "O[q] = sum[k](relu(A[q,k] - max[l](A[q,l])) * B[k]) + sum[k](B[k])"
+    first, second = passes_of(text)
+    assert [first.level, second.level] == [0, 1]
+    assert [f.attr.name for f in first.folds] == ["max", "sum"] or len(first.folds) == 2
+    assert [f.attr.name for f in second.folds] == ["sum"]
+
+
+def test_three_levels() -> None:
+    text = "M[q] = max[k](A[q,k])\nR[q] = sum[k](relu(A[q,k] - M[q]))\nO[q] = max[k](A[q,k] * R[q])"
+    assert [p.level for p in passes_of(text)] == [0, 1, 2]
+
+
+def test_the_order_does_not_depend_on_what_is_asked_first() -> None:
+    program = derive(equations(ONE["with its logsumexp"])).program
+    bodies = [e.body for e in program.outputs]
+
+    def is_streamed(t: Term) -> bool:
+        return t.op == "fold" and t.attr.extents == ("k",)
+
+    assert passes(bodies, is_streamed) == passes(bodies[::-1], is_streamed)
