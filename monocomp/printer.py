@@ -56,10 +56,14 @@ class Names:
         ]
 
     def bind(self, t: Term, opened: tuple[Term, ...]) -> Names:
-        """The names inside a fold: the extent's own name unless the fold uses it already."""
+        """The names inside a fold: the extent's own name unless the fold uses it already.
+
+        An outer index that does not occur inside may be shadowed, so that most names are
+        those of the program, which are known to have an extent.
+        """
         inner = Names(self.taken, self.abbreviate)
         inner.names = dict(self.names)
-        used = {self.of(name) for name in t.free} | set(self.names.values()) | self.taken
+        used = {self.of(name) for name in t.free} | self.taken
         for bound in opened:
             base = bound.attr[1].lstrip(".")
             name, number = base, 0

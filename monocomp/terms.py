@@ -478,7 +478,8 @@ def _exact_power(number: Number, power: Fraction) -> Number | None:
     if isinstance(number, float) or abs(power.numerator) > 64 or (number == 0 and power < 0):
         return None
     if power.denominator == 1:
-        if max(number.numerator.bit_length(), number.denominator.bit_length()) > 64:
+        size = max(number.numerator.bit_length(), number.denominator.bit_length())
+        if size > 64 and abs(power) != 1:
             return None
         return number ** int(power)
     if power.denominator == 2 and number > 0:
@@ -720,10 +721,19 @@ def _logic(op: str, unit: Term, zero: Term, terms: Iterable[Term]) -> Term:
     if zero in parts:
         return zero
     parts.pop(unit, None)
-    ordered = sorted(parts, key=lambda t: t.key)
+    # What is decided from left to right may guard a read further right.
+    ordered = sorted(parts, key=lambda t: (_depth_of_reads(t), t.key))
     if not ordered:
         return unit
     return ordered[0] if len(ordered) == 1 else _intern(op, tuple(ordered), None, "bool")
+
+
+@lru_cache(maxsize=16384)
+def _depth_of_reads(t: Term) -> int:
+    """How many computed subscripts stand one inside the other; they may leave their tensor."""
+    inside = max(map(_depth_of_reads, t.args), default=0)
+    computed = t.op == "read" and any(a.op not in ("index", "const") for a in t.args)
+    return inside + 1 if computed else inside
 
 
 def negate(t: Term) -> Term:

@@ -53,12 +53,12 @@ class _Generator:
 
     def number(self, depth: int, scope: tuple[str, ...]) -> str:
         """Any float (or int) expression."""
-        leaves = ["read", "read", "literal", "place"]
         if depth <= 0:
-            return self.call(leaves, 0, scope)
-        inner = ["plus", "times", "times", "over", "unary", "choice", "aggregate", "aggregate"]
-        inner += ["aggregate", "weighted", "extreme", "power", "prefix", "keep", "monoid", "count"]
-        return self.call([*leaves, *inner], depth - 1, scope)
+            return self.call(["read", "read", "literal", "place"], 0, scope)
+        rules = ["read", "literal", "plus", "times", "times", "over", "unary", "choice"]
+        rules += ["aggregate", "aggregate", "weighted", "weighted", "pair", "extreme", "power"]
+        rules += ["prefix", "keep", "monoid", "count"]
+        return self.call(rules, depth - 1, scope)
 
     def _read(self, depth: int, scope: tuple[str, ...]) -> str:
         found = []
@@ -115,8 +115,8 @@ class _Generator:
         )
 
     def _choice(self, depth: int, scope: tuple[str, ...]) -> str:
-        condition = self.condition(1, scope)
-        return f"where({condition}, {self.number(depth, scope)}, {self.number(depth, scope)})"
+        condition, b = self.condition(1, scope), self.pick("0", self.number(depth, scope))
+        return f"where({condition}, {self.number(depth, scope)}, {b})"
 
     def _extreme(self, depth: int, scope: tuple[str, ...]) -> str:
         name = self.pick("maximum", "minimum")
@@ -183,6 +183,14 @@ class _Generator:
             body = f"{self.pick(2, -1, 'c', 'exp(X[0])', '|k|')} * {self.witness(index, inner)}"
         places = index if name in ("max", "min") else self.filtered(index, inner)
         return f"{name}[{places}]({body})"
+
+    def _pair(self, depth: int, scope: tuple[str, ...]) -> str:
+        """Two indices at once, in either order."""
+        inner = tuple(dict.fromkeys((*scope, "k", "j")))
+        name, places = self.pick("sum", "max", "min"), self.pick("j, k", "k, j")
+        if name == "sum" and self.pick(True, False):
+            places = f"{places} if {self.condition(1, inner, 'k')}"
+        return f"{name}[{places}](B[k,j] {self.pick(*'+*')} {self.number(depth, inner)})"
 
     def _weighted(self, depth: int, scope: tuple[str, ...]) -> str:
         """Sums of exponentials, and quotients of them."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from monocomp import counter_rng
 from monocomp.backends.triton.identifiers import Identifiers
@@ -43,6 +44,7 @@ _BROADCASTING = ("compare", "where", "neg", "not", "cast", "member", "masked")
 # Integer operations whose range follows from those of their operands.
 _MONOTONE = ("coordinate", "local", "add", "sub", "neg", "maximum", "minimum", "mul")
 _TYPES = {"float": "tl.float32", "int": "tl.int64", "bool": "tl.int1"}
+_LARGEST = "1e38"  # what scale * x - scale * y takes in float32: more counts as infinite
 _SMALL_INT = 1 << 6  # a factor that takes no index past 32 bits
 _CALLS = {
     "exp2": "tl.exp2",
@@ -619,7 +621,7 @@ class KernelEmitter:
                 low, high = (a, b) if factor >= 0 else (b, a)
                 return f"{factor} * {_grouped(low)}", f"{factor} * {_grouped(high)}"
         layout = self._order(e.axes)
-        text = self._text(e, layout)
+        text = self._wide(e, layout, 0) if self._is_load(e) else self._text(e, layout)
         inside = " & ".join(self._spread(self._inside(a), (a,), layout) for a in layout)
         least = f"tl.where({inside}, {text}, 2147483647)"
         most = f"tl.where({inside}, {text}, -2147483648)"
@@ -709,6 +711,8 @@ class KernelEmitter:
                 return f"-{self._value(e.args[0], want, _UNARY)}", _UNARY
             case "not":
                 return f"{self._value(e.args[0], want, _COMPARE + 1)} == 0", _COMPARE
+            case "compare" if self._multiplies and _is_infinite(e):
+                return f"{self._value(e.args[1], want, _COMPARE + 1)} > {_LARGEST}", _COMPARE
             case "compare":
                 a, b = (self._value(x, want, _COMPARE + 1) for x in e.args)
                 return f"{a} {e.attr} {b}", _COMPARE
@@ -734,6 +738,11 @@ class KernelEmitter:
                 return f"tanh({self._value(e.args[0], want, 0)})", _ATOM
         if e.op in _INFIX:
             return self._infix(e, want)
+        if e.op == "exp2" and self._is_fused(e.args[0]):
+            scale, difference = e.args[0].args
+            x, y = (self._value(a, want, _MUL) for a in difference.args)
+            factor = self._value(scale, want, _MUL)
+            return f"tl.exp2({factor} * {x} - {factor} * {y})", _ATOM
         if e.op in _CALLS:
             parts = ", ".join(self._value(a, want, 0) for a in e.args)
             return f"{_CALLS[e.op]}({parts})", _ATOM
@@ -747,6 +756,21 @@ class KernelEmitter:
         a, b = e.args
         second = self._reduce(b, "frame") if b.op == "reduce" else self._value(b, want, 0)
         return f"tl.{e.op}({self._value(a, want, 0)}, {second})"
+
+    def _is_fused(self, e: Expr) -> bool:
+        """Is this scale * (x - y) for a tile x and a row y, in a kernel that multiplies
+        matrices? There scale * x - scale * y pays: one fused operation an element."""
+        if e.op != "mul" or e.args[1].op != "sub" or self._order(e.args[0].axes):
+            return False
+        x, y = (self._order(a.axes) for a in e.args[1].args)
+        return len(y) < len(x) and self._multiplies
+
+    @cached_property
+    def _multiplies(self) -> bool:
+        """Does the kernel use the matrix units?"""
+        return any(
+            e.op == "contract" and self._is_product(e) for e in expressions(self.program.body)
+        )
 
     def _infix(self, e: Expr, want: tuple[str, ...]) -> tuple[str, int]:
         sign, level = _INFIX[e.op]
@@ -886,6 +910,12 @@ class KernelEmitter:
     def _loads_float(self, name: str) -> bool:
         e = self.lets[name]
         return e.op == "load" and e.kind == "float" and len(self._order(e.axes)) == 2
+
+
+def _is_infinite(e: Expr) -> bool:
+    """inf == abs(x)?"""
+    a, b = e.args
+    return e.attr == "==" and a.op == "number" and math.isinf(a.attr) and b.op == "abs"
 
 
 _COMBINE = {"prod": "multiply", "max": "larger", "min": "smaller"}

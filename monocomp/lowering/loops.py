@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from monocomp import terms as T
 from monocomp.algebra import SE, SE_PAIR, frame
 from monocomp.domain import split
-from monocomp.errors import UnsupportedError
+from monocomp.errors import InternalError, UnsupportedError
 from monocomp.lowering.scopes import Scope
 from monocomp.lowering.values import EXTREMA, Values, settle
 from monocomp.printer import show
@@ -37,6 +37,15 @@ class Loops(Values):
         """Emit the loops of this scope that the terms need, shallow ones first."""
         for group in passes(terms, self._is_streamed):
             self._loop(group)
+
+    def _prepare_at_home(self, t: Term) -> None:
+        """Emit the loops that a fold needs in the scope in which it is known, which may be
+        outside of the loop that is being built: a frame that an inner sum refers to."""
+        depth = self.scopes.index(self._home(t.free))
+        inner = self.scopes[depth + 1 :]
+        del self.scopes[depth + 1 :]
+        self._prepare([t])
+        self.scopes += inner
 
     def _is_streamed(self, t: Term) -> bool:
         """Is this fold a loop of the current scope, not yet emitted?
@@ -293,10 +302,12 @@ class Loops(Values):
 
     def _fold(self, t: Term) -> Expr:
         """A fold that is no loop: a product of tiles, or a reduction of one."""
-        self._prepare([t])
+        self._prepare_at_home(t)
         found = self._lookup(t)
         if found is not None:
             return found
+        if t.attr.monoid != "sum":
+            raise InternalError(f"no loop for {t!r}")
         extent = t.attr.extents[0]
         name = self._new_axis(extent, "whole", t.free)
         _, (condition, body) = T.open_as(t, (name,))

@@ -71,7 +71,7 @@ class Values(Scopes, ABC):
             case "add":
                 return self._sum(t)
             case "mul":
-                return self._product(1.0, t)
+                return self._masked_product(t)
             case "pow":
                 return self._power(t)
             case "exp":
@@ -89,15 +89,18 @@ class Values(Scopes, ABC):
                     return found
             case "where":
                 condition, a, b = t.args
+                fails = T.negate(condition)
+                a = a if a.op == "read" else _guarded(a, condition)
+                b = b if b.op == "read" else _guarded(b, fails)
                 return apply(
                     "where",
                     self._value(condition),
                     self._value(a, condition),
-                    self._value(b, T.negate(condition)),
+                    self._value(b, fails),
                     kind=t.kind,
                 )
             case "compare" | "floordiv" | "mod" | "and" | "or" | "not":
-                operands = [self._value(a) for a in t.args]
+                operands = [self._value(a) for a in _in_order(t)]
                 if t.op == "compare":
                     return apply("compare", *operands, kind="bool", attr=t.attr)
                 if t.op in ("floordiv", "mod") and all(map(T.is_nonnegative, t.args)):
@@ -113,8 +116,7 @@ class Values(Scopes, ABC):
     def _load(self, t: Term, guard: Term | None) -> Expr:
         subscripts = tuple(self._value(a) for a in t.args)
         axes = frozenset().union(*(s.axes for s in subscripts))
-        plain = all(a.op in ("index", "const") for a in t.args)
-        condition = None if guard is None or plain else self._value(guard)
+        condition = None if guard is None or not _is_computed(t) else self._value(guard)
         ruled = self._home(t.free).guard
         if condition is None:
             condition = ruled
@@ -127,10 +129,10 @@ class Values(Scopes, ABC):
         )
 
     def _move(self, addends: list[Term]) -> tuple[Term, Term, Term] | None:
-        """(c, x, y) if the addends are c x and -c y with x and y along the same axes.
+        """(c, x, y) if the addends are c x and -c y.
 
-        Then the difference is taken before it is scaled: it is 0 where x = y, while
-        c x - c y need not be, once a compiler fuses one of the products with the difference.
+        Then the difference is taken before it is scaled: that is exact where x and y are
+        near one another, and 0 where they are equal, however large they are.
         """
         if len(addends) != 2:
             return None
@@ -142,7 +144,7 @@ class Values(Scopes, ABC):
         ours, theirs = ((t.args if t.op == "mul" else (t,)) for t in (left, right))
         common = [f for f in ours if f in theirs]
         (x, y) = ([f for f in fs if f not in common] for fs in (ours, theirs))
-        if len(x) != 1 or len(y) != 1 or self._tile_axes(x[0]) != self._tile_axes(y[0]):
+        if len(x) != 1 or len(y) != 1:
             return None
         return T.mul(T.const(a, "float"), *common), x[0], y[0]
 
@@ -223,6 +225,16 @@ class Values(Scopes, ABC):
             empty = apply("and", empty, none, kind="bool")
         return apply("where", empty, number(0.0), quotient)
 
+    def _masked_product(self, t: Term) -> Expr:
+        """A product; a factor [condition] selects, so that 0 times NaN does not occur."""
+        brackets = [f for f in t.args if T.is_bracket(f)]
+        rest = [f for f in t.args if f not in brackets]
+        if not brackets or not rest:
+            return self._product(1.0, t)
+        condition = T.conjunction(*(f.args[0] for f in brackets))
+        value = self._value(T.mul(*(_guarded(f, condition) for f in rest)))
+        return apply("where", self._value(condition), value, number(0, t.kind), kind=t.kind)
+
     def _power(self, t: Term) -> Expr:
         base, power = t.args[0], t.attr
         if power == Fraction(1, 2):
@@ -271,7 +283,6 @@ class Values(Scopes, ABC):
         return apply("exp2", self._signed_sum(addends, "float", lambda a: self._product(log2_e, a)))
 
 
-_LARGEST_FRAME = T.const(10**38, "float")
 _HALF = T.const(Fraction(1, 2))
 _ROOT_HALF = T.power_of(_HALF, Fraction(1, 2))
 
@@ -297,6 +308,41 @@ _EXPANSIONS: dict[str, Callable[..., Term]] = {
     ),
 }
 _TERM_NAMES = {"exp": "p", "fold": "s"}
+
+
+def _is_computed(t: Term) -> bool:
+    """Is this a read that may leave its tensor?"""
+    return t.op == "read" and any(a.op != "index" for a in t.args)
+
+
+def _reads_computed(t: Term) -> bool:
+    """Is there such a read in t? What a fold reads is the fold's affair."""
+    return _is_computed(t) or (t.op not in ("fold", "field") and any(map(_reads_computed, t.args)))
+
+
+def _guarded(t: Term, condition: Term) -> Term:
+    """t where the condition holds: elsewhere its computed reads are not made."""
+    if not _reads_computed(t):
+        return t
+    if _is_computed(t):
+        return T.where(condition, t, T.const(False) if t.kind == "bool" else T.const(0, t.kind))
+    if t.op == "where":
+        c, a, b = t.args
+        a = _guarded(a, T.conjunction(condition, c))
+        b = _guarded(b, T.conjunction(condition, T.negate(c)))
+        return T.where(_guarded(c, condition), a, b)
+    return T.rebuild(t, tuple(_guarded(a, condition) for a in t.args))
+
+
+def _in_order(t: Term) -> list[Term]:
+    """Operands; of `and` and `or` those that read computed places come last, and read where
+    the others leave it open."""
+    if t.op not in ("and", "or"):
+        return list(t.args)
+    first = [a for a in t.args if not _reads_computed(a)]
+    holds = T.conjunction(*(a if t.op == "and" else T.negate(a) for a in first))
+    rest = [a for a in t.args if a not in first]
+    return first + [_guarded(a, holds) if first else a for a in rest]
 
 
 def _chain(op: str, operands: list[Expr], kind: Kind) -> Expr:
@@ -334,10 +380,8 @@ def _settle(addend: Term) -> Term:
 
 
 def settle(frame: Term) -> Term:
-    """`algebra.settled` for numbers of finite range: 0 for a frame that scaling by log2(e)
-    would take out of float32. So rows in which every logit is a sentinel such as the least
-    float count as empty, and give 0 instead of NaN."""
-    return T.where(T.compare("<", _LARGEST_FRAME, T.function("abs", frame)), T.ZERO, frame)
+    """`algebra.settled`; it is 0 for an infinite logit too, which then counts as infinite."""
+    return T.where(T.compare("==", T.INF, T.function("abs", frame)), T.ZERO, frame)
 
 
 def _plus(total: Expr | None, value: Expr, negative: bool, kind: Kind) -> Expr:
