@@ -372,9 +372,11 @@ def definition_line(
     name: str, indices: Iterable[str], body: Term, names: Names | None = None
 ) -> str:
     """`O[i,e] = body`. The language asks that every index on the left occurs on the right."""
-    indices = list(indices)
+    indices, names = list(indices), names or Names()
     text = show(body, names)
+    leaves = (_leaf(body, n) for n in body.free)
+    occurring = names.of_all(tuple(i for i in leaves if i is not None))
     for i in indices:
-        if i not in body.free:
+        if i not in occurring:
             text = f"({text}) and {i} == {i}" if body.kind == "bool" else f"{text} + 0 * {i}"
     return f"{name}[{','.join(indices)}] = {text}" if indices else f"{name} = {text}"

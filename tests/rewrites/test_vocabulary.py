@@ -1,0 +1,75 @@
+"""The compiler knows monoids and exponentials, and not what they are used for."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted(
+    path.relative_to(ROOT)
+    for pattern in (
+        "rewrites/*.py",
+        "backends/**/*.py",
+        "monocomp/lowering/*.py",
+        "monocomp/lowering.py",
+        "monocomp/tile*.py",
+        "monocomp/terms.py",
+        "monocomp/algebra.py",
+        "monocomp/domain.py",
+        "monocomp/pipeline.py",
+        "monocomp/rewriting.py",
+        "monocomp/report.py",
+    )
+    for path in ROOT.glob(pattern)
+)
+APPLICATIONS = re.compile(r"attention|attend|quer(y|ies)|flash|\bqkv\b|causal", re.I)
+# The reductions of the language have names, in the file that defines them away, in the
+# terms that hold them, and where an emitted self-check evaluates the language itself.
+DEFINED = {
+    Path("rewrites/elaboration.py"),
+    Path("monocomp/terms.py"),
+    Path("monocomp/rewriting.py"),  # it names their operands for readers
+    Path("backends/triton/reference/folds.py"),
+    Path("backends/triton/reference/scope.py"),
+}
+
+
+def words(source: str) -> Iterator[str]:
+    """Identifiers and strings; comments and docstrings are for people."""
+    tree = ast.parse(source)
+    described = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, described) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if id(node) not in docstrings:
+                yield node.value
+            continue
+        for name in ("id", "attr", "name", "arg"):
+            if isinstance(word := getattr(node, name, None), str):
+                yield word
+
+
+@pytest.mark.parametrize("path", FILES, ids=str)
+def test_no_application_is_known(path: Path) -> None:
+    text = (ROOT / path).read_text(encoding="utf-8")
+    assert not [w for w in words(text) if APPLICATIONS.search(w)]
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if p not in DEFINED], ids=str)
+def test_softmax_is_a_definition(path: Path) -> None:
+    assert not [w for w in words((ROOT / path).read_text(encoding="utf-8")) if "softmax" in w]
+
+
+def test_words_are_found() -> None:
+    source = 'def f(query):\n    """attention"""\n    # flash\n    return g.flash("soft" + query)'
+    assert set(words(source)) == {"f", "query", "g", "flash", "soft"}
+    assert len(FILES) > 20
