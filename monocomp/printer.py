@@ -222,7 +222,7 @@ def _show_sum(t: Term, names: Names) -> str:
         addends.sort(key=lambda a: a.op != "const")
     text = ""
     for a in addends:
-        number, rest = split_coefficient(a)
+        number, _ = split_coefficient(a)
         negative = number < 0 and number != -math.inf
         shown = neg(a) if negative else a
         if shown.op == "const":

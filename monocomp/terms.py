@@ -307,10 +307,7 @@ def _join_casts(coefficients: dict[Term, Number]) -> Number:
     casts = [
         t
         for t, number in coefficients.items()
-        if t.op == "cast"
-        and not is_bracket(t)
-        and t.kind == "float"
-        and _is_whole(number)
+        if t.op == "cast" and not is_bracket(t) and t.kind == "float" and _is_whole(number)
     ]
     if len(casts) < 2:
         return Fraction(0)

@@ -90,19 +90,23 @@ PROGRAMS = {
     "user fold": "monoid Both(p, q) = unit (0, -inf), combine (p + p', maximum(q, q'))\n"
     "O[i] = Both[k if k <= i](X[i,k], X[i,k] - 1).q / Both[k](X[i,k], 1 / 3).p",
     "one field": "monoid Top(t) = unit (-inf), combine (maximum(t, t'))\nO[i] = Top[k](X[i,k])",
-    "argmax": "input L[i]: int\nA[i] = argmax[k](X[i,k])\nO[i] = sum[k](1 * (k == A[i])) + (A[i] == L[i])",
+    "argmax": "input L[i]: int\nA[i] = argmax[k](X[i,k])\n"
+    "O[i] = sum[k](1 * (k == A[i])) + (A[i] == L[i])",
     "argmin": "O[i] = argmin[k if k < i](abs(X[i,k]))",
-    "top": "index r < 2\nT[i,r] = top[k -> r](X[i,k])\nP[i,r] = argtop[k -> r if k <= i](2 * X[i,k])",
-    "parameters": "param c: float = 0.5, n: int = 3, f: float = 1e-5\nO[i] = where(i % n == 0, c, -c * f) * X[i]",
+    "top": "index r < 2\nT[i,r] = top[k -> r](X[i,k])\n"
+    "P[i,r] = argtop[k -> r if k <= i](2 * X[i,k])",
+    "parameters": "param c: float = 0.5, n: int = 3, f: float = 1e-5\n"
+    "O[i] = where(i % n == 0, c, -c * f) * X[i]",
     "required parameter": "param c: float\nO[i] = max[k](c * X[i,k])",
     "where": "O[i] = where(X[i] < 0 and not (i == 2 or i > 3), X[i], where(Y[i] > 0, 1, inf))",
     "conditions": "input F[i]: bool\nO[i] = F[i] and X[i] != 0 or i < 2",
     "nested": "O[i] = sum[j](max[k if k <= j](D[i,j,k]) * sum[k](D[i,j,k] * min[l](D[i,j,l])))",
     "several indices": "O[i] = sum[j, k if j <= k](D[i,j,k]) + max[j, k](D[i,j,k])",
     "scalars": "input s\nZ = sum[k](X[k])\nO[k] = X[k] / Z + s",
-    "integers": "input N[i]: int\nO[i] = N[i] // 3 - -N[i] % 4 * (i + 1) ** 2 - 7\nR[i] = -(N[i] // 2) + 0.5 * X[i]",
+    "integers": "input N[i]: int\nO[i] = N[i] // 3 - -N[i] % 4 * (i + 1) ** 2 - 7\n"
+    "R[i] = -(N[i] // 2) + 0.5 * X[i]",
     "numbers": "O[i] = 1e-30 * X[i] + 1 / 3 - 2.5e7 * X[i] / 7 + 0.1",
-    "powers": "O[i] = X[i] ** 2 ** 3 + (X[i] ** 2) ** 0.5 + abs(X[i]) ** (1 / 3) + 2 ** X[i] + 1 / X[i]",
+    "powers": "O[i] = X[i] ** 2 ** 3 + (X[i] ** 2) ** 0.5 + abs(X[i]) ** (1 / 3) + 2 ** X[i]",
     "signs": "O[i] = -(X[i] - Y[i]) * (X[i] + 1) / -(Y[i] - 2) - (1 - X[i]) * (i - 3) * (2 - i)",
     "logit mask": "C[q,k] = where(k <= q, 0, -inf)\nP[q,k] = softmax[k](S[q,k] + C[q,k])",
     "empty filter": "O[i] = sum[k if k < k](X[i,k]) + max[k if k != k](X[i,k]) + X[i,0]",
@@ -111,13 +115,15 @@ PROGRAMS = {
     "entropy": "P[q,k] = softmax[k if k <= q](S[q,k])\n"
     "H[q] = -sum[k if k <= q](P[q,k] * log(P[q,k])) + S[q,0]",
     "shadowed": "E[k] = exp(X[k])\nO[k] = sum[k](E[k] / sum[k](E[k]) * Y[k]) * E[k]",
-    "taken names": "k_1[i] = X[i,k] * Y[k]\nO[i] = sum[k](X[i,k] * sum[l](X[i,l] * max[j](B[k,j] * k_1[i])))",
+    "taken names": "k_1[i] = X[i,k] * Y[k]\n"
+    "O[i] = sum[k](X[i,k] * sum[l](X[i,l] * max[j](B[k,j] * k_1[i])))",
     "functions": "def f(x, y) = maximum(x, y) * sigmoid(x - y)\n"
     "O[i] = f(gelu(X[i]), silu(Y[i])) + f(floor(X[i]), sign(Y[i])) - elu(X[i]) * erf(cos(Y[i]))",
     "dropout": "param seed: int = 7\n"
     "O[q] = sum[k](softmax[l](S[q,l]) * (uniform(seed, q, k) < 0.9) * V[k])",
     "stop": "O[i] = stop(X[i] * 2) + stop(i)",
-    "dtype": "L[q] = logsumexp[k](S[q,k])\nO[q,e] = softmax[k](S[q,k]) * V[k,e]\nreturn O: bfloat16, L: float32",
+    "dtype": "L[q] = logsumexp[k](S[q,k])\nO[q,e] = softmax[k](S[q,k]) * V[k,e]\n"
+    "return O: bfloat16, L: float32",
     "output that does not vary": "O[i] = X[i] - X[i]\nB[i] = i < 0 or X[i] < 0 or 0 <= i",
 }
 

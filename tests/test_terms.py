@@ -22,7 +22,8 @@ from monocomp.printer import show
 from monocomp.program import translate
 from monocomp.terms import Term
 
-I, J, K, L = T.index("i", "n"), T.index("j", "n"), T.index("k", "m"), T.index("l", "m")
+I, J = T.index("i", "n"), T.index("j", "n")  # noqa: E741
+K, L = T.index("k", "m"), T.index("l", "m")
 X, Y, Z = (T.param(name, "float") for name in "xyz")
 A, B = (T.param(name, "int") for name in "ab")
 HALF = Fraction(1, 2)
@@ -400,7 +401,7 @@ def test_substitution_does_not_capture() -> None:
     moved = T.substitute(inner, {"i": K})  # K is free here, and not the bound one
     assert moved is total(L, row("R", K, L))
     assert moved.free == {"k"}
-    (opened,), (_, body) = T.open_fold(inner)
+    (opened,), _ = T.open_fold(inner)
     assert T.substitute(inner, {"i": opened}).free == opened.free  # nor an opened name
     swapped = T.substitute(row("S", I, J), {"i": J, "j": I})
     assert swapped is row("S", J, I)
@@ -502,7 +503,8 @@ _BINARY: dict[str, tuple[Callable[[Array, Array], Array], Callable[[Term, Term],
     "maximum": (np.maximum, lambda a, b: T.function("maximum", a, b)),
     "minimum": (np.minimum, lambda a, b: T.function("minimum", a, b)),
 }
-_POWERS = [2, 3, -1, -2, HALF, -HALF, Fraction(1, 4), Fraction(3, 2), Fraction(1, 3), Fraction(2, 3)]
+_THIRDS = [Fraction(1, 3), Fraction(2, 3)]
+_POWERS = [2, 3, -1, -2, HALF, -HALF, Fraction(1, 4), Fraction(3, 2), *_THIRDS]
 _SIGNS = {"<": np.less, "<=": np.less_equal, "==": np.equal, "!=": np.not_equal}
 
 
@@ -564,7 +566,8 @@ def value_of(tree: Tree, finite: list[Array]) -> Array:
         value = np.full(len(INTS["m"]), np.longdouble(parts[0].numerator) / parts[0].denominator)
     elif op == "pow":
         base = value_of(parts[0], finite)
-        value = base ** (np.longdouble(Fraction(parts[1]).numerator) / Fraction(parts[1]).denominator)
+        power = Fraction(parts[1])
+        value = base ** (np.longdouble(power.numerator) / power.denominator)
     else:
         args = [value_of(p, finite) for p in parts]
         if op in _UNARY:

@@ -38,7 +38,8 @@ NEAR_MISSES = {
         "A[i] = max[k](X[i,k])",
         "A[i] = mean[j, k](X[i,j,k])",  # the inner means would weigh alike
         "A[i] = any[j, k](X[i,j,k] < 0)",
-        "monoid M(a, u) = unit (1, 0), combine (a * a', a' * u + u')\nA = M[j, k](X[j,k], Y[j,k]).u",
+        "monoid M(a, u) = unit (1, 0), combine (a * a', a' * u + u')\n"
+        "A = M[j, k](X[j,k], Y[j,k]).u",
     ],
 }
 

@@ -186,7 +186,8 @@ def test_variant(name: str, before: str, after: str) -> None:
 @pytest.mark.parametrize("extremum", ["max", "min"])
 def test_a_factor_of_unknown_sign_stays(extremum: str, c: float) -> None:
     """Without the condition that a factor is positive, max(c x) would become c max(x)."""
-    text = f"param c: float\nM[i] = {extremum}[k](c * S[i,k])\nO[i] = sum[k](exp(c * S[i,k] - M[i]))"
+    text = f"param c: float\nM[i] = {extremum}[k](c * S[i,k])\n"
+    text += "O[i] = sum[k](exp(c * S[i,k] - M[i]))"
     program = equations(text)
     derived = derive(program).program
     inputs = inputs_of(program)

@@ -1,0 +1,38 @@
+"""Derivations and emitted sources as they are read, word for word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from monocomp import library
+from monocomp.checker import check
+from monocomp.kernel import Kernel
+
+NAMES = ["attention", "causal", "sliding_window"]
+
+
+def kernel(name: str) -> Kernel:
+    return Kernel(check(library.load(name), name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_derivation(name: str, golden: Callable[[str, str], None]) -> None:
+    golden(f"{name}.derivation.txt", f"{kernel(name).derivation}\n")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_source(name: str, golden: Callable[[str, str], None]) -> None:
+    source = kernel(name).source("triton", target="cuda:90", dtype="bf16")
+    golden(f"{name}.cuda90.bf16.py", source)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_are_the_same_every_time(name: str) -> None:
+    """Neither depends on what was compiled before."""
+    first, second = kernel(name), kernel(name)
+    assert str(first.derivation) == str(second.derivation)
+    for dtype in ("bf16", "fp32"):
+        sources = {k.source("triton", target="cuda:90", dtype=dtype) for k in (first, second)}
+        assert len(sources) == 1

@@ -1,0 +1,79 @@
+"""Tile programs as they print, and that they hold together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from monocomp import library
+from monocomp.checker import check
+from monocomp.kernel import Kernel
+from monocomp.tile import Let, Loop, TileProgram, expressions, walk
+
+NAMES = library.names()
+MORE = {
+    "two passes": "O[q] = sum[k](relu(A[q,k] - max[l](A[q,l])) * B[k])",
+    "two kernels": "O[q] = sum[k](A[q,k])\nP[n,m] = X[n,d] * Y[m,d]",
+    "masked output": "P[q,k] = softmax[k if k <= q](S[q,k])",
+    "product": "C[n,m] = A[n,d] * B[d,m]",
+    "statistics": "S[q,k] = Q[q,d] * K[k,d]\nO[q,e] = softmax[k](S[q,k]) * V[k,e]\n"
+    "L[q] = logsumexp[k](S[q,k])",
+    "integers": "input N[b]: int\nO[b] = sum[k if k < N[b]](X[b,k])",
+}
+
+
+def tile_programs(text: str, name: str | None = None) -> tuple[TileProgram, ...]:
+    return Kernel(check(text, name)).tile_programs()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_printed(name: str, golden: Callable[[str, str], None]) -> None:
+    programs = tile_programs(library.load(name), name)
+    golden(f"{name}.tile.txt", "\n\n".join(map(str, programs)) + "\n")
+
+
+@pytest.mark.parametrize("text", [*(library.load(n) for n in NAMES), *MORE.values()])
+def test_holds_together(text: str) -> None:
+    """Axes are known, names are given once and before they are used, all outputs stored."""
+    programs = tile_programs(text)
+    stored = [o.name for p in programs for o in p.outputs]
+    assert sorted(stored) == sorted(o.name for o in check(text).outputs)
+    for p in programs:
+        named = [s.name for s in walk(p.body) if isinstance(s, Let)]
+        states = [x.name for s in walk(p.body) if isinstance(s, Loop) for x in s.state]
+        assert len({*named, *states}) == len(named) + len(states)
+        for e in expressions(p.body):
+            assert e.axes <= set(p.axes)
+            if e.op == "local":
+                assert e.attr in {*named, *states}
+            if e.op == "load":
+                assert e.attr in p.inputs
+        roles = [p.axis_names(role) for role in ("grid", "row", "stream", "serial", "whole")]
+        assert sorted(name for names in roles for name in names) == sorted(p.axes)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("C[n,m] = A[n,d] * B[d,m]", 1), (MORE["two kernels"], 2), (MORE["statistics"], 1)],
+)
+def test_number_of_kernels(text: str, count: int) -> None:
+    assert len(tile_programs(text)) == count
+
+
+def test_one_loop_carries_everything() -> None:
+    """Attention with its statistics streams the keys once, with one maximum."""
+    (program,) = tile_programs(MORE["statistics"])
+    (loop,) = [s for s in walk(program.body) if isinstance(s, Loop)]
+    assert loop.axis.name == "k"
+    units = sorted(state.unit for state in loop.state)
+    assert units == [-float("inf"), 0.0, 0.0]
+
+
+def test_a_filter_becomes_the_end_of_the_loop() -> None:
+    (program,) = tile_programs(library.load("causal"), "causal")
+    (loop,) = [s for s in walk(program.body) if isinstance(s, Loop)]
+    assert (len(loop.lower), len(loop.upper), loop.mask) == (0, 1, None)
+    (program,) = tile_programs(library.load("sliding_window"), "sliding_window")
+    (loop,) = [s for s in walk(program.body) if isinstance(s, Loop)]
+    assert (len(loop.lower), len(loop.upper), loop.mask) == (1, 1, None)
