@@ -26,7 +26,7 @@ class NumpyOps:
 
     def _promote(self, x: Array) -> Array:
         if x.dtype.kind == "f":
-            return x.astype(self.dtype)
+            return x.astype(self.dtype, order="C")  # one layout: results do not vary with it
         return x if x.dtype.kind == "b" else x.astype(np.int64)
 
     def arange(self, start: int, stop: int) -> Array:

@@ -260,10 +260,11 @@ def _show_product(t: Term, names: Names, context: int) -> str:
     # Where no factor shows that this is a float, a number with a point does.
     evident = t.kind == "int" or floating or (bool(under) and number == 1 and len(over) == 1)
     first, last = "", ""
-    if not evident and (over or not under):
-        first = number_text(number, "float")
-    elif number != 1 and over and over[0].op == "add" and len(over) + len(under) > 1:
+    if number != 1 and len(over) + len(under) > 1 and over and _is_sum(over[0]):
+        first = "" if evident else "1.0"
         last = f" * {number_text(number, 'int')}"  # in front it would be multiplied out
+    elif not evident and (over or not under):
+        first = number_text(number, "float")
     elif number != 1 or not over:
         first = number_text(number, "int")
     levels = [_MUL + 1 if first or n > 0 else _MUL for n in range(len(over))]
@@ -280,6 +281,10 @@ def _show_product(t: Term, names: Names, context: int) -> str:
         simple = len(pieces) == 1 and not under and over[0].op not in ("floordiv", "mod")
         return _paren(f"-{text}" if simple else f"-({text})", _UNARY, context)
     return _paren(text, _MUL, context)
+
+
+def _is_sum(t: Term) -> bool:
+    return t.op == "add" or (t.op == "cast" and t.args[0].op == "add")
 
 
 def _with_masked_weight(t: Term) -> list[Term]:

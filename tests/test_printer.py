@@ -104,10 +104,13 @@ PROGRAMS = {
     "several indices": "O[i] = sum[j, k if j <= k](D[i,j,k]) + max[j, k](D[i,j,k])",
     "scalars": "input s\nZ = sum[k](X[k])\nO[k] = X[k] / Z + s",
     "integers": "input N[i]: int\nO[i] = N[i] // 3 - -N[i] % 4 * (i + 1) ** 2 - 7\n"
-    "R[i] = -(N[i] // 2) + 0.5 * X[i]",
+    "R[i] = -(N[i] // 2) + 0.5 * X[i]\n"
+    "M[i] = 2 * (N[i] // 3) - 3 * (N[i] % 2) * (i // 2) + 0.5 * (i % 2) / (2 * (N[i] // 2) + 1)",
     "numbers": "O[i] = 1e-30 * X[i] + 1 / 3 - 2.5e7 * X[i] / 7 + 0.1",
     "powers": "O[i] = X[i] ** 2 ** 3 + (X[i] ** 2) ** 0.5 + abs(X[i]) ** (1 / 3) + 2 ** X[i]",
     "signs": "O[i] = -(X[i] - Y[i]) * (X[i] + 1) / -(Y[i] - 2) - (1 - X[i]) * (i - 3) * (2 - i)",
+    "sums of integers": "param s: int = 2\n"
+    "O = 2 * ((2 + s) * (0.5 + (1 + s)))\nR[i] = 3 * (s - i) / X[i] - (i - s) * (i + s) / 7",
     "logit mask": "C[q,k] = where(k <= q, 0, -inf)\nP[q,k] = softmax[k](S[q,k] + C[q,k])",
     "empty filter": "O[i] = sum[k if k < k](X[i,k]) + max[k if k != k](X[i,k]) + X[i,0]",
     "filter of outer indices": "O[i] = sum[k](X[i,k] * (i < 2))",

@@ -396,6 +396,15 @@ def test_opened_names_are_not_taken() -> None:
     assert total(outer, T.mul(row("S", outer), total(inner, inner_body))) is t
 
 
+def test_an_opened_name_may_be_free_already() -> None:
+    """A rule builds new folds out of opened parts."""
+    (opened,), _ = T.open_fold(total(K, row("S", I, K)))
+    t = total(K, row("R", opened, K))
+    (other,), (_, body) = T.open_fold(t)
+    assert other is not opened
+    assert body is row("R", opened, other)
+
+
 def test_substitution_does_not_capture() -> None:
     inner = total(K, row("R", I, K))
     moved = T.substitute(inner, {"i": K})  # K is free here, and not the bound one

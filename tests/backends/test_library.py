@@ -1,206 +1,362 @@
 """Every library program on every backend, against the oracle.
 
 Lengths are 1, one less and one more than a block, a block, and primes; logits are standard
-normal, shifted by -20 and 20, and huge. Inputs are views into larger buffers of NaN, so a
-read past a tensor's end shows; outputs hold NaN before. Tolerances count in units of what
-eager torch loses at the same precision.
+normal, shifted by -20 and 20, and huge. Blocks are short, so that there are several; outputs
+hold NaN before a kernel runs. The emitted source runs in Triton's interpreter, in float32 and
+float16: there products of bfloat16 multiply the bits, and are left to tests on a GPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 
 import pytest
 import torch
+from torch import Tensor
 
 from monocomp import library
 from monocomp.oracle import evaluate
-from tests.backends.running import BACKENDS, BLOCK, exact, largest_error, make_inputs, run, scale_of
+from tests.backends.library_cases import CASES, Case
+from tests.backends.running import (
+    BACKENDS,
+    BLOCK,
+    exact,
+    largest_error,
+    make_inputs,
+    run,
+)
+from tests.backends.tolerances import ALONE, BESIDE_EAGER, HUGE_LOGITS
 
-ATTENDING = tuple(n for n in library.names() if n not in ("softmax", "logsumexp"))
-LENGTHS = ((1, 1), (BLOCK - 1, BLOCK), (BLOCK, BLOCK + 1), (37, 23), (23, 61))
-# Rounding of float32 sums over some tens of elements; alibi's exponents are larger.
-FLOAT32 = 3e-6
+NAMES = tuple(CASES)
+OF_THEIR_OWN = tuple(n for n, case in CASES.items() if case.same_kernel_as is None)
+# (q, k, d, e): lengths and head sizes; a matrix is q by k.
+SIZES = {
+    "single": (1, 1, 1, 1),
+    "one row": (1, 37, 5, 24),
+    "one key": (37, 1, 16, 3),
+    "short of a block": (BLOCK - 1, BLOCK + 1, 16, 16),
+    "a block": (BLOCK, BLOCK, 5, 16),
+    "past a block": (BLOCK + 1, BLOCK - 1, 24, 5),
+    "primes": (37, 53, 20, 16),
+    "few keys": (53, 7, 3, 31),
+}
+LOGITS: dict[str, dict[str, float]] = {
+    "plain": {},
+    "shifted down": {"shift": -20.0},
+    "shifted up": {"shift": 20.0},
+    "huge": {"scale": 1e4},
+}
+NAN = float("nan")
 
 
-def extents(name: str, q: int, k: int, d: int = 24, e: int = 20) -> dict[str, int]:
-    """Sizes for a program of the library."""
-    if name in ("softmax", "logsumexp"):
-        return {"i": q, "k": k}
-    sizes = {"b": 2, "h": 4, "q": q, "k": k, "d": d, "e": e}
-    return sizes | ({"g": 2} if name == "gqa" else {})
+def test_every_program_has_a_case() -> None:
+    """A new library program is tested from the start."""
+    assert set(NAMES) == set(library.names())
 
 
-def params(name: str) -> dict[str, float]:
-    """Parameters that matter at small sizes."""
-    return {"window": 9} if name == "sliding_window" else {}
+def run_case(backend: str, case: Case, inputs: Mapping[str, Tensor]) -> Tensor:
+    """The only output."""
+    (found,) = run(backend, case.text, inputs, name=case.name, **case.params)
+    return found
 
 
-def in_nan(tensor: torch.Tensor) -> torch.Tensor:
-    """The same values as a strided view, surrounded by NaN."""
-    around = torch.full([n + 3 for n in tensor.shape], float("nan"), dtype=tensor.dtype)
-    view = around[tuple(slice(1, n + 1) for n in tensor.shape)]
-    view.copy_(tensor)
-    return view
+@cache
+def wanted_at(name: str, size: str, dtype: torch.dtype, kind: str) -> tuple[Tensor, Tensor]:
+    """What the oracle and eager torch give; the same for all backends."""
+    case, inputs = CASES[name], inputs_at(name, size, dtype, kind)
+    return exact(case.text, inputs, **case.params)[0], case.in_eager_torch(inputs)
 
 
-def agree(
-    backend: str, name: str, inputs: Mapping[str, torch.Tensor], tolerance: float = FLOAT32
-) -> None:
-    """The backend's results are the oracle's, to a tolerance relative to their size."""
-    text = library.load(name)
-    found = run(backend, text, inputs, name=name, **params(name))
-    for got, wanted in zip(found, exact(text, inputs, **params(name)), strict=True):
-        assert largest_error(got, wanted) <= tolerance * max(1.0, scale_of(wanted))
+def inputs_at(name: str, size: str, dtype: torch.dtype, kind: str) -> dict[str, Tensor]:
+    """Random inputs for a row of `SIZES` and one of `LOGITS`."""
+    case, (q, k, d, e) = CASES[name], SIZES[size]
+    batch = 2 if size == "short of a block" else 1
+    return case.inputs(case.sizes(q, k, d, e, batch), dtype, **LOGITS[kind])
+
+
+# --- values -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", library.names())
-def test_lengths(name: str, backend: str) -> None:
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", NAMES)
+def test_lengths(name: str, size: str, backend: str) -> None:
     """Blocks that fit, stick out, and hold one element."""
-    for seed, (q, k) in enumerate(LENGTHS):
-        inputs = make_inputs(library.load(name), extents(name, q, k), seed=seed)
-        agree(backend, name, {n: in_nan(t) for n, t in inputs.items()})
+    if backend == "triton" and CASES[name].same_kernel_as and size not in ("single", "primes"):
+        pytest.skip("the same kernel as another program's")
+    found = run_case(backend, CASES[name], inputs_at(name, size, torch.float32, "plain"))
+    wanted, eager = wanted_at(name, size, torch.float32, "plain")
+    if backend == "numpy":
+        ALONE["numpy"].check(found, wanted)
+    else:
+        BESIDE_EAGER[torch.float32].check(found, wanted, eager)
+
+
+@pytest.mark.parametrize(
+    ("backend", "dtype"),
+    [
+        ("torch", torch.float64),
+        ("torch", torch.float32),
+        ("torch", torch.bfloat16),
+        ("torch", torch.float16),
+        ("triton", torch.float32),
+        ("triton", torch.float16),
+    ],
+    ids=lambda at: str(at).removeprefix("torch."),
+)
+@pytest.mark.parametrize("kind", LOGITS)
+@pytest.mark.parametrize("name", OF_THEIR_OWN)
+def test_dtypes_and_logits(name: str, kind: str, backend: str, dtype: torch.dtype) -> None:
+    """In no dtype worse than eager torch, wherever the logits lie; no overflow at 1e4."""
+    bounds = HUGE_LOGITS if kind == "huge" else BESIDE_EAGER
+    found = run_case(backend, CASES[name], inputs_at(name, "primes", dtype, kind))
+    wanted, eager = wanted_at(name, "primes", dtype, kind)
+    assert found.dtype == dtype
+    assert torch.isfinite(found).all()
+    if torch.isfinite(eager).all():  # float16 may overflow in eager torch
+        bounds[dtype].check(found, wanted, eager)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_large_blocks(name: str) -> None:
+    """The blocks that a call really takes, in the backends that need no interpreter."""
+    inputs = CASES[name].inputs(CASES[name].sizes(130, 900, 40, 24, 2))
+    (wanted,) = exact(CASES[name].text, inputs, **CASES[name].params)
+    for backend in ("numpy", "torch"):
+        (found,) = run(backend, CASES[name].text, inputs, block=None, **CASES[name].params)
+        ALONE["torch"].check(found, wanted)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", library.names())
-def test_shifted_logits(name: str, backend: str) -> None:
-    """A key that is scored 0 by mistake shows when all logits are far from 0."""
-    for shift in (-20.0, 20.0, 1e4):
-        inputs = make_inputs(library.load(name), extents(name, 19, 37), seed=7)
-        if "X" in inputs:
-            inputs["X"] = inputs["X"] + shift
-        else:  # the first dimension of the dot product adds the shift to every logit
-            root = inputs["Q"].shape[-1] ** 0.5
-            inputs["Q"][..., 0], inputs["K"][..., 0] = 1.0, shift * root
-        # At 1e4 a float32 logit is known to 1e-3.
-        agree(backend, name, inputs, FLOAT32 if abs(shift) < 100 else 5e-3)
+@pytest.mark.parametrize(("d", "e"), [(1, 1), (3, 40), (96, 17), (256, 256), (300, 290)])
+def test_head_sizes(d: int, e: int, backend: str) -> None:
+    """Any head size, equal or not: held whole up to 256, streamed beyond."""
+    inputs = CASES["causal"].inputs({**CASES["causal"].sizes(18, 19, d, e), "h": 1})
+    (wanted,) = exact(CASES["causal"].text, inputs)
+    ALONE[backend].check(run_case(backend, CASES["causal"], inputs), wanted)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("name", library.names())
-def test_low_precision_on_torch(name: str, dtype: torch.dtype) -> None:
-    """The error is at most that of rounding the result: sums are taken in float32."""
-    text = library.load(name)
-    inputs = make_inputs(text, extents(name, 33, 47), dtype, seed=3)
-    found = run("torch", text, inputs, **params(name))
-    for got, wanted in zip(found, exact(text, inputs, **params(name)), strict=True):
-        rounding = largest_error(wanted.to(dtype), wanted)
-        assert largest_error(got, wanted) <= rounding + 1e-4 * max(1.0, scale_of(wanted))
+def test_the_oracle_is_right_here() -> None:
+    """One program against torch, so that this file does not rest on the oracle alone."""
+    inputs = CASES["causal"].inputs(CASES["causal"].sizes(20, 33), torch.float64)
+    wanted = torch.nn.functional.scaled_dot_product_attention(**_lower(inputs), is_causal=True)
+    found = torch.as_tensor(evaluate(CASES["causal"].text, inputs))
+    assert largest_error(found, wanted) < 1e-12
 
 
-@pytest.mark.parametrize("name", ["attention", "causal", "softcap"])
-def test_half_precision_in_the_interpreter(name: str) -> None:
-    """Emitted source with float16 operands is no worse than eager torch in float16."""
-    text = library.load(name)
-    inputs = make_inputs(text, extents(name, 33, 47), torch.float16, seed=3)
-    (found,) = run("triton", text, inputs, name=name)
-    (wanted,) = exact(text, inputs)
-    logits = (inputs["Q"] @ inputs["K"].transpose(-1, -2)) / inputs["Q"].shape[-1] ** 0.5
-    if name == "softcap":
-        logits = 30 * torch.tanh(logits / 30)
-    if name != "attention":
-        rows, columns = torch.arange(33)[:, None], torch.arange(47)
-        logits = logits.masked_fill(columns > rows, float("-inf"))
-    eager = torch.softmax(logits, -1) @ inputs["V"]
-    assert largest_error(found, wanted) <= largest_error(eager, wanted)
+def _lower(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return dict(zip(("query", "key", "value"), inputs.values(), strict=True))
+
+
+# --- nothing to aggregate -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("empty", ["q", "k", "b", "e"])
+@pytest.mark.parametrize("name", [n for n in NAMES if CASES[n].is_attention])
+def test_length_zero(name: str, empty: str, backend: str) -> None:
+    """No rows, no keys, no batch, no columns."""
+    if backend == "triton" and CASES[name].same_kernel_as:
+        pytest.skip("the same kernel as another program's")
+    sizes = CASES[name].sizes(5, 6) | {empty: 0}
+    inputs = CASES[name].inputs(sizes)
+    found = run_case(backend, CASES[name], inputs)
+    assert found.shape == tuple(sizes[i] for i in "bhqe")
+    assert (found == 0).all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_length_zero_of_a_matrix(backend: str) -> None:
+    """The logarithm of an empty sum is -inf."""
+    found = run_case(backend, CASES["logsumexp"], {"X": torch.zeros(5, 0)})
+    assert torch.equal(found.float(), torch.full((5,), -torch.inf))
+    for shape in ((5, 0), (0, 5)):
+        found = run_case(backend, CASES["softmax"], {"X": torch.zeros(shape)})
+        assert found.shape == shape
+
+
+ROWS_WITHOUT_KEYS = {
+    "none at all": "k < q - 1000",
+    "the first ones": "k <= q - 5",
+    "the last ones": "k >= q + 5 and k < 22",
+    "by length": "k < len[b]",
+    "by a logit of -inf": "M[b,k]",
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", ROWS_WITHOUT_KEYS)
+def test_empty_rows(kind: str, backend: str) -> None:
+    """The output is 0 and its logarithm -inf, and other rows are as they should be."""
+    condition = ROWS_WITHOUT_KEYS[kind]
+    needed = [f"input {n}: {t}\n" for n, t in (("len[b]", "int"), ("M[b,k]", "bool"))]
+    text = "".join(n for n in needed if n[6:9] in condition) + (
+        "S[b,q,k] = where(M[b,k], Q[b,q,d] * K[b,k,d], -inf)\nC[q,k] = k < |k|\n"
+        if "M" in condition
+        else f"S[b,q,k] = Q[b,q,d] * K[b,k,d]\nC[b,q,k] = {condition}\n"
+    )
+    kept = "k" if "M" in condition else f"k if {condition}"
+    text = "\n".join(line for line in text.splitlines() if not line.startswith("C["))
+    text += (
+        f"\nO[b,q,e] = softmax[{kept}](S[b,q,k]) * V[b,k,e]\nL[b,q] = logsumexp[{kept}](S[b,q,k])"
+    )
+    text += "\nreturn O, L"
+    inputs = make_inputs(text, {"b": 4, "q": 35, "k": 37, "d": 8, "e": 5})
+    if "len" in inputs:
+        inputs["len"] = torch.tensor([0, 1, 17, 37])
+    if "M" in inputs:
+        inputs["M"][0] = False
+    out, log = run(backend, text, inputs)
+    wanted = exact(text, inputs)
+    empty = wanted[1] == -torch.inf
+    assert empty.any()
+    assert (out[empty] == 0).all() and (log[empty] == -torch.inf).all()
+    ALONE[backend].check(out, wanted[0])
+    ALONE[backend].check(log, wanted[1])
+
+
+# --- what must not be read, or not matter -------------------------------------------------
+
+
+def in_nan(tensor: Tensor) -> Tensor:
+    """The same values as a strided view, surrounded by NaN."""
+    around = torch.full([n + 3 for n in tensor.shape], NAN, dtype=tensor.dtype)
+    view = around[tuple(slice(1, n + 1) for n in tensor.shape)]
+    return view.copy_(tensor)
+
+
+def offset_by_one(tensor: Tensor) -> Tensor:
+    """The same values, aligned to nothing."""
+    return torch.cat([torch.full((1,), NAN), tensor.flatten()])[1:].view(tensor.shape)
+
+
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "padded": in_nan,
+    "transposed": lambda t: t.mT.contiguous().mT if t.dim() > 1 else t,
+    "reversed": lambda t: (
+        t.permute(*range(t.dim())[::-1]).contiguous().permute(*range(t.dim())[::-1])
+    ),
+    "every other": lambda t: t.repeat_interleave(2, -1)[..., ::2],
+    "every third": lambda t: t.repeat_interleave(3, 0)[::3],
+    "offset": offset_by_one,
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", OF_THEIR_OWN)
+def test_layouts_give_equal_results(name: str, backend: str) -> None:
+    """Bit by bit: strides, offsets and what lies between the elements do not matter."""
+    inputs = CASES[name].inputs(CASES[name].sizes(17, 33, 5, 7, 2))
+    plain = run_case(backend, CASES[name], inputs)
+    for layout in LAYOUTS.values():
+        found = run_case(backend, CASES[name], {n: layout(t) for n, t in inputs.items()})
+        assert torch.equal(found, plain)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_expanded_inputs(backend: str) -> None:
+    """A stride of 0, in every input and dimension."""
+    inputs = CASES["causal"].inputs(CASES["causal"].sizes(17, 33, 5, 7, 2))
+    for dim in range(4):
+        expanded = {n: t.narrow(dim, 0, 1).expand(t.shape) for n, t in inputs.items()}
+        plain = {n: t.clone(memory_format=torch.contiguous_format) for n, t in expanded.items()}
+        found = run_case(backend, CASES["causal"], expanded)
+        assert torch.equal(found, run_case(backend, CASES["causal"], plain))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["causal", "sliding_window", "alibi", "softcap"])
 def test_keys_that_no_row_admits(name: str, backend: str) -> None:
-    """NaN there changes nothing."""
-    text = library.load(name)
-    inputs = make_inputs(text, extents(name, 21, 70), seed=5)
-    clean = run(backend, text, inputs, name=name, **params(name))
+    """NaN there changes nothing, not even a bit."""
+    inputs = CASES[name].inputs(CASES[name].sizes(21, 70))
+    clean = run_case(backend, CASES[name], inputs)
     for tensor in ("K", "V"):
         inputs[tensor] = inputs[tensor].clone()
-        inputs[tensor][:, :, 21:] = float("nan")
-    for a, b in zip(run(backend, text, inputs, name=name, **params(name)), clean, strict=True):
-        assert torch.equal(a, b)
+        inputs[tensor][:, :, 21:] = NAN
+    assert torch.equal(run_case(backend, CASES[name], inputs), clean)
 
 
-VARLEN = """
-input len[b]: int
-O[b,q,e] = softmax[k if k < len[b]](Q[b,q,d] * K[b,k,d]) * V[b,k,e]
-L[b,q]   = logsumexp[k if k < len[b]](Q[b,q,d] * K[b,k,d])
-return O, L
-"""
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_empty_rows(backend: str) -> None:
-    """An aggregate over nothing is the unit, whatever stands in the padding."""
-    inputs = make_inputs(VARLEN, {"b": 4, "q": 18, "k": 35, "d": 8, "e": 5}, seed=2)
-    inputs["len"] = torch.tensor([0, 1, 17, 35])
-    for b, length in enumerate(inputs["len"]):
-        inputs["K"][b, length:] = float("nan")
-        inputs["V"][b, length:] = float("nan")
-    found = run(backend, VARLEN, inputs)
-    assert (found[0][0] == 0).all() and (found[1][0] == -torch.inf).all()
-    for got, wanted in zip(found, exact(VARLEN, inputs), strict=True):
-        assert largest_error(got, wanted) <= FLOAT32 * max(1.0, scale_of(wanted))
+PADDED = {
+    "length": "input len[b]: int\nO[b,q,e] = softmax[k if k < len[b]](S[b,q,k]) * V[b,k,e]",
+    "mask": "input M[b,k]: bool\nO[b,q,e] = softmax[k if M[b,k]](S[b,q,k]) * V[b,k,e]",
+    "-inf": "input M[b,k]: bool\nO[b,q,e] = softmax[k](where(M[b,k], S[b,q,k], -inf)) * V[b,k,e]",
+    "first": "input len[b]: int\nO[b,q,e] = softmax[k if k >= |k| - len[b]](S[b,q,k]) * V[b,k,e]",
+}
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("empty", ["q", "k", "b"])
-def test_length_zero(backend: str, empty: str) -> None:
-    """No rows, no keys, no batch."""
-    sizes = extents("causal", 5, 6) | {empty: 0}
-    shapes = {"Q": "bhqd", "K": "bhkd", "V": "bhke"}
-    inputs = {n: torch.zeros([sizes[i] for i in dims]) for n, dims in shapes.items()}
-    (found,) = run(backend, library.load("causal"), inputs, name="causal")
-    assert found.shape == tuple(sizes[i] for i in "bhqe")
-    assert (found == 0).all()
+@pytest.mark.parametrize("kind", PADDED)
+def test_padding_of_a_batch(kind: str, backend: str) -> None:
+    """What a length or a mask rules out may hold anything, NaN included."""
+    text = PADDED[kind].replace("S[b,q,k]", "Q[b,q,d] * K[b,k,d]")
+    inputs = make_inputs(text, {"b": 4, "q": 18, "k": 35, "d": 8, "e": 5})
+    lengths = torch.tensor([0, 1, 17, 35])
+    there = torch.arange(35) < lengths[:, None]
+    there = there.flip(1) if kind == "first" else there
+    inputs |= {n: v for n, v in (("len", lengths), ("M", there)) if n in inputs}
+    (wanted,) = exact(text, inputs)
+    inputs |= {n: inputs[n].masked_fill(~there[..., None], NAN) for n in ("K", "V")}
+    (found,) = run(backend, text, inputs)
+    ALONE[backend].check(found, wanted)
+    ALONE[backend].check(found, exact(text, inputs)[0])
 
 
-@pytest.mark.parametrize("backend", ["torch", "triton"])
-def test_layouts_give_equal_results(backend: str) -> None:
-    """Permuted, sliced, offset and expanded tensors of equal values."""
-    inputs = make_inputs(library.load("causal"), extents("causal", 20, 33), seed=9)
-    inputs["K"] = inputs["K"][:, :1].expand(-1, 4, -1, -1)
-    (plain,) = run(backend, library.load("causal"), {n: t.contiguous() for n, t in inputs.items()})
-    layouts = {
-        "permuted": lambda t: t.permute(3, 1, 0, 2).contiguous().permute(2, 1, 3, 0),
-        "sliced": in_nan,
-        "offset": lambda t: torch.cat([torch.zeros(1), t.flatten()])[1:].view(t.shape),
-        "as it is": lambda t: t,
-    }
-    for layout in layouts.values():
-        (found,) = run(backend, library.load("causal"), {n: layout(t) for n, t in inputs.items()})
-        if backend == "triton":
-            assert torch.equal(found, plain)
-        else:  # the CPU's matrix products sum in another order for another layout
-            assert largest_error(found, plain) <= FLOAT32
+# --- NaN that counts ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_nan_reaches_its_rows_only(backend: str) -> None:
-    """A NaN in an input that counts is not hidden, and spreads no further."""
-    inputs = make_inputs(library.load("attention"), extents("attention", 20, 33), seed=4)
-    inputs["Q"][1, 2, 7, 3] = float("nan")
-    (found,) = run(backend, library.load("attention"), inputs, name="attention")
-    wrong = found.isnan().any(-1)
-    assert wrong[1, 2, 7] and wrong.sum() == 1
-
-
-def test_head_sizes() -> None:
-    """Any head size up to 256 and beyond, equal or not, in the emitted source."""
-    for d, e in ((1, 1), (3, 40), (96, 17), (256, 256), (300, 290)):
-        inputs = make_inputs(
-            library.load("causal"), extents("causal", 18, 19, d, e) | {"b": 1, "h": 1}
-        )
-        (found,) = run("triton", library.load("causal"), inputs, name="causal")
-        (wanted,) = exact(library.load("causal"), inputs)
-        assert largest_error(found, wanted) <= FLOAT32 * max(1.0, scale_of(wanted))
-
-
-def test_the_oracle_is_right_here() -> None:
-    """One program against torch, so that this file does not rest on the oracle alone."""
-    inputs = make_inputs(library.load("causal"), extents("causal", 20, 33), torch.float64)
-    wanted = torch.nn.functional.scaled_dot_product_attention(
-        inputs["Q"], inputs["K"], inputs["V"], is_causal=True
+@pytest.mark.parametrize("name", OF_THEIR_OWN)
+def test_nan_in_a_row_stays_there(name: str, backend: str) -> None:
+    """It is not hidden by a maximum, and spreads no further."""
+    inputs = CASES[name].inputs(CASES[name].sizes(37, 33))
+    clean = run_case(backend, CASES[name], inputs)
+    tensor = inputs["Q" if CASES[name].is_attention else "X"]
+    tensor.select(tensor.dim() - 2, 20)[..., 3] = NAN
+    found = run_case(backend, CASES[name], inputs)
+    rows = found.dim() - (2 if found.dim() > 1 else 1)
+    assert found.select(rows, 20).isnan().all()
+    others = torch.arange(37) != 20
+    assert torch.equal(
+        found[(slice(None),) * rows + (others,)], clean[(slice(None),) * rows + (others,)]
     )
-    found = torch.as_tensor(evaluate(library.load("causal"), inputs))
-    assert largest_error(found, wanted) < 1e-12
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nan_in_a_key_reaches_the_rows_that_admit_it(backend: str) -> None:
+    """Rows before it are what they were, also those of the same block."""
+    inputs = CASES["causal"].inputs(CASES["causal"].sizes(37, 37))
+    clean = run_case(backend, CASES["causal"], inputs)
+    inputs["K"][..., 20, 1] = NAN
+    found = run_case(backend, CASES["causal"], inputs)
+    assert found[:, :, 20:].isnan().all()
+    assert torch.equal(found[:, :, :20], clean[:, :, :20])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nan_in_a_value_reaches_its_column(backend: str) -> None:
+    """In rows that admit it. A product of tiles has 0 * NaN in the others of the same block of
+    rows; blocks before are what they were."""
+    inputs = CASES["causal"].inputs(CASES["causal"].sizes(37, 37))
+    clean = run_case(backend, CASES["causal"], inputs)
+    inputs["V"][..., 20, 1] = NAN
+    found = run_case(backend, CASES["causal"], inputs)
+    assert found[:, :, 20:, 1].isnan().all()
+    assert torch.equal(found[:, :, :BLOCK], clean[:, :, :BLOCK])
+    columns = torch.arange(found.shape[-1]) != 1
+    assert torch.equal(found[..., columns], clean[..., columns])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_masks_of_the_least_float(backend: str) -> None:
+    """An added finite mask does not give NaN, whatever rows it covers."""
+    text = "O[q,e] = softmax[k](Q[q,d] * K[k,d] + M[q,k]) * V[k,e]"
+    inputs = make_inputs(text, {"q": 18, "k": 35, "d": 8, "e": 5})
+    inputs["M"] = torch.where(torch.arange(35) <= torch.arange(18)[:, None] - 4, 0, -3e38)
+    (found,) = run(backend, text, inputs)
+    (wanted,) = exact(text, inputs)
+    assert torch.isfinite(found).all()
+    ALONE[backend].check(found[4:], wanted[4:])
+    # A row of nothing else is the mean of V, or counts as empty where matrix units are used.
+    covered = torch.zeros(4, 5) if backend == "triton" else wanted[:4]
+    ALONE[backend].check(found[:4], covered)

@@ -86,7 +86,7 @@ NEAR_MISSES = {
         "A[i] = sum[k](Y[k] * sum[j](X[i,j,k]))",  # not one directly in the other
         "A[i] = sum[k](max[j](X[i,j,k]))",
         "A[i] = max[k](sum[j](X[i,j,k]))",
-        "A[i] = sum[k](sum[l](X[i,k,l] * X[i,l,k]))",  # one extent: either order is the same
+        "A[i] = sum[k](sum[l](relu(X[i,k,l] - X[i,l,k])))",  # one extent: no order
     ],
 }
 

@@ -1,0 +1,62 @@
+"""How far a backend may be from the oracle: one table, with reasons.
+
+A bound is `ratio` times the error of eager torch on the same inputs in the same dtype, plus
+`floor` times the largest result. Errors are the largest over all elements.
+
+In 16 bits the ratio is 1 and there is next to no floor: kernels hold logits, weights and sums
+in float32, where eager torch rounds each of them, so what is left is the rounding of the
+result, and a correct kernel is never worse. This finds what an absolute tolerance of 1e-2
+lets pass: a padding key scored 0, a key dropped or taken twice, rows of V swapped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tests.backends.running import largest_error, scale_of
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The largest error that is right; see the module."""
+
+    ratio: float
+    floor: float
+
+    def holds(self, found: Tensor, wanted: Tensor, eager: Tensor | None = None) -> bool:
+        """Is the result near enough to the oracle's?"""
+        usual = largest_error(eager, wanted) if eager is not None else 0.0
+        return largest_error(found, wanted) <= self.ratio * usual + self.floor * scale_of(wanted)
+
+    def check(self, found: Tensor, wanted: Tensor, eager: Tensor | None = None) -> None:
+        """Assert that it is."""
+        usual = largest_error(eager, wanted) if eager is not None else 0.0
+        error, scale = largest_error(found, wanted), scale_of(wanted)
+        assert self.holds(found, wanted, eager), (
+            f"error {error:.2e}, eager torch {usual:.2e}, largest result {scale:.2e}, {self}"
+        )
+
+
+# By dtype of the inputs, where eager torch is at hand.
+BESIDE_EAGER = {
+    torch.float16: Bound(1.0, 1e-7),  # the floor is for results that float16 has exactly
+    torch.bfloat16: Bound(1.0, 1e-7),
+    # Sums in another order, exp2 for exp: a few units in the last place either way.
+    torch.float32: Bound(4.0, 3e-7),
+    # The same in float64, whose eager error is often just that of the last rounding.
+    torch.float64: Bound(4.0, 1e-14),
+}
+# Logits near 1e4 in float32: a frame m is subtracted as scale * x - scale * m, in which the
+# rounding of scale * m, 1e-3 at most, is shared by all weights of a block but not by those of
+# an earlier block with another frame. Eager torch subtracts first, and may lose nothing.
+HUGE_LOGITS = {**BESIDE_EAGER, torch.float32: Bound(4.0, 2e-5)}
+
+# By backend, where there is no eager torch: sums of some tens of elements of float32 inputs.
+ALONE = {
+    "numpy": Bound(0.0, 1e-12),  # float64
+    "torch": Bound(0.0, 2e-6),
+    "triton": Bound(0.0, 2e-6),
+}
