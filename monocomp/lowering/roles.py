@@ -37,7 +37,8 @@ def choose_roles(group: Sequence[Equation], fits: Callable[[str], bool]) -> dict
     axes: dict[str, Axis] = {}
     indices = dict.fromkeys(i for e in group for i in e.indices)
     folds = list(_outer_folds(e.body for e in group))
-    rows = _rows([i.attr[0] for i in indices], folds)
+    names = [i.attr[0] for i in indices]
+    rows = _rows([n for n in names if all(n in f.free for f in folds)], folds)
     for i in indices:
         name = i.attr[0]
         having = [f for f in folds if name in f.free]

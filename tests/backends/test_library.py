@@ -176,12 +176,13 @@ def test_length_zero_of_a_matrix(backend: str) -> None:
         assert found.shape == shape
 
 
+# What is aggregated, and over which keys.
 ROWS_WITHOUT_KEYS = {
-    "none at all": "k < q - 1000",
-    "the first ones": "k <= q - 5",
-    "the last ones": "k >= q + 5 and k < 22",
-    "by length": "k < len[b]",
-    "by a logit of -inf": "M[b,k]",
+    "none at all": ("Q[b,q,d] * K[b,k,d]", "k if k < q - 1000"),
+    "the first rows": ("Q[b,q,d] * K[b,k,d]", "k if k <= q - 5"),
+    "the last rows": ("Q[b,q,d] * K[b,k,d]", "k if q + 5 <= k < 22"),
+    "by length": ("Q[b,q,d] * K[b,k,d]", "k if k < len[b]"),
+    "by logits of -inf": ("where(M[b,k], Q[b,q,d] * K[b,k,d], -inf)", "k"),
 }
 
 
@@ -189,25 +190,19 @@ ROWS_WITHOUT_KEYS = {
 @pytest.mark.parametrize("kind", ROWS_WITHOUT_KEYS)
 def test_empty_rows(kind: str, backend: str) -> None:
     """The output is 0 and its logarithm -inf, and other rows are as they should be."""
-    condition = ROWS_WITHOUT_KEYS[kind]
-    needed = [f"input {n}: {t}\n" for n, t in (("len[b]", "int"), ("M[b,k]", "bool"))]
-    text = "".join(n for n in needed if n[6:9] in condition) + (
-        "S[b,q,k] = where(M[b,k], Q[b,q,d] * K[b,k,d], -inf)\nC[q,k] = k < |k|\n"
-        if "M" in condition
-        else f"S[b,q,k] = Q[b,q,d] * K[b,k,d]\nC[b,q,k] = {condition}\n"
-    )
-    kept = "k" if "M" in condition else f"k if {condition}"
-    text = "\n".join(line for line in text.splitlines() if not line.startswith("C["))
-    text += (
-        f"\nO[b,q,e] = softmax[{kept}](S[b,q,k]) * V[b,k,e]\nL[b,q] = logsumexp[{kept}](S[b,q,k])"
-    )
-    text += "\nreturn O, L"
+    logit, keys = ROWS_WITHOUT_KEYS[kind]
+    text = f"""
+        input len[b]: int, M[b,k]: bool
+        S[b,q,k] = {logit}
+        O[b,q,e] = softmax[{keys}](S[b,q,k]) * V[b,k,e]
+        L[b,q] = logsumexp[{keys}](S[b,q,k])
+        N[b] = len[b] * 0 + any[k](M[b,k])
+        return O, L, N
+        """
     inputs = make_inputs(text, {"b": 4, "q": 35, "k": 37, "d": 8, "e": 5})
-    if "len" in inputs:
-        inputs["len"] = torch.tensor([0, 1, 17, 37])
-    if "M" in inputs:
-        inputs["M"][0] = False
-    out, log = run(backend, text, inputs)
+    inputs["len"] = torch.tensor([0, 1, 17, 37])
+    inputs["M"][0] = False
+    out, log, _ = run(backend, text, inputs)
     wanted = exact(text, inputs)
     empty = wanted[1] == -torch.inf
     assert empty.any()
