@@ -448,6 +448,8 @@ def power_of(base: Term, power: Fraction | int) -> Term:
     if base.kind != "float" and (power.denominator != 1 or power < 0):
         base = as_float(base)
     if base.op == "const":
+        if base.attr == 0:  # 0, or infinite whatever the power
+            return base if power > 0 else _intern("pow", (base,), Fraction(-1), base.kind)
         exact = _exact_power(base.attr, power)
         if exact is not None:
             return const(exact, base.kind)

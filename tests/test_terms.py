@@ -307,6 +307,12 @@ def test_powers_that_are_no_number_stay(base: Term) -> None:
     assert T.power_of(base, -HALF).op == "pow"
 
 
+def test_powers_of_zero() -> None:
+    infinite = T.divide(T.ONE, T.ZERO)
+    assert T.power_of(T.ZERO, -2) is T.power_of(infinite, 2) is infinite
+    assert T.power_of(T.ZERO, 2) is T.ZERO and T.power_of(T.ZERO, HALF) is T.ZERO
+
+
 # --- conditions -----------------------------------------------------------------------
 
 
