@@ -108,7 +108,9 @@ class Values(Scopes, ABC):
                 return _chain(t.op, operands, t.kind)
         expansion = _EXPANSIONS.get(t.op)
         if expansion is not None:
-            return self._build(expansion(*t.args), guard)
+            expanded = expansion(*t.args)
+            leaf = self._leaf(expanded)  # of a number it is a number
+            return self._build(expanded, guard) if leaf is None else leaf
         if t.op in ("fold_at", "field", "ref"):
             self._refuse(t if t.op == "fold_at" else t.args[0])
         return apply(t.op, *(self._value(a) for a in t.args), kind=t.kind)
