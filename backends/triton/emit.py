@@ -188,7 +188,7 @@ class _Host:
         for p in self.program.params.values():
             default = "" if p.default is None else f"={_number(p.default)}"
             params.append(f"{self.names.of('param', p.name)}{default}")
-        configs = "(" + ", ".join(self.configs) + ",)"
+        configs = _tuple(self.configs)
         self.out = [f"def {host}("]
         self.out += [f"    {t}," for t in tensors]
         self.out += ["    *,", *(f"    {p}," for p in params)]

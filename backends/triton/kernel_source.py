@@ -394,7 +394,7 @@ class KernelEmitter:
         pointer = self._address(e, s.name, layout)
         masks = [self._spread(self._inside(a), (a,), layout) for a in layout]
         subscripts = e.args[: len(e.args) - 1] if e.guarded else e.args
-        if any(x.op not in ("coordinate", "number") for x in subscripts):
+        if any(x.op != "coordinate" for x in subscripts):
             masks += self._in_range(e.attr, subscripts, layout)
         if e.guarded:
             masks.append(self._value(e.args[-1], layout, _BIT_AND + 1))
@@ -411,8 +411,10 @@ class KernelEmitter:
         """A computed subscript that leaves its tensor reads nothing."""
         masks = []
         for dim, s in enumerate(subscripts):
-            if s.op not in ("coordinate", "number"):
-                size = self._size(self.program.inputs[tensor].dims[dim])
+            size = self._size(self.program.inputs[tensor].dims[dim])
+            if s.op == "number" and s.attr >= 0:
+                masks.append(f"({size} > {s.attr})")
+            elif s.op != "coordinate":
                 text = self._text(s, layout, _COMPARE + 1)
                 masks += [f"({text} >= 0)", f"({text} < {size})"]
         return masks
@@ -433,10 +435,11 @@ class KernelEmitter:
         parts = [self._pointer(e.attr)]
         for dim, s in enumerate(subscripts):
             if not self._order(s.axes) and not (s.op == "number" and s.attr == 0):
-                text = self._text(s, (), _ATOM)
-                if s.op != "number":
-                    text = f"tl.cast({self._text(s, ())}, tl.int64)"
-                parts.append(f"{text} * {self._stride(e.attr, dim)}")
+                stride, place = self._stride(e.attr, dim), self._text(s, ())
+                if s.op == "number":
+                    parts.append(f"{place} * tl.cast({stride}, tl.int64)")
+                else:
+                    parts.append(f"tl.cast({place}, tl.int64) * {stride}")
         return " + ".join(parts)
 
     def _hoist_bases(self, loop: Loop) -> None:
@@ -902,10 +905,10 @@ class KernelEmitter:
         text = self._text(e, want, _ATOM)
         if self._is_load(e):
             return text
-        like = self._local(other.attr) if self._is_load(other) else None
-        if like is None:
-            like = next((self._local(n) for n in self.lets if self._loads_float(n)), None)
-        return f"{text}.to({like}.dtype)" if like else text
+        if self._is_load(other):
+            return f"{text}.to({self._local(other.attr)}.dtype)"
+        tensor = next((self.lets[n].attr for n in self.lets if self._loads_float(n)), None)
+        return f"{text}.to({self._pointer(tensor)}.dtype.element_ty)" if tensor else text
 
     def _loads_float(self, name: str) -> bool:
         e = self.lets[name]

@@ -15,6 +15,8 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import SourceFileLoader
+from os import PathLike
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -48,7 +50,8 @@ def load(source: str) -> ModuleType:
         found = _LOADED.get(name)
         if found is None:
             path = _written(source, digest)
-            spec = importlib.util.spec_from_file_location(name, path)
+            loader = _Loader(name, str(path), source)
+            spec = importlib.util.spec_from_file_location(name, path, loader=loader)
             if spec is None or spec.loader is None:
                 raise InternalError(f"cannot import {path}")
             found = importlib.util.module_from_spec(spec)
@@ -58,16 +61,32 @@ def load(source: str) -> ModuleType:
     return found
 
 
+class _Loader(SourceFileLoader):
+    """Runs a given text as the file's, and no bytecode that lies beside it."""
+
+    def __init__(self, name: str, path: str, source: str) -> None:
+        super().__init__(name, path)
+        self.source = source
+
+    def path_stats(self, path: str | PathLike[str]) -> Mapping[str, Any]:
+        raise OSError("bytecode is neither read nor written")
+
+    def get_data(self, path: str | PathLike[str]) -> bytes:
+        return self.source.encode()
+
+
 _TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def _written(source: str, digest: str) -> Path:
     """The source as a private file: in the cache, or where that is not to be had, in a
     temporary folder. A file whose text differs is replaced, not trusted."""
-    folder = cache_folder()
-    if folder is not None:
+    root = cache_folder()
+    if root is not None:
         try:
-            return _write(folder / "sources", source, digest)
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _require_private(root)
+            return _write(root / "sources", source, digest)
         except OSError:
             pass
     if not _TEMPORARY:
@@ -75,11 +94,15 @@ def _written(source: str, digest: str) -> Path:
     return _write(Path(_TEMPORARY[0].name), source, digest)
 
 
-def _write(folder: Path, source: str, digest: str) -> Path:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+def _require_private(folder: Path) -> None:
     status = folder.stat()
     if status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise PermissionError(f"{folder} can be written by others")
+
+
+def _write(folder: Path, source: str, digest: str) -> Path:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    _require_private(folder)
     path = folder / f"{digest}.py"
     try:
         if path.read_text(encoding="utf-8") == source and path.stat().st_uid == os.getuid():

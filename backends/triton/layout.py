@@ -1,8 +1,8 @@
 """Expressions of emitted code on lines of at most 88 columns, broken as ruff and black do.
 
-Parentheses are those that the expression needs. What does not fit breaks inside its last
-brackets if one operator stands before them, else before its loosest operators, in
-parentheses of their own; a call breaks between its arguments.
+Parentheses are those that the expression needs. What does not fit breaks between the first
+brackets that reach too far, if there is one loosest operator at most; else before its
+loosest operators, in parentheses of their own. A call breaks between its arguments.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 
 from monocomp.errors import InternalError
 
@@ -96,7 +97,10 @@ def _bare(e: ast.expr) -> str:
             return f"-{_flat(e.operand, _UNARY)}"
         case ast.BinOp(op=ast.Pow()):
             base, exponent = _flat(e.left, _ATOM), _flat(e.right, _UNARY)
-            return f"{base}**{exponent}" if exponent.isdigit() else f"{base} ** {exponent}"
+            simple = all(
+                x.replace(".", "_").isidentifier() or x.isdigit() for x in (base, exponent)
+            )
+            return f"{base}**{exponent}" if simple else f"{base} ** {exponent}"
         case ast.BinOp() | ast.Compare() | ast.IfExp():
             return " ".join(sign + _flat(x, level) for sign, x, level in _operands(e))
     raise InternalError(f"no layout for {ast.dump(e)}")
@@ -148,17 +152,12 @@ def _lines(e: ast.expr, indent: int, before: str, after: str, bracketed: bool) -
     pad = "    " * indent
     if _fits(indent, before, _flat(e), after):
         return [pad + before + _flat(e) + after]
-    if isinstance(e, ast.UnaryOp):
-        return _enclosed(e.operand, _UNARY, indent, before + "-", after, bracketed)
-    if _level(e) >= _POW:
-        return _trailer(e, indent, before, after)
-    if bracketed:
-        return _split(e, indent, before, after)
-    if _ends_in_brackets(e):
-        found = _last_brackets(e, indent, before, after)
-        if found is not None:
-            return found
-    return _in_parentheses(e, indent, before, after)
+    if _level(e) < _UNARY:
+        if bracketed:
+            return _split(e, indent, before, after)
+        if not _can_flow(e):
+            return _in_parentheses(e, indent, before, after)
+    return _flow(e, indent, before, after)
 
 
 def _in_parentheses(e: ast.expr, indent: int, before: str, after: str) -> list[str]:
@@ -166,91 +165,108 @@ def _in_parentheses(e: ast.expr, indent: int, before: str, after: str) -> list[s
     return [f"{pad}{before}(", *_lines(e, indent + 1, "", "", True), f"{pad}){after}"]
 
 
-def _enclosed(
-    e: ast.expr, level: int, indent: int, before: str, after: str, bracketed: bool
-) -> list[str]:
-    """The same, with parentheses where an operator of this level would tear e apart."""
-    if _level(e) >= level:
-        return _lines(e, indent, before, after, bracketed)
-    if _fits(indent, before, _flat(e, level), after):
-        return ["    " * indent + before + _flat(e, level) + after]
-    return _in_parentheses(e, indent, before, after)
-
-
 def _split(e: ast.expr, indent: int, before: str, after: str) -> list[str]:
     """A line for each operand."""
     operands = _operands(e)
     out: list[str] = []
     for n, (sign, x, level) in enumerate(operands):
-        first, last = n == 0, n == len(operands) - 1
-        start = before if first else sign
-        out += _enclosed(x, level, indent, start, after if last else "", True)
+        start, end = before if n == 0 else sign, after if n == len(operands) - 1 else ""
+        if _level(x) >= level:
+            out += _lines(x, indent, start, end, True)
+        elif _fits(indent, start, _flat(x, level), end):
+            out.append("    " * indent + start + _flat(x, level) + end)
+        else:
+            out += _in_parentheses(x, indent, start, end)
     return out
 
 
-def _trailer(e: ast.expr, indent: int, before: str, after: str) -> list[str]:
-    """A call, subscript or attribute: break between the last brackets that can be reached."""
-    pad = "    " * indent
+# --- between brackets ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Brackets:
+    """A pair of brackets and what stands between them: arguments, or one expression."""
+
+    open: str
+    items: tuple[tuple[str, ast.expr], ...]
+    close: str
+    is_list: bool = True
+
+    @property
+    def flat(self) -> str:
+        return self.open + ", ".join(start + _flat(x) for start, x in self.items) + self.close
+
+    def inner(self, indent: int) -> list[str]:
+        """The lines between the brackets."""
+        if not self.is_list:
+            return _lines(self.items[0][1], indent, "", "", True)
+        joined = self.flat[1:-1]
+        if _fits(indent, joined):
+            return ["    " * indent + joined]
+        return [line for start, x in self.items for line in _lines(x, indent, start, ",", True)]
+
+
+def _pieces(e: ast.expr, level: int = 0) -> Iterator[str | _Brackets]:
+    """Text and outermost brackets, in order."""
+    if _level(e) < level:
+        yield _Brackets("(", (("", e),), ")", is_list=False)
+        return
     match e:
-        case ast.Call(func=ast.Attribute() as f) if not _reaches(f.value, indent, before, f.attr):
-            tail = f".{f.attr}({', '.join(_arguments(e, _argument))}){after}"
-            return _enclosed(f.value, _ATOM, indent, before, tail, True)
-        case ast.Call():
-            joined = ", ".join(_arguments(e, _argument))
-            inner = [f"{pad}    {joined}"]
-            if not _fits(indent + 1, joined):
-                pairs = [("", a) for a in e.args] + [(f"{k.arg}=", k.value) for k in e.keywords]
-                inner = [x for b, a in pairs for x in _lines(a, indent + 1, b, ",", True)]
-            return [f"{pad}{before}{_flat(e.func, _ATOM)}(", *inner, f"{pad}){after}"]
-        case ast.Subscript(value=value):
-            tail = _flat(e).removeprefix(_flat(value, _ATOM))
-            return _enclosed(value, _ATOM, indent, before, tail + after, True)
+        case ast.Call(func=function):
+            yield from _pieces(function, _ATOM)
+            keywords = [(f"{k.arg}=", k.value) for k in e.keywords]
+            yield _Brackets("(", (*(("", a) for a in e.args), *keywords), ")")
+        case ast.Subscript(value=value, slice=place):
+            yield from _pieces(value, _ATOM)
+            items = place.elts if isinstance(place, ast.Tuple) else [place]
+            yield _Brackets("[", tuple(("", x) for x in items), "]")
         case ast.Attribute(value=value, attr=attr):
-            return _enclosed(value, _ATOM, indent, before, f".{attr}{after}", True)
-    return [pad + before + _flat(e) + after]
+            yield from _pieces(value, _ATOM)
+            yield f".{attr}"
+        case ast.List(elts=elements):
+            yield _Brackets("[", tuple(("", x) for x in elements), "]")
+        case ast.UnaryOp(operand=operand):
+            yield "-"
+            yield from _pieces(operand, _UNARY)
+        case ast.BinOp() | ast.Compare():
+            for n, (sign, x, inner) in enumerate(_operands(e)):
+                yield " " * (n > 0) + sign
+                yield from _pieces(x, inner)
+        case _:
+            yield _flat(e)
 
 
-def _reaches(value: ast.expr, indent: int, before: str, attr: str) -> bool:
-    return _fits(indent, before, _flat(value, _ATOM), f".{attr}(")
-
-
-def _ends_in_brackets(e: ast.expr) -> bool:
-    """Is there one operator of the loosest kind, and a bracket at either end?"""
-    operands = _operands(e)
-    if len(operands) - isinstance(e, ast.IfExp) > 2:
+def _can_flow(e: ast.expr) -> bool:
+    """Is there one operator of the loosest kind, and a bracket at an end to break at?"""
+    if isinstance(e, ast.IfExp) or len(_operands(e)) > 2:
         return False
-    return _is_bracketed(e, 0) or _is_bracketed(e, -1)
+    pieces = [p for p in _pieces(e) if p]
+    first, last = pieces[0], pieces[-1]
+    return isinstance(first, _Brackets) or (
+        isinstance(last, _Brackets) and last.close == ")" and bool(last.items)
+    )
 
 
-def _is_bracketed(e: ast.expr, end: int) -> bool:
-    """Does the expression start (end 0) or end (end -1) with brackets of its own?"""
-    while _level(e) < _POW and not isinstance(e, ast.UnaryOp):
-        _, x, level = _operands(e)[end]
-        if _level(x) < level:
-            return True
-        e = x
-    return isinstance(e, ast.Call | ast.Subscript | ast.List | ast.Tuple)
-
-
-def _last_brackets(e: ast.expr, indent: int, before: str, after: str) -> list[str] | None:
-    """Break between the last brackets, if the line up to them fits."""
-    if _level(e) >= _POW or isinstance(e, ast.UnaryOp):
-        lines = _trailer(e, indent, before, after)
-        return lines if len(lines) > 1 and len(lines[0]) <= WIDTH else None
-    operands = _operands(e)
-    for n in reversed(range(len(operands))):
-        sign, x, level = operands[n]
-        if not _has_brackets(x, level):
+def _flow(e: ast.expr, indent: int, before: str, after: str) -> list[str]:
+    """Break between the first brackets that reach too far, and then go on behind them."""
+    pad = "    " * indent
+    pieces = list(_pieces(e))
+    lines, line = [], pad + before
+    for n, piece in enumerate(pieces):
+        if isinstance(piece, str):
+            line += piece
             continue
-        ahead = " ".join(s + _flat(y, m) for s, y, m in operands[:n])
-        behind = "".join(" " + s + _flat(y, m) for s, y, m in operands[n + 1 :])
-        start = before + (f"{ahead} " if ahead else "") + sign
-        if _level(x) < level:
-            lines = _in_parentheses(x, indent, start, behind + after)
-            return lines if len(lines[0]) <= WIDTH else None
-        return _last_brackets(x, indent, start, behind + after)
-    return None
-
-
-def _has_brackets(e: ast.expr, level: int) -> bool:
-    return _level(e) < level or "(" in _flat(e) or "[" in _flat(e)
+        ahead = ""
+        for p in pieces[n + 1 :]:
+            if isinstance(p, _Brackets):
+                ahead += p.open
+                break
+            ahead += p
+        else:
+            ahead += after
+        if not piece.items or len(line + piece.flat + ahead) <= WIDTH:
+            line += piece.flat
+        else:
+            lines += [line + piece.open, *piece.inner(indent + 1)]
+            line = pad + piece.close
+    return [*lines, line + after]

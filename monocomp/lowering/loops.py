@@ -285,12 +285,16 @@ class Loops(Values):
         condition, value, exponent = parts
         whole = normalise(frame(bound, condition, exponent))
         old, new, masked = whole, whole, exponent
+        inside = set(T.subterms(whole))
         for fold_, (old_symbol, shift, masked_body) in joined.items():
+            if fold_ not in inside:
+                continue
             (_,), (_, body) = T.open_as(fold_, (loop.axis.name,))
             old = T.replace(old, fold_, old_symbol)
             new = T.replace(new, fold_, shift)
-            masked = T.replace(masked, body, masked_body)
-        if old is whole:  # the frame is known from an earlier pass, and moves no more
+            masked = _in_terms_of(masked, body, masked_body)
+        if old is whole or loop.axis.name in masked.free:
+            # The frame is known from an earlier pass and moves no more, or is of other terms.
             masked = self._symbol("x", self._masked(loop, self._value(exponent), -math.inf))
         base = "acc" if value is not T.ONE else "l_i"
         state = self._state(loop, base, self._tile_axes(T.field(f, "v")), "float", 0.0)
@@ -330,6 +334,26 @@ def _is_user_fold(t: Term) -> bool:
 def _visible(f: Term) -> Term:
     """The fold as programs write it: an SE fold by its value."""
     return T.field(f, "v") if f.attr.monoid is SE_PAIR else f
+
+
+def _in_terms_of(t: Term, part: Term, symbol: Term) -> Term:
+    """t with a symbol for a part of it; of a product or sum some factors or addends do."""
+    found = T.replace(t, part, symbol)
+    if found is not t or t.op != part.op:
+        return found
+    if t.op == "mul":
+        number, rest = T.split_coefficient(part)
+        ours, theirs = list(_factors(t)), list(_factors(rest)) if rest is not None else []
+        if number == 1 and all(f in ours for f in theirs):
+            return T.mul(symbol, *(f for f in ours if f not in theirs))
+    if t.op == "add":
+        split = [T.split_coefficient(a) for a in t.args]
+        wanted = {rest: number for number, rest in map(T.split_coefficient, part.args)}
+        ratios = {number / wanted[rest] for number, rest in split if rest in wanted}
+        if len(ratios) == 1 and sum(rest in wanted for _, rest in split) == len(wanted):
+            others = [a for a, (_, rest) in zip(t.args, split, strict=True) if rest not in wanted]
+            return T.add(T.mul(T.const(ratios.pop()), symbol), *others)
+    return t
 
 
 def _factors(t: Term) -> tuple[Term, ...]:

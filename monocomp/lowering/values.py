@@ -323,15 +323,17 @@ def _reads_computed(t: Term) -> bool:
 
 
 def _guarded(t: Term, condition: Term) -> Term:
-    """t where the condition holds: elsewhere its computed reads are not made."""
+    """t where the condition holds: elsewhere its computed reads are not made. Those on a
+    branch of `where` are guarded by its own condition when it is built."""
     if not _reads_computed(t):
         return t
     if _is_computed(t):
         return T.where(condition, t, T.const(False) if t.kind == "bool" else T.const(0, t.kind))
     if t.op == "where":
         c, a, b = t.args
-        a = _guarded(a, T.conjunction(condition, c))
-        b = _guarded(b, T.conjunction(condition, T.negate(c)))
+        holds, fails = (T.conjunction(condition, x) for x in (c, T.negate(c)))
+        a = a if holds is c else _guarded(a, holds)
+        b = b if fails is T.negate(c) else _guarded(b, fails)
         return T.where(_guarded(c, condition), a, b)
     return T.rebuild(t, tuple(_guarded(a, condition) for a in t.args))
 

@@ -17,15 +17,15 @@ Eager: TypeAlias = Callable[..., Tensor]
 
 def logits(Q: Tensor, K: Tensor) -> Tensor:
     """Q K^T / sqrt(d), each step rounded as eager torch rounds it."""
-    return Q @ K.transpose(-1, -2) / max(1, Q.shape[-1]) ** 0.5
+    root: float = max(1, Q.shape[-1]) ** 0.5
+    return Q @ K.transpose(-1, -2) / root
 
 
 def attend(S: Tensor, V: Tensor, kept: Tensor | None = None) -> Tensor:
     """softmax(S) V over the kept keys; 0 where none is kept."""
     if kept is not None:
         S = S.masked_fill(~kept, -torch.inf)
-    weights = torch.where(-torch.inf == S, 0, S.softmax(-1)) if S.shape[-1] else S
-    return weights @ V
+    return S.softmax(-1).masked_fill(S.isneginf(), 0) @ V
 
 
 def places(Q: Tensor, K: Tensor) -> tuple[Tensor, Tensor]:

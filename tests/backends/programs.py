@@ -236,7 +236,182 @@ EXAMPLES: dict[str, Example] = {
         (sizes(x=37, j=5), sizes(x=3, j=5)),
     ),
     "reversed": Example("input X[j]\nindex i < |j|\nO[i] = X[|i| - 1 - i]", (sizes(j=37),)),
+    "lower and upper bounds from tensors": Example(
+        """
+        input low[q]: int, high[q]: int
+        O[q,e] = softmax[k if low[q] <= k < high[q]](Q[q,d] * K[k,d]) * V[k,e]
+        """,
+        (ATTENTION,),
+        inputs={"low": np.arange(19) % 7 - 3, "high": np.arange(19) * 3 - 9},
+    ),
+    "bounds of small integers": Example(
+        """
+        input len[q]: int
+        O[q,e] = softmax[k if k < len[q] + 250](Q[q,d] * K[k,d]) * V[k,e]
+        """,
+        (ATTENTION,),
+        inputs={"len": (np.arange(19) * 13 % 256).astype(np.uint8)},
+    ),
+    "aligned at the last key": Example(
+        "O[q,e] = softmax[k if k <= q + |k| - |q|](Q[q,d] * K[k,d]) * V[k,e]",
+        (ATTENTION, sizes(q=37, k=19, d=5, e=6)),
+    ),
+    "a window of its own for each head": Example(
+        """
+        O[h,q,e] = softmax[k if q - k < 4 * (h + 1) and k <= q](Q[h,q,d] * K[h,k,d]) * V[h,k,e]
+        """,
+        (sizes(h=3, q=37, k=41, d=5, e=6),),
+    ),
+    "a parameter in the filter": Example(
+        """
+        param on: int = 0
+        O[q,e] = softmax[k if on > 0 or k <= q](Q[q,d] * K[k,d]) * V[k,e]
+        """,
+        (ATTENTION,),
+    ),
+    "blocks on the diagonal": Example(
+        "O[q,e] = softmax[k if k // 4 == q // 4](Q[q,d] * K[k,d]) * V[k,e]", (ATTENTION,)
+    ),
+    "backwards": Example(
+        "O[q,e] = softmax[k if k <= |k| - 1 - q](Q[q,d] * K[k,d]) * V[k,e]", (ATTENTION,)
+    ),
+    "gather of two places": Example(
+        "input p[i]: int\nO[i,j] = A[p[i],p[j]]",
+        (sizes(i=9),),
+        inputs={"p": np.arange(9) * 4 % 9},
+    ),
+    "a place of a place": Example(
+        "input p[i]: int\nO[i] = p[p[i]]", (sizes(i=9),), inputs={"p": np.arange(9) * 4 % 9}
+    ),
+    "guarded sums of reads": Example(
+        """
+        input X[j]
+        index i < |j|
+        O[i] = where(i >= 2 and X[i - 2] > 0, 2 * X[i - 2] + 1, 0)
+        P[i] = where(i < 2 or X[i - 2] > 0, 1, 0)
+        """,
+        (sizes(j=37),),
+    ),
+    "histogram": Example(
+        """
+        input c[t]: int, Z[b]
+        O[b,e] = sum[t if c[t] == b](X[t,e]) + 0 * Z[b]
+        """,
+        (sizes(t=37, b=5, e=3),),
+        inputs={"c": np.arange(37) * 3 % 5},
+    ),
+    # several aggregates in one another
+    "heads summed": Example(
+        """
+        A[h,q,e] = softmax[k](Q[h,q,d] * K[h,k,d]) * V[h,k,e]
+        O[q,f] = A[h,q,e] * W[h,e,f]
+        """,
+        (sizes(h=2, q=17, k=21, d=5, e=6, f=7),),
+        tolerance=4,
+    ),
+    "latent keys": Example(
+        "O[h,q,e] = softmax[k](Q[h,q,d] * U[h,d,c] * L[k,c]) * W[h,e,c] * L[k,c]",
+        (sizes(h=2, q=17, k=21, d=5, e=6, c=7),),
+        tolerance=4,
+    ),
+    "talking heads": Example(
+        "O[g,q,e] = softmax[k](M[g,h] * Q[h,q,d] * K[h,k,d]) * V[g,k,e]",
+        (sizes(g=3, h=2, q=17, k=21, d=5, e=6),),
+        tolerance=4,
+    ),
+    "differential attention": Example(
+        """
+        param share: float = 0.3
+        P[q,k] = softmax[k](A[q,d] * B[k,d])
+        R[q,k] = softmax[k](C[q,d] * D[k,d])
+        O[q,e] = (P[q,k] - share * R[q,k]) * V[k,e]
+        """,
+        (ATTENTION,),
+    ),
+    "squares for exponentials": Example(
+        """
+        S[q,k] = (Q[q,d] * K[k,d]) ** 2
+        O[q,e] = sum[k if k <= q](S[q,k] * V[k,e]) / sum[k if k <= q](S[q,k])
+        """,
+        (ATTENTION,),
+    ),
+    "inner filter": Example(
+        "O[q,e] = softmax[k](sum[d if d <= q](Q[q,d] * K[k,d])) * V[k,e]", (ATTENTION,)
+    ),
+    "dropped weights": Example(
+        """
+        P[q,k] = softmax[k](Q[q,d] * K[k,d])
+        O[q,e] = where(uniform(1, q, k) < 0.9, P[q,k], 0) * V[k,e] / 0.9
+        """,
+        (ATTENTION,),
+    ),
+    "divergence": Example(
+        """
+        P[q,k] = log_softmax[k](A[q,k])
+        R[q,k] = log_softmax[k](B[q,k])
+        L[q] = sum[k](exp(P[q,k]) * (P[q,k] - R[q,k]))
+        """,
+        (ATTENTION,),
+        tolerance=4,
+    ),
+    "two layers": Example(
+        "O[i,j] = sum[h](relu(sum[k](X[i,k] * U[k,h])) * W[h,j])",
+        (sizes(i=17, k=5, h=30, j=7),),
+        tolerance=4,
+    ),
+    "covariance": Example(
+        """
+        m[j] = mean[i](X[i,j])
+        C[j,k] = mean[i]((X[i,j] - m[j]) * (X[i,k] - m[k]))
+        return C
+        """,
+        (sizes(i=37, j=5, k=5),),
+    ),
+    "nearest centre": Example(
+        "a[t] = argmin[c](sum[d]((X[t,d] - C[c,d]) ** 2))", (sizes(t=37, c=5, d=3),)
+    ),
     # other aggregates
+    "several indices": Example(
+        """
+        s = sum[i,j](A[i,j])
+        m = max[i,j](A[i,j])
+        L[i] = logsumexp[j,k](B[i,j,k])
+        """,
+        (sizes(i=5, j=17, k=9),),
+    ),
+    "extremes of a filter": Example(
+        """
+        O[q] = max[k if k <= q - 5](A[q,k])
+        P[q] = min[k if k <= q - 5](A[q,k])
+        R[q] = argmax[k if k > q](A[q,k])
+        """,
+        (sizes(q=37, k=41),),
+    ),
+    "a NaN in a maximum": Example(
+        """
+        M[i] = max[k](X[i,k])
+        N[i] = min[k](X[i,k])
+        O[i] = maximum(X[i,0], X[i,1]) + relu(X[i,2]) + sign(X[i,3])
+        """,
+        (sizes(i=5, k=7),),
+        inputs={"X": np.where(np.eye(5, 7) > 0, np.nan, 1.0).astype(np.float32)},
+    ),
+    "a maximum with its sum": Example(
+        """
+        M[q] = max[k](A[q,k])
+        O[q,e] = softmax[k](A[q,k]) * V[k,e]
+        return O, M
+        """,
+        (sizes(q=3, k=7, e=5),),
+        inputs={"A": np.where(np.eye(3, 7) > 0, [[np.nan], [2.0], [np.nan]], 1.0).astype("f")},
+    ),
+    "one field": Example(
+        """
+        monoid Largest(m) = unit (-inf), combine (maximum(m, m'))
+        H[i] = Largest[t](x[t,i]).m
+        """,
+        (sizes(t=11, i=17),),
+    ),
     "moments": Example(
         """
         m[i] = mean[k](X[i,k])
@@ -297,6 +472,74 @@ EXAMPLES: dict[str, Example] = {
         (sizes(i=17),),
         inputs={"n": np.arange(17) - 8},
     ),
+    "large integers": Example(
+        """
+        input n[i,j]: int
+        O[i,j] = (i * 100003) * (j * 100003) + n[i,j] * n[i,j]
+        P[i,j] = 16777217 + 0 * n[i,j]
+        """,
+        (sizes(i=7, j=5),),
+        inputs={"n": (np.arange(35).reshape(7, 5) * 10**5).astype(np.int32)},
+    ),
+    "small integers": Example(
+        "input n[i,k]: int\nO[i] = sum[k](n[i,k] * n[i,k]) - 300\nP[i] = n[i,0] - 300",
+        (sizes(i=5, k=37),),
+        inputs={"n": (np.arange(185).reshape(5, 37)).astype(np.uint8)},
+    ),
+    "aggregates of integers": Example(
+        """
+        input n[i,k]: int
+        O[i] = sum[k](n[i,k])
+        P[i] = max[k](n[i,k])
+        R[i] = prod[k if k < 3](n[i,k])
+        """,
+        (sizes(i=5, k=37),),
+        inputs={"n": np.arange(185).reshape(5, 37) * 10**5 - 10**6},
+    ),
+    "matmul of integers": Example(
+        "input n[i,k]: int, m[k,j]: int\nO[i,j] = n[i,k] * m[k,j]",
+        (sizes(i=17, k=19, j=5),),
+        inputs={
+            "n": np.arange(323).reshape(17, 19) * 10**4,
+            "m": np.arange(95).reshape(19, 5) * 10**4,
+        },
+    ),
+    "matmul of conditions": Example(
+        "input M[i,k]: bool\nO[i,j] = M[i,k] * A[k,j]\nC[i] = sum[k](M[i,k])",
+        (sizes(i=17, k=19, j=18),),
+    ),
+    "division by zero": Example(
+        """
+        input n[i]: int, m[i]: int
+        O[i] = n[i] // m[i] + 10 * (n[i] % m[i]) + i // m[i]
+        P[i] = A[i] / (m[i] * 1.0)
+        """,
+        (sizes(i=4),),
+        inputs={"n": [5, -5, 0, 7], "m": [0, 0, 0, 2], "A": [1.0, 0.0, -1.0, 3.0]},
+    ),
+    "division of floats": Example(
+        "O[i] = A[i] // B[i]\nP[i] = A[i] % B[i]",
+        (sizes(i=6),),
+        inputs={"A": [5.5, -5.5, 5.5, -5.5, 0, 7], "B": [2, 2, -2, -2, 3, 0.75]},
+        tolerance=4,
+    ),
+    "powers": Example(
+        "O[i] = A[i] ** B[i]\nP[i] = abs(A[i]) ** 1.5 + A[i] ** 3\nR[i] = 2 ** B[i]",
+        (sizes(i=7),),
+        inputs={"A": [-2, -3, -0.5, 0, 2, 1.5, 0], "B": [3, 2, -2, 0, 0.5, -1.5, 2]},
+        tolerance=4,
+    ),
+    "extreme arguments": Example(
+        """
+        O[i] = sigmoid(A[i])
+        P[i] = softplus(A[i])
+        R[i] = silu(A[i]) + tanh(A[i]) + erf(A[i])
+        T[i] = gelu(A[i]) + elu(A[i])
+        """,
+        (sizes(i=10),),
+        inputs={"A": [1e-8, 100, -100, 1e4, -1e4, 88, -88, np.nan, np.inf, -np.inf]},
+        tolerance=4,
+    ),
     "integer output": Example("O[i] = n[i] * 2 + i\ninput n[i]: int", (sizes(i=17),)),
     "comparison": Example("O[i,j] = A[i] < B[j]", (sizes(i=17, j=19),)),
     "dropout": Example(
@@ -323,3 +566,34 @@ def elements(example: Example, inputs: Mapping[str, torch.Tensor]) -> dict[str, 
     """The inputs, with those elements that must not be random."""
     given = {n: torch.as_tensor(np.asarray(a)) for n, a in example.inputs.items()}
     return {n: given.get(n, t).to(t.dtype) for n, t in inputs.items()}
+
+
+# Names that mean something to Python, torch, Triton, or in an emitted file.
+HARMLESS_NAMES = (
+    *("lambda", "import", "class", "async", "await", "match", "None", "True", "self", "return_"),
+    *("exec", "eval", "open", "print", "range", "float", "sum_", "list", "len", "object"),
+    *("__class__", "__import__", "__init__", "__", "_", "_x", "x" * 64),
+    *("tl", "triton", "torch", "jit", "os", "sys", "annotations", "constexpr"),
+    *("O", "o", "Q", "q", "K", "k", "e", "d", "s", "p", "t", "x", "x_2"),
+    *("m_i", "l_i", "acc", "pid", "scale", "keep", "part", "begin", "end"),
+    *("BLOCK_Q", "EVEN_K", "INDEX", "PRECISION", "CONFIG", "CONFIG_2", "K_ptr", "stride_K_d"),
+    *("offs_q", "size_q", "in_q", "start_q", "num_q", "last_q", "first_k", "high_k", "K_tile"),
+    *("config", "configs", "tensor", "name", "shape", "dtype", "span", "wide", "programs"),
+    *("precision", "main", "reference", "error", "result", "results", "device", "made", "good"),
+    *("inputs", "params", "names", "kernel", "kernel_kernel", "open_indices", "tabulate"),
+    *("floordiv", "larger", "smaller", "multiply", "next_bits", "float_mod", "sum_1", "softmax_1"),
+)
+
+
+def with_names(start: int) -> tuple[str, str, str]:
+    """An attention program with seven of the names, and which of them are its indices."""
+    names = [HARMLESS_NAMES[(start + n) % len(HARMLESS_NAMES)] for n in range(7)]
+    tensor, index, stream, output, definition, param, function = names
+    text = f"""
+        param {param}: float = 2.0
+        def {function}(formal_) = 2 * formal_
+        {definition}[{index},{stream}] = {tensor}[{index},inner_] * Keys_[{stream},inner_]
+        {output}[{index},column_] = softmax[{stream} if {stream} <= {index}](
+            {function}({param} * {definition}[{index},{stream}])) * Values_[{stream},column_]
+        """
+    return text, index, stream

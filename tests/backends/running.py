@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from typing import Any, TypeAlias
 from unittest.mock import patch
@@ -121,15 +122,13 @@ def small_schedules(length: int | None) -> Iterator[None]:
     if length is None:
         yield
         return
-    from monocomp.backends.triton import launch
-    from monocomp.backends.triton.schedule import Schedule
+    from monocomp.backends.triton import launch, schedule
 
-    original = launch.candidates
+    original = schedule.candidates
 
-    def candidates(*args: Any) -> list[Schedule]:
+    def candidates(*args: Any) -> list[schedule.Schedule]:
         first = original(*args)[0]
-        blocks = tuple((a, min(n, length)) for a, n in first.blocks)
-        return [Schedule(blocks, first.num_warps, first.num_stages)]
+        return [replace(first, blocks=tuple((a, min(n, length)) for a, n in first.blocks))]
 
     with patch.object(launch, "candidates", candidates):
         yield

@@ -1,9 +1,12 @@
 """Emitted kernels compile for GPUs that are not here: no spills, and they fit.
 
-The default schedule is the one that an emitted file carries when nothing was measured.
+The default schedule is the one that an emitted file carries when nothing was measured. Triton's
+interpreter accepts more than its compiler, so every program of the tests is compiled as well.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import pytest
 import torch
@@ -11,30 +14,52 @@ import torch
 import monocomp as mc
 from monocomp import library
 from monocomp.backends.triton.emit import emit
-from monocomp.backends.triton.launch import load
+from monocomp.backends.triton.launch import interpreted, load
 from monocomp.backends.triton.schedule import candidates
+from monocomp.checker import check
 from tests.backends.compiling import SHARED_LIMIT, TARGETS, Usage, compile_for, recorded
+from tests.backends.library_cases import CASES
+from tests.backends.programs import EXAMPLES, elements
+from tests.backends.running import make_inputs
+from tests.backends.test_library import OF_THEIR_OWN
 
-LENGTH = 512
+pytestmark = pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
+
+ODD, EVEN = 1000, 1024  # lengths that blocks stick out of, and that they fit
+ATTENDING = [n for n in OF_THEIR_OWN if CASES[n].is_attention]
 
 
-def usage(name: str, target: str, dtype: torch.dtype, head: int) -> list[Usage]:
-    """What the kernels of a library program take, compiled for a target."""
-    kernel = mc.compile(library.load(name), name=name)
-    sizes = {"b": 2, "h": 4, "g": 2, "q": LENGTH, "k": LENGTH, "i": LENGTH, "d": head, "e": head}
-    extents = {e: sizes[e] for e in kernel.program.extent_of.values()}
-    inputs = {
-        n: torch.empty([sizes[d] for d in i.dims], dtype=dtype, device="meta")
-        for n, i in kernel.program.inputs.items()
-    }
+def usage(
+    text: str,
+    target: str,
+    inputs: Mapping[str, torch.Tensor],
+    extents: Mapping[str, int],
+    **params: float,
+) -> list[Usage]:
+    """What the kernels of a program take, compiled for a target with their first schedules."""
+    kernel = mc.compile(text)
     programs = kernel.tile_programs(extents)
-    width = 4 if dtype == torch.float32 else 2
+    width = max((t.element_size() for t in inputs.values() if t.is_floating_point()), default=4)
     schedules = [candidates(p, extents, width, target)[0] for p in programs]
     module = emit(kernel.equations, programs, schedules, target=target)
     configs = tuple(module.config(n, s) for n, s in enumerate(schedules))
-    launches = recorded(load(module.source), module.host, inputs, configs=configs)
+    named = {module.params[n]: v for n, v in params.items()}
+    ordered = {n: inputs[n] for n in kernel.program.inputs}
+    launches = recorded(load(module.source), module.host, ordered, configs=configs, **named)
     assert len(launches) == len(programs)
     return [compile_for(target, launch) for launch in launches]
+
+
+def of_library(name: str, target: str, dtype: torch.dtype, head: int, length: int) -> list[Usage]:
+    """The same for a program of the library; no memory is needed for its inputs."""
+    sizes = {"b": 2, "h": 4, "g": 2, "q": length, "k": length, "i": length, "d": head, "e": head}
+    program = check(library.load(name))
+    inputs = {
+        n: torch.empty([sizes[d] for d in i.dims], dtype=dtype, device="meta")
+        for n, i in program.inputs.items()
+    }
+    extents = {e: sizes[e] for e in program.extent_of.values()}
+    return usage(library.load(name), target, inputs, extents)
 
 
 def fits(found: list[Usage], target: str) -> None:
@@ -45,16 +70,63 @@ def fits(found: list[Usage], target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", library.names())
-def test_library(name: str, target: str) -> None:
-    """bfloat16 at d = 64 and 128."""
-    heads = (64, 128) if "e" in mc.compile(library.load(name)).program.extent_of else (64,)
-    for head in heads:
-        fits(usage(name, target, torch.bfloat16, head), target)
+@pytest.mark.parametrize("head", [64, 128])
+@pytest.mark.parametrize("name", ATTENDING)
+def test_library(name: str, head: int, target: str) -> None:
+    """bfloat16, at lengths that need every mask."""
+    fits(of_library(name, target, torch.bfloat16, head, ODD), target)
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_large_heads_and_float32(target: str) -> None:
-    """The largest head that is held whole, and the widest dtype."""
-    fits(usage("causal", target, torch.bfloat16, 256), target)
-    fits(usage("causal", target, torch.float32, 64), target)
+@pytest.mark.parametrize("name", [n for n in OF_THEIR_OWN if n not in ATTENDING])
+def test_library_of_rows(name: str, target: str) -> None:
+    """Kernels without a product."""
+    for length in (ODD, EVEN):
+        fits(of_library(name, target, torch.bfloat16, 1, length), target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_other_sizes(target: str) -> None:
+    """Lengths that blocks fit, the largest head that is held whole, and other dtypes."""
+    fits(of_library("causal", target, torch.bfloat16, 64, EVEN), target)
+    fits(of_library("sliding_window", target, torch.bfloat16, 256, ODD), target)
+    fits(of_library("causal", target, torch.float32, 64, ODD), target)
+    fits(of_library("causal", target, torch.float16, 80, ODD), target)
+
+
+def compiles(name: str, target: str) -> None:
+    """An example compiles in bfloat16; odd sizes and strides may cost registers."""
+    example = EXAMPLES[name]
+    known = {i.lstrip(".") for i in check(example.text).extent_of}
+    used = {i: n for i, n in example.extents[0].items() if i in known}
+    made = make_inputs(example.text, used, torch.bfloat16, params=example.params)
+    inputs = {n: t.cpu() for n, t in elements(example, made).items()}
+    assert usage(example.text, target, inputs, {}, **example.params)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_for_hopper(name: str) -> None:
+    """Types, shapes and helper functions are what the compiler wants."""
+    compiles(name, "cuda:90")
+
+
+@pytest.mark.parametrize("target", ["cuda:80", "hip:gfx942"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "functions",
+        "division of floats",
+        "division by zero",
+        "powers",
+        "a NaN in a maximum",
+        "prod, min, all, any",
+        "random numbers",
+        "paged cache",
+        "affine maps",
+        "matmul of integers",
+        "large integers",
+    ],
+)
+def test_helpers_elsewhere(name: str, target: str) -> None:
+    """What emitted files define for themselves is portable."""
+    compiles(name, target)

@@ -1,0 +1,257 @@
+"""What is remembered between runs decides nothing that it must not: emitted sources are
+compared before they run, and schedules are taken only if they are candidates."""
+
+from __future__ import annotations
+
+import json
+import os
+import py_compile
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from monocomp.backends.triton import launch
+from monocomp.backends.triton.emit import Module
+from monocomp.backends.triton.schedule import Schedule
+from tests.backends.interpreted import ROOT, environment, require_interpreter
+
+SOURCE = "value = 1\n"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty cache, and no module that was loaded before."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("MONOCOMP_CACHE_DIR", str(folder))
+    monkeypatch.setattr(launch, "_LOADED", {})
+    modules = set(sys.modules)
+    yield folder
+    for name in set(sys.modules) - modules:
+        if name.startswith("monocomp_emitted_"):
+            del sys.modules[name]
+
+
+def loaded(source: str = SOURCE) -> ModuleType:
+    """Import a source as a fresh process would."""
+    launch._LOADED.clear()
+    return launch.load(source)
+
+
+def place(module: ModuleType) -> Path:
+    """The file that a module came from."""
+    assert module.__file__ is not None
+    return Path(module.__file__)
+
+
+# --- sources ------------------------------------------------------------------------------
+
+
+def test_sources_are_private_files(cache: Path) -> None:
+    """In folders that only the user enters, from the first."""
+    before = os.umask(0o002)
+    try:
+        path = place(loaded())
+    finally:
+        os.umask(before)
+    assert path.parent == cache / "sources"
+    assert path.read_text() == SOURCE
+    assert [p.stat().st_mode & 0o777 for p in (cache, path.parent, path)] == [0o700, 0o700, 0o600]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"value",
+        b"value = 2\n",
+        b"raise SystemExit('run')\n",
+        b"\xff\xfe\x00",
+        SOURCE[:-1].encode(),
+    ],
+)
+def test_damaged_sources_are_replaced(cache: Path, damage: bytes) -> None:
+    """Whatever stands in a source's place is not run."""
+    path = place(loaded())
+    path.write_bytes(damage)
+    assert loaded().value == 1
+    assert path.read_text() == SOURCE
+
+
+def test_bytecode_beside_a_source(cache: Path) -> None:
+    """Is not run, and none is left there."""
+    path = place(loaded())
+    path.write_text("value = 4\n")
+    bytecode = Path(py_compile.compile(str(path), doraise=True) or "")
+    stamps = path.stat()
+    path.write_text(SOURCE)
+    os.utime(path, ns=(stamps.st_atime_ns, stamps.st_mtime_ns))
+    assert loaded().value == 1
+    bytecode.unlink()
+    assert loaded().value == 1
+    assert not bytecode.exists()
+
+
+def test_a_link_in_a_sources_place(cache: Path, tmp_path: Path) -> None:
+    """Is replaced; what it points to stays."""
+    path = place(loaded())
+    other = tmp_path / "other.py"
+    other.write_text("value = 3\n")
+    path.unlink()
+    path.symlink_to(other)
+    assert loaded().value == 1
+    assert not path.is_symlink() and other.read_text() == "value = 3\n"
+
+
+def test_a_folder_in_a_sources_place(cache: Path) -> None:
+    """Then the source goes elsewhere."""
+    path = place(loaded())
+    path.unlink()
+    path.mkdir()
+    module = loaded()
+    assert module.value == 1 and not place(module).is_relative_to(cache)
+
+
+@pytest.mark.parametrize("which", ["", "sources"])
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
+def test_folders_that_others_may_write(cache: Path, which: str, mode: int) -> None:
+    """Nothing is read from them or written to them."""
+    (cache / "sources").mkdir(parents=True)
+    (cache / which).chmod(mode)
+    module = loaded()
+    assert module.value == 1 and not place(module).is_relative_to(cache)
+    assert not list((cache / "sources").iterdir())
+
+
+@pytest.mark.parametrize("kind", ["a file", "below a file", "nowhere"])
+def test_no_cache_to_be_had(
+    kind: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels run all the same."""
+    (tmp_path / "file").write_text("not a folder")
+    folders = {"a file": "file", "below a file": "file/cache", "nowhere": "\0"}
+    if kind == "nowhere":
+        monkeypatch.setattr(launch, "cache_folder", lambda: None)
+    else:
+        monkeypatch.setenv("MONOCOMP_CACHE_DIR", str(tmp_path / folders[kind]))
+    assert loaded().value == 1
+    store = launch.JsonStore("schedules")
+    store.put("key", {"a": 1})
+    assert kind == "nowhere" or store.get("key") is None
+
+
+_RUN = """
+    import os, sys
+    import torch
+    import monocomp as mc
+    from monocomp.backends.triton import launch
+
+    inputs = [torch.randn(1, 1, 5, 4) for _ in range(3)]
+    wanted = mc.compile(mc.library.load("causal"), backend="torch")(*inputs)
+    children = []
+    for _ in range(int(sys.argv[1])):
+        child = os.fork()
+        if not child:
+            kernel = mc.compile(mc.library.load("causal"), backend="triton")
+            os._exit(not torch.allclose(kernel(*inputs), wanted, atol=1e-6))
+        children.append(child)
+    print([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children])
+"""
+
+
+def test_eight_processes_at_once(tmp_path: Path) -> None:
+    """With one cold cache, which holds one source afterwards and nothing half-written; and once
+    more, with that source damaged."""
+    require_interpreter()
+    cache = tmp_path / "cache"
+    for _ in range(2):
+        result = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(_RUN), "8"],
+            env={**environment(), "MONOCOMP_CACHE_DIR": str(cache), "OMP_NUM_THREADS": "1"},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert result.stdout.strip() == str([0] * 8), result.stdout + result.stderr
+        (source,) = (cache / "sources").iterdir()
+        assert "def kernel" in source.read_text()
+        source.write_text("raise SystemExit(7)\n")
+
+
+# --- schedules ----------------------------------------------------------------------------
+
+FAST = Schedule((("q", 64), ("k", 32)), 4, 2)
+SLOW = Schedule((("q", 16), ("k", 16)), 4, 2)
+
+
+def runner() -> launch.TritonRunner:
+    """One that is asked for what it remembers only."""
+
+    def emit(_: object) -> Module:
+        raise AssertionError("nothing is emitted here")
+
+    return launch.TritonRunner([], emit, "ieee")
+
+
+def test_schedules_are_remembered(cache: Path) -> None:
+    """As candidates."""
+    runner().store.put("name", {"schedules": [FAST.to_json()]})
+    assert runner()._recall("name", [[SLOW, FAST]]) == (FAST,)
+    assert runner()._recall("another name", [[SLOW, FAST]]) is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"schedules": None},
+        {"schedules": 3},
+        {"schedules": []},
+        {"schedules": [{}]},
+        {"schedules": [[1, 2]]},
+        {"schedules": [{**FAST.to_json(), "num_warps": 3}]},
+        {"schedules": [{**FAST.to_json(), "num_warps": "four"}]},
+        {"schedules": [{**FAST.to_json(), "num_stages": 0}]},
+        {"schedules": [{**FAST.to_json(), "blocks": {"q": 63, "k": 32}}]},
+        {"schedules": [{**FAST.to_json(), "blocks": {"q": 1 << 40, "k": 32}}]},
+        {"schedules": [{**FAST.to_json(), "blocks": None}]},
+        {"schedules": [Schedule((("q", 128), ("k", 128)), 8, 3).to_json()]},  # no candidate
+        {"schedules": [FAST.to_json(), FAST.to_json()]},  # of another number of kernels
+    ],
+)
+def test_schedules_that_are_none_are_measured_again(cache: Path, value: dict[str, object]) -> None:
+    """An entry that is whole, and means nothing."""
+    runner().store.put("name", value)
+    assert runner().store.get("name") == value
+    assert runner()._recall("name", [[SLOW, FAST]]) is None
+
+
+def damages(data: bytes) -> Iterator[bytes]:
+    """Ways in which a file may go wrong."""
+    yield b""
+    yield data[: len(data) // 2]
+    yield data + b"x"
+    yield b"null"
+    yield b"[" * 100_000
+    yield json.dumps({"content": {}, "digest": ""}).encode()
+    for position in range(0, len(data), 7):
+        yield data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :]
+
+
+def test_damaged_entries_count_as_absent(cache: Path) -> None:
+    """Cut off, overwritten, or with any bit turned."""
+    runner().store.put("name", {"schedules": [FAST.to_json()]})
+    (path,) = (cache / "schedules").glob("*.json")
+    data = path.read_bytes()
+    for damaged in damages(data):
+        path.write_bytes(damaged)
+        assert runner()._recall("name", [[SLOW, FAST]]) is None
+    path.write_bytes(data)
+    assert runner()._recall("name", [[SLOW, FAST]]) == (FAST,)
+    path.rename(path.with_name("0" * 32 + ".json"))  # in another entry's place
+    assert runner()._recall("name", [[SLOW, FAST]]) is None

@@ -1,0 +1,368 @@
+"""How kernels are called: every mistake has one clear error, and threads may share a kernel."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import monocomp as mc
+from monocomp import library
+from monocomp.errors import (
+    DeviceError,
+    IndexRangeError,
+    InputError,
+    MonocompError,
+    ShapeError,
+    UnsupportedDtypeError,
+    UnsupportedError,
+    UsageError,
+)
+from tests.backends.interpreted import call
+from tests.backends.running import BACKENDS, exact, largest_error, run
+
+CAUSAL = library.load("causal")
+WINDOW = library.load("sliding_window")
+GATHER = "input n[i]: int\nO[i] = X[n[i]] * 2"
+
+
+def tensors(q: int = 5, k: int = 6, d: int = 4) -> list[Tensor]:
+    """Queries, keys and values."""
+    return [torch.randn(2, 3, q, d), torch.randn(2, 3, k, d), torch.randn(2, 3, k, d)]
+
+
+def message(kernel: mc.Kernel, kind: type[MonocompError], *args: Any, **kwargs: Any) -> str:
+    """The error of a call, whose class must be this one, as it prints."""
+    with pytest.raises(MonocompError) as caught:
+        kernel(*args, **kwargs)
+    assert type(caught.value) is kind
+    text = str(caught.value)
+    assert text.startswith(f"{kind.__name__}: ")
+    return text
+
+
+# --- by position and by name --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_position_and_name(backend: str) -> None:
+    """Inputs either way, parameters by name."""
+    kernel = mc.compile(WINDOW, backend=backend)
+    q, k, v = tensors()
+    wanted = torch.as_tensor(kernel(q, k, v, window=3))
+    for found in (
+        kernel(Q=q, K=k, V=v, window=3),
+        kernel(q, V=v, K=k, window=torch.tensor(3)),
+        kernel(q, k, v, window=np.int64(3)),
+    ):
+        assert torch.equal(torch.as_tensor(found), wanted)
+    (exactly,) = exact(WINDOW, {"Q": q, "K": k, "V": v}, window=3)
+    assert largest_error(wanted, exactly) < 1e-6
+
+
+def test_several_outputs_are_a_tuple() -> None:
+    """In the order of `return`."""
+    kernel = mc.compile("M[i] = max[k](X[i,k])\nS[i] = sum[k](X[i,k])\nreturn S, M: float32")
+    x = torch.randn(3, 7, dtype=torch.float64)
+    found = kernel(x)
+    assert isinstance(found, tuple)
+    assert [o.dtype for o in found] == [torch.float64, torch.float32]
+    assert torch.allclose(found[0], x.sum(1)) and torch.equal(found[1], x.amax(1).float())
+
+
+def test_repr_says_what_runs() -> None:
+    """And what ran last."""
+    kernel = mc.compile(CAUSAL, name="causal")
+    assert "triton for CUDA tensors, torch for others" in repr(kernel)
+    kernel(*tensors())
+    assert "last ran on torch (cpu)" in repr(kernel)
+
+
+# --- inputs and parameters ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch", "auto"])
+def test_missing_extra_and_misspelt(backend: str) -> None:
+    """Each names what is wrong and what would be accepted."""
+    kernel = mc.compile(WINDOW, backend=backend)
+    q, k, v = tensors()
+    assert "input 'V' is missing" in message(kernel, InputError, q, k)
+    assert "missing: 'K', 'V'" in message(kernel, InputError, q)
+    assert "4 inputs are given by position" in message(kernel, InputError, q, k, v, v)
+    assert "given twice" in message(kernel, InputError, q, k, v, Q=q)
+    text = message(kernel, InputError, q, k, v, widnow=3)
+    assert "'widnow'" in text and "did you mean 'window'?" in text
+    assert "'v'" in message(kernel, InputError, q, k, v=v)
+    text = message(kernel, InputError, q, k, v, window=2.5)
+    assert "'window' must be an integer, not 2.5" in text
+    assert "'window'" in message(kernel, InputError, q, k, v, window="3")
+    assert "'window'" in message(kernel, InputError, q, k, v, window=True)
+    required = mc.compile("param c: float\nO[i] = c * X[i]", backend=backend)
+    assert "parameter 'c' is missing" in message(required, InputError, torch.ones(3))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch", "auto"])
+def test_two_sizes_for_an_index(backend: str) -> None:
+    """Both tensors and both sizes are named."""
+    kernel = mc.compile(CAUSAL, backend=backend)
+    q, k, v = tensors()
+    text = message(kernel, ShapeError, q, k[..., :3], v)
+    assert "index 'd' has two sizes" in text
+    assert "d = 4 from Q, shape (b=2, h=3, q=5, d=4)" in text
+    assert "d = 3 from K, shape (b=2, h=3, k=6, d=3)" in text
+    text = message(kernel, ShapeError, q, k, v[:, :, :5])
+    assert "k = 6 from K" in text and "k = 5 from V" in text
+    text = message(kernel, ShapeError, q[0], k, v)
+    assert "'Q' has 4 dimensions" in text and "a tensor with 3 is given" in text
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_dtypes(backend: str) -> None:
+    """What no backend loads, and kinds that do not fit the program."""
+    kernel = mc.compile(CAUSAL, backend=backend)
+    q, k, v = tensors()
+    assert "dtype complex64" in message(kernel, UnsupportedDtypeError, q.to(torch.complex64), k, v)
+    text = message(kernel, UnsupportedDtypeError, q.long(), k, v)
+    assert "input Q has dtype int64, and the program needs float" in text
+    assert "Q.to(torch.float32)" in text
+    gather = mc.compile(GATHER, backend=backend)
+    text = message(gather, UnsupportedDtypeError, X=torch.ones(4), n=torch.ones(3))
+    assert "input n has dtype float32, and the program needs int" in text
+    masked = mc.compile("input M[k]: bool\ns = sum[k if M[k]](X[k])", backend=backend)
+    text = message(masked, UnsupportedDtypeError, M=torch.ones(3).long(), X=torch.ones(3))
+    assert "input M has dtype int64, and the program needs bool" in text
+
+
+def test_dtypes_of_triton() -> None:
+    """float64 is for the other backends."""
+    with pytest.raises(
+        UnsupportedDtypeError, match=r"cannot load Q with dtype float64(.|\n)*torch"
+    ):
+        call(_run_float64)
+
+
+def _run_float64() -> None:
+    mc.compile(CAUSAL, backend="triton")(*(t.double() for t in tensors()))
+
+
+def test_devices() -> None:
+    """All tensors on one, and one that the backend runs on."""
+    q, k, v = tensors()
+    text = message(mc.compile(CAUSAL), DeviceError, q, k.to("meta"), v)
+    assert "Q on cpu, K on meta, V on cpu" in text
+    text = message(mc.compile(CAUSAL, backend="triton"), DeviceError, q, k, v)
+    assert "needs CUDA tensors, and these are on cpu" in text and "TRITON_INTERPRET=1" in text
+
+
+def test_what_is_no_tensor() -> None:
+    """NumPy arrays for torch, and lists for anyone."""
+    arrays = [t.numpy() for t in tensors()]
+    for backend in ("torch", "auto", "triton"):
+        text = message(mc.compile(CAUSAL, backend=backend), InputError, *arrays)
+        assert "input Q is a ndarray, not a torch tensor" in text and "backend='numpy'" in text
+    found = mc.compile(CAUSAL, backend="numpy")(*arrays)
+    assert isinstance(found, np.ndarray) and found.dtype == np.float64
+    text = message(mc.compile(CAUSAL), InputError, [[1.0]], *arrays[1:])
+    assert "input Q is a list, not a tensor" in text
+
+
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+def test_gradients_are_refused(backend: str) -> None:
+    """Better than a result that silently has none."""
+    q, k, v = tensors()
+    k.requires_grad_()
+    kernel = mc.compile(CAUSAL, backend=backend)
+    text = message(kernel, UnsupportedError, q, k, v)
+    assert "input K requires a gradient" in text and "torch.no_grad()" in text
+    with torch.no_grad():
+        assert not kernel(q, k, v).requires_grad
+
+
+# --- backends -----------------------------------------------------------------------------
+
+
+def test_unknown_backends() -> None:
+    """With the nearest name."""
+    with pytest.raises(UsageError, match=r"unknown backend 'tritn'(.|\n)*did you mean 'triton'"):
+        mc.compile(CAUSAL, backend="tritn")
+    with pytest.raises(UsageError, match="backends: auto, numpy, torch, triton"):
+        mc.compile(CAUSAL, backend="xyz")
+    with pytest.raises(UsageError, match="did you mean 'triton'"):
+        mc.compile(CAUSAL).source("Triton")
+
+
+@pytest.mark.parametrize("target", ["cuda", "cuda:x", "hip:90", "tpu:1", "cuda:9000", "", "hip:"])
+def test_unknown_targets(target: str) -> None:
+    """A target is a kind and an architecture."""
+    with pytest.raises(MonocompError, match=re.escape(repr(target))):
+        mc.compile(CAUSAL).source(target=target)
+
+
+def test_unknown_dtypes_and_extents() -> None:
+    """Of `source`."""
+    kernel = mc.compile(CAUSAL)
+    with pytest.raises(UnsupportedDtypeError, match="did you mean 'bf16'"):
+        kernel.source(dtype="bf61")
+    with pytest.raises(UsageError, match="the program has no index 'f'"):
+        kernel.source(extents={"f": 3})
+    for size in (-1, 2.5, True, "7"):
+        with pytest.raises(UsageError, match="not a number of entries"):
+            kernel.source(extents={"d": size})  # type: ignore[dict-item]
+
+
+def test_triton_has_no_checked_mode() -> None:
+    """Said when compiling, not when calling."""
+    with pytest.raises(UnsupportedError, match="no checked mode"):
+        mc.compile(CAUSAL, backend="triton", checked=True)
+
+
+def test_a_program_without_inputs() -> None:
+    """Runs on the CPU; Triton would not know on which GPU."""
+    text = "index i < 5\nO[i] = i * 2"
+    assert mc.compile(text)().tolist() == [0, 2, 4, 6, 8]
+    with pytest.raises(UnsupportedError, match="needs an input tensor"):
+        mc.compile(text).source()
+
+
+# --- reads outside of tensors -------------------------------------------------------------
+
+OUTSIDE = {
+    "a gather": (GATHER, {"n": torch.tensor([0, 5, 1]), "X": torch.ones(3)}, "X is read at 5"),
+    "a negative place": (GATHER, {"n": torch.tensor([0, -1]), "X": torch.ones(3)}, "at -1"),
+    "an affine place": (
+        "input X[j]\nindex i < |j|\nO[i] = X[i - 1]",
+        {"X": torch.ones(7)},
+        "X is read at -1 in dimension 0, which has 7 entries",
+    ),
+    "a number": ("O[i] = X[i,5]", {"X": torch.ones(3, 4)}, "X is read at 5 in dimension 1"),
+    "a key": (
+        "input n[k]: int\nO[q,e] = softmax[k](S[q,k]) * V[n[k],e]",
+        {"n": torch.tensor([0, 9]), "S": torch.ones(3, 2), "V": torch.ones(4, 2)},
+        "V is read at 9",
+    ),
+    "a page": (
+        "input table[b,p]: int, K[n,s,e]\nindex k < |p| * |s|\n"
+        "O[b,e] = sum[k](K[table[b, k // |s|], k % |s|, e])",
+        {"table": torch.tensor([[0, 1], [9, 0]]), "K": torch.ones(3, 2, 4)},
+        "K is read at 9 in dimension 0, which has 3 entries",
+    ),
+}
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+@pytest.mark.parametrize("kind", OUTSIDE)
+def test_checked_mode_names_the_read(kind: str, backend: str) -> None:
+    """The tensor, the place and the dimension."""
+    text, inputs, expected = OUTSIDE[kind]
+    with pytest.raises(IndexRangeError, match=re.escape(expected)):
+        run(backend, text, inputs, checked=True)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", OUTSIDE)
+def test_unchecked_reads_do_no_harm(kind: str, backend: str) -> None:
+    """They give 0 and never touch what lies beside the tensor."""
+    text, inputs, _ = OUTSIDE[kind]
+    inside = {n: _surrounded(t) if t.is_floating_point() else t for n, t in inputs.items()}
+    for found in run(backend, text, inside):
+        assert torch.isfinite(found).all()
+
+
+def _surrounded(tensor: Tensor) -> Tensor:
+    storage = torch.full((tensor.numel() + 64,), float("nan"))
+    view = storage[32 : 32 + tensor.numel()].view(tensor.shape)
+    return view.copy_(tensor)
+
+
+GUARDED = {
+    "a filter": "O[i] = sum[k if k <= i](X[i - k] * W[k])",
+    "where": "O[i] = where(i >= 2, 2 * X[i - 2] + 1, 0)",
+    "where in where": "O[i] = where(i >= 1, where(i >= 2, X[i - 2], 0) + X[i - 1], 0)",
+    "and": "O[i] = where(i >= 2 and X[i - 2] > 0, 1, 0)",
+    "or": "O[i] = where(i < 2 or X[i - 2] > 0, 1, 0)",
+    "an inner filter": "O[i] = sum[k](W[k] * sum[d if d <= i](X[i - d] * U[k,d]))",
+    "a bracket": "O[i] = sum[k](where(k <= i, X[i - k], 0) * W[k])",
+}
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+@pytest.mark.parametrize("kind", GUARDED)
+def test_guarded_reads_pass_the_check(kind: str, backend: str) -> None:
+    """A read that a false condition guards never happens."""
+    text = f"input X[x]\nindex i < |x|\n{GUARDED[kind]}"
+    shapes = {"X": (7,), "W": (7,), "U": (7, 5)}
+    needed = mc.compile(text).program.inputs
+    inputs = {n: torch.randn(shape) for n, shape in shapes.items() if n in needed}
+    (found,) = run(backend, text, inputs, checked=True)
+    assert largest_error(found, exact(text, inputs)[0]) < 1e-5
+
+
+# --- threads ------------------------------------------------------------------------------
+
+
+def _in_threads(backend: str) -> list[str]:
+    """What eight threads think of one kernel that nobody has called, and of new ones."""
+    faults: list[str] = []
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for name in ("causal", "softcap"):
+            inputs = dict(zip("QKV", tensors(), strict=True))
+            wanted = exact(library.load(name), inputs)[0]
+            shared = mc.compile(library.load(name), backend=backend)
+            start = threading.Barrier(8)
+            sources: list[str] = []
+
+            def work(
+                number: int,
+                name: str = name,
+                shared: mc.Kernel = shared,
+                inputs: dict[str, Tensor] = inputs,
+                wanted: Tensor = wanted,
+                start: threading.Barrier = start,
+                sources: list[str] = sources,
+            ) -> None:
+                start.wait()
+                try:
+                    kernel = (
+                        shared if number % 2 else mc.compile(library.load(name), backend=backend)
+                    )
+                    error = largest_error(torch.as_tensor(kernel(**inputs)), wanted)
+                    sources.append(kernel.source())
+                    if error > 1e-5:
+                        faults.append(f"{name}: error {error}")
+                except Exception as fault:
+                    faults.append(f"{name}: {fault!r}")
+
+            threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            if len(set(sources)) != 1:
+                faults.append(f"{name}: {len(set(sources))} different sources")
+    finally:
+        sys.setswitchinterval(interval)
+    return faults
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_threads_share_a_kernel(backend: str) -> None:
+    """Its first call included."""
+    assert not _in_threads(backend)
+
+
+def test_threads_share_what_derives() -> None:
+    """In a fresh process, where nothing is remembered."""
+    code = "from tests.backends.test_calls import _in_threads; print(_in_threads('torch'))"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert result.stdout.strip() == "[]", result.stdout + result.stderr

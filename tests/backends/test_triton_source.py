@@ -1,0 +1,301 @@
+"""Emitted files as text: formatted, deterministic, self-contained, and nothing but kernels."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import monocomp as mc
+from monocomp import library
+from monocomp.backends.triton.layout import WIDTH, fit
+from monocomp.errors import MonocompError
+from tests.backends.interpreted import environment, require_interpreter
+from tests.backends.programs import EXAMPLES
+
+PROGRAMS = {n: library.load(n) for n in library.names()} | {n: e.text for n, e in EXAMPLES.items()}
+# What emitted code may use beside what it defines itself, torch, triton and tl.
+BUILTINS = {"SystemExit", "ValueError", "__name__", "abs", "any", "float", "len", "max", "min"}
+BUILTINS |= {"list", "print", "range", "sum", "tuple", "zip"}
+MODULES = {"torch", "triton", "triton.language"}
+MODULES_OF_MAIN = {"os", "sys"}
+
+
+def emitted(text: str, name: str | None = None) -> str:
+    """The file for a program."""
+    return mc.compile(text, name=name).source()
+
+
+@pytest.fixture(scope="module")
+def sources() -> dict[str, str]:
+    """The files of all programs."""
+    return {n: emitted(text, n if n.isidentifier() else None) for n, text in PROGRAMS.items()}
+
+
+# --- what is in a file --------------------------------------------------------------------
+
+
+def faults(source: str) -> Iterator[str]:
+    """What emitted code must not hold."""
+    tree = ast.parse(source)
+    defined = {
+        a.arg for node in ast.walk(tree) if isinstance(node, ast.arguments) for a in _all(node)
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(ctx=ast.Store()):
+                defined.add(node.id)
+            case ast.FunctionDef():
+                defined.add(node.name)
+            case ast.Import(names=names):
+                defined |= {(n.asname or n.name).partition(".")[0] for n in names}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                allowed = MODULES | (MODULES_OF_MAIN if node.col_offset else set())
+                yield from (f"import {n.name}" for n in names if n.name not in allowed)
+            case ast.ImportFrom():
+                yield f"from {node.module} import"
+            case ast.Attribute(attr=attr) if attr.startswith("_"):
+                yield f".{attr}"
+            case ast.Name(id=name) if name not in defined | BUILTINS:
+                yield name
+            case ast.Name(id=name) if name in defined and hasattr(builtins, name):
+                yield f"{name} is rebound"
+            case (
+                ast.Global() | ast.Nonlocal() | ast.Lambda() | ast.Await() | ast.AsyncFunctionDef()
+            ):
+                yield type(node).__name__
+            case ast.ClassDef() | ast.Try() | ast.With() | ast.Delete() | ast.Starred():
+                yield from [type(node).__name__] if not isinstance(node, ast.Starred) else []
+
+
+def _all(arguments: ast.arguments) -> list[ast.arg]:
+    some = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    return some + [a for a in (arguments.vararg, arguments.kwarg) if a is not None]
+
+
+def test_nothing_but_kernels(sources: dict[str, str]) -> None:
+    """Imports of torch and triton, known names, no private attributes."""
+    found = {name: list(faults(source)) for name, source in sources.items()}
+    assert not {name: some for name, some in found.items() if some}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["import os", "from os import path", "x = ().__class__", "eval('1')", "open('f')", "float = 1"],
+)
+def test_the_check_of_files_sees(line: str) -> None:
+    """The test above would notice."""
+    assert list(faults(line))
+
+
+def test_no_atomics(sources: dict[str, str]) -> None:
+    """Sums have one order, so that results are equal from run to run."""
+    assert not [name for name, source in sources.items() if "atomic" in source]
+
+
+def test_header_names_the_program(sources: dict[str, str]) -> None:
+    """The program and the derivation stand at the head, line by line."""
+    for name, source in sources.items():
+        head = source[: source.index("import torch")]
+        assert all(not line or line.startswith("#") for line in head.splitlines())
+        for line in PROGRAMS[name].strip("\n").splitlines():
+            assert f"#     {line}".rstrip() in head
+        assert "# Derivation:" in head
+
+
+# --- how a file looks ---------------------------------------------------------------------
+
+
+def format_diff(folder: Path) -> str:
+    """What a formatter would change."""
+    command = [sys.executable, "-m", "ruff", "format", "--isolated", f"--line-length={WIDTH}"]
+    result = subprocess.run(
+        [*command, "--diff", str(folder)], capture_output=True, text=True, check=False
+    )
+    return "" if result.returncode == 0 else result.stdout + result.stderr
+
+
+def test_formatted(sources: dict[str, str], tmp_path: Path) -> None:
+    """A formatter has nothing to do."""
+    for number, source in enumerate(sources.values()):
+        (tmp_path / f"emitted_{number}.py").write_text(source, encoding="ascii")
+    assert not format_diff(tmp_path)
+
+
+LONG, LONGER = "a" * 36, "b" * 40
+LAYOUTS = [
+    "a + b",
+    "(a + b)",
+    "a * (b + c)",
+    "(a * b) + c",
+    "a - (b - c)",
+    "(a & b) >> c",
+    "a & b >> c",
+    "(a < b) & (c == d)",
+    "-(a * b)",
+    "(a if b else c) + d",
+    "1e+38 * f(y=2)[:, None]",
+    "x**2 + (x + 1) ** 2",
+    f"f({LONG}, {LONGER}) + c",
+    f"c + f({LONG}, {LONGER})",
+    f"c * d + f({LONG}, {LONGER})",
+    f"c + d + f({LONG}, {LONGER})",
+    f"{LONG} + {LONGER} * c",
+    f"{LONG} + {LONGER} * {LONG}",
+    f"{LONG} < {LONGER} * ({LONG} + 1)",
+    f"-({LONG} * {LONGER} * c)",
+    f"f({LONG} + {LONGER} + {LONG}, y=g({LONG}) * {LONGER})",
+    f"f({LONG}, g({LONGER}, {LONG}, h({LONG})), {LONG})",
+    f"f({LONG}, {LONGER}).to(tl.float32) * 2",
+    f"{LONG} if {LONGER} == 1 else f({LONG})",
+    f"({LONG} + {LONGER} >> 8).to(tl.float32) * 2.0",
+    f"({LONG} + {LONGER} >> 8).to(tl.float32) * 2.0 < 0.5",
+    f"({LONG} + {LONGER} + {LONG}) * 2.0",
+    f"2.0 * ({LONG} + {LONGER} + {LONG})",
+    f"{LONG}[:, None] * {LONGER}[None, :] + {LONG}",
+    f"c + {LONG}_{LONGER}[:, None]",
+    f"f({LONG}, {LONGER})[:, None] < g({LONGER})",
+    f"f({LONG}, {LONGER}) + g({LONGER}) * h({LONG})",
+]
+
+
+def test_layout_is_that_of_a_formatter(tmp_path: Path) -> None:
+    """Parentheses where they are needed, and breaks where ruff puts them."""
+    lines = [line for text in LAYOUTS for line in fit("x = ", text, "", 0)]
+    (tmp_path / "lines.py").write_text("\n".join([*lines, ""]))
+    assert not format_diff(tmp_path)
+
+
+@pytest.mark.parametrize("text", LAYOUTS)
+def test_layout_keeps_the_expression(text: str) -> None:
+    """No parentheses are lost that mean something."""
+    found = "\n".join(fit("x = ", text, "", 2))
+    laid_out = ast.parse("if 1:\n    if 1:\n" + found).body[0].body[0].body[0]  # type: ignore[attr-defined]
+    assert ast.dump(laid_out) == ast.dump(ast.parse(f"x = {text}").body[0])
+
+
+# --- the same file every time -------------------------------------------------------------
+
+_DIGESTS = """
+import hashlib, json, sys
+import monocomp as mc
+programs = json.load(sys.stdin)
+for name, text in programs.items():
+    source = mc.compile(text, name="kernel").source(target="cuda:90", dtype="bf16")
+    print(hashlib.sha256(source.encode()).hexdigest())
+print(sorted({"torch", "triton", "numpy"} & set(sys.modules)))
+"""
+
+
+def test_deterministic_and_light() -> None:
+    """Byte-identical under any hash seed, and emitted without importing torch or triton."""
+    import json
+
+    printed = []
+    for seed in ("0", "1", "12345"):
+        result = subprocess.run(
+            [sys.executable, "-c", _DIGESTS],
+            input=json.dumps(PROGRAMS),
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert result.returncode == 0, result.stderr
+        printed.append(result.stdout)
+    assert printed[0] == printed[1] == printed[2]
+    modules = printed[0].splitlines()[-1]
+    assert "torch" not in modules and "triton" not in modules
+
+
+def test_names_do_not_change_the_kernel() -> None:
+    """Programs that differ in names alone give files that differ in names alone."""
+    text = "O[q,e] = softmax[k if k <= q](Q[q,d] * K[k,d]) * V[k,e]"
+    names = {"O": "out", "Q": "qs", "K": "ks", "V": "vs", "q": "i", "k": "j", "d": "u", "e": "w"}
+    other = re.sub(r"\b[A-Za-z]\b", lambda m: names.get(m[0], m[0]), text)
+
+    def shape(source: str) -> str:
+        body = source[source.index("@triton.jit") : source.index("def span")]
+        return re.sub(r"[A-Za-z_]\w*|\d+", "x", "".join(body.split()))
+
+    assert shape(emitted(text)).count("x") == shape(emitted(other)).count("x")
+
+
+# --- hostile text -------------------------------------------------------------------------
+
+PLAIN = "O[i] = A[i] * 2"
+INJECTIONS = [
+    '# """\nimport os\n"""',
+    "# ''' \"\"\" \\",
+    "# \\\\ \\n \\x0a \\u000a \\N{LINE FEED}",
+    "# -*- coding: utf-7 -*-\n#!/bin/sh",
+    "# {0} {braces} %s %(name)s",
+    "# caf\u00e9 \u4e2d\u6587 \U0001f600 \u202e\u2028\u2029\x85",
+    "# \x0b\x0cimport os",
+    "# \rimport os",
+    "#\u2028import os",
+]
+
+
+@pytest.mark.parametrize("comment", INJECTIONS)
+def test_comments_stay_comments(comment: str) -> None:
+    """Whatever a program's comments hold, the file does what it did without them."""
+    try:
+        source = emitted(f"{comment}\n{PLAIN}")
+    except MonocompError:
+        return  # refused, which is as good
+    assert source.isascii()
+    assert ast.dump(ast.parse(source)) == ast.dump(ast.parse(emitted(PLAIN)))
+    compile(source, "emitted", "exec")  # a coding line would be seen here
+    assert not re.search(r"coding[:=]\s*utf-7", "\n".join(source.splitlines()[:2]))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ['x"\nimport os', "a b", "1", "", "os.system", "caf\u00e9", "__class__", "x" * 500, "lambda"],
+)
+def test_names_of_kernels(name: str) -> None:
+    """A kernel's name may come from a file's name; it is an identifier or refused."""
+    try:
+        source = emitted(PLAIN, name)
+    except MonocompError:
+        return
+    assert source.isascii() and not list(faults(source))
+
+
+def test_strings_of_the_program_are_quoted() -> None:
+    """Docstrings and messages hold names alone."""
+    for source in map(emitted, PROGRAMS.values()):
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert node.value.isascii() and "\\" not in node.value
+
+
+# --- a file runs by itself ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["causal", "gqa", "softmax"])
+def test_self_check(name: str, tmp_path: Path) -> None:
+    """`python emitted.py` in another folder says ok."""
+    require_interpreter()
+    path = tmp_path / "emitted.py"
+    path.write_text(emitted(library.load(name), name))
+    result = subprocess.run(
+        [sys.executable, "-I", str(path)],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.splitlines()[-1] == "ok"
