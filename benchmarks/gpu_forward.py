@@ -33,7 +33,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import monocomp as mc
 from benchmarks.report import Report, listed, options, table, today, versions, write_json
-from monocomp.binding import bind
+from monocomp.language.binding import bind
 
 BATCH, HEADS = 4, 16
 DTYPE = torch.bfloat16

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from monocomp import errors, library
     from monocomp.errors import MonocompError
     from monocomp.kernel import Kernel, compile
-    from monocomp.oracle import evaluate
+    from monocomp.reference.oracle import evaluate
 
 __version__ = "0.1.0"
 __all__ = ["Kernel", "MonocompError", "compile", "errors", "evaluate", "library"]
@@ -27,7 +27,7 @@ _HOMES = {
     "Kernel": "monocomp.kernel",
     "MonocompError": "monocomp.errors",
     "compile": "monocomp.kernel",
-    "evaluate": "monocomp.oracle",
+    "evaluate": "monocomp.reference.oracle",
 }
 _MODULES = ("errors", "library")
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
 import monocomp
-from monocomp import verbs
+from monocomp.command_line import verbs
 from monocomp.errors import InternalError, MonocompError, UsageError, nearest
 
 WRONG, BROKEN, INTERRUPTED, NO_READER = 2, 70, 130, 141

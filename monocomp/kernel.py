@@ -14,9 +14,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from monocomp import syntax
-from monocomp.binding import Binding, bind, signature
-from monocomp.checker import check
 from monocomp.derivation import Derivation
 from monocomp.errors import (
     DeviceError,
@@ -26,6 +23,9 @@ from monocomp.errors import (
     UsageError,
     nearest,
 )
+from monocomp.language import syntax
+from monocomp.language.binding import Binding, bind, signature
+from monocomp.language.checker import check
 from monocomp.lowering import WHOLE_LIMIT, lower
 from monocomp.pipeline import derive
 from monocomp.program import Equations, translate
@@ -138,7 +138,7 @@ class Kernel:
         self._runners: dict[tuple[str, ...], TritonRunner] = {}
         self._last: str | None = None
         if self.equations.monoids:
-            from monocomp.proofs import require_program
+            from monocomp.proving.proofs import require_program
 
             with _BUILDING:
                 require_program(self.equations)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from monocomp import syntax
 from monocomp import terms as T
 from monocomp.abbreviation import Abbreviation, abbreviator
 from monocomp.errors import InternalError, UnsupportedError
+from monocomp.language import syntax
 from monocomp.printer import Names, definition_line, show, show_monoid
 from monocomp.terms import Term
 

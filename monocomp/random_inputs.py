@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from monocomp.errors import UsageError, nearest
-from monocomp.syntax import (
+from monocomp.language.syntax import (
     Binary,
     Call,
     Compare,

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 from monocomp.errors import InternalError
-from monocomp.syntax import Kind
+from monocomp.language.syntax import Kind
 
 Number: TypeAlias = Fraction | float  # the only floats are inf and -inf
 

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from monocomp.syntax import Kind
+from monocomp.language.syntax import Kind
 
 Role: TypeAlias = Literal["grid", "row", "stream", "serial", "whole"]
 

@@ -21,11 +21,12 @@ import numpy as np
 import pytest
 
 import monocomp
-from monocomp import cli, files, library, verification
-from monocomp.checker import check
+from monocomp import cli, library
+from monocomp.command_line import files, verification
 from monocomp.errors import InternalError, UsageError
-from monocomp.oracle import evaluate
+from monocomp.language.checker import check
 from monocomp.random_inputs import random_inputs
+from monocomp.reference.oracle import evaluate
 
 ROOT = Path(__file__).parent.parent
 PRODUCT = "O[i,j] = A[i,k] * B[k,j]"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import pytest
 
-from monocomp.checker import check
 from monocomp.kernel import Kernel
+from monocomp.language.checker import check
 from monocomp.pipeline import derive
 from monocomp.program import Equations, translate
 

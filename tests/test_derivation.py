@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 import pytest
 
 from monocomp import library
-from monocomp.checker import check
 from monocomp.derivation import WIDTH, Derivation, wrap_formula
+from monocomp.language.checker import check
 from monocomp.pipeline import derive
 from monocomp.program import translate
 

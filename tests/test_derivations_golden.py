@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from monocomp import library
-from monocomp.checker import check
 from monocomp.kernel import Kernel
+from monocomp.language.checker import check
 
 NAMES = ["attention", "causal", "sliding_window"]
 

@@ -7,9 +7,9 @@ import pytest
 
 import monocomp as mc
 from monocomp import library
-from monocomp.checker import check
-from monocomp.oracle import evaluate
+from monocomp.language.checker import check
 from monocomp.random_inputs import random_inputs
+from monocomp.reference.oracle import evaluate
 
 NAMES = [
     "alibi",

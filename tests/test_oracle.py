@@ -16,12 +16,13 @@ import numpy as np
 import pytest
 import torch
 
-from monocomp import counter_rng, oracle
-from monocomp import syntax as s
-from monocomp.checker import check
+from monocomp import counter_rng
 from monocomp.errors import IndexRangeError, InputError, ShapeError, UnsupportedDtypeError
-from monocomp.oracle import evaluate, evaluate_in
-from monocomp.wide import LONGDOUBLE, default, mpmath_format
+from monocomp.language import syntax as s
+from monocomp.language.checker import check
+from monocomp.reference import oracle
+from monocomp.reference.oracle import evaluate, evaluate_in
+from monocomp.reference.wide import LONGDOUBLE, default, mpmath_format
 
 INF = math.inf
 NAN = math.nan
@@ -1164,7 +1165,7 @@ def test_wrong_inputs_are_refused():
 
 def test_the_oracle_shares_no_code_with_what_it_judges():
     """Nor does it load torch, sympy or mpmath."""
-    script = "import sys, monocomp.oracle\nprint(*sys.modules)"
+    script = "import sys, monocomp.reference.oracle\nprint(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )

@@ -17,14 +17,14 @@ from hypothesis import HealthCheck, given, note, seed, settings
 
 from monocomp import library
 from monocomp import terms as T
-from monocomp.checker import check
 from monocomp.errors import LimitError, UnknownIndexError
-from monocomp.oracle import evaluate
+from monocomp.language.checker import check
+from monocomp.language.syntax import Program
 from monocomp.pipeline import derive
 from monocomp.printer import number_text, show
 from monocomp.program import Equations, translate
 from monocomp.random_inputs import random_inputs
-from monocomp.syntax import Program
+from monocomp.reference.oracle import evaluate
 from tests.program_generator import PARAMS, programs
 
 FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "200"))

@@ -18,18 +18,19 @@ from typing import Any
 
 import pytest
 
-from monocomp import checker, laws, proofs
 from monocomp import terms as T
 from monocomp.algebra import SE, SE_PAIR, settled
 from monocomp.cache import JsonStore, cache_folder
-from monocomp.case_analysis import OutOfTimeError, UnprovedError, clock, for_all_cases
 from monocomp.errors import MonoidLawError
-from monocomp.extended_reals import ContradictionError
-from monocomp.inequalities import Row, is_possible
+from monocomp.language import checker
 from monocomp.program import Equations, translate
-from monocomp.proofs import Law
-from monocomp.sampling import Sample
-from monocomp.symbolic import Algebra, to_sympy
+from monocomp.proving import laws, proofs
+from monocomp.proving.case_analysis import OutOfTimeError, UnprovedError, clock, for_all_cases
+from monocomp.proving.extended_reals import ContradictionError
+from monocomp.proving.inequalities import Row, is_possible
+from monocomp.proving.proofs import Law
+from monocomp.proving.sampling import Sample
+from monocomp.proving.symbolic import Algebra, to_sympy
 from monocomp.terms import Term, UserMonoid
 
 
@@ -640,7 +641,9 @@ def run(code: str, **environment: str) -> str:
 
 CERTIFY = """
 import sys
-from monocomp import checker, program, proofs
+from monocomp import program
+from monocomp.language import checker
+from monocomp.proving import proofs
 laws = proofs.certificate(program.translate(checker.check({text!r})), fresh={fresh})
 print(proofs.is_proved(laws), "sympy" in sys.modules)
 """
@@ -651,7 +654,7 @@ def test_the_second_time_needs_no_sympy(cache: FilePath) -> None:
     assert run(CERTIFY.format(text=EXAMPLE, fresh=False)) == "True True\n"
     assert run(CERTIFY.format(text=EXAMPLE, fresh=False)) == "True False\n"
     assert run(CERTIFY.format(text=EXAMPLE, fresh=True)) == "True True\n"
-    assert run("import sys, monocomp.proofs; print('sympy' in sys.modules)") == "False\n"
+    assert run("import sys, monocomp.proving.proofs; print('sympy' in sys.modules)") == "False\n"
 
 
 def count_proofs(monkeypatch: pytest.MonkeyPatch) -> list[str]:

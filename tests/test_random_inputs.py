@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from monocomp.checker import check
 from monocomp.errors import UsageError
-from monocomp.oracle import evaluate
+from monocomp.language.checker import check
 from monocomp.random_inputs import (
     by_representative,
     complete_extents,
@@ -16,6 +15,7 @@ from monocomp.random_inputs import (
     random_inputs,
     to_bfloat16,
 )
+from monocomp.reference.oracle import evaluate
 
 PAGED = """
 input K[p,s,d], table[b,n]: int

@@ -17,11 +17,12 @@ import numpy as np
 import pytest
 import torch
 
-from monocomp import library, oracle, random_inputs
+from monocomp import library, random_inputs
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines
-from monocomp.checker import check
 from monocomp.errors import InternalError, UnsupportedError
+from monocomp.language.checker import check
 from monocomp.program import Equations, translate
+from monocomp.reference import oracle
 
 _NUMBERS = count()
 

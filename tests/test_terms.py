@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR
-from monocomp.checker import check
 from monocomp.errors import InternalError
-from monocomp.oracle import evaluate
+from monocomp.language.checker import check
 from monocomp.printer import show
 from monocomp.program import translate
+from monocomp.reference.oracle import evaluate
 from monocomp.terms import Term
 
 I, J = T.index("i", "n"), T.index("j", "n")  # noqa: E741

@@ -16,8 +16,8 @@ from monocomp.backends.triton import reference
 from monocomp.backends.triton.reference import reference_lines
 from monocomp.backends.triton.reference.code import call_lines, default_text
 from monocomp.errors import InternalError
+from monocomp.language.syntax import Input
 from monocomp.program import Equations
-from monocomp.syntax import Input
 
 __all__ = ["RESERVED", "main_lines", "reference_lines"]
 

@@ -9,13 +9,13 @@ from monocomp import terms as T
 from monocomp.algebra import SE, SE_PAIR, frame
 from monocomp.domain import split
 from monocomp.errors import InternalError, UnsupportedError
+from monocomp.language.syntax import Kind
 from monocomp.lowering.scopes import Scope
 from monocomp.lowering.values import EXTREMA, Values, settle
 from monocomp.printer import show
 from monocomp.program import Equations
 from monocomp.rewrites.normal_form import normalise
 from monocomp.rewrites.pullback import Pass, passes
-from monocomp.syntax import Kind
 from monocomp.terms import Term
 from monocomp.tile import Assign, Axis, Expr, Let, Loop, State, apply, local
 

@@ -9,8 +9,8 @@ from fractions import Fraction
 
 from monocomp import terms as T
 from monocomp.algebra import is_mantissa
+from monocomp.language.syntax import Kind
 from monocomp.lowering.scopes import Scopes
-from monocomp.syntax import Kind
 from monocomp.terms import Term
 from monocomp.tile import Expr, Let, apply, local, number
 

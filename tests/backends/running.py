@@ -13,10 +13,10 @@ import numpy as np
 import torch
 
 import monocomp as mc
-from monocomp.checker import check
-from monocomp.oracle import evaluate
+from monocomp.language.checker import check
+from monocomp.language.syntax import Program
 from monocomp.random_inputs import random_inputs
-from monocomp.syntax import Program
+from monocomp.reference.oracle import evaluate
 from monocomp.tile import TileProgram
 from tests.backends import interpreted
 

@@ -16,7 +16,7 @@ from monocomp import library
 from monocomp.backends.triton.emit import emit
 from monocomp.backends.triton.launch import interpreted, load
 from monocomp.backends.triton.schedule import candidates
-from monocomp.checker import check
+from monocomp.language.checker import check
 from tests.backends.compiling import SHARED_LIMIT, TARGETS, Usage, compile_for, recorded
 from tests.backends.library_cases import CASES
 from tests.backends.programs import EXAMPLES, elements

@@ -17,7 +17,7 @@ from torch import Tensor
 
 import monocomp as mc
 from monocomp import library
-from monocomp.oracle import evaluate
+from monocomp.reference.oracle import evaluate
 from tests.backends.library_cases import CASES, Case
 from tests.backends.running import (
     BACKENDS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from monocomp.checker import check
 from monocomp.errors import MonocompError
+from monocomp.language.checker import check
 from tests.backends.programs import EXAMPLES, HARMLESS_NAMES, elements, with_names
 from tests.backends.running import BACKENDS, exact, make_inputs, run
 from tests.backends.tolerances import ALONE, Bound

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from monocomp.checker import check
 from monocomp.errors import LimitError, MonocompError, ParseError, UsageError
+from monocomp.language.checker import check
 
 CASES = {
     "a character that means nothing": (

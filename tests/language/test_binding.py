@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from monocomp.binding import bind, signature
-from monocomp.checker import check
 from monocomp.errors import InputError, ShapeError
+from monocomp.language.binding import bind, signature
+from monocomp.language.checker import check
 
 SCORES = check("S[i,j] = sum[d](Q[i,d] * K[j,d])")
 PAGED = check(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from monocomp.checker import check
 from monocomp.errors import (
     AmbiguousSumError,
     MonocompError,
@@ -12,7 +11,8 @@ from monocomp.errors import (
     TypeMismatchError,
     UnknownIndexError,
 )
-from monocomp.syntax import Expr, Field, Name, Program, Read, Reduce, children
+from monocomp.language.checker import check
+from monocomp.language.syntax import Expr, Field, Name, Program, Read, Reduce, children
 
 ATTENTION = "O[b,h,q,e] = softmax[k](Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)) * V[b,h,k,e]"
 GQA = """

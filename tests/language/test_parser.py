@@ -8,8 +8,8 @@ from fractions import Fraction
 import pytest
 
 from monocomp.errors import Span, line_and_column
-from monocomp.parser import parse
-from monocomp.statements import (
+from monocomp.language.parser import parse
+from monocomp.language.statements import (
     BoundStatement,
     DefinitionStatement,
     FunctionStatement,
@@ -18,7 +18,7 @@ from monocomp.statements import (
     OutputStatement,
     ParamStatement,
 )
-from monocomp.syntax import (
+from monocomp.language.syntax import (
     Binary,
     Compare,
     Expr,

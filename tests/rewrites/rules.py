@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from monocomp.algebra import SE_PAIR
-from monocomp.checker import check
-from monocomp.oracle import evaluate
+from monocomp.language.checker import check
 from monocomp.printer import show_monoid
 from monocomp.program import Equations, translate
 from monocomp.random_inputs import random_inputs
+from monocomp.reference.oracle import evaluate
 from monocomp.rewriting import Rewriter, Rule, RuleSet
 
 SIZES = {"i": 4, "j": 3, "k": 5, "e": 2}

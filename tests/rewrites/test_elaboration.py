@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from monocomp.oracle import evaluate
+from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewriting import Rewriter, Rule
 from tests.rewrites.rules import (

@@ -7,8 +7,8 @@ import pytest
 
 from monocomp import terms as T
 from monocomp.algebra import is_mantissa
-from monocomp.oracle import evaluate
 from monocomp.pipeline import derive
+from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.lifting import lifting
 from monocomp.rewriting import Rule
 from tests.rewrites.rules import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from monocomp.oracle import evaluate
 from monocomp.pipeline import derive
+from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.normal_form import normal_form, normalise
 from monocomp.rewriting import Rule
 from tests.rewrites.rules import (

@@ -21,8 +21,8 @@ from monocomp.backends.triton.reference.code import (
 )
 from monocomp.backends.triton.reference.terms import Terms
 from monocomp.errors import InternalError, UnsupportedError
+from monocomp.language.syntax import KEEPING_REDUCTIONS
 from monocomp.printer import definition_line
-from monocomp.syntax import KEEPING_REDUCTIONS
 from monocomp.terms import Term
 
 _METHODS = {"max": "amax", "min": "amin"}

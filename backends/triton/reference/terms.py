@@ -31,8 +31,8 @@ from monocomp.backends.triton.reference.code import (
 )
 from monocomp.backends.triton.reference.scope import Scope
 from monocomp.errors import UnsupportedError
+from monocomp.language.syntax import Kind
 from monocomp.program import Equation
-from monocomp.syntax import Kind
 from monocomp.terms import Term
 
 _FUNCTIONS = {

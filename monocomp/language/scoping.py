@@ -26,8 +26,8 @@ from monocomp.errors import (
     UnknownNameError,
     line_and_column,
 )
-from monocomp.mistakes import ALL_REDUCTIONS
-from monocomp.statements import (
+from monocomp.language.mistakes import ALL_REDUCTIONS
+from monocomp.language.statements import (
     BoundStatement,
     DefinitionStatement,
     FunctionStatement,
@@ -37,7 +37,7 @@ from monocomp.statements import (
     ParamStatement,
     Statement,
 )
-from monocomp.syntax import (
+from monocomp.language.syntax import (
     FUNCTIONS,
     Call,
     Expr,

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from monocomp import terms as T
-from monocomp.extended_reals import (
+from monocomp.proving.extended_reals import (
     Cases,
     ContradictionError,
     UnsupportedTermError,

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from monocomp import terms as T
-from monocomp.extended_reals import UnsupportedTermError
+from monocomp.proving.extended_reals import UnsupportedTermError
 from monocomp.terms import Term
 
 Expr: TypeAlias = Any  # a sympy expression

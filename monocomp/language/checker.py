@@ -22,13 +22,13 @@ from monocomp.errors import (
     UnsupportedDtypeError,
     nearest,
 )
-from monocomp.implied_sums import FreeIndices, add_implied_sums
-from monocomp.kinds import Kinds
-from monocomp.parser import parse
-from monocomp.resolving import Resolver
-from monocomp.scoping import Scope, walk
-from monocomp.statements import DefinitionStatement, OutputStatement, ParamStatement
-from monocomp.syntax import (
+from monocomp.language.implied_sums import FreeIndices, add_implied_sums
+from monocomp.language.kinds import Kinds
+from monocomp.language.parser import parse
+from monocomp.language.resolving import Resolver
+from monocomp.language.scoping import Scope, walk
+from monocomp.language.statements import DefinitionStatement, OutputStatement, ParamStatement
+from monocomp.language.syntax import (
     DTYPES,
     Binary,
     Call,

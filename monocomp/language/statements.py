@@ -1,6 +1,6 @@
 """The statements of a program as they are written: names with their places, nothing resolved.
 
-`monocomp.parser` makes them and `monocomp.checker` turns them into a `syntax.Program`.
+`parser` makes them and `checker` turns them into a `syntax.Program`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from monocomp.errors import Span
-from monocomp.syntax import Expr
+from monocomp.language.syntax import Expr
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from monocomp import binding, checker, counter_rng, naive_folds
+from monocomp import counter_rng
 from monocomp.errors import (
     IndexRangeError,
     InputError,
@@ -54,39 +54,8 @@ from monocomp.errors import (
     MonocompError,
     UnsupportedDtypeError,
 )
-from monocomp.naive_arithmetic import (
-    EMPTY,
-    MASKED,
-    absorbs,
-    apply,
-    as_condition,
-    as_number,
-    as_wide,
-    choose,
-    compare,
-    connect,
-    empty_where,
-    larger_or_smaller,
-    negate,
-    operate,
-    settle,
-    still_absent,
-)
-from monocomp.named_arrays import (
-    Axes,
-    Axis,
-    Value,
-    both,
-    first_true,
-    full,
-    negation,
-    restrict,
-    shape_of,
-    somewhere,
-    spread,
-    union,
-)
-from monocomp.syntax import (
+from monocomp.language import binding, checker
+from monocomp.language.syntax import (
     KEEPING_REDUCTIONS,
     SELECTIONS,
     Binary,
@@ -106,7 +75,40 @@ from monocomp.syntax import (
     Reduce,
     Unary,
 )
-from monocomp.wide import Array, Wide, default, is_infinite
+from monocomp.reference import naive_folds
+from monocomp.reference.naive_arithmetic import (
+    EMPTY,
+    MASKED,
+    absorbs,
+    apply,
+    as_condition,
+    as_number,
+    as_wide,
+    choose,
+    compare,
+    connect,
+    empty_where,
+    larger_or_smaller,
+    negate,
+    operate,
+    settle,
+    still_absent,
+)
+from monocomp.reference.named_arrays import (
+    Axes,
+    Axis,
+    Value,
+    both,
+    first_true,
+    full,
+    negation,
+    restrict,
+    shape_of,
+    somewhere,
+    spread,
+    union,
+)
+from monocomp.reference.wide import Array, Wide, default, is_infinite
 
 _CHUNK = 1 << 22  # elements that a reduction holds at once, where its free indices allow
 _RECURSION = 20_000

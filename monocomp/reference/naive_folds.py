@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from monocomp.wide import Array, Wide, constant, is_finite, is_nan
+from monocomp.reference.wide import Array, Wide, constant, is_finite, is_nan
 
 Admitted: TypeAlias = Array | None
 Fold: TypeAlias = Callable[[Wide, Array, Admitted], Array]

@@ -15,12 +15,13 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from monocomp import files, library
+from monocomp import library
+from monocomp.command_line import files
 from monocomp.errors import UnsupportedDtypeError, UsageError, nearest
 
 if TYPE_CHECKING:
     from monocomp.kernel import Kernel
-    from monocomp.syntax import Program
+    from monocomp.language.syntax import Program
 
 OK, FAILED = 0, 1
 
@@ -118,8 +119,8 @@ def _name(options: Namespace) -> str | None:
 
 
 def _compile(options: Namespace, name: str | None = None, **more: Any) -> Kernel:
-    from monocomp.checker import check as checked
     from monocomp.kernel import Kernel
+    from monocomp.language.checker import check as checked
 
     source = files.read_program(options.program)
     return Kernel(checked(source.text, name or source.name), **more)
@@ -185,8 +186,8 @@ def explain(options: Namespace) -> int:
 
 def check(options: Namespace) -> int:
     """`monocomp check`: a line for each finding as it comes."""
-    from monocomp import checker
-    from monocomp.verification import verify
+    from monocomp.command_line.verification import verify
+    from monocomp.language import checker
 
     extents, params = _extents(options), _params(options)
     source = files.read_program(options.program)

@@ -20,10 +20,10 @@ from monocomp.errors import (
     UnknownNameError,
     nearest,
 )
-from monocomp.mistakes import ALL_REDUCTIONS
-from monocomp.scoping import NOT_LOCAL, Scope, head, walk
-from monocomp.statements import Label, MonoidStatement
-from monocomp.syntax import (
+from monocomp.language.mistakes import ALL_REDUCTIONS
+from monocomp.language.scoping import NOT_LOCAL, Scope, head, walk
+from monocomp.language.statements import Label, MonoidStatement
+from monocomp.language.syntax import (
     FUNCTIONS,
     KEEPING_REDUCTIONS,
     SELECTIONS,

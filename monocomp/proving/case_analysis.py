@@ -19,15 +19,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from fractions import Fraction
 
-from monocomp.extended_reals import (
+from monocomp.proving.extended_reals import (
     Cases,
     ContradictionError,
     UnsupportedTermError,
     Value,
     is_finite,
 )
-from monocomp.inequalities import Row, is_possible
-from monocomp.symbolic import Algebra, Expr
+from monocomp.proving.inequalities import Row, is_possible
+from monocomp.proving.symbolic import Algebra, Expr
 
 _ALL_SIGNS = frozenset((-1, 0, 1))
 _LARGEST_NUMBER = 10**5  # bits

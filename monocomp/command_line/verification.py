@@ -21,6 +21,7 @@ from monocomp.errors import (
     MonocompError,
     UnsupportedError,
 )
+from monocomp.language.syntax import Program
 from monocomp.pipeline import derive
 from monocomp.program import translate
 from monocomp.random_inputs import (
@@ -30,7 +31,6 @@ from monocomp.random_inputs import (
     free_extents,
     random_inputs,
 )
-from monocomp.syntax import Program
 
 if TYPE_CHECKING:
     import torch
@@ -110,7 +110,7 @@ class _Case:
         self, inputs: Mapping[str, Array], program: str | Program | None = None
     ) -> tuple[Array, ...]:
         """The outputs by the oracle, of this program or of another form of it."""
-        from monocomp.oracle import evaluate
+        from monocomp.reference.oracle import evaluate
 
         outputs = evaluate(program or self.program, inputs, **self.params)
         return outputs if isinstance(outputs, tuple) else (outputs,)
@@ -160,7 +160,7 @@ def _largest(found: tuple[Array, ...], expected: tuple[Array, ...]) -> float:
 
 
 def _proofs(derivation: Derivation) -> Iterator[Finding]:
-    from monocomp.proofs import Law, certificate
+    from monocomp.proving.proofs import Law, certificate
 
     section = "proofs: the laws that tiling and merging rest on, proved anew"
     laws: dict[tuple[str, str], Law] = {}

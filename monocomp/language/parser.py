@@ -3,8 +3,8 @@
 The grammar is `grammar.lark`, read by lark's LALR parser with a contextual lexer. Around it
 stand the limits that make the cost of any text small and known (length, brackets, tokens,
 depth), the layout rule that lets a line continue, and the builder that turns each rule into
-a node of `monocomp.syntax` as it is recognised, so that no pass recurses over raw input.
-Nothing is resolved here: `monocomp.checker` says what the names mean.
+a node of `monocomp.language.syntax` as it is recognised, so that no pass recurses over raw input.
+Nothing is resolved here: `monocomp.language.checker` says what the names mean.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from monocomp.errors import (
     TypeMismatchError,
     UsageError,
 )
-from monocomp.mistakes import CONTINUING, check_size, explain, unknown_character
-from monocomp.statements import (
+from monocomp.language.mistakes import CONTINUING, check_size, explain, unknown_character
+from monocomp.language.statements import (
     BoundStatement,
     DefinitionStatement,
     FunctionStatement,
@@ -41,7 +41,7 @@ from monocomp.statements import (
     ParamStatement,
     Statement,
 )
-from monocomp.syntax import (
+from monocomp.language.syntax import (
     KEYWORDS,
     Binary,
     Call,
@@ -371,7 +371,7 @@ class Layout:
 def _lark() -> Lark:
     from lark import Lark
 
-    grammar = resources.files("monocomp").joinpath("grammar.lark").read_text("utf-8")
+    grammar = resources.files("monocomp.language").joinpath("grammar.lark").read_text("utf-8")
     return Lark(
         grammar,
         parser="lalr",

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from graphlib import TopologicalSorter
 
 from monocomp.errors import AmbiguousSumError
-from monocomp.scoping import walk
-from monocomp.syntax import (
+from monocomp.language.scoping import walk
+from monocomp.language.syntax import (
     KEEPING_REDUCTIONS,
     Binary,
     Call,

@@ -23,10 +23,11 @@ from typing import TypeAlias, TypeVar
 from monocomp import terms as T
 from monocomp.algebra import SE, SE_PAIR, FramedMonoid, settled
 from monocomp.cache import JsonStore
-from monocomp.case_analysis import OutOfTimeError, Path, UnprovedError, clock, for_all_cases
 from monocomp.errors import InternalError, MonoidLawError, Span
-from monocomp.extended_reals import ContradictionError, UnsupportedTermError
-from monocomp.laws import (
+from monocomp.program import Equations
+from monocomp.proving.case_analysis import OutOfTimeError, Path, UnprovedError, clock, for_all_cases
+from monocomp.proving.extended_reals import ContradictionError, UnsupportedTermError
+from monocomp.proving.laws import (
     BUILT_IN,
     RESTS_ON,
     Carrier,
@@ -45,9 +46,8 @@ from monocomp.laws import (
     top_claims,
     unit_claims,
 )
-from monocomp.program import Equations
-from monocomp.sampling import Sample
-from monocomp.symbolic import to_sympy
+from monocomp.proving.sampling import Sample
+from monocomp.proving.symbolic import to_sympy
 from monocomp.terms import Term, UserMonoid
 
 __all__ = [

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monocomp.wide import Array
+from monocomp.reference.wide import Array
 
 
 @dataclass(frozen=True, eq=False, slots=True)

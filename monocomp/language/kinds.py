@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Literal, NoReturn, TypeAlias
 
 from monocomp.errors import Span, TypeMismatchError
-from monocomp.syntax import (
+from monocomp.language.syntax import (
     Binary,
     Call,
     Compare,

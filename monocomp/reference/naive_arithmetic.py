@@ -29,8 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from monocomp.named_arrays import Axes, Value, shape_of, spread, union
-from monocomp.wide import (
+from monocomp.reference.named_arrays import Axes, Value, shape_of, spread, union
+from monocomp.reference.wide import (
     FLOAT_FUNCTIONS,
     NUMBER_FUNCTIONS,
     Array,

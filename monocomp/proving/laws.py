@@ -27,16 +27,16 @@ from typing import Any, TypeAlias
 
 from monocomp import terms as T
 from monocomp.algebra import SE, FramedMonoid, settled
-from monocomp.extended_reals import (
+from monocomp.language.syntax import Kind
+from monocomp.printer import number_text, show
+from monocomp.proving.extended_reals import (
     Cases,
     ContradictionError,
     UnsupportedTermError,
     Value,
     is_finite,
 )
-from monocomp.printer import number_text, show
-from monocomp.sampling import Sample
-from monocomp.syntax import Kind
+from monocomp.proving.sampling import Sample
 from monocomp.terms import Term, UserMonoid
 
 Values: TypeAlias = Sequence[Value]

@@ -15,7 +15,7 @@ from graphlib import TopologicalSorter
 from typing import Any, NoReturn
 
 from monocomp.errors import InputError, InternalError, ShapeError, Span, nearest
-from monocomp.syntax import (
+from monocomp.language.syntax import (
     Binary,
     Call,
     Expr,

@@ -1,0 +1,1 @@
+"""Proofs: the laws of monoids, by cases, with sympy."""

@@ -1,0 +1,1 @@
+"""The oracle: the naive meaning of the language, shared with nothing else."""
