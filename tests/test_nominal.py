@@ -1,0 +1,40 @@
+"""Nominal sizes: given ones win, features are short, the rest is long."""
+
+from __future__ import annotations
+
+import pytest
+
+from monocomp.language.checker import check
+from monocomp.nominal import LONG, SHORT, nominal_sizes
+
+ATTENTION = "O[b,h,q,e] = softmax[k](Q[b,h,q,d] * K[b,h,k,d]) * V[b,h,k,e]"
+
+
+@pytest.mark.parametrize(
+    ("text", "short", "long"),
+    [
+        (ATTENTION, "de", "bhqk"),
+        ("O[i] = sum[k](X[i,k])", "k", "i"),
+        ("O[i] = sum[k](X[i,k] * Y[k,i])", "", "ik"),  # each is also a first dimension
+        ("s = sum[k](x[k])", "", "k"),  # a vector does not tell
+        ("O[i] = sum[c](X[i,c] * g[c])", "c", "i"),
+        ("O[i,c] = sum[j](A[i,j] * X[j,c])", "c", "ij"),
+    ],
+)
+def test_features_are_short(text: str, short: str, long: str) -> None:
+    sizes = nominal_sizes(check(text))
+    assert sizes == dict.fromkeys(short, SHORT) | dict.fromkeys(long, LONG)
+
+
+def test_given_sizes_win() -> None:
+    sizes = nominal_sizes(check(ATTENTION), {"d": 512, "h": 8})
+    assert (sizes["d"], sizes["h"], sizes["e"], sizes["k"]) == (512, 8, SHORT, LONG)
+
+
+def test_a_declared_number_is_the_size() -> None:
+    sizes = nominal_sizes(check("index r < 2 * 4\nO[i] = sum[r](X[i, 3 * r])"))
+    assert sizes["r"] == 8
+    sizes = nominal_sizes(
+        check("input X[n,s,c]\nindex k < |n| * |s|\nO[c] = sum[k](X[k // |s|, k % |s|, c])")
+    )
+    assert sizes["k"] == LONG
