@@ -29,6 +29,7 @@ from monocomp.language.checker import check
 from monocomp.lowering import WHOLE_LIMIT, lower
 from monocomp.pipeline import derive
 from monocomp.program import Equations, translate
+from monocomp.proving.proofs import require_program
 from monocomp.rewrites.tiling import tiling_steps
 from monocomp.tile import TileProgram
 
@@ -134,14 +135,11 @@ class Kernel:
         with _BUILDING:
             self.equations: Equations = translate(program)
             self._rewriter = derive(self.equations)
+            require_program(self.equations)
+            require_program(self._rewriter.program)
         self._lowered: dict[tuple[str, ...], tuple[TileProgram, ...]] = {}
         self._runners: dict[tuple[str, ...], TritonRunner] = {}
         self._last: str | None = None
-        if self.equations.monoids:
-            from monocomp.proving.proofs import require_program
-
-            with _BUILDING:
-                require_program(self.equations)
 
     @property
     def name(self) -> str:

@@ -21,7 +21,7 @@ from monocomp.terms import (
     base_and_power,
     conjunction,
     const,
-    inert_exp,
+    inert,
     is_bracket,
     neg,
     open_fold,
@@ -301,7 +301,7 @@ def _with_masked_weight(t: Term) -> list[Term]:
     condition = conjunction(*(b.args[0] for b in brackets))
     masked = where(condition, weights[0].args[0], NEG_INF)
     rest = [f for f in factors if f not in brackets and f is not weights[0]]
-    return [inert_exp(masked), *rest]
+    return [inert("exp", masked), *rest]
 
 
 def _show_power(t: Term, names: Names, context: int) -> str:

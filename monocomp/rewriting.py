@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from monocomp import terms as T
 from monocomp.abbreviation import Abbreviation
@@ -22,6 +23,9 @@ from monocomp.errors import InternalError
 from monocomp.printer import show
 from monocomp.program import Equation, Equations
 from monocomp.terms import Term
+
+if TYPE_CHECKING:
+    from monocomp.proving.proofs import Law as ProvedLaw
 
 STEP_LIMIT = 10_000
 NAMING_LAW = "a name equals what it is defined to be"
@@ -50,6 +54,20 @@ class Rule:
         """The law that the rule rests on, in one line."""
         return " ".join(self.section("Law").split())
 
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """The names of the proved laws (`proving.rule_laws`) that give this law. A
+        definition has none: it says what a word of the language means."""
+        return tuple(filter(None, map(str.strip, self.section("Claims").split(","))))
+
+    @cached_property
+    def unproved(self) -> ProvedLaw | None:
+        """The first of these laws that is not proved; the rule must then not be used."""
+        from monocomp.proving.proofs import certify_rule_law
+
+        laws = (law for name in self.claims for law in certify_rule_law(name))
+        return next((law for law in laws if not law.holds and not law.is_fact), None)
+
 
 @dataclass
 class RuleSet:
@@ -68,7 +86,7 @@ class RuleSet:
         """The first rule that changes t, with its result."""
         for rule in self.rules:
             result = rule.apply(t)
-            if result is not None and result is not t:
+            if result is not None and result is not t and rule.unproved is None:
                 if result.kind != t.kind:
                     raise InternalError(f"{rule.name} turned {t.kind} {t!r} into {result.kind}")
                 return rule, result

@@ -601,9 +601,10 @@ def _exp(exponent: Term) -> Term:
     return _intern("exp", (exponent,), None, "float")
 
 
-def inert_exp(exponent: Term) -> Term:
-    """e ** exponent as it stands, for printing: equal to exp(exponent), and not that term."""
-    return _intern("exp", (exponent,), None, "float")
+def inert(op: str, *args: Term, attr: Any = None) -> Term:
+    """A float operation as it stands, not brought to canonical form: for printing, and for
+    stating the laws that the constructors apply. Equal to the canonical term, and not it."""
+    return _intern(op, args, attr, "float")
 
 
 def multiply_out(t: Term) -> Term:

@@ -92,6 +92,7 @@ def expand_any_and_all(t: Term) -> Term | None:
     """any is a maximum of truth values, all a minimum.
 
     Law:     or is max and and is min on {0, 1}
+    Claims:  counting
     before:  A[i] = any[k](X[i,k] < 0)
     after:   A[i] = 0 < sum[k if X[i,k] < 0](1)
     """
@@ -139,6 +140,7 @@ def nest_indices(t: Term) -> Term | None:
     """A fold over several indices is a fold of folds.
 
     Law:     commutative monoids fold a product of sets in any order
+    Claims:  interchange
     before:  A[i] = max[j, k](X[i,j,k])
     after:   A[i] = max[j](max[k](X[i,j,k]))
     """

@@ -21,6 +21,7 @@ def lift_weighted_sum(t: Term) -> Term | None:
     """A sum weighted by exponentials is a fold in SE(V), times the exponential of its frame.
 
     Law:     sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v  with  m = max_k s_k
+    Claims:  scaled numbers, SE
     Needs:   the laws of SE: associative, unit, tile form (proved)
     before:  O[i,e] = sum[k](exp(S[i,k]) * V[k,e])
     after:   O[i,e] = exp(max[k](S[i,k])) * SE[k](V[k,e], S[i,k]).v
@@ -45,6 +46,7 @@ def split_frame(t: Term) -> Term | None:
     """What leaves a frame leaves the exponents under it: only differences are formed.
 
     Law:     SE_k(v, a + s).v = SE_k(v, s).v, because exp((a + s) - (a + m)) = exp(s - m)
+    Claims:  scaled numbers, translation
     before:  O[i] = SE[k](V[k], S[i,k] + A[i]).v
     after:   O[i] = SE[k](V[k], S[i,k]).v
     """
@@ -63,6 +65,7 @@ def join_frames(t: Term) -> Term | None:
     """Scaled numbers of different exponents are added in the larger one.
 
     Law:     exp(a) x + exp(b) y = exp(m) (exp(a - m) x + exp(b - m) y)  with  m = max(a, b)
+    Claims:  scaled numbers
     Needs:   an exponent that holds a fold and is not at most 0 by its form, as s - max(s) is
     before:  Z[i] = exp(max[k](S[i,k])) * X[i] + exp(C[i])
     after:   Z[i] = exp(maximum(max[k](S[i,k]), C[i])) * (X[i] * exp(max[k](S[i,k]) - maximum(max[j](S[i,j]), C[i])) + exp(C[i] - maximum(max[k](S[i,k]), C[i])))

@@ -37,6 +37,7 @@ def assume_filter(t: Term) -> Term | None:
     """Inside a filtered fold its filter holds.
 
     Law:     [c] = 1 where c holds
+    Claims:  brackets
     before:  A[i] = sum[k if k <= i]((k <= i) * X[i,k])
     after:   A[i] = sum[k if k <= i](X[i,k])
     """
@@ -63,6 +64,7 @@ def filter_bracket(t: Term) -> Term | None:
     """A factor that is 0 where a condition fails makes the condition a filter.
 
     Law:     elements that are 0, the unit of the sum, can be left out
+    Claims:  units
     Needs:   a condition: [c], or where(c, x, 0)
     before:  A[i] = sum[k]((k <= i) * X[i,k])
     after:   A[i] = sum[k if k <= i](X[i,k])
@@ -96,6 +98,7 @@ def filter_masked_extremum(t: Term) -> Term | None:
     """A maximum over elements that a condition sets to -inf is a filtered maximum.
 
     Law:     elements equal to the unit can be left out
+    Claims:  units
     before:  M[i] = max[k](where(k <= i, S[i,k], -inf))
     after:   M[i] = max[k if k <= i](S[i,k])
     """
@@ -119,6 +122,7 @@ def split_sum(t: Term) -> Term | None:
     """A sum of differently weighted terms is a sum of sums.
 
     Law:     sum(a + b) = sum(a) + sum(b)
+    Claims:  interchange
     Needs:   an addend with an exponential weight; a difference such as x - mean stays whole
     before:  A[i] = sum[k](exp(S[i,k]) * X[i,k] + exp(R[i,k]))
     after:   A[i] = sum[k](exp(S[i,k]) * X[i,k]) + sum[k](exp(R[i,k]))
@@ -139,6 +143,7 @@ def hoist_factor(t: Term) -> Term | None:
     """A factor that does not vary with the index leaves the sum.
 
     Law:     sum(a * x) = a * sum(x)
+    Claims:  distributivity, exponentials
     before:  A[i] = sum[k](exp(S[i,k] - M[i]) * X[k] / Z[i])
     after:   A[i] = exp(-M[i]) / Z[i] * sum[k](exp(S[i,k]) * X[k])
     """
@@ -172,6 +177,7 @@ def hoist_addend(t: Term) -> Term | None:
     """An addend that does not vary with the index leaves a maximum or minimum.
 
     Law:     max(a + x) = a + max(x), because addition is monotone
+    Claims:  translation
     before:  M[i] = max[k](S[i,k] + B[i])
     after:   M[i] = B[i] + max[k](S[i,k])
     """
@@ -191,6 +197,7 @@ def hoist_positive_factor(t: Term) -> Term | None:
     """A positive factor leaves a maximum or minimum; a negative number turns it round.
 
     Law:     max(a * x) = a * max(x) for a > 0, and max(-x) = -min(x)
+    Claims:  scaling
     Needs:   the factor is provably positive
     before:  M[i] = max[k](-2 * S[i,k] / sqrt(|k|))
     after:   M[i] = -2 * min[k](S[i,k]) / sqrt(|k|)
@@ -218,6 +225,7 @@ def order_sums(t: Term) -> Term | None:
     """Sums that follow one another directly are taken in one fixed order.
 
     Law:     sum_a sum_b = sum_b sum_a; a filter goes with the innermost index it names
+    Claims:  interchange
     before:  A[i] = sum[k](sum[j if j <= k](X[i,j,k]))
     after:   A[i] = sum[j](sum[k if j <= k](X[i,j,k]))
     """

@@ -39,6 +39,7 @@ def cache(tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch) -> FilePath:
     """Every test remembers in a folder of its own."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("MONOCOMP_CACHE_DIR", str(folder))
+    monkeypatch.setattr(proofs, "_IN_MEMORY", {})
     return folder
 
 
@@ -658,7 +659,8 @@ def test_the_second_time_needs_no_sympy(cache: FilePath) -> None:
 
 
 def count_proofs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the laws that are proved anew from here on."""
+    """The names of the laws that are proved anew from here on, as by another process."""
+    proofs._IN_MEMORY.clear()
     made: list[str] = []
     prove = proofs._prove
 

@@ -4,6 +4,8 @@ Each law is a claim (`laws`). It is evaluated on symbols, case by case, and prov
 sympy's expansion (`case_analysis`), or evaluated on numbers and refuted (`sampling`). A
 law that is neither is not proved, and its monoid is refused like one that fails.
 
+What rewrite rules rest on (`rule_laws`) is proved in the same way.
+
 What is proved is remembered (`cache`) under a hash of the monoid's definition, so that
 later runs need no sympy. A remembered result is used only if it says exactly what would
 be claimed now; those of a user's monoid are tried on a few numbers again.
@@ -46,6 +48,7 @@ from monocomp.proving.laws import (
     top_claims,
     unit_claims,
 )
+from monocomp.proving.rule_laws import RULE_LAWS
 from monocomp.proving.sampling import Sample
 from monocomp.proving.symbolic import to_sympy
 from monocomp.terms import Term, UserMonoid
@@ -54,6 +57,7 @@ __all__ = [
     "Law",
     "certificate",
     "certify",
+    "certify_rule_law",
     "is_commutative",
     "is_proved",
     "prove_builtin",
@@ -330,6 +334,7 @@ def _pair_of(f: FramedMonoid, pair: UserMonoid | None) -> UserMonoid | None:
 # --- remembering ----------------------------------------------------------------------
 
 _STORE = JsonStore("proofs")
+_IN_MEMORY: dict[str, tuple[Law, ...]] = {}  # of this process
 _CHECKS = 20  # samples that every remembered law of a user's monoid must still pass
 
 
@@ -352,6 +357,7 @@ def _monoid_key(m: UserMonoid | None) -> object:
     return m.name, m.fields, tuple(t.key[2] for t in (*m.unit, *m.combine))
 
 
+@cache
 def _framed_key(f: FramedMonoid) -> object:
     a, b, c = (T.param(name, "float") for name in "abc")
     operations = f.move(a, b).key[2], f.embed(a, b, c).key[2], settled(a).key[2]
@@ -386,6 +392,24 @@ def certify(
     return tuple(laws)
 
 
+def certify_rule_law(name: str, fresh: bool = False) -> tuple[Law, ...]:
+    """What a rewrite rule claims: a law of `rule_laws`, or those of a monoid.
+
+    Args:
+        name: as in the rule's docstring.
+        fresh: prove anew.
+    """
+    if name == SE.name:
+        return certify(SE, fresh=fresh)
+    if name in BUILT_IN:
+        return certify(name, fresh=fresh)
+    if name not in RULE_LAWS:
+        raise InternalError(f"there is no law '{name}'")
+    law = RULE_LAWS[name]
+    plan: _Plan = [(name, partial(_single, claim)) for claim in law.claims()]
+    return _certified(_key(("rule", law.key)), lambda: [plan], fresh)
+
+
 def _certified(
     key: str,
     plans: Callable[[], Iterable[_Plan]],
@@ -394,12 +418,22 @@ def _certified(
     checks: int = 0,
 ) -> tuple[Law, ...]:
     if not fresh:
-        remembered = _recalled(_STORE.get(key), plans(), checks)
+        remembered = _IN_MEMORY.get(key)
+        if remembered is None:
+            remembered = _recalled(_STORE.get(key), plans(), checks)
         if remembered is not None:
-            return remembered
+            return _keep(key, remembered, checks)
     laws = _Prover(TIME_LIMIT, samples).first_plan(plans())
     if is_proved(laws):
         _STORE.put(key, {"laws": [asdict(law) for law in laws]})
+        _keep(key, laws, checks)
+    return laws
+
+
+def _keep(key: str, laws: tuple[Law, ...], checks: int) -> tuple[Law, ...]:
+    """Laws that need no further samples stay in memory: every compilation asks for them."""
+    if checks == 0:
+        _IN_MEMORY[key] = laws
     return laws
 
 
@@ -564,7 +598,15 @@ def certificate(equations: Equations, fresh: bool = False) -> tuple[Law, ...]:
 
 def require_program(equations: Equations) -> tuple[Law, ...]:
     """The certificate of a program; an error at the first monoid that is not proved."""
-    for monoid, folded in _folded(equations)[1].items():
+    names, elements = _folded(equations)
+    for name in names:
+        failed = next((law for law in certify(name) if not law.holds and not law.is_fact), None)
+        if failed is not None:
+            raise MonoidLawError(
+                f"'{name}' could not be proved {_FAULT.get(failed.short, ('', 'lawful'))[1]}",
+                notes=[f"law: {failed.statement}"],
+            )
+    for monoid, folded in elements.items():
         declared = equations.source.monoids.get(monoid.name)
         require(
             monoid,

@@ -1,0 +1,332 @@
+"""The laws that the rewrite rules rest on, as identities between terms.
+
+A rule names them (`Claims:` in its docstring). What a rule says of a whole fold follows
+from the identities by induction over the elements: that `sum(a * x) = a * sum(x)`, from
+`a * (x + y) = a * x + a * y` and `a * 0 = 0`. Constructors would bring both sides of an
+identity to one canonical form, for they apply many of these laws themselves; so the sides
+are written with inert operations. Each identity is proved by sympy, case by case, on
+symbols for its parameters, once, and is remembered by its content (`proofs.certify`).
+
+A law can also be one of a monoid: a claim "SE" or "sum" means the laws of that.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from monocomp import terms as T
+from monocomp.printer import show
+from monocomp.proving.extended_reals import Cases
+from monocomp.proving.laws import Claim, Operands, Sides
+from monocomp.terms import Term
+
+
+@dataclass(frozen=True)
+class Identity:
+    """`left = right` for all real values of the parameters for which `given` holds."""
+
+    left: Term
+    right: Term
+    given: Term = T.TRUE
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The content."""
+        return tuple(t.key[2] for t in (self.left, self.right, self.given))
+
+    def claim(self, name: str) -> Claim:
+        """The identity for the prover."""
+        params = [t for t in T.subterms(self.left, self.right, self.given) if t.op == "param"]
+        names = sorted({t.attr for t in params})
+        kinds = {t.attr: t.kind for t in params}
+
+        def check(cases: Cases, shown: Operands) -> Sides:
+            given = {
+                n: bool(cases.choose(2)) if kinds[n] == "bool" else cases.real(n) for n in names
+            }
+            shown |= {n: (value,) for n, value in given.items()}
+            cases.assume(cases.evaluate(self.given, given))
+            return Sides((cases.evaluate(self.left, given),), (cases.evaluate(self.right, given),))
+
+        def braced(t: Term) -> str:
+            text = show(t)
+            return re.sub(rf"\b({'|'.join(names)})\b", r"{\1}", text) if names else text
+
+        condition = "" if self.given is T.TRUE else f", for {show(self.given)}"
+        return Claim(name, braced(self.left), braced(self.right), check, condition)
+
+
+@dataclass(frozen=True)
+class RuleLaw:
+    """A law that rules may name.
+
+    Attributes:
+        name: what rules call it.
+        about: how it gives what the rules say, in one line.
+        identities: what is proved, each with a name of its own.
+    """
+
+    name: str
+    about: str
+    identities: tuple[tuple[str, Identity], ...]
+
+    @property
+    def key(self) -> object:
+        """The content, under which the proof is remembered."""
+        return self.name, tuple((name, identity.key) for name, identity in self.identities)
+
+    def claims(self) -> Iterable[Claim]:
+        """What is to be proved."""
+        return [identity.claim(name) for name, identity in self.identities]
+
+
+RULE_LAWS: dict[str, RuleLaw] = {}
+
+
+def law(name: str, about: str, **identities: Identity) -> RuleLaw:
+    """Add a law to the registry; the names of identities are words joined by _."""
+    named = tuple((n.replace("_", " "), identity) for n, identity in identities.items())
+    RULE_LAWS[name] = RuleLaw(name, about, named)
+    return RULE_LAWS[name]
+
+
+# Inert operations on symbols.
+
+
+def _symbols(names: str) -> list[Term]:
+    return [T.param(n, "float") for n in names.split()]
+
+
+def _add(*terms: Term) -> Term:
+    return T.inert("add", *terms)
+
+
+def _mul(*terms: Term) -> Term:
+    factors = [t for t in terms if t is not T.ONE]
+    return T.inert("mul", *factors) if len(factors) > 1 else (*factors, T.ONE)[0]
+
+
+def _sub(a: Term, b: Term) -> Term:
+    return _add(a, _mul(_MINUS, b))
+
+
+def _exp(x: Term) -> Term:
+    return T.inert("exp", x)
+
+
+def _log(x: Term) -> Term:
+    return T.inert("log", x)
+
+
+def _max(x: Term, y: Term) -> Term:
+    return T.inert("maximum", x, y)
+
+
+def _min(x: Term, y: Term) -> Term:
+    return T.inert("minimum", x, y)
+
+
+def _where(c: Term, x: Term, y: Term) -> Term:
+    return T.inert("where", c, x, y)
+
+
+def _power(x: Term, power: Fraction | int) -> Term:
+    return x if power == 1 else T.inert("pow", x, attr=Fraction(power))
+
+
+_a, _b, _x, _y, _u, _v = _symbols("a b x y u v")
+_m, _n, _r, _s, _t = _symbols("m n r s t")
+_c, _p, _q = (T.param(name, "bool") for name in "cpq")
+_HALF = Fraction(1, 2)
+_MINUS = T.const(-1, "float")
+_POSITIVE = T.compare("<", T.ZERO, _a)
+
+law(
+    "distributivity",
+    "a factor leaves a sum, by induction over its elements",
+    product_over_sum=Identity(_mul(_a, _add(_x, _y)), _add(_mul(_a, _x), _mul(_a, _y))),
+    product_with_the_unit=Identity(_mul(T.ZERO, _a), T.ZERO),
+    a_sum_of_equals=Identity(_mul(_a, _add(_n, T.ONE)), _add(_mul(_a, _n), _a)),
+)
+law(
+    "exponentials",
+    "what is added in an exponent is a factor",
+    sum_in_an_exponent=Identity(_exp(_add(_a, _b)), _mul(_exp(_a), _exp(_b))),
+    nothing=Identity(_exp(T.NEG_INF), T.ZERO),
+)
+law(
+    "interchange",
+    "folds of a commutative monoid are taken in any order, and a fold of a . b is the "
+    "fold of a . the fold of b",
+    sum=Identity(_add(_add(_a, _b), _add(_x, _y)), _add(_add(_a, _x), _add(_b, _y))),
+    prod=Identity(_mul(_mul(_a, _b), _mul(_x, _y)), _mul(_mul(_a, _x), _mul(_b, _y))),
+    max=Identity(_max(_max(_a, _b), _max(_x, _y)), _max(_max(_a, _x), _max(_b, _y))),
+    min=Identity(_min(_min(_a, _b), _min(_x, _y)), _min(_min(_a, _x), _min(_b, _y))),
+)
+law(
+    "translation",
+    "an addend leaves a maximum or minimum, by induction over its elements",
+    maximum=Identity(_add(_a, _max(_x, _y)), _max(_add(_a, _x), _add(_a, _y))),
+    minimum=Identity(_add(_a, _min(_x, _y)), _min(_add(_a, _x), _add(_a, _y))),
+    maximum_of_nothing=Identity(_add(_a, T.NEG_INF), T.NEG_INF),
+    minimum_of_nothing=Identity(_add(_a, T.INF), T.INF),
+)
+law(
+    "scaling",
+    "a positive factor leaves a maximum or minimum, and a sign turns it round",
+    maximum=Identity(_mul(_a, _max(_x, _y)), _max(_mul(_a, _x), _mul(_a, _y)), _POSITIVE),
+    minimum=Identity(_mul(_a, _min(_x, _y)), _min(_mul(_a, _x), _mul(_a, _y)), _POSITIVE),
+    sign=Identity(
+        _mul(_MINUS, _max(_x, _y)),
+        _min(_mul(_MINUS, _x), _mul(_MINUS, _y)),
+    ),
+    maximum_of_nothing=Identity(_mul(T.NEG_INF, _a), T.NEG_INF, _POSITIVE),
+)
+law(
+    "brackets",
+    "a condition that holds anyway need not be said",
+    factor=Identity(_where(_c, _mul(T.bracket(_c), _x), _u), _where(_c, _x, _u)),
+    branch=Identity(_where(_c, _where(_c, _x, _y), _u), _where(_c, _x, _u)),
+    conjunct=Identity(
+        _where(_c, T.bracket(T.conjunction(_c, _p)), _u), _where(_c, T.bracket(_p), _u)
+    ),
+)
+law(
+    "units",
+    "an element that is the unit can be left out, and a masked one is the unit",
+    sum=Identity(_add(_x, T.ZERO), _x),
+    max=Identity(_max(_x, T.NEG_INF), _x),
+    min=Identity(_min(_x, T.INF), _x),
+    bracket=Identity(_mul(T.bracket(_c), _x), _where(_c, _x, T.ZERO)),
+    masked_factor=Identity(_mul(_a, _where(_c, _x, T.ZERO)), _where(_c, _mul(_a, _x), T.ZERO)),
+    masked_addend=Identity(
+        _add(_a, _where(_c, _x, T.NEG_INF)), _where(_c, _add(_a, _x), T.NEG_INF)
+    ),
+)
+law(
+    "counting",
+    "any and all ask whether a count is 0",
+    any=Identity(
+        T.disjunction(T.compare("<", T.ZERO, _a), T.compare("<", T.ZERO, _b)),
+        T.compare("<", T.ZERO, _add(_a, _b)),
+        T.conjunction(T.compare("<=", T.ZERO, _a), T.compare("<=", T.ZERO, _b)),
+    ),
+    all=Identity(T.conjunction(_p, _q), T.inert("not", T.disjunction(T.negate(_p), T.negate(_q)))),
+)
+law(
+    "scaled numbers",
+    "a pair (v, m) stands for exp(m) v, and adding pairs adds what they stand for",
+    sum_of_pairs=Identity(
+        _mul(
+            _exp(_max(_m, _n)),
+            _add(_mul(_exp(_sub(_m, _max(_m, _n))), _v), _mul(_exp(_sub(_n, _max(_m, _n))), _u)),
+        ),
+        _add(_mul(_exp(_m), _v), _mul(_exp(_n), _u)),
+    ),
+    element=Identity(_mul(_exp(_s), _v), _mul(_exp(_m), _mul(_v, _exp(_sub(_s, _m))))),
+    shift_of_a_frame=Identity(_sub(_add(_a, _s), _add(_a, _m)), _sub(_s, _m)),
+)
+law(
+    "arithmetic",
+    "what the constructors of terms do: powers, roots, logarithms and exponentials",
+    inverse=Identity(_mul(_x, _power(_x, -1)), T.ONE, T.compare("!=", _x, T.ZERO)),
+    powers=Identity(_mul(_power(_x, 2), _power(_x, 3)), _power(_x, 5)),
+    power_of_a_product=Identity(_power(_mul(_x, _y), 2), _mul(_power(_x, 2), _power(_y, 2))),
+    root_of_a_square=Identity(_power(_power(_x, 2), _HALF), T.function("abs", _x)),
+    root_of_a_product=Identity(
+        _power(_mul(_a, _a, _x), _HALF),
+        _mul(_a, _power(_x, _HALF)),
+        T.conjunction(_POSITIVE, T.compare("<=", T.ZERO, _x)),
+    ),
+    log_of_exp=Identity(_log(_exp(_x)), _x),
+    log_of_a_product=Identity(_log(_mul(_exp(_a), _exp(_b))), _add(_a, _b)),
+    power_in_an_exponent=Identity(
+        _exp(_mul(T.const(2, "float"), _log(_a))), _power(_a, 2), _POSITIVE
+    ),
+)
+
+
+# --- actions --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Action:
+    """A basis that is carried in a moving frame, and the matrix that moves it.
+
+    With b(x; r) a column of basis functions of an element x written in the frame r, move(r, s)
+    is rho(r, s) = T(s) T(r)^-1, so that
+
+        equivariance   rho(r, s) b(x; r) = b(x; s)
+        cocycle        rho(s, t) rho(r, s) = rho(r, t)
+
+    Then sums of b may be merged in any bracketing, each in the frame that is known there.
+    """
+
+    basis: Callable[[Term, Term], list[Term]]
+    move: Callable[[Term, Term], list[list[Term]]]
+
+    def identities(self) -> dict[str, Identity]:
+        """Equivariance and the cocycle, entry by entry."""
+        found = {}
+        old, new, rho = self.basis(_x, _r), self.basis(_x, _s), self.move(_r, _s)
+        for i, row in enumerate(rho):
+            found[f"equivariance_{i}"] = Identity(_dot(row, old), new[i])
+        then, straight = self.move(_s, _t), self.move(_r, _t)
+        size = range(len(rho))
+        for i in size:
+            for j in size:
+                column = [rho[k][j] for k in size]
+                found[f"cocycle_{i}{j}"] = Identity(_dot(then[i], column), straight[i][j])
+        return {n: at for n, at in found.items() if at.left is not at.right}
+
+
+def _dot(row: list[Term], column: list[Term]) -> Term:
+    pairs = zip(row, column, strict=True)
+    parts = [_mul(a, b) for a, b in pairs if a is not T.ZERO and b is not T.ZERO]
+    return _add(*parts) if len(parts) > 1 else (*parts, T.ZERO)[0]
+
+
+def moments(degree: int) -> Action:
+    """Powers of the distance from a centre, up to a degree: moved by the binomial theorem."""
+
+    def power(x: Term, n: int) -> Term:
+        return T.ONE if n == 0 else _power(x, n)
+
+    def move(r: Term, s: Term) -> list[list[Term]]:
+        return [
+            [
+                _mul(T.const(math.comb(i, j), "float"), power(_sub(r, s), i - j))
+                if j <= i
+                else T.ZERO
+                for j in range(degree + 1)
+            ]
+            for i in range(degree + 1)
+        ]
+
+    return Action(lambda x, r: [power(_sub(x, r), n) for n in range(degree + 1)], move)
+
+
+def _entropy_move(r: Term, s: Term) -> list[list[Term]]:
+    scale = _exp(_sub(r, s))
+    return [[scale, T.ZERO], [_mul(_sub(r, s), scale), scale]]
+
+
+def _weights(x: Term, r: Term) -> list[Term]:
+    weight = _exp(_sub(x, r))
+    return [weight, _mul(_sub(x, r), weight)]
+
+
+law(
+    "moments",
+    "sums of powers about one centre give those about another (Welford, Chan)",
+    **moments(4).identities(),
+)
+law(
+    "entropy",
+    "sums of exp(x - r) and of (x - r) exp(x - r) move together: exp(-r) [[1, 0], [-r, 1]]",
+    **Action(_weights, _entropy_move).identities(),
+)

@@ -1,0 +1,116 @@
+"""The laws that rewrite rules rest on: all proved, all named, and false ones refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from monocomp import terms as T
+from monocomp.pipeline import RULE_SETS
+from monocomp.proving import proofs
+from monocomp.proving.laws import BUILT_IN
+from monocomp.proving.rule_laws import RULE_LAWS, Identity, RuleLaw
+from monocomp.rewriting import Rewriter, Rule, RuleSet
+from tests.rewrites.rules import equations
+
+RULES = {rule.name: rule for rules in RULE_SETS for rule in rules.rules}
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_every_rule_names_its_laws(rule: Rule) -> None:
+    """A definition has none to name: it says what a word of the language means."""
+    assert rule.law.startswith("definition of ") == (not rule.claims)
+    assert set(rule.claims) <= {*RULE_LAWS, *BUILT_IN, "SE"}
+    assert rule.unproved is None
+
+
+@pytest.mark.parametrize("name", RULE_LAWS)
+def test_every_law_is_proved(name: str) -> None:
+    laws = proofs.certify_rule_law(name, fresh=True)
+    assert [law.name for law in laws] == [f"{name}: {n}" for n, _ in RULE_LAWS[name].identities]
+    assert all(law.holds for law in laws)
+    assert sum(law.seconds for law in laws) < 5
+
+
+@pytest.mark.parametrize("name", RULE_LAWS)
+def test_no_identity_is_empty(name: str) -> None:
+    """Its sides are two terms: the constructors have not made them one."""
+    for _, identity in RULE_LAWS[name].identities:
+        assert identity.left is not identity.right
+
+
+def tried(identity: Identity) -> proofs.Law:
+    """What is found out about one identity."""
+    claim = identity.claim("claim")
+    plan = [("test", partial(proofs._single, claim))]
+    (law,) = proofs._Prover(5.0, 20).first_plan([plan])
+    return law
+
+
+CONDITIONAL = [
+    (name, n, identity)
+    for name, at in RULE_LAWS.items()
+    for n, identity in at.identities
+    if identity.given is not T.TRUE
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "identity"), CONDITIONAL, ids=[f"{a}: {b}" for a, b, _ in CONDITIONAL]
+)
+def test_conditions_are_needed(name: str, part: str, identity: Identity) -> None:
+    law = tried(replace(identity, given=T.TRUE))
+    assert law.holds is False and law.counterexample
+
+
+def test_false_identities_are_refuted() -> None:
+    a, x = T.param("a", "float"), T.param("x", "float")
+    wrong = Identity(T.inert("relu", T.add(a, x)), T.add(a, T.function("relu", x)))
+    law = tried(wrong)
+    assert law.holds is False
+    assert law.statement == "relu(a + x) = a + relu(x)"
+    assert law.counterexample is not None and "relu(" in law.counterexample
+
+
+def false_rule(monkeypatch: pytest.MonkeyPatch, claims: str) -> RuleSet:
+    def hoist_from_relu(t: T.Term) -> T.Term | None:
+        """What does not vary leaves a relu.
+
+        Law:     relu(a + x) = a + relu(x)
+        Claims:  relu
+        """
+        return T.add(t.args[0], T.ONE) if t.op == "relu" else None
+
+    a, x = T.param("a", "float"), T.param("x", "float")
+    wrong = Identity(T.inert("relu", T.add(a, x)), T.add(a, T.function("relu", x)))
+    monkeypatch.setitem(RULE_LAWS, "relu", RuleLaw("relu", "", (("shift", wrong),)))
+    rules = RuleSet("test", "")
+    rules.rule(hoist_from_relu)
+    return rules
+
+
+def test_a_rule_with_a_false_law_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = false_rule(monkeypatch, "relu")
+    rewriter = Rewriter(equations("O[i] = relu(X[i])"))
+    rewriter.exhaust(rules)
+    assert rewriter.steps == []
+    law = rules.rules[0].unproved
+    assert law is not None and law.name == "relu: shift" and law.counterexample
+
+
+def test_proofs_are_remembered_by_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    proofs.certify_rule_law("scaling")
+    made: list[str] = []
+    prove = proofs._prove
+    monkeypatch.setattr(
+        proofs, "_prove", lambda claim, tick: (made.append(claim.name), prove(claim, tick))[1]
+    )
+    proofs.certify_rule_law("scaling")
+    assert made == []
+    parts = RULE_LAWS["scaling"].identities
+    changed = tuple((n, replace(at, given=T.TRUE)) for n, at in parts)
+    monkeypatch.setitem(RULE_LAWS, "scaling", replace(RULE_LAWS["scaling"], identities=changed))
+    assert not proofs.is_proved(proofs.certify_rule_law("scaling"))
+    assert made
