@@ -27,6 +27,7 @@ from monocomp.terms import (
     open_fold,
     power_of,
     split_coefficient,
+    sub,
     where,
 )
 
@@ -168,7 +169,7 @@ def _show(t: Term, names: Names, context: int, as_float: bool = False) -> str:
             text = f"{_show(base, names, _ATOM)} ** {_show(exponent, names, _POW)}"
             return _paren(text, _POW, context)
         case "compare":
-            sides = [_show(x, names, _ADD) for x in t.args]
+            sides = [_show(x, names, _ADD) for x in _sides(*t.args)]
             return _paren(f" {t.attr} ".join(sides), _COMPARE, context)
         case "and" | "or":
             level = _AND if t.op == "and" else _OR
@@ -193,6 +194,18 @@ def _show(t: Term, names: Names, context: int, as_float: bool = False) -> str:
             return f"where({', '.join(parts)})"
     floating = t.op not in ("maximum", "minimum", "uniform", "abs", "sign", "relu", "stop")
     return f"{t.op}({', '.join(_show(a, names, 0, floating) for a in t.args)})"
+
+
+def _sides(a: Term, b: Term) -> tuple[Term, Term]:
+    """The sides of a comparison as they are written: terms know `q < k + window`, but the
+    distance of two indices is seen at once in `q - k < window`."""
+    for one, other in ((a, b), (b, a)):
+        if one.op == "index" and other.op == "add":
+            indices = [t for t in other.args if t.op == "index"]
+            rest = [t for t in other.args if t.op not in ("index", "const")]
+            if len(indices) == 1 and rest:
+                return sub(a, indices[0]), sub(b, indices[0])
+    return a, b
 
 
 def _separator(subscripts: list[str]) -> str:

@@ -367,18 +367,14 @@ def mul(*terms: Term) -> Term:
             powers[base] = powers.get(base, Fraction(0)) + power
     if number == 0 or number != number:  # 0 * inf is 0: equal wherever the source is finite
         return const(0, kind)
-    parts = []
-    there = []  # what brackets need not say, as the product is 0 without it anyway
-    for base, power in powers.items():
-        if power != 0:
-            parts.append(power_of(base, power))
-            there += [is_there(base)] if may_be_empty(base) else []
-        elif may_be_empty(base):
-            conditions.append(is_there(base))
-    conditions = [c for c in conjuncts(conjunction(*conditions)) if c not in there]
-    if conditions:
-        holds = conjunction(*conditions)
-        parts.append(as_float(holds) if kind == "float" else as_int(holds))
+    parts = [power_of(base, power) for base, power in powers.items() if power != 0]
+    empty = [base for base in powers if may_be_empty(base)]
+    conditions += [is_there(base) for base in empty if powers[base] == 0]
+    if conditions:  # but for what need not be said, as the product is 0 without it anyway
+        there = [is_there(base) for base in empty if powers[base] != 0]
+        holds = conjunction(*(c for c in conjuncts(conjunction(*conditions)) if c not in there))
+        if holds is not TRUE:
+            parts.append(as_float(holds) if kind == "float" else as_int(holds))
     if exponents:
         parts.append(exp(add(*exponents)) if len(exponents) > 1 else _exp(exponents[0]))
     if any(t.op in ("const", "mul") for t in parts) or sum(t.op == "exp" for t in parts) > 1:
@@ -683,24 +679,73 @@ _CONSTRUCTORS: dict[str, Callable[..., Term]] = {
 
 
 def compare(op: str, a: Term, b: Term) -> Term:
-    """a op b; > and >= are turned round."""
+    """a op b; > and >= are turned round. Ints are compared in one form, as `_compare_ints` says."""
     if op in (">", ">="):
         return compare("<" if op == ">" else "<=", b, a)
     if a.kind == b.kind == "bool":
         a, b = as_int(a), as_int(b)
-    (a, b), _ = _promote((a, b))
+    (a, b), kind = _promote((a, b))
+    if kind == "int":
+        return _compare_ints(op, a, b)
     if op in ("==", "!=") and b.key < a.key:
         a, b = b, a
     if a.op == "const" and b.op == "const":
         table = {"<": a.attr < b.attr, "<=": a.attr <= b.attr, "==": a.attr == b.attr}
         return const(table.get(op, a.attr != b.attr))
-    if a is b and a.kind == "int":
-        return const(op in ("<=", "=="))
     if a is ZERO and b.op == "mul" and any(t.op == "exp" for t in b.args):
         b = mul(*(t for t in b.args if t.op != "exp"))  # a positive factor keeps the sign
     elif b is ZERO and a.op == "mul" and any(t.op == "exp" for t in a.args):
         a = mul(*(t for t in a.args if t.op != "exp"))
     return _intern("compare", (a, b), op, "bool")
+
+
+def _compare_ints(op: str, a: Term, b: Term) -> Term:
+    """One term for `q - k >= 0`, `k <= q`, `not (k > q)`, `k < q + 1` and `2 * k <= 2 * q + 1`.
+
+    What is subtracted on one side is added on the other, common factors leave, and a
+    number that is left over stands where it is positive, with `<` in front of it.
+    """
+    addends, rest = split_addends(sub(b, a))  # 0 op addends + rest
+    rest -= op == "<"
+    divisor = math.gcd(*(int(number) for number, _ in addends))
+    if not addends:
+        return const({"==": rest == 0, "!=": rest != 0}.get(op, rest >= 0))
+    if op in ("==", "!=") and rest % divisor != 0:
+        return const(op == "!=")
+    rest //= divisor  # rounded down: of whole numbers that is the same bound
+    left, right = (
+        [_times(abs(int(n)) // divisor, t) for n, t in addends if (n > 0) == side]
+        for side in (False, True)
+    )
+    if op in ("<", "<="):
+        if not left and rest >= 0 and all(map(is_nonnegative, right)):
+            return TRUE
+        if not right and rest < 0 and all(map(is_nonnegative, left)):
+            return FALSE
+        op, rest = ("<=", 0) if rest == 0 else ("<", rest + 1)
+    left.append(const(max(0, -rest)))
+    right.append(const(max(0, rest)))
+    sides = add(*left), add(*right)
+    if op in ("==", "!=") and sides[1].key < sides[0].key:
+        sides = sides[::-1]
+    return _intern("compare", sides, op, "bool")
+
+
+def _times(number: int, t: Term) -> Term:
+    return t if number == 1 else mul(const(number), t)
+
+
+def split_addends(t: Term) -> tuple[list[tuple[Fraction, Term]], int]:
+    """The int t as a sum of (coefficient, term) and a number."""
+    addends, rest = [], 0
+    for part in t.args if t.op == "add" else (t,):
+        number, base = split_coefficient(part)
+        assert isinstance(number, Fraction)  # no int is infinite
+        if base is None:
+            rest = int(number)
+        else:
+            addends.append((number, base))
+    return addends, rest
 
 
 def conjunction(*terms: Term) -> Term:

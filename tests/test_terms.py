@@ -633,3 +633,73 @@ def test_numbers_are_exact() -> None:
     third = T.const(Fraction(1, 3))
     assert T.add(third, third, third) is T.ONE
     assert T.const(0.1).attr == Fraction(0.1) and not math.isinf(T.const(0.1).attr)
+
+
+# --- comparisons of integers -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("k <= q", "q - k >= 0", "not (k > q)", "k < q + 1", "2 * k <= 2 * q + 1", "0 <= q - k"),
+        ("q - k < window", "q < k + window", "not (q - k >= window)", "k >= q - window + 1"),
+        ("q == k + 1", "q - k == 1", "k == q - 1", "not (k + 1 != q)", "3 * q == 3 * k + 3"),
+        ("0 < k", "k >= 1", "k > 0", "2 * k > 0", "not (k <= 0)"),
+        ("q < q", "2 * k == 2 * q + 1", "k < 0", "q * k < 0", "not (0 <= k)"),
+        ("q == q", "2 * k != 2 * q + 1", "k >= 0", "q % 3 + k >= 0"),
+    ],
+)
+def test_equal_comparisons_are_one_object(texts: tuple[str, ...]) -> None:
+    """Whichever way they are written; each is printed as the first, if that is not decided."""
+    found = {condition(text) for text in texts}
+    assert len(found) == 1
+    (only,) = found
+    assert only.op == "const" or show(only) == texts[0]
+
+
+def condition(text: str) -> Term:
+    head = "param window: int = 3\nindex q < 9, k < 9\nP[q,k] = X[q,k] * window\n"
+    program = check(f"{head}O[q,k] = {text}\nreturn O, P")
+    return translate(program).outputs[0].body
+
+
+def test_comparisons_keep_their_value() -> None:
+    """a q + b k + c op d w + e, over all small numbers."""
+    rng = np.random.default_rng(0)
+    q, k, w = T.index("q", "q"), T.index("k", "k"), T.param("w", "int")
+    for _ in range(300):
+        a, b, c, d, e = (int(n) for n in rng.integers(-4, 5, 5))
+        for op, holds in PYTHON.items():
+            left = T.add(T.mul(T.const(a), q), T.mul(T.const(b), k), T.const(c))
+            term = T.compare(op, left, T.add(T.mul(T.const(d), w), T.const(e)))
+            for place in ((0, 0, -3), (1, 0, 2), (2, 5, 0), (0, 3, 1), (4, 4, -1), (3, 1, 5)):
+                wanted = holds(a * place[0] + b * place[1] + c, d * place[2] + e)
+                assert truth(term, dict(zip("qkw", place, strict=True))) == wanted, (term, place)
+
+
+PYTHON: dict[str, Callable[[int, int], bool]] = {
+    "<": lambda x, y: x < y,
+    "<=": lambda x, y: x <= y,
+    ">": lambda x, y: x > y,
+    ">=": lambda x, y: x >= y,
+    "==": lambda x, y: x == y,
+    "!=": lambda x, y: x != y,
+}
+
+
+def truth(t: Term, at: dict[str, int]) -> bool:
+    """A comparison of affine terms at a place."""
+    if t.op == "const":
+        return bool(t.attr)
+
+    def value(x: Term) -> int:
+        match x.op:
+            case "const":
+                return int(x.attr)
+            case "add":
+                return sum(map(value, x.args))
+            case "mul":
+                return math.prod(map(value, x.args))
+        return at[x.attr[0] if x.op == "index" else x.attr]
+
+    return PYTHON[t.attr](*map(value, t.args))

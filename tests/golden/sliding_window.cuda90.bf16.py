@@ -285,7 +285,7 @@ def reference(Q, K, V, *, window=1024, dtype=torch.float64):
     # O[b,h,q,e] = sum[k](V[b,h,k,e] * softmax[k if q - k < window and k <=
     #   q](S[b,h,q,k]))
     b, h, q, e, k = open_indices(size_b, size_h, size_q, size_e, size_k, device=device)
-    logits_1 = torch.where((k <= q) & (q - k < window), S[b, h, q, k], -torch.inf)
+    logits_1 = torch.where((k <= q) & (q < window + k), S[b, h, q, k], -torch.inf)
     softmax_1 = torch.where(logits_1 == -torch.inf, 0.0, logits_1.softmax(4))
     sum_2 = (V[b, h, k, e] * softmax_1).sum(4, keepdim=True)
     O_2 = tabulate(sum_2, size_b, size_h, size_q, size_e)

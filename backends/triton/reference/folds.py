@@ -267,7 +267,7 @@ class Body(Terms):
 
 def over(condition: Term, *indices: Term) -> Term:
     """The same condition, written so that it has the axes of these indices."""
-    zero = T.const(0)
+    within = [T.compare("<", i, T.extent_of(i.attr[1])) for i in indices]
     if condition is T.FALSE and indices:
-        return T.conjunction(*(T.compare("<", i, zero) for i in indices))
-    return T.conjunction(condition, *(T.compare("<=", zero, i) for i in indices))
+        return T.conjunction(*map(T.negate, within))
+    return T.conjunction(condition, *within)
