@@ -12,7 +12,7 @@ from functools import cached_property
 
 from monocomp import terms as T
 from monocomp.abbreviation import Abbreviation, abbreviator
-from monocomp.errors import InternalError, UnsupportedError
+from monocomp.errors import InternalError
 from monocomp.language import syntax
 from monocomp.printer import Names, definition_line, show, show_monoid
 from monocomp.terms import Term
@@ -227,14 +227,9 @@ class _Translator:
         opened = tuple(self.index(i) for i in e.indices)
         monoid: str | T.UserMonoid = self.monoids.get(e.op, e.op)
         result: Term
+        if e.op in syntax.KEEPING_REDUCTIONS and len(opened) > 1:
+            return T.softmax(e.op, opened, condition, *bodies)
         if e.prefix or e.op in (*syntax.KEEPING_REDUCTIONS, *syntax.SELECTIONS):
-            if len(opened) != 1 or (e.prefix and e.op in syntax.KEEPING_REDUCTIONS):
-                raise UnsupportedError(
-                    f"{e.op} over several indices at once is not compiled",
-                    text=self.program.text,
-                    spans=e.span,
-                    help="write it with exp and sum over those indices",
-                )
             place = opened[0] if e.target is None else self.index(e.target)
             target = None if e.target is None else self.program.extent_of[e.target]
             result = T.fold_at(monoid, place, opened[0], condition, *bodies, target=target)

@@ -907,13 +907,15 @@ def by_definition(t: Term) -> Term:
     if monoid not in ("softmax", "log_softmax"):
         earlier = conjunction(condition, compare("<=", bound, place))
         return fold(monoid, (bound,), earlier, *bodies)
-    (x,) = bodies
-    admitted, logit = substitute(condition, here), substitute(x, here)
+    return substitute(softmax(monoid, (bound,), condition, bodies[0]), here)
+
+
+def softmax(monoid: str, opened: tuple[Term, ...], condition: Term, x: Term) -> Term:
+    """A softmax or log_softmax over the opened indices, at their own place."""
+    x = as_float(x)
     if monoid == "log_softmax":
-        total = fold("logsumexp", (bound,), condition, x)
-        return where(admitted, sub(logit, total), NEG_INF)
-    weights = fold("sum", (bound,), condition, exp(x))
-    return divide(mul(bracket(admitted), exp(logit)), weights)
+        return where(condition, sub(x, fold("logsumexp", opened, condition, x)), NEG_INF)
+    return divide(mul(bracket(condition), exp(x)), fold("sum", opened, condition, exp(x)))
 
 
 def _close(

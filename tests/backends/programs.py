@@ -66,6 +66,13 @@ EXAMPLES: dict[str, Example] = {
     "softmax with a filter": Example(
         "P[q,k] = softmax[k if k <= q - 3](X[q,k])", (sizes(q=19, k=37),)
     ),
+    "softmax over two indices": Example(
+        """
+        P[i,j,k] = softmax[j, k if j <= k](X[i,j,k])
+        L[i,j,k] = log_softmax[j, k](X[i,j,k])
+        """,
+        (sizes(i=2, j=5, k=19),),
+    ),
     "softmax over nothing": Example("P[q,k] = softmax[k if k < q - 100](X[q,k])", (ATTENTION,)),
     "sink": Example(
         """
