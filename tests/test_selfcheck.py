@@ -231,7 +231,11 @@ def test_lines_are_formatted(name: str, tmp_path: Path) -> None:
     assert max(map(len, lines)) <= 88
 
 
-@pytest.mark.parametrize("name", [n for n in LIBRARY if "softmax" in n or "attention" in n])
+# Linear attention's weights are 0 there, which is no empty set.
+@pytest.mark.parametrize(
+    "name",
+    [n for n in LIBRARY if ("softmax" in n or "attention" in n) and "linear" not in n],
+)
 def test_rows_of_minus_infinity(name: str, tmp_path: Path) -> None:
     equations = translated(LIBRARY[name])
     made = module(reference_lines(equations, plain(equations)), tmp_path)

@@ -10,65 +10,99 @@ import torch
 from torch import Tensor
 
 from monocomp import library
+from monocomp.language.checker import check
+from tests.backends import eager
 from tests.backends.running import make_inputs
 
-Eager: TypeAlias = Callable[..., Tensor]
+Inputs: TypeAlias = dict[str, Tensor]
+Move: TypeAlias = Callable[[Inputs, float, float], None]
 
 
-def logits(Q: Tensor, K: Tensor) -> Tensor:
-    """Q K^T / sqrt(d), each step rounded as eager torch rounds it."""
-    root: float = max(1, Q.shape[-1]) ** 0.5
-    return Q @ K.transpose(-1, -2) / root
+# --- where the logits lie: in place, about N(shift, scale) ----------------------------------
 
 
-def attend(S: Tensor, V: Tensor, kept: Tensor | None = None) -> Tensor:
-    """softmax(S) V over the kept keys; 0 where none is kept."""
-    if kept is not None:
-        S = S.masked_fill(~kept, -torch.inf)
-    return S.softmax(-1).masked_fill(S.isneginf(), 0) @ V
+def product(query: str = "Q", key: str = "K", *others: str, scale: float | None = None) -> Move:
+    """Logits are products over the last dimension, divided by its root or by `scale`."""
+
+    def move(made: Inputs, shift: float, size: float) -> None:
+        made[query] *= size
+        if shift:
+            made[query][..., 0] = scale or made[query].shape[-1] ** 0.5
+            made[key][..., 0] = shift
+            for other in others:
+                made[other][..., 0] = 1
+
+    return move
 
 
-def places(Q: Tensor, K: Tensor) -> tuple[Tensor, Tensor]:
-    """The places of queries, as a column, and of keys."""
-    q = torch.arange(Q.shape[-2], device=Q.device)
-    return q[:, None], torch.arange(K.shape[-2], device=K.device)
+def all_of(*moves: Move) -> Move:
+    """Several kinds of logits."""
+
+    def move(made: Inputs, shift: float, size: float) -> None:
+        for each in moves:
+            each(made, shift, size)
+
+    return move
 
 
-def attention(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
-    return attend(logits(Q, K), V)
+def elements(name: str) -> Move:
+    """Logits are an input's elements."""
+
+    def move(made: Inputs, shift: float, size: float) -> None:
+        made[name] *= size
+        made[name] += shift
+
+    return move
 
 
-def causal(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
-    q, k = places(Q, K)
-    return attend(logits(Q, K), V, k <= q)
+def distance(power: int) -> Move:
+    """Logits are minus a distance, to a power: never positive."""
+
+    def move(made: Inputs, shift: float, size: float) -> None:
+        made["Q"] *= size ** (1 / power)
+        made["Q"][..., 0] += shift ** (1 / power) if shift > 0 else -((-shift) ** (1 / power))
+
+    return move
 
 
-def gqa(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
-    K, V = (x.repeat_interleave(Q.shape[1] // x.shape[1], 1) for x in (K, V))
-    return attention(Q, K, V)
+def latent(made: Inputs, shift: float, size: float) -> None:
+    """The rotated part moves the logits, as the latent part is also the values."""
+    made["QC"] *= size
+    made["QR"][..., 0] = 192**0.5
+    made["R"][..., 0] = shift
 
 
-def sliding_window(Q: Tensor, K: Tensor, V: Tensor, window: int = 1024) -> Tensor:
-    q, k = places(Q, K)
-    return attend(logits(Q, K), V, (k <= q) & (q - k < window))
+# --- inputs that make sense -----------------------------------------------------------------
 
 
-def softcap(Q: Tensor, K: Tensor, V: Tensor, cap: float = 30.0) -> Tensor:
-    q, k = places(Q, K)
-    return attend(cap * torch.tanh(logits(Q, K) / cap), V, k <= q)
+def gentle_slopes(made: Inputs) -> None:
+    made["slope"] = made["slope"].abs() / 4
 
 
-def alibi(Q: Tensor, K: Tensor, V: Tensor, slope: Tensor) -> Tensor:
-    q, k = places(Q, K)
-    return attend(logits(Q, K) - slope[:, None, None] * (q - k), V, k <= q)
+def same_relative_keys(made: Inputs) -> None:
+    """Relative vectors do not move the logits."""
+    made["RK"][..., 0] = 0
 
 
-def softmax(X: Tensor) -> Tensor:
-    return X.softmax(-1)
+def documents_of_five(made: Inputs) -> None:
+    """Each batch packs its documents from another place on."""
+    batches, length = made["start"].shape
+    places = torch.arange(length) + torch.arange(batches)[:, None]
+    first = places // 5 * 5 - torch.arange(batches)[:, None]
+    made["start"], made["end"] = first.clamp(min=0), first + 5
 
 
-def logsumexp(X: Tensor) -> Tensor:
-    return X.logsumexp(-1)
+def binary_tree(made: Inputs) -> None:
+    """Token n is a child of token (n - 1) // 2; keys beyond the queries are seen by none."""
+    ancestor = torch.zeros_like(made["ancestor"])
+    for token in range(min(ancestor.shape)):
+        if token:
+            ancestor[token] = ancestor[(token - 1) // 2]
+        ancestor[token, token] = True
+    made["ancestor"] = ancestor
+
+
+_DOTS = product()
 
 
 @dataclass(frozen=True)
@@ -76,18 +110,23 @@ class Case:
     """A library program.
 
     Attributes:
-        name: its name.
-        eager: the same in eager torch.
-        extents: sizes of the indices that `sizes` leaves open.
+        name: its name, in the library and of its formula in `eager`.
+        extents: sizes of indices that `sizes` leaves open or has otherwise: a number, or the
+            index whose size it is.
         params: parameters that make a difference at small sizes.
+        move: moves the logits.
+        sensible: makes inputs that are not just random.
         same_kernel_as: a program with the same normal form, so that it needs fewer tests.
+        thorough: is it run at all lengths, in all dtypes and layouts?
     """
 
     name: str
-    eager: Eager
-    extents: Mapping[str, int] = field(default_factory=dict)
+    extents: Mapping[str, int | str] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
+    move: Move = _DOTS
+    sensible: Callable[[Inputs], None] | None = None
     same_kernel_as: str | None = None
+    thorough: bool = False
 
     @property
     def text(self) -> str:
@@ -97,13 +136,16 @@ class Case:
     @property
     def is_attention(self) -> bool:
         """Does it take queries, keys and values?"""
-        return self.name not in ("softmax", "logsumexp")
+        return {"Q", "K", "V"} <= check(self.text).inputs.keys()
 
     def sizes(self, q: int, k: int, d: int = 16, e: int = 16, b: int = 1) -> dict[str, int]:
         """Extents for lengths q and k; a matrix has q rows and k columns."""
-        if not self.is_attention:
-            return {"i": q, "k": k}
-        return {"b": b, "h": 2, "q": q, "k": k, "d": d, "e": e, **self.extents}
+        usual = {"b": b, "h": 2, "q": q, "k": k, "d": d, "e": e}
+        usual |= {"i": q, "t": q, "v": k, "c": e, "s": k}
+        for name, size in self.extents.items():
+            usual[name] = usual[size] if isinstance(size, str) else size
+        program = check(self.text)
+        return {n: size for n, size in usual.items() if n in program.extent_of}
 
     def inputs(
         self,
@@ -113,39 +155,79 @@ class Case:
         shift: float = 0.0,
         scale: float = 1.0,
         seed: int = 0,
-    ) -> dict[str, Tensor]:
+    ) -> Inputs:
         """Random inputs whose logits are about N(shift, scale)."""
-        made = make_inputs(self.text, sizes, torch.float32, seed=seed)
-        if not self.is_attention:
-            made["X"] = made["X"] * scale + shift
-        else:
-            made["Q"] = made["Q"] * scale
-            if shift:
-                made["Q"][..., 0] = sizes["d"] ** 0.5
-                made["K"][..., 0] = shift
-        if "slope" in made:
-            made["slope"] = made["slope"].abs() / 4
-        return {n: t.to(dtype) for n, t in made.items()}
+        made = make_inputs(self.text, sizes, torch.float32, seed=seed, params=self.params)
+        self.move(made, shift, scale)
+        if self.sensible:
+            self.sensible(made)
+        return {n: t.to(dtype) if t.is_floating_point() else t for n, t in made.items()}
 
-    def in_eager_torch(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        """The result of eager torch in the inputs' dtype."""
-        return self.eager(**inputs, **self.params)
+    def in_eager_torch(self, inputs: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """The results of eager torch in the inputs' dtype."""
+        found = getattr(eager, self.same_kernel_as or self.name)(**inputs, **self.params)
+        return found if isinstance(found, tuple) else (found,)
 
 
+_X = elements("X")
 _WINDOW = {"window": 9}
 CASES = {
     case.name: case
     for case in (
-        Case("attention", attention),
-        Case("causal", causal),
-        Case("gqa", gqa, {"h": 4, "g": 2}),
-        Case("sliding_window", sliding_window, params=_WINDOW),
-        Case("softcap", softcap, params={"cap": 5.0}),
-        Case("alibi", alibi),
-        Case("softmax", softmax),
-        Case("logsumexp", logsumexp),
-        Case("naive_attention", attention, same_kernel_as="attention"),
-        Case("safe_attention", attention, same_kernel_as="attention"),
-        Case("lazy_attention", attention, same_kernel_as="attention"),
+        Case("attention", thorough=True),
+        Case("causal", thorough=True),
+        Case("gqa", {"h": 4, "g": 2}, thorough=True),
+        Case("sliding_window", params=_WINDOW, thorough=True),
+        Case("softcap", params={"cap": 5.0}, thorough=True),
+        Case("alibi", sensible=gentle_slopes, thorough=True),
+        Case("softmax", move=_X, thorough=True),
+        Case("logsumexp", move=_X, thorough=True),
+        Case("naive_attention", same_kernel_as="attention", thorough=True),
+        Case("safe_attention", same_kernel_as="attention", thorough=True),
+        Case("lazy_attention", same_kernel_as="attention", thorough=True),
+        Case("attention_statistics"),
+        Case("attention_jvp"),
+        Case("attention_moments"),
+        Case("cross_entropy", move=product("X", "W", scale=1.0), params={"z": 0.01}),
+        Case("softmax_top8", move=product("X", "W", scale=1.0)),
+        Case(
+            "kl_divergence",
+            {"c": 8, "d": 5},
+            move=all_of(product("X", "A", scale=1.0), product("Y", "B", scale=1.0)),
+        ),
+        Case("merge_states", move=elements("LS")),
+        Case("variance", move=_X),
+        Case("layer_norm", params={"eps": 0.1}, move=_X),
+        Case("log_softmax_statistics", move=_X),
+        Case("learned_sink"),
+        Case("softmax_one"),
+        Case(
+            "differential",
+            params={"lam": 0.3},
+            move=all_of(product("Q1", "K1"), product("Q2", "K2")),
+        ),
+        Case("dropout", params={"rate": 0.5, "seed": 3}),
+        Case("sigmoid_attention"),
+        Case("softpick"),
+        Case("talking_heads", {"g": 2, "h": 3, "i": 4}),
+        Case("sparsemax", move=_X),
+        Case("column_sums"),
+        Case("cosine_attention", move=elements("scale")),
+        Case("pair_bias", {"c": 3}),
+        Case("shaw_values", {"r": 7}, {"clip": 3}, sensible=same_relative_keys),
+        Case("mla", {"c": 20, "r": 5}, move=latent),
+        Case("gaussian_attention", move=distance(2)),
+        Case("laplace_attention", params={"scale": 2.0}, move=distance(1)),
+        Case("two_simplicial", {"j": 7}, move=product("Q", "K1", "K2")),
+        Case("rms_norm", params={"eps": 0.1}, move=elements("A")),
+        Case("linear_attention"),
+        Case("taylor_attention"),
+        Case("hedgehog_attention"),
+        Case("prefix_lm"),
+        Case("document", sensible=documents_of_five),
+        Case("varlen"),
+        Case("sink_window", params={"sink": 3, "window": 9}),
+        Case("dilated", {"k": "q"}, {"window": 5, "rate": 3}),
+        Case("tree", sensible=binary_tree),
     )
 }

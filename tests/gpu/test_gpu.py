@@ -12,10 +12,11 @@ import torch
 
 import monocomp as mc
 from monocomp import library
+from tests.backends.library_cases import CASES
 
 pytestmark = pytest.mark.gpu
 
-ATTENDING = tuple(n for n in library.names() if n not in ("softmax", "logsumexp"))
+ATTENDING = tuple(n for n, case in CASES.items() if case.thorough and case.is_attention)
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 LENGTHS = ((1, 1), (63, 64), (65, 129), (257, 1021))
 
