@@ -597,14 +597,14 @@ class KernelEmitter:
         return low, high, full_low, full_high
 
     def _interval(self, e: Expr) -> tuple[str, str]:
-        """The least and the largest value of an int over the block's rows, as scalars."""
+        """The least and the largest value of an int over the block, as scalars."""
         if not self._order(e.axes):
             text = self._text(e, (), _ATOM)
             return text, text
         match e.op:
             case "local" if e.attr in self.lets and self.lets[e.attr].op in _MONOTONE:
                 return self._interval(self.lets[e.attr])
-            case "coordinate":
+            case "coordinate" if self.program.axes[e.attr].role == "row":
                 return self._name("start", e.attr), self._name("last", e.attr)
             case "add":
                 (a, b), (c, d) = map(self._interval, e.args)
