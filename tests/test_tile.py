@@ -10,13 +10,9 @@ from monocomp import library
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.tile import Let, Loop, TileProgram, expressions, walk
-from tests.backends.library_cases import CASES
+from tests.backends.library_cases import CASES, COMPILED
 
 PRINTED = [n for n, case in CASES.items() if case.thorough]
-NOT_YET = pytest.mark.xfail(strict=True, reason="no kernel is generated for top")
-LIBRARY = [
-    pytest.param(library.load(n), marks=NOT_YET if n == "softmax_top8" else ()) for n in CASES
-]
 MORE = {
     "two passes": "O[q] = sum[k](relu(A[q,k] - max[l](A[q,l])) * B[k])",
     "two kernels": "O[q] = sum[k](A[q,k])\nP[n,m] = X[n,d] * Y[m,d]",
@@ -38,7 +34,7 @@ def test_printed(name: str, golden: Callable[[str, str], None]) -> None:
     golden(f"{name}.tile.txt", "\n\n".join(map(str, programs)) + "\n")
 
 
-@pytest.mark.parametrize("text", [*LIBRARY, *MORE.values()])
+@pytest.mark.parametrize("text", [*map(library.load, COMPILED), *MORE.values()])
 def test_holds_together(text: str) -> None:
     """Axes are known, names are given once and before they are used, all outputs stored."""
     programs = tile_programs(text)
