@@ -12,7 +12,12 @@ from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewriting import Rewriter, RuleSet
 
 # Lifting brings new maxima, which are normalised like the user's own.
-lifted_normal_form = RuleSet("lifting", lifting.purpose, [*normal_form.rules, *lifting.rules])
+_of_maxima = ("assume_filter", "filter_masked_extremum", "hoist_addend", "hoist_positive_factor")
+lifted_normal_form = RuleSet(
+    "lifting",
+    lifting.purpose,
+    [*(r for r in normal_form.rules if r.name in _of_maxima), *lifting.rules],
+)
 RULE_SETS = (elaboration, normal_form, lifted_normal_form)
 
 

@@ -553,17 +553,38 @@ def function(name: str, *args: Term) -> Term:
         operands, kind = _promote(args)
         if operands[0] is operands[1]:
             return operands[0]
+        if all(t.op == "exp" for t in operands):  # which is monotone
+            return exp(function(name, *(t.args[0] for t in operands)))
         operands.sort(key=lambda t: t.key)
         return _intern(name, tuple(operands), None, kind)
     if name in ("abs", "sign", "relu", "stop"):
         (operand,) = args
         operand = as_float(operand) if name == "relu" else as_int(operand)
-        if name in ("abs", "relu") and is_nonnegative(operand):
-            return operand
+        if name in ("abs", "relu"):
+            if is_nonnegative(operand):
+                return operand
+            scale, operand = _scale(operand, even=name == "abs")
+            if scale is not None:
+                return mul(scale, function(name, operand))
         return _intern(name, (operand,), None, operand.kind)
     if name == "uniform":
         return _intern(name, _ints(args), None, "float")
     return _intern(name, tuple(as_float(t) for t in args), None, "float")
+
+
+def _scale(t: Term, even: bool) -> tuple[Term | None, Term]:
+    """(positive factor, rest): what leaves a homogeneous function, f(a x) = a f(x) for a > 0;
+    an even one loses its operand's sign, too."""
+    number, rest = split_coefficient(t)
+    if rest is None or isinstance(number, float):
+        return None, t
+    factors = rest.args if rest.op == "mul" else (rest,)
+    outside = [f for f in factors if is_nonnegative(f)]
+    if abs(number) == 1 and not outside and (number == 1 or not even):
+        return None, t
+    sign = 1 if number > 0 or even else -1
+    inside = mul(const(sign, t.kind), *(f for f in factors if f not in outside))
+    return mul(const(abs(number), t.kind), *outside), inside
 
 
 def exp(exponent: Term) -> Term:
@@ -626,6 +647,10 @@ def log(x: Term) -> Term:
         exponent = [t.args[0] for t in x.args if t.op == "exp"]
         if exponent:
             return add(*exponent, log(mul(*(t for t in x.args if t.op != "exp"))))
+        apart = [t for t in x.args if is_positive(t) and not may_be_empty(t)]
+        rest = [t for t in x.args if t not in apart]
+        if apart and len(x.args) > 1:
+            return add(*map(log, apart), log(mul(ONE, *rest)))
     if x.op == "pow" and is_nonnegative(x.args[0]):
         return mul(const(x.attr, "float"), log(x.args[0]))
     return _intern("log", (x,), None, "float")
@@ -692,6 +717,8 @@ def compare(op: str, a: Term, b: Term) -> Term:
     if a.op == "const" and b.op == "const":
         table = {"<": a.attr < b.attr, "<=": a.attr <= b.attr, "==": a.attr == b.attr}
         return const(table.get(op, a.attr != b.attr))
+    if a.op == b.op == "exp":  # which is monotone
+        return compare(op, a.args[0], b.args[0])
     if a is ZERO and b.op == "mul" and any(t.op == "exp" for t in b.args):
         b = mul(*(t for t in b.args if t.op != "exp"))  # a positive factor keeps the sign
     elif b is ZERO and a.op == "mul" and any(t.op == "exp" for t in a.args):

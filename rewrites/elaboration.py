@@ -152,3 +152,38 @@ def nest_indices(t: Term) -> Term | None:
     return T.fold(
         t.attr.monoid, (outer,), T.TRUE, T.fold(t.attr.monoid, tuple(inner), condition, body)
     )
+
+
+@elaboration.rule
+def expand_sigmoid(t: Term) -> Term | None:
+    """A sigmoid is a quotient of exponentials; lifting brings it back where it stands alone.
+
+    Law:     definition of sigmoid
+    before:  Y[i] = sigmoid(X[i])
+    after:   Y[i] = 1 / (1 + exp(-X[i]))
+    """
+    if t.op != "sigmoid":
+        return None
+    return T.power_of(T.add(T.ONE, T.exp(T.neg(t.args[0]))), -1)
+
+
+@elaboration.rule
+def expand_silu(t: Term) -> Term | None:
+    """A number times its sigmoid.
+
+    Law:     definition of silu
+    before:  Y[i] = silu(X[i])
+    after:   Y[i] = X[i] * sigmoid(X[i])
+    """
+    return T.mul(t.args[0], T.function("sigmoid", t.args[0])) if t.op == "silu" else None
+
+
+@elaboration.rule
+def expand_softplus(t: Term) -> Term | None:
+    """A soft maximum of a number and 0.
+
+    Law:     definition of softplus
+    before:  Y[i] = softplus(X[i])
+    after:   Y[i] = log(1 + exp(X[i]))
+    """
+    return T.log(T.add(T.ONE, T.exp(t.args[0]))) if t.op == "softplus" else None

@@ -9,11 +9,98 @@ leaves through logarithms. No case for any function of several sums is needed.
 from __future__ import annotations
 
 from monocomp import terms as T
-from monocomp.algebra import SE_PAIR, frame, mantissa
+from monocomp.algebra import SE_PAIR, frame, is_mantissa, mantissa
+from monocomp.monomials import addends, exponent_of, factors, without_exponent
 from monocomp.rewriting import RuleSet
 from monocomp.terms import Term
 
 lifting = RuleSet("lifting", "sums of exponentials become folds in SE(V)")
+
+
+def scaled(t: Term) -> tuple[Term, Term]:
+    """t as (mantissa, exponent) with t = mantissa * exp(exponent), the exponent 0 where t is
+    a plain number: the format SE, for one value."""
+    match t.op:
+        case "exp":
+            return T.ONE, t.args[0]
+        case "mul":
+            parts = [scaled(f) for f in t.args]
+            return T.mul(*(v for v, _ in parts)), T.add(T.ZERO, *(e for _, e in parts))
+        case "pow":
+            value, exponent = scaled(t.args[0])
+            if exponent is not T.ZERO:
+                power = T.const(t.attr, "float")
+                return T.power_of(value, t.attr), T.mul(power, exponent)
+        case "relu" | "abs":
+            value, exponent = scaled(t.args[0])
+            if exponent is not T.ZERO:
+                return T.function(t.op, value), exponent
+        case "add" | "maximum" | "minimum" if t.kind == "float":
+            parts = [scaled(a) for a in t.args]
+            if any(e is not T.ZERO for _, e in parts):
+                return _joined(t, parts)
+        case "sigmoid":  # 1 / (1 + exp(-x)) = exp(min(x, 0)) / (1 + exp(-abs(x)))
+            (x,) = t.args
+            return T.function("sigmoid", T.function("abs", x)), T.function("minimum", x, T.ZERO)
+    return t, T.ZERO
+
+
+def _joined(t: Term, parts: list[tuple[Term, Term]]) -> tuple[Term, Term]:
+    """A sum, maximum or minimum of scaled numbers, in the largest of their exponents."""
+    # Where a bracket says that an addend is not there, its exponent does not count.
+    counted = {T.where(_condition(v), e, T.NEG_INF) for v, e in parts}
+    joint, *others = sorted(counted, key=lambda e: e.key)
+    if not others and len({e for _, e in parts}) == 1:
+        joint = parts[0][1]
+    for e in others:
+        joint = T.function("maximum", joint, e)
+    moved = [T.mul(v, T.exp(T.sub(e, joint))) for v, e in parts]
+    return (T.add(*moved) if t.op == "add" else T.function(t.op, *moved)), joint
+
+
+@lifting.rule
+def recognise_sigmoid(t: Term) -> Term | None:
+    """A quotient of exponentials that backends know, and that can't overflow.
+
+    Law:     1 / (1 + exp(x)) = sigmoid(-x), and exp(x) * sigmoid(-x) = sigmoid(x)
+    before:  Y[i] = exp(X[i]) / (1 + exp(X[i]))
+    after:   Y[i] = sigmoid(X[i])
+    """
+    if t.op == "pow" and t.attr < 0:
+        x = _one_plus_exponential(t.args[0])
+        return None if x is None else T.power_of(T.function("sigmoid", T.neg(x)), -t.attr)
+    if t.op != "mul":
+        return None
+    exponent = exponent_of(t)
+    for f in t.args:
+        base, power = T.base_and_power(f)
+        if base.op != "sigmoid" or power < 1:
+            continue
+        x = T.neg(base.args[0])
+        if set(addends(x)) <= set(addends(exponent)):
+            others = (g for g in t.args if g.op != "exp" and g is not f)
+            left = T.power_of(base, power - 1)
+            return T.mul(*others, left, T.exp(T.sub(exponent, x)), T.function("sigmoid", x))
+    return None
+
+
+@lifting.rule
+def recognise_softplus(t: Term) -> Term | None:
+    """The logarithm of one plus an exponential, without overflow.
+
+    Law:     log(1 + exp(x)) = softplus(x)
+    before:  Y[i] = log(1 + exp(X[i]))
+    after:   Y[i] = softplus(X[i])
+    """
+    x = _one_plus_exponential(t.args[0]) if t.op == "log" else None
+    return None if x is None else T.function("softplus", x)
+
+
+def _one_plus_exponential(t: Term) -> Term | None:
+    """x in 1 + exp(x)."""
+    if t.op != "add" or len(t.args) != 2 or t.args[1] is not T.ONE or t.args[0].op != "exp":
+        return None
+    return t.args[0].args[0]
 
 
 @lifting.rule
@@ -28,17 +115,62 @@ def lift_weighted_sum(t: Term) -> Term | None:
     """
     if t.op != "fold" or t.attr.monoid != "sum" or len(t.attr.indices) != 1:
         return None
-    (bound,), (condition, body) = T.open_fold(t)
-    factors = body.args if body.op == "mul" else (body,)
-    weights = [f for f in factors if f.op == "exp" and bound.attr[0] in f.free]
-    if not weights:
+    (bound,), (_, body) = T.open_fold(t)
+    if not any(bound.attr[0] in e.free for e in _exponents(body)):
         return None
-    (weight,) = weights
-    value = T.mul(T.ONE, *(f for f in factors if f is not weight))
-    exponent = weight.args[0]
+    return _lifted(t)
+
+
+def _exponents(t: Term) -> list[Term]:
+    """Exponents in the factors of a value, and in the sums that are its factors."""
+    found = []
+    for f in factors(t):
+        base, _ = T.base_and_power(f)
+        if base.op == "exp":
+            found.append(base.args[0])
+        elif base.op in ("relu", "abs", "add", "maximum", "minimum"):
+            found += [e for a in base.args for e in _exponents(a)]
+    return found
+
+
+def _lifted(t: Term) -> Term | None:
+    """The sum in SE, if its elements vary in exponent."""
+    (bound,), (condition, body) = T.open_fold(t)
+    value, exponent = scaled(body)
+    if bound.attr[0] not in exponent.free:
+        return None
     return T.mul(
         T.exp(frame(bound, condition, exponent)), mantissa(bound, condition, value, exponent)
     )
+
+
+@lifting.rule
+def lift_divisor(t: Term) -> Term | None:
+    """A sum of small numbers stays scaled where a quotient, root or logarithm is taken.
+
+    Law:     sigmoid(x) = exp(min(x, 0)) * sigmoid(abs(x)), and that of lift_weighted_sum
+    before:  O[i] = log(sum[k](sigmoid(S[i,k])))
+    after:   O[i] = log(SE[k](sigmoid(abs(S[i,k])), minimum(S[i,k], 0)).v) + max[k](minimum(S[i,k], 0))
+    """  # noqa: E501
+    if t.op == "log" or (t.op == "pow" and (t.attr < 0 or t.attr.denominator > 1)):
+        base = _lift_parts(t.args[0])
+        return None if base is t.args[0] else T.rebuild(t, (base,))
+    if t.op == "mul" and any(f.op == "pow" and f.attr < 0 and _holds_mantissa(f) for f in t.args):
+        new = _lift_parts(t)
+        return None if new is t else new
+    return None
+
+
+def _lift_parts(t: Term) -> Term:
+    if t.op in ("add", "mul", "pow"):
+        return T.map_children(t, _lift_parts)
+    if t.op == "fold" and t.attr.monoid == "sum" and len(t.attr.indices) == 1:
+        return _lifted(t) or t
+    return t
+
+
+def _holds_mantissa(t: Term) -> bool:
+    return is_mantissa(t) or (t.op in ("add", "mul", "pow") and any(map(_holds_mantissa, t.args)))
 
 
 @lifting.rule
@@ -53,9 +185,8 @@ def split_frame(t: Term) -> Term | None:
     if t.op != "fold" or t.attr.monoid is not SE_PAIR:
         return None
     (bound,), (condition, value, exponent) = T.open_fold(t)
-    addends = exponent.args if exponent.op == "add" else (exponent,)
-    moving = [a for a in addends if bound.attr[0] in a.free]
-    if len(moving) == len(addends) or not moving:
+    moving = [a for a in addends(exponent) if bound.attr[0] in a.free]
+    if len(moving) == len(addends(exponent)) or not moving:
         return None
     return T.fold(SE_PAIR, (bound,), condition, value, T.add(T.ZERO, *moving))
 
@@ -70,48 +201,107 @@ def join_frames(t: Term) -> Term | None:
     before:  Z[i] = exp(max[k](S[i,k])) * X[i] + exp(C[i])
     after:   Z[i] = exp(maximum(max[k](S[i,k]), C[i])) * (X[i] * exp(max[k](S[i,k]) - maximum(max[j](S[i,j]), C[i])) + exp(C[i] - maximum(max[k](S[i,k]), C[i])))
     """  # noqa: E501
-    if t.op != "add":
+    if t.op not in ("add", "maximum", "minimum") or t.kind != "float":
         return None
-    exponents = [_exponent(a) for a in t.args]
-    if not any(e.folded for e in exponents) or all(map(_is_bounded, t.args)):
+    if not any(exponent_of(a).folded for a in t.args) or all(map(_is_bounded, t.args)):
         return None
-    # Where a bracket says that an addend is not there, its exponent does not count.
-    counted = {T.where(_condition(a), e, T.NEG_INF) for a, e in zip(t.args, exponents, strict=True)}
-    distinct = sorted(counted, key=lambda e: e.key)
-    joint = distinct[0]
-    if len(distinct) == 1:
-        return T.mul(T.exp(joint), T.add(*map(_without_exponent, t.args)))
-    for e in distinct[1:]:
-        joint = T.function("maximum", joint, e)
-    parts = [
-        T.mul(_without_exponent(a), T.exp(T.sub(e, joint)))
-        for a, e in zip(t.args, exponents, strict=True)
-    ]
-    return T.mul(T.exp(joint), T.add(*parts))
+    value, exponent = _join(t)
+    return T.mul(T.exp(exponent), value)
 
 
-def _factors(t: Term) -> tuple[Term, ...]:
-    return t.args if t.op == "mul" else (t,)
+def _join(t: Term) -> tuple[Term, Term]:
+    return _joined(t, [(without_exponent(a), exponent_of(a)) for a in t.args])
 
 
-def _exponent(t: Term) -> Term:
-    return next((f.args[0] for f in _factors(t) if f.op == "exp"), T.ZERO)
+@lifting.rule
+def join_exponentials(t: Term) -> Term | None:
+    """Under a logarithm, a root or a divisor exponentials are added in the largest.
+
+    Law:     that of join_frames
+    Needs:   an exponent that is not at most 0 by its form
+    before:  Y[i] = log(exp(A[i]) + exp(B[i]))
+    after:   Y[i] = log(exp(A[i] - maximum(A[i], B[i])) + exp(B[i] - maximum(A[i], B[i]))) + maximum(A[i], B[i])
+    """  # noqa: E501
+    under = t.op in ("log", "relu", "abs") or (
+        t.op == "pow" and (t.attr < 0 or t.attr.denominator > 1)
+    )
+    if not under or t.args[0].op != "add" or all(map(_is_bounded, t.args[0].args)):
+        return None
+    value, exponent = _join(t.args[0])
+    match t.op:
+        case "log":
+            return T.add(exponent, T.log(value))
+        case "pow":
+            power = T.const(t.attr, "float")
+            return T.mul(T.exp(T.mul(power, exponent)), T.power_of(value, t.attr))
+    return T.mul(T.exp(exponent), T.function(t.op, value))
 
 
-def _without_exponent(t: Term) -> Term:
-    return T.mul(T.ONE, *(f for f in _factors(t) if f.op != "exp"))
+@lifting.rule
+def compare_scaled(t: Term) -> Term | None:
+    """Scaled numbers are compared in the larger of their exponents.
+
+    Law:     a < b if and only if a * exp(-m) < b * exp(-m)
+    before:  Y[i] = exp(A[i]) * X[i] < exp(B[i]) * Z[i]
+    after:   Y[i] = exp(A[i] - maximum(A[i], B[i])) * X[i] < exp(B[i] - maximum(A[i], B[i])) * Z[i]
+    """
+    if t.op != "compare" or t.args[0].kind != "float":
+        return None
+    if any(_is_bounded(a) for a in t.args):
+        return None
+    a, b = map(exponent_of, t.args)
+    joint = a if a is b else T.function("maximum", a, b)
+    return T.compare(t.attr, *(T.mul(x, T.exp(T.neg(joint))) for x in t.args))
+
+
+@lifting.rule
+def share_frame(t: Term) -> Term | None:
+    """A sum over part of a domain, divided by the sum over all of it, takes its frame.
+
+    Law:     exp(m') * SE[k if a and b](v, s).v = exp(m) * SE[k if a]([b] * v, s).v
+    Needs:   m is the maximum of s where a, m' where a and b; the smaller sum is no divisor
+    before:  O[i] = exp(max[k if k < i](S[i,k]) - max[k](S[i,k])) * SE[k if k < i](V[k], S[i,k]).v / SE[k](1, S[i,k]).v
+    after:   O[i] = SE[k]((k < i) * V[k], S[i,k]).v / SE[k](1, S[i,k]).v
+    """  # noqa: E501
+    if t.op != "mul":
+        return None
+    for over in filter(is_mantissa, t.args):
+        for f in t.args:
+            if f.op != "pow" or f.attr >= 0:
+                continue
+            for under in filter(is_mantissa, addends(f.args[0])):
+                shared = _in_frame_of(over.args[0], under.args[0])
+                if shared is not None:
+                    value, change = shared
+                    others = (g for g in t.args if g is not over)
+                    return T.mul(*others, T.exp(change), value)
+    return None
+
+
+def _in_frame_of(part: Term, whole: Term) -> tuple[Term, Term] | None:
+    """(mantissa in the frame of `whole`, exponent by which the scale changes)."""
+    if part.attr.extents != whole.attr.extents:
+        return None
+    (bound,), (condition, value, exponent) = T.open_fold(part)
+    _, (outer, _, other) = T.open_as(whole, (bound.attr[0],))
+    known, wanted = set(T.conjuncts(outer)), set(T.conjuncts(condition))
+    if exponent is not other or not known < wanted:
+        return None
+    extra = T.conjunction(*(c for c in T.conjuncts(condition) if c not in known))
+    change = T.sub(frame(bound, condition, exponent), frame(bound, outer, exponent))
+    return mantissa(bound, outer, T.mul(T.bracket(extra), value), exponent), T.neg(change)
 
 
 def _condition(t: Term) -> Term:
     """Where an addend is there."""
-    return T.conjunction(*(f.args[0] for f in _factors(t) if T.is_bracket(f)))
+    return T.conjunction(*(f.args[0] for f in factors(t) if T.is_bracket(f)))
 
 
 def _is_bounded(addend: Term) -> bool:
     """Is the exponent s - m, with an m that is at least s wherever the addend is there?"""
-    exponent = _exponent(addend)
+    exponent = exponent_of(addend)
     known = frozenset(T.conjuncts(_condition(addend)))
-    for a in exponent.args if exponent.op == "add" else (exponent,):
+    for a in addends(exponent):
         number, m = T.split_coefficient(a)
         if m is None or not m.folded or isinstance(number, float):
             continue

@@ -7,7 +7,10 @@ is left. Every rule is exact wherever the source is finite.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from monocomp import terms as T
+from monocomp.monomials import addends, content, exponent_of, factors
 from monocomp.rewriting import RuleSet
 from monocomp.terms import Term
 
@@ -22,14 +25,6 @@ def _opened(t: Term) -> tuple[Term, str, Term, Term]:
     """(index, its name, condition, body) of a fold over one index."""
     (bound,), (condition, body) = T.open_fold(t)
     return bound, bound.attr[0], condition, body
-
-
-def _factors(t: Term) -> tuple[Term, ...]:
-    return t.args if t.op == "mul" else (t,)
-
-
-def _addends(t: Term) -> tuple[Term, ...]:
-    return t.args if t.op == "add" else (t,)
 
 
 @normal_form.rule
@@ -74,14 +69,14 @@ def filter_bracket(t: Term) -> Term | None:
     bound, _, condition, body = _opened(t)
     zero, one = T.const(0, body.kind), T.const(1, body.kind)
     masks: list[Term] = []
-    factors: list[Term] = []
-    for f in _factors(body):
+    values: list[Term] = []
+    for f in factors(body):
         mask, value = (f.args[0], one) if T.is_bracket(f) else _unmasked(f, zero)
         masks.append(mask)
-        factors.append(value)
+        values.append(value)
     if all(m is T.TRUE for m in masks):
         return None
-    return T.fold("sum", (bound,), T.conjunction(condition, *masks), T.mul(one, *factors))
+    return T.fold("sum", (bound,), T.conjunction(condition, *masks), T.mul(one, *values))
 
 
 def _unmasked(t: Term, unit: Term) -> tuple[Term, Term]:
@@ -107,35 +102,14 @@ def filter_masked_extremum(t: Term) -> Term | None:
     bound, _, condition, body = _opened(t)
     unit = T.NEG_INF if t.attr.monoid == "max" else T.INF
     masks: list[Term] = []
-    addends: list[Term] = []
-    for a in _addends(body):
+    values: list[Term] = []
+    for a in addends(body):
         mask, value = _unmasked(a, unit)
         masks.append(mask)
-        addends.append(value)
+        values.append(value)
     if all(m is T.TRUE for m in masks):
         return None
-    return T.fold(t.attr.monoid, (bound,), T.conjunction(condition, *masks), T.add(*addends))
-
-
-@normal_form.rule
-def split_sum(t: Term) -> Term | None:
-    """A sum of differently weighted terms is a sum of sums.
-
-    Law:     sum(a + b) = sum(a) + sum(b)
-    Claims:  interchange
-    Needs:   an addend with an exponential weight; a difference such as x - mean stays whole
-    before:  A[i] = sum[k](exp(S[i,k]) * X[i,k] + exp(R[i,k]))
-    after:   A[i] = sum[k](exp(S[i,k]) * X[i,k]) + sum[k](exp(R[i,k]))
-    """
-    if not _is_fold(t, "sum"):
-        return None
-    bound, name, condition, body = _opened(t)
-    if body.op != "add":
-        return None
-    weighted = [a for a in body.args if any(f.op == "exp" and name in f.free for f in _factors(a))]
-    if not weighted:
-        return None
-    return T.add(*(T.fold("sum", (bound,), condition, a) for a in body.args))
+    return T.fold(t.attr.monoid, (bound,), T.conjunction(condition, *masks), T.add(*values))
 
 
 @normal_form.rule
@@ -152,10 +126,10 @@ def hoist_factor(t: Term) -> Term | None:
     bound, name, condition, body = _opened(t)
     outside: list[Term] = []
     inside: list[Term] = []
-    for factor in _factors(body):
+    for factor in factors(body):
         if factor.op == "exp" and name in factor.free:
-            fixed = [a for a in _addends(factor.args[0]) if name not in a.free]
-            moving = [a for a in _addends(factor.args[0]) if name in a.free]
+            fixed = [a for a in addends(factor.args[0]) if name not in a.free]
+            moving = [a for a in addends(factor.args[0]) if name in a.free]
             if fixed:
                 outside.append(T.exp(T.add(*fixed)))
                 factor = T.exp(T.add(*moving))
@@ -173,6 +147,140 @@ def hoist_factor(t: Term) -> Term | None:
 
 
 @normal_form.rule
+def separate_results(t: Term) -> Term | None:
+    """A sum in which earlier results over the index are mixed becomes sums without them.
+
+    Every element is brought to the form of a sum of products H * x, with H an earlier
+    result and x free of results; parts that need no result stay together.
+
+    Law:     sum(H * x + G * y) = H * sum(x) + G * sum(y)
+    Needs:   the results stand in sums, products, whole powers up to 8, exponents, cos or sin
+    before:  A[i] = sum[k]((X[i,k] - max[j](X[i,j])) * Y[k])
+    after:   A[i] = sum[k](X[i,k] * Y[k]) - max[k](X[i,k]) * sum[k](Y[k])
+    """
+    if not _is_fold(t, "sum") or t.attr.extents[0] not in t.args[1].folded:
+        return None
+    bound, name, condition, body = _opened(t)
+    groups = _separated(body, name, bound.attr[1])
+    if list(groups) == [T.ONE]:
+        return None
+    return T.add(
+        *(
+            T.mul(result, T.fold("sum", (bound,), condition, rest))
+            for result, rest in groups.items()
+        )
+    )
+
+
+def _separated(t: Term, name: str, extent: str) -> dict[Term, Term]:
+    """t as a sum of result * rest, by result: a product of results of folds over the extent,
+    free of the index `name`."""
+
+    def is_result(f: Term) -> bool:
+        return name not in f.free and extent in f.folded
+
+    def visit(s: Term) -> dict[Term, Term]:
+        if extent not in s.folded:
+            return {T.ONE: s}
+        if is_result(s):
+            return {s: T.const(1, s.kind)}
+        match s.op:
+            case "add":
+                return _collect(pair for a in s.args for pair in visit(a).items())
+            case "mul":
+                found = {T.ONE: T.const(1, s.kind)}
+                for f in s.args:
+                    found = _product(found, visit(f))
+                return found
+            case "exp":
+                fixed = [a for a in addends(s.args[0]) if is_result(a)]
+                moving = [a for a in addends(s.args[0]) if not is_result(a)]
+                if fixed:
+                    return {T.exp(T.add(*fixed)): T.exp(T.add(T.ZERO, *moving))}
+            case "pow" if s.attr.denominator == 1:
+                groups = visit(s.args[0])
+                if len(groups) == 1:
+                    ((result, rest),) = groups.items()
+                    return {T.power_of(result, s.attr): T.power_of(rest, s.attr)}
+                if 2 <= s.attr <= 8:
+                    found = groups
+                    for _ in range(int(s.attr) - 1):
+                        found = _product(found, groups)
+                    return found
+            case "where" if not any(map(is_result, T.subterms(s.args[0]))):
+                condition, a, b = s.args
+                return _collect(
+                    (result, T.mul(T.bracket(c), rest))
+                    for c, branch in ((condition, a), (T.negate(condition), b))
+                    for result, rest in visit(branch).items()
+                )
+            case "cos" | "sin":
+                fixed = [a for a in addends(s.args[0]) if is_result(a)]
+                if fixed:
+                    r, x = T.add(*fixed), T.add(*(a for a in addends(s.args[0]) if a not in fixed))
+                    (cos_r, sin_r), (cos_x, sin_x) = (
+                        (T.function("cos", y), T.function("sin", y)) for y in (r, x)
+                    )
+                    if s.op == "cos":
+                        return {cos_r: cos_x, sin_r: T.neg(sin_x)}
+                    return {cos_r: sin_x, sin_r: cos_x}
+        return {T.ONE: s}
+
+    groups = visit(t)
+    return {T.ONE: t} if list(groups) == [T.ONE] else groups
+
+
+def _collect(pairs: Iterable[tuple[Term, Term]]) -> dict[Term, Term]:
+    found: dict[Term, Term] = {}
+    for result, rest in pairs:
+        found[result] = T.add(found[result], rest) if result in found else rest
+    return found
+
+
+def _product(left: dict[Term, Term], right: dict[Term, Term]) -> dict[Term, Term]:
+    return _collect((T.mul(a, b), T.mul(x, y)) for a, x in left.items() for b, y in right.items())
+
+
+@normal_form.rule
+def split_weights(t: Term) -> Term | None:
+    """A sum of differently weighted terms is a sum of sums, one for each weight.
+
+    Law:     sum(a + b) = sum(a) + sum(b)
+    Needs:   an addend with an exponential weight; a difference such as x - mean stays whole
+    before:  A[i] = sum[k](exp(S[i,k]) * X[i,k] + exp(R[i,k]))
+    after:   A[i] = sum[k](exp(S[i,k]) * X[i,k]) + sum[k](exp(R[i,k]))
+    """
+    if not _is_fold(t, "sum"):
+        return None
+    bound, name, condition, body = _opened(t)
+    groups: dict[tuple[Term, Term], list[Term]] = {}
+    for f in factors(body):
+        if f.op != "add" or not any(_weight(a, name) is not T.ZERO for a in f.args):
+            continue
+        for a in f.args:
+            groups.setdefault((_weight(a, name), _brackets(a)), []).append(a)
+        if len(groups) == 1:
+            return None
+        others = [g for g in factors(body) if g is not f]
+        return T.add(
+            *(
+                T.fold("sum", (bound,), condition, T.mul(*others, T.add(*group)))
+                for group in groups.values()
+            )
+        )
+    return None
+
+
+def _weight(t: Term, name: str) -> Term:
+    """The part of the exponent that varies with the index."""
+    return T.add(T.ZERO, *(a for a in addends(exponent_of(t)) if name in a.free))
+
+
+def _brackets(t: Term) -> Term:
+    return T.conjunction(*(f.args[0] for f in factors(t) if T.is_bracket(f)))
+
+
+@normal_form.rule
 def hoist_addend(t: Term) -> Term | None:
     """An addend that does not vary with the index leaves a maximum or minimum.
 
@@ -184,8 +292,8 @@ def hoist_addend(t: Term) -> Term | None:
     if not _is_fold(t, "max", "min"):
         return None
     bound, name, condition, body = _opened(t)
-    outside = [a for a in _addends(body) if name not in a.free]
-    inside = [a for a in _addends(body) if name in a.free]
+    outside = [a for a in addends(body) if name not in a.free]
+    inside = [a for a in addends(body) if name in a.free]
     if not outside or not inside:
         return None
     moving = T.add(T.const(0, body.kind), *inside)
@@ -208,8 +316,8 @@ def hoist_positive_factor(t: Term) -> Term | None:
     number, rest = T.split_coefficient(body)
     if rest is None or name not in rest.free:
         return None
-    outside = [f for f in _factors(rest) if name not in f.free and T.is_positive(f)]
-    inside = [f for f in _factors(rest) if f not in outside]
+    outside = [f for f in factors(rest) if name not in f.free and T.is_positive(f)]
+    inside = [f for f in factors(rest) if f not in outside]
     monoid = t.attr.monoid
     if number == 1 and not outside:
         return None
@@ -218,6 +326,173 @@ def hoist_positive_factor(t: Term) -> Term | None:
     moving = T.mul(T.const(1, body.kind), *inside)
     folded = T.fold(monoid, (bound,), condition, moving)
     return T.mul(T.const(number, body.kind), *outside, folded)
+
+
+@normal_form.rule
+def merge_weighted_sums(t: Term) -> Term | None:
+    """Sums of one weight that are only added are one sum.
+
+    Law:     c * sum(a) + c * sum(b) = c * sum(a + b)
+    Needs:   the same domain, weight and coefficient, up to a number
+    before:  A[i] = sum[k](exp(S[i,k]) * X[k]) - 2 * sum[k](exp(S[i,k]) * Y[k])
+    after:   A[i] = sum[k](exp(S[i,k]) * (X[k] - 2 * Y[k]))
+    """
+    if t.op != "add":
+        return None
+    groups: dict[tuple[Term, ...], list[tuple[Term, Term]]] = {}
+    for a in t.args:
+        weighted = [f for f in factors(a) if _is_weighted_sum(f)]
+        if len(weighted) != 1:
+            continue
+        (f,) = weighted
+        number, others = T.split_coefficient(T.mul(T.ONE, *(g for g in factors(a) if g is not f)))
+        bound, name, condition, body = _opened(f)
+        key = (others or T.ONE, T.extent_of(bound.attr[1]), f.args[0], _weight(body, name))
+        groups.setdefault(key, []).append((a, T.const(number, "float")))
+    for (others, _, _, weight), members in groups.items():
+        if len(members) < 2:
+            continue
+        parts = []
+        for a, number in members:
+            (f,) = (f for f in factors(a) if _is_weighted_sum(f))
+            bound, name, condition, body = _opened(f)
+            parts.append(T.mul(number, body, T.exp(T.neg(weight))))
+        merged = T.fold("sum", (bound,), condition, T.mul(T.exp(weight), T.add(*parts)))
+        gone = [a for a, _ in members]
+        return T.add(*(a for a in t.args if a not in gone), T.mul(others, merged))
+    return None
+
+
+def _is_weighted_sum(t: Term) -> bool:
+    if not _is_fold(t, "sum"):
+        return False
+    _, name, _, body = _opened(t)
+    return _weight(body, name) is not T.ZERO
+
+
+@normal_form.rule
+def pick_point(t: Term) -> Term | None:
+    """A sum over the one index that equals a given place is the element there.
+
+    Law:     sum[k if k = a](f(k)) = f(a) for a place a in the range of k, else 0
+    before:  A[i] = sum[k if k == Y[i]](X[i,k])     with  Y: int
+    after:   A[i] = where(0 <= Y[i] and Y[i] < |k|, X[i,Y[i]], 0)
+    """
+    if not _is_fold(t, "sum"):
+        return None
+    bound, name, condition, body = _opened(t)
+    for c in T.conjuncts(condition):
+        place = _solved(c, bound)
+        if place is None:
+            continue
+        here = {name: place}
+        others = (T.substitute(o, here) for o in T.conjuncts(condition) if o is not c)
+        inside = T.TRUE
+        if place.op != "index" or place.attr[1] != bound.attr[1]:
+            inside = T.conjunction(
+                T.compare("<=", T.const(0), place),
+                T.compare("<", place, T.extent_of(bound.attr[1])),
+            )
+        unit = T.const(0, body.kind)
+        return T.where(T.conjunction(inside, *others), T.substitute(body, here), unit)
+    return None
+
+
+def _solved(c: Term, bound: Term) -> Term | None:
+    """a in a condition that says bound = a."""
+    if c.op != "compare" or c.attr != "==" or c.args[0].kind != "int":
+        return None
+    difference = T.sub(c.args[1], c.args[0])
+    for sign in (1, -1):
+        rest = T.sub(difference, T.mul(T.const(sign), bound))
+        if bound.attr[0] not in rest.free:
+            return T.mul(T.const(-sign), rest)
+    return None
+
+
+@normal_form.rule
+def extremum_of_exponentials(t: Term) -> Term | None:
+    """The largest exponential is the exponential of the largest exponent.
+
+    Law:     max(exp(x)) = exp(max(x)), because exp is monotone
+    before:  M[i] = max[k](exp(S[i,k]))
+    after:   M[i] = exp(max[k](S[i,k]))
+    """
+    if not _is_fold(t, "max", "min") or t.args[1].op != "exp":
+        return None
+    bound, _, condition, body = _opened(t)
+    # Over nothing exp(-inf) is 0 and not -inf, so the filter must leave somebody.
+    if t.attr.monoid == "max" and condition is not T.TRUE:
+        return None
+    return T.exp(T.fold(t.attr.monoid, (bound,), condition, body.args[0]))
+
+
+@normal_form.rule
+def common_factor(t: Term) -> Term | None:
+    """What the addends under a power, logarithm, absolute value or relu share leaves it.
+
+    Law:     (c * p) ** n = c ** n * p ** n; log(c * p) = log(c) + log(p); f(c * p) = c * f(p)
+    Needs:   c is provably positive, but for whole powers
+    before:  A[i] = 1 / (exp(S[i] - M[i]) + exp(R[i] - M[i]))
+    after:   A[i] = exp(M[i]) / (exp(S[i]) + exp(R[i]))
+    """
+    if t.op not in ("pow", "log", "abs", "relu") or t.args[0].op != "add":
+        return None
+    whole = t.op == "pow" and t.attr.denominator == 1
+    common, rest = content(t.args[0], positive=not whole)
+    if common is T.ONE:
+        return None
+    match t.op:
+        case "pow":
+            return T.mul(T.power_of(common, t.attr), T.power_of(rest, t.attr))
+        case "log":
+            return T.add(T.log(common), T.log(rest))
+    return T.mul(common, T.function(t.op, rest))
+
+
+@normal_form.rule
+def cancel_denominator(t: Term) -> Term | None:
+    """Addends over one denominator are joined where that shortens them.
+
+    Law:     a / p + b / p = (a + b) / p; a + b / p = (a * p + b) / p
+    before:  A[i] = 1 - X[i] / (X[i] + Y[i])
+    after:   A[i] = Y[i] / (X[i] + Y[i])
+    """
+    if t.op != "add" or t.kind != "float":
+        return None
+    denominators = dict.fromkeys(
+        f for a in t.args for f in factors(a) if f.op == "pow" and f.attr < 0
+    )
+    for inverse in denominators:
+        base = inverse.args[0]
+        if base.op != "add" or inverse.attr.denominator != 1:
+            continue
+        over = [a for a in t.args if inverse in factors(a)]
+        others = [a for a in t.args if a not in over]
+        numerator = T.add(
+            *(T.mul(T.ONE, *(f for f in factors(a) if f is not inverse)) for a in over)
+        )
+        quotient = _quotient(numerator, base)
+        if quotient is not None:
+            return T.add(*others, T.mul(quotient, base, inverse))
+        for a in others:
+            joined = T.add(
+                numerator, *(T.mul(a, b) for b in addends(T.power_of(base, -inverse.attr)))
+            )
+            if inverse.attr == -1 and len(addends(joined)) < len(over) + 1:
+                return T.add(*(o for o in others if o is not a), T.mul(joined, inverse))
+    return None
+
+
+def _quotient(numerator: Term, base: Term) -> Term | None:
+    """q with numerator = q * base, for a monomial q."""
+    if len(addends(numerator)) != len(base.args):
+        return None
+    for a in addends(numerator):
+        q = T.mul(a, T.power_of(base.args[0], -1))
+        if T.add(*(T.mul(q, b) for b in base.args)) is numerator:
+            return q
+    return None
 
 
 @normal_form.rule

@@ -1,0 +1,107 @@
+"""Monomials: a term as number, powers and exponential, and what a sum has in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from monocomp import terms as T
+from monocomp.terms import Number, Term
+
+
+class Monomial(NamedTuple):
+    """number * product of base ** power * exp(exponent)."""
+
+    number: Number
+    powers: dict[Term, Fraction]
+    exponent: Term
+
+
+def factors(t: Term) -> tuple[Term, ...]:
+    """The factors of a product; any other term is its own."""
+    return t.args if t.op == "mul" else (t,)
+
+
+def addends(t: Term) -> tuple[Term, ...]:
+    """The addends of a sum; any other term is its own."""
+    return t.args if t.op == "add" else (t,)
+
+
+def exponent_of(t: Term) -> Term:
+    """s in a monomial exp(s) * rest."""
+    return next((f.args[0] for f in factors(t) if f.op == "exp"), T.ZERO)
+
+
+def without_exponent(t: Term) -> Term:
+    """The rest in a monomial exp(s) * rest."""
+    return T.mul(T.const(1, t.kind), *(f for f in factors(t) if f.op != "exp"))
+
+
+def monomial(t: Term) -> Monomial:
+    """A product taken apart."""
+    number: Number = Fraction(1)
+    powers: dict[Term, Fraction] = {}
+    exponent = T.ZERO
+    for f in factors(t):
+        if f.op == "const":
+            number = number * f.attr
+        elif f.op == "exp":
+            exponent = f.args[0]
+        else:
+            base, power = T.base_and_power(f)
+            powers[base] = power
+    return Monomial(number, powers, exponent)
+
+
+@lru_cache(maxsize=16384)
+def content(t: Term, positive: bool = False) -> tuple[Term, Term]:
+    """A float sum as (common factor, primitive part).
+
+    The primitive part is the same for t and for any monomial times t, so that sums which
+    differ by a factor meet in quotients, roots and logarithms. With `positive` only
+    factors that are provably positive leave, and numbers stay.
+    """
+    if t.op != "add" or t.kind != "float":
+        return T.ONE, t
+    monomials = [monomial(a) for a in t.args]
+    bases = dict.fromkeys(base for _, powers, _ in monomials for base in powers)
+    outside: list[Term] = []
+    for base in sorted(bases, key=lambda b: b.key):
+        least = min(powers.get(base, Fraction(0)) for _, powers, _ in monomials)
+        stays = T.is_bracket(base) or T.may_be_empty(base)  # x / x is not 1 everywhere
+        if least != 0 and not stays and (not positive or T.is_positive(base)):
+            outside.append(T.power_of(base, least))
+    exponents = list(dict.fromkeys(exponent for _, _, exponent in monomials))
+    if exponents != [T.ZERO]:
+        lead = min(exponents, key=lambda e: _spread(e, exponents))
+        outside.append(T.exp(lead) if lead is not T.ZERO else T.ONE)
+    if not positive:
+        outside.append(T.const(_common_number([n for n, _, _ in monomials]), "float"))
+    common = T.mul(T.ONE, *outside)
+    if common is T.ONE:
+        return T.ONE, t
+    inverse = T.power_of(common, -1)
+    return common, T.add(*(T.mul(a, inverse) for a in t.args))
+
+
+def _spread(lead: Term, exponents: Iterable[Term]) -> tuple[int, int, list[Any]]:
+    """How simple the exponents are once `lead` is subtracted: the choice that is made
+    with it does not change when all exponents are shifted."""
+    shifted = [T.sub(e, lead) for e in exponents]
+    parts = [a for e in shifted if e is not T.ZERO for a in addends(e)]
+    negative = sum(T.split_coefficient(a)[0] < 0 for a in parts)
+    return len(parts), negative, sorted(e.key for e in shifted)
+
+
+def _common_number(numbers: list[Number]) -> Fraction:
+    """The largest positive number of which all are whole multiples; negative if most are."""
+    exact = [n for n in numbers if isinstance(n, Fraction)]
+    if len(exact) < len(numbers):
+        return Fraction(1)
+    common = Fraction(
+        math.gcd(*(n.numerator for n in exact)), math.lcm(*(n.denominator for n in exact))
+    )
+    return -common if all(n < 0 for n in exact) else common
