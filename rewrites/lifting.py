@@ -303,7 +303,8 @@ def _is_bounded(addend: Term) -> bool:
     known = frozenset(T.conjuncts(_condition(addend)))
     for a in addends(exponent):
         number, m = T.split_coefficient(a)
-        if m is None or not m.folded or isinstance(number, float):
+        is_frame = m is not None and (m.folded or m.op in ("maximum", "minimum"))
+        if m is None or not is_frame or isinstance(number, float):
             continue
         rest = T.sub(exponent, a)  # c (s - max(s)), or c (min(s) - s), for c > 0
         s = T.mul(T.const(-1 / number, "float"), rest)

@@ -155,8 +155,8 @@ def separate_results(t: Term) -> Term | None:
 
     Law:     sum(H * x + G * y) = H * sum(x) + G * sum(y)
     Needs:   the results stand in sums, products, whole powers up to 8, exponents, cos or sin
-    before:  A[i] = sum[k]((X[i,k] - max[j](X[i,j])) * Y[k])
-    after:   A[i] = sum[k](X[i,k] * Y[k]) - max[k](X[i,k]) * sum[k](Y[k])
+    before:  A[i] = sum[k]((X[i,k] + max[l](X[i,l])) * Y[k])
+    after:   A[i] = sum[k](X[i,k] * Y[k]) + max[k](X[i,k]) * sum[k](Y[k])
     """
     if not _is_fold(t, "sum") or t.attr.extents[0] not in t.args[1].folded:
         return None
@@ -375,8 +375,8 @@ def pick_point(t: Term) -> Term | None:
     """A sum over the one index that equals a given place is the element there.
 
     Law:     sum[k if k = a](f(k)) = f(a) for a place a in the range of k, else 0
-    before:  A[i] = sum[k if k == Y[i]](X[i,k])     with  Y: int
-    after:   A[i] = where(0 <= Y[i] and Y[i] < |k|, X[i,Y[i]], 0)
+    before:  A[i] = max[k](X[i,k]) + sum[k if k == i - 1](X[i,k])
+    after:   A[i] = max[k](X[i,k]) + where(0 <= i - 1 and i - 1 < |k|, X[i,i - 1], 0)
     """
     if not _is_fold(t, "sum"):
         return None
@@ -388,7 +388,9 @@ def pick_point(t: Term) -> Term | None:
         here = {name: place}
         others = (T.substitute(o, here) for o in T.conjuncts(condition) if o is not c)
         inside = T.TRUE
-        if place.op != "index" or place.attr[1] != bound.attr[1]:
+        if place.op == "index" and place.attr[1] != bound.attr[1]:
+            return None  # a read with a plain index is never out of range
+        if place.op != "index":
             inside = T.conjunction(
                 T.compare("<=", T.const(0), place),
                 T.compare("<", place, T.extent_of(bound.attr[1])),
@@ -433,8 +435,8 @@ def common_factor(t: Term) -> Term | None:
 
     Law:     (c * p) ** n = c ** n * p ** n; log(c * p) = log(c) + log(p); f(c * p) = c * f(p)
     Needs:   c is provably positive, but for whole powers
-    before:  A[i] = 1 / (exp(S[i] - M[i]) + exp(R[i] - M[i]))
-    after:   A[i] = exp(M[i]) / (exp(S[i]) + exp(R[i]))
+    before:  A[i] = 1 / (exp(S[i] - B[i]) + exp(-B[i]))
+    after:   A[i] = exp(B[i]) / (exp(S[i]) + 1)
     """
     if t.op not in ("pow", "log", "abs", "relu") or t.args[0].op != "add":
         return None
