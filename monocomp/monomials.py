@@ -72,6 +72,8 @@ def content(t: Term, positive: bool = False) -> tuple[Term, Term]:
     for base in sorted(bases, key=lambda b: b.key):
         least = min(powers.get(base, Fraction(0)) for _, powers, _ in monomials)
         stays = T.is_bracket(base) or T.may_be_empty(base)  # x / x is not 1 everywhere
+        if base.op == "cast" and not all(base in powers for _, powers, _ in monomials):
+            stays = True  # the mean of a sum is not brought over its count
         if least != 0 and not stays and (not positive or T.is_positive(base)):
             outside.append(T.power_of(base, least))
     exponents = list(dict.fromkeys(exponent for _, _, exponent in monomials))

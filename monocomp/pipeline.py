@@ -6,6 +6,7 @@ Order between rule sets lives here and nowhere else.
 from __future__ import annotations
 
 from monocomp.program import Equations
+from monocomp.rewrites.centring import centring
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.lifting import lifting
 from monocomp.rewrites.normal_form import normal_form
@@ -18,7 +19,7 @@ lifted_normal_form = RuleSet(
     lifting.purpose,
     [*(r for r in normal_form.rules if r.name in _of_maxima), *lifting.rules],
 )
-RULE_SETS = (elaboration, normal_form, lifted_normal_form)
+RULE_SETS = (elaboration, normal_form, lifted_normal_form, centring)
 
 
 def derive(program: Equations, step_limit: int | None = None) -> Rewriter:

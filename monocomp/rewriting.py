@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from monocomp import terms as T
 from monocomp.abbreviation import Abbreviation
@@ -33,11 +33,26 @@ _OF_LOGITS = ("softmax", "log_softmax", "logsumexp")
 
 
 @dataclass(frozen=True)
+class Choice:
+    """A term, its better form, and the program with it."""
+
+    before: Term
+    after: Term
+    program: Equations
+
+    @classmethod
+    def replacing(cls, before: Term, after: Term, program: Equations) -> Choice:
+        """Replace the term everywhere."""
+        memo: dict[Term, Term] = {}
+        return cls(before, after, program.map(lambda t: T.replace(t, before, after, memo)))
+
+
+@dataclass(frozen=True)
 class Rule:
     """A named rewrite. The docstring of `apply` holds its law and its example."""
 
     name: str
-    apply: Callable[[Term], Term | None]
+    apply: Callable[[Any], Any]
 
     @cached_property
     def doc(self) -> str:
@@ -71,15 +86,25 @@ class Rule:
 
 @dataclass
 class RuleSet:
-    """Rules that are applied together, in order, until none matches."""
+    """Rules that are applied together, in order, until none matches.
+
+    `choices` are rules that look at the whole program, for they decide which of several equal
+    forms it gets. They give a term and what replaces it everywhere, or the new program.
+    """
 
     name: str
     purpose: str
     rules: list[Rule] = field(default_factory=list)
+    choices: list[Rule] = field(default_factory=list)
 
     def rule(self, apply: Callable[[Term], Term | None]) -> Callable[[Term], Term | None]:
         """Add a rule (decorator)."""
         self.rules.append(Rule(apply.__name__, apply))
+        return apply
+
+    def choice(self, apply: Callable[[Equations], Choice | None]) -> Callable[..., Choice | None]:
+        """Add a rule for the whole program (decorator)."""
+        self.choices.append(Rule(apply.__name__, apply))
         return apply
 
     def first(self, t: Term) -> tuple[Rule, Term] | None:
@@ -217,28 +242,31 @@ class Rewriter:
         """Apply the rules, innermost place first, until none matches."""
         normal: set[Term] = set()
         while not self.stopped:
-            found = self._find(rules, normal)
+            found = self._find(rules, normal) or self._choose(rules)
             if found is None:
                 return
-            rule, before, after = found
-            program = self._replaced(before, after)
+            rule, choice = found
             place = [
                 old.name
-                for old, new in zip(self.program.equations, program.equations, strict=True)
+                for old, new in zip(self.program.equations, choice.program.equations, strict=True)
                 if old.body is not new.body
             ]
-            self.record(rule.name, rule.law, place, self._show(before), self._show(after), program)
+            before, after = self._show(choice.before), self._show(choice.after)
+            self.record(rule.name, rule.law, place, before, after, choice.program)
 
-    def _replaced(self, before: Term, after: Term) -> Equations:
-        memo: dict[Term, Term] = {}
-        return self.program.map(lambda t: T.replace(t, before, after, memo))
+    def _choose(self, rules: RuleSet) -> tuple[Rule, Choice] | None:
+        for rule in rules.choices:
+            choice = rule.apply(self.program)
+            if choice is not None and rule.unproved is None:
+                return rule, choice
+        return None
 
-    def _find(self, rules: RuleSet, normal: set[Term]) -> tuple[Rule, Term, Term] | None:
+    def _find(self, rules: RuleSet, normal: set[Term]) -> tuple[Rule, Choice] | None:
         for equation in self.program.equations:
             for t in _unvisited(equation.body, normal):
                 found = rules.first(t)
                 if found is not None:
-                    return found[0], t, found[1]
+                    return found[0], Choice.replacing(t, found[1], self.program)
                 normal.add(t)
         return None
 

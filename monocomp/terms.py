@@ -511,6 +511,9 @@ def is_positive(t: Term) -> bool:
             return all(map(is_nonnegative, t.args)) and any(map(is_positive, t.args))
         case "fold":
             return t.attr.name == "sum" and is_positive(t.args[1])
+        case "field":  # the mantissa of such a sum
+            (fold_,) = t.args
+            return t.attr == "v" and fold_.attr.name == "SE" and is_positive(fold_.args[1])
     return False
 
 

@@ -55,98 +55,6 @@ def _assume(t: Term, known: frozenset[Term]) -> Term:
 
 
 @normal_form.rule
-def filter_bracket(t: Term) -> Term | None:
-    """A factor that is 0 where a condition fails makes the condition a filter.
-
-    Law:     elements that are 0, the unit of the sum, can be left out
-    Claims:  units
-    Needs:   a condition: [c], or where(c, x, 0)
-    before:  A[i] = sum[k]((k <= i) * X[i,k])
-    after:   A[i] = sum[k if k <= i](X[i,k])
-    """
-    if not _is_fold(t, "sum"):
-        return None
-    bound, _, condition, body = _opened(t)
-    zero, one = T.const(0, body.kind), T.const(1, body.kind)
-    masks: list[Term] = []
-    values: list[Term] = []
-    for f in factors(body):
-        mask, value = (f.args[0], one) if T.is_bracket(f) else _unmasked(f, zero)
-        masks.append(mask)
-        values.append(value)
-    if all(m is T.TRUE for m in masks):
-        return None
-    return T.fold("sum", (bound,), T.conjunction(condition, *masks), T.mul(one, *values))
-
-
-def _unmasked(t: Term, unit: Term) -> tuple[Term, Term]:
-    """(condition, value) of a term that is the unit where the condition fails."""
-    if t.op == "where" and t.args[2] is unit:
-        return t.args[0], t.args[1]
-    if t.op == "where" and t.args[1] is unit:
-        return T.negate(t.args[0]), t.args[2]
-    return T.TRUE, t
-
-
-@normal_form.rule
-def filter_masked_extremum(t: Term) -> Term | None:
-    """A maximum over elements that a condition sets to -inf is a filtered maximum.
-
-    Law:     elements equal to the unit can be left out
-    Claims:  units
-    before:  M[i] = max[k](where(k <= i, S[i,k], -inf))
-    after:   M[i] = max[k if k <= i](S[i,k])
-    """
-    if not _is_fold(t, "max", "min"):
-        return None
-    bound, _, condition, body = _opened(t)
-    unit = T.NEG_INF if t.attr.monoid == "max" else T.INF
-    masks: list[Term] = []
-    values: list[Term] = []
-    for a in addends(body):
-        mask, value = _unmasked(a, unit)
-        masks.append(mask)
-        values.append(value)
-    if all(m is T.TRUE for m in masks):
-        return None
-    return T.fold(t.attr.monoid, (bound,), T.conjunction(condition, *masks), T.add(*values))
-
-
-@normal_form.rule
-def hoist_factor(t: Term) -> Term | None:
-    """A factor that does not vary with the index leaves the sum.
-
-    Law:     sum(a * x) = a * sum(x)
-    Claims:  distributivity, exponentials
-    before:  A[i] = sum[k](exp(S[i,k] - M[i]) * X[k] / Z[i])
-    after:   A[i] = exp(-M[i]) / Z[i] * sum[k](exp(S[i,k]) * X[k])
-    """
-    if not _is_fold(t, "sum"):
-        return None
-    bound, name, condition, body = _opened(t)
-    outside: list[Term] = []
-    inside: list[Term] = []
-    for factor in factors(body):
-        if factor.op == "exp" and name in factor.free:
-            fixed = [a for a in addends(factor.args[0]) if name not in a.free]
-            moving = [a for a in addends(factor.args[0]) if name in a.free]
-            if fixed:
-                outside.append(T.exp(T.add(*fixed)))
-                factor = T.exp(T.add(*moving))
-            inside.append(factor)
-        elif name in factor.free:
-            inside.append(factor)
-        else:
-            outside.append(factor)
-    if not inside and condition is T.TRUE:
-        return T.mul(body, T.extent_of(bound.attr[1]))
-    one = T.const(1, body.kind)
-    if not outside or T.mul(*outside) is one:
-        return None
-    return T.mul(*outside, T.fold("sum", (bound,), condition, T.mul(one, *inside)))
-
-
-@normal_form.rule
 def separate_results(t: Term) -> Term | None:
     """A sum in which earlier results over the index are mixed becomes sums without them.
 
@@ -278,6 +186,98 @@ def _weight(t: Term, name: str) -> Term:
 
 def _brackets(t: Term) -> Term:
     return T.conjunction(*(f.args[0] for f in factors(t) if T.is_bracket(f)))
+
+
+@normal_form.rule
+def filter_bracket(t: Term) -> Term | None:
+    """A factor that is 0 where a condition fails makes the condition a filter.
+
+    Law:     elements that are 0, the unit of the sum, can be left out
+    Claims:  units
+    Needs:   a condition: [c], or where(c, x, 0)
+    before:  A[i] = sum[k]((k <= i) * X[i,k])
+    after:   A[i] = sum[k if k <= i](X[i,k])
+    """
+    if not _is_fold(t, "sum"):
+        return None
+    bound, _, condition, body = _opened(t)
+    zero, one = T.const(0, body.kind), T.const(1, body.kind)
+    masks: list[Term] = []
+    values: list[Term] = []
+    for f in factors(body):
+        mask, value = (f.args[0], one) if T.is_bracket(f) else _unmasked(f, zero)
+        masks.append(mask)
+        values.append(value)
+    if all(m is T.TRUE for m in masks):
+        return None
+    return T.fold("sum", (bound,), T.conjunction(condition, *masks), T.mul(one, *values))
+
+
+def _unmasked(t: Term, unit: Term) -> tuple[Term, Term]:
+    """(condition, value) of a term that is the unit where the condition fails."""
+    if t.op == "where" and t.args[2] is unit:
+        return t.args[0], t.args[1]
+    if t.op == "where" and t.args[1] is unit:
+        return T.negate(t.args[0]), t.args[2]
+    return T.TRUE, t
+
+
+@normal_form.rule
+def filter_masked_extremum(t: Term) -> Term | None:
+    """A maximum over elements that a condition sets to -inf is a filtered maximum.
+
+    Law:     elements equal to the unit can be left out
+    Claims:  units
+    before:  M[i] = max[k](where(k <= i, S[i,k], -inf))
+    after:   M[i] = max[k if k <= i](S[i,k])
+    """
+    if not _is_fold(t, "max", "min"):
+        return None
+    bound, _, condition, body = _opened(t)
+    unit = T.NEG_INF if t.attr.monoid == "max" else T.INF
+    masks: list[Term] = []
+    values: list[Term] = []
+    for a in addends(body):
+        mask, value = _unmasked(a, unit)
+        masks.append(mask)
+        values.append(value)
+    if all(m is T.TRUE for m in masks):
+        return None
+    return T.fold(t.attr.monoid, (bound,), T.conjunction(condition, *masks), T.add(*values))
+
+
+@normal_form.rule
+def hoist_factor(t: Term) -> Term | None:
+    """A factor that does not vary with the index leaves the sum.
+
+    Law:     sum(a * x) = a * sum(x)
+    Claims:  distributivity, exponentials
+    before:  A[i] = sum[k](exp(S[i,k] - M[i]) * X[k] / Z[i])
+    after:   A[i] = exp(-M[i]) / Z[i] * sum[k](exp(S[i,k]) * X[k])
+    """
+    if not _is_fold(t, "sum"):
+        return None
+    bound, name, condition, body = _opened(t)
+    outside: list[Term] = []
+    inside: list[Term] = []
+    for factor in factors(body):
+        if factor.op == "exp" and name in factor.free:
+            fixed = [a for a in addends(factor.args[0]) if name not in a.free]
+            moving = [a for a in addends(factor.args[0]) if name in a.free]
+            if fixed:
+                outside.append(T.exp(T.add(*fixed)))
+                factor = T.exp(T.add(*moving))
+            inside.append(factor)
+        elif name in factor.free:
+            inside.append(factor)
+        else:
+            outside.append(factor)
+    if not inside and condition is T.TRUE:
+        return T.mul(body, T.extent_of(bound.attr[1]))
+    one = T.const(1, body.kind)
+    if not outside or T.mul(*outside) is one:
+        return None
+    return T.mul(*outside, T.fold("sum", (bound,), condition, T.mul(one, *inside)))
 
 
 @normal_form.rule

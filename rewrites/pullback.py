@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, frame
+from monocomp.moving import Centred, centred
 from monocomp.rewrites.normal_form import normalise
 from monocomp.terms import Term
 
@@ -46,7 +47,11 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
         known = levels.get(t)
         if known is not None:
             return known
-        deepest = max((level_of(a) for a in T.children(t)), default=0)
+        taken = centred(t) if t.op == "fold" and is_streamed(t) else None
+        if taken is None:
+            deepest = max((level_of(a) for a in T.children(t)), default=0)
+        else:
+            deepest = level_of_centred(taken)
         if t.op == "fold" and is_streamed(t):
             if t.attr.monoid is SE_PAIR:
                 (bound,), (condition, _, exponent) = T.open_fold(t)
@@ -60,6 +65,18 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
             deepest += 1
         levels[t] = deepest
         return deepest
+
+    def level_of_centred(taken: Centred) -> int:
+        """A sum about a centre that moves needs no finished result: it comes with its centre."""
+        parts = [taken.condition, taken.weight, *(u.distance for u in taken.units)]
+        if taken.exponent is not None:
+            parts.append(taken.exponent)
+        level = max(map(level_of, parts))
+        for g in taken.results():
+            level = max(level, level_of(g) - 1)
+        for _, companion in taken.companions():
+            level = max(level, level_of(companion) - 1)
+        return level
 
     for t in terms:
         level_of(t)

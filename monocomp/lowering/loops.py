@@ -12,6 +12,7 @@ from monocomp.errors import InternalError, UnsupportedError
 from monocomp.language.syntax import Kind
 from monocomp.lowering.scopes import Scope
 from monocomp.lowering.values import EXTREMA, Values, settle
+from monocomp.moving import Centred, Unit, centred, coefficient
 from monocomp.printer import show
 from monocomp.program import Equations
 from monocomp.rewrites.normal_form import normalise
@@ -105,9 +106,11 @@ class Loops(Values):
         mask = self._value(domain.mask) if domain.mask is not T.TRUE else None
         folds = tuple(show(_visible(f), self.program.reader_names()) for f in group.folds)
         loop = Loop(axis, lower, upper, [], scope.body, mask, folds)
-        plain = [f for f in opened if not _is_user_fold(f) and f.attr.monoid is not SE_PAIR]
+        moving = {f: taken for f in opened if (taken := self._moving(f, group)) is not None}
+        fixed = [f for f in opened if f not in moving]
+        plain = [f for f in fixed if not _is_user_fold(f) and f.attr.monoid is not SE_PAIR]
         frames = {f: opened[f][1] for f in plain}
-        mantissas = {f: parts for f, (_, parts) in opened.items() if f.attr.monoid is SE_PAIR}
+        mantissas = {f: opened[f][1] for f in fixed if f.attr.monoid is SE_PAIR}
         results: dict[Term, Expr] = {}
         updates: list[Assign] = []
         joined: dict[Term, tuple[Term, Term, Term]] = {}
@@ -125,6 +128,8 @@ class Loops(Values):
         for f, parts in mantissas.items():
             state = self._mantissa(loop, f, parts, bound, joined, updates)
             results[T.field(f, "v")] = state
+        if moving:
+            self._move_centres(loop, moving, bound, joined, results, updates)
         frame_states = {results[f].attr for f in joined}
         scope.body += [u for u in updates if u.name not in frame_states]
         scope.body += [u for u in updates if u.name in frame_states]  # sums are moved first
@@ -247,6 +252,66 @@ class Loops(Values):
             right = self._masked(loop, right, 0.0)
         return _contract(axis, left, right, state)
 
+    def _moving(self, f: Term, group: Pass) -> Centred | None:
+        """A sum about a centre that this very loop computes."""
+        taken = centred(f)
+        if taken is None or taken.results().isdisjoint(group.folds):
+            return None
+        return taken
+
+    def _move_centres(
+        self,
+        loop: Loop,
+        moving: Mapping[Term, Centred],
+        bound: Term,
+        joined: Mapping[Term, tuple[Term, Term, Term]],
+        results: dict[Term, Expr],
+        updates: list[Assign],
+    ) -> None:
+        """Sums about a moving centre: what was summed is moved from the old centre to the new
+        one, by the binomial theorem, and the tile is summed about the new one."""
+        scope = self.scopes[-1]
+        for n, u in enumerate(updates):  # the old values are still needed
+            if u.value.op != "local":
+                updates[n] = Assign(u.name, self._let(scope, u.name + "_new", u.value))
+        new_values = {u.name: u.value for u in updates}
+        old, new = {}, {}
+        for t, state in results.items():
+            if t in joined:
+                before, after, _ = joined[t]
+                old[t], new[t] = settle(before), after
+                continue
+            old[t] = self._symbol("old", state)
+            new[t] = self._symbol("new", new_values[state.attr])
+            if t.op == "fold" and t.attr.monoid in EXTREMA:
+                old[t], new[t] = settle(old[t]), settle(new[t])
+        for f in sorted(moving, key=lambda f: sum(u.power for u in moving[f].units)):
+            taken = moving[f]
+            centres = [(_in_terms(u.centre, old), _in_terms(u.centre, new)) for u in taken.units]
+            moves = [T.sub(before, after) for before, after in centres]
+            moved = [
+                T.mul(coefficient(taken, degrees, moves), old[companion])
+                for degrees, companion in taken.companions()
+            ]
+            units = tuple(
+                Unit(u.distance, after, u.power)
+                for u, (_, after) in zip(taken.units, centres, strict=True)
+            )
+            here = T.substitute(taken.element(units), {taken.bound.attr[0]: bound})
+            if taken.exponent is None:
+                state = self._state(loop, "acc", self._tile_axes(f), f.kind, 0.0)
+                start = self._value(T.add(self._symbol("old", state), *moved))
+                updates.append(Assign(state.attr, self._sum_tile(loop, here, start)))
+            else:
+                exponent = T.substitute(taken.exponent, {taken.bound.attr[0]: bound})
+                parts = (taken.condition, here, exponent)
+                state = self._mantissa(loop, f, parts, bound, joined, updates, moved)
+            value = self._let(scope, state.attr + "_new", updates[-1].value)
+            updates[-1] = Assign(state.attr, value)
+            visible = _visible(f)
+            results[visible] = state
+            old[visible], new[visible] = self._symbol("old", state), self._symbol("new", value)
+
     def _padded(self, value: Expr, axis: str) -> Expr:
         """A computed operand is not 0 where its axis is padded; a loaded one is."""
         if self._is_load(value) or axis not in value.axes:
@@ -280,8 +345,12 @@ class Loops(Values):
         bound: Term,
         joined: Mapping[Term, tuple[Term, Term, Term]],
         updates: list[Assign],
+        moved: Sequence[Term] = (),
     ) -> Expr:
-        """v <- move(m, m') v + sum_k embed(m', value, exponent), with m' the joined frame."""
+        """v <- move(m, m') v + sum_k embed(m', value, exponent), with m' the joined frame.
+
+        `moved` is what v gains in frame m as a centre moves.
+        """
         condition, value, exponent = parts
         whole = normalise(frame(bound, condition, exponent))
         old, new, masked = whole, whole, exponent
@@ -298,7 +367,11 @@ class Loops(Values):
             masked = self._symbol("x", self._masked(loop, self._value(exponent), -math.inf))
         base = "acc" if value is not T.ONE else "l_i"
         state = self._state(loop, base, self._tile_axes(T.field(f, "v")), "float", 0.0)
-        scaled = state if old is whole else apply("mul", state, self._value(SE.move(old, new)))
+        scaled = state
+        if moved:
+            scaled = self._value(T.add(self._symbol("old", state), *moved))
+        if old is not whole:
+            scaled = apply("mul", scaled, self._value(SE.move(old, new)))
         body = SE.embed(new, value, masked)
         safe = all(fac.op in ("read", "exp") for fac in _factors(body))
         updates.append(Assign(state.attr, self._sum_tile(loop, body, scaled, vanishing=safe)))
@@ -334,6 +407,21 @@ def _is_user_fold(t: Term) -> bool:
 def _visible(f: Term) -> Term:
     """The fold as programs write it: an SE fold by its value."""
     return T.field(f, "v") if f.attr.monoid is SE_PAIR else f
+
+
+def _in_terms(t: Term, symbols: Mapping[Term, Term]) -> Term:
+    """t with symbols for the folds in it; a quotient by nothing is 0."""
+    for fold_, symbol in symbols.items():
+        t = T.replace(t, fold_, symbol)
+
+    def guarded(s: Term) -> Term:
+        if s.op == "pow" and s.attr < 0:
+            base = guarded(s.args[0])
+            empty = T.compare("==", base, T.ZERO)
+            return T.where(empty, T.ZERO, T.power_of(base, s.attr))
+        return T.rebuild(s, tuple(map(guarded, s.args))) if s.op in ("add", "mul") else s
+
+    return guarded(t)
 
 
 def _in_terms_of(t: Term, part: Term, symbol: Term) -> Term:

@@ -76,7 +76,8 @@ def _outer_folds(terms: Iterable[Term]) -> list[Term]:
                 )
         else:
             stack.extend(t.args)
-    return list(found)
+    reading = [f for f in found if any(t.op == "read" for t in T.subterms(f))]
+    return reading or list(found)  # a count is the same for all rows
 
 
 def _rows(names: list[str], folds: list[Term]) -> set[str]:

@@ -1,0 +1,162 @@
+"""Sums about a moving centre: which folds can be carried while their centre still moves.
+
+The elements of a fold may hold an earlier result c over the same domain, a mean or a
+maximum, as a centre: w * (u - c) ** n. While the loop runs, c is only known for the part
+that was seen. But a sum about one centre gives the sum about another, by the binomial
+theorem, from the sums of lower degree:
+
+    sum w (u - c') ** n = sum_j binomial(n, j) (c - c') ** (n - j) sum w (u - c) ** j
+
+So the sums of degrees 0 .. n are carried together, in the frame of what is known so far;
+these are the actions of Welford (1962) and of Chan, Golub and LeVeque (1983) for means, and
+that of the entropy for maxima.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from monocomp import terms as T
+from monocomp.algebra import SE_PAIR, is_mantissa, mantissa
+from monocomp.monomials import addends, factors
+from monocomp.terms import Term
+
+LARGEST_DEGREE = 8
+
+
+@dataclass(frozen=True)
+class Unit:
+    """(distance - centre) ** power, where the centre is free of the bound index."""
+
+    distance: Term
+    centre: Term
+    power: int
+
+
+@dataclass(frozen=True)
+class Centred:
+    """The sum over `bound` of weight * units [* exp(exponent), in SE].
+
+    `inner` are the folds of the same domain that the centres are made of.
+    """
+
+    fold: Term
+    bound: Term
+    condition: Term
+    weight: Term
+    exponent: Term | None
+    units: tuple[Unit, ...]
+
+    def element(self, units: tuple[Unit, ...]) -> Term:
+        """weight * product of (distance - centre) ** power."""
+        powers = (T.power_of(T.sub(u.distance, u.centre), u.power) for u in units)
+        return T.mul(self.weight, *powers)
+
+    def sum_of(self, value: Term) -> Term:
+        """The fold of other values with the same weight and domain."""
+        return weighted_sum(self.bound, self.condition, value, self.exponent)
+
+    def companions(self) -> Iterator[tuple[tuple[int, ...], Term]]:
+        """The sums of lower degrees that a move needs, by degree; those that are 0 whatever
+        the elements are, sums of distances from their own mean, are left out."""
+        for degrees in itertools.product(*(range(u.power + 1) for u in self.units)):
+            if degrees == tuple(u.power for u in self.units):
+                continue
+            units = tuple(
+                Unit(u.distance, u.centre, n) for u, n in zip(self.units, degrees, strict=True) if n
+            )
+            if len(units) == 1 and units[0].power == 1 and self._is_mean(units[0]):
+                continue
+            yield degrees, self.sum_of(self.element(units))
+
+    def count(self) -> Term:
+        """sum(weight)."""
+        return self.sum_of(self.weight)
+
+    def total(self) -> Term:
+        """sum(weight * distance), for a single unit."""
+        return self.sum_of(T.mul(self.weight, self.units[0].distance))
+
+    def has_mean(self) -> bool:
+        """Is the centre of the single unit its mean?"""
+        return len(self.units) == 1 and self._is_mean(self.units[0])
+
+    def _is_mean(self, unit: Unit) -> bool:
+        total = self.sum_of(T.mul(self.weight, unit.distance))
+        return unit.centre is T.mul(total, T.power_of(self.count(), -1))
+
+    def results(self) -> set[Term]:
+        """The folds of this domain that the centres are made of."""
+        return {
+            g
+            for u in self.units
+            for g in T.subterms(u.centre)
+            if g.op == "fold" and _same_domain(g, self.fold) and not _is_open(g)
+        }
+
+
+def weighted_sum(bound: Term, condition: Term, value: Term, exponent: Term | None) -> Term:
+    """sum(value), or in SE the mantissa of sum(value * exp(exponent))."""
+    if exponent is not None:
+        return mantissa(bound, condition, value, exponent)
+    return T.fold("sum", (bound,), condition, T.as_float(value))
+
+
+def _is_open(t: Term) -> bool:
+    """Does it stand inside of another fold?"""
+    return any(n.startswith("$") for n in t.free)
+
+
+def _same_domain(a: Term, b: Term) -> bool:
+    return a.attr.extents == b.attr.extents and a.args[0] is b.args[0]
+
+
+@lru_cache(maxsize=4096)
+def centred(fold: Term) -> Centred | None:
+    """A fold whose earlier results over its own domain are all centres, taken apart."""
+    if fold.op != "fold" or len(fold.attr.indices) != 1:
+        return None
+    if fold.attr.monoid not in ("sum", SE_PAIR) or fold.kind != "float":
+        return None
+    (bound,), (condition, value, *exponent) = T.open_fold(fold)
+    name, extent = bound.attr[0], bound.attr[1]
+
+    def is_result(t: Term) -> bool:
+        return name not in t.free and any(
+            g.op == "fold" and _same_domain(g, fold) for g in T.subterms(t)
+        )
+
+    if extent not in value.folded or any(map(is_result, exponent)):
+        return None
+    units: list[Unit] = []
+    weight: list[Term] = []
+    for f in factors(value):
+        base, power = T.base_and_power(f)
+        centre = [a for a in addends(base) if is_result(a)]
+        distance = [a for a in addends(base) if a not in centre]
+        if centre and distance and power.denominator == 1 and 1 <= power <= LARGEST_DEGREE:
+            units.append(Unit(T.add(*distance), T.neg(T.add(*centre)), int(power)))
+        else:
+            weight.append(f)
+    rest = T.mul(T.ONE, *weight)
+    parts = [rest, *(u.distance for u in units)]
+    if not units or any(is_result(t) for p in parts for t in T.subterms(p)):
+        return None
+    return Centred(fold, bound, condition, rest, exponent[0] if exponent else None, tuple(units))
+
+
+def coefficient(centred_fold: Centred, degrees: tuple[int, ...], moves: list[Term]) -> Term:
+    """What the companion of these degrees is multiplied with; `moves` are the old centres
+    minus the new ones."""
+    parts = []
+    for unit, n, move in zip(centred_fold.units, degrees, moves, strict=True):
+        parts.append(T.const(math.comb(unit.power, n), "float"))
+        parts.append(T.power_of(move, unit.power - n))
+    return T.mul(*parts)
+
+
+__all__ = ["Centred", "Unit", "centred", "coefficient", "is_mantissa", "weighted_sum"]

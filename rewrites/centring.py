@@ -1,0 +1,362 @@
+"""Centring: of the equal forms of a result, the one that does not cancel.
+
+The normal form writes a variance as a difference of moments and an entropy as a difference
+of logits and their mean, which lose all digits where the numbers are large beside their
+spread. Sums are therefore taken about a centre that moves with the loop (see
+`monocomp.moving`): powers about their mean, exponents about their maximum; and a mean about
+one of its elements. Each choice is made for the whole program, where it shortens it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+from monocomp import terms as T
+from monocomp.algebra import SE_PAIR, is_mantissa
+from monocomp.domain import split
+from monocomp.monomials import addends, factors
+from monocomp.moving import LARGEST_DEGREE, Centred, centred, weighted_sum
+from monocomp.program import Equations
+from monocomp.rewriting import Choice, Rewriter, RuleSet
+from monocomp.terms import Term
+
+centring = RuleSet("centring", "sums are taken about a centre, where that is more accurate")
+
+
+@centring.rule
+def distribute_bracket(t: Term) -> Term | None:
+    """A condition is said of each addend, so that addends meet their like elsewhere.
+
+    Law:     [c] * (a + b) = [c] * a + [c] * b
+    Claims:  distributivity
+    Needs:   a maximum or minimum among the addends
+    before:  Y[i] = (0 < X[i]) * (max[k](S[i,k]) + B[i])
+    after:   Y[i] = (0 < X[i]) * max[k](S[i,k]) + (0 < X[i]) * B[i]
+    """
+    if t.op != "mul" or not any(map(T.is_bracket, t.args)):
+        return None
+    for f in t.args:
+        if f.op == "add" and any(map(_has_extremum, f.args)):
+            others = [g for g in t.args if g is not f]
+            return T.add(*(T.mul(*others, a) for a in f.args))
+    return None
+
+
+def _has_extremum(t: Term) -> bool:
+    return any(f.op == "fold" and f.attr.monoid in ("max", "min") for f in factors(t))
+
+
+@centring.rule
+def complement_bracket(t: Term) -> Term | None:
+    """What is there without a condition and taken away with it is left where it fails.
+
+    Law:     a - [c] * a = [not c] * a
+    Claims:  distributivity
+    before:  Y[i] = max[k](S[i,k]) - (0 < X[i]) * max[k](S[i,k])
+    after:   Y[i] = (not (0 < X[i])) * max[k](S[i,k])
+    """
+    if t.op != "add":
+        return None
+    for a in t.args:
+        for f in factors(a):
+            if T.is_bracket(f) and _has_extremum(a):
+                without = T.neg(T.mul(T.ONE, *(g for g in factors(a) if g is not f)))
+                if without in t.args:
+                    rest = (b for b in t.args if b is not a and b is not without)
+                    return T.add(*rest, T.mul(without, T.bracket(T.negate(f.args[0]))))
+    return None
+
+
+def _replacing(before: Term, after: Term, program: Equations) -> Choice:
+    """The choice of a sum in place of a term; where the term is a factor, the addends are
+    multiplied out, so that they meet their like."""
+    memo: dict[Term, Term] = {}
+
+    def visit(t: Term) -> Term:
+        found = memo.get(t)
+        if found is None:
+            if t is before:
+                found = after
+            elif t.op == "mul" and before in t.args:
+                others = [visit(f) for f in t.args if f is not before]
+                found = T.add(*(T.mul(*others, a) for a in addends(after)))
+            else:
+                found = T.map_children(t, visit)
+            memo[t] = found
+        return found
+
+    return Choice(before, after, program.map(visit))
+
+
+def _sums(program: Equations) -> Iterator[tuple[Term, Term, Term, Term, Term | None]]:
+    """(term, bound, condition, value, exponent) of the float sums, plain or in SE."""
+    for t in T.subterms(*(e.body for e in program.equations)):
+        fold = t.args[0] if is_mantissa(t) else t
+        if any(n.startswith("$") for n in t.free) or t.kind != "float":
+            continue
+        if fold.op == "fold" and len(fold.attr.indices) == 1:
+            (bound,), (condition, value, *exponent) = T.open_fold(fold)
+            if fold.attr.monoid is SE_PAIR and is_mantissa(t):
+                yield t, bound, condition, value, exponent[0]
+            elif fold.attr.monoid == "sum":
+                yield t, bound, condition, value, None
+
+
+def _addend_count(program: Equations) -> int:
+    """How many numbers are added outside of folds."""
+    total = 0
+    stack = [e.body for e in program.equations]
+    while stack:
+        t = stack.pop()
+        total += len(t.args) if t.op == "add" else 0
+        if t.op not in ("fold", "fold_at", "field"):
+            stack.extend(t.args)
+    return total
+
+
+@centring.choice
+def centre_moments(program: Equations) -> Choice | None:
+    """Powers are summed about their mean.
+
+    Law:     sum(w * u ** n) = sum_j binomial(n, j) * c ** (n - j) * sum(w * (u - c) ** j), where
+             sum(w * (u - c)) = 0 for the mean c = sum(w * u) / sum(w)
+    Claims:  moments
+    Needs:   the program gets shorter by it: the power of the mean cancels
+    before:  V[i] = sum[k](X[i,k] ** 2) - sum[k](X[i,k]) ** 2 / |k|
+    after:   V[i] = sum[k]((X[i,k] - sum[j](X[i,j]) / sum[j](1.0)) ** 2)
+    """
+    known = set(T.subterms(*(e.body for e in program.equations)))
+    for t, bound, condition, value, exponent in _sums(program):
+        for f in factors(value):
+            unit, power = T.base_and_power(f)
+            if bound.attr[0] not in unit.free or bound.attr[1] in unit.folded:
+                continue
+            if power.denominator != 1 or not 2 <= power <= LARGEST_DEGREE:
+                continue
+            if T.neg(_anchor(bound, condition, unit)) in addends(unit):
+                continue  # it is that form already
+            weight = T.mul(T.ONE, *(g for g in factors(value) if g is not f))
+            total = weighted_sum(bound, condition, T.mul(weight, unit), exponent)
+            if total not in known:
+                continue
+            new = _about_mean(bound, condition, weight, unit, int(power), exponent)
+            choice = _replacing(t, new, program)
+            if _addend_count(choice.program) < _addend_count(program):
+                return choice
+    return None
+
+
+def _about_mean(
+    bound: Term, condition: Term, weight: Term, unit: Term, power: int, exponent: Term | None
+) -> Term:
+    """The power sum in terms of those about the mean."""
+
+    def sum_of(value: Term) -> Term:
+        return weighted_sum(bound, condition, value, exponent)
+
+    total, count = sum_of(T.mul(weight, unit)), sum_of(weight)
+    centre = T.mul(total, T.power_of(count, -1))
+    whole = _whole_count(bound, condition, weight, count)
+    parts = [T.mul(T.power_of(total, power), T.power_of(whole, 1 - power))]
+    for n in range(2, power + 1):
+        central = sum_of(T.mul(weight, T.power_of(T.sub(unit, centre), n)))
+        shift = T.mul(T.power_of(total, power - n), T.power_of(whole, n - power))
+        parts.append(T.mul(T.const(math.comb(power, n), "float"), shift, central))
+    return T.add(*parts)
+
+
+def _whole_count(bound: Term, condition: Term, weight: Term, count: Term) -> Term:
+    """The count as the normal form writes it; while the loop runs it must be counted."""
+    if weight is not T.ONE or count.op != "fold":
+        return count
+    if condition is T.TRUE:
+        return T.as_float(T.extent_of(bound.attr[1]))
+    return T.as_float(T.fold("sum", (bound,), condition, T.const(1)))
+
+
+@centring.choice
+def anchor_means(program: Equations) -> Choice | None:
+    """A mean is taken of distances from one of the elements, read before the loop.
+
+    Where the mean varies with an index that the elements lack, sums of powers about it would
+    be no products of matrices; about the anchor they are.
+
+    Law:     sum(w * u) / sum(w) = a + sum(w * (u - a)) / sum(w), and the law of centre_moments
+    Claims:  moments
+    Needs:   a sum of powers about the mean; a is the first element, or 0 if that is left out
+    before:  V[i] = sum[k]((X[i,k] - sum[j](X[i,j]) / sum[j](1.0)) ** 2)
+    after:   V[i] = sum[k]((X[i,k] - where(0 < |k|, X[i,0], 0) - sum[j](X[i,j] - where(0 < |k|, X[i,0], 0)) / sum[j](1.0)) ** 2)
+    """  # noqa: E501
+    for t, _, _, _, _ in _sums(program):
+        taken = centred(t.args[0] if is_mantissa(t) else t)
+        if taken is None or len(taken.units) != 1 or not taken.has_mean():
+            continue
+        (unit,) = taken.units
+        anchor = _anchor(taken.bound, taken.condition, unit.distance)
+        if T.neg(anchor) in addends(unit.distance):
+            continue
+        total, count = taken.total(), taken.count()
+        moved = taken.sum_of(T.mul(taken.weight, T.sub(unit.distance, anchor)))
+        counts = {count, _whole_count(taken.bound, taken.condition, taken.weight, count)}
+        after = _anchored(t, total, moved, anchor, counts, {})
+        result = program.map(
+            lambda s: _anchored(s, total, moved, anchor, counts, {})  # noqa: B023
+        )
+        again = centred(after.args[0] if is_mantissa(after) else after)
+        if again is not None and unit.centre.free - unit.distance.free:
+            about_anchor = _about_anchor(again)
+            return Choice(t, about_anchor, _replacing(after, about_anchor, result).program)
+        return Choice(t, after, result)
+    return None
+
+
+def _anchor(bound: Term, condition: Term, distance: Term) -> Term:
+    """What varies in the distances, at the lower end of the domain, or 0 where that is
+    left out."""
+    element = T.add(*(a for a in addends(distance) if bound.attr[0] in a.free))
+    lower = split(bound, condition).lower
+    place = lower[0] if lower else T.const(0)
+    for bound_below in lower[1:]:
+        place = T.function("maximum", place, bound_below)
+    here = {bound.attr[0]: place}
+    is_there = T.compare("<", place, T.extent_of(bound.attr[1]))
+    inside = T.conjunction(is_there, T.substitute(condition, here))
+    return T.where(inside, T.substitute(element, here), T.ZERO)
+
+
+def _anchored(
+    t: Term, total: Term, moved: Term, anchor: Term, counts: set[Term], memo: dict[Term, Term]
+) -> Term:
+    """t with `a + moved / count` for `total / count`."""
+    found = memo.get(t)
+    if found is not None:
+        return found
+    if t.op == "mul" and total in t.args:
+        for f in t.args:
+            base, power = T.base_and_power(f)
+            if base in counts and power <= -1:
+                others = [g for g in t.args if g is not f and g is not total]
+                rest = T.mul(*others, T.power_of(base, power + 1))
+                rest = _anchored(rest, total, moved, anchor, counts, memo)
+                mean = T.mul(moved, T.power_of(base, -1))
+                found = T.add(T.mul(rest, mean), T.mul(rest, anchor))
+    if found is None:
+        found = T.map_children(t, lambda a: _anchored(a, total, moved, anchor, counts, memo))
+    memo[t] = found
+    return found
+
+
+def _about_anchor(taken: Centred) -> Term:
+    """The power sum about the mean in terms of those about 0."""
+    (unit,) = taken.units
+    count, total = taken.count(), taken.total()
+    parts = [taken.sum_of(T.mul(taken.weight, T.power_of(unit.distance, unit.power)))]
+    for n in range(unit.power):
+        power = unit.power - n
+        if n == 0:
+            below = count
+        elif n == 1:
+            below = total
+        else:
+            below = taken.sum_of(T.mul(taken.weight, T.power_of(unit.distance, n)))
+        sign = T.const(math.comb(unit.power, n) * (-1) ** power, "float")
+        parts.append(T.mul(sign, T.power_of(total, power), T.power_of(count, -power), below))
+    return T.add(*parts)
+
+
+@centring.choice
+def centre_on_maximum(program: Equations) -> Choice | None:
+    """Exponents are summed as distances from their maximum.
+
+    Law:     SE(g * u, s).v = SE(g * (u - m), s).v + m * SE(g, s).v
+    Claims:  distributivity, scaled numbers
+    Needs:   m = max(u) is known, and fewer maxima stand outside of exponents afterwards
+    before:  H[i] = max[k](S[i,k]) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v
+    after:   H[i] = -SE[k](S[i,k] - max[j](S[i,j]), S[i,k]).v / SE[k](1, S[i,k]).v
+    """
+    extrema = [
+        t
+        for t in T.subterms(*(e.body for e in program.equations))
+        if t.op == "fold"
+        and t.attr.monoid in ("max", "min")
+        and len(t.attr.indices) == 1
+        and t.kind == "float"
+        and not any(n.startswith("$") for n in t.free)
+    ]
+    for t, bound, condition, value, exponent in _sums(program):
+        if exponent is None:
+            continue
+        centres = {}
+        for m in extrema:
+            (_,), (domain, body) = T.open_as(m, (bound.attr[0],))
+            if m.attr.extents == (bound.attr[1],) and domain is condition:
+                centres[m] = body
+        moved, outside = _about(value, centres)
+        if not outside:
+            continue
+        new = T.add(
+            weighted_sum(bound, condition, moved, exponent),
+            *(T.mul(c, m, weighted_sum(bound, condition, g, exponent)) for c, m, g in outside),
+        )
+        choice = _settled(_replacing(t, new, program))
+        if _bare_extrema(choice.program) < _bare_extrema(program):
+            return choice
+    return None
+
+
+def _about(value: Term, centres: dict[Term, Term]) -> tuple[Term, list[tuple[Term, Term, Term]]]:
+    """(value with distances from the centres, [(number, centre, what it is multiplied with)])."""
+    parts = list(addends(value))
+    outside: list[tuple[Term, Term, Term]] = []
+    for centre, body in centres.items():
+        found = _multiple(body, parts)
+        if found is not None:
+            number = T.const(found, "float")
+            outside.append((number, centre, T.ONE))
+            parts.append(T.neg(T.mul(number, centre)))
+            continue
+        for place, part in enumerate(parts):
+            for f in factors(part) if body.op != "mul" else ():
+                if f is body:
+                    rest = T.mul(T.ONE, *(g for g in factors(part) if g is not f))
+                    outside.append((T.ONE, centre, rest))
+                    parts[place] = T.mul(rest, T.sub(f, centre))
+    return T.add(*parts), outside
+
+
+def _multiple(body: Term, parts: list[Term]) -> Fraction | None:
+    """c, if c times each addend of the body is among the parts."""
+    first, *_ = addends(body)
+    number, rest = T.split_coefficient(first)
+    for part in parts:
+        ours, same = T.split_coefficient(part)
+        if same is rest and isinstance(ours, Fraction) and isinstance(number, Fraction):
+            ratio = ours / number
+            if all(T.mul(T.const(ratio, "float"), a) in parts for a in addends(body)):
+                return ratio
+    return None
+
+
+def _settled(choice: Choice) -> Choice:
+    """The choice with its brackets brought together."""
+    rewriter = Rewriter(choice.program)
+    rewriter.exhaust(RuleSet(centring.name, centring.purpose, centring.rules))
+    return Choice(choice.before, choice.after, rewriter.program)
+
+
+def _bare_extrema(program: Equations) -> int:
+    """How often a maximum or minimum is added or multiplied outside of exponents, but for
+    where there is nothing else."""
+    total = 0
+    stack = [e.body for e in program.equations]
+    while stack:
+        t = stack.pop()
+        if t.op == "fold":
+            total += t.attr.monoid in ("max", "min")
+        elif t.op == "mul" and any(T.is_bracket(f) and f.args[0].op == "not" for f in t.args):
+            continue
+        elif t.op not in ("exp", "fold_at", "field", "cast"):
+            stack.extend(t.args)
+    return total
