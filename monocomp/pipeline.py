@@ -8,6 +8,7 @@ from __future__ import annotations
 from monocomp.program import Equations
 from monocomp.rewrites.centring import centring
 from monocomp.rewrites.elaboration import elaboration
+from monocomp.rewrites.exchange import exchange
 from monocomp.rewrites.lifting import lifting
 from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewriting import Rewriter, RuleSet
@@ -19,7 +20,7 @@ lifted_normal_form = RuleSet(
     lifting.purpose,
     [*(r for r in normal_form.rules if r.name in _of_maxima), *lifting.rules],
 )
-RULE_SETS = (elaboration, normal_form, lifted_normal_form, centring)
+RULE_SETS = (elaboration, normal_form, exchange, lifted_normal_form, centring)
 
 
 def derive(program: Equations, step_limit: int | None = None) -> Rewriter:

@@ -31,12 +31,14 @@ class Equation:
 class Equations:
     """A program in index terms: the state that rewrites act on.
 
-    `known` are names for readers: what inlined definitions were called.
+    `known` are names for readers: what inlined definitions were called; `sizes` are extents
+    that are known, by representative, for choices that depend on them.
     """
 
     source: syntax.Program
     equations: tuple[Equation, ...]
     known: tuple[Abbreviation, ...] = field(default=(), compare=False)
+    sizes: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     @cached_property
     def monoids(self) -> tuple[T.UserMonoid, ...]:

@@ -109,15 +109,18 @@ def lift_weighted_sum(t: Term) -> Term | None:
 
     Law:     sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v  with  m = max_k s_k
     Claims:  scaled numbers, SE
-    Needs:   the laws of SE: associative, unit, tile form (proved)
+    Needs:   the laws of SE: associative, unit, tile form (proved); exponents that are not at
+             most 0 by their form
     before:  O[i,e] = sum[k](exp(S[i,k]) * V[k,e])
     after:   O[i,e] = exp(max[k](S[i,k])) * SE[k](V[k,e], S[i,k]).v
     """
     if t.op != "fold" or t.attr.monoid != "sum" or len(t.attr.indices) != 1:
         return None
-    (bound,), (_, body) = T.open_fold(t)
+    (bound,), (condition, body) = T.open_fold(t)
     if not any(bound.attr[0] in e.free for e in _exponents(body)):
         return None
+    if body.kind == "float" and _is_bounded(T.mul(body, T.bracket(condition))):
+        return None  # no element is large, and nobody divides by their sum
     return _lifted(t)
 
 
@@ -302,13 +305,15 @@ def _is_bounded(addend: Term) -> bool:
     exponent = exponent_of(addend)
     known = frozenset(T.conjuncts(_condition(addend)))
     for a in addends(exponent):
-        number, m = T.split_coefficient(a)
-        is_frame = m is not None and (m.folded or m.op in ("maximum", "minimum"))
-        if m is None or not is_frame or isinstance(number, float):
+        number, _ = T.split_coefficient(a)
+        extrema = [f for f in factors(a) if f.folded or f.op in ("maximum", "minimum")]
+        scale = [f for f in factors(a) if f not in extrema and f.op != "const"]
+        if len(extrema) != 1 or isinstance(number, float) or not all(map(T.is_positive, scale)):
             continue
         rest = T.sub(exponent, a)  # c (s - max(s)), or c (min(s) - s), for c > 0
-        s = T.mul(T.const(-1 / number, "float"), rest)
-        if _is_extremum(m, s, "max" if number < 0 else "min", known):
+        inverse = [T.power_of(f, -1) for f in scale]
+        s = T.add(*(T.mul(T.const(-1 / number, "float"), b, *inverse) for b in addends(rest)))
+        if _is_extremum(extrema[0], s, "max" if number < 0 else "min", known):
             return True
     return exponent is T.ZERO
 

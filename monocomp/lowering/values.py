@@ -377,10 +377,11 @@ def _is_zero_only_if_empty(t: Term) -> bool:
 def _settle(addend: Term) -> Term:
     """A frame that is subtracted in an exponent is 0 while there is none. So is one that
     is added, which then stands before a sum over nothing."""
-    for t in T.subterms(addend):
-        if t.op == "fold" and t.attr.monoid in EXTREMA:
-            addend = T.replace(addend, t, settle(t))
-    return addend
+    if addend.op == "fold":
+        return settle(addend) if addend.attr.monoid in EXTREMA else addend
+    if addend.op in ("fold_at", "field"):
+        return addend
+    return T.rebuild(addend, tuple(map(_settle, addend.args)))
 
 
 def settle(frame: Term) -> Term:

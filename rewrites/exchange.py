@@ -1,0 +1,172 @@
+"""Exchange: the order of nested sums of products, chosen by cost.
+
+    sum_k (sum_d a_qd b_kd) c_ke = sum_d a_qd (sum_k b_kd c_ke)
+
+Distributivity lets a chain of contractions be bracketed in any way; with no nonlinearity
+between the two sums, attention takes linear time (Katharopoulos et al., Transformers are
+RNNs, 2020, arXiv:2006.16236). Which way is cheaper depends on the extents; where they are
+not known, `monocomp.nominal` says what they are taken for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from math import prod
+
+from monocomp import terms as T
+from monocomp.monomials import addends, factors
+from monocomp.nominal import nominal_sizes
+from monocomp.program import Equations
+from monocomp.rewrites.normal_form import normalise
+from monocomp.rewriting import Choice, RuleSet
+from monocomp.terms import Term
+
+exchange = RuleSet("exchange", "nested sums of products are taken in the cheapest order")
+LARGEST_POWER = 4
+
+
+@exchange.choice
+def exchange_sums(program: Equations) -> Choice | None:
+    """A sum of products that hold a sum: the outer sum is taken first.
+
+    Law:     sum_k(sum_d(a_d * b_dk) * c_k) = sum_d(a_d * sum_k(b_dk * c_k))
+    Claims:  distributivity, interchange
+    Needs:   the program needs fewer operations by it, counting what it has already as free
+    before:  index e < 2
+             O[i,e] = sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e])
+    after:   index e < 2
+             O[i,e] = sum[j](A[i,j] * sum[k](B[k,j] * C[k,e]))
+    """
+    best = None
+    sizes = nominal_sizes(program.source, program.sizes)
+    cost = operations(program, sizes)
+    for t in candidates(program):
+        choice = Choice.replacing(t, normalise(_exchanged(t)), program)
+        new_cost = operations(choice.program, sizes)
+        if new_cost < cost:
+            best, cost = choice, new_cost
+    return best
+
+
+def candidates(program: Equations) -> list[Term]:
+    """The sums whose order can be chosen, in a fixed order."""
+    found = {
+        t
+        for t in T.subterms(*(e.body for e in program.equations))
+        if t.op == "fold" and t.attr.monoid == "sum" and not any(n.startswith("$") for n in t.free)
+        if len(t.attr.indices) == 1 and _exchanged(t) is not t
+    }
+    return sorted(found, key=lambda t: t.key)
+
+
+@lru_cache(maxsize=1024)
+def _exchanged(t: Term) -> Term:
+    """The sum with every sum inside of its products taken outside of it; t if there is none."""
+    (bound,), (condition, body) = T.open_fold(t)
+    name = bound.attr[0]
+    monomials = _expanded(body, name)
+    if not any(_is_inner_sum(f, name) for m in monomials for f in m):
+        return t
+    parts = []
+    for m in monomials:
+        outside: list[Term] = []
+        inside = [f for f in m if not _is_inner_sum(f, name)]
+        binders: list[tuple[Term, Term]] = []
+        for f in m:
+            if not _is_inner_sum(f, name):
+                continue
+            (index,), (filter_, element) = T.open_as(f, (f"{name}'{len(binders)}",))
+            deep = [c for c in T.conjuncts(filter_) if name in c.free]
+            flat = [c for c in T.conjuncts(filter_) if name not in c.free]
+            binders.append((index, T.conjunction(*flat)))
+            inside += map(T.bracket, deep)
+            for g in factors(element):
+                fixed, moving = _split_exponent(g, name)
+                outside.append(fixed)
+                inside.append(moving)
+        total = T.fold("sum", (bound,), condition, T.mul(T.const(1, body.kind), *inside))
+        total = T.mul(total, *outside)
+        for index, filter_ in reversed(binders):
+            total = T.fold("sum", (index,), filter_, total)
+        parts.append(total)
+    return T.add(*parts)
+
+
+def _is_inner_sum(t: Term, name: str) -> bool:
+    single = t.op == "fold" and t.attr.monoid == "sum" and len(t.attr.indices) == 1
+    return single and name in t.free and t.kind == "float"
+
+
+def _expanded(t: Term, name: str) -> list[list[Term]]:
+    """The monomials of a product, multiplied out where sums stand in its factors."""
+
+    def holds(s: Term) -> bool:
+        inside = s.op in ("add", "mul", "pow") and any(map(holds, s.args))
+        return inside or _is_inner_sum(s, name)
+
+    match t.op:
+        case "add" if holds(t):
+            return [m for a in t.args for m in _expanded(a, name)]
+        case "mul" if holds(t):
+            found: list[list[Term]] = [[]]
+            for f in t.args:
+                found = [m + n for m in found for n in _expanded(f, name)]
+            return found
+        case "pow" if holds(t) and t.attr in range(2, LARGEST_POWER + 1):
+            base = _expanded(t.args[0], name)
+            found = [[]]
+            for _ in range(int(t.attr)):
+                found = [m + n for m in found for n in base]
+            return found
+    return [[t]]
+
+
+def _split_exponent(t: Term, name: str) -> tuple[Term, Term]:
+    """t as (what is free of the index) * (what is not)."""
+    one = T.const(1, t.kind)
+    if name not in t.free:
+        return t, one
+    if t.op == "exp":
+        fixed = [a for a in addends(t.args[0]) if name not in a.free]
+        moving = [a for a in addends(t.args[0]) if name in a.free]
+        return T.exp(T.add(T.ZERO, *fixed)), T.exp(T.add(T.ZERO, *moving))
+    return one, t
+
+
+# --- cost -----------------------------------------------------------------------------
+
+
+def operations(program: Equations, sizes: Mapping[str, int]) -> int:
+    """Elements of all distinct folds, each counted once for all values of its free indices."""
+    folds = {
+        _named_by_extent(t)
+        for t in T.subterms(*(e.body for e in program.equations))
+        if t.op in ("fold", "fold_at")
+    }
+    total = 0
+    for t in folds:
+        extents = [e for _, e in _free_indices(t)] + list(t.attr.extents)
+        total += prod(max(1, sizes[e]) for e in extents)
+    return total
+
+
+@lru_cache(maxsize=8192)
+def _free_indices(t: Term) -> frozenset[tuple[str, str]]:
+    """Names and extents of the indices that are free."""
+    if t.op == "index":
+        return frozenset(((t.attr[0], t.attr[1]),))
+    found = frozenset(i for a in T.children(t) for i in _free_indices(a) if i[0] in t.free)
+    return found
+
+
+def _named_by_extent(t: Term) -> Term:
+    """The fold with names for its free indices that tell their extents only, so that the
+    same fold under two others is counted once."""
+    mapping: dict[str, Term] = {}
+    count: dict[str, int] = {}
+    for name, extent in sorted(_free_indices(t)):
+        if name.startswith("$"):
+            count[extent] = count.get(extent, 0) + 1
+            mapping[name] = T.index(f"@{extent}{count[extent]}", extent)
+    return T.substitute(t, mapping)
