@@ -11,6 +11,7 @@ from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.exchange import exchange
 from monocomp.rewrites.lifting import lifting
 from monocomp.rewrites.normal_form import normal_form
+from monocomp.rewrites.products import products
 from monocomp.rewriting import Rewriter, RuleSet
 
 # Lifting brings new maxima, which are normalised like the user's own.
@@ -20,7 +21,7 @@ lifted_normal_form = RuleSet(
     lifting.purpose,
     [*(r for r in normal_form.rules if r.name in _of_maxima), *lifting.rules],
 )
-RULE_SETS = (elaboration, normal_form, exchange, lifted_normal_form, centring)
+RULE_SETS = (elaboration, normal_form, exchange, lifted_normal_form, centring, products)
 
 
 def derive(program: Equations, step_limit: int | None = None) -> Rewriter:

@@ -37,7 +37,7 @@ def scaled(t: Term) -> tuple[Term, Term]:
                 return T.function(t.op, value), exponent
         case "add" | "maximum" | "minimum" if t.kind == "float":
             parts = [scaled(a) for a in t.args]
-            if any(e is not T.ZERO for _, e in parts):
+            if any(e is not T.ZERO for _, e in parts) and not all(map(_is_bounded, t.args)):
                 return _joined(t, parts)
         case "sigmoid":  # 1 / (1 + exp(-x)) = exp(min(x, 0)) / (1 + exp(-abs(x)))
             (x,) = t.args

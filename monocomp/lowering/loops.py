@@ -16,6 +16,7 @@ from monocomp.moving import Centred, Unit, centred, coefficient
 from monocomp.printer import show
 from monocomp.program import Equations
 from monocomp.rewrites.normal_form import normalise
+from monocomp.rewrites.products import apart
 from monocomp.rewrites.pullback import Pass, passes
 from monocomp.terms import Term
 from monocomp.tile import Assign, Axis, Expr, Let, Loop, State, apply, local
@@ -228,6 +229,11 @@ class Loops(Values):
         `vanishing` says that a factor is already 0 outside the domain.
         """
         axis = loop.axis
+        parts = apart(body, axis.name, self._tile_axes) if axis.role != "serial" else (body,)
+        if len(parts) > 1:
+            for part in parts:
+                state = self._sum_tile(loop, part, state, vanishing)
+            return state
         factors = list(_factors(body))
         sides = _sides(factors, axis.name, self._tile_axes)
         if axis.role == "serial":
@@ -372,8 +378,11 @@ class Loops(Values):
             scaled = self._value(T.add(self._symbol("old", state), *moved))
         if old is not whole:
             scaled = apply("mul", scaled, self._value(SE.move(old, new)))
-        body = SE.embed(new, value, masked)
-        safe = all(fac.op in ("read", "exp") for fac in _factors(body))
+        body = _absorbed(SE.embed(new, value, exponent), loop.axis.name)
+        safe = False
+        if body is None:
+            body = SE.embed(new, value, masked)
+            safe = all(fac.op in ("read", "exp") for fac in _factors(body))
         updates.append(Assign(state.attr, self._sum_tile(loop, body, scaled, vanishing=safe)))
         return state
 
@@ -407,6 +416,30 @@ def _is_user_fold(t: Term) -> bool:
 def _visible(f: Term) -> Term:
     """The fold as programs write it: an SE fold by its value."""
     return T.field(f, "v") if f.attr.monoid is SE_PAIR else f
+
+
+def _absorbed(body: Term, name: str) -> Term | None:
+    """An exponential multiplied into sums of exponentials, where that leaves fewer of them:
+    exp(c) * relu(exp(a - c) - exp(-c)) = relu(exp(a) - 1)."""
+    weight = next((f for f in _factors(body) if f.op == "exp"), None)
+    sums = [f for f in _factors(body) if f.op in ("relu", "abs", "add")]
+    if weight is None or not sums:
+        return None
+
+    def scaled(f: Term) -> Term:
+        if f.op == "add":
+            return T.add(*(T.mul(a, weight) for a in f.args))
+        return T.function(f.op, scaled(f.args[0])) if f.args[0].op == "add" else f
+
+    def count(t: Term) -> int:
+        return sum(s.op == "exp" and name in s.free for s in T.subterms(t))
+
+    for f in sums:
+        others = [g for g in _factors(body) if g is not f and g is not weight]
+        absorbed = T.mul(*others, scaled(f))
+        if scaled(f) is not f and count(absorbed) < count(body):
+            return absorbed
+    return None
 
 
 def _in_terms(t: Term, symbols: Mapping[Term, Term]) -> Term:
@@ -462,7 +495,7 @@ def _sides(
             maximal.append(a)
     if len(maximal) != 2:
         return [T.mul(*factors)]
-    if any(axis not in a for a in axes.values()):
+    if any(a and axis not in a for a in axes.values()):
         return [T.mul(*factors)]
     left = [f for f in factors if free[f] <= maximal[0]]
     right = [f for f in factors if not free[f] <= maximal[0]]

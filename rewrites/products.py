@@ -1,0 +1,68 @@
+"""Products: sums of products of matrices are taken one product at a time.
+
+What follows is planning: both sides have one value, and a product of two matrices is what
+hardware is built for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from monocomp import terms as T
+from monocomp.monomials import factors
+from monocomp.rewriting import RuleSet
+from monocomp.terms import Term
+
+products = RuleSet("products", "products of matrices are summed one by one")
+
+
+@products.rule
+def split_products(t: Term) -> Term | None:
+    """A sum of several products of matrices is a sum for each of them.
+
+    Law:     sum(a * b + c) = sum(a * b) + sum(c)
+    Claims:  interchange
+    Needs:   an addend is a product of two parts, each with an index that the other lacks
+    before:  A[i,j] = sum[k](X[i,k] * Y[j,k] + Z[i,k] * W[j,k])
+    after:   A[i,j] = sum[k](X[i,k] * Y[j,k]) + sum[k](Z[i,k] * W[j,k])
+    """
+    if t.op != "fold" or t.attr.monoid != "sum" or len(t.attr.indices) != 1:
+        return None
+    (bound,), (condition, body) = T.open_fold(t)
+    parts = apart(body, bound.attr[0])
+    if len(parts) < 2 or t.kind != "float":
+        return None
+    return T.add(*(T.fold("sum", (bound,), condition, p) for p in parts))
+
+
+def _free(t: Term) -> frozenset[str]:
+    return t.free
+
+
+def apart(
+    body: Term, name: str, indices: Callable[[Term], frozenset[str]] = _free
+) -> Sequence[Term]:
+    """The body as addends that are products of matrices over the index, and one of the rest;
+    the body itself if it is such a product or holds none. `indices` tells what a factor
+    varies with."""
+    sums = [f for f in factors(body) if f.op == "add"]
+    if len(sums) != 1 or is_product(body, name, indices):
+        return (body,)
+    (total,) = sums
+    others = [f for f in factors(body) if f is not total]
+    addends = [T.mul(*others, a) for a in total.args]
+    good = [a for a in addends if is_product(a, name, indices)]
+    rest = [a for a in addends if a not in good]
+    if not good:
+        return (body,)
+    return (*good, T.add(*rest)) if rest else good
+
+
+def is_product(body: Term, name: str, indices: Callable[[Term], frozenset[str]]) -> bool:
+    """Is the sum over the index of this body a product of two matrices?"""
+    varying = [indices(f) for f in factors(body) if f.op != "const"]
+    free = [v - {name} for v in varying]
+    if any(v and name not in v for v in varying):
+        return False
+    largest = {a for a in free if not any(a < b for b in free)}
+    return len(largest) == 2
