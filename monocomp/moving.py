@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -51,7 +51,7 @@ class Centred:
     exponent: Term | None
     units: tuple[Unit, ...]
 
-    def element(self, units: tuple[Unit, ...]) -> Term:
+    def element(self, units: Sequence[Unit]) -> Term:
         """weight * product of (distance - centre) ** power."""
         powers = (T.power_of(T.sub(u.distance, u.centre), u.power) for u in units)
         return T.mul(self.weight, *powers)

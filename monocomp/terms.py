@@ -817,7 +817,7 @@ def negate(t: Term) -> Term:
         return const(not t.attr)
     if t.op == "not":
         return t.args[0]
-    if t.op == "compare" and t.args[0].kind == "int":
+    if t.op == "compare" and all(map(_is_never_nan, t.args)):
         a, b = t.args
         flipped = {
             "<": ("<=", b, a),
@@ -830,6 +830,15 @@ def negate(t: Term) -> Term:
         dual = disjunction if t.op == "and" else conjunction
         return dual(*map(negate, t.args))
     return _intern("not", (t,), None, "bool")
+
+
+def _is_never_nan(t: Term) -> bool:
+    """Integers, numbers and random numbers are ordered; what is read may be NaN."""
+    return (
+        t.kind == "int"
+        or t.op in ("const", "param", "uniform")
+        or (t.op in ("cast", "add", "mul") and all(map(_is_never_nan, t.args)))
+    )
 
 
 def conjuncts(t: Term) -> tuple[Term, ...]:

@@ -225,6 +225,11 @@ def join_exponentials(t: Term) -> Term | None:
     before:  Y[i] = log(exp(A[i]) + exp(B[i]))
     after:   Y[i] = log(exp(A[i] - maximum(A[i], B[i])) + exp(B[i] - maximum(A[i], B[i]))) + maximum(A[i], B[i])
     """  # noqa: E501
+    if t.op == "mul" and any(f.op == "exp" or (f.op == "pow" and f.attr < 0) for f in t.args):
+        for f in t.args:
+            if f.op == "add" and not all(map(_is_bounded, f.args)):
+                value, exponent = _join(f)
+                return T.mul(T.exp(exponent), value, *(g for g in t.args if g is not f))
     under = t.op in ("log", "relu", "abs") or (
         t.op == "pow" and (t.attr < 0 or t.attr.denominator > 1)
     )

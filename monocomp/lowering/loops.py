@@ -299,10 +299,12 @@ class Loops(Values):
                 T.mul(coefficient(taken, degrees, moves), old[companion])
                 for degrees, companion in taken.companions()
             ]
-            units = tuple(
-                Unit(u.distance, after, u.power)
-                for u, (_, after) in zip(taken.units, centres, strict=True)
-            )
+            units = []
+            for u, (_, after) in zip(taken.units, centres, strict=True):
+                distance = T.substitute(u.distance, {taken.bound.attr[0]: bound})
+                # One difference of two values, whatever they are sums of: it is exact.
+                ends = (self._symbol("x", self._value(t)) for t in (distance, after))
+                units.append(Unit(*ends, u.power))
             here = T.substitute(taken.element(units), {taken.bound.attr[0]: bound})
             if taken.exponent is None:
                 state = self._state(loop, "acc", self._tile_axes(f), f.kind, 0.0)
