@@ -120,21 +120,29 @@ Statement: TypeAlias = Let | Assign | Store | Loop
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor argument of the kernel; `dims` names the extent of each dimension."""
+    """A tensor argument of the kernel; `dims` names the extent of each dimension.
+
+    `is_stored` says that an earlier kernel has computed it.
+    """
 
     name: str
     dims: tuple[str, ...]
     kind: Kind
+    is_stored: bool = False
 
 
 @dataclass(frozen=True)
 class OutputTensor:
-    """A result; `axes` are the kernel's axes in the order of its dimensions."""
+    """A result; `axes` are the kernel's axes in the order of its dimensions.
+
+    What is stored for other kernels has the precision that sums are accumulated in.
+    """
 
     name: str
     axes: tuple[str, ...]
     kind: Kind
     dtype: str | None
+    is_stored: bool = False
 
 
 @dataclass

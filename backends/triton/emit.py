@@ -354,6 +354,8 @@ def _tuple(items: Sequence[str]) -> str:
 
 
 def _dtype(output: OutputTensor) -> str:
+    if output.is_stored and output.kind == "float":
+        return "torch.float32"
     if output.dtype is not None:
         return f"torch.{output.dtype}"
     return {"float": "dtype", "int": "torch.int64", "bool": "torch.bool"}[output.kind]

@@ -894,7 +894,7 @@ class KernelEmitter:
         first, second = self._order(e.axes)
         a = self._side(left, (first, e.attr), right)
         b = self._side(right, (e.attr, second), left)
-        if self._is_load(left) and self._is_load(right):
+        if self._is_input(left) and self._is_input(right):
             pair = (self.lets[left.attr].attr, self.lets[right.attr].attr)
             if pair not in self.shared:
                 self.shared.append(pair)
@@ -903,16 +903,24 @@ class KernelEmitter:
 
     def _side(self, e: Expr, want: tuple[str, ...], other: Expr) -> str:
         text = self._text(e, want, _ATOM)
-        if self._is_load(e):
+        if self._is_input(e):
             return text
-        if self._is_load(other):
+        if self._is_input(other):
             return f"{text}.to({self._local(other.attr)}.dtype)"
         tensor = next((self.lets[n].attr for n in self.lets if self._loads_float(n)), None)
         return f"{text}.to({self._pointer(tensor)}.dtype.element_ty)" if tensor else text
 
     def _loads_float(self, name: str) -> bool:
         e = self.lets[name]
-        return e.op == "load" and e.kind == "float" and len(self._order(e.axes)) == 2
+        return self._is_read(e) and e.kind == "float" and len(self._order(e.axes)) == 2
+
+    def _is_input(self, e: Expr) -> bool:
+        """Is this a tile of an input? It is multiplied in its own dtype, and what kernels
+        compute, also what they have stored, in the dtype of the tile that it meets."""
+        return self._is_load(e) and self._is_read(self.lets[e.attr])
+
+    def _is_read(self, e: Expr) -> bool:
+        return e.op == "load" and not self.program.inputs[e.attr].is_stored
 
 
 def _is_infinite(e: Expr) -> bool:

@@ -300,7 +300,7 @@ class Loops(Values):
         state = self._state(loop, base, self._tile_axes(T.field(f, "v")), "float", 0.0)
         scaled = state if old is whole else apply("mul", state, self._value(SE.move(old, new)))
         body = SE.embed(new, value, masked)
-        safe = all(fac.op in ("read", "exp") for fac in _factors(body))
+        safe = all(fac.op in ("read", "stored", "exp") for fac in _factors(body))
         updates.append(Assign(state.attr, self._sum_tile(loop, body, scaled, vanishing=safe)))
         return state
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from monocomp import terms as T
 from monocomp.errors import InternalError
-from monocomp.lowering.roles import WHOLE_LIMIT
+from monocomp.lowering.roles import fits_whole
 from monocomp.terms import Term
 from monocomp.tile import Axis, Expr, Let, Loop, Role, Statement, local
 
@@ -45,7 +45,7 @@ class Scopes:
         return [a.name for a in self.axes.values() if a.role in wanted]
 
     def _fits(self, extent: str) -> bool:
-        return self.sizes.get(extent, 0) <= WHOLE_LIMIT
+        return fits_whole(extent, self.sizes)
 
     def _new_axis(self, extent: str, role: Role, avoid: Iterable[str]) -> str:
         """An axis for a bound index: the same one for equal extents and roles."""

@@ -66,7 +66,7 @@ class Values(Scopes, ABC):
 
     def _build(self, t: Term, guard: Term | None) -> Expr:
         match t.op:
-            case "read":
+            case "read" | "stored":
                 return self._load(t, guard)
             case "add":
                 return self._sum(t)
@@ -90,8 +90,8 @@ class Values(Scopes, ABC):
             case "where":
                 condition, a, b = t.args
                 fails = T.negate(condition)
-                a = a if a.op == "read" else _guarded(a, condition)
-                b = b if b.op == "read" else _guarded(b, fails)
+                a = a if a.op in _READS else _guarded(a, condition)
+                b = b if b.op in _READS else _guarded(b, fails)
                 return apply(
                     "where",
                     self._value(condition),
@@ -116,6 +116,7 @@ class Values(Scopes, ABC):
         return apply(t.op, *(self._value(a) for a in t.args), kind=t.kind)
 
     def _load(self, t: Term, guard: Term | None) -> Expr:
+        name = t.attr.name if t.op == "stored" else t.attr
         subscripts = tuple(self._value(a) for a in t.args)
         axes = frozenset().union(*(s.axes for s in subscripts))
         condition = None if guard is None or not _is_computed(t) else self._value(guard)
@@ -125,9 +126,9 @@ class Values(Scopes, ABC):
         elif ruled is not None:
             condition = apply("and", condition, ruled, kind="bool")
         if condition is None:
-            return Expr("load", subscripts, t.attr, axes, t.kind)
+            return Expr("load", subscripts, name, axes, t.kind)
         return Expr(
-            "load", (*subscripts, condition), t.attr, axes | condition.axes, t.kind, guarded=True
+            "load", (*subscripts, condition), name, axes | condition.axes, t.kind, guarded=True
         )
 
     def _move(self, addends: list[Term]) -> tuple[Term, Term, Term] | None:
@@ -310,11 +311,12 @@ _EXPANSIONS: dict[str, Callable[..., Term]] = {
     ),
 }
 _TERM_NAMES = {"exp": "p", "fold": "s"}
+_READS = ("read", "stored")
 
 
 def _is_computed(t: Term) -> bool:
     """Is this a read that may leave its tensor?"""
-    return t.op == "read" and any(a.op != "index" for a in t.args)
+    return t.op in _READS and any(a.op != "index" for a in t.args)
 
 
 def _reads_computed(t: Term) -> bool:
@@ -367,6 +369,8 @@ def _is_zero_only_if_empty(t: Term) -> bool:
     """A sum of positive elements, counted or weighted, and sums and products of those."""
     if t.op == "cast":
         return _is_zero_only_if_empty(t.args[0])
+    if t.op == "stored":
+        return _is_zero_only_if_empty(t.attr.body)
     if is_mantissa(t):
         return T.is_positive(t.args[0].args[1])
     if t.op in ("add", "mul"):
@@ -377,10 +381,17 @@ def _is_zero_only_if_empty(t: Term) -> bool:
 def _settle(addend: Term) -> Term:
     """A frame that is subtracted in an exponent is 0 while there is none. So is one that
     is added, which then stands before a sum over nothing."""
-    for t in T.subterms(addend):
-        if t.op == "fold" and t.attr.monoid in EXTREMA:
-            addend = T.replace(addend, t, settle(t))
-    return addend
+    if _is_frame(addend):
+        return settle(addend)
+    if addend.op in ("fold", "field", "stored"):  # what another frame is made of is settled there
+        return addend
+    return T.map_children(addend, _settle)
+
+
+def _is_frame(t: Term) -> bool:
+    if t.op == "stored":
+        return _is_frame(t.attr.body)
+    return t.op == "fold" and t.attr.monoid in EXTREMA
 
 
 def settle(frame: Term) -> Term:
