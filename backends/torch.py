@@ -6,7 +6,6 @@ outputs and a few tiles.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -67,9 +66,10 @@ class TorchOps:
         left = [n for n in rest if a.shape[n] > 1 and b.shape[n] == 1]
         right = [n for n in rest if n not in batch and n not in left]
         count = [shape[n] for n in batch]
-        rows, columns = (math.prod(shape[n] for n in side) for side in (left, right))
-        x = a.permute(*batch, *left, dim, *right).reshape(*count, rows, a.shape[dim])
-        y = b.permute(*batch, dim, *right, *left).reshape(*count, b.shape[dim], columns)
+        if not a.numel() or not b.numel():
+            return a.new_zeros([1 if n == dim else shape[n] for n in range(rank)])
+        x = a.permute(*batch, *left, dim, *right).reshape(*count, -1, a.shape[dim])
+        y = b.permute(*batch, dim, *right, *left).reshape(*count, b.shape[dim], -1)
         product = torch.matmul(x, y).reshape([shape[n] for n in (*batch, *left, *right)] + [1])
         order = [*batch, *left, *right, dim]
         return product.permute([order.index(n) for n in range(rank)])
