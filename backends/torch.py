@@ -74,6 +74,19 @@ class TorchOps:
         order = [*batch, *left, *right, dim]
         return product.permute([order.index(n) for n in range(rank)])
 
+    def largest(
+        self, values: torch.Tensor, places: torch.Tensor, dim: int, count: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        places, order = places.sort(dim=dim, stable=True)
+        values = values.gather(dim, order)
+        ranks = values.nan_to_num(torch.inf, torch.inf, -torch.inf)
+        order = ranks.sort(dim=dim, descending=True, stable=True).indices.narrow(dim, 0, count)
+        values, places = values.gather(dim, order), places.gather(dim, order)
+        return values, torch.where(values == -torch.inf, -1, places)
+
+    def join(self, parts: list[torch.Tensor], dim: int) -> torch.Tensor:
+        return torch.cat(parts, dim)
+
     def bounds(self, x: torch.Tensor) -> tuple[int, int]:
         return (int(x.min()), int(x.max())) if x.numel() else (0, 0)
 
@@ -144,6 +157,7 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "int": lambda x: x.to(torch.int64),
     "broadcast": torch.broadcast_to,
     "permute": torch.permute,
+    "swap": torch.swapaxes,
 }
 
 

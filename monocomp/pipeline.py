@@ -9,11 +9,12 @@ from monocomp.program import Equations
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.lifting import lifting
 from monocomp.rewrites.normal_form import normal_form
+from monocomp.rewrites.selection import selection
 from monocomp.rewriting import Rewriter, RuleSet
 
 # Lifting brings new maxima, which are normalised like the user's own.
 lifted_normal_form = RuleSet("lifting", lifting.purpose, [*normal_form.rules, *lifting.rules])
-RULE_SETS = (elaboration, normal_form, lifted_normal_form)
+RULE_SETS = (elaboration, normal_form, selection, lifted_normal_form)
 
 
 def derive(program: Equations, step_limit: int | None = None) -> Rewriter:

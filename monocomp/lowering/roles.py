@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from monocomp import terms as T
+from monocomp.algebra import carrier, is_selection
 from monocomp.program import Equation, Equations
 from monocomp.terms import Term
 from monocomp.tile import Axis, Role
@@ -73,7 +74,8 @@ def choose_roles(group: Sequence[Equation], fits: Callable[[str], bool]) -> dict
 
     An index that some aggregate lacks and another has is a column of values: held
     whole, or in blocks if it is long, and what they share is computed for each block. One
-    that every aggregate lacks is streamed once more to write the result.
+    that every aggregate lacks is streamed once more to write the result, but for the ranks
+    of `top`, whose list is held whole.
     Of the others, one that a large operand of a loop lacks is a row: its block shares
     what is read.
     """
@@ -82,11 +84,14 @@ def choose_roles(group: Sequence[Equation], fits: Callable[[str], bool]) -> dict
     folds = list(_outer_folds(e.body for e in group))
     names = [i.attr[0] for i in indices]
     rows = _rows([n for n in names if all(n in f.free for f in folds)], folds)
+    ranks = {t.args[0] for t in T.subterms(*(e.body for e in group)) if is_selection(t)}
     for i in indices:
         name = i.attr[0]
         having = [f for f in folds if name in f.free]
         role: Role = "row" if name in rows else "grid"
-        if folds and not having:
+        if i in ranks and not having:
+            role = "whole"
+        elif folds and not having:
             role = "stream"
         elif len(having) < len(folds):
             role = "whole" if fits(i.attr[1]) else "row"
@@ -106,14 +111,17 @@ def _outer_folds(terms: Iterable[Term]) -> list[Term]:
     stack = list(terms)
     while stack:
         t = stack.pop()
-        if t.op == "fold":
+        if is_selection(t):
+            stack.append(t.args[0])
+            t = carrier(t)
+        if t.op == "fold" or is_selection(t):
             found[t] = None
             for part in T.open_fold(t)[1]:  # an earlier result of the same rows
                 names = {n for n in part.free if n.startswith("$")}
                 stack.extend(
                     s
                     for s in T.subterms(part)
-                    if s.op == "fold"
+                    if (s.op == "fold" or is_selection(s))
                     and not names & s.free
                     and not any(n.startswith("$") for n in s.free)
                 )

@@ -9,7 +9,7 @@ from monocomp import terms as T
 from monocomp.errors import InternalError
 from monocomp.lowering.roles import fits_whole
 from monocomp.terms import Term
-from monocomp.tile import Axis, Expr, Let, Loop, Role, Statement, local
+from monocomp.tile import Axis, Expr, Fold, Let, Loop, Role, Statement, local
 
 
 @dataclass
@@ -121,9 +121,11 @@ class Scopes:
         if e.op != "local":
             return 0
         for depth in range(len(self.scopes) - 1, -1, -1):
-            if any(isinstance(s, Let) and s.name == e.attr for s in self.scopes[depth].body):
-                return depth
             for s in self.scopes[depth].body:
+                if (isinstance(s, Let) and s.name == e.attr) or (
+                    isinstance(s, Fold) and e.attr in s.names
+                ):
+                    return depth
                 if isinstance(s, Loop) and any(st.name == e.attr for st in s.state):
                     return depth
         return len(self.scopes) - 1  # a state of the loop that is being built

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from monocomp import terms as T
-from monocomp.algebra import is_mantissa
+from monocomp.algebra import is_mantissa, is_selection
 from monocomp.language.syntax import Kind
 from monocomp.lowering.scopes import Scopes
 from monocomp.terms import Term
@@ -24,6 +24,10 @@ class Values(Scopes, ABC):
     @abstractmethod
     def _fold(self, t: Term) -> Expr:
         """The value of a fold."""
+
+    @abstractmethod
+    def _entry(self, t: Term) -> Expr:
+        """The value of an entry of `top` or `argtop`."""
 
     @abstractmethod
     def _prepare(self, terms: list[Term]) -> None:
@@ -111,6 +115,8 @@ class Values(Scopes, ABC):
             expanded = expansion(*t.args)
             leaf = self._leaf(expanded)  # of a number it is a number
             return self._build(expanded, guard) if leaf is None else leaf
+        if is_selection(t):
+            return self._entry(t)
         if t.op in ("fold_at", "field", "ref"):
             self._refuse(t if t.op == "fold_at" else t.args[0])
         return apply(t.op, *(self._value(a) for a in t.args), kind=t.kind)
@@ -177,7 +183,7 @@ class Values(Scopes, ABC):
         homes = [self._home_of(value, t) for t in group]
         home = max(homes, key=lambda scope: scope.depth)
         for s in home.body:
-            if isinstance(s, Let) and _same(s.value, value):
+            if isinstance(s, Let) and same(s.value, value):
                 return local(s.name, value.axes, value.kind)
         return self._let(home, "scale", value)
 
@@ -408,7 +414,8 @@ def _plus(total: Expr | None, value: Expr, negative: bool, kind: Kind) -> Expr:
     return apply("sub" if negative else "add", total, value, kind=kind)
 
 
-def _same(a: Expr, b: Expr) -> bool:
+def same(a: Expr, b: Expr) -> bool:
+    """Are the expressions equal, part by part?"""
     if a is b:
         return True
     return (
@@ -416,7 +423,7 @@ def _same(a: Expr, b: Expr) -> bool:
         and a.attr == b.attr
         and a.kind == b.kind
         and len(a.args) == len(b.args)
-        and all(map(_same, a.args, b.args))
+        and all(map(same, a.args, b.args))
     )
 
 
