@@ -51,8 +51,10 @@ def list_places_by_order(t: Term) -> Term | None:
     Law:     argtop f(x) = argtop x for increasing f
     Claims:  increasing functions
     Needs:   f is a shift, a product with a positive factor, or exp, none of them by the index
-    before:  A[i,e] = argtop[k -> e](3 * exp(S[i,k] - B[i]) + C[i])
-    after:   A[i,e] = argtop[k -> e](S[i,k])
+    before:  index e < 2
+             A[i,e] = argtop[k -> e](3 * exp(S[i,k] - B[i]) + C[i])
+    after:   index e < 2
+             A[i,e] = argtop[k -> e](S[i,k])
     """
     if not is_selection(t) or t.attr.monoid != "argtop":
         return None
@@ -67,8 +69,10 @@ def map_listed_values(t: Term) -> Term | None:
     Law:     top f(x) = f(top x) for increasing f; what is missing stays -inf
     Claims:  increasing functions
     Needs:   f is a shift, a product with a positive factor, or exp, none of them by the index
-    before:  T[i,e] = top[k -> e](2 * exp(S[i,k]))
-    after:   T[i,e] = where(0 <= argtop[k -> e](S[i,k]), 2 * exp(top[k -> e](S[i,k])), -inf)
+    before:  index e < 2
+             T[i,e] = top[k -> e](2 * exp(S[i,k]))
+    after:   index e < 2
+             T[i,e] = where(0 <= argtop[k -> e](S[i,k]), 2 * exp(top[k -> e](S[i,k])), -inf)
     """
     if not is_selection(t) or t.attr.monoid != "top":
         return None

@@ -9,8 +9,8 @@ import pytest
 from monocomp import library
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
-from monocomp.tile import Let, Loop, TileProgram, expressions, walk
-from tests.backends.library_cases import CASES, COMPILED
+from monocomp.tile import Fold, Let, Loop, TileProgram, expressions, walk
+from tests.backends.library_cases import CASES
 
 PRINTED = [n for n, case in CASES.items() if case.thorough]
 MORE = {
@@ -35,7 +35,7 @@ def test_printed(name: str, golden: Callable[[str, str], None]) -> None:
     golden(f"{name}.tile.txt", "\n\n".join(map(str, programs)) + "\n")
 
 
-@pytest.mark.parametrize("text", [*map(library.load, COMPILED), *MORE.values()])
+@pytest.mark.parametrize("text", [*map(library.load, CASES), *MORE.values()])
 def test_holds_together(text: str) -> None:
     """Axes are known, names are given once and before they are used, all outputs stored."""
     programs = tile_programs(text)
@@ -44,6 +44,7 @@ def test_holds_together(text: str) -> None:
     written: set[str] = set()
     for p in programs:
         named = [s.name for s in walk(p.body) if isinstance(s, Let)]
+        named += [n for s in walk(p.body) if isinstance(s, Fold) for n in s.names]
         states = [x.name for s in walk(p.body) if isinstance(s, Loop) for x in s.state]
         assert len({*named, *states}) == len(named) + len(states)
         for e in expressions(p.body):

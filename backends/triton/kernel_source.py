@@ -111,12 +111,15 @@ def multiply(a, b):
     """The combine of a product, for tl.reduce."""
     return a * b''',
     "merge_largest": '''@triton.jit
-def merge_largest(values, places, ranks, count, x, at, k: tl.constexpr, r: tl.constexpr):
+def merge_largest(
+    values, places, ranks, count, x, at, k: tl.constexpr, r: tl.constexpr
+):
     """The `count` largest of a list and of a tile: values at places along axis r, in order,
     and x along axis k. Of equal values the first places win, and NaN is the largest."""
     last = tl.max(tl.where(ranks == count - 1, values, -float("inf")), r)
     last = tl.expand_dims(last, k)
-    if tl.max(tl.where((x > last) | (x != x), 1, 0)) > 0:  # else nothing enters the list
+    # Most tiles of a long stream hold nothing that enters the list.
+    if tl.max(tl.where((x > last) | (x != x), 1, 0)) > 0:
         old_values, old_places = values, places
         values = tl.full(values.shape, -float("inf"), tl.float32)
         places = tl.full(places.shape, -1, tl.int64)

@@ -232,7 +232,3 @@ CASES = {
         Case("tree", sensible=binary_tree),
     )
 }
-
-# Programs that only the oracle runs yet, and why.
-REFUSED = {"softmax_top8": "no kernel is generated for top"}
-COMPILED = tuple(name for name in CASES if name not in REFUSED)
