@@ -86,7 +86,6 @@ NOT_YET = {
     "layer_norm": "moments are not centred",
     "linear_attention": "sums are not exchanged",
     "log_softmax_statistics": "entropy is not separated",
-    "softmax_top8": "top is not compiled",
     "softpick": "exp(-m) does not leave relu and abs",
     "talking_heads": "the inner softmax is computed again for every block",
     "two_simplicial": "two sums over pairs are nested in different orders",

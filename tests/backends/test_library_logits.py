@@ -13,12 +13,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.backends.library_cases import CASES, COMPILED
+from tests.backends.library_cases import CASES
 from tests.backends.running import BACKENDS, exact, largest_error, run, scale_of
 from tests.backends.tolerances import Bound
 
 Results: TypeAlias = tuple[Tensor, ...]
-NAMES = tuple(n for n in COMPILED if CASES[n].same_kernel_as is None)
+NAMES = tuple(n for n in CASES if CASES[n].same_kernel_as is None)
 # About which logits lie, and how far. Huge ones are at most about 1e4 apart: a weight that is
 # smaller than exp(-1e4) of the largest is 0 to the oracle, and its logarithm is not finite.
 LOGITS = {
