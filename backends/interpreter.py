@@ -14,7 +14,18 @@ from itertools import product
 from typing import Any, Protocol
 
 from monocomp.errors import IndexRangeError, InternalError
-from monocomp.tile import Axis, Expr, Loop, Statement, Store, TileProgram, expressions
+from monocomp.tile import (
+    Axis,
+    Combine,
+    Expr,
+    Fold,
+    Loop,
+    Selection,
+    Statement,
+    Store,
+    TileProgram,
+    expressions,
+)
 
 Array = Any
 
@@ -30,6 +41,10 @@ class Ops(Protocol):
     def reduce(self, monoid: str, x: Array, dim: int) -> Array: ...
     def gather(self, tensor: Array, subscripts: tuple[Array, ...]) -> Array: ...
     def contract(self, a: Array, b: Array, dim: int) -> Array: ...
+    def largest(
+        self, values: Array, places: Array, dim: int, count: int
+    ) -> tuple[Array, Array]: ...
+    def join(self, parts: list[Array], dim: int) -> Array: ...
     def bounds(self, x: Array) -> tuple[int, int]: ...
     def store(self, output: Array, places: list[tuple[int, int]], value: Array) -> None: ...
 
@@ -100,6 +115,8 @@ class Interpreter:
             match s:
                 case Loop():
                     self._loop(s)
+                case Fold():
+                    self.values |= zip(s.names, self._fold(s), strict=True)
                 case Store():
                     output = next(o for o in self.program.outputs if o.name == s.output)
                     self._store(output.name, output.axes, self._value(s.value))
@@ -135,6 +152,64 @@ class Interpreter:
             self.inside = None if whole else self._membership(loop)
             self._run(loop.body)
         self.inside = outer
+
+    def _fold(self, s: Fold) -> tuple[Array, ...]:
+        """The state combined with the elements of this block, in their order."""
+        dim = self.dims[s.axis]
+        state = tuple(map(self._value, s.state))
+        elements = [self._along(e, s.axis) for e in s.elements]
+        if isinstance(s.monoid, Selection):
+            return self._select(s.monoid, dim, state, elements)
+        tiles = tuple(elements)
+        while (count := tiles[0].shape[dim]) > 1:  # neighbours are combined, so order is kept
+            odd = tuple(self._part(x, dim, slice(count // 2 * 2, None)) for x in tiles)
+            left, right = (
+                tuple(self._part(x, dim, slice(n, count // 2 * 2, 2)) for x in tiles)
+                for n in (0, 1)
+            )
+            tiles = self._combine(s.monoid, left, right)
+            if count % 2:
+                pairs = (self._alike(a, b, dim) for a, b in zip(tiles, odd, strict=True))
+                tiles = tuple(self.ops.join(list(p), dim) for p in pairs)
+        return self._combine(s.monoid, state, tiles)
+
+    def _combine(
+        self, monoid: Combine, left: tuple[Array, ...], right: tuple[Array, ...]
+    ) -> tuple[Array, ...]:
+        outer = self.values
+        names = (*monoid.left, *monoid.right)
+        self.values = dict(zip(names, (*left, *right), strict=True))
+        for let in monoid.body:
+            self.values[let.name] = self._value(let.value)
+        results = tuple(map(self._value, monoid.results))
+        self.values = outer
+        return results
+
+    def _select(
+        self, selection: Selection, dim: int, state: tuple[Array, ...], elements: list[Array]
+    ) -> tuple[Array, ...]:
+        """The largest of the list so far and of this block."""
+        rank = self.dims[selection.axis]
+        moved = [self.ops.elementwise["swap"](x, dim, rank) for x in elements]
+        values, places = (
+            self.ops.join(list(self._alike(old, new, rank)), rank)
+            for old, new in zip(state, moved, strict=True)
+        )
+        values, places = self._alike(values, places, rank)
+        return self.ops.largest(values, places, rank, state[0].shape[rank])
+
+    def _part(self, x: Array, dim: int, part: slice) -> Array:
+        return x[(slice(None),) * dim + (part,)]
+
+    def _alike(self, a: Array, b: Array, dim: int) -> tuple[Array, Array]:
+        """Two arrays broadcast to each other in all dimensions but one."""
+        shape = [max(m, n) if m and n else 0 for m, n in zip(a.shape, b.shape, strict=True)]
+        broadcast = self.ops.elementwise["broadcast"]
+        both = []
+        for x in (a, b):
+            shape[dim] = x.shape[dim]
+            both.append(broadcast(x, tuple(shape)))
+        return both[0], both[1]
 
     def _varies(self, axis: str, axes: frozenset[str]) -> bool:
         return axis in axes or self.program.axes[axis].role == "grid"

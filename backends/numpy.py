@@ -67,6 +67,17 @@ class NumpyOps:
         )
         return result.reshape([1 if n == dim else shape[n] for n in range(a.ndim)])
 
+    def largest(self, values: Array, places: Array, dim: int, count: int) -> tuple[Array, Array]:
+        ranks = np.where(np.isnan(values), np.inf, values)
+        order = np.lexsort((places, -ranks), axis=dim)
+        kept = order[(slice(None),) * dim + (slice(count),)]
+        values = np.take_along_axis(values, kept, dim)
+        places = np.take_along_axis(places, kept, dim)
+        return values, np.where(values == -np.inf, -1, places)
+
+    def join(self, parts: list[Array], dim: int) -> Array:
+        return np.concatenate(parts, axis=dim)
+
     def bounds(self, x: Array) -> tuple[int, int]:
         return (int(x.min()), int(x.max())) if x.size else (0, 0)
 
@@ -111,6 +122,7 @@ _ELEMENTWISE: dict[str, Callable[..., Array]] = {
     "int": lambda x: x.astype(np.int64),
     "broadcast": np.broadcast_to,
     "permute": np.transpose,
+    "swap": np.swapaxes,
 }
 
 

@@ -66,11 +66,26 @@ class TorchOps:
         left = [n for n in rest if a.shape[n] > 1 and b.shape[n] == 1]
         right = [n for n in rest if n not in batch and n not in left]
         count = [shape[n] for n in batch]
+        if not a.numel() or not b.numel():
+            return a.new_zeros([1 if n == dim else shape[n] for n in range(rank)])
         x = a.permute(*batch, *left, dim, *right).reshape(*count, -1, a.shape[dim])
         y = b.permute(*batch, dim, *right, *left).reshape(*count, b.shape[dim], -1)
         product = torch.matmul(x, y).reshape([shape[n] for n in (*batch, *left, *right)] + [1])
         order = [*batch, *left, *right, dim]
         return product.permute([order.index(n) for n in range(rank)])
+
+    def largest(
+        self, values: torch.Tensor, places: torch.Tensor, dim: int, count: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        places, order = places.sort(dim=dim, stable=True)
+        values = values.gather(dim, order)
+        ranks = values.nan_to_num(torch.inf, torch.inf, -torch.inf)
+        order = ranks.sort(dim=dim, descending=True, stable=True).indices.narrow(dim, 0, count)
+        values, places = values.gather(dim, order), places.gather(dim, order)
+        return values, torch.where(values == -torch.inf, -1, places)
+
+    def join(self, parts: list[torch.Tensor], dim: int) -> torch.Tensor:
+        return torch.cat(parts, dim)
 
     def bounds(self, x: torch.Tensor) -> tuple[int, int]:
         return (int(x.min()), int(x.max())) if x.numel() else (0, 0)
@@ -142,6 +157,7 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "int": lambda x: x.to(torch.int64),
     "broadcast": torch.broadcast_to,
     "permute": torch.permute,
+    "swap": torch.swapaxes,
 }
 
 

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from monocomp import terms as T
+from monocomp.language.syntax import Kind
 from monocomp.terms import Term
 
 
@@ -87,6 +88,56 @@ def mantissa(bound: Term, condition: Term, value: Term, exponent: Term) -> Term:
 def frame(bound: Term, condition: Term, exponent: Term) -> Term:
     """`max[k if condition](exponent)`: what `SE[k](value, exponent).m` equals."""
     return T.fold(SE.join, (bound,), condition, exponent)
+
+
+LARGEST_INT = 2**63 - 1
+
+
+def first_place(name: str, value: Kind = "float", place: Kind = "float") -> T.UserMonoid:
+    """argmax or argmin: pairs of a value and its place.
+
+    Of equal values the first place wins, whatever the order of the operands; the place of
+    nothing comes after all others.
+    """
+    x, y = T.param("x", value), T.param("x'", value)
+    i, j = T.param("i", place), T.param("i'", place)
+    best = T.function("maximum" if name == "argmax" else "minimum", x, y)
+    y_is_better = T.compare("<", x, y) if name == "argmax" else T.compare("<", y, x)
+    tie = T.where(T.compare("==", x, y), T.function("minimum", i, j), i)
+    if value == "int":
+        worst = T.const(-LARGEST_INT - 1 if name == "argmax" else LARGEST_INT)
+    else:
+        worst = T.NEG_INF if name == "argmax" else T.INF
+    nowhere = T.INF if place == "float" else T.const(LARGEST_INT)
+    combine = (best, T.where(y_is_better, j, tie))
+    name = name if value == "float" else f"{name}_of_{value}s"
+    return T.UserMonoid(name, ("x", "i"), (worst, nowhere), combine)
+
+
+def is_selection(t: Term) -> bool:
+    """Is t an entry of `top` or `argtop`?"""
+    return t.op == "fold_at" and t.attr.target is not None
+
+
+def carrier(t: Term) -> Term:
+    """What a loop carries for a fold: for an entry of `top` or `argtop` the list of the
+    largest values and their places, which stands here as its first entry."""
+    if not is_selection(t) or (t.attr.monoid == "top" and t.args[0] is _FIRST):
+        return t
+    return _entry(t, "top")
+
+
+def carried_places(top: Term) -> Term:
+    """What stands for the places in the list that `top` stands for."""
+    return _entry(top, "argtop")
+
+
+def _entry(t: Term, monoid: str) -> Term:
+    (bound,), (condition, x) = T.open_fold(t)
+    return T.fold_at(monoid, _FIRST, bound, condition, x, target=t.attr.target)
+
+
+_FIRST = T.const(0)
 
 
 def is_mantissa(t: Term) -> bool:

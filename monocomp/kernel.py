@@ -26,11 +26,13 @@ from monocomp.errors import (
 from monocomp.language import syntax
 from monocomp.language.binding import Binding, bind, signature
 from monocomp.language.checker import check
-from monocomp.lowering import WHOLE_LIMIT, lower
+from monocomp.lowering import WHOLE_LIMIT, cut, lower
+from monocomp.nominal import nominal_sizes, power_of_two
 from monocomp.pipeline import derive
 from monocomp.program import Equations, translate
 from monocomp.proving.proofs import require_program
 from monocomp.rewrites.tiling import tiling_steps
+from monocomp.rewriting import Step
 from monocomp.tile import TileProgram
 
 if TYPE_CHECKING:
@@ -137,7 +139,8 @@ class Kernel:
             self._rewriter = derive(self.equations)
             require_program(self.equations)
             require_program(self._rewriter.program)
-        self._lowered: dict[tuple[str, ...], tuple[TileProgram, ...]] = {}
+        self._cuts: dict[tuple[tuple[str, int], ...], tuple[Equations, list[Step]]] = {}
+        self._lowered: dict[tuple[Any, ...], tuple[TileProgram, ...]] = {}
         self._runners: dict[tuple[str, ...], TritonRunner] = {}
         self._last: str | None = None
 
@@ -150,18 +153,36 @@ class Kernel:
     def derivation(self) -> Derivation:
         """How the kernel follows from the program, step by step."""
         with _BUILDING:
-            steps = tiling_steps(self._rewriter.program, self.tile_programs())
+            program, steps = self._cut({})
+            steps = [*steps, *tiling_steps(program, self.tile_programs())]
             return Derivation.of(self._rewriter).then(steps)
 
     def tile_programs(self, extents: Mapping[str, int] | None = None) -> tuple[TileProgram, ...]:
-        """The kernels as tile programs, for extents that are known."""
-        sizes = extents or {}
-        long = tuple(sorted(e for e, n in sizes.items() if n > WHOLE_LIMIT))
-        found = self._lowered.get(long)
+        """The kernels as tile programs, in the order in which they run.
+
+        Args:
+            extents: sizes that are known, by representative. Others are taken for what
+                `nominal_sizes` says where it must be chosen what kernels store.
+        """
+        given = extents or {}
+        program, _ = self._cut(given)
+        # Beyond that only the side of the limit matters on which a size lies.
+        sizes = {e: WHOLE_LIMIT + (n > WHOLE_LIMIT) for e, n in sorted(given.items())}
+        key = (program.equations, *sizes.items())
+        found = self._lowered.get(key)
         if found is None:
             with _BUILDING:
-                found = lower(self._rewriter.program, dict.fromkeys(long, WHOLE_LIMIT + 1))
-                found = self._lowered.setdefault(long, found)
+                found = self._lowered.setdefault(key, lower(program, sizes))
+        return found
+
+    def _cut(self, given: Mapping[str, int]) -> tuple[Equations, list[Step]]:
+        """The program in kernels, with what they store for one another, and the steps to it."""
+        key = tuple((e, power_of_two(n)) for e, n in sorted(given.items()))
+        found = self._cuts.get(key)
+        if found is None:
+            sizes = nominal_sizes(self.program, dict(key))
+            with _BUILDING:
+                found = self._cuts.setdefault(key, cut(self._rewriter.program, sizes))
         return found
 
     # --- source -----------------------------------------------------------------------
@@ -276,13 +297,18 @@ class Kernel:
 
         arrays = {n: np.asarray(_host_array(t)) for n, t in inputs.items()}
         dtypes: dict[str, Any] = {"float": np.float64, "int": np.int64, "bool": np.bool_}
-        outputs = {}
+        outputs: dict[str, Any] = {}
         for kernel in self.tile_programs(binding.extents):
             for o in kernel.outputs:
                 shape = [binding.extents[kernel.axes[a].extent] for a in o.axes]
                 outputs[o.name] = np.zeros(shape, dtypes[o.kind])
             backend.run(
-                kernel, arrays, outputs, binding.extents, binding.params, checked=self.checked
+                kernel,
+                {**arrays, **outputs},
+                outputs,
+                binding.extents,
+                binding.params,
+                checked=self.checked,
             )
         self._last = "numpy"
         return tuple(outputs[o.name] for o in self.program.outputs)
@@ -301,14 +327,23 @@ class Kernel:
 
         dtype = _promoted(inputs, torch)
         kinds = {"float": dtype, "int": torch.int64, "bool": torch.bool}
-        outputs = {}
+        # What is stored has the precision of sums.
+        wide = any(t.dtype == torch.float64 for t in inputs.values())
+        stored_kinds = {**kinds, "float": torch.float64 if wide else torch.float32}
+        outputs: dict[str, torch.Tensor] = {}
         for kernel in self.tile_programs(binding.extents):
             for o in kernel.outputs:
                 shape = [binding.extents[kernel.axes[a].extent] for a in o.axes]
-                wanted = getattr(torch, o.dtype) if o.dtype else kinds[o.kind]
+                default = stored_kinds[o.kind] if o.is_stored else kinds[o.kind]
+                wanted = getattr(torch, o.dtype) if o.dtype else default
                 outputs[o.name] = torch.empty(shape, dtype=wanted, device=device)
             torch_backend.run(
-                kernel, inputs, outputs, binding.extents, binding.params, checked=self.checked
+                kernel,
+                {**inputs, **outputs},
+                outputs,
+                binding.extents,
+                binding.params,
+                checked=self.checked,
             )
         self._last = f"torch ({device})"
         return tuple(outputs[o.name] for o in self.program.outputs)

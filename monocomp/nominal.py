@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from monocomp.language import syntax
 from monocomp.program import translate_expression
 
-SHORT, LONG = 64, 4096
+SHORT, LONG = 64, 16384
 
 
 def nominal_sizes(
@@ -40,3 +40,8 @@ def nominal_sizes(
         bound = translate_expression(program, expression)
         sizes[extent] = int(bound.attr) if bound.op == "const" else LONG
     return {**sizes, **(given or {})}
+
+
+def power_of_two(n: int) -> int:
+    """The smallest power of two that is not less than n: it stands for sizes like n."""
+    return 1 << max(0, n - 1).bit_length()

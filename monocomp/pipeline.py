@@ -12,6 +12,7 @@ from monocomp.rewrites.exchange import exchange
 from monocomp.rewrites.lifting import lifting
 from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewrites.products import products
+from monocomp.rewrites.selection import selection
 from monocomp.rewriting import Rewriter, RuleSet
 
 # Lifting brings new maxima, which are normalised like the user's own.
@@ -21,7 +22,7 @@ lifted_normal_form = RuleSet(
     lifting.purpose,
     [*(r for r in normal_form.rules if r.name in _of_maxima), *lifting.rules],
 )
-RULE_SETS = (elaboration, normal_form, exchange, lifted_normal_form, centring, products)
+RULE_SETS = (elaboration, normal_form, selection, exchange, lifted_normal_form, centring, products)
 
 
 def derive(program: Equations, step_limit: int | None = None) -> Rewriter:

@@ -143,11 +143,12 @@ def _show(t: Term, names: Names, context: int, as_float: bool = False) -> str:
             return f"|{t.attr.lstrip('.')}|"
         case "param":
             return str(t.attr)
-        case "read" | "ref":
+        case "read" | "ref" | "stored":
+            name = t.attr.name if t.op == "stored" else str(t.attr)
             if not t.args:
-                return str(t.attr)
+                return name
             subscripts = [_show(a, names, 0) for a in t.args]
-            return f"{t.attr}[{_separator(subscripts).join(subscripts)}]"
+            return f"{name}[{_separator(subscripts).join(subscripts)}]"
         case "cast":
             inner = t.args[0]
             if inner.kind == "bool":

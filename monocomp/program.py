@@ -15,16 +15,9 @@ from monocomp.abbreviation import Abbreviation, abbreviator
 from monocomp.errors import InternalError
 from monocomp.language import syntax
 from monocomp.printer import Names, definition_line, show, show_monoid
-from monocomp.terms import Term
+from monocomp.terms import Equation, Term
 
-
-@dataclass(frozen=True)
-class Equation:
-    """`name[indices] = body`; the indices are index terms, free in the body."""
-
-    name: str
-    indices: tuple[Term, ...]
-    body: Term
+__all__ = ["Equation", "Equations", "translate", "translate_expression"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +51,13 @@ class Equations:
     def outputs(self) -> tuple[Equation, ...]:
         """The equations that the program returns, in order."""
         return tuple(self.by_name[o.name] for o in self.source.outputs)
+
+    @cached_property
+    def computed(self) -> tuple[Equation, ...]:
+        """The outputs and, before them, what kernels store for other kernels."""
+        outputs = {o.name for o in self.source.outputs}
+        others = tuple(e for e in self.equations if e.name not in outputs)
+        return others + self.outputs
 
     def map(self, f: Callable[[Term], Term]) -> Equations:
         """The same equations with f applied to the right-hand sides."""

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from monocomp.tile import Expr, Loop, Statement, TileProgram, roots, walk
+from monocomp.tile import (
+    Expr,
+    Loop,
+    OutputTensor,
+    Statement,
+    Tensor,
+    TileProgram,
+    roots,
+    walk,
+)
 
-ELEMENT_BYTES = 2
+ELEMENT_BYTES, STORED_BYTES = 2, 4
 _FREE = ("number", "param", "extent", "coordinate", "local", "load", "masked", "cast")
 
 
@@ -84,10 +93,11 @@ class _Counter:
         for s in walk(kernel.body):
             for root in roots(s):
                 for e in _loads(root):
-                    total += self._tensor(kernel.inputs[e.attr].dims)
+                    tensor = kernel.inputs[e.attr]
+                    total += self._tensor(tensor.dims) * _width(tensor)
         for o in kernel.outputs:
-            total += self._tensor(kernel.axes[a].extent for a in o.axes)
-        return total * ELEMENT_BYTES
+            total += self._tensor(kernel.axes[a].extent for a in o.axes) * _width(o)
+        return total
 
     def _tensor(self, dims: Iterable[str]) -> Any:
         total: Any = 1
@@ -104,6 +114,10 @@ class _Counter:
                     whole = [a for a in field.axes if kernel.axes[a].role == "whole"]
                     total += self.product(kernel, whole)
         return total
+
+
+def _width(tensor: Tensor | OutputTensor) -> int:
+    return STORED_BYTES if tensor.is_stored and tensor.kind == "float" else ELEMENT_BYTES
 
 
 def _loads(e: Expr) -> Iterable[Expr]:

@@ -1,6 +1,6 @@
 """Index terms: the one language that every stage between the text and the kernels works on.
 
-    term = const | index | extent | param | read | ref | fold | fold_at | field
+    term = const | index | extent | param | read | ref | stored | fold | fold_at | field
          | add | mul | pow | cast | compare | and | or | not | where | function
 
 Terms are immutable and interned: structurally equal means identical (`is`), so common
@@ -36,6 +36,7 @@ _RANK = {
     "cast": 3,
     "read": 4,
     "ref": 4,
+    "stored": 4,
 }
 
 
@@ -121,6 +122,15 @@ class UserMonoid:
         return _MONOIDS.setdefault((*parts, *named.values()), object.__new__(cls))
 
 
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """`name[indices] = body`; the indices are index terms, free in the body."""
+
+    name: str
+    indices: tuple[Term, ...]
+    body: Term
+
+
 _TABLE: WeakValueDictionary[tuple[Any, ...], Term] = WeakValueDictionary()
 
 
@@ -140,6 +150,9 @@ def _intern(op: str, args: tuple[Term, ...], attr: Any, kind: Kind) -> Term:
         name = attr[0]
     elif op in ("read", "ref", "param"):
         name = attr
+    elif op == "stored":
+        name = attr.name
+        term.folded |= attr.body.folded
     elif op in ("fold", "fold_at"):
         bound = frozenset(attr.indices)
         at = args[0].free if op == "fold_at" else frozenset()
@@ -157,6 +170,8 @@ def _attr_key(attr: Any) -> Any:
     """The part of a payload that takes part in the structural order."""
     if isinstance(attr, Binder):
         return (attr.name, attr.indices, attr.extents, attr.target)
+    if isinstance(attr, Equation):
+        return (attr.name, attr.body.key)
     return attr
 
 
@@ -199,6 +214,12 @@ def read(tensor: str, subscripts: Iterable[Term], kind: Kind) -> Term:
 def ref(name: str, subscripts: Iterable[Term], kind: Kind) -> Term:
     """An element of a definition of the same program that is not inlined yet."""
     return _intern("ref", _ints(subscripts), name, kind)
+
+
+def stored(equation: Equation, subscripts: Iterable[Term]) -> Term:
+    """An element of what another kernel computes and stores. To rules it is one value, and
+    what is known of it is what is known of the equation's body."""
+    return _intern("stored", _ints(subscripts), equation, equation.body.kind)
 
 
 def _ints(terms: Iterable[Term]) -> tuple[Term, ...]:
@@ -399,6 +420,8 @@ def may_be_empty(t: Term) -> bool:
     A filter leaves rows without elements, and so do weights that are all exp(-inf).
     """
     match t.op:
+        case "stored":
+            return may_be_empty(t.attr.body)
         case "cast" | "field":
             return may_be_empty(t.args[0])
         case "fold":
@@ -501,6 +524,8 @@ def is_positive(t: Term) -> bool:
             return t.kind != "bool" and t.attr > 0
         case "exp" | "extent":
             return True
+        case "stored":
+            return is_positive(t.attr.body)
         case "cast":
             return is_positive(t.args[0])
         case "pow":
@@ -523,6 +548,8 @@ def is_nonnegative(t: Term) -> bool:
     match t.op:
         case "abs" | "relu" | "sigmoid" | "softplus" | "uniform" | "index":
             return True
+        case "stored":
+            return is_nonnegative(t.attr.body)
         case "cast":
             return t.args[0].kind == "bool" or is_nonnegative(t.args[0])
         case "pow":
@@ -1046,6 +1073,8 @@ def rebuild(t: Term, args: tuple[Term, ...]) -> Term:
             return read(t.attr, args, t.kind)
         case "ref":
             return ref(t.attr, args, t.kind)
+        case "stored":
+            return stored(t.attr, args)
         case "fold" | "fold_at" | "field":
             return _intern(t.op, args, t.attr, t.kind)
     return function(t.op, *args)

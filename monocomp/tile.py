@@ -9,15 +9,15 @@ Each index of the kernel is an axis with a role:
     whole   held entirely
 
 A value is a tile with *named* axes, so broadcasting is by name and the order of axes is
-the backend's business. Statements are few: name a value, loop over an axis with a carried
-state, update the state, store. A loop's domain is given by bounds that may vary with the
-rows; a backend turns them into a block range with an unmasked middle, and applies
-`masked` values only where a block sticks out. What is left open (block sizes, warps,
+the backend's business. Statements are few: name a value, fold a tile into a state, loop over
+an axis with a carried state, update the state, store. A loop's domain is given by bounds that
+may vary with the rows; a backend turns them into a block range with an unmasked middle, and
+applies `masked` values only where a block sticks out. What is left open (block sizes, warps,
 stages, order) is the schedule.
 
     kernel  = axes, inputs, params, outputs, body
     body    = statement*
-    statement = Let | Loop | Assign | Store
+    statement = Let | Fold | Loop | Assign | Store
     expression = number | param | extent | coordinate | local | load
                | contract | reduce | masked | member | element-wise operation
 """
@@ -72,6 +72,51 @@ class Let:
     value: Expr
 
 
+@dataclass(frozen=True, eq=False)
+class Combine:
+    """The combine of a monoid of tuples, element by element.
+
+    Attributes:
+        name: the monoid's.
+        left, right: names of the operands' fields.
+        body: what the results share.
+        results: the combined fields; besides `body` they mention left and right only.
+        commutes: is the order of the operands known not to matter?
+    """
+
+    name: str
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    body: tuple[Let, ...]
+    results: tuple[Expr, ...]
+    commutes: bool
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Keeps the largest values and their places, in order along `axis`.
+
+    Of equal values the first places come first. Values of -inf are never kept: what is
+    missing is -inf at place -1.
+    """
+
+    axis: str
+
+
+@dataclass(eq=False)
+class Fold:
+    """`names = state . x[0] . x[1] ...`: the elements of a tile along an axis, in this order,
+    combined with a state. State, elements and names have a part for each field of the
+    monoid; a selection's are values and places.
+    """
+
+    names: tuple[str, ...]
+    monoid: Combine | Selection
+    axis: str
+    state: tuple[Expr, ...]
+    elements: tuple[Expr, ...]
+
+
 @dataclass(eq=False)
 class Assign:
     """`state <- value`, at the end of a loop's body."""
@@ -115,26 +160,34 @@ class Loop:
     folds: tuple[str, ...] = ()
 
 
-Statement: TypeAlias = Let | Assign | Store | Loop
+Statement: TypeAlias = Let | Fold | Assign | Store | Loop
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor argument of the kernel; `dims` names the extent of each dimension."""
+    """A tensor argument of the kernel; `dims` names the extent of each dimension.
+
+    `is_stored` says that an earlier kernel has computed it.
+    """
 
     name: str
     dims: tuple[str, ...]
     kind: Kind
+    is_stored: bool = False
 
 
 @dataclass(frozen=True)
 class OutputTensor:
-    """A result; `axes` are the kernel's axes in the order of its dimensions."""
+    """A result; `axes` are the kernel's axes in the order of its dimensions.
+
+    What is stored for other kernels has the precision that sums are accumulated in.
+    """
 
     name: str
     axes: tuple[str, ...]
     kind: Kind
     dtype: str | None
+    is_stored: bool = False
 
 
 @dataclass
@@ -177,8 +230,11 @@ def walk(body: list[Statement]) -> Iterator[Statement]:
 
 def roots(s: Statement) -> tuple[Expr, ...]:
     """The expressions that a statement evaluates itself."""
-    if isinstance(s, Loop):
-        return (*s.lower, *s.upper, *((s.mask,) if s.mask is not None else ()))
+    match s:
+        case Loop():
+            return (*s.lower, *s.upper, *((s.mask,) if s.mask is not None else ()))
+        case Fold():
+            return (*s.state, *s.elements)
     return (s.value,)
 
 

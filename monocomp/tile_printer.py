@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import math
 
-from monocomp.tile import Assign, Expr, Let, Loop, State, Statement, Store, TileProgram
+from monocomp.tile import (
+    Assign,
+    Expr,
+    Fold,
+    Let,
+    Loop,
+    Selection,
+    State,
+    Statement,
+    Store,
+    TileProgram,
+)
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
 _INFIX |= {"and": "and", "or": "or"}
@@ -28,6 +39,8 @@ def _body(body: list[Statement], indent: str, lines: list[str]) -> None:
             case Let():
                 axes = ",".join(sorted(s.value.axes))
                 lines.append(f"{indent}{s.name}{f'[{axes}]' if axes else ''} = {show(s.value)}")
+            case Fold():
+                lines.append(f"{indent}{', '.join(s.names)} = {_fold(s)}")
             case Assign():
                 lines.append(f"{indent}{s.name} <- {show(s.value)}")
             case Store():
@@ -41,6 +54,14 @@ def _loop(s: Loop, indent: str, lines: list[str]) -> None:
         lines.append(f"{indent}state {show_state(state)} = {_number(state.unit)}")
     lines.append(f"{indent}{loop_header(s)}:")
     _body(s.body, indent + "  ", lines)
+
+
+def _fold(s: Fold) -> str:
+    """state . monoid[axis](elements)"""
+    name = "top" if isinstance(s.monoid, Selection) else s.monoid.name
+    state, elements = (", ".join(map(show, x)) for x in (s.state, s.elements))
+    axes = f"{s.axis} -> {s.monoid.axis}" if isinstance(s.monoid, Selection) else s.axis
+    return f"({state}) . {name}[{axes}]({elements})"
 
 
 def show_state(state: State) -> str:

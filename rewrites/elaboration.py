@@ -106,23 +106,6 @@ def expand_any_and_all(t: Term) -> Term | None:
 
 
 @elaboration.rule
-def expand_argmax(t: Term) -> Term | None:
-    """The place of a maximum is the first place whose element equals it.
-
-    Law:     definition of argmax and argmin; over nothing they are 0
-    before:  A[i] = argmax[k](X[i,k])
-    after:   A[i] = where(0 < sum[k if X[i,k] == max[j](X[i,j])](1), min[k if X[i,k] == max[j](X[i,j])](k), 0)
-    """  # noqa: E501
-    if t.op != "fold" or t.attr.monoid not in ("argmax", "argmin") or len(t.attr.indices) != 1:
-        return None
-    (bound,), (condition, x) = T.open_fold(t)
-    extremum = T.fold(t.attr.monoid[3:], (bound,), condition, x)
-    here = T.conjunction(condition, T.compare("==", x, extremum))
-    found = T.compare("<", T.const(0), T.fold("sum", (bound,), here, T.const(1)))
-    return T.where(found, T.fold("min", (bound,), here, bound), T.const(0))
-
-
-@elaboration.rule
 def expand_prefix(t: Term) -> Term | None:
     """A prefix aggregate at k is the aggregate over what comes no later than k.
 
@@ -137,21 +120,23 @@ def expand_prefix(t: Term) -> Term | None:
 
 @elaboration.rule
 def nest_indices(t: Term) -> Term | None:
-    """A fold over several indices is a fold of folds.
+    """A fold over several indices is a fold of folds, row by row.
 
-    Law:     commutative monoids fold a product of sets in any order
+    Law:     fold over (j, k) = fold over j of the fold over k: associative, in the same order
     Claims:  interchange
     before:  A[i] = max[j, k](X[i,j,k])
     after:   A[i] = max[j](max[k](X[i,j,k]))
     """
     if t.op != "fold" or len(t.attr.indices) < 2:
         return None
-    if t.attr.monoid not in ("sum", "max", "min", "prod"):
+    monoid = t.attr.monoid
+    if isinstance(monoid, str) and monoid not in ("sum", "max", "min", "prod"):
         return None
-    (outer, *inner), (condition, body) = T.open_fold(t)
-    return T.fold(
-        t.attr.monoid, (outer,), T.TRUE, T.fold(t.attr.monoid, tuple(inner), condition, body)
-    )
+    (outer, *inner), (condition, *elements) = T.open_fold(t)
+    row = T.fold(monoid, tuple(inner), condition, *elements)
+    if isinstance(monoid, str):
+        return T.fold(monoid, (outer,), T.TRUE, row)
+    return T.fold(monoid, (outer,), T.TRUE, *(T.field(row, f) for f in monoid.fields))
 
 
 @elaboration.rule

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from monocomp import terms as T
-from monocomp.algebra import SE_PAIR, frame
+from monocomp.algebra import SE_PAIR, carrier, frame, is_selection
 from monocomp.moving import Centred, centred
 from monocomp.rewrites.normal_form import normalise
 from monocomp.terms import Term
@@ -44,6 +44,7 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
 
     def level_of(t: Term) -> int:
         """The number of passes that must end before t is known."""
+        t = carrier(t)
         known = levels.get(t)
         if known is not None:
             return known
@@ -52,13 +53,13 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
             deepest = max((level_of(a) for a in T.children(t)), default=0)
         else:
             deepest = level_of_centred(taken)
-        if t.op == "fold" and is_streamed(t):
+        if (t.op == "fold" or is_selection(t)) and is_streamed(t):
             if t.attr.monoid is SE_PAIR:
                 (bound,), (condition, _, exponent) = T.open_fold(t)
                 for part in T.subterms(normalise(frame(bound, condition, exponent))):
                     if part.op == "fold" and part.attr.monoid in ("max", "min"):
                         level_of(part)
-            key = (t.attr.extents[0], deepest, t.args[0])
+            key = (t.attr.extents[0], deepest, t.args[1 if t.op == "fold_at" else 0])
             group = found.setdefault(key, Pass(t.attr.extents[0], deepest))
             if t not in group.folds:
                 group.folds.append(t)

@@ -19,7 +19,7 @@ from monocomp.backends.triton.schedule import MIN_DOT, Schedule
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.program import Equations, translate_expression
-from monocomp.tile import OutputTensor, TileProgram
+from monocomp.tile import Combine, Fold, OutputTensor, TileProgram, walk
 
 # Names that the host function uses itself.
 _HOST_NAMES = frozenset(
@@ -83,7 +83,11 @@ def emit(
         names.of("tensor", name)
     for name in source.params:
         names.of("param", name)
-    emitters = [KernelEmitter(k, n) for k, n in zip(kernels, kernel_names, strict=True)]
+    folds = (s.monoid for k in kernels for s in walk(k.body) if isinstance(s, Fold))
+    monoids = dict.fromkeys(m.name for m in folds if isinstance(m, Combine))
+    functions = {m: names.of("combine", m, f"combine_{m}") for m in monoids}
+    named = zip(kernels, kernel_names, strict=True)
+    emitters = [KernelEmitter(k, n, functions) for k, n in named]
     sources = [e.emit() for e in emitters]
     configs = tuple(
         names.of("config", k.name, "CONFIG" if n == 0 else f"CONFIG_{n + 1}")
@@ -101,6 +105,8 @@ def emit(
         lines += [f"{config} = {{", *entries, "}"]
     for helper in dict.fromkeys(h for s in sources for h in s.helpers):
         lines += ["", "", HELPERS[helper]]
+    for text in dict.fromkeys(f for s in sources for f in s.functions.values()):
+        lines += ["", "", text]
     for s in sources:
         lines += ["", "", *s.lines]
     lines += ["", "", *_span_function()]
@@ -354,6 +360,8 @@ def _tuple(items: Sequence[str]) -> str:
 
 
 def _dtype(output: OutputTensor) -> str:
+    if output.is_stored and output.kind == "float":
+        return "torch.float32"
     if output.dtype is not None:
         return f"torch.{output.dtype}"
     return {"float": "dtype", "int": "torch.int64", "bool": "torch.bool"}[output.kind]

@@ -9,7 +9,7 @@ middle part all masks are constant and the compiler drops them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -20,9 +20,12 @@ from monocomp.errors import InternalError, UnsupportedError
 from monocomp.tile import (
     Assign,
     Axis,
+    Combine,
     Expr,
+    Fold,
     Let,
     Loop,
+    Selection,
     Statement,
     Store,
     TileProgram,
@@ -107,6 +110,33 @@ def smaller(a, b):
 def multiply(a, b):
     """The combine of a product, for tl.reduce."""
     return a * b''',
+    "merge_largest": '''@triton.jit
+def merge_largest(
+    values, places, ranks, count, x, at, k: tl.constexpr, r: tl.constexpr
+):
+    """The `count` largest of a list and of a tile: values at places along axis r, in order,
+    and x along axis k. Of equal values the first places win, and NaN is the largest."""
+    last = tl.max(tl.where(ranks == count - 1, values, -float("inf")), r)
+    last = tl.expand_dims(last, k)
+    # Most tiles of a long stream hold nothing that enters the list.
+    if tl.max(tl.where((x > last) | (x != x), 1, 0)) > 0:
+        old_values, old_places = values, places
+        values = tl.full(values.shape, -float("inf"), tl.float32)
+        places = tl.full(places.shape, -1, tl.int64)
+        for rank in range(count):
+            best = larger(tl.reduce(x, k, larger), tl.reduce(old_values, r, larger))
+            new, old = tl.expand_dims(best, k), tl.expand_dims(best, r)
+            hits = tl.where((x == new) | (x != x), at, 9223372036854775807)
+            old_hits = (old_values == old) | (old_values != old_values)
+            old_hits = tl.where(old_hits, old_places, 9223372036854775807)
+            place = tl.minimum(tl.min(hits, k), tl.min(old_hits, r))
+            new_place, old_place = tl.expand_dims(place, k), tl.expand_dims(place, r)
+            is_here = (ranks == rank) & (old != -float("inf"))
+            values = tl.where(is_here, old, values)
+            places = tl.where(is_here, old_place, places)
+            x = tl.where(at == new_place, -float("inf"), x)
+            old_values = tl.where(old_places == old_place, -float("inf"), old_values)
+    return values, places''',
     "next_bits": f'''@triton.jit
 def next_bits(h, x):
     """Mix one more counter into 32 random bits (the finaliser of MurmurHash3)."""
@@ -127,6 +157,7 @@ class KernelSource:
         name: the kernel's identifier.
         lines: the source, with decorator.
         helpers: names of the helper functions that it calls.
+        functions: the combine functions that it calls, by name.
         arguments: the arguments in order, as (purpose, name, dimension).
         grid: rows and grid axes, the fastest first.
         shared: pairs of tensors that one matrix product takes together.
@@ -135,6 +166,7 @@ class KernelSource:
     name: str
     lines: list[str]
     helpers: list[str]
+    functions: dict[str, str]
     arguments: list[tuple[str, str, int]]
     grid: list[Axis]
     shared: list[tuple[str, str]] = field(default_factory=list)
@@ -143,10 +175,15 @@ class KernelSource:
 class KernelEmitter:
     """Writes one kernel."""
 
-    def __init__(self, program: TileProgram, kernel_name: str) -> None:
+    def __init__(
+        self, program: TileProgram, kernel_name: str, functions: Mapping[str, str] | None = None
+    ) -> None:
         self.program = program
         self.kernel_name = kernel_name
-        self.names = Identifiers({*HELPERS, kernel_name, "INDEX", "PRECISION", "pid"})
+        self.function_names = functions or {}  # of the combines, by monoid
+        self.functions: dict[str, str] = {}
+        reserved = {*HELPERS, kernel_name, *self.function_names.values()}
+        self.names = Identifiers({*reserved, "INDEX", "PRECISION", "pid"})
         self.lines: list[str] = []
         self.indent = 1
         self.helpers: dict[str, None] = {}
@@ -271,7 +308,13 @@ class KernelEmitter:
         head += ["):"]
         names = [n for n in HELPERS if n in self.helpers]
         return KernelSource(
-            self.kernel_name, head + used.split("\n"), names, arguments, grid, self.shared
+            self.kernel_name,
+            head + used.split("\n"),
+            names,
+            self.functions,
+            arguments,
+            grid,
+            self.shared,
         )
 
     def _argument(self, purpose: str, name: str, dim: int) -> str:
@@ -372,6 +415,8 @@ class KernelEmitter:
             match s:
                 case Let():
                     self._let(s)
+                case Fold():
+                    self._fold(s)
                 case Assign():
                     self._assign(self._local(s.name), self._text(s.value))
                 case Store():
@@ -385,6 +430,77 @@ class KernelEmitter:
         else:
             self._assign(self._local(s.name), self._text(s.value))
         self.known.add(s.name)
+
+    def _fold(self, s: Fold) -> None:
+        names = ", ".join(map(self._local, s.names))
+        state = [self._text(e) for e in s.state]
+        if isinstance(s.monoid, Selection):
+            self._assign(names, self._merge_largest(s, s.monoid, state))
+        else:
+            elements = self._folded_tile(s, s.monoid)
+            function = self._combine(s.monoid)
+            self._assign(names, f"{function}({', '.join([*state, *elements])})")
+        self.known |= set(s.names)
+
+    def _merge_largest(self, s: Fold, selection: Selection, state: list[str]) -> str:
+        rank, axes = selection.axis, s.state[0].axes
+        inside = self._order(axes - {rank} | {s.axis})
+        listed = self._order(axes)
+        x, at = self._whole_tiles(s, inside)
+        ranks = self._spread(self._axis(rank), (rank,), listed)
+        count = self._size(self.program.axes[rank].extent)
+        places = f"{inside.index(s.axis)}, {listed.index(rank)}"
+        self.helpers |= {"larger": None, "merge_largest": None}
+        return f"merge_largest({', '.join(state)}, {ranks}, {count}, {x}, {at}, {places})"
+
+    def _folded_tile(self, s: Fold, monoid: Combine) -> list[str]:
+        """The fields of the elements of a tile, combined in their order."""
+        layout = self._order(s.state[0].axes | {s.axis})
+        tiles = self._whole_tiles(s, layout)
+        if s.axis not in layout:
+            return tiles
+        place, function = layout.index(s.axis), self._combine(monoid)
+        together = tiles[0] if len(tiles) == 1 else f"({', '.join(tiles)})"
+        if monoid.commutes:  # tl.reduce takes the elements in an order of its own
+            found = [self._name("folded", n, f"{n}_tile") for n in s.names]
+            self._assign(", ".join(found), f"tl.reduce({together}, {place}, {function})")
+            return found
+        found = [self._name("scanned", n, f"{n}_tile") for n in s.names]
+        self._assign(", ".join(found), f"tl.associative_scan({together}, {place}, {function})")
+        block = self._block(s.axis)
+        offsets = self._spread(f"tl.arange(0, {block})", (s.axis,), layout)
+        return [f"tl.sum(tl.where({offsets} == {block} - 1, {x}, 0), {place})" for x in found]
+
+    def _whole_tiles(self, s: Fold, layout: tuple[str, ...]) -> list[str]:
+        """Names of the elements' fields, with all axes of a layout."""
+        names = []
+        for e, folded in zip(s.elements, s.names, strict=True):
+            have, kind = self._order(e.axes), _TYPES[e.kind]
+            shape = f"[{self._shape(layout)}]"
+            text = f"{self._value(e, have, _ATOM)}.to({kind})"
+            if not have:
+                text = f"tl.full({shape}, {self._value(e, (), 0)}, {kind})"
+            elif have != layout:
+                text = f"tl.broadcast_to({self._spread(text, have, layout)}, {shape})"
+            names.append(self._name("element", folded, f"{folded.removesuffix('_new')}_{s.axis}"))
+            self._assign(names[-1], text)
+        return names
+
+    def _combine(self, monoid: Combine) -> str:
+        """The name of a monoid's combine function."""
+        function = self.function_names[monoid.name]
+        if function not in self.functions:
+            formulas = KernelEmitter(TileProgram(monoid.name, {}, {}, {}, ()), function)
+            operands = ", ".join(map(formulas._local, (*monoid.left, *monoid.right)))
+            formulas._body(list(monoid.body))
+            results = ", ".join(formulas._text(e) for e in monoid.results)
+            formulas._fit("return ", results, "")
+            head = ["@triton.jit", f"def {function}({operands}):"]
+            what = "commutative " if monoid.commutes else ""
+            head.append(f'    """The combine of the {what}monoid {monoid.name}."""')
+            self.functions[function] = "\n".join([*head, *formulas.lines])
+            self.helpers |= formulas.helpers
+        return function
 
     def _load(self, s: Let) -> None:
         e = s.value
@@ -894,7 +1010,7 @@ class KernelEmitter:
         first, second = self._order(e.axes)
         a = self._side(left, (first, e.attr), right)
         b = self._side(right, (e.attr, second), left)
-        if self._is_load(left) and self._is_load(right):
+        if self._is_input(left) and self._is_input(right):
             pair = (self.lets[left.attr].attr, self.lets[right.attr].attr)
             if pair not in self.shared:
                 self.shared.append(pair)
@@ -903,16 +1019,24 @@ class KernelEmitter:
 
     def _side(self, e: Expr, want: tuple[str, ...], other: Expr) -> str:
         text = self._text(e, want, _ATOM)
-        if self._is_load(e):
+        if self._is_input(e):
             return text
-        if self._is_load(other):
+        if self._is_input(other):
             return f"{text}.to({self._local(other.attr)}.dtype)"
         tensor = next((self.lets[n].attr for n in self.lets if self._loads_float(n)), None)
         return f"{text}.to({self._pointer(tensor)}.dtype.element_ty)" if tensor else text
 
     def _loads_float(self, name: str) -> bool:
         e = self.lets[name]
-        return e.op == "load" and e.kind == "float" and len(self._order(e.axes)) == 2
+        return self._is_read(e) and e.kind == "float" and len(self._order(e.axes)) == 2
+
+    def _is_input(self, e: Expr) -> bool:
+        """Is this a tile of an input? It is multiplied in its own dtype, and what kernels
+        compute, also what they have stored, in the dtype of the tile that it meets."""
+        return self._is_load(e) and self._is_read(self.lets[e.attr])
+
+    def _is_read(self, e: Expr) -> bool:
+        return e.op == "load" and not self.program.inputs[e.attr].is_stored
 
 
 def _is_infinite(e: Expr) -> bool:

@@ -25,9 +25,10 @@ import torch
 import triton
 
 from monocomp.backends.triton.emit import Module
-from monocomp.backends.triton.schedule import Schedule, candidates, power_of_two
+from monocomp.backends.triton.schedule import Schedule, candidates
 from monocomp.cache import JsonStore, cache_folder
 from monocomp.errors import InternalError, UnsupportedError
+from monocomp.nominal import power_of_two
 from monocomp.tile import TileProgram
 
 Emit = Callable[[Sequence[Schedule]], Module]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from monocomp.nominal import power_of_two
 from monocomp.tile import Loop, TileProgram, expressions, walk
 
 MIN_DOT = 16  # the shortest side of a matrix product
@@ -39,11 +40,6 @@ class Schedule:
 def has_product(program: TileProgram) -> bool:
     """Does the kernel multiply matrices?"""
     return any(e.op == "contract" for e in expressions(program.body))
-
-
-def power_of_two(n: int) -> int:
-    """The smallest power of two that is not less than n."""
-    return 1 << max(0, n - 1).bit_length()
 
 
 def whole_length(program: TileProgram, sizes: Mapping[str, int]) -> int:

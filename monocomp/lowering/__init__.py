@@ -9,7 +9,8 @@ stand in front of the exponent folded into one factor outside the loop.
 
 from __future__ import annotations
 
+from monocomp.lowering.cutting import cut
 from monocomp.lowering.kernels import lower
 from monocomp.lowering.roles import WHOLE_LIMIT
 
-__all__ = ["WHOLE_LIMIT", "lower"]
+__all__ = ["WHOLE_LIMIT", "cut", "lower"]

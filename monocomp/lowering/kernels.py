@@ -8,6 +8,7 @@ from monocomp.lowering.loops import Loops
 from monocomp.lowering.roles import choose_roles, kernel_groups
 from monocomp.lowering.scopes import Scope
 from monocomp.lowering.single_uses import inline_single_uses
+from monocomp.nominal import nominal_sizes
 from monocomp.program import Equation, Equations
 from monocomp.tile import (
     Loop,
@@ -22,16 +23,18 @@ from monocomp.tile import (
 
 
 def lower(program: Equations, sizes: Mapping[str, int] | None = None) -> tuple[TileProgram, ...]:
-    """The kernels of a program in lifted normal form, one for each set of output rows.
+    """The kernels of a program in lifted normal form, in the order in which they run.
 
     Args:
-        program: equations without definitions left to inline.
+        program: equations without definitions left to inline, cut into what kernels store.
         sizes: extents that are known; an axis longer than `WHOLE_LIMIT` is not held whole.
     """
+    sizes = sizes or {}
     kernels = []
-    for number_, group in enumerate(kernel_groups(program)):
+    groups = kernel_groups(program, nominal_sizes(program.source, sizes))
+    for number_, group in enumerate(groups):
         suffix = "" if number_ == 0 else f"_{number_ + 1}"
-        kernels.append(_Kernel(program, group, sizes or {}, suffix).run())
+        kernels.append(_Kernel(program, group, sizes, suffix).run())
     return tuple(kernels)
 
 
@@ -81,24 +84,28 @@ class _Kernel(Loops):
         used = list(expressions(body))
         loads = {e.attr for e in used if e.op == "load"}
         params = {e.attr for e in used if e.op == "param"}
+        dtypes = {o.name: o.dtype for o in source.outputs}
         outputs = tuple(
             OutputTensor(
                 e.name,
                 tuple(i.attr[0] for i in e.indices),
                 e.body.kind,
-                next(o.dtype for o in source.outputs if o.name == e.name),
+                dtypes.get(e.name),
+                is_stored=e.name not in dtypes,
             )
             for e in self.group
         )
+        tensors = {n: Tensor(n, i.dims, i.kind) for n, i in source.inputs.items()}
+        for e in self.program.computed:
+            dims = tuple(i.attr[1] for i in e.indices)
+            tensors[e.name] = Tensor(e.name, dims, e.body.kind, is_stored=True)
         mentioned = {a for e in used for a in e.axes} | {a for o in outputs for a in o.axes}
         mentioned |= {s.axis.name for s in walk(body) if isinstance(s, Loop)}
         mentioned |= {e.attr for e in used if e.op == "coordinate"}
         return TileProgram(
             name=(source.name or "kernel") + self.suffix,
             axes={n: a for n, a in self.axes.items() if n in mentioned},
-            inputs={
-                n: Tensor(n, i.dims, i.kind) for n, i in sorted(source.inputs.items()) if n in loads
-            },
+            inputs={n: t for n, t in sorted(tensors.items()) if n in loads},
             params={n: p.kind for n, p in source.params.items() if n in params},
             outputs=outputs,
             body=body,

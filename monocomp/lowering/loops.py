@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from monocomp import terms as T
-from monocomp.algebra import SE, SE_PAIR, frame
+from monocomp.algebra import LARGEST_INT, SE, SE_PAIR, carried_places, carrier, frame, is_selection
 from monocomp.domain import split
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.language.syntax import Kind
+from monocomp.lowering.monoids import combine_of, tuple_monoid
 from monocomp.lowering.scopes import Scope
-from monocomp.lowering.values import EXTREMA, Values, settle
+from monocomp.lowering.values import EXTREMA, Values, same, settle
 from monocomp.moving import Centred, Unit, centred, coefficient
 from monocomp.printer import show
 from monocomp.program import Equations
@@ -19,11 +20,24 @@ from monocomp.rewrites.normal_form import normalise
 from monocomp.rewrites.products import apart
 from monocomp.rewrites.pullback import Pass, passes
 from monocomp.terms import Term
-from monocomp.tile import Assign, Axis, Expr, Let, Loop, State, apply, local
+from monocomp.tile import (
+    Assign,
+    Axis,
+    Combine,
+    Expr,
+    Fold,
+    Let,
+    Loop,
+    Selection,
+    State,
+    apply,
+    local,
+    number,
+)
 
 _UNITS = {"sum": 0.0, "max": -math.inf, "min": math.inf, "prod": 1.0}
 _JOIN = {"sum": "add", "max": "maximum", "min": "minimum", "prod": "mul"}
-_LARGEST_INT = 2**63 - 1
+_PLACES = ("argmax", "argmin")
 _STATE_NAMES = {"max": "m_i", "min": "m_i", "sum": "acc", "prod": "prod"}
 
 
@@ -34,6 +48,7 @@ class Loops(Values):
         super().__init__(axes, sizes)
         self.program = program
         self.exponents: dict[Term, Term] = {}
+        self.rank_axes: dict[Term, str] = {}
 
     def _prepare(self, terms: list[Term]) -> None:
         """Emit the loops of this scope that the terms need, shallow ones first."""
@@ -56,7 +71,7 @@ class Loops(Values):
         a loop they are whole tiles, but for long axes and for bodies that are no products
         of two factors.
         """
-        if t.op != "fold" or self._lookup(t) is not None:
+        if not (t.op == "fold" or is_selection(t)) or self._lookup(t) is not None:
             return False
         if any(n.startswith("$") for n in t.free):  # inside a fold that is not open yet
             return False
@@ -90,7 +105,7 @@ class Loops(Values):
         parent = self.scopes[-1]
         avoid = frozenset().union(*(f.free for f in group.folds))
         serial = parent.axis is not None and self._fits(group.extent)
-        serial |= any(_is_user_fold(f) for f in group.folds)  # in order, one at a time
+        serial &= not any(map(is_selection, group.folds))
         name = self._new_axis(group.extent, "serial" if serial else "stream", avoid)
         axis = self.axes[name]
         opened = {f: T.open_as(f, (name,)) for f in group.folds}
@@ -108,10 +123,9 @@ class Loops(Values):
         folds = tuple(show(_visible(f), self.program.reader_names()) for f in group.folds)
         loop = Loop(axis, lower, upper, [], scope.body, mask, folds)
         moving = {f: taken for f in opened if (taken := self._moving(f, group)) is not None}
-        fixed = [f for f in opened if f not in moving]
-        plain = [f for f in fixed if not _is_user_fold(f) and f.attr.monoid is not SE_PAIR]
-        frames = {f: opened[f][1] for f in plain}
-        mantissas = {f: opened[f][1] for f in fixed if f.attr.monoid is SE_PAIR}
+        fixed = {f: opened[f][1] for f in opened if f not in moving}
+        frames = {f: parts for f, parts in fixed.items() if f.attr.monoid in _UNITS}
+        mantissas = {f: parts for f, parts in fixed.items() if f.attr.monoid is SE_PAIR}
         results: dict[Term, Expr] = {}
         updates: list[Assign] = []
         joined: dict[Term, tuple[Term, Term, Term]] = {}
@@ -124,8 +138,10 @@ class Loops(Values):
             if is_frame:
                 joined[f] = self._frame_symbols(loop, f, parts[1], state, updates)
         for f, (_, parts) in opened.items():
-            if _is_user_fold(f):
-                results |= self._user_fold(loop, f, parts[1:], updates)
+            if tuple_monoid(f) is not None:
+                results |= self._tuple_fold(loop, f, parts[1:], updates)
+            elif is_selection(f):
+                results |= self._selection(loop, f, parts[1], updates)
         for f, parts in mantissas.items():
             state = self._mantissa(loop, f, parts, bound, joined, updates)
             results[T.field(f, "v")] = state
@@ -136,8 +152,9 @@ class Loops(Values):
         scope.body += [u for u in updates if u.name in frame_states]  # sums are moved first
         self.scopes.pop()
         parent.body.append(loop)
-        for f, state in results.items():
-            parent.memo[f] = state
+        for f, result in results.items():
+            named = result.op == "local"
+            parent.memo[f] = result if named else self._let(parent, "place", result)
 
     def _is_only_a_frame(self, f: Term, mantissas: Iterable[Term]) -> bool:
         """Does every output with this fold have one of the sums too? Then a NaN need not
@@ -151,35 +168,98 @@ class Loops(Values):
         parts = [c for c in T.conjuncts(mask) if self._tile_axes(c) <= {axis}]
         return self._value(T.conjunction(*parts)) if parts else None
 
-    def _user_fold(
+    def _tuple_fold(
         self, loop: Loop, f: Term, elements: Sequence[Term], updates: list[Assign]
     ) -> dict[Term, Expr]:
-        """A user's monoid: combine the state with the next element, in the index's order."""
-        monoid = f.attr.monoid
+        """A monoid of tuples: combine the state with the tile's elements, in their order."""
+        monoid = tuple_monoid(f)
+        assert monoid is not None
+        is_place = f.attr.monoid in _PLACES
+        if is_place:
+            place = T.index(loop.axis.name, loop.axis.extent)
+            elements = _with_place(elements[0], f.attr.monoid, place)
         axes = self._tile_axes(f)
-        scope = self.scopes[-1]
-        states = []
-        symbols: dict[Term, Term] = {}
+        states: list[Expr] = []
+        values: list[Expr] = []
         for name, unit, element in zip(monoid.fields, monoid.unit, elements, strict=True):
-            start = T.split_coefficient(unit)
-            if start[1] is not None:
+            start, symbolic = T.split_coefficient(unit)
+            if symbolic is not None:
                 self._refuse(f)
-            state = self._state(loop, name, axes, "float", float(start[0]))
-            states.append(state)
-            symbols[T.param(name, "float")] = self._symbol(name, state)
-            value = self._let(scope, name + "_next", self._value(element))
-            symbols[T.param(name + "'", "float")] = self._symbol(name, value)
-        results = {}
-        for name, state, combined in zip(monoid.fields, states, monoid.combine, strict=True):
-            for old, new in symbols.items():
-                combined = T.replace(combined, old, new)
-            value = self._let(scope, name + "_new", self._value(combined))
-            if loop.lower or loop.upper or loop.mask is not None:
-                membership = Expr("member", (), loop.axis.name, self._loop_axes(loop), "bool")
-                value = apply("where", membership, value, state)
-            updates.append(Assign(state.attr, value))
-            results[T.field(f, name)] = state
-        return results
+            first = int(start) if unit.kind == "int" else float(start)
+            states.append(self._state(loop, name, axes, unit.kind, first))
+            values.append(self._masked(loop, self._value(element), first))
+        combine = combine_of(monoid, is_place or self._commutes(monoid))
+        folded = self._fold_statement(loop, combine, states, values, updates)
+        if is_place:
+            worst = self._value(monoid.unit[0])  # where all elements are, none counts
+            nothing = apply("compare", folded[0], worst, kind="bool", attr="==")
+            return {f: apply("where", nothing, number(0, "int"), folded[1], kind="int")}
+        fields = (T.field(f, name) for name in monoid.fields)
+        return dict(zip(fields, folded, strict=True))
+
+    def _selection(
+        self, loop: Loop, f: Term, body: Term, updates: list[Assign]
+    ) -> dict[Term, Expr]:
+        """The largest elements so far and their places, in order."""
+        rank = self._rank_axis(f)
+        axes = self._tile_axes(f) | {rank}
+        states = [
+            self._state(loop, "largest", axes, "float", -math.inf),
+            self._state(loop, "places", axes, "int", -1),
+        ]
+        place = self._value(T.index(loop.axis.name, loop.axis.extent))
+        values = [self._masked(loop, self._value(body), -math.inf), place]
+        self._fold_statement(loop, Selection(rank), states, values, updates)
+        return {f: states[0], carried_places(f): states[1]}
+
+    def _fold_statement(
+        self,
+        loop: Loop,
+        monoid: Combine | Selection,
+        states: list[Expr],
+        values: list[Expr],
+        updates: list[Assign],
+    ) -> list[Expr]:
+        """Combine the states with a tile's values; the states are the result."""
+        names = tuple(self._fresh(s.attr + "_new") for s in states)
+        fold = Fold(names, monoid, loop.axis.name, tuple(states), tuple(values))
+        self.scopes[-1].body.append(fold)
+        for name, state in zip(names, states, strict=True):
+            updates.append(Assign(state.attr, local(name, state.axes, state.kind)))
+        return states
+
+    def _commutes(self, monoid: T.UserMonoid) -> bool:
+        """Is it proved that the order of elements does not matter?"""
+        from monocomp.proving.proofs import commutes
+
+        return commutes(self.program, monoid)
+
+    def _rank_axis(self, f: Term) -> str:
+        """The axis of a selection's list: that of the output's index, if it is held whole."""
+        found = self.rank_axes.get(f)
+        if found is None:
+            for axis in self.axes.values():
+                is_free = axis.role == "whole" and axis.name not in f.free
+                if axis.extent == f.attr.target and is_free:
+                    found = axis.name
+            found = found or self._new_axis(f.attr.target, "whole", f.free)
+            self.rank_axes[f] = found
+        return found
+
+    def _entry(self, t: Term) -> Expr:
+        """An entry of `top` or `argtop`, read from the list that its loop has left."""
+        whole = carrier(t)
+        self._prepare_at_home(whole)
+        rank = T.index(self._rank_axis(whole), t.attr.target)
+        found = self._lookup(whole if t.attr.monoid == "top" else carried_places(whole))
+        if found is None:
+            raise InternalError(f"no loop for {t!r}")
+        if t.args[0] is rank:
+            return found
+        here = apply("compare", self._value(rank), self._value(t.args[0]), kind="bool", attr="==")
+        unit = number(-math.inf) if t.kind == "float" else number(-1, "int")
+        chosen = apply("where", here, found, unit, kind=t.kind)
+        return _reduce("max", self.axes[rank.attr[0]], chosen)
 
     def _loop_axes(self, loop: Loop) -> frozenset[str]:
         """The axes along which membership in the loop's domain varies."""
@@ -199,7 +279,7 @@ class Loops(Values):
         kind = f.kind
         unit = _UNITS[monoid]
         if kind == "int" and math.isinf(unit):
-            unit = _LARGEST_INT if unit > 0 else -_LARGEST_INT - 1
+            unit = LARGEST_INT if unit > 0 else -LARGEST_INT - 1
         state = self._state(loop, _STATE_NAMES.get(monoid, monoid), tile_axes, kind, unit)
         if monoid == "sum":
             return state, self._sum_tile(loop, body, state)
@@ -220,6 +300,9 @@ class Loops(Values):
             return value
         axes = value.axes | self._loop_axes(loop)
         masked = Expr("masked", (value,), (loop.axis.name, unit), axes, value.kind)
+        for s in self.scopes[-1].body:
+            if isinstance(s, Let) and same(s.value, masked):
+                return local(s.name, axes, value.kind)
         base = f"{value.attr}_in" if value.op == "local" else "x"
         return self._let(self.scopes[-1], base, masked)
 
@@ -384,7 +467,7 @@ class Loops(Values):
         safe = False
         if body is None:
             body = SE.embed(new, value, masked)
-            safe = all(fac.op in ("read", "exp") for fac in _factors(body))
+            safe = all(fac.op in ("read", "stored", "exp") for fac in _factors(body))
         updates.append(Assign(state.attr, self._sum_tile(loop, body, scaled, vanishing=safe)))
         return state
 
@@ -411,12 +494,10 @@ class Loops(Values):
         return _reduce("sum", axis, inside)
 
 
-def _is_user_fold(t: Term) -> bool:
-    return isinstance(t.attr.monoid, T.UserMonoid) and t.attr.monoid is not SE_PAIR
-
-
 def _visible(f: Term) -> Term:
-    """The fold as programs write it: an SE fold by its value."""
+    """The fold as programs write it: an SE fold by its value, a list by its entries."""
+    if is_selection(f):
+        return T.rebuild(f, (T.index(f.attr.target.lstrip("."), f.attr.target), *f.args[1:]))
     return T.field(f, "v") if f.attr.monoid is SE_PAIR else f
 
 
@@ -457,6 +538,14 @@ def _in_terms(t: Term, symbols: Mapping[Term, Term]) -> Term:
         return T.rebuild(s, tuple(map(guarded, s.args))) if s.op in ("add", "mul") else s
 
     return guarded(t)
+
+
+def _with_place(x: Term, name: str, place: Term) -> tuple[Term, Term]:
+    """The elements of argmax and argmin; NaN counts as extreme."""
+    if x.kind == "float":
+        extreme = T.INF if name == "argmax" else T.NEG_INF
+        x = T.where(T.compare("!=", x, x), extreme, x)
+    return x, place
 
 
 def _in_terms_of(t: Term, part: Term, symbol: Term) -> Term:

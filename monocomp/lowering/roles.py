@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from monocomp import terms as T
+from monocomp.algebra import carrier, is_selection
 from monocomp.program import Equation, Equations
 from monocomp.terms import Term
 from monocomp.tile import Axis, Role
@@ -12,17 +13,60 @@ from monocomp.tile import Axis, Role
 WHOLE_LIMIT = 256  # the longest axis that is held entirely
 
 
-def kernel_groups(program: Equations) -> list[list[Equation]]:
-    """Outputs that are computed for the same rows go in one kernel.
+def fits_whole(extent: str, sizes: Mapping[str, int]) -> bool:
+    """Can an axis of this extent be held entirely? One of unknown length is taken to."""
+    return sizes.get(extent, 0) <= WHOLE_LIMIT
 
-    The rows of an output are the indices that all of its aggregates have.
+
+def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equation]]:
+    """What one kernel computes: equations for the same rows, or over the same loops.
+
+    The rows of an equation are the indices that all of its aggregates have. A kernel that
+    reads what another one stores runs after it. Where the rows of two groups differ only by
+    short indices and a loop has the same domain in both, that loop computes both.
+
+    Args:
+        program: equations for outputs and for stored values.
+        sizes: a number for every extent.
     """
-    groups: dict[frozenset[Term], list[Equation]] = {}
-    for equation in program.outputs:
-        folds = list(_outer_folds([equation.body]))
-        rows = frozenset(i for i in equation.indices if all(i.attr[0] in f.free for f in folds))
-        groups.setdefault(rows, []).append(equation)
-    return list(groups.values())
+    found: dict[tuple[int, frozenset[Term]], list[Equation]] = {}
+    levels: dict[str, int] = {}
+    for equation in program.computed:
+        level = max((levels[e.name] + 1 for e in stored_in(equation.body)), default=0)
+        levels[equation.name] = level
+        found.setdefault((level, rows_of([equation])), []).append(equation)
+    groups: list[tuple[int, list[Equation]]] = []
+    for (level, _), group in found.items():
+        others = (g for earlier, g in groups if earlier == level)
+        partner = next((g for g in others if _share_a_loop(g, group, sizes)), None)
+        if partner is None:
+            groups.append((level, group))
+        else:
+            partner += group
+    return [group for _, group in sorted(groups, key=lambda g: g[0])]
+
+
+def stored_in(t: Term) -> set[Equation]:
+    """The equations whose stored values a term reads."""
+    return {s.attr for s in T.subterms(t) if s.op == "stored"}
+
+
+def rows_of(group: Sequence[Equation]) -> frozenset[Term]:
+    """The indices of the equations that all of their aggregates have."""
+    folds = _outer_folds(e.body for e in group)
+    indices = {i for e in group for i in e.indices}
+    return frozenset(i for i in indices if all(i.attr[0] in f.free for f in folds))
+
+
+def _share_a_loop(a: Sequence[Equation], b: Sequence[Equation], sizes: Mapping[str, int]) -> bool:
+    """Is there a loop over one domain in both, and do short columns alone set them apart?"""
+    rows = rows_of(a), rows_of(b)
+    loops = [{(f.attr.extents, f.args[0]) for f in _outer_folds(e.body for e in g)} for g in (a, b)]
+    return (
+        bool(rows[0] & rows[1])
+        and not loops[0].isdisjoint(loops[1])
+        and all(fits_whole(i.attr[1], sizes) for i in rows[0] ^ rows[1])
+    )
 
 
 def choose_roles(group: Sequence[Equation], fits: Callable[[str], bool]) -> dict[str, Axis]:
@@ -30,7 +74,8 @@ def choose_roles(group: Sequence[Equation], fits: Callable[[str], bool]) -> dict
 
     An index that some aggregate lacks and another has is a column of values: held
     whole, or in blocks if it is long, and what they share is computed for each block. One
-    that every aggregate lacks is streamed once more to write the result.
+    that every aggregate lacks is streamed once more to write the result, but for the ranks
+    of `top`, whose list is held whole.
     Of the others, one that a large operand of a loop lacks is a row: its block shares
     what is read.
     """
@@ -39,11 +84,14 @@ def choose_roles(group: Sequence[Equation], fits: Callable[[str], bool]) -> dict
     folds = list(_outer_folds(e.body for e in group))
     names = [i.attr[0] for i in indices]
     rows = _rows([n for n in names if all(n in f.free for f in folds)], folds)
+    ranks = {t.args[0] for t in T.subterms(*(e.body for e in group)) if is_selection(t)}
     for i in indices:
         name = i.attr[0]
         having = [f for f in folds if name in f.free]
         role: Role = "row" if name in rows else "grid"
-        if folds and not having:
+        if i in ranks and not having:
+            role = "whole"
+        elif folds and not having:
             role = "stream"
         elif len(having) < len(folds):
             role = "whole" if fits(i.attr[1]) else "row"
@@ -63,14 +111,17 @@ def _outer_folds(terms: Iterable[Term]) -> list[Term]:
     stack = list(terms)
     while stack:
         t = stack.pop()
-        if t.op == "fold":
+        if is_selection(t):
+            stack.append(t.args[0])
+            t = carrier(t)
+        if t.op == "fold" or is_selection(t):
             found[t] = None
             for part in T.open_fold(t)[1]:  # an earlier result of the same rows
                 names = {n for n in part.free if n.startswith("$")}
                 stack.extend(
                     s
                     for s in T.subterms(part)
-                    if s.op == "fold"
+                    if (s.op == "fold" or is_selection(s))
                     and not names & s.free
                     and not any(n.startswith("$") for n in s.free)
                 )
@@ -101,4 +152,4 @@ def _streamed_reads(f: Term) -> list[Term]:
     """Reads inside a fold that vary with its index."""
     opened, parts = T.open_fold(f)
     names = {i.attr[0] for i in opened}
-    return [t for t in T.subterms(*parts[1:]) if t.op == "read" and names & t.free]
+    return [t for t in T.subterms(*parts[1:]) if t.op in ("read", "stored") and names & t.free]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from monocomp import terms as T
 from monocomp.errors import InternalError
-from monocomp.lowering.roles import WHOLE_LIMIT
+from monocomp.lowering.roles import fits_whole
 from monocomp.terms import Term
-from monocomp.tile import Axis, Expr, Let, Loop, Role, Statement, local
+from monocomp.tile import Axis, Expr, Fold, Let, Loop, Role, Statement, local
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Scopes:
         return [a.name for a in self.axes.values() if a.role in wanted]
 
     def _fits(self, extent: str) -> bool:
-        return self.sizes.get(extent, 0) <= WHOLE_LIMIT
+        return fits_whole(extent, self.sizes)
 
     def _new_axis(self, extent: str, role: Role, avoid: Iterable[str]) -> str:
         """An axis for a bound index: the same one for equal extents and roles."""
@@ -121,9 +121,11 @@ class Scopes:
         if e.op != "local":
             return 0
         for depth in range(len(self.scopes) - 1, -1, -1):
-            if any(isinstance(s, Let) and s.name == e.attr for s in self.scopes[depth].body):
-                return depth
             for s in self.scopes[depth].body:
+                if (isinstance(s, Let) and s.name == e.attr) or (
+                    isinstance(s, Fold) and e.attr in s.names
+                ):
+                    return depth
                 if isinstance(s, Loop) and any(st.name == e.attr for st in s.state):
                     return depth
         return len(self.scopes) - 1  # a state of the loop that is being built

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from monocomp.lowering.scopes import leaves
-from monocomp.tile import Assign, Expr, Let, Loop, Statement, expressions, walk
+from monocomp.tile import Assign, Expr, Fold, Let, Loop, Statement, expressions, walk
 
 _KEPT = ("load", "contract", "masked")
 _MAX_NESTING = 4
@@ -35,6 +35,11 @@ def _inline(body: list[Statement], uses: Mapping[str, int]) -> None:
             s.lower = tuple(_fill(e, pending) for e in s.lower)
             s.upper = tuple(_fill(e, pending) for e in s.upper)
             _inline(s.body, uses)
+            out.append(s)
+            continue
+        if isinstance(s, Fold):
+            s.state = tuple(_fill(e, pending) for e in s.state)
+            s.elements = tuple(_fill(e, pending) for e in s.elements)
             out.append(s)
             continue
         if isinstance(s, Assign):  # what reads another state must be known before it changes

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from monocomp import terms as T
-from monocomp.algebra import is_mantissa
+from monocomp.algebra import is_mantissa, is_selection
 from monocomp.language.syntax import Kind
 from monocomp.lowering.scopes import Scopes
 from monocomp.terms import Term
@@ -24,6 +24,10 @@ class Values(Scopes, ABC):
     @abstractmethod
     def _fold(self, t: Term) -> Expr:
         """The value of a fold."""
+
+    @abstractmethod
+    def _entry(self, t: Term) -> Expr:
+        """The value of an entry of `top` or `argtop`."""
 
     @abstractmethod
     def _prepare(self, terms: list[Term]) -> None:
@@ -66,7 +70,7 @@ class Values(Scopes, ABC):
 
     def _build(self, t: Term, guard: Term | None) -> Expr:
         match t.op:
-            case "read":
+            case "read" | "stored":
                 return self._load(t, guard)
             case "add":
                 return self._sum(t)
@@ -90,8 +94,8 @@ class Values(Scopes, ABC):
             case "where":
                 condition, a, b = t.args
                 fails = T.negate(condition)
-                a = a if a.op == "read" else _guarded(a, condition)
-                b = b if b.op == "read" else _guarded(b, fails)
+                a = a if a.op in _READS else _guarded(a, condition)
+                b = b if b.op in _READS else _guarded(b, fails)
                 return apply(
                     "where",
                     self._value(condition),
@@ -111,11 +115,14 @@ class Values(Scopes, ABC):
             expanded = expansion(*t.args)
             leaf = self._leaf(expanded)  # of a number it is a number
             return self._build(expanded, guard) if leaf is None else leaf
+        if is_selection(t):
+            return self._entry(t)
         if t.op in ("fold_at", "field", "ref"):
             self._refuse(t if t.op == "fold_at" else t.args[0])
         return apply(t.op, *(self._value(a) for a in t.args), kind=t.kind)
 
     def _load(self, t: Term, guard: Term | None) -> Expr:
+        name = t.attr.name if t.op == "stored" else t.attr
         subscripts = tuple(self._value(a) for a in t.args)
         axes = frozenset().union(*(s.axes for s in subscripts))
         condition = None if guard is None or not _is_computed(t) else self._value(guard)
@@ -125,9 +132,9 @@ class Values(Scopes, ABC):
         elif ruled is not None:
             condition = apply("and", condition, ruled, kind="bool")
         if condition is None:
-            return Expr("load", subscripts, t.attr, axes, t.kind)
+            return Expr("load", subscripts, name, axes, t.kind)
         return Expr(
-            "load", (*subscripts, condition), t.attr, axes | condition.axes, t.kind, guarded=True
+            "load", (*subscripts, condition), name, axes | condition.axes, t.kind, guarded=True
         )
 
     def _move(self, addends: list[Term]) -> tuple[Term, Term, Term] | None:
@@ -176,7 +183,7 @@ class Values(Scopes, ABC):
         homes = [self._home_of(value, t) for t in group]
         home = max(homes, key=lambda scope: scope.depth)
         for s in home.body:
-            if isinstance(s, Let) and _same(s.value, value):
+            if isinstance(s, Let) and same(s.value, value):
                 return local(s.name, value.axes, value.kind)
         return self._let(home, "scale", value)
 
@@ -310,11 +317,12 @@ _EXPANSIONS: dict[str, Callable[..., Term]] = {
     ),
 }
 _TERM_NAMES = {"exp": "p", "fold": "s"}
+_READS = ("read", "stored")
 
 
 def _is_computed(t: Term) -> bool:
     """Is this a read that may leave its tensor?"""
-    return t.op == "read" and any(a.op != "index" for a in t.args)
+    return t.op in _READS and any(a.op != "index" for a in t.args)
 
 
 def _reads_computed(t: Term) -> bool:
@@ -367,6 +375,8 @@ def _is_zero_only_if_empty(t: Term) -> bool:
     """A sum of positive elements, counted or weighted, and sums and products of those."""
     if t.op == "cast":
         return _is_zero_only_if_empty(t.args[0])
+    if t.op == "stored":
+        return _is_zero_only_if_empty(t.attr.body)
     if is_mantissa(t):
         return T.is_positive(t.args[0].args[1])
     if t.op in ("add", "mul"):
@@ -377,11 +387,17 @@ def _is_zero_only_if_empty(t: Term) -> bool:
 def _settle(addend: Term) -> Term:
     """A frame that is subtracted in an exponent is 0 while there is none. So is one that
     is added, which then stands before a sum over nothing."""
-    if addend.op == "fold":
-        return settle(addend) if addend.attr.monoid in EXTREMA else addend
-    if addend.op in ("fold_at", "field"):
+    if _is_frame(addend):
+        return settle(addend)
+    if addend.op in ("fold", "field", "stored"):  # what another frame is made of is settled there
         return addend
-    return T.rebuild(addend, tuple(map(_settle, addend.args)))
+    return T.map_children(addend, _settle)
+
+
+def _is_frame(t: Term) -> bool:
+    if t.op == "stored":
+        return _is_frame(t.attr.body)
+    return t.op == "fold" and t.attr.monoid in EXTREMA
 
 
 def settle(frame: Term) -> Term:
@@ -398,7 +414,8 @@ def _plus(total: Expr | None, value: Expr, negative: bool, kind: Kind) -> Expr:
     return apply("sub" if negative else "add", total, value, kind=kind)
 
 
-def _same(a: Expr, b: Expr) -> bool:
+def same(a: Expr, b: Expr) -> bool:
+    """Are the expressions equal, part by part?"""
     if a is b:
         return True
     return (
@@ -406,7 +423,7 @@ def _same(a: Expr, b: Expr) -> bool:
         and a.attr == b.attr
         and a.kind == b.kind
         and len(a.args) == len(b.args)
-        and all(map(_same, a.args, b.args))
+        and all(map(same, a.args, b.args))
     )
 
 

@@ -139,6 +139,7 @@ class Path(Cases):
 
     def holds(self, x: Value, relation: str) -> bool:
         numerator, denominator = self.algebra.ratio(self._reduced(x))
+        numerator = self._between_exponents(numerator)
         wanted = _SIGNS[relation]
         signs = self._signs(numerator) if denominator == 1 else _ALL_SIGNS
         if signs & wanted and signs - wanted:
@@ -148,6 +149,19 @@ class Path(Cases):
             wanted = frozenset(sign * s for s in wanted)
             signs = self._signs(numerator)
         return self._split(numerator, signs, wanted)
+
+    def _between_exponents(self, x: Expr) -> Expr:
+        """c (u - v) for x = c (exp(u) - exp(v)): exp is increasing, so the sign is the same."""
+        terms = self.algebra.terms(x)
+        if len(terms) != 2 or sum(terms.values()) != 0:
+            return x
+        difference = self.algebra.number(Fraction(0))
+        for monomial, c in terms.items():
+            factors = [f for f in self.algebra.sympy.Mul.make_args(monomial) if f != 1]
+            if not all(isinstance(f, self.algebra.sympy.exp) for f in factors):
+                return x
+            difference += self.algebra.number(c) * sum(f.args[0] for f in factors)
+        return self.algebra.expand(difference)
 
     def _outer_sign(self, numerator: Expr, denominator: Expr) -> tuple[int, Expr | None]:
         """The sign of all factors but one, and that one; None if no sign is open."""

@@ -26,7 +26,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from monocomp import terms as T
-from monocomp.algebra import SE, FramedMonoid, settled
+from monocomp.algebra import SE, FramedMonoid, first_place, settled
 from monocomp.language.syntax import Kind
 from monocomp.printer import number_text, show
 from monocomp.proving.extended_reals import (
@@ -346,16 +346,6 @@ def _monoid(name: str, unit: Term, combine: Callable[[Term, Term], Term]) -> Use
     return UserMonoid(name, ("x",), (unit,), (combine(x, y),))
 
 
-def _first_place(name: str, unit: Term) -> UserMonoid:
-    """Pairs of a value and its place. Of equal values the first place wins, whatever the
-    order of the operands; the place of nothing comes after all others."""
-    x, y, i, j = _param("x"), _param("x'"), _param("i"), _param("i'")
-    best = T.function("maximum" if name == "argmax" else "minimum", x, y)
-    y_is_better = T.compare("<", x, y) if name == "argmax" else T.compare("<", y, x)
-    tie = T.where(T.compare("==", x, y), T.function("minimum", i, j), i)
-    return UserMonoid(name, ("x", "i"), (unit, T.INF), (best, T.where(y_is_better, j, tie)))
-
-
 BUILT_IN: dict[str, UserMonoid] = {
     m.name: m
     for m in (
@@ -365,8 +355,8 @@ BUILT_IN: dict[str, UserMonoid] = {
         _monoid("min", T.INF, lambda x, y: T.function("minimum", x, y)),
         _monoid("any", T.FALSE, T.disjunction),
         _monoid("all", T.TRUE, T.conjunction),
-        _first_place("argmax", T.NEG_INF),
-        _first_place("argmin", T.INF),
+        first_place("argmax"),
+        first_place("argmin"),
     )
 }
 

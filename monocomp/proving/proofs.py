@@ -58,6 +58,7 @@ __all__ = [
     "certificate",
     "certify",
     "certify_rule_law",
+    "commutes",
     "is_commutative",
     "is_proved",
     "prove_builtin",
@@ -68,7 +69,7 @@ __all__ = [
     "to_sympy",
 ]
 
-PROVER_VERSION = 1  # part of what results are remembered under; raise it with every change
+PROVER_VERSION = 2  # part of what results are remembered under; raise it with every change
 TIME_LIMIT = 10.0  # seconds for one law
 
 FACTS = ("commutative",)  # worth knowing, and no obligation
@@ -594,6 +595,12 @@ def certificate(equations: Equations, fresh: bool = False) -> tuple[Law, ...]:
     for monoid, folded in elements.items():
         laws += certify(monoid, _nonnegative(monoid, folded), fresh)
     return tuple(laws)
+
+
+def commutes(equations: Equations, monoid: UserMonoid) -> bool:
+    """Is it proved that the order of elements does not matter, in a program's folds?"""
+    elements = _folded(equations)[1].get(monoid, ())
+    return is_commutative(certify(monoid, _nonnegative(monoid, elements)))
 
 
 def require_program(equations: Equations) -> tuple[Law, ...]:

@@ -187,6 +187,14 @@ law(
     maximum_of_nothing=Identity(_mul(T.NEG_INF, _a), T.NEG_INF, _POSITIVE),
 )
 law(
+    "increasing functions",
+    "they keep the order of elements, so a choice by order is the same before and after",
+    shift=Identity(T.compare("<", _add(_a, _x), _add(_a, _y)), T.compare("<", _x, _y)),
+    factor=Identity(T.compare("<", _mul(_a, _x), _mul(_a, _y)), T.compare("<", _x, _y), _POSITIVE),
+    exponential=Identity(T.compare("<", _exp(_x), _exp(_y)), T.compare("<", _x, _y)),
+    sign=Identity(T.compare("<", _mul(_MINUS, _x), _mul(_MINUS, _y)), T.compare("<", _y, _x)),
+)
+law(
     "brackets",
     "a condition that holds anyway need not be said",
     factor=Identity(_where(_c, _mul(T.bracket(_c), _x), _u), _where(_c, _x, _u)),

@@ -440,6 +440,92 @@ EXAMPLES: dict[str, Example] = {
         (sizes(i=5, k=37),),
     ),
     "argmax": Example("A[i] = argmax[k](X[i,k])", (sizes(i=5, k=37),)),
+    "argmax of integers": Example(
+        """
+        input N[i,k]: int
+        A[i] = argmax[k](N[i,k] // 2)
+        B[i] = argmin[k if k > i](N[i,k])
+        """,
+        (sizes(i=5, k=37),),
+    ),
+    "argmax with ties, infinities and NaN": Example(
+        """
+        A[i] = argmax[k](X[i,k])
+        B[i] = argmin[k](X[i,k])
+        C[i] = argmax[k if k > 2](where(k == 9 + i, X[i,k], -inf))
+        """,
+        (sizes(i=6, k=37),),
+        inputs={
+            "X": np.array(
+                [
+                    [1.0] * 37,
+                    [0.0, 3.0] * 18 + [3.0],
+                    [-np.inf] * 37,
+                    [np.inf, 1.0, -np.inf] * 12 + [0.0],
+                    [1.0] * 20 + [np.nan] + [9.0] * 16,
+                    [1e4, -1e4] * 18 + [1e4],
+                ]
+            )
+        },
+    ),
+    "top": Example(
+        """
+        index r < 5
+        T[i,r] = top[k -> r](X[i,k])
+        A[i,r] = argtop[k -> r](X[i,k])
+        """,
+        (sizes(i=3, k=37), sizes(i=1, k=1), sizes(i=17, k=3)),
+    ),
+    "top with a filter": Example(
+        """
+        index r < 4
+        T[i,r] = top[k -> r if k < i](2 * X[i,k] + Y[i])
+        A[i,r] = argtop[k -> r if k < i](2 * X[i,k] + Y[i])
+        """,
+        (sizes(i=37, k=19),),
+    ),
+    "top with ties, infinities and NaN": Example(
+        """
+        index r < 4
+        T[i,r] = top[k -> r](X[i,k])
+        A[i,r] = argtop[k -> r](X[i,k])
+        """,
+        (sizes(i=5, k=37),),
+        inputs={
+            "X": np.array(
+                [
+                    [1.0] * 37,
+                    [0.0, 3.0] * 18 + [3.0],
+                    [-np.inf] * 36 + [2.0],
+                    [1.0] * 20 + [np.nan] + [9.0] * 16,
+                    [1e4, -1e4] * 18 + [1e4],
+                ]
+            )
+        },
+    ),
+    "top along with softmax": Example(
+        """
+        index r < 3
+        S[h,q,k] = Q[h,q,d] * K[h,k,d] / sqrt(|d|)
+        P[h,q,k] = softmax[k](S[h,q,k])
+        O[h,q,e] = P[h,q,k] * V[h,k,e]
+        T[h,q,r] = top[k -> r](P[h,q,k])
+        A[h,q,r] = argtop[k -> r](P[h,q,k])
+        B[h,q] = argmax[k](P[h,q,k])
+        return O, T, A, B
+        """,
+        (ATTENTION, LONG, sizes(h=1, q=3, k=2, d=5, e=6)),
+    ),
+    "experts": Example(
+        """
+        index r < 2
+        L[t,x] = X[t,d] * G[x,d]
+        W[t,r] = softmax[r](top[x -> r](L[t,x]))
+        O[t,e] = sum[r](W[t,r] * E[argtop[x -> r](L[t,x]), e])
+        """,
+        (sizes(t=19, x=9, d=5, e=6),),
+        inputs={"E": np.arange(54.0).reshape(9, 6) / 54},
+    ),
     "argmin with a filter": Example("A[i] = argmin[k if k < i](X[i,k])", (sizes(i=19, k=37),)),
     "prefix sum": Example("C[i,k] = sum[..k](X[i,k])", (sizes(i=3, k=37),)),
     "prefix max": Example("C[i,k] = max[..k](X[i,k])", (sizes(i=3, k=37),)),
@@ -449,6 +535,42 @@ EXAMPLES: dict[str, Example] = {
         H[t,i] = Affine[..t](g[t], x[t,i]).u
         """,
         (sizes(t=11, i=17),),
+        tolerance=4,
+    ),
+    "affine maps with a filter": Example(
+        """
+        monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')
+        H[i] = Affine[t if t != 5 and t < i](g[i,t], x[t]).u
+        G = Affine[t if t > 200](g[0,t], x[t]).a
+        """,
+        (sizes(t=37, i=35), sizes(t=1, i=2)),
+        tolerance=4,
+    ),
+    "row by row": Example(
+        """
+        monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')
+        A[i] = Affine[j, k if X[i,j,k] > 0](cos(X[i,j,k]), X[i,j,k]).u
+        """,
+        (sizes(i=3, j=5, k=17),),
+    ),
+    "matrix products": Example(
+        """
+        monoid Product(a, b, c, d) = unit (1, 0, 0, 1), combine (
+            a * a' + b * c', a * b' + b * d', c * a' + d * c', c * b' + d * d')
+        A[i] = Product[t](cos(X[i,t]), sin(X[i,t]), -sin(X[i,t]), X[i,t]).b
+        """,
+        (sizes(t=37, i=5),),
+        tolerance=4,
+    ),
+    "moments as a monoid": Example(
+        """
+        monoid Moments(n, m, c) = unit (0, 0, 0), combine (
+            n + n',
+            where(n + n' == 0, 0, (n * m + n' * m') / (n + n')),
+            c + c' + where(n + n' == 0, 0, (m - m') ** 2 * n * n' / (n + n')))
+        V[i] = Moments[k if k >= i](1, X[i,k], 0).c / Moments[k if k >= i](1, X[i,k], 0).n
+        """,
+        (sizes(i=17, k=37),),
         tolerance=4,
     ),
     "a pair as a monoid": Example(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache
 from typing import Any, TypeAlias
@@ -56,20 +56,29 @@ def run(
     name: str | None = None,
     block: int | None = BLOCK,
     checked: bool = False,
+    storing: bool = False,
     **params: Any,
 ) -> tuple[torch.Tensor, ...]:
-    """The results of a backend, whose outputs held NaN before, in blocks of a given length."""
+    """The results of a backend, whose outputs held NaN before, in blocks of a given length.
+
+    `storing` cuts the program into kernels as if its extents were long.
+    """
     if backend == "triton":
-        return interpreted.call(_run_triton, text, dict(inputs), name, block, params)
+        return interpreted.call(_run_triton, text, dict(inputs), name, block, storing, params)
     with small_blocks(block), poisoned_outputs():
-        return _call(backend, text, inputs, name, block, checked, params)
+        return _call(backend, text, inputs, name, block, checked, storing, params)
 
 
 def _run_triton(
-    text: str, inputs: Tensors, name: str | None, block: int | None, params: Mapping[str, Any]
+    text: str,
+    inputs: Tensors,
+    name: str | None,
+    block: int | None,
+    storing: bool,
+    params: Mapping[str, Any],
 ) -> tuple[torch.Tensor, ...]:
     with small_schedules(block), poisoned_empty():
-        return _call("triton", text, inputs, name, block, False, params)
+        return _call("triton", text, inputs, name, block, False, storing, params)
 
 
 def _call(
@@ -79,19 +88,26 @@ def _call(
     name: str | None,
     block: int | None,
     checked: bool,
+    storing: bool,
     params: Mapping[str, Any],
 ) -> tuple[torch.Tensor, ...]:
-    kernel = compiled(text, backend, name, block, checked)
-    found = kernel(*(inputs[n] for n in kernel.program.inputs), **params)
+    kernel = compiled(text, backend, name, block, checked, storing)
+    with cut_for_long_extents() if storing else nullcontext():
+        found = kernel(*(inputs[n] for n in kernel.program.inputs), **params)
     results = found if isinstance(found, tuple) else (found,)
     return tuple(torch.as_tensor(r) for r in results)
 
 
 @cache
 def compiled(
-    text: str, backend: str, name: str | None, block: int | None, checked: bool = False
+    text: str,
+    backend: str,
+    name: str | None,
+    block: int | None,
+    checked: bool = False,
+    storing: bool = False,
 ) -> mc.Kernel:
-    """A kernel for calls with blocks of one length: it remembers its schedules."""
+    """A kernel for calls with blocks of one length, cut in one way: it remembers both."""
     return mc.compile(text, backend=backend, name=name, checked=checked)
 
 
@@ -131,6 +147,15 @@ def small_schedules(length: int | None) -> Iterator[None]:
         return [replace(first, blocks=tuple((a, min(n, length)) for a, n in first.blocks))]
 
     with patch.object(launch, "candidates", candidates):
+        yield
+
+
+@contextmanager
+def cut_for_long_extents() -> Iterator[None]:
+    """Let short extents have many blocks, so that values are stored as for long ones."""
+    from monocomp.lowering import work
+
+    with patch.object(work, "ROW_BLOCK", 1), patch.object(work, "LOOP_BLOCK", 1):
         yield
 
 

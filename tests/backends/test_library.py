@@ -19,7 +19,7 @@ from torch import Tensor
 import monocomp as mc
 from monocomp import library
 from monocomp.reference.oracle import evaluate
-from tests.backends.library_cases import CASES, REFUSED, Case
+from tests.backends.library_cases import CASES, Case
 from tests.backends.running import (
     BACKENDS,
     BLOCK,
@@ -58,13 +58,6 @@ NAN = float("nan")
 def test_every_program_has_a_case() -> None:
     """A new library program is tested from the start."""
     assert set(CASES) == set(library.names())
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused(name: str) -> None:
-    """A program that compiles is to be tested below."""
-    with pytest.raises(mc.errors.UnsupportedError, match=REFUSED[name]):
-        mc.compile(CASES[name].text).tile_programs()
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in OF_THEIR_OWN])

@@ -18,10 +18,10 @@ from monocomp import library
 from monocomp.backends.triton.layout import WIDTH, fit
 from monocomp.errors import MonocompError
 from tests.backends.interpreted import environment, require_interpreter
-from tests.backends.library_cases import COMPILED
+from tests.backends.library_cases import CASES
 from tests.backends.programs import EXAMPLES
 
-PROGRAMS = {n: library.load(n) for n in COMPILED} | {n: e.text for n, e in EXAMPLES.items()}
+PROGRAMS = {n: library.load(n) for n in CASES} | {n: e.text for n, e in EXAMPLES.items()}
 # What emitted code may use beside what it defines itself, torch, triton and tl.
 BUILTINS = {"SystemExit", "ValueError", "__name__", "abs", "any", "float", "len", "max", "min"}
 BUILTINS |= {"list", "print", "range", "sum", "tuple", "zip"}

@@ -1,0 +1,319 @@
+"""Cutting: which values a kernel of its own computes and stores, for others to read.
+
+Fusion computes a value where it is used, and that may be many times: the normaliser of a
+row, say, in a loop over rows that runs for every column. A value may be stored instead and
+read again. That is worth a kernel and its traffic where it saves a good part of the work
+(see `monocomp.lowering.work`). What is stored is no larger than the largest tensor that the
+program has anyway: nothing that fusion removed comes back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from monocomp import terms as T
+from monocomp.algebra import is_mantissa
+from monocomp.lowering.roles import rows_of, stored_in
+from monocomp.lowering.work import Place, Work, elements, work
+from monocomp.printer import show
+from monocomp.program import Equation, Equations
+from monocomp.rewriting import Step
+from monocomp.terms import Term
+
+STORING_LAW = "a value may be stored and read again"
+WORTHWHILE = 0.75  # what is left of the work; more than that is not worth another kernel
+
+
+def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[Step]]:
+    """Store what is worth it.
+
+    Args:
+        program: equations without definitions left to inline.
+        sizes: a number for every extent, by which the work is estimated.
+
+    Returns:
+        The program with an equation for each stored value, and the steps to it.
+    """
+    steps: list[Step] = []
+    kernels = work(program, sizes)
+    close = Closing(program)
+    while True:
+        least = WORTHWHILE * sum(k.cost for k in kernels)
+        best: tuple[list[Step], list[Work]] | None = None
+        for values in _choices(program, kernels, sizes, close):
+            tried = _store(program, values, close)
+            trial = work(tried[-1].program, sizes)
+            cost = sum(k.cost for k in trial)
+            if cost < least:
+                least, best = cost, (tried, trial)
+        if best is None:
+            return program, steps
+        steps += best[0]
+        program, kernels = steps[-1].program, best[1]
+
+
+# --- what could be stored ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Use:
+    """A term where a kernel computes it; `subscripts` are what sets it apart from others."""
+
+    term: Term
+    subscripts: tuple[Term, ...]
+    place: Place
+    kernel: Work
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A value that is computed more often than it has elements.
+
+    Attributes:
+        closed: the term, as a function of `@0`, `@1`, ...
+        indices: those.
+        beside: where a kernel for the same rows computes it and can store it, if one does.
+        reader: where it is computed most often, of the places that are to read it.
+        readers: names of the equations that are to read it.
+    """
+
+    closed: Term
+    indices: tuple[Term, ...]
+    beside: _Use | None
+    reader: _Use
+    readers: frozenset[str]
+
+    @property
+    def loop(self) -> object:
+        """What values have in common that one loop computes."""
+        fold = self.closed.args[0] if self.closed.op == "field" else self.closed
+        return (fold.attr.extents, fold.args[0])
+
+
+def _choices(
+    program: Equations, kernels: Sequence[Work], sizes: Mapping[str, int], close: Closing
+) -> Iterator[list[_Value]]:
+    """Values to store together: those with the same indices, and those of the same loop."""
+    sets: dict[object, list[_Value]] = {}
+    limit = _largest_tensor(program, sizes)
+    for v in _repeated_values(kernels, sizes, close):
+        if elements(v.indices, sizes) <= limit:
+            sets.setdefault(v.indices, []).append(v)
+            sets.setdefault(v.loop, []).append(v)
+    yield from sets.values()
+
+
+def _largest_tensor(program: Equations, sizes: Mapping[str, int]) -> int:
+    shapes = [[sizes[extent] for extent in i.dims] for i in program.source.inputs.values()]
+    shapes += [[sizes[i.attr[1]] for i in e.indices] for e in program.outputs]
+    return max(map(math.prod, shapes))
+
+
+def _repeated_values(
+    kernels: Sequence[Work], sizes: Mapping[str, int], close: Closing
+) -> Iterator[_Value]:
+    found: dict[Term, list[_Use]] = {}
+    for kernel in kernels:
+        for t, places in kernel.folds.items():
+            closed, subscripts = close(t)
+            found.setdefault(closed, []).extend(_Use(t, subscripts, p, kernel) for p in places)
+    for closed, uses in found.items():
+        indices = close(closed)[1]
+        if sum(use.place.times for use in uses) < 2 * elements(indices, sizes):
+            continue
+        beside = next((use for use in uses if _is_for_the_same_rows(use)), None)
+        readers = [use for use in uses if beside is None or use.kernel is not beside.kernel]
+        if readers:
+            most = max(readers, key=lambda use: use.place.times)
+            names = frozenset(e.name for use in readers for e in use.kernel.equations)
+            yield _Value(closed, indices, beside, most, names)
+
+
+def _is_for_the_same_rows(use: _Use) -> bool:
+    """Are the indices of a value the rows of a kernel that reads nothing stored?"""
+    equations = use.kernel.equations
+    return (
+        use.place.repeats == 1
+        and frozenset(use.subscripts) == rows_of(equations)
+        and not any(stored_in(e.body) for e in equations)
+    )
+
+
+# --- storing ----------------------------------------------------------------------------------
+
+
+def _store(program: Equations, values: Sequence[_Value], close: Closing) -> list[Step]:
+    steps = []
+    for value in values:
+        equation = _equation(program, value, close)
+        reading = _Reading(equation, value.closed, close)
+        changed = [
+            replace(e, body=reading(e.body)) if e.name in value.readers else e
+            for e in program.equations
+        ]
+        before = show(equation.body, program.reader_names(equation.body))
+        known = tuple(a for a in program.known if a.name != equation.name)
+        program = replace(program, equations=_in_order([equation, *changed]), known=known)
+        place = tuple(e.name for e in program.equations if e.name in value.readers)
+        after = _explained(program, value, equation)
+        steps.append(Step("store_value", STORING_LAW, place, before, after, program))
+    return steps
+
+
+def _equation(program: Equations, value: _Value, close: Closing) -> Equation:
+    """The value as an equation. It has the name that the program gave it, or a new one."""
+    known = (a.name for a in program.known if close(a.body)[0] is value.closed)
+    name = next((n for n in known if n not in program.by_name), None)
+    taken = _taken_names(program) | {a.name for a in program.known}
+    name = name or _new_name(_letter(value.closed), taken | program.source.extent_of.keys())
+    taken.add(name)
+    own = value.beside.subscripts if value.beside else value.indices
+    indices = []
+    for i in own:
+        base, extent = i.attr
+        if not base.isidentifier():  # it is called like its extent
+            base = extent.lstrip(".")
+        others = {n for n, e in program.source.extent_of.items() if e != extent}
+        indices.append(T.index(_new_name(base, taken | others), extent))
+        taken.add(indices[-1].attr[0])
+    named = {v.attr[0]: i for v, i in zip(value.indices, indices, strict=True)}
+    return Equation(name, tuple(indices), T.substitute(value.closed, named))
+
+
+def _taken_names(program: Equations) -> set[str]:
+    source = program.source
+    names = (source.inputs, source.params, source.functions, source.monoids, program.by_name)
+    return {n for table in names for n in table}
+
+
+def _new_name(base: str, taken: Collection[str]) -> str:
+    name, number = base, 1
+    while name in taken:
+        number += 1
+        name = f"{base}_{number}"
+    return name
+
+
+def _letter(t: Term) -> str:
+    """What the value is called where nothing else is known: a maximum, a sum in SE, a fold."""
+    if t.op == "fold" and t.attr.monoid in ("max", "min"):
+        return "M"
+    return "L" if is_mantissa(t) else "F"
+
+
+class _Reading:
+    """Rewrites terms to read an equation's value wherever they compute it."""
+
+    def __init__(self, equation: Equation, closed: Term, close: Closing) -> None:
+        self.equation, self.closed, self.close = equation, closed, close
+        self.memo: dict[Term, Term] = {}
+
+    def __call__(self, t: Term) -> Term:
+        found = self.memo.get(t)
+        if found is None:
+            found = self.memo[t] = self._read(t)
+        return found
+
+    def _read(self, t: Term) -> Term:
+        if t.op == self.closed.op and t.kind == self.closed.kind:
+            closed, subscripts = self.close(t)
+            if closed is self.closed:
+                return T.stored(self.equation, subscripts)
+        return T.map_children(t, self)
+
+
+def _in_order(equations: Sequence[Equation]) -> tuple[Equation, ...]:
+    """The equations, each after those that it reads."""
+    by_name = {e.name: e for e in equations}
+    ordered: dict[str, Equation] = {}
+
+    def put(e: Equation) -> None:
+        for read in sorted(stored_in(e.body), key=lambda r: r.name):
+            put(by_name[read.name])
+        ordered.setdefault(e.name, e)
+
+    for e in equations:
+        put(e)
+    return tuple(ordered.values())
+
+
+def _explained(program: Equations, value: _Value, equation: Equation) -> str:
+    """The equation's left-hand side, and what would compute it again and again."""
+    left = show(T.stored(equation, equation.indices), program.reader_names())
+    place = value.reader.place
+    inner = [i for i in place.loops if i.attr[0].startswith("$")]
+    loop = f" in the loop over {inner[-1].attr[1].lstrip('.')}" if inner else ""
+    if place.repeated_by is not None:
+        return f"{left}, which is needed{loop} for every {place.repeated_by.attr[1].lstrip('.')}"
+    if any(s.op != "index" for s in value.reader.subscripts):
+        return f"{left}, which is read{loop} at computed places"
+    return f"{left}, which several kernels need"
+
+
+# --- equal up to subscripts -------------------------------------------------------------------
+
+
+class Closing:
+    """Finds which values are elements of one tensor: terms that differ by subscripts alone."""
+
+    def __init__(self, program: Equations) -> None:
+        self.dims = {n: i.dims for n, i in program.source.inputs.items()}
+        self.memo: dict[Term, tuple[Term, tuple[Term, ...]]] = {}
+
+    def __call__(self, t: Term) -> tuple[Term, tuple[Term, ...]]:
+        """The term as a function of `@0`, `@1`, ..., and what these stand for in it.
+
+        They stand for free indices, and for computed subscripts: what is summed over c of
+        X[table[k],c] is one of as many sums as X has rows.
+        """
+        found = self.memo.get(t)
+        if found is None:
+            found = self.memo[t] = self._close(t)
+        return found
+
+    def _close(self, t: Term) -> tuple[Term, tuple[Term, ...]]:
+        computed = self._computed_subscripts(t)
+        opened = t
+        stands_for: dict[str, Term] = {}
+        for n, (subscript, extent) in enumerate(computed.items()):
+            variable = T.index(f"@@{n}", extent)
+            stands_for[variable.attr[0]] = subscript
+            opened = T.replace(opened, subscript, variable)
+        places: dict[Term, list[tuple[int, str]]] = {}
+        for part in _parts(opened):
+            for n, a in enumerate(part.args):
+                if a.op == "index" and a.attr[0] in opened.free:
+                    is_subscript = part.op in ("read", "stored")
+                    where = (n, part.key[1]) if is_subscript else (len(opened.free), part.op)
+                    places.setdefault(a, []).append(where)
+        ordered = sorted(places, key=lambda i: (sorted(places[i]), i.attr[1], i.attr[0]))
+        names = {i.attr[0]: T.index(f"@{n}", i.attr[1]) for n, i in enumerate(ordered)}
+        subscripts = tuple(stands_for.get(i.attr[0], i) for i in ordered)
+        return T.substitute(opened, names), subscripts
+
+    def _computed_subscripts(self, t: Term) -> dict[Term, str]:
+        """Computed subscripts without bound indices, with the extent of what they subscript."""
+        found: dict[Term, set[str]] = {}
+        for part in _parts(t):
+            if part.op in ("read", "stored"):
+                for a, extent in zip(part.args, self._extents(part), strict=True):
+                    if a.op not in ("index", "const") and a.free and a.free <= t.free:
+                        found.setdefault(a, set()).add(extent)
+        return {a: min(e) for a, e in found.items() if len(e) == 1}
+
+    def _extents(self, read: Term) -> tuple[str, ...]:
+        if read.op == "stored":
+            return tuple(i.attr[1] for i in read.attr.indices)
+        return self.dims[read.attr]
+
+
+def _parts(t: Term) -> Iterator[Term]:
+    """Every subterm once, as it stands: bound indices stay bound."""
+    seen, stack = {t}, [t]
+    while stack:
+        part = stack.pop()
+        yield part
+        stack.extend(a for a in part.args if a not in seen)
+        seen.update(part.args)

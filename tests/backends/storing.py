@@ -1,0 +1,103 @@
+"""Programs of which a kernel stores values that another one reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A program, and what kernels store for others.
+
+    Attributes:
+        text: the program.
+        values: names of the stored values.
+        why: what a step of the derivation says of the first.
+        kernels: how many there are.
+    """
+
+    text: str
+    values: tuple[str, ...]
+    why: str
+    kernels: int = 2
+
+
+_PHI = "def phi(x) = elu(x) + 1\n"
+_SCORES = "S[h,q,k] = Q[h,q,d] * K[h,k,d] / sqrt(|d|)\n"
+
+PROGRAMS = {
+    # The normaliser of a row is needed in the loop over rows that each column runs.
+    "column sums": Stored(
+        _SCORES + "C[h,k] = sum[q](softmax[k if k <= q](S[h,q,k]))",
+        ("L", "M"),
+        "L[h,q], which is needed in the loop over q for every k",
+    ),
+    # The kernel for the rows stores it beside its own results.
+    "rows and columns": Stored(
+        _SCORES + "O[h,q,e] = softmax[k](S[h,q,k]) * V[h,k,e]\n"
+        "C[h,k] = sum[q](softmax[k](S[h,q,k]))",
+        ("L", "M"),
+        "L[h,q], which is needed in the loop over q for every k",
+    ),
+    # Rows without a key have a sum of 0, and what is divided by it is 0.
+    "lengths": Stored(
+        "input len[q]: int\nS[q,k] = Q[q,d] * K[k,d]\n"
+        "C[k] = sum[q](softmax[k if k < len[q]](S[q,k]))",
+        ("L", "M"),
+        "L[q], which is needed in the loop over q for every k",
+    ),
+    "talking heads": Stored(
+        "T[h,q,k] = W[g,h] * (Q[g,q,d] * K[g,k,d])\n"
+        "O[q,i,e] = (U[h,i] * softmax[k](T[h,q,k])) * V[k,i,e]",
+        ("L", "M"),
+        "L[q,h], which is needed in the loop over h for every k",
+    ),
+    # What does not vary with the query is summed once for all of them, in one kernel.
+    "linear attention": Stored(
+        _PHI + "N[h,d,e] = phi(K[h,k,d]) * V[h,k,e]\nZ[h,d] = sum[k](phi(K[h,k,d]))\n"
+        "O[h,q,e] = sum[d](phi(Q[h,q,d]) * N[h,d,e]) / sum[d](phi(Q[h,q,d]) * Z[h,d])",
+        ("N", "Z"),
+        "N[h,d,e], which is needed in the loop over d for every q",
+    ),
+    # The gradients of attention: what the rows need is computed with dQ, for dK and dV.
+    "gradients": Stored(
+        _SCORES + "P[h,q,k] = softmax[k](S[h,q,k])\n"
+        "dP[h,q,k] = dO[h,q,e] * V[h,k,e]\n"
+        "dS[h,q,k] = P[h,q,k] * (dP[h,q,k] - sum[k](P[h,q,k] * dP[h,q,k]))\n"
+        "dQ[h,q,d] = dS[h,q,k] * K[h,k,d]\n"
+        "dK[h,k,d] = dS[h,q,k] * Q[h,q,d]\n"
+        "dV[h,k,e] = P[h,q,k] * dO[h,q,e]\n"
+        "return dQ, dK, dV",
+        ("L", "L_2", "M"),
+        "L[h,q], which is needed in the loop over q for every k",
+    ),
+    # Integers and truth values.
+    "integers and truth values": Stored(
+        "input X[k,i], N[k,i]: int, W[j,i]\n"
+        "A[i] = where(any[k](X[k,i] > 2), max[k](N[k,i]), |k|)\nO[j] = sum[i](A[i] * W[j,i])",
+        ("F", "M"),
+        "F[i], which is needed in the loop over i for every j",
+    ),
+    # A row is read where another tensor says, and its norm is read there, too.
+    "computed places": Stored(
+        "input X[j,c], place[i,k]: int\nN[j] = sum[c](X[j,c] ** 2)\n"
+        "O[i] = sum[k](Y[i,k] / (1 + N[place[i,k]]))",
+        ("N",),
+        "N[j], which is read in the loop over k at computed places",
+    ),
+    # The maximum of a row is an output, and needed for every column.
+    "maxima": Stored(
+        "T[i,j] = X[i,c] * Y[j,c]\nR[i] = max[j](T[i,j])\n"
+        "C[j] = sum[i](T[i,j] - R[i])\nreturn R: bfloat16, C",
+        ("M",),
+        "M[i], which is needed in the loop over i for every j",
+    ),
+    # A product that costs more to compute again than to read, and is no larger than an input.
+    "long products": Stored(
+        "input X[i,c], Y[c,j]\nT[i,j] = X[i,c] * Y[c,j]\n"
+        "R[i] = max[j](T[i,j])\nC[j] = max[i](T[i,j])",
+        ("T",),
+        "T[i,j], which several kernels need",
+        3,
+    ),
+}

@@ -1,0 +1,129 @@
+"""Kernels that read what others store, on every backend, against the oracle."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+
+import monocomp as mc
+from monocomp.language.checker import check
+from monocomp.lowering import work
+from tests.backends.running import BACKENDS, compiled, exact, make_inputs, run
+from tests.backends.storing import PROGRAMS
+from tests.backends.tolerances import ALONE, Bound
+
+SIZES = {"h": 3, "g": 2, "i": 19, "j": 21, "q": 33, "k": 37, "d": 5, "e": 6, "c": 40}
+
+
+def inputs_for(text: str, dtype: torch.dtype = torch.float32, **sizes: int):
+    """Random inputs of small sizes, others where they are given."""
+    used = check(text).extent_of
+    extents = {i: n for i, n in {**SIZES, **sizes}.items() if i in used}
+    return make_inputs(text, extents, dtype)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_stored_values(name: str, backend: str) -> None:
+    """What one kernel stores another one reads, in blocks that stick out."""
+    text = PROGRAMS[name].text
+    inputs = inputs_for(text)
+    bound = Bound(0.0, 4 * ALONE[backend].floor)  # two kernels in a row
+    found = run(backend, text, inputs, storing=True)
+    for got, wanted in zip(found, exact(text, inputs), strict=True):
+        rounding = Bound(0.0, 2**-7)  # of bfloat16, which the interpreter rounds down
+        (rounding if got.dtype == torch.bfloat16 else bound).check(got, wanted)
+    if backend == "triton":  # its kernel is in another process
+        return
+    kernel = compiled(text, backend, None, 16, False, True)
+    (programs,) = kernel._lowered.values()
+    assert any(o.is_stored for p in programs for o in p.outputs)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("empty", ["h", "q", "k", "d"])
+def test_nothing_to_store(empty: str, backend: str) -> None:
+    """An index without values leaves no rows, or sums over nothing."""
+    text = PROGRAMS["column sums"].text.replace(" / sqrt(|d|)", "")
+    inputs = inputs_for(text, **{empty: 0})
+    (found,) = run(backend, text, inputs, storing=True)
+    (wanted,) = exact(text, inputs)
+    ALONE[backend].check(found, wanted)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_rows_without_elements(backend: str) -> None:
+    """A stored sum over nothing is 0, and so is what is divided by it."""
+    text = PROGRAMS["lengths"].text
+    inputs = inputs_for(text)
+    inputs["len"] = torch.arange(len(inputs["len"])) % 3
+    (found,) = run(backend, text, inputs, storing=True)
+    (wanted,) = exact(text, inputs)
+    assert (found[2:] == 0).all()
+    ALONE[backend].check(found, wanted)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["column sums", "rows and columns", "gradients"])
+def test_huge_logits(name: str, backend: str) -> None:
+    """Maxima and sums are stored as they are: no exponential of a maximum is formed."""
+    text = PROGRAMS[name].text
+    inputs = inputs_for(text)
+    inputs["K"] = inputs["K"].sign() * 64
+    inputs["Q"] = inputs["Q"].sign() * 64  # logits of exact thousands
+    found = run(backend, text, inputs, storing=True)
+    for got, wanted in zip(found, exact(text, inputs), strict=True):
+        Bound(0.0, 1e-3 if backend != "numpy" else 1e-10).check(got, wanted)
+
+
+@pytest.mark.parametrize("backend", ["torch", "triton"])
+def test_stored_values_are_as_precise_as_sums(backend: str) -> None:
+    """In bfloat16, deviations from a mean of 1000 are right to bfloat16's last digit: the
+    mean was not rounded to bfloat16 between the kernels."""
+    text = (
+        "M[i] = mean[k](sum[c](X[i,c] * Y[k,c]))\n"
+        "O[j] = sum[i](M[i] * W[i,j]) / 1000\nreturn M, O: float32"
+    )
+    inputs = inputs_for(text, torch.bfloat16)
+    inputs["X"] = inputs["X"].abs() * 8 + 31
+    inputs["Y"] = inputs["Y"].abs() / 8 + 4
+    inputs["W"] = inputs["W"].sign()
+    rounded, found = run(backend, text, inputs, storing=True)
+    _, wanted = exact(text, inputs)
+    assert rounded.dtype == torch.bfloat16
+    Bound(0.0, 1e-4).check(found, wanted.to(found.dtype))
+
+
+def test_float64_is_stored_in_float64() -> None:
+    text = PROGRAMS["column sums"].text
+    inputs = inputs_for(text, torch.float64)
+    (found,) = run("torch", text, inputs, storing=True)
+    (wanted,) = exact(text, inputs)
+    Bound(0.0, 1e-12).check(found, wanted)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_long_calls_are_cut_and_short_ones_are_not(backend: str) -> None:
+    """The sizes of a call decide, not only nominal ones."""
+    kernel = mc.compile(
+        "S[q,k] = Q[q,d] * K[k,d]\nC[k] = sum[q](softmax[k](S[q,k]))", backend=backend
+    )
+    for length, count in ((64, 1), (1500, 2)):
+        Q, K = (np.random.default_rng(0).normal(size=(length, 4)).astype("f") for _ in "QK")
+        got = np.asarray(kernel(*(map(torch.from_numpy, (Q, K)))))
+        S = Q @ K.T
+        P = np.exp(S - S.max(1, keepdims=True))
+        np.testing.assert_allclose(got, (P / P.sum(1, keepdims=True)).sum(0), rtol=1e-4)
+        assert len(kernel.tile_programs({"q": length, "k": length, "d": 4})) == count
+
+
+def test_blocks_decide_how_often_a_value_is_computed() -> None:
+    """Short extents are one block, unless blocks are shorter still."""
+    text = PROGRAMS["column sums"].text
+    sizes = {"h": 1, "q": 64, "k": 64, "d": 4}
+    assert len(mc.compile(text).tile_programs(sizes)) == 1
+    with patch.object(work, "ROW_BLOCK", 1), patch.object(work, "LOOP_BLOCK", 1):
+        assert len(mc.compile(text).tile_programs(sizes)) == 2

@@ -1,0 +1,125 @@
+"""How often each library program streams each index, and what it carries.
+
+The golden file has, for every program, its passes; then for every kernel its loops, each below
+the fields of the state that it carries, with their units. Below it stands what is aimed at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+import sympy
+
+from monocomp import library
+from monocomp.errors import UnsupportedError
+from monocomp.kernel import Kernel
+from monocomp.language.checker import check
+from monocomp.tile import Loop, walk
+
+
+def compiled(name: str) -> Kernel:
+    return Kernel(check(library.load(name), name))
+
+
+# --- as it is -----------------------------------------------------------------------------
+
+
+def loops(printed: str) -> list[str]:
+    """The lines of a printed tile program that tell its loops and their states."""
+    shown = re.compile(r"kernel |\s+(state|for) ")
+    return [line for line in printed.splitlines() if shown.match(line)]
+
+
+def summary(name: str) -> list[str]:
+    """The lines of one program."""
+    kernel = compiled(name)
+    try:
+        programs = kernel.tile_programs()
+    except UnsupportedError as refusal:
+        return [f"not compiled: {refusal.message}"]
+    passes = kernel.report()["passes"]
+    lines = ["passes: " + ", ".join(f"{n} over {index}" for index, n in passes.items())]
+    for program in programs:
+        lines += loops(str(program))
+    return lines
+
+
+def test_passes_and_carriers(golden: Callable[[str, str], None]) -> None:
+    parts = [
+        "\n".join([name, *(f"  {line}" for line in summary(name))]) for name in library.names()
+    ]
+    golden("passes.txt", "\n\n".join(parts) + "\n")
+
+
+# --- as it should be ----------------------------------------------------------------------
+
+# How often the indices are streamed that a program aggregates over. One pass over the keys is
+# the rule, all outputs together; these are the exceptions.
+PASSES = {
+    "cross_entropy": {"v": 1},
+    "dilated": {"j": 1},
+    "kl_divergence": {"v": 1},
+    "merge_states": {"s": 1},
+    "softmax_top8": {"v": 1},
+    "two_simplicial": {"j": 1, "k": 1},
+    # An output keeps the index that is aggregated over: a second pass writes it.
+    "softmax": {"k": 2},
+    # Each row's softmax needs all of its keys before any column can be summed.
+    "column_sums": {"k": 1, "q": 1},
+    # The maximum, four bisections, each from the result of the one before, the sum, the output.
+    "sparsemax": {"k": 7},
+    # One, or two where the heads' mixed sums are more than can be carried.
+    "talking_heads": {"k": 2},
+}
+NOT_YET = {
+    "attention_jvp": "a result inside the sum is not separated",
+    "attention_moments": "moments are not centred",
+    "attention_statistics": "entropy is not separated",
+    "column_sums": "the inner softmax is computed again for every block",
+    "cross_entropy": "entropy is not separated",
+    "differential": "two frames, of which one is subtracted from the other",
+    "dropout": "a dropped weight has a frame of its own",
+    "kl_divergence": "a result inside the sum is not separated",
+    "layer_norm": "moments are not centred",
+    "linear_attention": "sums are not exchanged",
+    "log_softmax_statistics": "entropy is not separated",
+    "softpick": "exp(-m) does not leave relu and abs",
+    "talking_heads": "the inner softmax is computed again for every block",
+    "two_simplicial": "two sums over pairs are nested in different orders",
+    "variance": "moments are not centred",
+}
+
+
+def with_reasons(names: list[str], reasons: dict[str, str]) -> list[object]:
+    """Parameters, those that fail as yet marked so."""
+
+    def marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
+        known = name in reasons
+        return (pytest.mark.xfail(strict=True, reason=reasons[name]),) if known else ()
+
+    return [pytest.param(name, marks=marks(name)) for name in names]
+
+
+@pytest.mark.parametrize("name", with_reasons(list(library.names()), NOT_YET))
+def test_as_few_passes_as_can_be(name: str) -> None:
+    """Loops over an index, also those inside others."""
+    wanted = PASSES.get(name, {"k": 1})
+    every = [s for p in compiled(name).tile_programs() for s in walk(p.body)]
+    found = Counter(s.axis.extent for s in every if isinstance(s, Loop))
+    assert {index: found[index] for index in wanted} == wanted
+
+
+LINEAR = ["hedgehog_attention", "linear_attention", "taylor_attention"]
+
+
+@pytest.mark.parametrize(
+    "name", with_reasons(LINEAR, dict.fromkeys(LINEAR, "sums are not exchanged"))
+)
+def test_linear_time(name: str) -> None:
+    """No operation is done for each pair of a query and a key."""
+    terms = sympy.expand(compiled(name).report()["flops"]).as_ordered_terms()
+    pairs = [t for t in terms if {"q", "k"} <= {str(symbol) for symbol in t.free_symbols}]
+    assert not pairs
