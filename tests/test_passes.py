@@ -78,7 +78,6 @@ NOT_YET = {
     "attention_jvp": "a result inside the sum is not separated",
     "attention_moments": "moments are not centred",
     "attention_statistics": "entropy is not separated",
-    "column_sums": "the inner softmax is computed again for every block",
     "cross_entropy": "entropy is not separated",
     "differential": "two frames, of which one is subtracted from the other",
     "dropout": "a dropped weight has a frame of its own",
@@ -87,7 +86,6 @@ NOT_YET = {
     "linear_attention": "sums are not exchanged",
     "log_softmax_statistics": "entropy is not separated",
     "softpick": "exp(-m) does not leave relu and abs",
-    "talking_heads": "the inner softmax is computed again for every block",
     "two_simplicial": "two sums over pairs are nested in different orders",
     "variance": "moments are not centred",
 }
