@@ -10,6 +10,7 @@ import importlib.util
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -182,7 +183,10 @@ class Kernel:
         if found is None:
             sizes = nominal_sizes(self.program, dict(key))
             with _BUILDING:
-                found = self._cuts.setdefault(key, cut(self._rewriter.program, sizes))
+                program = self._rewriter.program
+                if self._rewriter.depends_on_sizes:
+                    program = derive(replace(self.equations, sizes=dict(key))).program
+                found = self._cuts.setdefault(key, cut(program, sizes))
         return found
 
     # --- source -----------------------------------------------------------------------

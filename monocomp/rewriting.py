@@ -146,6 +146,7 @@ class Rewriter:
         self.program = program
         self.steps: list[Step] = []
         self.limit = step_limit
+        self.depends_on_sizes = False  # would other extents have led elsewhere?
 
     @property
     def stopped(self) -> bool:

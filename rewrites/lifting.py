@@ -85,6 +85,25 @@ def recognise_sigmoid(t: Term) -> Term | None:
 
 
 @lifting.rule
+def scale_sigmoid(t: Term) -> Term | None:
+    """A sigmoid that a large exponential multiplies is a scaled number, too.
+
+    Law:     sigmoid(x) = exp(min(x, 0)) * sigmoid(abs(x))
+    before:  Y[i] = exp(X[i]) * sigmoid(Z[i])
+    after:   Y[i] = exp(X[i] + minimum(Z[i], 0)) * sigmoid(abs(Z[i]))
+    """
+    if t.op != "mul" or _is_bounded(t):
+        return None
+    for f in t.args:
+        base, power = T.base_and_power(f)
+        if base.op == "sigmoid" and not T.is_nonnegative(base.args[0]):
+            value, exponent = scaled(base)
+            scale = T.exp(T.mul(T.const(power, "float"), exponent))
+            return T.mul(*(g for g in t.args if g is not f), T.power_of(value, power), scale)
+    return None
+
+
+@lifting.rule
 def recognise_softplus(t: Term) -> Term | None:
     """The logarithm of one plus an exponential, without overflow.
 

@@ -353,10 +353,10 @@ def merge_weighted_sums(t: Term) -> Term | None:
         if len(members) < 2:
             continue
         parts = []
-        for a, number in members:
+        for a, factor in members:
             (f,) = (f for f in factors(a) if _is_weighted_sum(f))
             bound, name, condition, body = _opened(f)
-            parts.append(T.mul(number, body, T.exp(T.neg(weight))))
+            parts.append(T.mul(factor, body, T.exp(T.neg(weight))))
         merged = T.fold("sum", (bound,), condition, T.mul(T.exp(weight), T.add(*parts)))
         gone = [a for a, _ in members]
         return T.add(*(a for a in t.args if a not in gone), T.mul(others, merged))

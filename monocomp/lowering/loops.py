@@ -383,11 +383,11 @@ class Loops(Values):
                 for degrees, companion in taken.companions()
             ]
             units = []
-            for u, (_, after) in zip(taken.units, centres, strict=True):
-                distance = T.substitute(u.distance, {taken.bound.attr[0]: bound})
+            for unit, (_, after) in zip(taken.units, centres, strict=True):
+                distance = T.substitute(unit.distance, {taken.bound.attr[0]: bound})
                 # One difference of two values, whatever they are sums of: it is exact.
-                ends = (self._symbol("x", self._value(t)) for t in (distance, after))
-                units.append(Unit(*ends, u.power))
+                x, c = (self._symbol("x", self._value(t)) for t in (distance, after))
+                units.append(Unit(x, c, unit.power))
             here = T.substitute(taken.element(units), {taken.bound.attr[0]: bound})
             if taken.exponent is None:
                 state = self._state(loop, "acc", self._tile_axes(f), f.kind, 0.0)
@@ -463,11 +463,11 @@ class Loops(Values):
             scaled = self._value(T.add(self._symbol("old", state), *moved))
         if old is not whole:
             scaled = apply("mul", scaled, self._value(SE.move(old, new)))
-        body = _absorbed(SE.embed(new, value, exponent), loop.axis.name)
-        safe = False
-        if body is None:
-            body = SE.embed(new, value, masked)
-            safe = all(fac.op in ("read", "stored", "exp") for fac in _factors(body))
+        body = SE.embed(new, value, masked)
+        safe = all(fac.op in ("read", "stored", "exp") for fac in _factors(body))
+        absorbed = _absorbed(SE.embed(new, value, exponent), loop.axis.name)
+        if absorbed is not None:
+            body, safe = absorbed, False
         updates.append(Assign(state.attr, self._sum_tile(loop, body, scaled, vanishing=safe)))
         return state
 
