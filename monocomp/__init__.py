@@ -18,16 +18,28 @@ if TYPE_CHECKING:
     from monocomp import errors, library
     from monocomp.errors import MonocompError
     from monocomp.kernel import Kernel, compile
+    from monocomp.monoids import Monoid, monoid
     from monocomp.reference.oracle import evaluate
 
 __version__ = "0.1.0"
-__all__ = ["Kernel", "MonocompError", "compile", "errors", "evaluate", "library"]
+__all__ = [
+    "Kernel",
+    "MonocompError",
+    "Monoid",
+    "compile",
+    "errors",
+    "evaluate",
+    "library",
+    "monoid",
+]
 
 _HOMES = {
     "Kernel": "monocomp.kernel",
     "MonocompError": "monocomp.errors",
+    "Monoid": "monocomp.monoids",
     "compile": "monocomp.kernel",
     "evaluate": "monocomp.reference.oracle",
+    "monoid": "monocomp.monoids",
 }
 _MODULES = ("errors", "library")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import torch
 
     from monocomp.backends.triton.launch import TritonRunner
+    from monocomp.monoids import Monoid
 
 Backend: TypeAlias = Literal["auto", "numpy", "torch", "triton"]
 BACKENDS = ("auto", "numpy", "torch", "triton")
@@ -62,6 +63,7 @@ def compile(
     checked: bool = False,
     tf32: bool = False,
     name: str | None = None,
+    monoids: Iterable[Monoid] = (),
 ) -> Kernel:
     """Compile a program.
 
@@ -73,12 +75,15 @@ def compile(
         checked: test every computed subscript at run time (backends torch and numpy).
         tf32: let float32 products use the tf32 units (backend triton).
         name: the kernel's name; a file's stem by default.
+        monoids: what `mc.monoid` made, for the program to use by name; a monoid that the
+            program declares itself wins.
 
     Raises:
         MonocompError: what is wrong with the program, with its place.
     """
     text, stem = _text(text_or_path)
-    return Kernel(check(text, name or stem), backend=backend, checked=checked, tf32=tf32)
+    program = check(text, name or stem, {m.name: m.statement for m in monoids})
+    return Kernel(program, backend=backend, checked=checked, tf32=tf32)
 
 
 def _text(text_or_path: str | os.PathLike[str]) -> tuple[str, str | None]:

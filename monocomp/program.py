@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from monocomp import terms as T
 from monocomp.abbreviation import Abbreviation, abbreviator
@@ -141,18 +142,29 @@ def translate_expression(program: syntax.Program, expr: syntax.Expr) -> Term:
     return _Translator(program).expr(expr, {})
 
 
+def translate_monoid(monoid: syntax.Monoid) -> T.UserMonoid:
+    """A monoid of no program."""
+    nothing: dict[str, Any] = {}
+    tables = dict.fromkeys(
+        ("inputs", "params", "functions", "monoids", "definitions", "extent_of", "bounds", "kinds"),
+        nothing,
+    )
+    program = syntax.Program(text="", name=None, outputs=(), **tables)
+    return _Translator(program).monoid(monoid)
+
+
 Formals = Mapping[str, "tuple[syntax.Expr, Formals]"]
 
 
 class _Translator:
     def __init__(self, program: syntax.Program) -> None:
         self.program = program
-        self.monoids = {m.name: self._monoid(m) for m in program.monoids.values()}
+        self.monoids = {m.name: self.monoid(m) for m in program.monoids.values()}
 
     def index(self, name: str) -> Term:
         return T.index(name, self.program.extent_of[name])
 
-    def _monoid(self, m: syntax.Monoid) -> T.UserMonoid:
+    def monoid(self, m: syntax.Monoid) -> T.UserMonoid:
         unit = tuple(T.as_float(self.expr(e, {})) for e in m.unit)
         combine = tuple(T.as_float(self.expr(e, {})) for e in m.combine)
         return T.UserMonoid(m.name, m.fields, unit, combine)

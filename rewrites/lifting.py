@@ -196,6 +196,24 @@ def _holds_mantissa(t: Term) -> bool:
 
 
 @lifting.rule
+def name_frame(t: Term) -> Term | None:
+    """The exponent of a fold in SE is the largest exponent of its elements.
+
+    Law:     SE_k(v_k, s_k).m = max_k s_k
+    Claims:  SE
+    before:  M[i] = SE[k](V[k], S[i,k]).m
+    after:   M[i] = max[k](S[i,k])
+    """
+    if t.op != "field" or t.attr != "m" or t.args[0].op != "fold":
+        return None
+    folded = t.args[0]
+    if folded.attr.monoid is not SE_PAIR or len(folded.attr.indices) != 1:
+        return None
+    (bound,), (condition, _, exponent) = T.open_fold(folded)
+    return frame(bound, condition, exponent)
+
+
+@lifting.rule
 def split_frame(t: Term) -> Term | None:
     """What leaves a frame leaves the exponents under it: only differences are formed.
 

@@ -8,6 +8,7 @@ facts they need.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 
 from monocomp.errors import (
@@ -27,7 +28,12 @@ from monocomp.language.kinds import Kinds
 from monocomp.language.parser import parse
 from monocomp.language.resolving import Resolver
 from monocomp.language.scoping import Scope, walk
-from monocomp.language.statements import DefinitionStatement, OutputStatement, ParamStatement
+from monocomp.language.statements import (
+    DefinitionStatement,
+    MonoidStatement,
+    OutputStatement,
+    ParamStatement,
+)
 from monocomp.language.syntax import (
     DTYPES,
     Binary,
@@ -50,19 +56,22 @@ from monocomp.language.syntax import (
 )
 
 
-def check(text: str, name: str | None = None) -> Program:
+def check(
+    text: str, name: str | None = None, monoids: Mapping[str, MonoidStatement] | None = None
+) -> Program:
     """Parse and check a program.
 
     Args:
         text: the program.
         name: where it came from, kept in the result.
+        monoids: what the program may use without declaring it, beside the standard monoids.
     """
     statements = parse(text, name)
     if not statements:
         raise EmptyProgramError(
             "the program is empty", help="a program defines something: O[i] = 2 * A[i]"
         )
-    scope = Scope(text, statements)
+    scope = Scope(text, statements, monoids or {})
     return _Checker(scope).program(name)
 
 

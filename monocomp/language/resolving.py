@@ -244,7 +244,7 @@ class Resolver:
             message = f"'{name}' is {claimed[0]}, not a reduction"
             help = f"products are written out: {name}[...] * (...)"
         else:
-            near = nearest(name, known)
+            near = nearest(name, (*known, *scope.all_given()))
             message = f"there is no reduction '{name}'"
             help = f"did you mean '{near}'?" if near else f"known: {', '.join(known)}"
         self.fail(UnknownFunctionError, message, head(node, name), help=help)

@@ -9,8 +9,8 @@ names of the program inside their own body.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, NoReturn
@@ -27,6 +27,7 @@ from monocomp.errors import (
     line_and_column,
 )
 from monocomp.language.mistakes import ALL_REDUCTIONS
+from monocomp.language.prelude import standard_monoids
 from monocomp.language.statements import (
     BoundStatement,
     DefinitionStatement,
@@ -86,6 +87,7 @@ class Scope:
 
     text: str
     statements: list[Statement]
+    given: Mapping[str, MonoidStatement] = field(default_factory=dict)
     definitions: dict[str, DefinitionStatement] = field(default_factory=dict)
     inputs: dict[str, InputStatement] = field(default_factory=dict)
     params: dict[str, ParamStatement] = field(default_factory=dict)
@@ -227,9 +229,23 @@ class Scope:
             case Extent():
                 self._index(Label(node.index, node.span), local)
             case Reduce():
+                if node.op not in ALL_REDUCTIONS and self.claimed(node.op) is None:
+                    self._take(node)
                 names = node.indices if node.target is None else (*node.indices, node.target)
                 for name in names:
                     self._index(Label(name, word_in(self.text, node.span, name)), local)
+
+    def _take(self, node: Reduce) -> None:
+        """Take a monoid that is given, as if it were declared where it is first used."""
+        statement = self.all_given().get(node.op)
+        if statement is None:
+            return
+        span = head(node, node.op)
+        self.monoids[node.op] = replace(statement, name=Label(node.op, span), span=span)
+
+    def all_given(self) -> Mapping[str, MonoidStatement]:
+        """The monoids that need no declaration."""
+        return {**standard_monoids(), **self.given}
 
     def _collect_subscripts(self, node: Read, local: frozenset[str]) -> None:
         names = []

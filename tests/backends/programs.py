@@ -573,6 +573,28 @@ EXAMPLES: dict[str, Example] = {
         (sizes(i=17, k=37),),
         tolerance=4,
     ),
+    "standard monoids": Example(
+        """
+        M[i] = Welford[k](1, X[i,k], 0).mu
+        V[i] = Welford[k](1, X[i,k], 0).m2 / Welford[k](1, X[i,k], 0).n
+        H[i] = Affine[k](cos(X[i,k]), X[i,k]).u
+        R[i] = Matrix[k](cos(X[i,k]), sin(X[i,k]), -sin(X[i,k]), cos(X[i,k])).b
+        A[i] = ArgMax[k](X[i,k], k).i - ArgMin[k](X[i,k], k).i
+        S[i] = SE[k](1, 100 * X[i,k]).m + log(SE[k](1, 100 * X[i,k]).v)
+        L[i] = LogAdd[k](1000 * X[i,k])
+        """,
+        (sizes(i=5, k=37), sizes(i=2, k=1)),
+        tolerance=4,
+    ),
+    "standard monoids with a filter": Example(
+        """
+        M[i] = Welford[k if k < i](1, 10 + X[i,k], 0).mu
+        V[i] = Welford[k if k < i](1, 10 + X[i,k], 0).m2
+        L[i] = LogAdd[k if X[i,k] > 0](X[i,k])
+        """,
+        (sizes(i=37, k=35),),
+        tolerance=16,
+    ),
     "a pair as a monoid": Example(
         """
         monoid Sums(n, s) = unit (0, 0), combine (n + n', s + s')

@@ -40,6 +40,11 @@ NEAR_MISSES = {
         "O[i] = sum[j, k](exp(S[i,j,k]))",  # two indices, not nested yet
         "O[i] = SE[k](V[k], S[i,k]).v",
     ],
+    "name_frame": [
+        "O[i] = SE[k](V[k], S[i,k]).v",
+        "monoid M(v, m) = unit (0, 0), combine (v + v', m + m')\nO[i] = M[k](V[k], S[i,k]).m",
+        "O[i] = SE[j, k](V[k], S[j,k] + A[i]).m",  # two indices, not nested yet
+    ],
     "split_frame": [
         "O[i] = SE[k](V[k], S[i,k] + A[k]).v",  # everything varies
         "O[i] = SE[k](V[k], A[i]).v",  # nothing does

@@ -1,0 +1,236 @@
+"""Monoids from Python, and those that programs may use without declaring them."""
+
+from __future__ import annotations
+
+import textwrap
+
+import numpy as np
+import pytest
+import torch
+
+import monocomp as mc
+from monocomp.language.checker import check
+from monocomp.language.prelude import standard_monoids
+from monocomp.monoids import Monoid
+from monocomp.program import translate
+from monocomp.proving import proofs
+from monocomp.reference.oracle import evaluate
+
+AFFINE = "Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')"
+X = torch.randn(37, generator=torch.Generator().manual_seed(0), dtype=torch.float64).numpy()
+COMMUTATIVE = {"Welford", "SE", "ArgMax", "ArgMin", "LogAdd"}
+
+
+def test_a_monoid_is_proved_and_prints() -> None:
+    affine = mc.monoid(AFFINE)
+    assert (affine.name, affine.fields) == ("Affine", ("a", "u"))
+    assert str(affine) == affine.declaration == f"monoid {AFFINE}"
+    obligations = [law.short for law in affine.laws if not law.is_fact]
+    assert obligations == ["closed", "associative", "left unit", "right unit"]
+    assert all(law.holds for law in affine.laws if not law.is_fact)
+    assert not affine.is_commutative
+    assert mc.monoid(str(affine)) == affine
+    assert mc.monoid("M(x) = unit (0), combine (x + x')").is_commutative
+
+
+def test_a_program_uses_given_monoids() -> None:
+    last = mc.monoid("Sums(n, s) = unit (0, 0), combine (n + n', s + s')")
+    kernel = mc.compile("M = Sums[k](1, X[k]).s / Sums[k](1, X[k]).n", monoids=[last])
+    np.testing.assert_allclose(kernel(torch.from_numpy(X)), X.mean())
+    np.testing.assert_allclose(mc.evaluate(kernel.program, {"X": X}), X.mean())
+
+
+def test_a_monoid_may_stand_before_a_program() -> None:
+    product = mc.monoid("Product(x) = unit (1), combine (x * x')")
+    text = f"{product}\nP = Product[k](X[k])"
+    np.testing.assert_allclose(mc.evaluate(text, {"X": X}), X.prod())
+
+
+def test_what_is_declared_wins() -> None:
+    """Over what is given, and that over the standard monoids."""
+    text = "O = Affine[k](X[k])"
+    given = mc.monoid("Affine(x) = unit (1), combine (x * x')")
+    kernel = mc.compile(text, monoids=[given], backend="numpy")
+    np.testing.assert_allclose(kernel(X), X.prod())
+    declared = "monoid Affine(x) = unit (0), combine (x + x')\n" + text
+    kernel = mc.compile(declared, monoids=[given], backend="numpy")
+    np.testing.assert_allclose(kernel(X), X.sum())
+    kernel = mc.compile("Affine[k] = X[k] * X[k]\nO[k] = Affine[k]", backend="numpy")
+    np.testing.assert_allclose(kernel(X), X * X)
+
+
+REFUSED = {
+    "not associative": (
+        "Mean(x) = unit (0), combine ((x + x') / 2)",
+        """
+        MonoidLawError: monoid 'Mean' is not associative (line 1, column 1)
+            monoid Mean(x) = unit (0), combine ((x + x') / 2)
+            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+          law: (x . y) . z = x . (y . z)
+          counterexample: (1 . 5) . 5 = 4, but 1 . (5 . 5) = 3
+          A fused kernel folds tile by tile and combines the parts, so it needs (x . y) . z = x . (y . z).
+          help: carry what a later step needs in more fields; for a difference, subtract a sum
+        """,  # noqa: E501
+    ),
+    "subtraction": (
+        "Sub(x) = unit (0), combine (x - x')",
+        """
+        MonoidLawError: monoid 'Sub' is not associative (line 1, column 1)
+            monoid Sub(x) = unit (0), combine (x - x')
+            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+          law: (x . y) . z = x . (y . z)
+          counterexample: (1 . 1) . 1 = -1, but 1 . (1 . 1) = 1
+          A fused kernel folds tile by tile and combines the parts, so it needs (x . y) . z = x . (y . z).
+          help: carry what a later step needs in more fields; for a difference, subtract a sum
+        """,  # noqa: E501
+    ),
+    "a wrong unit": (
+        "Sum(x) = unit (1), combine (x + x')",
+        """
+        MonoidLawError: monoid 'Sum' has a unit that is not neutral on the left (line 1, column 1)
+            monoid Sum(x) = unit (1), combine (x + x')
+            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+          law: unit . x = x
+          counterexample: 1 . 1 = 2, not 1
+          A fold starts from the unit, and a tile without elements is the unit.
+          help: unit (0) is neutral
+        """,
+    ),
+    "a program": (
+        "monoid M(x) = unit (0), combine (x + x')\nO = M[k](X[k])",
+        """
+        UsageError: not the declaration of one monoid
+          help: its form is Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')
+        """,
+    ),
+    "no monoid": (
+        "monoid",
+        """
+        ParseError: expected '(' before the end of the program (line 1, column 14)
+            monoid monoid
+                         ^
+          help: the form is monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')
+        """,
+    ),
+    "a built-in name": (
+        "sum(x) = unit (0), combine (x + x')",
+        """
+        ReservedNameError: 'sum' is a built-in reduction and cannot name anything else (line 1, column 8)
+            monoid sum(x) = unit (0), combine (x + x')
+                   ^^^
+          help: choose another name, such as 'sum_'
+        """,  # noqa: E501
+    ),
+    "other names": (
+        "M(x) = unit (0), combine (x + x' + y)",
+        """
+        UnknownNameError: a monoid is made of its fields, numbers and functions of these only (line 1, column 43)
+            monoid M(x) = unit (0), combine (x + x' + y)
+                                                      ^
+          names that may stand here: x, x'
+        """,  # noqa: E501
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    declaration, message = REFUSED[name]
+    with pytest.raises(mc.MonocompError) as caught:
+        mc.monoid(declaration)
+    assert str(caught.value) == textwrap.dedent(message).strip()
+
+
+# --- standard monoids ---------------------------------------------------------------------
+
+
+def standard(name: str) -> Monoid:
+    """A standard monoid, proved afresh."""
+    statement = standard_monoids()[name]
+    fields = [label.name for label in statement.fields]
+    operands = ", ".join(f"X{n}[k]" for n in range(len(fields)))
+    suffix = f".{fields[0]}" if len(fields) > 1 else ""
+    (found,) = translate(check(f"O = {name}[k]({operands}){suffix}")).monoids
+    laws = proofs.prove_monoid(found, found.fields)
+    return Monoid(name, tuple(fields), "", laws, statement)
+
+
+@pytest.mark.parametrize("name", standard_monoids())
+def test_standard_monoids_are_proved(name: str) -> None:
+    found = standard(name)
+    assert proofs.is_proved(found.laws)
+    assert found.is_commutative == (name in COMMUTATIVE)
+    restricted = [law.statement for law in found.laws if ">= 0" in law.statement]
+    assert bool(restricted) == (name == "Welford")
+
+
+def turned(x: np.ndarray) -> np.ndarray:
+    """The product of the rotations by x."""
+    total = np.eye(2)
+    for angle in x:
+        total = total @ [[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]
+    return total
+
+
+def recurrence(x: np.ndarray) -> float:
+    """h = cos(x) h + x"""
+    h = 0.0
+    for element in x:
+        h = np.cos(element) * h + element
+    return float(h)
+
+
+DIRECT = {
+    "Welford[k](1, X[k], 0).n": len,
+    "Welford[k](1, X[k], 0).mu": lambda x: x.mean() if len(x) else 0.0,
+    "Welford[k](1, X[k], 0).m2": lambda x: x.var() * len(x) if len(x) else 0.0,
+    "SE[k](1, X[k]).m": lambda x: x.max(initial=-np.inf),
+    "SE[k](X[k], 1000 * X[k]).v": lambda x: (x * np.exp(1000 * (x - x.max(initial=-1e9)))).sum(),
+    "Affine[k](cos(X[k]), X[k]).u": recurrence,
+    "Affine[k](cos(X[k]), X[k]).a": lambda x: np.cos(x).prod(),
+    "Matrix[k](cos(X[k]), sin(X[k]), -sin(X[k]), cos(X[k])).a": lambda x: turned(x)[0, 0],
+    "Matrix[k](cos(X[k]), sin(X[k]), -sin(X[k]), cos(X[k])).b": lambda x: turned(x)[0, 1],
+    "Matrix[k](cos(X[k]), sin(X[k]), -sin(X[k]), cos(X[k])).c": lambda x: turned(x)[1, 0],
+    "Matrix[k](cos(X[k]), sin(X[k]), -sin(X[k]), cos(X[k])).d": lambda x: turned(x)[1, 1],
+    "ArgMax[k](X[k], k).i": lambda x: x.argmax() if len(x) else np.inf,
+    "ArgMax[k](X[k], k).x": lambda x: x.max(initial=-np.inf),
+    "ArgMin[k](X[k], k).i": lambda x: x.argmin() if len(x) else np.inf,
+    "ArgMin[k](X[k], k).x": lambda x: x.min(initial=np.inf),
+    "LogAdd[k](X[k])": lambda x: np.logaddexp.reduce(x) if len(x) else -np.inf,
+    "LogAdd[k](1e4 * X[k])": lambda x: np.logaddexp.reduce(1e4 * x) if len(x) else -np.inf,
+}
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 37])
+@pytest.mark.parametrize("fold", DIRECT)
+def test_standard_monoids_say_what_they_should(fold: str, length: int) -> None:
+    x, text = X[:length], f"O = {fold}"
+    wanted = DIRECT[fold](x)
+    np.testing.assert_allclose(evaluate(text, {"X": x}), wanted, rtol=1e-12, atol=1e-12)
+    found = mc.compile(text, backend="numpy")(x)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_counts_must_be_seen_to_be_counts() -> None:
+    """Where a law needs elements of one sign, the place that folds others is named."""
+    with pytest.raises(mc.MonocompError) as caught:
+        mc.compile("M[i] = Welford[t](n[t], y[i,t], 0).mu")
+    text = str(caught.value)
+    assert text.startswith("MonoidLawError: monoid 'Welford' is not associative (line 1, column 8)")
+    assert text.endswith("help: the laws hold for n >= 0; make that visible where you fold: abs(n)")
+    mc.compile("M[i] = Welford[t](abs(n[t]), y[i,t], 0).mu")
+
+
+def test_a_misspelt_monoid() -> None:
+    with pytest.raises(mc.MonocompError, match="did you mean 'Welford'"):
+        mc.compile("M[i] = Welfrd[t](1, y[i,t], 0)")
+
+
+def test_proofs_of_given_monoids_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    mc.monoid(AFFINE)
+
+    def prove(*_: object) -> None:
+        pytest.fail("it was proved before")
+
+    monkeypatch.setattr(proofs, "_prove", prove)
+    mc.monoid(AFFINE)
