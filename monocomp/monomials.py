@@ -57,12 +57,13 @@ def monomial(t: Term) -> Monomial:
 
 
 @lru_cache(maxsize=16384)
-def content(t: Term, positive: bool = False) -> tuple[Term, Term]:
+def content(t: Term, positive: bool = False, extents: bool = True) -> tuple[Term, Term]:
     """A float sum as (common factor, primitive part).
 
     The primitive part is the same for t and for any monomial times t, so that sums which
     differ by a factor meet in quotients, roots and logarithms. With `positive` only
-    factors that are provably positive leave, and numbers stay.
+    factors that are provably positive leave, and numbers stay. Without `extents` sums that
+    are divided by a count stay means.
     """
     if t.op != "add" or t.kind != "float":
         return T.ONE, t
@@ -72,8 +73,8 @@ def content(t: Term, positive: bool = False) -> tuple[Term, Term]:
     for base in sorted(bases, key=lambda b: b.key):
         least = min(powers.get(base, Fraction(0)) for _, powers, _ in monomials)
         stays = T.is_bracket(base) or T.may_be_empty(base)  # x / x is not 1 everywhere
-        if base.op == "cast" and not all(base in powers for _, powers, _ in monomials):
-            stays = True  # the mean of a sum is not brought over its count
+        if base.op == "cast" and not extents:
+            stays |= not all(base in powers for _, powers, _ in monomials)
         if least != 0 and not stays and (not positive or T.is_positive(base)):
             outside.append(T.power_of(base, least))
     exponents = list(dict.fromkeys(exponent for _, _, exponent in monomials))
@@ -107,3 +108,14 @@ def _common_number(numbers: list[Number]) -> Fraction:
         math.gcd(*(n.numerator for n in exact)), math.lcm(*(n.denominator for n in exact))
     )
     return -common if all(n < 0 for n in exact) else common
+
+
+def common_number(t: Term) -> tuple[Fraction, Term]:
+    """A float sum as (number, sum of coprime multiples)."""
+    if t.op != "add" or t.kind != "float":
+        return Fraction(1), t
+    number = _common_number([T.split_coefficient(a)[0] for a in t.args])
+    if number == 1:
+        return number, t
+    inverse = T.const(1 / number, "float")
+    return number, T.add(*(T.mul(inverse, a) for a in t.args))

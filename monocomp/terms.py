@@ -488,7 +488,17 @@ def power_of(base: Term, power: Fraction | int) -> Term:
         rest = [t for t in base.args if not leaves(t)]
         if outside:
             return mul(*outside, power_of(mul(*rest), power)) if rest else mul(*outside)
+    if base.op == "add" and power % 2 == 0:
+        base = _leading_positive(base)
     return _intern("pow", (base,), power, base.kind)
+
+
+def _leading_positive(t: Term) -> Term:
+    """t or -t, whichever has a positive coefficient before its first addend, by the order
+    of addends without their coefficients."""
+    parts = [(number, rest) for number, rest in map(split_coefficient, t.args) if rest is not None]
+    number, _ = min(parts, key=lambda part: part[1].key)
+    return neg(t) if number < 0 else t
 
 
 def _exact_power(number: Number, power: Fraction) -> Number | None:
@@ -605,6 +615,8 @@ def function(name: str, *args: Term) -> Term:
 def _scale(t: Term, even: bool) -> tuple[Term | None, Term]:
     """(positive factor, rest): what leaves a homogeneous function, f(a x) = a f(x) for a > 0;
     an even one loses its operand's sign, too."""
+    if even and t.op == "add" and _leading_positive(t) is not t:
+        return const(1, t.kind), neg(t)
     number, rest = split_coefficient(t)
     if rest is None or isinstance(number, float):
         return None, t

@@ -32,7 +32,8 @@ def exchange_sums(program: Equations) -> Choice | None:
 
     Law:     sum_k(sum_d(a_d * b_dk) * c_k) = sum_d(a_d * sum_k(b_dk * c_k))
     Claims:  distributivity, interchange
-    Needs:   the program needs fewer operations by it, counting what it has already as free
+    Needs:   the program needs fewer operations by it, counting what it has already as free;
+             or as many, and then the indices come in one fixed order
     before:  index e < 2
              O[i,e] = sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e])
     after:   index e < 2
@@ -42,9 +43,11 @@ def exchange_sums(program: Equations) -> Choice | None:
     sizes = nominal_sizes(program.source, program.sizes)
     cost = operations(program, sizes)
     for t in candidates(program):
-        choice = Choice.replacing(t, normalise(_exchanged(t)), program)
+        new = normalise(_exchanged(t))
+        choice = Choice.replacing(t, new, program)
         new_cost = operations(choice.program, sizes)
-        if new_cost < cost:
+        in_order = new.op == "fold" and new.attr.extents < t.attr.extents
+        if new_cost < cost or (new_cost == cost and in_order and best is None):
             best, cost = choice, new_cost
     return best
 

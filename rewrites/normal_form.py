@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from monocomp import terms as T
-from monocomp.monomials import addends, content, exponent_of, factors
+from monocomp.monomials import addends, common_number, content, exponent_of, factors
 from monocomp.rewriting import RuleSet
 from monocomp.terms import Term
 
@@ -269,6 +269,8 @@ def hoist_factor(t: Term) -> Term | None:
                 factor = T.exp(T.add(*moving))
             inside.append(factor)
         elif name in factor.free:
+            number, factor = common_number(factor)
+            outside.append(T.const(number, body.kind))
             inside.append(factor)
         else:
             outside.append(factor)
@@ -333,7 +335,7 @@ def merge_weighted_sums(t: Term) -> Term | None:
     """Sums of one weight that are only added are one sum.
 
     Law:     c * sum(a) + c * sum(b) = c * sum(a + b)
-    Needs:   the same domain, weight and coefficient, up to a number
+    Needs:   the same domain, weight and coefficient, up to what varies with no index
     before:  A[i] = sum[k](exp(S[i,k]) * X[k]) - 2 * sum[k](exp(S[i,k]) * Y[k])
     after:   A[i] = sum[k](exp(S[i,k]) * (X[k] - 2 * Y[k]))
     """
@@ -345,10 +347,11 @@ def merge_weighted_sums(t: Term) -> Term | None:
         if len(weighted) != 1:
             continue
         (f,) = weighted
-        number, others = T.split_coefficient(T.mul(T.ONE, *(g for g in factors(a) if g is not f)))
+        others = T.mul(T.ONE, *(g for g in factors(a) if g is not f and g.free))
+        number = T.mul(T.ONE, *(g for g in factors(a) if not g.free))
         bound, name, condition, body = _opened(f)
-        key = (others or T.ONE, T.extent_of(bound.attr[1]), f.args[0], _weight(body, name))
-        groups.setdefault(key, []).append((a, T.const(number, "float")))
+        key = (others, T.extent_of(bound.attr[1]), f.args[0], _weight(body, name))
+        groups.setdefault(key, []).append((a, number))
     for (others, _, _, weight), members in groups.items():
         if len(members) < 2:
             continue
@@ -441,7 +444,8 @@ def common_factor(t: Term) -> Term | None:
     if t.op not in ("pow", "log", "abs", "relu") or t.args[0].op != "add":
         return None
     whole = t.op == "pow" and t.attr.denominator == 1
-    common, rest = content(t.args[0], positive=not whole)
+    divides = t.op == "log" or (whole and t.attr < 0)
+    common, rest = content(t.args[0], positive=not whole, extents=divides)
     if common is T.ONE:
         return None
     match t.op:
@@ -450,6 +454,28 @@ def common_factor(t: Term) -> Term | None:
         case "log":
             return T.add(T.log(common), T.log(rest))
     return T.mul(common, T.function(t.op, rest))
+
+
+@normal_form.rule
+def divide_addends(t: Term) -> Term | None:
+    """A sum is divided addend by addend where a divisor cancels.
+
+    Law:     (a * p + b) / p = a + b / p
+    Claims:  distributivity
+    Needs:   the divisor is a factor of an addend
+    before:  A[i] = (X[i] * Y[i] + Z[i]) / Y[i]
+    after:   A[i] = X[i] * Y[i] / Y[i] + Z[i] / Y[i]
+    """
+    if t.op != "mul":
+        return None
+    divisors = {f.args[0] for f in t.args if f.op == "pow" and f.attr < 0}
+    for total in t.args:
+        if total.op == "add" and any(
+            T.base_and_power(f)[0] in divisors for a in total.args for f in factors(a)
+        ):
+            others = [f for f in t.args if f is not total]
+            return T.add(*(T.mul(*others, a) for a in total.args))
+    return None
 
 
 @normal_form.rule
