@@ -20,6 +20,8 @@ from monocomp.tile import (
     Expr,
     Fold,
     Loop,
+    Mask,
+    Segment,
     Selection,
     Statement,
     Store,
@@ -79,7 +81,9 @@ class Interpreter:
         self.range: dict[str, tuple[int, int]] = {}
         self.coordinates: dict[str, Array] = {}
         self.values: dict[str, Array] = {}
-        self.inside: Callable[[], Array] | None = None
+        self.inside: Array | None = None
+        self.around: Array | None = None
+        self.masked = False
         self.inputs: Mapping[str, Array] = {}
         self.outputs: Mapping[str, Array] = {}
         reached = {a for e in expressions(program.body) for a in e.axes}
@@ -117,6 +121,11 @@ class Interpreter:
                     self._loop(s)
                 case Fold():
                     self.values |= zip(s.names, self._fold(s), strict=True)
+                case Mask():
+                    if self.masked:
+                        self.inside = _both(self.inside, self._value(s.value))
+                        if not self.ops.bounds(self.inside)[1]:
+                            return
                 case Store():
                     output = next(o for o in self.program.outputs if o.name == s.output)
                     self._store(output.name, output.axes, self._value(s.value))
@@ -144,14 +153,18 @@ class Interpreter:
             self.values[state.name] = self.ops.full(shape, state.unit, state.kind)
         axis = loop.axis
         extent = self.extents[axis.extent]
-        start, full_start, full_stop, stop = self._domain(loop, extent)
-        outer = self.inside
-        for first, last in self._blocks(axis, start, stop):
-            self._enter(axis.name, first, last)
-            whole = loop.mask is None and full_start <= first and last <= full_stop
-            self.inside = None if whole else self._membership(loop)
-            self._run(loop.body)
-        self.inside = outer
+        outer = self.inside, self.masked, self.around
+        if self.inside is not None:
+            self.around = _both(self.around, self.inside)
+        for segment in loop.segments:
+            start, full_start, full_stop, stop = self._range_of(segment, extent)
+            for first, last in self._blocks(axis, start, stop):
+                self._enter(axis.name, first, last)
+                whole = full_start <= first and last <= full_stop
+                self.inside = None if whole else self._within(segment, axis.name)
+                self.masked = segment.masked
+                self._run(loop.body)
+        self.inside, self.masked, self.around = outer
 
     def _fold(self, s: Fold) -> tuple[Array, ...]:
         """The state combined with the elements of this block, in their order."""
@@ -214,35 +227,28 @@ class Interpreter:
     def _varies(self, axis: str, axes: frozenset[str]) -> bool:
         return axis in axes or self.program.axes[axis].role == "grid"
 
-    def _domain(self, loop: Loop, extent: int) -> tuple[int, int, int, int]:
+    def _range_of(self, segment: Segment, extent: int) -> tuple[int, int, int, int]:
         """(start, start of the part that is inside for all rows, its stop, stop)."""
         start, stop, full_start, full_stop = 0, extent, 0, extent
-        if loop.lower:
-            pairs = [self.ops.bounds(self._value(e)) for e in loop.lower]
+        if segment.lower:
+            pairs = [self.ops.bounds(self._value(e)) for e in segment.lower]
             start = max(start, *(low for low, _ in pairs))
             full_start = max(full_start, *(high for _, high in pairs))
-        if loop.upper:
-            pairs = [self.ops.bounds(self._value(e)) for e in loop.upper]
+        if segment.upper:
+            pairs = [self.ops.bounds(self._value(e)) for e in segment.upper]
             stop = min(stop, *(high for _, high in pairs))
             full_stop = min(full_stop, *(low for low, _ in pairs))
         return start, full_start, full_stop, max(start, stop)
 
-    def _membership(self, loop: Loop) -> Callable[[], Array]:
-        """The domain's condition on this block; evaluated when it is first needed, because
-        a mask may depend on values of the body."""
-        k = self.coordinates[loop.axis.name]
-
-        def compute() -> Array:
-            inside = None
-            for e in loop.lower:
-                inside = _both(inside, k >= self._value(e))
-            for e in loop.upper:
-                inside = _both(inside, k < self._value(e))
-            if loop.mask is not None:
-                inside = _both(inside, self._value(loop.mask))
-            return inside
-
-        return compute
+    def _within(self, segment: Segment, axis: str) -> Array:
+        """Which elements of this block are in the segment."""
+        k = self.coordinates[axis]
+        inside = None
+        for e in segment.lower:
+            inside = _both(inside, k >= self._value(e))
+        for e in segment.upper:
+            inside = _both(inside, k < self._value(e))
+        return inside
 
     # --- expressions ------------------------------------------------------------------
 
@@ -268,8 +274,9 @@ class Interpreter:
             case "masked":
                 return self._masked(e)
             case "member":
-                inside = self._membership_now()
-                return self.ops.full((1,) * len(self.dims), 1, "bool") if inside is None else inside
+                if self.inside is None:
+                    return self.ops.full((1,) * len(self.dims), 1, "bool")
+                return self.inside
             case "cast":
                 value = self._value(e.args[0])
                 if e.kind == "float":
@@ -287,15 +294,8 @@ class Interpreter:
         role = self.program.axes[e.attr[0]].role
         if self.inside is None or role == "whole":
             return value
-        condition = self._membership_now()
-        if condition is None:
-            return value
         unit = self.ops.full((1,) * len(self.dims), e.attr[1], e.kind)
-        return self.ops.elementwise["where"](condition, value, unit)
-
-    def _membership_now(self) -> Array | None:
-        """Which elements of this block are in the domain; None where all are."""
-        return None if self.inside is None else self.inside()
+        return self.ops.elementwise["where"](self.inside, value, unit)
 
     def _along(self, e: Expr, axis: str) -> Array:
         """A value with all its elements along the axis, also where they are the same."""
@@ -321,12 +321,23 @@ class Interpreter:
             names = [s.attr for s in subscripts]
             if len(set(names)) == len(names):
                 block = self._slice(tensor, names)
-                return self._where(self._value(e.args[-1]), block) if e.guarded else block
+                guard = self._guard(e, [block])
+                return block if guard is None else self._where(guard, block)
         places = [self._value(s) for s in subscripts]
+        return self._gather(e.attr, tensor, places, self._guard(e, places))
+
+    def _guard(self, e: Expr, places: list[Array]) -> Array | None:
+        """Which of the places that a load reads are read for a member of the domain. What is
+        read for some element of an axis along which no place varies is read once."""
         guard = self._value(e.args[-1]) if e.guarded else None
-        inside = self._membership_now()
-        guard = inside if guard is None else (guard if inside is None else guard & inside)
-        return self._gather(e.attr, tensor, places, guard)
+        for inside in (self.inside, self.around):
+            if inside is not None:
+                guard = _both(guard, inside)
+        if guard is not None:
+            for dim in range(len(self.dims)):
+                if guard.shape[dim] > 1 and all(p.shape[dim] == 1 for p in places):
+                    guard = self.ops.reduce("max", guard, dim)
+        return guard
 
     def _slice(self, tensor: Array, names: list[str]) -> Array:
         block = tensor[tuple(slice(*self.range[n]) for n in names)]
@@ -340,10 +351,6 @@ class Interpreter:
     def _gather(self, name: str, tensor: Array, places: list[Array], guard: Array | None) -> Array:
         """Read computed places. A place that its guard rules out, or that lies outside in
         unchecked mode, is read as 0 and never touched."""
-        if guard is not None:  # what is read for some element of an axis is read once
-            for dim in range(len(self.dims)):
-                if guard.shape[dim] > 1 and all(p.shape[dim] == 1 for p in places):
-                    guard = self.ops.reduce("max", guard, dim)
         valid = None
         for place, size in zip(places, tensor.shape, strict=True):
             valid = _both(valid, (place >= 0) & (place < size))

@@ -1,63 +1,328 @@
-"""The domain of a fold: a filter split into bounds on the index and what is left.
+"""The domain of a fold: the set of a filter as disjoint intervals of the reduced index.
 
-A fold over a set of indices that lie in an interval streams just that interval. So every
-conjunct that bounds the index, `k < f` or `k >= g` with f and g free of k, becomes a
-bound; the rest stays a mask.
+The fold over a disjoint union is the product of the folds, so a fold over intervals
+streams just these, one after the other. `and` intersects; `or` keeps one part and adds
+what the others have below and above it; `not` has moved inwards, to comparisons, when the
+term was built. All intervals of a domain are in ascending order, for every value of what
+the bounds depend on, also where one of them is empty.
+
+A comparison that is linear in the index bounds it: `a * k <= f` at f // a for a number a,
+and for a factor whose sign is only known at run time at what the sign says. So does one
+that is linear in `k // n`, for a positive number n. What is left stays a mask on the
+interval that holds it: remainders `k % n`, reads along the index, powers of it,
+comparisons of floats, and what would take more than `LIMIT` intervals.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from monocomp import terms as T
 from monocomp.terms import Term
 
+LIMIT = 4  # more intervals than this are one with a mask: each costs code
+
+
+@dataclass(frozen=True)
+class Interval:
+    """{k : l <= k < u for all l in lower, u in upper}, cut to 0 <= k < |k|.
+
+    Where it is `masked` it holds more than the set, and the domain's mask decides.
+    """
+
+    lower: tuple[Term, ...] = ()
+    upper: tuple[Term, ...] = ()
+    masked: bool = False
+
+    @property
+    def start(self) -> Term:
+        """The first element, if there is any."""
+        return _join((T.const(0), *self.lower), "maximum")[0]
+
 
 @dataclass(frozen=True)
 class Domain:
-    """{k : lower <= k < upper for all bounds, and mask}. All are terms; k is free in mask only."""
+    """A set of indices: disjoint intervals in ascending order, and the mask of some.
 
-    lower: tuple[Term, ...]
-    upper: tuple[Term, ...]
+    The bounds are terms free of the index. The mask is TRUE where nothing is masked; it
+    holds for all members, also for those in intervals that are not masked.
+    """
+
+    intervals: tuple[Interval, ...]
     mask: Term
 
 
 def split(bound: Term, condition: Term) -> Domain:
     """The domain of `fold[bound if condition]`."""
-    lower: list[Term] = []
-    upper: list[Term] = []
-    rest: list[Term] = []
-    for c in T.conjuncts(condition):
-        if bound.attr[0] not in c.free:  # all or nothing
-            upper.append(T.where(c, T.extent_of(bound.attr[1]), T.const(0)))
-        elif not _bounds(bound, c, lower, upper):
-            rest.append(c)
-    return Domain(tuple(lower), tuple(upper), T.conjunction(*rest))
+    intervals, rest = _Sets(bound).conjunction(T.conjuncts(condition))
+    if not any(i.masked for i in intervals):
+        rest = []
+    return Domain(tuple(intervals) or (Interval(upper=(T.const(0),)),), T.conjunction(*rest))
 
 
-def _bounds(bound: Term, c: Term, lower: list[Term], upper: list[Term]) -> bool:
-    """Add the bound that the comparison c puts on the index, if it puts one."""
-    if c.op != "compare" or c.args[0].kind != "int" or c.attr == "!=":
-        return False
-    difference = T.sub(c.args[1], c.args[0])  # 0 < d, 0 <= d or 0 == d
-    name = bound.attr[0]
-    addends = difference.args if difference.op == "add" else (difference,)
-    sign, rest = 0, []
-    for a in addends:
-        if name not in a.free:
-            rest.append(a)
-            continue
-        number, base = T.split_coefficient(a)
-        if base is not bound or number not in (1, -1):
-            return False
-        sign = int(number)
-    others = T.add(T.const(0), *rest)
-    if c.attr == "==":
-        place = T.neg(others) if sign > 0 else others
-        lower.append(place)
-        upper.append(T.add(place, T.const(1)))
-    elif sign > 0:  # k + others > 0, or >= 0
-        lower.append(T.add(T.neg(others), T.const(1 if c.attr == "<" else 0)))
-    else:  # others - k > 0, or >= 0
-        upper.append(T.add(others, T.const(0 if c.attr == "<" else 1)))
-    return True
+class _Sets:
+    """Sets of values of one index. A set is a list of intervals as a `Domain` has them."""
+
+    def __init__(self, bound: Term) -> None:
+        self.bound = bound
+        self.name: str = bound.attr[0]
+        self.extent = T.extent_of(bound.attr[1])
+
+    def of(self, condition: Term) -> list[Interval]:
+        """The set of a condition."""
+        if condition.op == "const":
+            return [Interval()] if condition.attr else []
+        if self.name not in condition.free:  # all or nothing
+            return [Interval(upper=(T.where(condition, self.extent, T.const(0)),))]
+        if condition.op == "and":
+            return self.conjunction(condition.args)[0]
+        if condition.op == "or":
+            return self.union(condition.args)
+        if condition.op == "compare" and condition.args[0].kind == "int":
+            found = self.comparison(condition)
+            if found is not None:
+                return found
+        return [Interval(masked=True)]
+
+    # --- and, or ----------------------------------------------------------------------
+
+    def conjunction(self, conditions: Iterable[Term]) -> tuple[list[Interval], list[Term]]:
+        """The intersection, and those of the conditions that its masked intervals need."""
+        sets = {c: self.of(c) for c in conditions}
+        found = self.intersection(sets.values())
+        while len(found) > LIMIT:
+            largest = max(sets, key=lambda c: len(sets[c]))
+            sets[largest] = [self.hull(sets[largest])]
+            found = self.intersection(sets.values())
+        return found, [c for c, parts in sets.items() if any(i.masked for i in parts)]
+
+    def intersection(self, sets: Iterable[list[Interval]]) -> list[Interval]:
+        found = [Interval()]
+        for parts in sets:
+            pairs = (self.meet(a, b) for a in found for b in parts)
+            found = [i for i in pairs if not self.is_empty(i)]
+        return found
+
+    def meet(self, a: Interval, b: Interval) -> Interval:
+        lower = (t for t in (*a.lower, *b.lower) if not _is_at_least(T.const(0), t))
+        upper = (t for t in (*a.upper, *b.upper) if not _is_at_least(t, self.extent))
+        return Interval(
+            _extreme(lower, "maximum"), _extreme(upper, "minimum"), a.masked or b.masked
+        )
+
+    def is_empty(self, i: Interval) -> bool:
+        """Provably without an element."""
+        return any(
+            _is_at_least(low, high)
+            for low in (T.const(0), *i.lower)
+            for high in (self.extent, *i.upper)
+        )
+
+    def union(self, conditions: Iterable[Term]) -> list[Interval]:
+        """One part after the other is added whole; those before it keep what lies below
+        and above it. Masked parts come first, as one, and bounds that vary most last: cut
+        at such a bound an interval ends where no other block is needed."""
+        masked: list[Interval] = []
+        exact: list[Interval] = []
+        for c in conditions:
+            parts = self.of(c)
+            if any(i.masked for i in parts):
+                masked.append(self.hull(parts))
+            else:
+                exact += parts
+        found = [self.hull(masked)] if masked else []
+        for part in sorted(exact, key=_variation):
+            low, high = _least_and_end(part)
+            below = [self.meet(i, Interval(upper=(low,))) for i in found] if low else []
+            above = [self.meet(i, Interval(lower=(high,))) for i in found] if high else []
+            found = [i for i in (*below, part, *above) if not self.is_empty(i)]
+            found = self.merge(found)
+        return found if len(found) <= LIMIT else [self.hull(found)]
+
+    def merge(self, parts: list[Interval]) -> list[Interval]:
+        """Join neighbours."""
+        found: list[Interval] = []
+        for part in parts:
+            joined = self.joined(found[-1], part) if found else None
+            if joined is None:
+                found.append(part)
+            else:
+                found[-1] = joined
+        return found
+
+    def joined(self, first: Interval, second: Interval) -> Interval | None:
+        """[a, b) + [b, c) = [min(a, b), max(b, c)), also where one of them is empty; and
+        both may be cut at common bounds."""
+        if first.masked != second.masked or not second.lower:
+            return None
+        (place,) = _join(second.lower, "maximum")
+        if place in first.upper:
+            common = tuple(t for t in first.upper if t is not place)
+        elif place is _least_and_end(first)[1]:
+            common = ()
+        else:
+            return None
+        rest = tuple(t for t in second.upper if t not in common)
+        if len(rest) + len(common) != len(second.upper):
+            return None
+        if rest:
+            common += _join((place, *_join(rest, "minimum")), "maximum")
+        return self.meet(Interval(self.lowest([first, second]), common, first.masked), Interval())
+
+    def hull(self, parts: list[Interval]) -> Interval:
+        """One masked interval that holds all."""
+        if not parts:
+            return Interval(upper=(T.const(0),))
+        uppers = [i.upper for i in parts]
+        common = tuple(t for t in uppers[0] if all(t in u for u in uppers))
+        rest = [tuple(t for t in u if t not in common) for u in uppers]
+        if all(rest):
+            common += _join((t for r in rest for t in _join(r, "minimum")), "maximum")
+        return Interval(self.lowest(parts), common, masked=True)
+
+    def lowest(self, parts: list[Interval]) -> tuple[Term, ...]:
+        """Lower bounds that hold for all."""
+        lowers = [i.lower for i in parts]
+        common = tuple(t for t in lowers[0] if all(t in low for low in lowers))
+        rest = [tuple(t for t in low if t not in common) for low in lowers]
+        if all(rest):
+            common += _join((t for r in rest for t in _join(r, "maximum")), "minimum")
+        return common
+
+    # --- comparisons ------------------------------------------------------------------
+
+    def comparison(self, c: Term) -> list[Interval] | None:
+        """The values that a comparison of ints admits, if these are intervals."""
+        difference = T.sub(c.args[1], c.args[0])
+        distance = next((t for t in _parts(difference) if self.is_distance(t)), None)
+        if distance is not None and c.attr in ("<", "<="):
+            return self.of(_without_abs(difference, distance, c.attr))
+        if c.attr in ("<", "<="):
+            found = self.at_least_0(T.sub(difference, T.const(int(c.attr == "<"))))
+            return None if found is None else [found]
+        above, below = self.at_least_0(difference), self.at_least_0(T.neg(difference))
+        if above is None or below is None:
+            return None
+        equal = self.meet(above, below)
+        if c.attr == "==":
+            return [equal]
+        low, high = _least_and_end(equal)
+        parts = [Interval(upper=(low,))] if low else []
+        parts += [Interval(lower=(high,))] if high else []
+        return [i for i in (self.meet(p, Interval()) for p in parts) if not self.is_empty(i)]
+
+    def is_distance(self, addend: Term) -> bool:
+        """Is this a multiple of abs(..k..)?"""
+        base = T.split_coefficient(addend)[1]
+        return base is not None and base.op == "abs" and self.name in base.free
+
+    def at_least_0(self, t: Term) -> Interval | None:
+        """{k : t >= 0} for t = factor * k + rest, or factor * ((..k..) // n) + rest."""
+        addends, number = T.split_addends(t)
+        moving = [(n, base) for n, base in addends if self.name in base.free]
+        fixed = [T.mul(T.const(int(n)), base) for n, base in addends if self.name not in base.free]
+        rest = T.add(*fixed, T.const(number))
+        if len(moving) == 1 and moving[0][1].op == "floordiv":
+            n, (inner, divisor) = moving[0][0], moving[0][1].args
+            if abs(n) == 1 and divisor.op == "const" and divisor.attr > 0:
+                limit = T.mul(divisor, rest)  # inner >= -limit, or inner <= limit + divisor - 1
+                if n < 0:
+                    inner = T.sub(T.sub(divisor, T.const(1)), inner)
+                return self.at_least_0(T.add(limit, inner))
+        factors = []
+        for n, base in moving:
+            parts = list(base.args) if base.op == "mul" else [base]
+            if self.bound not in parts:
+                return None
+            parts.remove(self.bound)
+            factors.append(T.mul(T.const(int(n)), *parts))
+        factor = T.add(T.const(0), *factors)
+        if self.name in factor.free:
+            return None
+        if factor.op == "const":
+            return _half_line(int(factor.attr), rest)
+        return self.half_line_by_sign(factor, rest)
+
+    def half_line_by_sign(self, factor: Term, rest: Term) -> Interval:
+        """{k : factor * k + rest >= 0} where the sign of the factor is known at run time."""
+        zero = T.const(0)
+        rising, falling = T.compare("<", zero, factor), T.compare("<", factor, zero)
+        none = T.conjunction(T.compare("==", factor, zero), T.compare("<", rest, zero))
+        low = T.neg(T.floordiv(rest, factor))
+        high = T.add(T.floordiv(rest, T.neg(factor)), T.const(1))
+        lower = () if T.is_nonnegative(rest) else (T.where(rising, low, zero),)
+        upper = T.where(falling, high, T.where(none, zero, self.extent))
+        return Interval(lower, (upper,))
+
+
+def _parts(t: Term) -> tuple[Term, ...]:
+    return t.args if t.op == "add" else (t,)
+
+
+def _without_abs(t: Term, addend: Term, op: str) -> Term:
+    """0 op t, where a multiple of abs(x) is an addend of t: it is the larger of x and -x."""
+    number, distance = T.split_coefficient(addend)
+    assert distance is not None
+    rest, x = T.sub(t, addend), T.mul(T.const(int(number)), distance.args[0])
+    sides = (T.compare(op, T.const(0), T.add(rest, signed)) for signed in (x, T.neg(x)))
+    return T.conjunction(*sides) if number < 0 else T.disjunction(*sides)
+
+
+def _half_line(factor: int, rest: Term) -> Interval | None:
+    """{k : factor * k + rest >= 0}."""
+    if factor == 0:
+        return None
+    quotient = T.floordiv(rest, T.const(abs(factor)))
+    if factor > 0:
+        return Interval(lower=(T.neg(quotient),))
+    return Interval(upper=(T.add(quotient, T.const(1)),))
+
+
+def _least_and_end(i: Interval) -> tuple[Term | None, Term | None]:
+    """The first element and the place after the last, or after nothing at the first: of
+    an interval that is empty at run time both are the same place."""
+    low = _join(i.lower, "maximum")[0] if i.lower else None
+    high = _join(i.upper, "minimum")[0] if i.upper else None
+    if low is not None and high is not None:
+        (high,) = _join((low, high), "maximum")
+    return low, high
+
+
+def _variation(i: Interval) -> tuple[int, list[tuple[int, str, str]]]:
+    """By how many indices the bounds vary; equal ones have an order that is always the same."""
+    bounds = (*i.lower, *i.upper)
+    return len(frozenset().union(*(t.free for t in bounds))), [t.key for t in bounds]
+
+
+def _extreme(terms: Iterable[Term], op: str) -> tuple[Term, ...]:
+    """The same maximum or minimum of fewer terms: those that another one decides are left
+    out, nested ones are written out."""
+    kept: list[Term] = []
+    wins = _is_at_least if op == "maximum" else _is_at_most
+    for t in chain.from_iterable(t.args if t.op == op else (t,) for t in terms):
+        if not any(wins(other, t) for other in kept):
+            kept = [other for other in kept if not wins(t, other)] + [t]
+    return tuple(kept)
+
+
+def _join(terms: Iterable[Term], op: str) -> tuple[Term]:
+    """The maximum or minimum as one term."""
+    first, *others = sorted(_extreme(terms, op), key=lambda t: t.key)
+    for t in others:
+        first = T.function(op, first, t)
+    return (first,)
+
+
+def _is_at_least(a: Term, b: Term) -> bool:
+    """Provably a >= b."""
+    return (
+        T.compare("<=", b, a) is T.TRUE
+        or (a.op == "maximum" and any(_is_at_least(t, b) for t in a.args))
+        or (b.op == "minimum" and any(_is_at_least(a, t) for t in b.args))
+    )
+
+
+def _is_at_most(a: Term, b: Term) -> bool:
+    return _is_at_least(b, a)

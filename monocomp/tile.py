@@ -10,14 +10,16 @@ Each index of the kernel is an axis with a role:
 
 A value is a tile with *named* axes, so broadcasting is by name and the order of axes is
 the backend's business. Statements are few: name a value, fold a tile into a state, loop over
-an axis with a carried state, update the state, store. A loop's domain is given by bounds that
-may vary with the rows; a backend turns them into a block range with an unmasked middle, and
-applies `masked` values only where a block sticks out. What is left open (block sizes, warps,
+an axis with a carried state, keep what a mask admits, update the state, store. A loop's domain
+is a disjoint union of segments, run one after the other with one state. A segment's bounds may
+vary with the rows; a backend turns them into a block range with an unmasked middle, and applies
+`masked` values only where a block sticks out. What is left open (block sizes, warps,
 stages, order) is the schedule.
 
     kernel  = axes, inputs, params, outputs, body
     body    = statement*
-    statement = Let | Fold | Loop | Assign | Store
+    statement = Let | Fold | Loop | Mask | Assign | Store
+    loop    = axis, segment+, state*, statement*
     expression = number | param | extent | coordinate | local | load
                | contract | reduce | masked | member | element-wise operation
 """
@@ -133,6 +135,16 @@ class Store:
     value: Expr
 
 
+@dataclass(eq=False)
+class Mask:
+    """In a loop's body: from here on just those elements of masked segments are in the
+    domain for which the value holds. What no row of a block admits is not read, and a block
+    without any member may leave the rest of the body out.
+    """
+
+    value: Expr
+
+
 @dataclass(frozen=True)
 class State:
     """A field that a loop carries: a tile that starts as `unit` everywhere."""
@@ -143,24 +155,49 @@ class State:
     unit: float
 
 
+@dataclass(frozen=True)
+class Segment:
+    """From max(lower) to min(upper), cut to the axis's extent; of a masked one the
+    elements that the loop's `Mask` admits."""
+
+    lower: tuple[Expr, ...] = ()
+    upper: tuple[Expr, ...] = ()
+    masked: bool = False
+
+    @property
+    def bounds(self) -> tuple[Expr, ...]:
+        """All bounds."""
+        return (*self.lower, *self.upper)
+
+
+WHOLE = (Segment(),)  # the segments of a loop over everything
+
+
 @dataclass(eq=False)
 class Loop:
-    """Stream an axis from max(lower) to min(upper), cut to the axis's extent.
+    """Stream an axis: the segments, which are disjoint and in ascending order.
 
-    `mask`, if any, is what remains of the domain: it is evaluated in the body and says
-    which elements count. `folds` are the folds that it carries, as text.
+    `folds` are the folds that it carries, as text.
     """
 
     axis: Axis
-    lower: tuple[Expr, ...]
-    upper: tuple[Expr, ...]
+    segments: tuple[Segment, ...]
     state: list[State]
     body: list[Statement]
-    mask: Expr | None = None
     folds: tuple[str, ...] = ()
 
+    @property
+    def bounds(self) -> tuple[Expr, ...]:
+        """The bounds of all segments."""
+        return tuple(e for s in self.segments for e in s.bounds)
 
-Statement: TypeAlias = Let | Fold | Assign | Store | Loop
+    @property
+    def is_whole(self) -> bool:
+        """Is every element of the axis in the domain?"""
+        return self.segments == WHOLE
+
+
+Statement: TypeAlias = Let | Fold | Mask | Assign | Store | Loop
 
 
 @dataclass(frozen=True)
@@ -232,7 +269,7 @@ def roots(s: Statement) -> tuple[Expr, ...]:
     """The expressions that a statement evaluates itself."""
     match s:
         case Loop():
-            return (*s.lower, *s.upper, *((s.mask,) if s.mask is not None else ()))
+            return s.bounds
         case Fold():
             return (*s.state, *s.elements)
     return (s.value,)

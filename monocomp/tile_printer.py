@@ -10,6 +10,8 @@ from monocomp.tile import (
     Fold,
     Let,
     Loop,
+    Mask,
+    Segment,
     Selection,
     State,
     Statement,
@@ -41,6 +43,8 @@ def _body(body: list[Statement], indent: str, lines: list[str]) -> None:
                 lines.append(f"{indent}{s.name}{f'[{axes}]' if axes else ''} = {show(s.value)}")
             case Fold():
                 lines.append(f"{indent}{', '.join(s.names)} = {_fold(s)}")
+            case Mask():
+                lines.append(f"{indent}keep {show(s.value)}")
             case Assign():
                 lines.append(f"{indent}{s.name} <- {show(s.value)}")
             case Store():
@@ -71,13 +75,18 @@ def show_state(state: State) -> str:
 
 
 def loop_header(s: Loop) -> str:
-    """The loop's axis and domain."""
+    """The loop's axis and segments."""
+    ranges = [
+        _range(segment, s.axis.extent) + (" where kept" if segment.masked else "")
+        for segment in s.segments
+    ]
+    return f"for {s.axis.name} in {', then '.join(ranges)}"
+
+
+def _range(s: Segment, extent: str) -> str:
     low = ", ".join(["0", *map(show, s.lower)])
-    high = ", ".join([f"|{s.axis.extent}|", *map(show, s.upper)])
-    low = f"max({low})" if s.lower else low
-    high = f"min({high})" if s.upper else high
-    mask = f" where {show(s.mask)}" if s.mask is not None else ""
-    return f"for {s.axis.name} in {low} .. {high}{mask}"
+    high = ", ".join([f"|{extent}|", *map(show, s.upper)])
+    return f"{f'max({low})' if s.lower else low} .. {f'min({high})' if s.upper else high}"
 
 
 def _number(value: float) -> str:

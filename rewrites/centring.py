@@ -216,10 +216,7 @@ def _anchor(bound: Term, condition: Term, distance: Term) -> Term:
     """What varies in the distances, at the lower end of the domain, or 0 where that is
     left out."""
     element = T.add(*(a for a in addends(distance) if bound.attr[0] in a.free))
-    lower = split(bound, condition).lower
-    place = lower[0] if lower else T.const(0)
-    for bound_below in lower[1:]:
-        place = T.function("maximum", place, bound_below)
+    place = split(bound, condition).intervals[0].start
     here = {bound.attr[0]: place}
     is_there = T.compare("<", place, T.extent_of(bound.attr[1]))
     inside = T.conjunction(is_there, T.substitute(condition, here))

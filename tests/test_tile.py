@@ -79,7 +79,7 @@ def test_one_loop_carries_everything() -> None:
 def test_a_filter_becomes_the_end_of_the_loop() -> None:
     (program,) = tile_programs(library.load("causal"), "causal")
     (loop,) = [s for s in walk(program.body) if isinstance(s, Loop)]
-    assert (len(loop.lower), len(loop.upper), loop.mask) == (0, 1, None)
+    assert [(len(s.lower), len(s.upper), s.masked) for s in loop.segments] == [(0, 1, False)]
     (program,) = tile_programs(library.load("sliding_window"), "sliding_window")
     (loop,) = [s for s in walk(program.body) if isinstance(s, Loop)]
-    assert (len(loop.lower), len(loop.upper), loop.mask) == (1, 1, None)
+    assert [(len(s.lower), len(s.upper), s.masked) for s in loop.segments] == [(1, 1, False)]

@@ -2,14 +2,16 @@
 
 Rows and grid indices become program instances, the stream a loop over blocks. A loop with
 bounds is cut in up to three parts: the blocks that stick out at the start, those inside
-for every row, and those that stick out at the end. The body is written once; in the
-middle part all masks are constant and the compiler drops them.
+for every row, and those that stick out at the end. The body is written once, also for a
+loop over several segments; in the middle part all masks are constant and the compiler
+drops them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -25,6 +27,8 @@ from monocomp.tile import (
     Fold,
     Let,
     Loop,
+    Mask,
+    Segment,
     Selection,
     Statement,
     Store,
@@ -197,6 +201,7 @@ class KernelEmitter:
         self.known: set[str] = set()
         self.loops: list[Loop] = []
         self.unmasked: str | None = None
+        self.admitted: dict[str, str] = {}
         self.kept: dict[tuple[str, tuple[str, ...]], str] = {}
 
     # --- names ------------------------------------------------------------------------
@@ -392,8 +397,8 @@ class KernelEmitter:
         found: set[str] = set()
         for s in walk(self.program.body):
             if isinstance(s, Loop):
-                for e in s.upper if upper_only else (*s.lower, *s.upper):
-                    found |= {a for a in e.axes if self.program.axes[a].role == "row"}
+                bounds = [e for x in s.segments for e in x.upper] if upper_only else s.bounds
+                found |= {a for e in bounds for a in e.axes if self.program.axes[a].role == "row"}
         return found
 
     def _inside(self, axis: str) -> str:
@@ -411,8 +416,11 @@ class KernelEmitter:
     # --- statements ---------------------------------------------------------------------
 
     def _body(self, body: list[Statement]) -> None:
+        indent = self.indent
         for s in body:
             match s:
+                case Mask():
+                    self._mask(s, self.loops[-1])
                 case Let():
                     self._let(s)
                 case Fold():
@@ -423,6 +431,49 @@ class KernelEmitter:
                     self._store(s)
                 case Loop():
                     self._loop(s)
+        self.indent = indent
+
+    def _mask(self, s: Mask, loop: Loop) -> None:
+        """Name what a mask admits. A block in which a mask that is read admits nothing is
+        left out: reading it is cheap beside what it saves. One that is computed has members
+        everywhere, as a rule."""
+        axis = loop.axis.name
+        text = self._value(s.value, self._layout(s.value), 0)
+        if not text.isidentifier():
+            name = self._name("admitted", axis, "admitted")
+            self._assign(name, text)
+            text = name
+        self.admitted[axis] = self._spread(text, self._layout(s.value), self._order(s.value.axes))
+        self.kept = {}
+        if loop.axis.role == "serial":
+            return
+        self._leave_out(loop, (s.value,))
+        if self._reads_along(s.value, {axis}):
+            count = self._name("members", axis, f"any_{axis}")
+            self._assign(count, f"tl.max({self._inside(axis)}.to(tl.int32), 0)")
+            tests = [f"{segment} == {n}" for segment, n in self._unmasked_segments(loop)]
+            self._put(f"if {' or '.join([*tests, f'{count} > 0'])}:")
+            self.indent += 1
+
+    def _leave_out(self, loop: Loop, masks: tuple[Expr, ...]) -> None:
+        """Read nothing that no row of the block admits: what stands there, be it NaN, would
+        enter a sum as 0 times itself."""
+        axis = loop.axis.name
+        layout = self._order({axis}.union(*(e.axes for e in (*masks, *loop.bounds))))
+        inside, seen = self._inside(axis), self._domain_text(loop, layout)
+        if len(layout) > 1:
+            seen = f"{seen}.to(tl.int32)"
+            for place in reversed([n for n, a in enumerate(layout) if a != axis]):
+                seen = f"tl.max({seen}, {place})"
+            seen = f"({seen} > 0)"
+        self._assign(inside, f"{inside} & {seen}")
+
+    def _reads_along(self, e: Expr, axes: set[str]) -> bool:
+        """Is a tensor read along one of the axes to compute the value?"""
+        if axes.isdisjoint(e.axes):
+            return False
+        parts = (self.lets[e.attr],) if e.op == "local" and e.attr in self.lets else e.args
+        return e.op == "load" or any(self._reads_along(p, axes) for p in parts)
 
     def _let(self, s: Let) -> None:
         if s.value.op == "load":
@@ -620,31 +671,58 @@ class KernelEmitter:
         self.loops.pop()
 
     def _serial_loop(self, loop: Loop) -> None:
-        low, high, _, _ = self._bounds(loop)
+        axis = loop.axis.name
+        if len(loop.segments) == 1:
+            low, high, _, _ = self._bounds(loop, loop.segments[0])
+            self._serial_blocks(loop, low, high)
+            return
+        low, high = self._bound(axis, "low"), self._bound(axis, "high")
+        with self._each_segment(loop):
+            self._serial_blocks(loop, low, high)
+
+    def _serial_blocks(self, loop: Loop, low: str, high: str) -> None:
         self._fit(f"for {self._axis(loop.axis.name)} in ", f"range({low}, {high})", ":")
         self.indent += 1
+        self.kept = {}
         self._body(loop.body)
         self.indent -= 1
 
     def _blocked_loop(self, loop: Loop) -> None:
+        outer = self.unmasked
+        if len(loop.segments) > 1:
+            self._segments(loop)
+        elif loop.segments[0].masked:
+            self._masked_segment(loop, loop.segments[0])
+        else:
+            self._one_segment(loop, loop.segments[0])
+        self.unmasked = outer
+
+    def _masked_segment(self, loop: Loop, segment: Segment) -> None:
+        """Every block is masked: one loop."""
+        axis, block = loop.axis.name, self._block(loop.axis.name)
+        low, high, _, _ = self._bounds(loop, segment)
+        low = self._set(axis, "low", low)
+        high = self._set(axis, "high", high)
+        begin = low if low == "0" else self._set(axis, "begin", f"{low} // {block} * {block}")
+        self.unmasked = None
+        condition = f"({self._axis(axis)} < {high})"
+        if segment.lower:
+            condition = f"({self._axis(axis)} >= {low}) & {condition}"
+        elif not segment.upper:
+            condition += f" | {self._even(axis)}"
+        self._blocks(loop, f"tl.range({begin}, {high}, {block})", condition)
+
+    def _one_segment(self, loop: Loop, segment: Segment) -> None:
         axis = loop.axis.name
         block, even = self._block(axis), self._even(axis)
-        first = self._name("first", axis, f"first_{axis}")
-        low, high, full_low, full_high = self._bounds(loop)
-        if loop.mask is not None:  # every block is masked: one loop
-            low = self._set(axis, "low", low)
-            high = self._set(axis, "high", high)
-            begin = low if low == "0" else self._set(axis, "begin", f"{low} // {block} * {block}")
-            self.unmasked = None
-            self._blocks(loop, first, f"tl.range({begin}, {high}, {block})", low, high)
-            return
-        bounded = bool(loop.lower or loop.upper)
+        low, high, full_low, full_high = self._bounds(loop, segment)
+        bounded = bool(segment.bounds)
         part = self._name("part", axis, "part")
         low = self._set(axis, "low", low)
         high = self._set(axis, "high", high)
         start = low if low == "0" else self._set(axis, "outer", f"{low} // {block} * {block}")
         inner = start
-        if loop.lower:
+        if segment.lower:
             full_low = self._set(axis, "full_low", full_low)
             text = f"tl.maximum({start}, tl.cdiv({full_low}, {block}) * {block})"
             inner = self._set(axis, "full_begin", text)
@@ -655,22 +733,102 @@ class KernelEmitter:
         outer = self._set(axis, "full_end", text)
         if bounded:
             self._put("# Blocks before, inside and after the part where no mask is needed.")
-            self._put(f"for {part} in tl.static_range({0 if loop.lower else 1}, 3):")
+            self._put(f"for {part} in tl.static_range({0 if segment.lower else 1}, 3):")
         else:
             self._put(f"for {part} in tl.static_range(1, 2 if {even} else 3):")
+        condition = f"({self._axis(axis)} < {high})"
+        if segment.lower:
+            condition = f"({self._axis(axis)} >= {low}) & {condition}"
+        self._parts(loop, (start, inner, outer, high), bool(segment.lower), condition)
+
+    def _parts(
+        self, loop: Loop, ends: tuple[str, str, str, str], has_first: bool, condition: str
+    ) -> None:
+        """The body of the loop over parts: blocks from one end to the next."""
+        axis = loop.axis.name
+        start, inner, outer, high = ends
+        part = self._name("part", axis, "part")
         self.indent += 1
         self.unmasked = f"({part} == 1)"
         begin, end = self._name("begin", axis, "begin"), self._name("end", axis, "end")
         self._assign(begin, f"{inner} if {part} == 1 else {outer}")
         self._assign(end, f"{outer} if {part} == 1 else {high}")
-        if loop.lower:
+        if has_first:
             self._put(f"if {part} == 0:")
             self.indent += 1
             self._assign(begin, start)
             self._assign(end, f"tl.minimum({inner}, {high})")
             self.indent -= 1
-        self._blocks(loop, first, f"tl.range({begin}, {end}, {block})", low, high)
+        iterator = f"tl.range({begin}, {end}, {self._block(axis)})"
+        self._blocks(loop, iterator, f"{condition} | {self.unmasked}")
         self.indent -= 1
+
+    def _segments(self, loop: Loop) -> None:
+        """Several segments, each in parts; all blocks of a masked one are its first part."""
+        axis = loop.axis.name
+        block, segment = self._block(axis), self._name("segment", axis, "segment")
+        low, high, full_low, full_high = (
+            self._bound(axis, purpose) for purpose in ("low", "high", "full_low", "full_high")
+        )
+        start, inner, outer = (
+            self._bound(axis, purpose) for purpose in ("outer", "full_begin", "full_end")
+        )
+        with self._each_segment(loop):
+            self._assign(start, f"{low} // {block} * {block}")
+            self._assign(inner, f"tl.maximum({start}, tl.cdiv({full_low}, {block}) * {block})")
+            self._assign(outer, f"tl.maximum({inner}, {full_high} // {block} * {block})")
+            first = _choice([0 if s.lower or s.masked else 1 for s in loop.segments], segment)
+            last = _choice([1 if s.masked else 3 for s in loop.segments], segment)
+            self._put("# Blocks before, inside and after the part where no mask is needed.")
+            part = self._name("part", axis, "part")
+            self._put(f"for {part} in tl.static_range({first}, {last}):")
+            offs = self._axis(axis)
+            condition = f"({offs} >= {low}) & ({offs} < {high})"
+            self._parts(loop, (start, inner, outer, high), True, condition)
+
+    @contextmanager
+    def _each_segment(self, loop: Loop) -> Iterator[None]:
+        """What is written inside runs for each segment, with its bounds under common names."""
+        axis = loop.axis.name
+        segment = self._name("segment", axis, "segment")
+        layout = self._order({a for e in loop.bounds for a in e.axes})
+        self._put("# The domain is a disjoint union of segments.")
+        self._put(f"for {segment} in tl.static_range({len(loop.segments)}):")
+        self.indent += 1
+        for number, s in enumerate(loop.segments):
+            last = number == len(loop.segments) - 1
+            test = "else:" if last else f"{'el' if number else ''}if {segment} == {number}:"
+            self._put(test)
+            self.indent += 1
+            low, high, full_low, full_high = self._bounds(loop, s)
+            self._assign(self._bound(axis, "low"), low)
+            self._assign(self._bound(axis, "high"), high)
+            if loop.axis.role != "serial":
+                full = (self._bound(axis, "high"),) * 2 if s.masked else (full_low, full_high)
+                self._assign(self._bound(axis, "full_low"), full[0])
+                self._assign(self._bound(axis, "full_high"), full[1])
+            if layout:
+                self._assign(self._bound(axis, "from"), self._tile_of(s.lower, "low", loop, layout))
+                self._assign(self._bound(axis, "to"), self._tile_of(s.upper, "high", loop, layout))
+            self.indent -= 1
+        yield
+        self.indent -= 1
+
+    def _tile_of(
+        self, bounds: tuple[Expr, ...], purpose: str, loop: Loop, layout: tuple[str, ...]
+    ) -> str:
+        """The bound of a segment for each row of the block."""
+        varying = [self._text(e, layout) for e in bounds if self._order(e.axes)]
+        scalar = self._bound(loop.axis.name, purpose)
+        if not varying:
+            return f"tl.full([{self._shape(layout)}], {scalar}, INDEX)"
+        text = varying[0]
+        for other in varying[1:]:
+            text = f"tl.{'maximum' if purpose == 'low' else 'minimum'}({text}, {other})"
+        return text
+
+    def _bound(self, axis: str, purpose: str) -> str:
+        return self._name(purpose, axis, f"{purpose}_{axis}")
 
     def _set(self, axis: str, purpose: str, text: str) -> str:
         """Name a bound, but for literals and sizes."""
@@ -680,34 +838,32 @@ class KernelEmitter:
         self._assign(name, text)
         return name
 
-    def _blocks(self, loop: Loop, first: str, iterator: str, low: str, high: str) -> None:
-        axis = loop.axis
-        block = self._block(axis.name)
-        offs = self._axis(axis.name)
+    def _blocks(self, loop: Loop, iterator: str, condition: str) -> None:
+        axis = loop.axis.name
+        first = self._name("first", axis, f"first_{axis}")
         self._fit(f"for {first} in ", iterator, ":")
         self.indent += 1
-        self._assign(offs, f"{first} + tl.arange(0, {block}).to(INDEX)")
-        condition = f"({offs} < {high})"
-        if loop.lower:
-            condition = f"({offs} >= {low}) & {condition}"
-        free = f" | {self.unmasked}" if self.unmasked else ""
-        if not loop.lower and not loop.upper and loop.mask is not None:
-            free = f" | {self._even(axis.name)}"
-        self._assign(self._inside(axis.name), condition + free)
+        block = self._block(axis)
+        self._assign(self._axis(axis), f"{first} + tl.arange(0, {block}).to(INDEX)")
+        self._assign(self._inside(axis), condition)
         self.kept = {}
+        self.admitted.pop(axis, None)
+        rows = {a.name for a in self.program.axes.values() if a.role == "row"}
+        if any(self._reads_along(e, rows) for e in loop.bounds):
+            self._leave_out(loop, ())
         self._body(loop.body)
         self.indent -= 1
 
-    def _bounds(self, loop: Loop) -> tuple[str, str, str, str]:
+    def _bounds(self, loop: Loop, segment: Segment) -> tuple[str, str, str, str]:
         """(low, high, full low, full high): the block's rows need [low, high), and
         [full low, full high) is inside for each of them."""
         size = self._size(loop.axis.extent)
         low = full_low = "0"
         high = full_high = size
-        for e in loop.lower:
+        for e in segment.lower:
             least, most = self._interval(e)
             low, full_low = f"tl.maximum({low}, {least})", f"tl.maximum({full_low}, {most})"
-        for e in loop.upper:
+        for e in segment.upper:
             least, most = self._interval(e)
             high, full_high = f"tl.minimum({high}, {most})", f"tl.minimum({full_high}, {least})"
         return low, high, full_low, full_high
@@ -739,6 +895,9 @@ class KernelEmitter:
                 factor = e.args[0].attr
                 low, high = (a, b) if factor >= 0 else (b, a)
                 return f"{factor} * {_grouped(low)}", f"{factor} * {_grouped(high)}"
+            case "floordiv" if e.args[1].op == "number" and e.args[1].attr > 0:
+                low, high = self._interval(e.args[0])
+                return self._quotient(e, low), self._quotient(e, high)
         layout = self._order(e.axes)
         text = self._wide(e, layout, 0) if self._is_load(e) else self._text(e, layout)
         inside = " & ".join(self._spread(self._inside(a), (a,), layout) for a in layout)
@@ -747,6 +906,14 @@ class KernelEmitter:
         for _ in layout:
             least, most = f"tl.min({least}, 0)", f"tl.max({most}, 0)"
         return least, most
+
+    def _quotient(self, e: Expr, dividend: str) -> str:
+        """An integer division of scalars with the divisor of e."""
+        divisor = self._text(e.args[1], ())
+        if e.attr == "nonnegative":
+            return f"{_grouped(dividend)} // {divisor}"
+        self.helpers["floordiv"] = None
+        return f"floordiv({dividend}, {divisor})"
 
     # --- expressions ------------------------------------------------------------------
 
@@ -965,11 +1132,17 @@ class KernelEmitter:
         if not serial:
             offs = self._spread(offs, (axis.name,), want)
         parts = []
-        if serial or any(self._order(b.axes) for b in (*loop.lower, *loop.upper)):
-            parts += [f"({offs} >= {self._text(b, want, _ADD)})" for b in loop.lower]
-            parts += [f"({offs} < {self._text(b, want, _ADD)})" for b in loop.upper]
-        if loop.mask is not None:
-            parts.append(self._value(loop.mask, want, _BIT_AND + 1))
+        rows = self._order({a for b in loop.bounds for a in b.axes})
+        if len(loop.segments) == 1 and (serial or rows):
+            (segment,) = loop.segments
+            parts += [f"({offs} >= {self._text(b, want, _ADD)})" for b in segment.lower]
+            parts += [f"({offs} < {self._text(b, want, _ADD)})" for b in segment.upper]
+        elif rows:
+            for sign, purpose in ((">=", "from"), ("<", "to")):
+                bound = self._spread(self._bound(axis.name, purpose), rows, want)
+                parts.append(f"({offs} {sign} {bound})")
+        if axis.name in self.admitted:
+            parts.append(self._admitted(loop, want))
         inside = None if serial else self._spread(self._inside(axis.name), (axis.name,), want)
         if not parts:
             return inside or "True"
@@ -983,6 +1156,18 @@ class KernelEmitter:
         if not serial:
             self.kept[axis.name, want] = name
         return name
+
+    def _admitted(self, loop: Loop, want: tuple[str, ...]) -> str:
+        """What the mask admits; in segments without a mask all."""
+        mask = next(s.value for s in loop.body if isinstance(s, Mask))
+        text = self._spread(self.admitted[loop.axis.name], self._order(mask.axes), want)
+        tests = [f"({segment} == {n})" for segment, n in self._unmasked_segments(loop)]
+        return f"({' | '.join([text, *tests])})" if tests else text
+
+    def _unmasked_segments(self, loop: Loop) -> list[tuple[str, int]]:
+        """The name that counts a loop's segments, with the numbers of those without a mask."""
+        name = self._name("segment", loop.axis.name, "segment")
+        return [(name, n) for n, s in enumerate(loop.segments) if not s.masked]
 
     def _reduce(self, e: Expr, purpose: str = "") -> str:
         monoid, axis = e.attr
@@ -1070,6 +1255,15 @@ def _literal(value: float, kind: str) -> str:
             return "9223372036854775807" if value > 0 else "-9223372036854775808"
         return 'float("inf")' if value > 0 else '-float("inf")'
     return repr(float(value))
+
+
+def _choice(values: list[int], name: str) -> str:
+    """A number that depends on which segment it is, as an expression."""
+    text = str(values[-1])
+    for n, value in reversed(list(enumerate(values[:-1]))):
+        if str(value) != text:
+            text = f"{value} if {name} == {n} else {text}"
+    return text
 
 
 def _grouped(text: str) -> str:

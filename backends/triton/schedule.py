@@ -131,7 +131,8 @@ def _multiplies_floats(program: TileProgram) -> bool:
 
 def _has_two_ends(program: TileProgram) -> bool:
     """Does a stream begin and end where its rows say?"""
-    return any(isinstance(s, Loop) and s.lower and s.upper for s in walk(program.body))
+    loops = (s for s in walk(program.body) if isinstance(s, Loop))
+    return any(segment.lower and segment.upper for loop in loops for segment in loop.segments)
 
 
 def _without_product(

@@ -11,6 +11,7 @@ from monocomp.lowering.single_uses import inline_single_uses
 from monocomp.nominal import nominal_sizes
 from monocomp.program import Equation, Equations
 from monocomp.tile import (
+    WHOLE,
     Loop,
     OutputTensor,
     Statement,
@@ -77,7 +78,7 @@ class _Kernel(Loops):
         for e in equations:
             self._store(e)
         self.scopes.pop()
-        self.scopes[0].body.append(Loop(self.axes[name], (), (), [], scope.body))
+        self.scopes[0].body.append(Loop(self.axes[name], WHOLE, [], scope.body))
 
     def _program(self, body: list[Statement]) -> TileProgram:
         source = self.program.source

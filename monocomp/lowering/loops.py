@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from monocomp import terms as T
 from monocomp.algebra import LARGEST_INT, SE, SE_PAIR, carried_places, carrier, frame, is_selection
-from monocomp.domain import split
+from monocomp.domain import Domain, split
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.language.syntax import Kind
 from monocomp.lowering.monoids import combine_of, tuple_monoid
@@ -28,6 +28,8 @@ from monocomp.tile import (
     Fold,
     Let,
     Loop,
+    Mask,
+    Segment,
     Selection,
     State,
     apply,
@@ -112,16 +114,13 @@ class Loops(Values):
         bound = opened[first][0][0]
         condition = opened[first][1][0]
         domain = split(bound, condition)
-        self._prepare([*domain.lower, *domain.upper])
-        lower = tuple(self._value(t) for t in domain.lower)
-        upper = tuple(self._value(t) for t in domain.upper)
+        segments = self._segments(domain)
         scope = Scope(name, len(self.scopes))
         self.scopes.append(scope)
-        scope.guard = self._column_guard(domain.mask, name)
+        self._mask(domain.mask)
         self._prepare([p for _, parts in opened.values() for p in parts])
-        mask = self._value(domain.mask) if domain.mask is not T.TRUE else None
         folds = tuple(show(_visible(f), self.program.reader_names()) for f in group.folds)
-        loop = Loop(axis, lower, upper, [], scope.body, mask, folds)
+        loop = Loop(axis, segments, [], scope.body, folds)
         moving = {f: taken for f in opened if (taken := self._moving(f, group)) is not None}
         fixed = {f: opened[f][1] for f in opened if f not in moving}
         frames = {f: parts for f, parts in fixed.items() if f.attr.monoid in _UNITS}
@@ -162,11 +161,24 @@ class Loops(Values):
         inside = [set(T.subterms(e.body)) for e in self.program.outputs]
         return all(any(m in terms for m in mantissas) for terms in inside if f in terms)
 
-    def _column_guard(self, mask: Term, axis: str) -> Expr | None:
-        """The part of a mask that no row takes part in: what it rules out is not read, so
-        that whatever stands there cannot reach a sum as 0 times itself."""
-        parts = [c for c in T.conjuncts(mask) if self._tile_axes(c) <= {axis}]
-        return self._value(T.conjunction(*parts)) if parts else None
+    def _segments(self, domain: Domain) -> tuple[Segment, ...]:
+        """The intervals of a domain, their bounds computed in the current scope."""
+        self._prepare([t for i in domain.intervals for t in (*i.lower, *i.upper)])
+        return tuple(
+            Segment(
+                tuple(self._value(t) for t in i.lower),
+                tuple(self._value(t) for t in i.upper),
+                i.masked,
+            )
+            for i in domain.intervals
+        )
+
+    def _mask(self, mask: Term) -> None:
+        """Begin a loop's body with the mask of its domain, before anything is read that a
+        block without a member does not need."""
+        if mask is not T.TRUE:
+            self._prepare([mask])
+            self.scopes[-1].body.append(Mask(self._value(mask)))
 
     def _tuple_fold(
         self, loop: Loop, f: Term, elements: Sequence[Term], updates: list[Assign]
@@ -263,8 +275,8 @@ class Loops(Values):
 
     def _loop_axes(self, loop: Loop) -> frozenset[str]:
         """The axes along which membership in the loop's domain varies."""
-        bounds = (*loop.lower, *loop.upper, *((loop.mask,) if loop.mask is not None else ()))
-        axes: frozenset[str] = frozenset().union(*(b.axes for b in bounds))
+        masks = (s.value for s in loop.body if isinstance(s, Mask))
+        axes: frozenset[str] = frozenset().union(*(e.axes for e in (*loop.bounds, *masks)))
         return axes if loop.axis.role == "serial" else axes | {loop.axis.name}
 
     def _fold_tile(
@@ -296,7 +308,7 @@ class Loops(Values):
         return local(name, axes, kind)
 
     def _masked(self, loop: Loop, value: Expr, unit: float) -> Expr:
-        if loop.axis.role == "serial" and not (loop.lower or loop.upper or loop.mask):
+        if loop.axis.role == "serial" and loop.is_whole:
             return value
         axes = value.axes | self._loop_axes(loop)
         masked = Expr("masked", (value,), (loop.axis.name, unit), axes, value.kind)
@@ -329,9 +341,7 @@ class Loops(Values):
             return apply("add", state, _reduce("sum", axis, value), kind=state.kind)
         left, right = (self._value(s) for s in sides)
         if not vanishing and not (
-            loop.mask is None
-            and not loop.lower
-            and not loop.upper
+            loop.is_whole
             and left.op == right.op == "local"
             and self._is_load(left)
             and self._is_load(right)

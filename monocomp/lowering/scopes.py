@@ -20,7 +20,6 @@ class Scope:
     depth: int
     body: list[Statement] = field(default_factory=list)
     memo: dict[Term, Expr] = field(default_factory=dict)
-    guard: Expr | None = None  # what must hold for an element to be read at all
 
 
 class Scopes:

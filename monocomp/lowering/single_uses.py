@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from monocomp.lowering.scopes import leaves
-from monocomp.tile import Assign, Expr, Fold, Let, Loop, Statement, expressions, walk
+from monocomp.tile import Assign, Expr, Fold, Let, Loop, Segment, Statement, expressions
 
 _KEPT = ("load", "contract", "masked")
 _MAX_NESTING = 4
@@ -14,9 +14,6 @@ _MAX_NESTING = 4
 def inline_single_uses(body: list[Statement]) -> None:
     """Write a value that is used once where it is used, if that is in the same body."""
     uses: dict[str, int] = {}
-    for s in walk(body):  # a mask is evaluated at each masked value
-        if isinstance(s, Loop) and s.mask is not None:
-            uses |= {e.attr: 2 for e in leaves(s.mask)}
     for e in expressions(body):
         if e.op == "local":
             uses[e.attr] = uses.get(e.attr, 0) + 1
@@ -32,8 +29,14 @@ def _inline(body: list[Statement], uses: Mapping[str, int]) -> None:
             held = {e.attr for b in (s.body,) for e in expressions(b) if e.op == "local"}
             for name in [n for n in pending if n in held]:
                 out.append(Let(name, pending.pop(name)))
-            s.lower = tuple(_fill(e, pending) for e in s.lower)
-            s.upper = tuple(_fill(e, pending) for e in s.upper)
+            s.segments = tuple(
+                Segment(
+                    tuple(_fill(e, pending) for e in segment.lower),
+                    tuple(_fill(e, pending) for e in segment.upper),
+                    segment.masked,
+                )
+                for segment in s.segments
+            )
             _inline(s.body, uses)
             out.append(s)
             continue

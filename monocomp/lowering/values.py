@@ -126,11 +126,6 @@ class Values(Scopes, ABC):
         subscripts = tuple(self._value(a) for a in t.args)
         axes = frozenset().union(*(s.axes for s in subscripts))
         condition = None if guard is None or not _is_computed(t) else self._value(guard)
-        ruled = self._home(t.free).guard
-        if condition is None:
-            condition = ruled
-        elif ruled is not None:
-            condition = apply("and", condition, ruled, kind="bool")
         if condition is None:
             return Expr("load", subscripts, name, axes, t.kind)
         return Expr(
