@@ -51,7 +51,7 @@ class Values(Scopes, ABC):
             return value
         home = self._home_of(value, t)
         named = self._let(home, _base_name(value, _TERM_NAMES.get(t.op, "t")), value)
-        if guard is None or not value.guarded:
+        if guard is None or not _reads_computed(t):
             home.memo[t] = named
         return named
 
@@ -104,7 +104,7 @@ class Values(Scopes, ABC):
                     kind=t.kind,
                 )
             case "compare" | "floordiv" | "mod" | "and" | "or" | "not":
-                operands = [self._value(a) for a in _in_order(t)]
+                operands = [self._value(a, g) for a, g in _in_order(t, guard)]
                 if t.op == "compare":
                     return apply("compare", *operands, kind="bool", attr=t.attr)
                 if t.op in ("floordiv", "mod") and all(map(T.is_nonnegative, t.args)):
@@ -341,15 +341,22 @@ def _guarded(t: Term, condition: Term) -> Term:
     return T.rebuild(t, tuple(_guarded(a, condition) for a in t.args))
 
 
-def _in_order(t: Term) -> list[Term]:
-    """Operands; of `and` and `or` those that read computed places come last, and read where
-    the others leave it open."""
-    if t.op not in ("and", "or"):
-        return list(t.args)
+def _in_order(t: Term, guard: Term | None) -> list[tuple[Term, Term | None]]:
+    """Operands with what guards them; of `and` and `or` those that read computed places come
+    last, and read where the others leave it open. A truth value that is read is guarded as
+    it is: `_guarded` would write it as the same `and` or `or` again."""
+    if t.op == "not":
+        return [(t.args[0], guard)]
     first = [a for a in t.args if not _reads_computed(a)]
-    holds = T.conjunction(*(a if t.op == "and" else T.negate(a) for a in first))
+    if t.op not in ("and", "or") or not first:
+        return [(a, None) for a in t.args]
     rest = [a for a in t.args if a not in first]
-    return first + [_guarded(a, holds) if first else a for a in rest]
+    holds = T.conjunction(*(a if t.op == "and" else T.negate(a) for a in first))
+    guarded: list[tuple[Term, Term | None]] = [(a, None) for a in first]
+    for a in rest:
+        is_plain = _is_computed(a) or (a.op == "not" and _is_computed(a.args[0]))
+        guarded.append((a, holds) if is_plain else (_guarded(a, holds), None))
+    return guarded
 
 
 def _chain(op: str, operands: list[Expr], kind: Kind) -> Expr:

@@ -155,6 +155,26 @@ EXAMPLES: dict[str, Example] = {
         "O[i,d] = softmax[j if j <= i](X[i,d] * X[j,d]) * X[j,d]", (sizes(i=37, d=5),)
     ),
     # filters, masks, reads
+    "mask that reads an earlier place": Example(
+        "O[i] = sum[k if k > 0 and A[k - 1] > 0](B[k]) * C[i]", (sizes(i=17, k=37),)
+    ),
+    "softmax at a computed place": Example(
+        """
+        input A[i,k]
+        param s: int = 2
+        D[i,k] = softmax[k if k < s](A[i,k])
+        O[i,k] = D[i,2 * k % |k|] + A[i,k]
+        """,
+        (sizes(i=17, k=37), sizes(i=3, k=1)),
+    ),
+    "truth values at guarded places": Example(
+        """
+        input P[k]: bool
+        O[k] = where(k > 0 and P[k - 1] and not (k > 1 and P[k - 2]), B[k], -B[k])
+        S[i] = sum[k if k % 2 == 1 and P[k - 1] or C[i] > 0](B[k])
+        """,
+        (sizes(i=17, k=37),),
+    ),
     "lengths": Example(
         """
         input len[b]: int

@@ -50,6 +50,8 @@ FILTERS = {
     "rows alone": "own[b,q] > 1 and k == k",
     "three parts": "k < s or abs(q - k) < 3 or k >= n[b]",
     "nothing": "k < q - 1000",
+    "guarded truth value": "k % 2 == 1 and some[k - 1] and k <= q",
+    "guarded by its alternative": "k == 0 or k % 3 != 0 and not some[k - 1]",
     "mask before bounds": "k % 3 != 0 and k > 2 and doc[b,k - 1] >= 0",
 }
 EXTENTS = {"b": 2, "q": 37, "k": 41, "d": 5, "e": 6}
