@@ -106,7 +106,8 @@ def _choices(
 
 
 def _largest_tensor(program: Equations, sizes: Mapping[str, int]) -> int:
-    shapes = [[sizes[extent] for extent in i.dims] for i in program.source.inputs.values()]
+    source = program.source
+    shapes = [[sizes[source.extent_of[e]] for e in i.dims] for i in source.inputs.values()]
     shapes += [[sizes[i.attr[1]] for i in e.indices] for e in program.outputs]
     return max(map(math.prod, shapes))
 
