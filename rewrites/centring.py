@@ -178,7 +178,7 @@ def _whole_count(bound: Term, condition: Term, weight: Term, count: Term) -> Ter
 
 @centring.choice
 def anchor_means(program: Equations) -> Choice | None:
-    """A mean is taken of distances from one of the elements, read before the loop.
+    """The centre of a sum is a mean of distances from one of the elements, read before the loop.
 
     Where the mean varies with an index that the elements lack, sums of powers about it would
     be no products of matrices; about the anchor they are.
@@ -201,14 +201,10 @@ def anchor_means(program: Equations) -> Choice | None:
         moved = taken.sum_of(T.mul(taken.weight, T.sub(unit.distance, anchor)))
         counts = {count, _whole_count(taken.bound, taken.condition, taken.weight, count)}
         after = _anchored(t, total, moved, anchor, counts, {})
-        result = program.map(
-            lambda s: _anchored(s, total, moved, anchor, counts, {})  # noqa: B023
-        )
         again = centred(after.args[0] if is_mantissa(after) else after)
         if again is not None and unit.centre.free - unit.distance.free:
-            about_anchor = _about_anchor(again)
-            return Choice(t, about_anchor, _replacing(after, about_anchor, result).program)
-        return Choice(t, after, result)
+            return _replacing(t, _about_anchor(again), program)
+        return Choice.replacing(t, after, program)
     return None
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from math import prod
 from typing import Any
 
 from monocomp.nominal import power_of_two
 from monocomp.tile import Loop, TileProgram, expressions, walk
 
 MIN_DOT = 16  # the shortest side of a matrix product
+LARGEST_TILE = 1 << 15  # elements that a program instance can hold in registers
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,28 @@ def candidates(
     for row, stream, warps, stages in shapes:
         blocks = {a: _clip(row, sizes, program.axes[a].extent) for a in rows}
         blocks |= {a: _clip(stream, sizes, program.axes[a].extent) for a in streams}
+        _shrink(program, blocks, sizes)
         found.append(Schedule(tuple(blocks.items()), warps, stages))
     return list(dict.fromkeys(found))
+
+
+def _shrink(program: TileProgram, blocks: dict[str, int], sizes: Mapping[str, int]) -> None:
+    """Halve blocks until the largest tile fits the registers: one with three axes may not."""
+    tiles = {e.axes for e in expressions(program.body) if e.op not in ("local", "contract")}
+
+    def length(axis: str) -> int:
+        known = program.axes[axis]
+        if known.role in ("grid", "serial"):
+            return 1
+        whole = max(MIN_DOT, power_of_two(sizes.get(known.extent, 64)))
+        return blocks.get(axis, whole)
+
+    while True:
+        largest = max(tiles, key=lambda axes: prod(map(length, axes)), default=frozenset())
+        cut = [a for a in sorted(largest) if blocks.get(a, 0) > MIN_DOT]
+        if not cut or prod(map(length, largest)) <= LARGEST_TILE:
+            return
+        blocks[max(cut, key=length)] //= 2
 
 
 def _for_cdna(whole: int, element_bytes: int) -> list[tuple[int, int, int, int]]:
