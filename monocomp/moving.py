@@ -112,7 +112,7 @@ def _is_open(t: Term) -> bool:
 
 
 def _same_domain(a: Term, b: Term) -> bool:
-    return a.attr.extents == b.attr.extents and a.args[0] is b.args[0]
+    return T.domain_of(a) == T.domain_of(b)
 
 
 @lru_cache(maxsize=4096)

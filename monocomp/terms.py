@@ -251,6 +251,8 @@ def as_float(t: Term) -> Term:
         return const(t.attr if t.kind == "int" else int(t.attr), "float")
     if t.op == "cast":  # a truth value as an int
         t = t.args[0]
+    if t.op == "fold" and t.attr.monoid == "sum" and t.args[1].op == "const":  # a count
+        return _intern("fold", (t.args[0], as_float(t.args[1])), t.attr, "float")
     number, rest = split_coefficient(t)
     if number != 1 and rest is not None:
         return mul(const(number, "float"), as_float(rest))
@@ -1038,6 +1040,13 @@ def open_as(t: Term, names: Iterable[str]) -> tuple[tuple[Term, ...], tuple[Term
     memo: dict[Term, Term] = {}
     parts = t.args if t.op == "fold" else t.args[1:]
     return opened, tuple(_rename(p, mapping, memo) for p in parts)
+
+
+@lru_cache(maxsize=16384)
+def domain_of(t: Term) -> tuple[tuple[str, ...], Term]:
+    """The extents and the filter of a fold, the same for all folds over one domain."""
+    names = tuple(f"@{n}" for n in range(len(t.attr.indices)))
+    return t.attr.extents, open_as(t, names)[1][0]
 
 
 def _rename(t: Term, mapping: Mapping[str, Term], memo: dict[Term, Term]) -> Term:

@@ -8,6 +8,7 @@ is left. Every rule is exact wherever the source is finite.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from monocomp import terms as T
 from monocomp.monomials import addends, common_number, content, exponent_of, factors
@@ -341,7 +342,7 @@ def merge_weighted_sums(t: Term) -> Term | None:
     """
     if t.op != "add":
         return None
-    groups: dict[tuple[Term, ...], list[tuple[Term, Term]]] = {}
+    groups: dict[tuple[Any, ...], list[tuple[Term, Term]]] = {}
     for a in t.args:
         weighted = [f for f in factors(a) if _is_weighted_sum(f)]
         if len(weighted) != 1:
@@ -349,18 +350,18 @@ def merge_weighted_sums(t: Term) -> Term | None:
         (f,) = weighted
         others = T.mul(T.ONE, *(g for g in factors(a) if g is not f and g.free))
         number = T.mul(T.ONE, *(g for g in factors(a) if not g.free))
-        bound, name, condition, body = _opened(f)
-        key = (others, T.extent_of(bound.attr[1]), f.args[0], _weight(body, name))
+        _, (_, body) = T.open_as(f, ("@0",))
+        key = (others, *T.domain_of(f), _weight(body, "@0"))
         groups.setdefault(key, []).append((a, number))
-    for (others, _, _, weight), members in groups.items():
+    for (others, _, condition, weight), members in groups.items():
         if len(members) < 2:
             continue
         parts = []
         for a, factor in members:
             (f,) = (f for f in factors(a) if _is_weighted_sum(f))
-            bound, name, condition, body = _opened(f)
+            opened, (_, body) = T.open_as(f, ("@0",))
             parts.append(T.mul(factor, body, T.exp(T.neg(weight))))
-        merged = T.fold("sum", (bound,), condition, T.mul(T.exp(weight), T.add(*parts)))
+        merged = T.fold("sum", opened, condition, T.mul(T.exp(weight), T.add(*parts)))
         gone = [a for a, _ in members]
         return T.add(*(a for a in t.args if a not in gone), T.mul(others, merged))
     return None

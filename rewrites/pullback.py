@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, carrier, frame, is_selection
@@ -40,7 +41,7 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
     `is_streamed` tells folds that are loops of the current scope from the others.
     """
     levels: dict[Term, int] = {}
-    found: dict[tuple[str, int, Term], Pass] = {}
+    found: dict[tuple[Any, ...], Pass] = {}
 
     def level_of(t: Term) -> int:
         """The number of passes that must end before t is known."""
@@ -59,7 +60,7 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
                 for part in T.subterms(normalise(frame(bound, condition, exponent))):
                     if part.op == "fold" and part.attr.monoid in ("max", "min"):
                         level_of(part)
-            key = (t.attr.extents[0], deepest, t.args[1 if t.op == "fold_at" else 0])
+            key = (deepest, *T.domain_of(t))
             group = found.setdefault(key, Pass(t.attr.extents[0], deepest))
             if t not in group.folds:
                 group.folds.append(t)
