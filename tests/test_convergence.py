@@ -306,20 +306,12 @@ NOT_YET = {
     ("learned sink", "a gate"): "quotients in a divisor are not cleared",
     ("learned sink", "a longer row"): "the case of one place is not split off a sum",
     ("softmax-one", "a gate"): "quotients in a divisor are not cleared",
-    ("sigmoid attention", "exp(x) / (1 + exp(x))"): "quotients in a divisor are not cleared",
-    ("sigmoid attention", "1 - sigmoid(-x)"): "quotients in a divisor are not cleared",
     ("entropy by the log-sum-exp", "safe"): "m * (Z == 0) + log(Z) is log(Z), and stays",
-    ("derivative", "of the quotient"): "a * Z / Z ** 2 in a longer sum is not cancelled",
-    ("derivative", "a covariance"): "sums of one weight are not merged",
-    ("Gaussian kernel", "turned"): "(a - b) ** 2 and (b - a) ** 2 stay two",
     ("Gaussian kernel", "expanded"): "squares in logits are not expanded",
     ("Gaussian kernel", "without the query's square"): "squares in logits are not expanded",
     ("Gaussian kernel", "expanded inside"): "squares in logits are not expanded",
     ("softpick", "maximum with 0"): "maximum(x, 0) and relu(x) stay two",
-    ("pairs of keys", "naive"): "sums over several indices keep the order they are written in",
     ("pairs of keys", "one after the other"): "nested sums keep their order",
-    ("pairs of keys", "safe"): "sums over several indices keep the order they are written in",
-    ("Taylor polynomial", "doubled"): "a number common to both sides of a quotient stays",
 }
 
 

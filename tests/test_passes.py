@@ -74,22 +74,9 @@ PASSES = {
     # One, or two where the heads' mixed sums are more than can be carried.
     "talking_heads": {"k": 2},
 }
-NOT_YET = {
-    "two_simplicial": "two sums over pairs are nested in different orders",
-}
 
 
-def with_reasons(names: list[str], reasons: dict[str, str]) -> list[object]:
-    """Parameters, those that fail as yet marked so."""
-
-    def marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
-        known = name in reasons
-        return (pytest.mark.xfail(strict=True, reason=reasons[name]),) if known else ()
-
-    return [pytest.param(name, marks=marks(name)) for name in names]
-
-
-@pytest.mark.parametrize("name", with_reasons(list(library.names()), NOT_YET))
+@pytest.mark.parametrize("name", library.names())
 def test_as_few_passes_as_can_be(name: str) -> None:
     """Loops over an index, also those inside others."""
     wanted = PASSES.get(name, {"k": 1})

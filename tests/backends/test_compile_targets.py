@@ -85,6 +85,16 @@ def test_library_of_rows(name: str, target: str) -> None:
         fits(of_library(name, target, torch.bfloat16, 1, length), target)
 
 
+@pytest.mark.parametrize("name", [n for n, case in CASES.items() if not case.thorough])
+def test_rest_of_the_library(name: str) -> None:
+    """In short blocks; what long ones take is the choice of a schedule."""
+    case = CASES[name]
+    sizes, extent_of = case.sizes(19, 37, 6, 5), check(case.text).extent_of
+    inputs = case.inputs(sizes, torch.bfloat16)
+    extents = {extent_of[index]: size for index, size in sizes.items()}
+    assert usage(case.text, "cuda:90", inputs, extents, **case.params)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_other_sizes(target: str) -> None:
     """Lengths that blocks fit, the largest head that is held whole, and other dtypes."""
