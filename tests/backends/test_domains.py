@@ -193,3 +193,14 @@ def test_random_filters(seed: int, backend: str) -> None:
         wanted = exact(text, inputs, **params)
         for got, good in zip(run(backend, text, inputs, **params), wanted, strict=True):
             ALONE[backend].check(got, good)
+
+
+def test_reads_in_an_inner_loop() -> None:
+    """What the filter rules out is not read in loops inside the streamed one either."""
+    text = """
+        S[q,k] = sum[d](Q[q,d] * K[k - 1,d])
+        O[q,e] = softmax[k if k % 3 != 0](S[q,k]) * V[k,e]
+        """
+    inputs = make_inputs(text, {"q": 5, "k": 20, "d": 300, "e": 4})
+    (wanted,) = exact(text, inputs)
+    ALONE["numpy"].check(run("numpy", text, inputs, checked=True)[0], wanted)
