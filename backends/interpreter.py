@@ -273,10 +273,6 @@ class Interpreter:
                 return self.ops.reduce(monoid, self._along(e.args[0], axis), self.dims[axis])
             case "masked":
                 return self._masked(e)
-            case "member":
-                if self.inside is None:
-                    return self.ops.full((1,) * len(self.dims), 1, "bool")
-                return self.inside
             case "cast":
                 value = self._value(e.args[0])
                 if e.kind == "float":

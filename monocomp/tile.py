@@ -21,7 +21,7 @@ stages, order) is the schedule.
     statement = Let | Fold | Loop | Mask | Assign | Store
     loop    = axis, segment+, state*, statement*
     expression = number | param | extent | coordinate | local | load
-               | contract | reduce | masked | member | element-wise operation
+               | contract | reduce | masked | element-wise operation
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ class Expr:
         contract(axis) of left, right [, initial]: the sum over the axis of left * right,
         reduce((monoid, axis)) of a value,
         masked((axis, unit)) of a value: the unit outside the loop's domain,
-        member(axis): is the element in the loop's domain,
         compare(sign), and element-wise operations without attr.
     """
 

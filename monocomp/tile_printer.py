@@ -111,8 +111,6 @@ def show(e: Expr, nested: bool = False) -> str:
             return f"{initial}contract[{e.attr}]({show(e.args[0])}, {show(e.args[1])})"
         case "reduce":
             return f"{e.attr[0]}[{e.attr[1]}]({show(e.args[0])})"
-        case "member":
-            return f"inside({e.attr})"
         case "masked":
             return f"inside({show(e.args[0])}, else {_number(e.attr[1])})"
         case "compare":

@@ -47,7 +47,7 @@ _INFIX = {
     "and": ("&", _BIT_AND),
     "or": ("|", _BIT_OR),
 }
-_BROADCASTING = ("compare", "where", "neg", "not", "cast", "member", "masked")
+_BROADCASTING = ("compare", "where", "neg", "not", "cast", "masked")
 # Integer operations whose range follows from those of their operands.
 _MONOTONE = ("coordinate", "local", "add", "sub", "neg", "maximum", "minimum", "mul")
 _TYPES = {"float": "tl.float32", "int": "tl.int64", "bool": "tl.int1"}
@@ -988,9 +988,6 @@ class KernelEmitter:
                 return self._reduce(e), _ATOM
             case "masked":
                 return self._masked(e, want), _ATOM
-            case "member":
-                loop = next(x for x in reversed(self.loops) if x.axis.name == e.attr)
-                return self._domain_text(loop, want), _ATOM
             case "cast":
                 return self._cast(e, want)
             case "neg":
