@@ -120,7 +120,7 @@ class Interpreter:
                 case Loop():
                     self._loop(s)
                 case Fold():
-                    self.values |= zip(s.names, self._fold(s), strict=True)
+                    self._fold(s)
                 case Mask():
                     if self.masked:
                         self.inside = _both(self.inside, self._value(s.value))
@@ -166,25 +166,49 @@ class Interpreter:
                 self._run(loop.body)
         self.inside, self.masked, self.around = outer
 
-    def _fold(self, s: Fold) -> tuple[Array, ...]:
+    def _fold(self, s: Fold) -> None:
         """The state combined with the elements of this block, in their order."""
         dim = self.dims[s.axis]
         state = tuple(map(self._value, s.state))
-        elements = [self._along(e, s.axis) for e in s.elements]
+        elements = tuple(self._along(e, s.axis) for e in s.elements)
         if isinstance(s.monoid, Selection):
-            return self._select(s.monoid, dim, state, elements)
-        tiles = tuple(elements)
-        while (count := tiles[0].shape[dim]) > 1:  # neighbours are combined, so order is kept
-            odd = tuple(self._part(x, dim, slice(count // 2 * 2, None)) for x in tiles)
-            left, right = (
-                tuple(self._part(x, dim, slice(n, count // 2 * 2, 2)) for x in tiles)
-                for n in (0, 1)
-            )
-            tiles = self._combine(s.monoid, left, right)
-            if count % 2:
-                pairs = (self._alike(a, b, dim) for a, b in zip(tiles, odd, strict=True))
-                tiles = tuple(self.ops.join(list(p), dim) for p in pairs)
-        return self._combine(s.monoid, state, tiles)
+            results = self._select(s.monoid, dim, state, elements)
+        elif s.prefixes:
+            tiles = self._combine(s.monoid, state, self._scan(s.monoid, dim, elements))
+            tiles = tuple(self._stretch(x, dim, elements[0].shape[dim]) for x in tiles)
+            self.values |= zip(s.prefixes, tiles, strict=True)
+            results = self._parts(tiles, dim, slice(-1, None))
+        else:
+            results = self._combine(s.monoid, state, self._total(s.monoid, dim, elements))
+        self.values |= zip(s.names, results, strict=True)
+
+    def _pairs(
+        self, monoid: Combine, dim: int, tiles: tuple[Array, ...]
+    ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+        """Neighbours combined, and the last element if it has none: the order is kept."""
+        even = tiles[0].shape[dim] // 2 * 2
+        left, right = (self._parts(tiles, dim, slice(n, even, 2)) for n in (0, 1))
+        return self._combine(monoid, left, right), self._parts(tiles, dim, slice(even, None))
+
+    def _total(self, monoid: Combine, dim: int, tiles: tuple[Array, ...]) -> tuple[Array, ...]:
+        while tiles[0].shape[dim] > 1:
+            halved, rest = self._pairs(monoid, dim, tiles)
+            tiles = self._joined(halved, rest, dim) if rest[0].shape[dim] else halved
+        return tiles
+
+    def _scan(self, monoid: Combine, dim: int, tiles: tuple[Array, ...]) -> tuple[Array, ...]:
+        """All prefixes: those of the pairs are every second one, the others one step more."""
+        count = tiles[0].shape[dim]
+        if count < 2:
+            return tiles
+        odd = self._scan(monoid, dim, self._pairs(monoid, dim, tiles)[0])
+        before = self._parts(odd, dim, slice((count - 1) // 2))
+        even = self._combine(monoid, before, self._parts(tiles, dim, slice(2, None, 2)))
+        even = self._joined(self._parts(tiles, dim, slice(1)), even, dim)
+        both = self._joined(even, odd, dim)
+        halves = (count + 1) // 2
+        order = [n // 2 + n % 2 * halves for n in range(count)]
+        return tuple(self._part(x, dim, order) for x in both)
 
     def _combine(
         self, monoid: Combine, left: tuple[Array, ...], right: tuple[Array, ...]
@@ -199,7 +223,11 @@ class Interpreter:
         return results
 
     def _select(
-        self, selection: Selection, dim: int, state: tuple[Array, ...], elements: list[Array]
+        self,
+        selection: Selection,
+        dim: int,
+        state: tuple[Array, ...],
+        elements: tuple[Array, ...],
     ) -> tuple[Array, ...]:
         """The largest of the list so far and of this block."""
         rank = self.dims[selection.axis]
@@ -211,8 +239,17 @@ class Interpreter:
         values, places = self._alike(values, places, rank)
         return self.ops.largest(values, places, rank, state[0].shape[rank])
 
-    def _part(self, x: Array, dim: int, part: slice) -> Array:
+    def _part(self, x: Array, dim: int, part: slice | list[int]) -> Array:
         return x[(slice(None),) * dim + (part,)]
+
+    def _parts(self, tiles: tuple[Array, ...], dim: int, part: slice) -> tuple[Array, ...]:
+        return tuple(self._part(x, dim, part) for x in tiles)
+
+    def _joined(
+        self, first: tuple[Array, ...], second: tuple[Array, ...], dim: int
+    ) -> tuple[Array, ...]:
+        pairs = (self._alike(a, b, dim) for a, b in zip(first, second, strict=True))
+        return tuple(self.ops.join(list(p), dim) for p in pairs)
 
     def _alike(self, a: Array, b: Array, dim: int) -> tuple[Array, Array]:
         """Two arrays broadcast to each other in all dimensions but one."""
@@ -295,12 +332,14 @@ class Interpreter:
 
     def _along(self, e: Expr, axis: str) -> Array:
         """A value with all its elements along the axis, also where they are the same."""
-        value = self._value(e)
         start, stop = self.range[axis]
+        return self._stretch(self._value(e), self.dims[axis], stop - start)
+
+    def _stretch(self, value: Array, dim: int, length: int) -> Array:
         shape = list(value.shape)
-        if shape[self.dims[axis]] == stop - start:
+        if shape[dim] == length:
             return value
-        shape[self.dims[axis]] = stop - start
+        shape[dim] = length
         return self.ops.elementwise["broadcast"](value, tuple(shape))
 
     def _contract(self, e: Expr) -> Array:

@@ -93,6 +93,16 @@ def frame(bound: Term, condition: Term, exponent: Term) -> Term:
 LARGEST_INT = 2**63 - 1
 
 
+def lowest(kind: Kind) -> Term:
+    """The maximum of nothing."""
+    return T.NEG_INF if kind == "float" else T.const(-LARGEST_INT - 1)
+
+
+def highest(kind: Kind) -> Term:
+    """The minimum of nothing."""
+    return T.INF if kind == "float" else T.const(LARGEST_INT)
+
+
 def first_place(name: str, value: Kind = "float", place: Kind = "float") -> T.UserMonoid:
     """argmax or argmin: pairs of a value and its place.
 
@@ -104,14 +114,10 @@ def first_place(name: str, value: Kind = "float", place: Kind = "float") -> T.Us
     best = T.function("maximum" if name == "argmax" else "minimum", x, y)
     y_is_better = T.compare("<", x, y) if name == "argmax" else T.compare("<", y, x)
     tie = T.where(T.compare("==", x, y), T.function("minimum", i, j), i)
-    if value == "int":
-        worst = T.const(-LARGEST_INT - 1 if name == "argmax" else LARGEST_INT)
-    else:
-        worst = T.NEG_INF if name == "argmax" else T.INF
-    nowhere = T.INF if place == "float" else T.const(LARGEST_INT)
+    worst = lowest(value) if name == "argmax" else highest(value)
     combine = (best, T.where(y_is_better, j, tie))
     name = name if value == "float" else f"{name}_of_{value}s"
-    return T.UserMonoid(name, ("x", "i"), (worst, nowhere), combine)
+    return T.UserMonoid(name, ("x", "i"), (worst, highest(place)), combine)
 
 
 def is_selection(t: Term) -> bool:

@@ -108,7 +108,8 @@ class Selection:
 class Fold:
     """`names = state . x[0] . x[1] ...`: the elements of a tile along an axis, in this order,
     combined with a state. State, elements and names have a part for each field of the
-    monoid; a selection's are values and places.
+    monoid; a selection's are values and places. `prefixes`, if any, name tiles along the axis
+    that hold the state combined with x[0] ... x[n], for every n.
     """
 
     names: tuple[str, ...]
@@ -116,6 +117,7 @@ class Fold:
     axis: str
     state: tuple[Expr, ...]
     elements: tuple[Expr, ...]
+    prefixes: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)

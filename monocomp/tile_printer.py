@@ -42,7 +42,7 @@ def _body(body: list[Statement], indent: str, lines: list[str]) -> None:
                 axes = ",".join(sorted(s.value.axes))
                 lines.append(f"{indent}{s.name}{f'[{axes}]' if axes else ''} = {show(s.value)}")
             case Fold():
-                lines.append(f"{indent}{', '.join(s.names)} = {_fold(s)}")
+                lines.append(f"{indent}{', '.join((*s.prefixes, *s.names))} = {_fold(s)}")
             case Mask():
                 lines.append(f"{indent}keep {show(s.value)}")
             case Assign():
@@ -64,7 +64,9 @@ def _fold(s: Fold) -> str:
     """state . monoid[axis](elements)"""
     name = "top" if isinstance(s.monoid, Selection) else s.monoid.name
     state, elements = (", ".join(map(show, x)) for x in (s.state, s.elements))
-    axes = f"{s.axis} -> {s.monoid.axis}" if isinstance(s.monoid, Selection) else s.axis
+    axes = f"..{s.axis}" if s.prefixes else s.axis
+    if isinstance(s.monoid, Selection):
+        axes = f"{s.axis} -> {s.monoid.axis}"
     return f"({state}) . {name}[{axes}]({elements})"
 
 

@@ -44,7 +44,7 @@ def test_holds_together(text: str) -> None:
     written: set[str] = set()
     for p in programs:
         named = [s.name for s in walk(p.body) if isinstance(s, Let)]
-        named += [n for s in walk(p.body) if isinstance(s, Fold) for n in s.names]
+        named += [n for s in walk(p.body) if isinstance(s, Fold) for n in (*s.names, *s.prefixes)]
         states = [x.name for s in walk(p.body) if isinstance(s, Loop) for x in s.state]
         assert len({*named, *states}) == len(named) + len(states)
         for e in expressions(p.body):

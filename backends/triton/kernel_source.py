@@ -487,11 +487,42 @@ class KernelEmitter:
         state = [self._text(e) for e in s.state]
         if isinstance(s.monoid, Selection):
             self._assign(names, self._merge_largest(s, s.monoid, state))
+        elif s.prefixes:
+            self._prefixes(s, s.monoid)
         else:
             elements = self._folded_tile(s, s.monoid)
             function = self._combine(s.monoid)
             self._assign(names, f"{function}({', '.join([*state, *elements])})")
-        self.known |= set(s.names)
+        self.known |= {*s.names, *s.prefixes}
+
+    def _prefixes(self, s: Fold, monoid: Combine) -> None:
+        """The state combined with all prefixes of a tile; the last one is the next state."""
+        outer = self._order(s.state[0].axes)
+        layout = self._order(s.state[0].axes | {s.axis})
+        scanned = self._scanned(s, monoid, layout)
+        state = [self._spread(self._text(e, outer, _ATOM), outer, layout) for e in s.state]
+        targets = list(map(self._local, s.prefixes))
+        arguments = ", ".join([*state, *scanned])
+        self._assign(", ".join(targets), f"{self._combine(monoid)}({arguments})")
+        for name, target in zip(s.names, targets, strict=True):
+            self._assign(self._local(name), self._last(target, s.axis, layout))
+
+    def _scanned(self, s: Fold, monoid: Combine, layout: tuple[str, ...]) -> list[str]:
+        """Names of all prefixes of a tile."""
+        tiles = self._whole_tiles(s, layout)
+        together = tiles[0] if len(tiles) == 1 else f"({', '.join(tiles)})"
+        found = [self._name("scanned", n, f"{n.removesuffix('_new')}_scan") for n in s.names]
+        place, function = layout.index(s.axis), self._combine(monoid)
+        text = f"tl.associative_scan({together}, {place}, {function})"
+        self._assign(", ".join(found), text)
+        return found
+
+    def _last(self, tile: str, axis: str, layout: tuple[str, ...]) -> str:
+        """The last element of a tile along an axis."""
+        block = self._block(axis)
+        offsets = self._spread(f"tl.arange(0, {block})", (axis,), layout)
+        chosen = f"tl.where({offsets} == {block} - 1, {tile}, 0)"
+        return f"tl.sum({chosen}, {layout.index(axis)})"
 
     def _merge_largest(self, s: Fold, selection: Selection, state: list[str]) -> str:
         rank, axes = selection.axis, s.state[0].axes
@@ -507,20 +538,17 @@ class KernelEmitter:
     def _folded_tile(self, s: Fold, monoid: Combine) -> list[str]:
         """The fields of the elements of a tile, combined in their order."""
         layout = self._order(s.state[0].axes | {s.axis})
-        tiles = self._whole_tiles(s, layout)
         if s.axis not in layout:
-            return tiles
-        place, function = layout.index(s.axis), self._combine(monoid)
+            return self._whole_tiles(s, layout)
+        if not monoid.commutes:
+            return [self._last(x, s.axis, layout) for x in self._scanned(s, monoid, layout)]
+        # tl.reduce takes the elements in an order of its own.
+        tiles = self._whole_tiles(s, layout)
         together = tiles[0] if len(tiles) == 1 else f"({', '.join(tiles)})"
-        if monoid.commutes:  # tl.reduce takes the elements in an order of its own
-            found = [self._name("folded", n, f"{n}_tile") for n in s.names]
-            self._assign(", ".join(found), f"tl.reduce({together}, {place}, {function})")
-            return found
-        found = [self._name("scanned", n, f"{n}_tile") for n in s.names]
-        self._assign(", ".join(found), f"tl.associative_scan({together}, {place}, {function})")
-        block = self._block(s.axis)
-        offsets = self._spread(f"tl.arange(0, {block})", (s.axis,), layout)
-        return [f"tl.sum(tl.where({offsets} == {block} - 1, {x}, 0), {place})" for x in found]
+        found = [self._name("folded", n, f"{n.removesuffix('_new')}_tile") for n in s.names]
+        text = f"tl.reduce({together}, {layout.index(s.axis)}, {self._combine(monoid)})"
+        self._assign(", ".join(found), text)
+        return found
 
     def _whole_tiles(self, s: Fold, layout: tuple[str, ...]) -> list[str]:
         """Names of the elements' fields, with all axes of a layout."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from monocomp.lowering.loops import Loops
-from monocomp.lowering.roles import choose_roles, kernel_groups
+from monocomp.lowering.roles import choose_roles, kernel_groups, scan_of
 from monocomp.lowering.scopes import Scope
 from monocomp.lowering.single_uses import inline_single_uses
 from monocomp.nominal import nominal_sizes
@@ -54,6 +54,7 @@ class _Kernel(Loops):
         self.suffix = suffix
         self.axes |= choose_roles(group, self._fits)
         self.output_indices = frozenset(self.axes)
+        self.scan = scan_of(group)
 
     def run(self) -> TileProgram:
         late = self.axis_names("stream")
@@ -74,11 +75,14 @@ class _Kernel(Loops):
     def _store_in_loop(self, name: str, equations: list[Equation]) -> None:
         scope = Scope(name, 1)
         self.scopes.append(scope)
+        loop = Loop(self.axes[name], WHOLE, [], scope.body)
+        updates = self._scans(loop, [e.body for e in equations])
         self._prepare([e.body for e in equations])
         for e in equations:
             self._store(e)
+        scope.body += updates
         self.scopes.pop()
-        self.scopes[0].body.append(Loop(self.axes[name], WHOLE, [], scope.body))
+        self.scopes[0].body.append(loop)
 
     def _program(self, body: list[Statement]) -> TileProgram:
         source = self.program.source

@@ -10,7 +10,8 @@ from monocomp.algebra import LARGEST_INT, SE, SE_PAIR, carried_places, carrier, 
 from monocomp.domain import Domain, split
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.language.syntax import Kind
-from monocomp.lowering.monoids import combine_of, tuple_monoid
+from monocomp.lowering.monoids import combine_of, prefix_monoid, tuple_monoid
+from monocomp.lowering.roles import prefix_of
 from monocomp.lowering.scopes import Scope
 from monocomp.lowering.values import EXTREMA, Values, same, settle
 from monocomp.moving import Centred, Unit, centred, coefficient
@@ -51,6 +52,7 @@ class Loops(Values):
         self.program = program
         self.exponents: dict[Term, Term] = {}
         self.rank_axes: dict[Term, str] = {}
+        self.scan: Term | None = None  # the index along which aggregates are prefixes
 
     def _prepare(self, terms: list[Term]) -> None:
         """Emit the loops of this scope that the terms need, shallow ones first."""
@@ -74,6 +76,8 @@ class Loops(Values):
         of two factors.
         """
         if not (t.op == "fold" or is_selection(t)) or self._lookup(t) is not None:
+            return False
+        if self._is_scan(t):
             return False
         if any(n.startswith("$") for n in t.free):  # inside a fold that is not open yet
             return False
@@ -191,23 +195,70 @@ class Loops(Values):
             place = T.index(loop.axis.name, loop.axis.extent)
             elements = _with_place(elements[0], f.attr.monoid, place)
         axes = self._tile_axes(f)
-        states: list[Expr] = []
-        values: list[Expr] = []
-        for name, unit, element in zip(monoid.fields, monoid.unit, elements, strict=True):
+        states = self._states(loop, f, monoid, axes)
+        values = [
+            self._masked(loop, self._value(element), state.unit)
+            for element, state in zip(elements, loop.state[-len(states) :], strict=True)
+        ]
+        combine = combine_of(monoid, is_place or self._commutes(monoid))
+        folded = self._fold_statement(loop, combine, states, values, updates)
+        if is_place:
+            return {f: self._place(monoid, folded)}
+        fields = (T.field(f, name) for name in monoid.fields)
+        return dict(zip(fields, folded, strict=True))
+
+    def _states(
+        self, loop: Loop, f: Term, monoid: T.UserMonoid, axes: frozenset[str]
+    ) -> list[Expr]:
+        """What a loop carries for a monoid of tuples."""
+        states = []
+        for name, unit in zip(monoid.fields, monoid.unit, strict=True):
             start, symbolic = T.split_coefficient(unit)
             if symbolic is not None:
                 self._refuse(f)
             first = int(start) if unit.kind == "int" else float(start)
             states.append(self._state(loop, name, axes, unit.kind, first))
-            values.append(self._masked(loop, self._value(element), first))
-        combine = combine_of(monoid, is_place or self._commutes(monoid))
-        folded = self._fold_statement(loop, combine, states, values, updates)
+        return states
+
+    def _place(self, monoid: T.UserMonoid, folded: list[Expr]) -> Expr:
+        """The place of an extreme value; where all elements are the worst, none counts."""
+        worst = self._value(monoid.unit[0])
+        nothing = apply("compare", folded[0], worst, kind="bool", attr="==")
+        return apply("where", nothing, number(0, "int"), folded[1], kind="int")
+
+    def _is_scan(self, t: Term) -> bool:
+        """Is this a prefix that the loop along its index carries?"""
+        return self.scan is not None and prefix_of(t) is self.scan
+
+    def _scans(self, loop: Loop, terms: Iterable[Term]) -> list[Assign]:
+        """Carry the prefixes that the terms need in a loop along their index."""
+        updates: list[Assign] = []
+        for t in T.subterms(*terms):
+            if t.op == "fold" and self._is_scan(t) and t not in self.scopes[-1].memo:
+                updates += self._prefix(loop, t)
+        return updates
+
+    def _prefix(self, loop: Loop, f: Term) -> list[Assign]:
+        _, (condition, *elements) = T.open_as(f, (loop.axis.name,))
+        updates = self._scans(loop, [condition, *elements])  # prefixes of prefixes
+        monoid = prefix_monoid(f)
+        is_place = f.attr.monoid in _PLACES
         if is_place:
-            worst = self._value(monoid.unit[0])  # where all elements are, none counts
-            nothing = apply("compare", folded[0], worst, kind="bool", attr="==")
-            return {f: apply("where", nothing, number(0, "int"), folded[1], kind="int")}
-        fields = (T.field(f, name) for name in monoid.fields)
-        return dict(zip(fields, folded, strict=True))
+            place = T.index(loop.axis.name, loop.axis.extent)
+            elements = list(_with_place(elements[0], f.attr.monoid, place))
+        elements = [T.where(condition, *x) for x in zip(elements, monoid.unit, strict=True)]
+        self._prepare([*elements])
+        axes = self._tile_axes(f) - {loop.axis.name}
+        states, values = self._states(loop, f, monoid, axes), list(map(self._value, elements))
+        combine = combine_of(monoid, commutes=False)  # the order is that of the index
+        folded = self._fold_statement(loop, combine, states, values, updates, keep=True)
+        memo = self.scopes[-1].memo
+        memo[f] = folded[0]
+        if is_place:
+            memo[f] = self._let(self.scopes[-1], "place", self._place(monoid, folded))
+        elif isinstance(f.attr.monoid, T.UserMonoid):
+            memo |= {T.field(f, n): x for n, x in zip(monoid.fields, folded, strict=True)}
+        return updates
 
     def _selection(
         self, loop: Loop, f: Term, body: Term, updates: list[Assign]
@@ -231,14 +282,19 @@ class Loops(Values):
         states: list[Expr],
         values: list[Expr],
         updates: list[Assign],
+        keep: bool = False,
     ) -> list[Expr]:
-        """Combine the states with a tile's values; the states are the result."""
+        """Combine the states with a tile's values; the states are the result, or all
+        prefixes if they are to be kept."""
         names = tuple(self._fresh(s.attr + "_new") for s in states)
-        fold = Fold(names, monoid, loop.axis.name, tuple(states), tuple(values))
+        prefixes = tuple(self._fresh(s.attr + "_prefix") for s in states) if keep else ()
+        axis = loop.axis.name
+        fold = Fold(names, monoid, axis, tuple(states), tuple(values), prefixes)
         self.scopes[-1].body.append(fold)
         for name, state in zip(names, states, strict=True):
             updates.append(Assign(state.attr, local(name, state.axes, state.kind)))
-        return states
+        kept = zip(prefixes, states, strict=False)
+        return [local(n, s.axes | {axis}, s.kind) for n, s in kept] if keep else states
 
     def _commutes(self, monoid: T.UserMonoid) -> bool:
         """Is it proved that the order of elements does not matter?"""

@@ -7,7 +7,7 @@ The entries of `top` and `argtop` are read from one carried list of values and p
 from __future__ import annotations
 
 from monocomp import terms as T
-from monocomp.algebra import SE_PAIR, first_place
+from monocomp.algebra import SE_PAIR, first_place, highest, lowest
 from monocomp.errors import InternalError
 from monocomp.lowering.single_uses import inline_single_uses
 from monocomp.lowering.values import Values
@@ -22,6 +22,24 @@ def tuple_monoid(f: Term) -> UserMonoid | None:
     if f.attr.monoid in ("argmax", "argmin"):
         return first_place(f.attr.monoid, f.args[1].kind, "int")
     return None
+
+
+def prefix_monoid(f: Term) -> UserMonoid:
+    """The monoid of tuples in which a prefix is taken; a number is a tuple of one field."""
+    if isinstance(f.attr.monoid, UserMonoid):
+        return f.attr.monoid
+    found = tuple_monoid(f)
+    if found is not None:
+        return found
+    x, y = T.param("x", f.kind), T.param("x'", f.kind)
+    unit, combined = {
+        "sum": (T.const(0, f.kind), T.add(x, y)),
+        "prod": (T.const(1, f.kind), T.mul(x, y)),
+        "max": (lowest(f.kind), T.function("maximum", x, y)),
+        "min": (highest(f.kind), T.function("minimum", x, y)),
+    }[f.attr.name]
+    name = f.attr.name if f.kind == "float" else f"{f.attr.name}_of_{f.kind}s"
+    return UserMonoid(name, ("x",), (unit,), (combined,))
 
 
 def combine_of(monoid: UserMonoid, commutes: bool) -> Combine:

@@ -29,14 +29,15 @@ def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equ
         program: equations for outputs and for stored values.
         sizes: a number for every extent.
     """
-    found: dict[tuple[int, frozenset[Term]], list[Equation]] = {}
+    found: dict[tuple[int, frozenset[Term], Term | None], list[Equation]] = {}
     levels: dict[str, int] = {}
     for equation in program.computed:
         level = max((levels[e.name] + 1 for e in stored_in(equation.body)), default=0)
         levels[equation.name] = level
-        found.setdefault((level, rows_of([equation])), []).append(equation)
+        key = (level, rows_of([equation]), scan_of([equation]))
+        found.setdefault(key, []).append(equation)
     groups: list[tuple[int, list[Equation]]] = []
-    for (level, _), group in found.items():
+    for (level, _, _), group in found.items():
         others = (g for earlier, g in groups if earlier == level)
         partner = next((g for g in others if _share_a_loop(g, group, sizes)), None)
         if partner is None:
@@ -52,18 +53,50 @@ def stored_in(t: Term) -> set[Equation]:
 
 
 def rows_of(group: Sequence[Equation]) -> frozenset[Term]:
-    """The indices of the equations that all of their aggregates have."""
+    """The indices of the equations that all of their aggregates have, but not one along
+    which they are prefixes."""
     folds = _outer_folds(e.body for e in group)
-    indices = {i for e in group for i in e.indices}
+    indices = {i for e in group for i in e.indices} - {scan_of(group)}
     return frozenset(i for i in indices if all(i.attr[0] in f.free for f in folds))
+
+
+def prefix_of(f: Term) -> Term | None:
+    """The index t of a prefix: `fold[j if j <= t](x[j])`, where nothing else varies with t."""
+    if f.op != "fold" or len(f.attr.indices) != 1:
+        return None
+    (bound,), (condition, *bodies) = T.open_fold(f)
+    for name in condition.free:
+        t = T.index(name, bound.attr[1])
+        rest = [c for c in T.conjuncts(condition) if c is not T.compare("<=", bound, t)]
+        alone = all(name not in part.free for part in (*rest, *bodies))
+        if t is not bound and alone and len(rest) < len(T.conjuncts(condition)):
+            return t
+    return None
+
+
+def scan_of(group: Sequence[Equation]) -> Term | None:
+    """The index of the equations along which their aggregates are prefixes, if there is one.
+
+    One loop along it carries them all, and stores its results as it goes.
+    """
+    folds = list(_outer_folds(e.body for e in group))
+    prefixes = [prefix_of(f) for f in folds]
+    for t in dict.fromkeys(p for p in prefixes if p is not None):
+        others = [f for f, p in zip(folds, prefixes, strict=True) if p is not t]
+        if all(t in e.indices for e in group) and not any(t.attr[0] in f.free for f in others):
+            return t
+    return None
 
 
 def _share_a_loop(a: Sequence[Equation], b: Sequence[Equation], sizes: Mapping[str, int]) -> bool:
     """Is there a loop over one domain in both, and do short columns alone set them apart?"""
     rows = rows_of(a), rows_of(b)
-    loops = [{(f.attr.extents, f.args[0]) for f in _outer_folds(e.body for e in g)} for g in (a, b)]
+    loops = [
+        {(f.attr.extents, T.filter_of(f)) for f in _outer_folds(e.body for e in g)} for g in (a, b)
+    ]
     return (
         bool(rows[0] & rows[1])
+        and scan_of(a) is scan_of(b)
         and not loops[0].isdisjoint(loops[1])
         and all(fits_whole(i.attr[1], sizes) for i in rows[0] ^ rows[1])
     )
@@ -75,7 +108,8 @@ def choose_roles(group: Sequence[Equation], fits: Callable[[str], bool]) -> dict
     An index that some aggregate lacks and another has is a column of values: held
     whole, or in blocks if it is long, and what they share is computed for each block. One
     that every aggregate lacks is streamed once more to write the result, but for the ranks
-    of `top`, whose list is held whole.
+    of `top`, whose list is held whole. One along which the aggregates are prefixes is
+    streamed, and the prefixes are stored as the loop goes.
     Of the others, one that a large operand of a loop lacks is a row: its block shares
     what is read.
     """
@@ -83,13 +117,17 @@ def choose_roles(group: Sequence[Equation], fits: Callable[[str], bool]) -> dict
     indices = dict.fromkeys(i for e in group for i in e.indices)
     folds = list(_outer_folds(e.body for e in group))
     names = [i.attr[0] for i in indices]
-    rows = _rows([n for n in names if all(n in f.free for f in folds)], folds)
+    scan = scan_of(group)
+    candidates = [n for n in names if scan is None or n != scan.attr[0]]
+    rows = _rows([n for n in candidates if all(n in f.free for f in folds)], folds)
     ranks = {t.args[0] for t in T.subterms(*(e.body for e in group)) if is_selection(t)}
     for i in indices:
         name = i.attr[0]
         having = [f for f in folds if name in f.free]
         role: Role = "row" if name in rows else "grid"
-        if i in ranks and not having:
+        if i is scan:
+            role = "stream"
+        elif i in ranks and not having:
             role = "whole"
         elif folds and not having:
             role = "stream"
@@ -97,6 +135,7 @@ def choose_roles(group: Sequence[Equation], fits: Callable[[str], bool]) -> dict
             role = "whole" if fits(i.attr[1]) else "row"
         axes[name] = Axis(name, i.attr[1], role)
     streams = [a.name for a in axes.values() if a.role == "stream"]
+    streams.sort(key=lambda name: scan is None or name != scan.attr[0])
     for extra in streams[1:]:  # one axis is streamed, the others are cut into blocks
         axes[extra] = Axis(extra, axes[extra].extent, "row")
     if not folds and axes:

@@ -122,7 +122,7 @@ class Scopes:
         for depth in range(len(self.scopes) - 1, -1, -1):
             for s in self.scopes[depth].body:
                 if (isinstance(s, Let) and s.name == e.attr) or (
-                    isinstance(s, Fold) and e.attr in s.names
+                    isinstance(s, Fold) and e.attr in (*s.names, *s.prefixes)
                 ):
                     return depth
                 if isinstance(s, Loop) and any(st.name == e.attr for st in s.state):

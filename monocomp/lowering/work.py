@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from monocomp import terms as T
-from monocomp.lowering.roles import choose_roles, fits_whole, kernel_groups
+from monocomp.lowering.roles import choose_roles, fits_whole, kernel_groups, prefix_of, scan_of
 from monocomp.program import Equation, Equations
 from monocomp.terms import Term
 
@@ -75,6 +75,7 @@ class _Counter:
     def __init__(self, group: Sequence[Equation], sizes: Mapping[str, int]) -> None:
         self.work = Work(group)
         self.sizes = sizes
+        self.scan = scan_of(group)
         self.indices = tuple(dict.fromkeys(i for e in group for i in e.indices))
         axes = choose_roles(group, lambda extent: fits_whole(extent, sizes))
         lengths = {"grid": 1, "row": ROW_BLOCK}  # other axes are not cut between programs
@@ -99,7 +100,12 @@ class _Counter:
         if fold.op in ("fold", "fold_at"):
             self.work.folds.setdefault(t, []).append(place)
             # Folds over one extent at one place share a loop, so their indices share a name.
-            opened, parts = T.open_as(fold, [f"${len(loops)}.{e}" for e in fold.attr.extents])
+            names = [f"${len(loops)}.{e}" for e in fold.attr.extents]
+            is_scan = self.scan is not None and prefix_of(fold) is self.scan
+            if self.scan is not None and is_scan:  # an element for each place
+                names = [self.scan.attr[0]]
+            opened, parts = T.open_as(fold, names)
+            opened = () if is_scan else opened
             self.work.operations += (
                 place.times * elements(opened, self.sizes) * (len(fold.args) - 1)
             )
