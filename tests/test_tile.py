@@ -83,3 +83,34 @@ def test_a_filter_becomes_the_end_of_the_loop() -> None:
     (program,) = tile_programs(library.load("sliding_window"), "sliding_window")
     (loop,) = [s for s in walk(program.body) if isinstance(s, Loop)]
     assert [(len(s.lower), len(s.upper), s.masked) for s in loop.segments] == [(1, 1, False)]
+
+
+PREFIXES = [
+    "C[i,k] = sum[..k](X[i,k])",
+    "C[i,k] = max[..k if X[i,k] > 0](X[i,k]) + argmax[..k](X[i,k])",
+    "L[k] = logsumexp[..k](X[k])",
+    "H[t,i] = Affine[..t](g[t], x[t,i]).u",
+    "A[t] = sum[..t](X[t])\nB[t] = max[..t](A[t] * Y[t])\nreturn B",
+]
+
+
+@pytest.mark.parametrize("text", PREFIXES)
+def test_prefixes_take_one_pass(text: str) -> None:
+    """One loop, with no fold over all that comes earlier in its body."""
+    (program,) = tile_programs(text)
+    (loop,) = [s for s in walk(program.body) if isinstance(s, Loop)]
+    assert loop.state
+    assert all(s.prefixes for s in walk(program.body) if isinstance(s, Fold))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "C[i,k] = sum[..k](X[i,k]) * sum[j](Y[k,j])",  # a sum of its own for every k
+        "input X[i,k]\nC[i,k] = sum[k if k <= i](X[i,k]) + Y[k]",  # over another index
+        "C[k] = sum[j if j < k](X[j] * X[k])",
+    ],
+)
+def test_what_is_no_prefix(text: str) -> None:
+    every = [s for p in tile_programs(text) for s in walk(p.body)]
+    assert not [s for s in every if isinstance(s, Fold)]

@@ -1001,6 +1001,8 @@ class KernelEmitter:
         match e.op:
             case "number":
                 text = _literal(e.attr, e.kind)
+                if e.kind == "int" and not -(1 << 31) <= e.attr < 1 << 31:
+                    return f"tl.full([], {text}, tl.int64)", _ATOM
                 return text, _UNARY if text.startswith("-") else _ATOM
             case "param":
                 return self._param(e.attr), _ATOM

@@ -549,6 +549,43 @@ EXAMPLES: dict[str, Example] = {
     "argmin with a filter": Example("A[i] = argmin[k if k < i](X[i,k])", (sizes(i=19, k=37),)),
     "prefix sum": Example("C[i,k] = sum[..k](X[i,k])", (sizes(i=3, k=37),)),
     "prefix max": Example("C[i,k] = max[..k](X[i,k])", (sizes(i=3, k=37),)),
+    "prefixes with a filter": Example(
+        """
+        input N[i,k]: int
+        C[i,k] = sum[..k if X[i,k] > 0](exp(3 * X[i,k]) * X[i,k])
+        P[i,k] = prod[..k](cos(X[i,k]))
+        B[i,k] = argmin[..k if N[i,k] > 1](X[i,k])
+        D[i,k] = sum[..k](N[i,k] * N[i,k]) - max[..k](N[i,k])
+        """,
+        (sizes(i=3, k=37), sizes(i=17, k=1)),
+        tolerance=4,
+    ),
+    "prefixes of prefixes": Example(
+        """
+        A[t] = sum[..t](X[t])
+        B[t,e] = max[..t](A[t] * Y[t,e]) - mean[..t](X[t])
+        return B
+        """,
+        (sizes(t=37, e=5),),
+        tolerance=4,
+    ),
+    "running softmax": Example(
+        """
+        L[t] = logsumexp[..t](50 * K[t,d] * W[d])
+        O[t,e] = sum[..t](exp(50 * K[t,d] * W[d]) * V[t,e]) / sum[..t](exp(50 * K[t,d] * W[d]))
+        Z[e] = sum[t](V[t,e])
+        """,
+        (sizes(t=37, d=4, e=5),),
+        tolerance=16,
+    ),
+    "running sums in weights": Example(
+        """
+        C[k] = sum[..k](G[k])
+        O[q,e] = softmax[k if k <= q](Q[q,d] * K[k,d] + C[q] - C[k]) * V[k,e]
+        """,
+        (sizes(q=37, k=37, d=4, e=5),),
+        tolerance=4,
+    ),
     "affine maps": Example(
         """
         monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')
