@@ -106,7 +106,6 @@ def test_prefixes_take_one_pass(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "C[i,k] = sum[..k](X[i,k]) * sum[j](Y[k,j])",  # a sum of its own for every k
         "input X[i,k]\nC[i,k] = sum[k if k <= i](X[i,k]) + Y[k]",  # over another index
         "C[k] = sum[j if j < k](X[j] * X[k])",
     ],

@@ -80,7 +80,8 @@ class Body(Terms):
         if monoid.name not in scope.monoids:
             names = scope.fresh(f"combine_{monoid.name}"), scope.fresh(f"unit_{monoid.name}")
             scope.monoids[monoid.name] = names
-            scope.monoid_lines += Body(scope, None).monoid_lines(monoid, *names)
+            lines = Body(scope, None).monoid_lines(monoid, *names)
+            scope.monoid_lines += ["", *lines] if scope.monoid_lines else lines
         return scope.monoids[monoid.name]
 
     def monoid_lines(self, monoid: T.UserMonoid, combine: str, unit: str) -> list[str]:
