@@ -603,6 +603,16 @@ EXAMPLES: dict[str, Example] = {
         (sizes(t=37, i=35), sizes(t=1, i=2)),
         tolerance=4,
     ),
+    "affine maps over a union": Example(
+        """
+        monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')
+        param s: int = 5
+        H[i] = Affine[k if i - k < 4 and k <= i or k < s](g[i,k], x[k]).u
+        G[i] = Affine[k if k > 25 or k < i or k == i + 9](g[i,k], x[k]).u
+        """,
+        (sizes(k=37, i=35),),
+        tolerance=4,
+    ),
     "row by row": Example(
         """
         monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')
