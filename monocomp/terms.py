@@ -1106,11 +1106,6 @@ def field(t: Term, name: str) -> Term:
     return _intern("field", (t,), name, "float")
 
 
-def filter_of(t: Term) -> Term:
-    """The condition of a fold, under its bound names."""
-    return t.args[1 if t.op == "fold_at" else 0]
-
-
 def refold(t: Term, condition: Term, *bodies: Term, opened: tuple[Term, ...]) -> Term:
     """The fold t with other opened parts."""
     return fold(t.attr.monoid, opened, condition, *bodies, target=t.attr.target)

@@ -89,7 +89,7 @@ class _Value:
     def loop(self) -> object:
         """What values have in common that one loop computes."""
         fold = self.closed.args[0] if self.closed.op == "field" else self.closed
-        return (fold.attr.extents, T.filter_of(fold))
+        return T.domain_of(fold)
 
 
 def _choices(

@@ -91,9 +91,7 @@ def scan_of(group: Sequence[Equation]) -> Term | None:
 def _share_a_loop(a: Sequence[Equation], b: Sequence[Equation], sizes: Mapping[str, int]) -> bool:
     """Is there a loop over one domain in both, and do short columns alone set them apart?"""
     rows = rows_of(a), rows_of(b)
-    loops = [
-        {(f.attr.extents, T.filter_of(f)) for f in _outer_folds(e.body for e in g)} for g in (a, b)
-    ]
+    loops = [{T.domain_of(f) for f in _outer_folds(e.body for e in g)} for g in (a, b)]
     return (
         bool(rows[0] & rows[1])
         and scan_of(a) is scan_of(b)
