@@ -1,9 +1,10 @@
-"""A derivation for readers: the steps from a program to its kernel, as text, HTML and JSON.
+"""A derivation as an object: the steps from a program to its kernel, to read, check and replay.
 
-The rewriter records what it does; this module only shows it. A derivation prints in a
-terminal, renders itself in Jupyter, and gives a short outline for the header of an emitted
-file. Each step holds the whole program after it, as text of the language, so whoever doubts
-one can evaluate it.
+The rewriter records what it does. A derivation prints in a terminal, renders itself in
+Jupyter, dumps to JSON, and gives a short outline for the header of an emitted file. Each
+step holds the whole program before and after it, so whoever doubts one can have it
+evaluated (`check`); whoever wants less of it can stop before any step (`first`), take
+others (`apply`), and `compile` from there.
 """
 
 from __future__ import annotations
@@ -11,14 +12,24 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from html import escape
 from itertools import groupby
-from typing import overload
+from typing import TYPE_CHECKING, Any, overload
 
+from monocomp import pipeline
+from monocomp import terms as T
+from monocomp.errors import UsageError
 from monocomp.program import Equations
 from monocomp.rewriting import Rewriter, Step
+
+if TYPE_CHECKING:
+    from monocomp.checking import Checks
+    from monocomp.cost import Cost
+    from monocomp.kernel import Kernel
+    from monocomp.refusals import Refusal
 
 WIDTH = 100
 _OPEN = 12  # derivations of at most so many steps are unfolded in HTML
@@ -41,6 +52,10 @@ class Derivation:
         """What a rewriter has recorded so far."""
         return cls(rewriter.start, tuple(rewriter.steps))
 
+    def rewriter(self) -> Rewriter:
+        """A rewriter that goes on from here. What was done to loops is left to the lowering."""
+        return Rewriter(self.start, steps=(s for s in self.steps if s.program is not s.start))
+
     def then(self, steps: Iterable[Step]) -> Derivation:
         """The same derivation with more steps at its end."""
         return Derivation(self.start, (*self.steps, *steps))
@@ -48,6 +63,74 @@ class Derivation:
     def first(self, count: int) -> Derivation:
         """The first steps only."""
         return Derivation(self.start, self.steps[:count])
+
+    def apply(self, rule: str, place: str | None = None) -> Derivation:
+        """One step more, by a rule of the caller's choice.
+
+        Args:
+            rule: its name, one of `pipeline.RULES`.
+            place: the definition to apply it in; the first in which it matches, if not given.
+
+        Raises:
+            UsageError: there is no such rule or definition, or it does not match there.
+        """
+        rewriter = self.rewriter()
+        known = self.result.by_name
+        if place is not None and place not in known:
+            raise UsageError(
+                f"there is no definition {place!r} here",
+                notes=["definitions: " + ", ".join(known)],
+            )
+        if not rewriter.apply(pipeline.chosen([rule]), place):
+            refused = pipeline.rule(rule).unproved
+            why = "" if refused is None else f": its law {refused.name} is not proved"
+            raise UsageError(f"{rule} does not apply in {place or ', '.join(known)}{why}")
+        return Derivation.of(rewriter)
+
+    def compile(self, **options: Any) -> Kernel:
+        """A kernel from the program after the last step; options as for `monocomp.compile`."""
+        from monocomp.kernel import Kernel
+
+        return Kernel(self.start.source, derivation=self, **options)
+
+    def check(
+        self,
+        extents: Mapping[str, int] | None = None,
+        params: Mapping[str, Any] | None = None,
+        seed: int = 0,
+    ) -> Checks:
+        """Evaluate the program before and after every step by the oracle, on random inputs.
+
+        Args:
+            extents: sizes by the name of an index; the others are small and distinct.
+            params: parameters; the others have small values where their defaults are large.
+            seed: of the inputs.
+        """
+        from monocomp.checking import check_steps
+
+        return check_steps(self, extents or {}, params or {}, seed)
+
+    @cached_property
+    def is_finished(self) -> bool:
+        """Does no rule match any more?"""
+        terms = list(T.subterms(*(e.body for e in self.result.equations)))
+        return all(t.op != "ref" for t in terms) and all(
+            rules.first(t) is None for rules in pipeline.RULE_SETS for t in terms
+        )
+
+    @cached_property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Why the passes that are left stay; nothing before the derivation has ended."""
+        from monocomp.refusals import refusals
+
+        return refusals(self.result, pipeline.RULES.values()) if self.is_finished else ()
+
+    @property
+    def costs(self) -> tuple[Cost, Cost]:
+        """What the program costs as it is written, and after the last step."""
+        from monocomp.cost import cost
+
+        return cost(self.start), cost(self.result)
 
     @property
     def result(self) -> Equations:
@@ -79,6 +162,9 @@ class Derivation:
         parts += [_step_text(number, step) for number, step in enumerate(self.steps, 1)]
         if self.steps:
             parts += ["Result", _program_text(self.result)]
+            parts += ["Cost", _costs_text(*self.costs)]
+        if self.refusals:
+            parts += ["Refused", "\n".join(map(_refusal_text, self.refusals))]
         return "\n\n".join(parts)
 
     def __repr__(self) -> str:
@@ -95,6 +181,8 @@ class Derivation:
 
     def to_json(self) -> str:
         """Everything, as JSON; programs are texts of the language."""
+        from monocomp.certificate import certify
+
         steps = [
             {
                 "number": number,
@@ -104,10 +192,21 @@ class Derivation:
                 "before": step.before,
                 "after": step.after,
                 "program": step.program.text(),
+                "cost_before": step.cost_before().to_json(),
+                "cost_after": step.cost_after().to_json(),
             }
             for number, step in enumerate(self.steps, 1)
         ]
-        whole = {"start": self.start.text(), "steps": steps, "result": self.result.text()}
+        before, after = self.costs
+        whole = {
+            "start": self.start.text(),
+            "steps": steps,
+            "result": self.result.text(),
+            "cost_before": before.to_json(),
+            "cost_after": after.to_json(),
+            "refusals": [asdict(refusal) for refusal in self.refusals],
+            "certificate": certify(self).as_data(),
+        }
         return json.dumps(whole, indent=2)
 
     def _repr_html_(self) -> str:
@@ -116,6 +215,9 @@ class Derivation:
         parts += [_step_html(number, step, unfolded) for number, step in enumerate(self.steps, 1)]
         if self.steps:
             parts += ["<p><b>Result</b></p>", _program_html(self.result)]
+            parts += ["<p><b>Cost</b></p>", _costs_html(*self.costs)]
+        if self.refusals:
+            parts += ["<p><b>Refused</b></p>", *map(_refusal_html, self.refusals)]
         return f'<div style="text-align: left; max-width: 75em">{"".join(parts)}</div>'
 
 
@@ -159,6 +261,21 @@ def _step_text(number: int, step: Step) -> str:
     return "\n".join(lines)
 
 
+def _costs_text(before: Cost, after: Cost) -> str:
+    """What is the same before and after stands once."""
+    lines = []
+    for (label, old), (_, new) in zip(before.rows(), after.rows(), strict=True):
+        lines.append(wrap_formula(old, "    " + label.ljust(_LABEL - 4), " " * (_LABEL + 4)))
+        if new != old:
+            lines.append(wrap_formula(new, "-> ".rjust(_LABEL), " " * (_LABEL + 4)))
+    return "\n".join(lines)
+
+
+def _refusal_text(refusal: Refusal) -> str:
+    whole = f"{refusal} ({refusal.rule}, in {', '.join(refusal.place)})"
+    return wrap_formula(whole, "    ", "        ")
+
+
 # HTML: colours and fonts are inherited, so that it reads on light and on dark pages
 
 _CODE = "white-space: pre-wrap; overflow-wrap: anywhere; background: none; color: inherit"
@@ -185,4 +302,21 @@ def _step_html(number: int, step: Step, unfolded: bool) -> str:
         f'<details style="{_BOX}"{" open" if unfolded else ""}>'
         f"<summary>{number}. <b>{escape(step.rule)}</b>{place}{law}</summary>"
         f'<table style="background: none; color: inherit">{rows}</table></details>'
+    )
+
+
+def _costs_html(before: Cost, after: Cost) -> str:
+    rows = "".join(
+        f'<tr><th style="{_CELL}">{label}</th><td style="{_CELL}">{_code(old)}</td>'
+        f'<td style="{_CELL}">{_code(new)}</td></tr>'
+        for (label, old), (_, new) in zip(before.rows(), after.rows(), strict=True)
+    )
+    return f'<table style="background: none; color: inherit">{rows}</table>'
+
+
+def _refusal_html(refusal: Refusal) -> str:
+    place = _code(", ".join(refusal.place))
+    return (
+        f'<div style="{_BOX}">{escape(str(refusal))} '
+        f"(<b>{escape(refusal.rule)}</b> in {place})</div>"
     )

@@ -29,7 +29,7 @@ from monocomp.language.binding import Binding, bind, signature
 from monocomp.language.checker import check
 from monocomp.lowering import WHOLE_LIMIT, cut, lower
 from monocomp.nominal import nominal_sizes, power_of_two
-from monocomp.pipeline import derive
+from monocomp.pipeline import complete, derive
 from monocomp.program import Equations, translate
 from monocomp.proving.proofs import require_program
 from monocomp.rewrites.tiling import tiling_steps
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import torch
 
     from monocomp.backends.triton.launch import TritonRunner
+    from monocomp.certificate import Certificate
     from monocomp.monoids import Monoid
 
 Backend: TypeAlias = Literal["auto", "numpy", "torch", "triton"]
@@ -64,6 +65,8 @@ def compile(
     tf32: bool = False,
     name: str | None = None,
     monoids: Iterable[Monoid] = (),
+    steps: int | None = None,
+    rules: Sequence[str] | None = None,
 ) -> Kernel:
     """Compile a program.
 
@@ -77,13 +80,21 @@ def compile(
         name: the kernel's name; a file's stem by default.
         monoids: what `mc.monoid` made, for the program to use by name; a monoid that the
             program declares itself wins.
+        steps: stop the derivation after so many steps; only what kernels cannot do without
+            is done after that (`pipeline.complete`).
+        rules: the names of the rewrite rules to use, in the order in which they are tried,
+            instead of all of them in the usual order (`pipeline.RULES`).
 
     Raises:
         MonocompError: what is wrong with the program, with its place.
     """
     text, stem = _text(text_or_path)
     program = check(text, name or stem, {m.name: m.statement for m in monoids})
-    return Kernel(program, backend=backend, checked=checked, tf32=tf32)
+    derived = None  # the kernel's own affair, as it may depend on sizes
+    if steps is not None or rules is not None:
+        with _BUILDING:
+            derived = Derivation.of(derive(translate(program), steps, rules))
+    return Kernel(program, backend=backend, checked=checked, tf32=tf32, derivation=derived)
 
 
 def _text(text_or_path: str | os.PathLike[str]) -> tuple[str, str | None]:
@@ -123,7 +134,9 @@ class Kernel:
         backend: str = "auto",
         checked: bool = False,
         tf32: bool = False,
+        derivation: Derivation | None = None,
     ) -> None:
+        """Derive the kernel, or take it from where a derivation has come to."""
         if backend not in BACKENDS:
             near = nearest(backend, BACKENDS)
             raise UsageError(
@@ -141,8 +154,12 @@ class Kernel:
         self.checked = checked
         self.tf32 = tf32
         with _BUILDING:
-            self.equations: Equations = translate(program)
-            self._rewriter = derive(self.equations)
+            if derivation is None:
+                self._rewriter = derive(translate(program))
+            else:
+                self._rewriter = derivation.rewriter()
+                complete(self._rewriter)
+            self.equations: Equations = self._rewriter.start
             require_program(self.equations)
             require_program(self._rewriter.program)
         self._cuts: dict[tuple[tuple[str, int], ...], tuple[Equations, list[Step]]] = {}
@@ -162,6 +179,14 @@ class Kernel:
             program, steps = self._cut({})
             steps = [*steps, *tiling_steps(program, self.tile_programs())]
             return Derivation.of(self._rewriter).then(steps)
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """What the kernel rests on: laws with their proofs, side conditions, and where."""
+        from monocomp.certificate import certify
+
+        with _BUILDING:
+            return certify(self.derivation)
 
     def tile_programs(self, extents: Mapping[str, int] | None = None) -> tuple[TileProgram, ...]:
         """The kernels as tile programs, in the order in which they run.

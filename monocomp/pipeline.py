@@ -1,10 +1,17 @@
 """The order of the rewrites: from a program's text to sums in SE, one pass each.
 
-Order between rule sets lives here and nowhere else.
+Order between rule sets lives here and nowhere else. A derivation may be stopped anywhere,
+and made with other rules or in another order. What the kernels need in any case is little:
+names replaced by what they stand for, and derived reductions elaborated (`complete`). All
+other rules are optional. Without them a program may need more passes, and without lifting
+its exponentials overflow where they would in the formula as it stands.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from monocomp.errors import UsageError, nearest
 from monocomp.program import Equations
 from monocomp.rewrites.centring import centring
 from monocomp.rewrites.elaboration import elaboration
@@ -13,7 +20,7 @@ from monocomp.rewrites.lifting import lifting
 from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewrites.products import products
 from monocomp.rewrites.selection import selection
-from monocomp.rewriting import Rewriter, RuleSet
+from monocomp.rewriting import Rewriter, Rule, RuleSet
 
 # Lifting brings new maxima, which are normalised like the user's own.
 _of_maxima = ("assume_filter", "filter_masked_extremum", "hoist_addend", "hoist_positive_factor")
@@ -23,18 +30,57 @@ lifted_normal_form = RuleSet(
     [*(r for r in normal_form.rules if r.name in _of_maxima), *lifting.rules],
 )
 RULE_SETS = (elaboration, normal_form, selection, exchange, lifted_normal_form, centring, products)
+RULES = {r.name: r for rule_set in RULE_SETS for r in (*rule_set.rules, *rule_set.choices)}
 
 
-def derive(program: Equations, step_limit: int | None = None) -> Rewriter:
-    """Rewrite a program to its lifted normal form; at most `step_limit` steps if given.
+def derive(
+    program: Equations, step_limit: int | None = None, rules: Sequence[str] | None = None
+) -> Rewriter:
+    """Rewrite a program to its lifted normal form.
 
     Where the order of sums can be chosen, it is the cheapest for `program.sizes`.
+
+    Args:
+        program: a program in index terms.
+        step_limit: stop after so many steps.
+        rules: the names of the rules to use instead, in the order in which they are tried.
     """
     rewriter = Rewriter(program, step_limit)
     rewriter.inline_definitions()
     rewriter.name_logits()
-    for rules in RULE_SETS:
-        if rules is exchange:
+    for rule_set in RULE_SETS if rules is None else (chosen(rules),):
+        if rule_set is exchange:
             rewriter.depends_on_sizes = bool(candidates(rewriter.program))
-        rewriter.exhaust(rules)
+        rewriter.exhaust(rule_set)
     return rewriter
+
+
+def complete(rewriter: Rewriter) -> None:
+    """Take the steps without which no kernel is generated."""
+    rewriter.limit = None
+    rewriter.inline_definitions()
+    rewriter.exhaust(elaboration)
+
+
+def chosen(names: Sequence[str]) -> RuleSet:
+    """Rules by name, as a set."""
+    rules = [rule(name) for name in names]
+    choices = {r for rule_set in RULE_SETS for r in rule_set.choices}
+    return RuleSet(
+        "chosen",
+        "what was asked for",
+        [r for r in rules if r not in choices],
+        [r for r in rules if r in choices],
+    )
+
+
+def rule(name: str) -> Rule:
+    """A rule by name."""
+    if name not in RULES:
+        near = nearest(name, RULES)
+        raise UsageError(
+            f"there is no rule {name!r}",
+            notes=["rules: " + ", ".join(RULES)],
+            help=f"did you mean {near!r}?" if near else None,
+        )
+    return RULES[name]

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from monocomp import terms as T
 from monocomp.abbreviation import Abbreviation
@@ -25,6 +25,7 @@ from monocomp.program import Equation, Equations
 from monocomp.terms import Term
 
 if TYPE_CHECKING:
+    from monocomp.cost import Cost
     from monocomp.proving.proofs import Law as ProvedLaw
 
 STEP_LIMIT = 10_000
@@ -127,7 +128,9 @@ class Step:
         law: the law that it rests on.
         place: the definitions in which the term occurred.
         before, after: the term and what replaced it, as text.
+        start: the whole program before the step.
         program: the whole program after the step.
+        redex: the term that was rewritten, where the step is that of a rule.
     """
 
     rule: str
@@ -135,16 +138,43 @@ class Step:
     place: tuple[str, ...]
     before: str
     after: str
+    start: Equations
     program: Equations
+    redex: Term | None = None
+
+    @overload
+    def cost_before(self) -> Cost: ...
+    @overload
+    def cost_before(self, extents: Mapping[str, int]) -> dict[str, Any]: ...
+    def cost_before(self, extents: Mapping[str, int] | None = None) -> Cost | dict[str, Any]:
+        """What the program costs before the step: formulas, or numbers for given extents."""
+        return _cost(self.start, extents)
+
+    @overload
+    def cost_after(self) -> Cost: ...
+    @overload
+    def cost_after(self, extents: Mapping[str, int]) -> dict[str, Any]: ...
+    def cost_after(self, extents: Mapping[str, int] | None = None) -> Cost | dict[str, Any]:
+        """What the program costs after the step."""
+        return _cost(self.program, extents)
+
+
+def _cost(program: Equations, extents: Mapping[str, int] | None) -> Cost | dict[str, Any]:
+    from monocomp.cost import cost
+
+    found = cost(program)
+    return found if extents is None else found.at(extents, program.source)
 
 
 class Rewriter:
     """Applies rule sets to a program and records every step."""
 
-    def __init__(self, program: Equations, step_limit: int | None = None) -> None:
+    def __init__(
+        self, program: Equations, step_limit: int | None = None, steps: Iterable[Step] = ()
+    ) -> None:
         self.start = program
-        self.program = program
-        self.steps: list[Step] = []
+        self.steps = list(steps)
+        self.program = self.steps[-1].program if self.steps else program
         self.limit = step_limit
         self.depends_on_sizes = False  # would other extents have led elsewhere?
 
@@ -154,13 +184,21 @@ class Rewriter:
         return self.limit is not None and len(self.steps) >= self.limit
 
     def record(
-        self, rule: str, law: str, place: Iterable[str], before: str, after: str, program: Equations
+        self,
+        rule: str,
+        law: str,
+        place: Iterable[str],
+        before: str,
+        after: str,
+        program: Equations,
+        redex: Term | None = None,
     ) -> None:
         """Take a step."""
         if len(self.steps) >= STEP_LIMIT:
             raise InternalError(f"the rewrites did not end within {STEP_LIMIT} steps")
+        step = Step(rule, law, tuple(place), before, after, self.program, program, redex)
         self.program = program
-        self.steps.append(Step(rule, law, tuple(place), before, after, program))
+        self.steps.append(step)
 
     def _show(self, t: Term) -> str:
         """A term for readers, with the names that the program gives its parts."""
@@ -242,28 +280,50 @@ class Rewriter:
     def exhaust(self, rules: RuleSet) -> None:
         """Apply the rules, innermost place first, until none matches."""
         normal: set[Term] = set()
-        while not self.stopped:
-            found = self._find(rules, normal) or self._choose(rules)
-            if found is None:
-                return
-            rule, choice = found
-            place = [
-                old.name
-                for old, new in zip(self.program.equations, choice.program.equations, strict=True)
-                if old.body is not new.body
-            ]
-            before, after = self._show(choice.before), self._show(choice.after)
-            self.record(rule.name, rule.law, place, before, after, choice.program)
+        while not self.stopped and self._apply(rules, normal, None):
+            pass
 
-    def _choose(self, rules: RuleSet) -> tuple[Rule, Choice] | None:
+    def apply(self, rules: RuleSet, place: str | None = None) -> bool:
+        """Take one step: at the innermost place where a rule matches, if there is one.
+
+        Args:
+            rules: what may be applied.
+            place: the definition in which it must match; any, unless given.
+        """
+        return self._apply(rules, set(), place)
+
+    def _apply(self, rules: RuleSet, normal: set[Term], place: str | None) -> bool:
+        found = self._find(rules, normal, place) or self._choose(rules, place)
+        if found is None:
+            return False
+        rule, choice = found
+        places = self._changed(choice.program)
+        before, after = self._show(choice.before), self._show(choice.after)
+        self.record(
+            rule.name, rule.law, places, before, after, choice.program, choice.before
+        )
+        return True
+
+    def _changed(self, program: Equations) -> list[str]:
+        """The definitions that are not what they were."""
+        pairs = zip(self.program.equations, program.equations, strict=True)
+        return [old.name for old, new in pairs if old.body is not new.body]
+
+    def _choose(self, rules: RuleSet, place: str | None) -> tuple[Rule, Choice] | None:
         for rule in rules.choices:
             choice = rule.apply(self.program)
-            if choice is not None and rule.unproved is None:
+            if choice is None or rule.unproved is not None:
+                continue
+            if place is None or place in self._changed(choice.program):
                 return rule, choice
         return None
 
-    def _find(self, rules: RuleSet, normal: set[Term]) -> tuple[Rule, Choice] | None:
+    def _find(
+        self, rules: RuleSet, normal: set[Term], place: str | None
+    ) -> tuple[Rule, Choice] | None:
         for equation in self.program.equations:
+            if place not in (None, equation.name):
+                continue
             for t in _unvisited(equation.body, normal):
                 found = rules.first(t)
                 if found is not None:

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -526,8 +527,34 @@ def divide(a: Term, b: Term) -> Term:
 
 # --- facts ----------------------------------------------------------------------------
 
+_ASKED: list[dict[tuple[str, Term], None]] = []
 
-@lru_cache(maxsize=65536)
+
+@contextmanager
+def facts_asked() -> Iterator[dict[tuple[str, Term], None]]:
+    """What `is_positive` and `is_nonnegative` say yes to meanwhile: what a rule relied on."""
+    _ASKED.append({})
+    try:
+        yield _ASKED[-1]
+    finally:
+        _ASKED.pop()
+
+
+def _fact(decide: Callable[[Term], bool]) -> Callable[[Term], bool]:
+    """A fact about a term, remembered, and noted where somebody wants to know."""
+    decided = lru_cache(maxsize=65536)(decide)
+
+    @wraps(decide)
+    def ask(t: Term) -> bool:
+        holds = decided(t)
+        if holds and _ASKED:
+            _ASKED[-1][decide.__name__, t] = None
+        return holds
+
+    return ask
+
+
+@_fact
 def is_positive(t: Term) -> bool:
     """Provably > 0. A sum is positive when its elements are and it is not empty; the
     quotient by an empty sum is 0 by definition, so cancelling it stays right."""
@@ -554,7 +581,7 @@ def is_positive(t: Term) -> bool:
     return False
 
 
-@lru_cache(maxsize=65536)
+@_fact
 def is_nonnegative(t: Term) -> bool:
     """Provably >= 0."""
     match t.op:

@@ -27,8 +27,7 @@ def tiling_steps(program: Equations, kernels: Sequence[TileProgram]) -> Iterable
             if len(loop.folds) > 1:
                 before = "; ".join(loop.folds)
                 after = f"one pass over {loop.axis.name}: " + ", ".join(map(show_state, loop.state))
-                yield Step("fuse_folds", PRODUCT_LAW, tuple(place), before, after, program)
+                yield Step("fuse_folds", PRODUCT_LAW, tuple(place), before, after, program, program)
             before = f"fold over {loop.axis.name}"
-            yield Step(
-                "tile", TILING_LAW, tuple(place), before, loop_header(loop) + " in blocks", program
-            )
+            after = loop_header(loop) + " in blocks"
+            yield Step("tile", TILING_LAW, tuple(place), before, after, program, program)

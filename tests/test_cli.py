@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 
 import monocomp
-from monocomp import cli, library
-from monocomp.command_line import files, verification
+from monocomp import checking, cli, library
+from monocomp.command_line import files
 from monocomp.errors import InternalError, UsageError
 from monocomp.language.checker import check
 from monocomp.random_inputs import random_inputs
@@ -651,7 +651,7 @@ def test_check_admits_the_rounding_that_a_program_asks_for(call) -> None:
 
 
 def test_check_that_fails(call, monkeypatch) -> None:
-    monkeypatch.setattr(verification, "STEP_LIMIT", -1.0)
+    monkeypatch.setattr(checking, "STEP_LIMIT", -1.0)
     result = call("check", "logsumexp")
     assert (result.status, result.err) == (1, "")
     assert "  FAIL    1. expand_logsumexp" in result.out
@@ -665,19 +665,19 @@ def test_check_an_unlawful_monoid(call) -> None:
 
 def test_check_small_parameters() -> None:
     """A window of 1024 would exclude nothing at small sizes."""
-    assert verification._small_params(check(library.load("sliding_window"))) == {"window": 3}
-    assert verification._small_params(check(library.load("softcap"))) == {}
+    assert checking.small_params(check(library.load("sliding_window"))) == {"window": 3}
+    assert checking.small_params(check(library.load("softcap"))) == {}
 
 
 def test_difference() -> None:
     inf, nan = np.inf, np.nan
     one = np.array([1.0, -inf, nan])
-    assert verification.difference(one, one) == 0
-    assert verification.difference(one, np.array([4.0, -inf, nan])) == 0.75
+    assert checking.difference(one, one) == 0
+    assert checking.difference(one, np.array([4.0, -inf, nan])) == 0.75
     for other in ([1.0, inf, nan], [1.0, -inf, 0.0], [nan, -inf, nan], [1.0, -inf]):
-        assert verification.difference(np.array(other), one) == inf
-    assert verification.difference(np.array([]), np.array([])) == 0
-    assert verification.difference(np.array([True]), np.array([False])) == 1
+        assert checking.difference(np.array(other), one) == inf
+    assert checking.difference(np.array([]), np.array([])) == 0
+    assert checking.difference(np.array([True]), np.array([False])) == 1
 
 
 # --- imports

@@ -55,6 +55,13 @@ def test_text(causal: Derivation) -> None:
     assert "\n\nResult\n\n    " in text and "\n    O[b,h,q,e] = SE[k if k <= q](V[" in text
 
 
+def test_text_of_costs(causal: Derivation) -> None:
+    """What does not change stands once."""
+    cost = str(causal).partition("\n\nCost\n\n")[2]
+    assert cost.startswith("    passes  3 passes over k\n         -> 1 pass over k\n    reads ")
+    assert cost.endswith("\n    state   e + 2")
+
+
 def test_text_holds_every_formula_whole(causal: Derivation) -> None:
     """Wrapping changes nothing but blanks and line ends."""
     text = "".join(str(causal).split())
@@ -165,7 +172,8 @@ def test_long_derivations_are_folded(causal: Derivation) -> None:
 
 def test_json(causal: Derivation) -> None:
     whole = json.loads(causal.to_json())
-    assert list(whole) == ["start", "steps", "result"]
+    parts = ["start", "steps", "result", "cost_before", "cost_after", "refusals", "certificate"]
+    assert list(whole) == parts
     assert [step["number"] for step in whole["steps"]] == list(range(1, len(causal) + 1))
     assert whole["steps"][0] == {
         "number": 1,
@@ -175,7 +183,13 @@ def test_json(causal: Derivation) -> None:
         "before": causal[0].before,
         "after": causal[0].after,
         "program": causal[0].program.text(),
+        "cost_before": causal[0].cost_before().to_json(),
+        "cost_after": causal[0].cost_after().to_json(),
     }
+    assert whole["cost_before"] == whole["steps"][0]["cost_before"]
+    assert whole["cost_before"]["passes"] == {"k": 3}
+    assert whole["cost_after"] == whole["steps"][-1]["cost_after"]
+    assert whole["refusals"] == [] and whole["certificate"]["holds"]
     for step in whole["steps"]:
         check(step["program"])
     assert whole["result"] == whole["steps"][-1]["program"]

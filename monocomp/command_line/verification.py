@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
+from monocomp.checking import STEP_LIMIT, Array, Case, checked_steps, difference
 from monocomp.derivation import Derivation
 from monocomp.errors import (
     IndexRangeError,
@@ -29,19 +28,16 @@ from monocomp.random_inputs import (
     complete_extents,
     fits,
     free_extents,
-    random_inputs,
 )
 
 if TYPE_CHECKING:
     import torch
 
-Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Values: TypeAlias = Mapping[str, Any]
 
 # A dtype that each backend accumulates in, and the error that rounding in it may make:
 # exponents of some hundreds are ordinary here, and lose as many digits.
 BACKENDS = {"numpy": ("float64", 1e-10), "torch": ("float64", 1e-10), "triton": ("float32", 1e-4)}
-STEP_LIMIT = 1e-10  # relative to the largest result: steps reorder sums of float64
 _LONG = 132  # longer than a tile, and no multiple of 16
 
 
@@ -70,8 +66,7 @@ def verify(
         params: parameters; the others get small values where their defaults are large.
         seed: of the random inputs.
     """
-    params = {**_small_params(program), **params}
-    case = _Case(program, complete_extents(program, extents, params), params, seed)
+    case = Case.of(program, extents, params, seed)
     case.expected("float64")  # sizes that do not fit show here, before any line is printed
     derivation = Derivation.of(derive(translate(program)))
     yield from _proofs(derivation)
@@ -79,48 +74,7 @@ def verify(
     yield from _backends(program, [case, *_longer(case, extents)])
 
 
-def _small_params(program: Program) -> dict[str, int | float]:
-    """Values at which parameters matter at small sizes; a window of 1024 would exclude nothing."""
-    return {
-        at.name: (3 if at.kind == "int" else 0.5)
-        for at in program.params.values()
-        if at.default is None or (at.kind == "int" and at.default > 8)
-    }
-
-
-@dataclass(frozen=True)
-class _Case:
-    """Sizes and parameters at which a program is run."""
-
-    program: Program
-    extents: dict[str, int]
-    params: dict[str, Any]
-    seed: int
-
-    def __str__(self) -> str:
-        sizes = [f"{name}={self.extents[name]}" for name in free_extents(self.program)]
-        return " ".join(sizes + [f"{name}={value}" for name, value in self.params.items()])
-
-    def inputs(self, dtype: str) -> dict[str, Array]:
-        return random_inputs(
-            self.program, self.extents, dtype=dtype, seed=self.seed, params=self.params
-        )
-
-    def outputs(
-        self, inputs: Mapping[str, Array], program: str | Program | None = None
-    ) -> tuple[Array, ...]:
-        """The outputs by the oracle, of this program or of another form of it."""
-        from monocomp.reference.oracle import evaluate
-
-        outputs = evaluate(program or self.program, inputs, **self.params)
-        return outputs if isinstance(outputs, tuple) else (outputs,)
-
-    def expected(self, dtype: str, program: str | Program | None = None) -> tuple[Array, ...]:
-        """The outputs on this case's inputs."""
-        return self.outputs(self.inputs(dtype), program)
-
-
-def _longer(case: _Case, given: Mapping[str, int]) -> list[_Case]:
+def _longer(case: Case, given: Mapping[str, int]) -> list[Case]:
     """The case with one index at a time longer than a tile, where the program admits it."""
     program, params = case.program, case.params
     fixed = by_representative(program, given)
@@ -130,44 +84,20 @@ def _longer(case: _Case, given: Mapping[str, int]) -> list[_Case]:
         if name not in fixed:
             extents = complete_extents(program, {**given, name: _LONG}, params)
             if guarded or fits(program, extents, params):
-                cases.append(_Case(program, extents, params, case.seed))
+                cases.append(Case(program, extents, params, case.seed))
     return cases
-
-
-# Errors, relative to the largest finite result
-
-
-def difference(found: Array, expected: Array) -> float:
-    """The largest difference over the largest expected size (at least 1); inf where they differ
-    in shape, in what is infinite or in what is NaN."""
-    if found.shape != expected.shape:
-        return np.inf
-    a, b = found.astype(np.float64), expected.astype(np.float64)
-    plain = np.isfinite(b)
-    if not np.array_equal(a[~plain], b[~plain], equal_nan=True) or not np.isfinite(a[plain]).all():
-        return np.inf
-    errors, sizes = np.abs(a[plain] - b[plain]), np.abs(b[plain])
-    return float(errors.max(initial=0.0) / sizes.max(initial=1.0))
-
-
-def _largest(found: tuple[Array, ...], expected: tuple[Array, ...]) -> float:
-    if len(found) != len(expected):
-        return np.inf
-    return max(difference(a, b) for a, b in zip(found, expected, strict=True))
 
 
 # The three kinds of evidence
 
 
 def _proofs(derivation: Derivation) -> Iterator[Finding]:
-    from monocomp.proving.proofs import Law, certificate
+    from monocomp.certificate import certify
 
-    section = "proofs: the laws that tiling and merging rest on, proved anew"
-    laws: dict[tuple[str, str], Law] = {}
-    for law in certificate(derivation.result, fresh=True):
-        laws.setdefault((law.name, law.statement), law)
-    width = max((len(law.name) for law in laws.values()), default=0)
-    for law in laws.values():
+    section = "proofs: the laws that the rewrites, tiling and merging rest on, proved anew"
+    found = certify(derivation, fresh=True)
+    width = max((len(law.name) for law in found.laws), default=0)
+    for law in found.laws:
         what = f"{law.name:{width}}"
         if law.holds:
             yield Finding(section, True, what, law.statement)
@@ -177,27 +107,27 @@ def _proofs(derivation: Derivation) -> Iterator[Finding]:
             yield Finding(section, False, what, f"counterexample: {law.counterexample}")
         else:
             yield Finding(section, False, what, f"not proved: {law.statement}")
-    if not laws:
+    if not found.laws:
         yield Finding(section, True, "nothing is folded")
+    for c in found.conditions:
+        section = "side conditions: facts that rules needed, and found"
+        yield Finding(section, True, f"{c.step:3}. {c.rule}", c.fact)
 
 
-def _steps(derivation: Derivation, case: _Case) -> Iterator[Finding]:
+def _steps(derivation: Derivation, case: Case) -> Iterator[Finding]:
     section = f"derivation: each step evaluated by the oracle, {case}"
-    expected = case.expected("float64")
     width = max((len(step.rule) for step in derivation), default=0)
-    for number, step in enumerate(derivation, 1):
-        what = f"{number:3}. {step.rule:{width}}"
-        try:
-            error = _largest(case.expected("float64", step.program.text()), expected)
-        except MonocompError as problem:
-            yield Finding(section, False, what, "\n" + _indented(problem))
-            continue
-        yield Finding(section, error <= STEP_LIMIT, what, _shown(error, STEP_LIMIT))
+    for found in checked_steps(derivation, case):
+        what = f"{found.number:3}. {found.rule:{width}}"
+        detail = _shown(found.error, STEP_LIMIT)
+        if found.problem is not None:
+            detail = "\n" + _indented(found.problem)
+        yield Finding(section, found.ok, what, detail)
     if not len(derivation):
         yield Finding(section, True, "no step: the program is in normal form")
 
 
-def _backends(program: Program, cases: list[_Case]) -> Iterator[Finding]:
+def _backends(program: Program, cases: list[Case]) -> Iterator[Finding]:
     section = "backends: each against the oracle"
     for backend, (dtype, limit) in BACKENDS.items():
         what = f"{backend:6}  {dtype}"
@@ -215,7 +145,7 @@ def _backends(program: Program, cases: list[_Case]) -> Iterator[Finding]:
             yield Finding(section, error <= limit, what, f"{_shown(error, limit)}, {where}")
 
 
-def _worst(program: Program, backend: str, dtype: str, cases: list[_Case]) -> tuple[float, str]:
+def _worst(program: Program, backend: str, dtype: str, cases: list[Case]) -> tuple[float, str]:
     """The largest error of a backend over all cases, and at which."""
     import torch
 

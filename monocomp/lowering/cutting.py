@@ -156,10 +156,11 @@ def _store(program: Equations, values: Sequence[_Value], close: Closing) -> list
         ]
         before = show(equation.body, program.reader_names(equation.body))
         known = tuple(a for a in program.known if a.name != equation.name)
+        start = program
         program = replace(program, equations=_in_order([equation, *changed]), known=known)
         place = tuple(e.name for e in program.equations if e.name in value.readers)
         after = _explained(program, value, equation)
-        steps.append(Step("store_value", STORING_LAW, place, before, after, program))
+        steps.append(Step("store_value", STORING_LAW, place, before, after, start, program))
     return steps
 
 

@@ -1,0 +1,181 @@
+"""Steps of a derivation against the oracle, on random inputs.
+
+Every step holds a whole program. It is printed, read again and evaluated by the oracle, and
+must give what the user's program gives. Sizes are small distinct primes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
+
+import numpy as np
+
+from monocomp.errors import MonocompError
+from monocomp.language.syntax import Program
+from monocomp.random_inputs import complete_extents, free_extents, random_inputs
+
+if TYPE_CHECKING:
+    from monocomp.derivation import Derivation
+
+Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+
+STEP_LIMIT = 1e-10  # relative to the largest result: steps reorder sums of float64
+
+
+@dataclass(frozen=True)
+class Case:
+    """Sizes and parameters at which a program is run."""
+
+    program: Program
+    extents: dict[str, int]
+    params: dict[str, Any]
+    seed: int
+
+    @classmethod
+    def of(
+        cls, program: Program, extents: Mapping[str, int], params: Mapping[str, Any], seed: int
+    ) -> Case:
+        """A case of small sizes, but for those given."""
+        params = {**small_params(program), **params}
+        return cls(program, complete_extents(program, extents, params), params, seed)
+
+    def __str__(self) -> str:
+        sizes = [f"{name}={self.extents[name]}" for name in free_extents(self.program)]
+        return " ".join(sizes + [f"{name}={value}" for name, value in self.params.items()])
+
+    def inputs(self, dtype: str) -> dict[str, Array]:
+        """Random inputs."""
+        return random_inputs(
+            self.program, self.extents, dtype=dtype, seed=self.seed, params=self.params
+        )
+
+    def outputs(
+        self, inputs: Mapping[str, Array], program: str | Program | None = None
+    ) -> tuple[Array, ...]:
+        """The outputs by the oracle, of this program or of another form of it."""
+        from monocomp.reference.oracle import evaluate
+
+        outputs = evaluate(program or self.program, inputs, **self.params)
+        return outputs if isinstance(outputs, tuple) else (outputs,)
+
+    def expected(self, dtype: str, program: str | Program | None = None) -> tuple[Array, ...]:
+        """The outputs on this case's inputs."""
+        return self.outputs(self.inputs(dtype), program)
+
+
+def small_params(program: Program) -> dict[str, int | float]:
+    """Values at which parameters matter at small sizes; a window of 1024 would exclude nothing."""
+    return {
+        at.name: (3 if at.kind == "int" else 0.5)
+        for at in program.params.values()
+        if at.default is None or (at.kind == "int" and at.default > 8)
+    }
+
+
+def difference(found: Array, expected: Array) -> float:
+    """The largest difference over the largest expected size (at least 1); inf where they differ
+    in shape, in what is infinite or in what is NaN."""
+    if found.shape != expected.shape:
+        return np.inf
+    a, b = found.astype(np.float64), expected.astype(np.float64)
+    plain = np.isfinite(b)
+    if not np.array_equal(a[~plain], b[~plain], equal_nan=True) or not np.isfinite(a[plain]).all():
+        return np.inf
+    errors, sizes = np.abs(a[plain] - b[plain]), np.abs(b[plain])
+    return float(errors.max(initial=0.0) / sizes.max(initial=1.0))
+
+
+def largest_difference(found: tuple[Array, ...], expected: tuple[Array, ...]) -> float:
+    """The largest of several outputs."""
+    if len(found) != len(expected):
+        return np.inf
+    return max(difference(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@dataclass(frozen=True)
+class StepCheck:
+    """What was found of one step.
+
+    Attributes:
+        number: of the step, from 1.
+        rule: its rule.
+        error: the difference to what the user's program gives; inf if it cannot be evaluated.
+        problem: why it cannot be evaluated, or None.
+    """
+
+    number: int
+    rule: str
+    error: float
+    problem: MonocompError | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Is the program after the step equal to the one before it?"""
+        return self.error <= STEP_LIMIT
+
+    def __str__(self) -> str:
+        found = f"error {self.error:.1e}" if self.problem is None else str(self.problem)
+        return f"{'ok  ' if self.ok else 'FAIL'} {self.number:3}. {self.rule}: {found}"
+
+
+@dataclass(frozen=True)
+class Checks(Sequence[StepCheck]):
+    """What was found of all steps; true if all are right."""
+
+    case: Case
+    steps: tuple[StepCheck, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Are all steps right?"""
+        return all(step.ok for step in self.steps)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    @overload
+    def __getitem__(self, number: int) -> StepCheck: ...
+    @overload
+    def __getitem__(self, number: slice) -> tuple[StepCheck, ...]: ...
+    def __getitem__(self, number: int | slice) -> StepCheck | tuple[StepCheck, ...]:
+        return self.steps[number]
+
+    def __str__(self) -> str:
+        count = len(self.steps)
+        wrong = sum(not step.ok for step in self.steps)
+        found = "all right" if not wrong else f"{wrong} wrong"
+        worst = max((step.error for step in self.steps), default=0.0)
+        head = f"{count} steps at {self.case}: {found}, largest error {worst:.1e}"
+        return "\n".join([head, *map(str, self.steps)])
+
+    def __repr__(self) -> str:
+        return f"<Checks: {str(self).partition(chr(10))[0]}>"
+
+
+def check_steps(
+    derivation: Derivation, extents: Mapping[str, int], params: Mapping[str, Any], seed: int
+) -> Checks:
+    """Evaluate the program after every step of a derivation."""
+    case = Case.of(derivation.start.source, extents, params, seed)
+    return Checks(case, tuple(checked_steps(derivation, case)))
+
+
+def checked_steps(derivation: Derivation, case: Case) -> Iterator[StepCheck]:
+    """The same, one by one."""
+    inputs = case.inputs("float64")
+    expected = case.outputs(inputs)
+    texts = {derivation.start.text(): 0.0}  # steps that only name something change no text
+    for number, step in enumerate(derivation, 1):
+        text = step.program.text()
+        try:
+            if text not in texts:
+                texts[text] = largest_difference(case.outputs(inputs, text), expected)
+        except MonocompError as problem:
+            yield StepCheck(number, step.rule, np.inf, problem)
+        else:
+            yield StepCheck(number, step.rule, texts[text])

@@ -1,0 +1,95 @@
+"""Certificates: what a compilation rests on, proved, and where each part is used."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from monocomp import library
+from monocomp.certificate import certify
+from monocomp.kernel import Kernel
+from monocomp.language.checker import check
+from monocomp.pipeline import RULES
+from monocomp.proving import proofs
+
+AFFINE = "monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')\n"
+
+
+def kernel(text: str) -> Kernel:
+    return Kernel(check(text))
+
+
+@pytest.mark.parametrize("name", library.names())
+def test_every_step_is_covered(name: str) -> None:
+    k = kernel(library.load(name))
+    found = k.certificate
+    assert found.holds and found.laws
+    covered: dict[int, set[str]] = {}
+    for use in (*(u for t in found.theories for u in t.uses), *found.definitions):
+        for number in use.steps:
+            assert k.derivation[number - 1].rule == use.rule
+            covered.setdefault(number, set()).add(use.rule)
+    for number, step in enumerate(k.derivation, 1):
+        if step.rule in RULES or step.rule in ("fuse_folds", "tile"):
+            assert covered[number] == {step.rule}
+
+
+def test_contents() -> None:
+    found = kernel(library.load("causal")).certificate
+    theories = {theory.name: theory for theory in found.theories}
+    assert [str(use) for use in theories["distributivity"].uses] == ["hoist_factor (step 4)"]
+    assert str(theories["SE"].uses[0]) == "lift_weighted_sum (steps 5, 7)"
+    assert [use.rule for use in theories["SE"].uses[1:]] == ["fuse_folds", "tile"]
+    assert {"cocycle", "equivariance", "associative"} <= {law.short for law in theories["SE"].laws}
+    assert theories["arithmetic"].uses == ()
+    assert [str(use) for use in found.definitions] == ["expand_softmax (step 2)"]
+    facts = {(c.step, c.rule, c.fact) for c in found.conditions}
+    assert (6, "hoist_positive_factor", "rsqrt(|d|) > 0") in facts
+    assert {c.needs for c in found.conditions if c.step == 6} == {"the factor is provably positive"}
+
+
+def test_a_fact_about_a_result() -> None:
+    """A sum of exponentials leaves a maximum, since it is positive."""
+    found = kernel("Z[i] = sum[k](exp(X[i,k]))\nO[i] = max[k](Z[i] * Y[i,k])").certificate
+    facts = [c.fact for c in found.conditions if c.rule == "hoist_positive_factor"]
+    assert "Z[i] > 0" in facts
+
+
+def test_user_monoids() -> None:
+    found = kernel(AFFINE + "H[i] = Affine[k](X[i,k], Y[i,k]).u").certificate
+    theories = {theory.name: theory for theory in found.theories}
+    assert [law.short for law in theories["Affine"].laws][:2] == ["closed", "associative"]
+    assert found.holds  # it is not commutative, and need not be
+    assert "commutative  does not hold, and need not" in str(found)
+
+
+def test_text_and_json() -> None:
+    k = kernel(library.load("attention"))
+    text = str(k.certificate)
+    assert text.startswith("Certificate of O: ")
+    assert " laws, all proved before, and remembered (" in text.splitlines()[0]
+    assert "    used by hoist_factor (step 3)\n" in text
+    assert "\nBy definition: expand_softmax (step 2)" in text
+    data = json.loads(k.certificate.to_json())
+    assert data["holds"] is True and data["fresh"] is False
+    assert sum(len(t["laws"]) for t in data["theories"]) == len(k.certificate.laws)
+    assert repr(k.certificate).startswith("<Certificate Certificate of O: ")
+
+
+def test_proved_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    derivation = kernel(library.load("softmax")).derivation
+    certify(derivation)
+    made: list[str] = []
+    prove = proofs._prove
+
+    def counting(claim: proofs.Claim, tick: object) -> bool:
+        made.append(claim.name)
+        return prove(claim, tick)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(proofs, "_prove", counting)
+    remembered = certify(derivation)
+    assert made == [] and not remembered.fresh
+    fresh = certify(derivation, fresh=True)
+    assert len(made) >= len({law.name for law in fresh.laws}) and fresh.fresh
+    assert [law.statement for law in fresh.laws] == [law.statement for law in remembered.laws]

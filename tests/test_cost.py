@@ -1,0 +1,171 @@
+"""Costs of programs as they are written, at every step of a derivation."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import sympy
+
+from monocomp import library
+from monocomp.cost import Cost, Formula, cost
+from monocomp.errors import UsageError
+from monocomp.kernel import Kernel
+from monocomp.language.checker import check
+from monocomp.program import translate
+from monocomp.tile import Loop, Statement
+from tests.test_tile import MORE
+
+
+def kernel(text: str) -> Kernel:
+    return Kernel(check(text))
+
+
+def cost_of(text: str) -> Cost:
+    return cost(translate(check(text)))
+
+
+def number(formula: Any, sizes: dict[str, int]) -> int:
+    """A formula of a report in numbers."""
+    return int(formula.subs({s: sizes[s.name] for s in formula.free_symbols}))
+
+
+def loops(body: list[Statement]) -> list[Loop]:
+    return [s for s in body if isinstance(s, Loop)]
+
+
+# text: passes as it is written, and as it is compiled
+PASSES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
+    **{library.load(n): ({"k": 3}, {"k": 1}) for n in ("attention", "causal", "safe_attention")},
+    library.load("lazy_attention"): ({"k": 2}, {"k": 1}),
+    library.load("naive_attention"): ({"k": 1}, {"k": 1}),
+    "P[i,k] = softmax[k](X[i,k])": ({"k": 3}, {"k": 2}),
+    "L[i] = logsumexp[k](X[i,k])": ({"k": 2}, {"k": 1}),
+    "C[n,m] = A[n,d] * B[d,m]": ({"d": 1}, {"d": 1}),
+    "O[i] = 2 * X[i]": ({}, {}),
+    "M[i] = mean[k](X[i,k])": ({"k": 1}, {"k": 1}),
+    "O[i] = sum[k](relu(X[i,k] - max[k](X[i,k])))": ({"k": 2}, {"k": 2}),
+    "O[i] = sum[k](X[i,k]) + max[k](X[i,k])": ({"k": 1}, {"k": 1}),
+    "O[i] = sum[k](X[i,k])\nP[j] = sum[k](Y[j,k])": ({"k": 2}, {"k": 2}),
+}
+
+
+@pytest.mark.parametrize("text", PASSES)
+def test_passes(text: str) -> None:
+    k = kernel(text)
+    before, after = PASSES[text]
+    assert cost(k.equations).passes == before
+    assert cost(k.derivation.result).passes == after
+    assert k.report()["passes"] == after
+
+
+def test_reads() -> None:
+    """K for the maximum, the sum and the weighted sum; Q once for all, as it does not vary."""
+    assert cost_of(library.load("attention")).reads == {"Q": 1, "K": 3, "V": 1}
+    assert cost_of(library.load("softmax")).reads == {"X": 3}
+
+
+@pytest.mark.parametrize("text", [*map(library.load, library.names()), *MORE.values()])
+def test_agrees_with_the_kernels(text: str) -> None:
+    """Passes and state are those of the kernels, and bytes where they load nothing twice."""
+    k = kernel(text)
+    found, report = cost(k.derivation.result), k.report()
+    assert found.passes == report["passes"]
+    assert sympy.expand(found.state.sympy() - report["state"]) == 0
+    sizes = {e: 64 if e in "de" else 1024 for e in set(k.program.extent_of.values())}
+    kernels = k.tile_programs()
+    nested = any(isinstance(s, Loop) for p in kernels for at in loops(p.body) for s in at.body)
+    if not nested:
+        assert sympy.expand(found.bytes.sympy() - report["bytes"]) == 0
+    assert found.bytes.at(sizes) <= number(report["bytes"], sizes)
+
+
+@pytest.mark.parametrize("text", [*map(library.load, ["attention", "causal", "gqa", "alibi"])])
+def test_operations_agree_to_leading_order(text: str) -> None:
+    k = kernel(text)
+    sizes = {e: 64 if e in "de" else 2048 for e in set(k.program.extent_of.values())}
+    found = cost(k.derivation.result).flops.at(sizes)
+    assert 0.95 <= found / number(k.report()["flops"], sizes) <= 1
+
+
+def test_operations() -> None:
+    """Counted by hand."""
+    assert str(cost_of("C[n,m] = A[n,d] * B[d,m]").flops) == "2*d*m*n"
+    assert str(cost_of("O[i,j] = exp(X[i] - Y[j]) * 2").flops) == "3*i*j"
+    assert str(cost_of("O[i,j] = exp(X[i]) * exp2(Y[j])").flops) == "2*i*j + j"
+    assert str(cost_of("M[i] = max[k](X[i,k])\nS[i] = sum[k](X[i,k])").flops) == "2*i*k"
+    assert str(cost_of("O[i] = sum[k](X[i,k] ** 3) / Y[i]").flops) == "3*i*k + i"
+    assert str(cost_of("O[i] = X[i]").flops) == "0"
+
+
+def test_bytes_and_state() -> None:
+    found = cost_of("O[i] = sum[k](X[i,k]) + max[k](X[i,k])")
+    assert (str(found.bytes), str(found.state)) == ("2*i*k + 2*i", "2")
+    found = cost_of("O[q,e] = softmax[k](S[q,k]) * V[k,e]")
+    assert str(found.bytes) == "2*e*k + 2*e*q + 6*k*q"
+    assert str(found.state) == "e + 2"
+
+
+def test_definitions_cost_nothing() -> None:
+    one = cost_of("O[q,e] = softmax[k](Q[q,d] * K[k,d]) * V[k,e]")
+    other = cost_of(
+        "S[q,k] = Q[q,d] * K[k,d]\nP[q,k] = softmax[k](S[q,k])\nO[q,e] = P[q,k] * V[k,e]"
+    )
+    assert one == other
+
+
+def test_every_step_has_costs() -> None:
+    k = kernel(library.load("sliding_window"))
+    sizes = {"b": 1, "h": 8, "q": 4096, "k": 4096, "d": 64, "e": 64}
+    for step, following in zip(k.derivation, k.derivation[1:], strict=False):
+        assert step.cost_after() == following.cost_before()
+        assert step.cost_after(sizes) == following.cost_before(sizes)
+    first, last = k.derivation[0].cost_before(sizes), k.derivation[-1].cost_after(sizes)
+    assert first["passes"] == {"k": 3} and last["passes"] == {"k": 1}
+    assert last["bytes"] == k.report(sizes)["bytes"] < first["bytes"]
+    assert last["flops"] < first["flops"]
+
+
+def test_missing_and_unknown_extents() -> None:
+    step = kernel(library.load("attention")).derivation[0]
+    with pytest.raises(UsageError, match="the extent of b, d, e, h is missing"):
+        step.cost_before({"q": 3, "k": 4})
+    with pytest.raises(UsageError, match="no index 'z'"):
+        step.cost_before({"z": 3})
+
+
+def test_formulas() -> None:
+    f = Formula.product(["k", "q", "k"], 2) + Formula.product([]) + Formula.product(["q"])
+    assert str(f) == "2*k*k*q + q + 1"
+    assert f.at({"k": 3, "q": 5}) == 96
+    assert f.extents == {"k", "q"}
+    assert f.sympy().subs({s: {"k": 3, "q": 5}[s.name] for s in f.sympy().free_symbols}) == 96
+    assert f * 3 + f * -3 == Formula() == Formula.product(["k"], 0)
+    assert str(Formula()) == "0"
+
+
+def test_text() -> None:
+    assert str(cost_of("O[i] = sum[k](relu(X[i,k] - max[k](X[i,k])))")) == (
+        "passes  2 passes over k\nreads   X 2x\nbytes   4*i*k + 2*i\nflops   4*i*k\nstate   2"
+    )
+    assert str(cost_of("O[i] = 2 * X[i]")).startswith("passes  no pass\n")
+    assert cost_of("O[i] = sum[k](X[i,k]) * Y[j]").shown_passes == "1 pass over j, 1 over k"
+
+
+def test_compiling_counts_nothing() -> None:
+    """Costs are found when asked for, and without sympy."""
+    code = (
+        "import sys, monocomp as mc\n"
+        "k = mc.compile(mc.library.load('causal'))\n"
+        "k = mc.compile(mc.library.load('causal'))\n"
+        "print('monocomp.cost' in sys.modules)\n"
+        "before = set(sys.modules)\n"
+        "print(k.derivation[0].cost_before({'b': 1, 'h': 1, 'q': 9, 'k': 9, 'd': 4, 'e': 4}))\n"
+        "print(sorted({'sympy'} & (set(sys.modules) - before)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert lines[0] == "False" and lines[2] == "[]"
+    assert lines[1].startswith("{'passes': {'k': 3}, 'reads': {'Q': 1, 'K': 3, 'V': 1}, 'flops': ")

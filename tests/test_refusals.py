@@ -1,0 +1,172 @@
+"""Why a further pass stays: the dependence is named, in the words of the program."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from monocomp import library
+from monocomp import terms as T
+from monocomp.derivation import Derivation
+from monocomp.kernel import Kernel
+from monocomp.language.checker import check
+from monocomp.pipeline import derive
+from monocomp.program import translate
+from monocomp.proving.rule_laws import RULE_LAWS, Identity, RuleLaw
+from monocomp.refusals import Refusal, refusals
+from monocomp.rewriting import RuleSet
+from tests.rewrites.rules import equations
+
+
+def refused(text: str) -> list[str]:
+    derivation = Derivation.of(derive(translate(check(text))))
+    assert derivation.is_finished
+    return [f"{r.rule}: {r}" for r in derivation.refusals]
+
+
+STAYS = ": a further pass over k stays"
+# The near misses of one pass, each with its reason.
+REASONS: dict[str, list[str]] = {
+    "M[i] = max[k](X[i,k])\nO[i] = sum[k](relu(X[i,k] - M[i]))": [
+        "hoist_factor: X[i,k] - M[i] sits inside relu, which does not distribute over sums" + STAYS
+    ],
+    "M[i] = sum[k](X[i,k])\nO[i] = sum[k](exp(M[i] * X[i,k]))": [
+        "hoist_factor: X[i,k] * M[i] sits inside exp, where a product with a result does not "
+        "come apart" + STAYS
+    ],
+    "M[i] = max[k](X[i,k])\nO[i] = sum[k](abs(X[i,k] - M[i]))": [
+        "hoist_factor: X[i,k] - M[i] sits inside abs, which does not distribute over sums" + STAYS
+    ],
+    "M[i] = sum[k](X[i,k])\nO[i] = max[k](M[i] * X[i,k])": [
+        "hoist_positive_factor: the sign of M[i] is not known, so it does not leave max" + STAYS
+    ],
+    "input J[i,k]: int\nM[i] = max[k](J[i,k])\nO[i] = sum[k](Y[i, (k + M[i]) % |k|])": [
+        "hoist_factor: Y[i, (k + M[i]) % |k|] is read at a place that M[i] decides" + STAYS
+    ],
+    "input J[i,k]: int\nM[i] = max[k](J[i,k])\nO[i] = sum[k](abs(X[i,k] - Y[M[i]]))": [
+        "hoist_factor: X[i,k] - Y[M[i]] sits inside abs, which does not distribute over sums; "
+        "Y is read at a result's place" + STAYS
+    ],
+    "M[i] = sum[k](X[i,k])\nO[i] = sum[k](tanh(X[i,k] * M[i]))": [
+        "hoist_factor: X[i,k] * M[i] sits inside tanh, which neither distributes over sums nor "
+        "is homogeneous" + STAYS
+    ],
+    "M[i] = max[k](X[i,k])\nO[i] = sum[k if X[i,k] < M[i]](Y[k])": [
+        "filter_bracket: the filter X[i,k] < M[i] depends on M[i]" + STAYS
+    ],
+    "P[i,k] = softmax[k](X[i,k])": [
+        "fuse_folds: P[i,k] keeps k, over which SE[k](1, X[i,k]).v is taken" + STAYS
+    ],
+    "M[i] = max[k](X[i,k])\nT[i] = sum[k](relu(X[i,k] - M[i]))\n"
+    "O[i] = sum[k](relu(X[i,k] - T[i]))": [
+        "hoist_factor: X[i,k] - M[i] sits inside relu, which does not distribute over sums" + STAYS,
+        "hoist_factor: X[i,k] - T[i] sits inside relu, which does not distribute over sums" + STAYS,
+    ],
+    "M = sum[j](Y[j])\nO[i] = sum[k](relu(X[i,k] - M))": [
+        "hoist_factor: X[i,k] - M sits inside relu, which does not distribute over sums: "
+        "the pass over k comes after one over j"
+    ],
+    "monoid A(a, u) = unit (1, 0), combine (a * a', a' * u + u')\nM[i] = sum[k](X[i,k])\n"
+    "O[i] = A[k](X[i,k], M[i] + Y[k]).u": [
+        "hoist_factor: Y[k] + M[i] is an element of A, which no rule takes apart" + STAYS
+    ],
+    "O[i] = sum[k if k < 3](X[i,k]) / sum[k](X[i,k])": [
+        "fuse_folds: sum[k if k < 3](X[i,k]) has another filter than sum[k](X[i,k])" + STAYS
+    ],
+}
+
+
+def test_long_formulas_are_cut_short() -> None:
+    """What stands in a result is not said again."""
+    reasons = refused(library.load("sparsemax"))
+    assert "X[i,k] - max[k](..) - where(1.0 <= sum[k](..), 0.5, 0.0) + 0.75 sits" in reasons[1]
+
+
+@pytest.mark.parametrize("text", REASONS)
+def test_reasons(text: str) -> None:
+    assert refused(text) == REASONS[text]
+
+
+@pytest.mark.parametrize("name", library.names())
+def test_further_passes_and_kernels_are_explained(name: str) -> None:
+    """And nothing is refused where each index is passed over once."""
+    kernel = Kernel(check(library.load(name)))
+    report = kernel.report()
+    found = kernel.derivation.refusals
+    if sum(report["passes"].values()) > len(report["passes"]) or report["kernels"] > 1:
+        assert found
+    else:
+        assert all("comes after one over" in r.kept for r in found)
+
+
+def test_stored_values_are_explained() -> None:
+    kernel = Kernel(check(library.load("column_sums")))
+    reasons = [str(r) for r in kernel.derivation.refusals]
+    assert (
+        "M[b,h,q] must be known before the first element of C is: "
+        "an earlier kernel computes and stores it"
+    ) in reasons
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "M[i] = max[k](X[i,k])\nO[i] = sum[k](exp(X[i,k] - M[i]))",
+        "M[i] = sum[k](exp(X[i,k]))\nO[i] = max[k](M[i] * X[i,k])",  # its sign is known
+        "M[i] = sum[k](X[i,k])\nO[i] = max[k](M[i] + X[i,k])",
+        "M[i] = sum[k](X[i,k])\nO[i] = sum[k](M[i] * X[i,k])",
+        "M[i] = max[k](X[i,k])\nO[i] = relu(sum[k](X[i,k]) - M[i])",
+    ],
+)
+def test_neighbours_need_one_pass(text: str) -> None:
+    kernel = Kernel(check(text))
+    assert kernel.report()["passes"] == {"k": 1}
+    assert kernel.derivation.refusals == ()
+
+
+def test_every_further_pass_is_explained() -> None:
+    """As many reasons, at least, as passes beyond the first."""
+    for text in REASONS:
+        kernel = Kernel(check(text))
+        passes = kernel.report()["passes"]
+        assert len(kernel.derivation.refusals) >= sum(passes.values()) - len(passes)
+
+
+def test_an_unfinished_derivation_refuses_nothing() -> None:
+    """What stands in the way there may be gone after the next step."""
+    derivation = Derivation.of(derive(translate(check("P[i,k] = softmax[k](X[i,k])"))))
+    assert derivation.refusals and not derivation.first(1).refusals
+    assert not derivation.first(1).is_finished
+
+
+def test_a_rule_whose_law_is_false(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hoist_from_relu(t: T.Term) -> T.Term | None:
+        """What does not vary leaves a relu.
+
+        Law:     relu(a + x) = a + relu(x)
+        Claims:  relu
+        """
+        return T.add(t.args[0], T.ONE) if t.op == "relu" else None
+
+    a, x = T.param("a", "float"), T.param("x", "float")
+    wrong = Identity(T.inert("relu", T.add(a, x)), T.add(a, T.function("relu", x)))
+    monkeypatch.setitem(RULE_LAWS, "relu", RuleLaw("relu", "", (("shift", wrong),)))
+    rules = RuleSet("test", "")
+    rules.rule(hoist_from_relu)
+    (found,) = refusals(equations("O[i] = sum[k](relu(X[i,k]))"), rules.rules)
+    assert replace(found, reason="") == Refusal(
+        "hoist_from_relu", "relu(a + x) = a + relu(x)", ("O",), "relu(X[i,k])", ""
+    )
+    assert found.reason.startswith("the law relu: shift does not hold: relu(")
+
+
+def test_shown() -> None:
+    text = next(iter(REASONS))
+    derivation = Kernel(check(text)).derivation
+    (refusal,) = derivation.refusals
+    assert refusal.place == ("O",) and refusal.term == "relu(X[i,k] - M[i])"
+    assert refusal.law == "sum(a * x) = a * sum(x)"
+    assert "\n\nRefused\n\n    X[i,k] - M[i] sits inside relu, which " in str(derivation)
+    assert "sits inside relu" in derivation._repr_html_()
+    assert '"kept": "a further pass over k stays"' in derivation.to_json()

@@ -1,0 +1,169 @@
+"""A derivation can be stopped, checked, and made otherwise: the kernel is right all the same."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from monocomp import library
+from monocomp.checking import Case, largest_difference
+from monocomp.derivation import Derivation
+from monocomp.errors import UsageError
+from monocomp.kernel import Kernel, compile
+from monocomp.language.checker import check
+from monocomp.pipeline import RULES, derive
+from monocomp.program import translate
+
+MORE = {
+    "statistics": "S[q,k] = Q[q,d] * K[k,d]\nO[q,e] = softmax[k](S[q,k]) * V[k,e]\n"
+    "L[q] = logsumexp[k](S[q,k])",
+    "variance": "V[i] = var[k](X[i,k])",
+    "argmax": "A[i] = argmax[k](X[i,k])",
+    "prefix": "C[i,k] = sum[..k](X[i,k])",
+    "masked": "P[i,k] = log_softmax[k if k <= i](X[i,k])",
+    "two indices": "O[i] = sum[j, k](X[i,j] * Y[j,k])",
+    "sink": "O[i] = sum[k](exp(X[i,k]) * V[k]) / (exp(C[i]) + sum[k](exp(X[i,k])))",
+}
+PROGRAMS = {**{n: library.load(n) for n in library.names()}, **MORE}
+
+
+@cache
+def expected(name: str) -> tuple[Case, dict[str, Any], tuple[Any, ...]]:
+    case = Case.of(check(PROGRAMS[name]), {}, {}, 0)
+    inputs = case.inputs("float64")
+    return case, inputs, case.outputs(inputs)
+
+
+def check_kernel(name: str, kernel: Kernel) -> None:
+    case, inputs, outputs = expected(name)
+    found = kernel(**inputs, **case.params)
+    found = found if isinstance(found, tuple) else (found,)
+    assert largest_difference(found, outputs) < 1e-10, [s.rule for s in kernel.derivation]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_stopped_anywhere(name: str) -> None:
+    total = len(derive(translate(check(PROGRAMS[name]))).steps)
+    for count in range(total + 1):
+        kernel = compile(PROGRAMS[name], steps=count, backend="numpy")
+        taken = kernel.derivation
+        full = derive(translate(check(PROGRAMS[name]))).steps
+        assert [s.rule for s in taken[:count]] == [s.rule for s in full[:count]]
+        check_kernel(name, kernel)
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(sorted(PROGRAMS)), st.integers(0, 2**32), st.booleans())
+def test_other_orders_and_fewer_rules(name: str, seed: int, all_of_them: bool) -> None:
+    source = random.Random(seed)
+    count = len(RULES) if all_of_them else source.randrange(len(RULES))
+    rules = source.sample(list(RULES), count)
+    kernel = compile(PROGRAMS[name], rules=rules, backend="numpy")
+    check_kernel(name, kernel)
+
+
+@settings(max_examples=30)
+@given(st.sampled_from(sorted(PROGRAMS)), st.integers(0, 2**32))
+def test_one_rule_at_a_time(name: str, seed: int) -> None:
+    """From a random step on, rules are applied by name, at random."""
+    source = random.Random(seed)
+    derivation = Derivation.of(derive(translate(check(PROGRAMS[name]))))
+    derivation = derivation.first(source.randrange(len(derivation) + 1))
+    for _ in range(source.randrange(6)):
+        try:
+            derivation = derivation.apply(source.choice(list(RULES)))
+        except UsageError as error:
+            assert "does not apply in" in str(error)
+    check_kernel(name, derivation.compile(backend="numpy"))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_a_disabled_rule(backend: str) -> None:
+    """Without hoisting, the safe softmax needs its three passes."""
+    rules = [name for name in RULES if name not in ("hoist_factor", "lift_weighted_sum")]
+    kernel = compile(library.load("safe_attention"), rules=rules, backend=backend)
+    assert kernel.report()["passes"] == {"k": 3}
+    _, inputs, outputs = expected("safe_attention")
+    if backend == "torch":
+        import torch
+
+        inputs = {n: torch.from_numpy(x) for n, x in inputs.items()}
+    np.testing.assert_allclose(np.asarray(kernel(**inputs)), outputs[0], rtol=1e-10)
+
+
+def test_apply() -> None:
+    text = "M[i] = max[k](A[i] + X[i,k])\nO[i] = max[k](B[i] + X[i,k]) + M[i]\nreturn M, O"
+    start = Derivation.of(derive(translate(check(text)), 0))
+    assert len(start) == 0
+    one = start.apply("hoist_addend")
+    assert [(s.rule, s.place) for s in one] == [("hoist_addend", ("M",))]
+    two = start.apply("hoist_addend", "O")
+    assert [(s.rule, s.place) for s in two] == [("hoist_addend", ("O",))]
+    assert two.apply("hoist_addend", "M").result.text() == one.apply("hoist_addend").result.text()
+    for rule, place, message in [
+        ("hoist_factor", None, "hoist_factor does not apply in M, O"),
+        ("hoist_addend", "Z", "there is no definition 'Z' here"),
+        ("hoist_addent", None, "did you mean 'hoist_addend'?"),
+    ]:
+        with pytest.raises(UsageError) as raised:
+            start.apply(rule, place)
+        assert message in str(raised.value)
+
+
+def test_replayed_steps_are_the_same() -> None:
+    """Rule by rule, by name: the pipeline's own derivation."""
+    made = derive(translate(check(library.load("naive_attention"))))
+    again = Derivation.of(made).first(1)
+    for step in made.steps[1:]:
+        again = again.apply(step.rule)
+    assert again.result.text() == made.program.text()
+    assert [s.rule for s in again] == [s.rule for s in made.steps]
+
+
+def test_bad_rules() -> None:
+    with pytest.raises(UsageError, match="there is no rule 'fuse'"):
+        compile("O[i] = X[i]", rules=["fuse"])
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_steps_check(name: str) -> None:
+    checks = derive_and(name).check()
+    assert checks and checks.ok and len(checks) == len(derive_and(name))
+    assert all(step.error < 1e-12 for step in checks)
+    assert "all right" in str(checks)
+
+
+@cache
+def derive_and(name: str) -> Derivation:
+    return Derivation.of(derive(translate(check(PROGRAMS[name]))))
+
+
+def wrong_step(derivation: Derivation, number: int) -> Derivation:
+    """The derivation with a result doubled in one step."""
+    from monocomp import terms as T
+
+    step = derivation[number - 1]
+    program = step.program.map(lambda t: T.mul(T.const(2), t))
+    steps: Sequence[Any] = [*derivation.steps]
+    return Derivation(
+        derivation.start,
+        (*steps[: number - 1], replace(step, program=program), *steps[number:]),
+    )
+
+
+def test_a_wrong_step_is_found() -> None:
+    derivation = derive_and("variance")
+    for number in range(1, len(derivation) + 1):
+        checks = wrong_step(derivation, number).check(extents={"i": 2}, seed=3)
+        assert not checks and not checks.ok
+        assert [step.number for step in checks if not step.ok] == [number]
+        assert f"FAIL {number:3}. {derivation[number - 1].rule}: error" in str(checks)
+        assert "steps at i=2 k=3: 1 wrong" in repr(checks)
