@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from monocomp import terms as T
-from monocomp.pipeline import RULES
+from monocomp.pipeline import CHOICES, RULES
 from monocomp.printer import show
 from monocomp.proving.proofs import Law, certificate, certify_rule_law
 from monocomp.proving.rule_laws import RULE_LAWS
@@ -244,7 +244,7 @@ def _conditions(number: int, step: Step) -> Iterator[Condition]:
     if rule is None or step.redex is None or not needs:
         return
     with T.facts_asked() as asked:
-        rule.apply(step.redex)
+        rule.apply(step.start if rule in CHOICES else step.redex)
     names = step.start.reader_names()
     parts = {t for _, about in asked for t in T.subterms(about) if t is not about}
     for fact, t in asked:

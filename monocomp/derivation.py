@@ -9,18 +9,18 @@ others (`apply`), and `compile` from there.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, overload
 
 from monocomp import pipeline
-from monocomp import terms as T
 from monocomp.errors import UsageError
 from monocomp.program import Equations
 from monocomp.rewriting import Rewriter, Step
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from monocomp.refusals import Refusal
 
 WIDTH = 100
+LOWERING = ("store_value", "fuse_folds", "tile")  # steps that are not those of rules
 _OPEN = 12  # derivations of at most so many steps are unfolded in HTML
 
 
@@ -42,27 +43,34 @@ class Derivation:
     Attributes:
         start: the program before the first step.
         steps: what was done, in order.
+        finished: has every rule been applied that should be?
     """
 
     start: Equations
     steps: tuple[Step, ...]
+    finished: bool = False
 
     @classmethod
     def of(cls, rewriter: Rewriter) -> Derivation:
         """What a rewriter has recorded so far."""
-        return cls(rewriter.start, tuple(rewriter.steps))
+        return cls(rewriter.start, tuple(rewriter.steps), rewriter.finished)
 
     def rewriter(self) -> Rewriter:
-        """A rewriter that goes on from here. What was done to loops is left to the lowering."""
-        return Rewriter(self.start, steps=(s for s in self.steps if s.program is not s.start))
+        """A rewriter that goes on from here. What kernels store and how they loop is decided
+        by the lowering, again."""
+        steps = itertools.takewhile(lambda step: step.rule not in LOWERING, self.steps)
+        rewriter = Rewriter(self.start, steps=steps)
+        rewriter.finished = self.finished
+        return rewriter
 
     def then(self, steps: Iterable[Step]) -> Derivation:
         """The same derivation with more steps at its end."""
-        return Derivation(self.start, (*self.steps, *steps))
+        return replace(self, steps=(*self.steps, *steps))
 
     def first(self, count: int) -> Derivation:
         """The first steps only."""
-        return Derivation(self.start, self.steps[:count])
+        steps = self.steps[:count]
+        return Derivation(self.start, steps, self.finished and len(steps) == len(self.steps))
 
     def apply(self, rule: str, place: str | None = None) -> Derivation:
         """One step more, by a rule of the caller's choice.
@@ -85,6 +93,7 @@ class Derivation:
             refused = pipeline.rule(rule).unproved
             why = "" if refused is None else f": its law {refused.name} is not proved"
             raise UsageError(f"{rule} does not apply in {place or ', '.join(known)}{why}")
+        rewriter.finished = False
         return Derivation.of(rewriter)
 
     def compile(self, **options: Any) -> Kernel:
@@ -111,19 +120,11 @@ class Derivation:
         return check_steps(self, extents or {}, params or {}, seed)
 
     @cached_property
-    def is_finished(self) -> bool:
-        """Does no rule match any more?"""
-        terms = list(T.subterms(*(e.body for e in self.result.equations)))
-        return all(t.op != "ref" for t in terms) and all(
-            rules.first(t) is None for rules in pipeline.RULE_SETS for t in terms
-        )
-
-    @cached_property
     def refusals(self) -> tuple[Refusal, ...]:
         """Why the passes that are left stay; nothing before the derivation has ended."""
         from monocomp.refusals import refusals
 
-        return refusals(self.result, pipeline.RULES.values()) if self.is_finished else ()
+        return refusals(self.result, pipeline.RULE_SETS) if self.finished else ()
 
     @property
     def costs(self) -> tuple[Cost, Cost]:

@@ -82,8 +82,8 @@ def compile(
             program declares itself wins.
         steps: stop the derivation after so many steps; only what kernels cannot do without
             is done after that (`pipeline.complete`).
-        rules: the names of the rewrite rules to use, in the order in which they are tried,
-            instead of all of them in the usual order (`pipeline.RULES`).
+        rules: the names of the rewrite rules to use, in the order in which each rule set
+            tries them; all of them in the usual order, unless given (`pipeline.RULES`).
 
     Raises:
         MonocompError: what is wrong with the program, with its place.

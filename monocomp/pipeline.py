@@ -31,6 +31,7 @@ lifted_normal_form = RuleSet(
 )
 RULE_SETS = (elaboration, normal_form, selection, exchange, lifted_normal_form, centring, products)
 RULES = {r.name: r for rule_set in RULE_SETS for r in (*rule_set.rules, *rule_set.choices)}
+CHOICES = frozenset(r for rule_set in RULE_SETS for r in rule_set.choices)
 
 
 def derive(
@@ -43,16 +44,27 @@ def derive(
     Args:
         program: a program in index terms.
         step_limit: stop after so many steps.
-        rules: the names of the rules to use instead, in the order in which they are tried.
+        rules: the names of the rules to use, in the order in which a rule set tries them; all
+            in the usual order, unless given. The order of the sets stays: together they
+            would undo one another's work.
     """
     rewriter = Rewriter(program, step_limit)
     rewriter.inline_definitions()
     rewriter.name_logits()
-    for rule_set in RULE_SETS if rules is None else (chosen(rules),):
+    wanted = None if rules is None else chosen(rules)
+    for rule_set in RULE_SETS:
         if rule_set is exchange:
             rewriter.depends_on_sizes = bool(candidates(rewriter.program))
-        rewriter.exhaust(rule_set)
+        rewriter.exhaust(rule_set if wanted is None else _in_order_of(wanted, rule_set))
+    rewriter.finished = not rewriter.stopped
     return rewriter
+
+
+def _in_order_of(wanted: RuleSet, rule_set: RuleSet) -> RuleSet:
+    """Those rules of a set that are wanted, in the order in which they are."""
+    rules = [r for r in wanted.rules if r in rule_set.rules]
+    choices = [r for r in wanted.choices if r in rule_set.choices]
+    return RuleSet(rule_set.name, rule_set.purpose, rules, choices)
 
 
 def complete(rewriter: Rewriter) -> None:
@@ -65,12 +77,11 @@ def complete(rewriter: Rewriter) -> None:
 def chosen(names: Sequence[str]) -> RuleSet:
     """Rules by name, as a set."""
     rules = [rule(name) for name in names]
-    choices = {r for rule_set in RULE_SETS for r in rule_set.choices}
     return RuleSet(
         "chosen",
         "what was asked for",
-        [r for r in rules if r not in choices],
-        [r for r in rules if r in choices],
+        [r for r in rules if r not in CHOICES],
+        [r for r in rules if r in CHOICES],
     )
 
 

@@ -20,7 +20,7 @@ from monocomp.printer import Names, show
 from monocomp.program import Equation, Equations
 from monocomp.rewrites.pullback import Pass, passes
 from monocomp.rewrites.tiling import PRODUCT_LAW
-from monocomp.rewriting import Rule
+from monocomp.rewriting import Rule, RuleSet
 from monocomp.terms import Term
 
 
@@ -48,24 +48,24 @@ class Refusal:
         return f"{self.reason}: {self.kept}" if self.kept else self.reason
 
 
-def refusals(program: Equations, rules: Iterable[Rule] = ()) -> tuple[Refusal, ...]:
+def refusals(program: Equations, rule_sets: Iterable[RuleSet] = ()) -> tuple[Refusal, ...]:
     """Why a program needs the passes that it has.
 
     Args:
         program: after its derivation.
-        rules: those of which one may be refused as its law is not proved.
+        rule_sets: rules of which one may be refused as its law is not proved.
     """
-    rules = list(rules)
+    rules = {r.name: r for at in rule_sets for r in at.rules}  # what a term could have needed
     found: list[Refusal] = []
     for group in kernels(program):
-        found += _Finder(program, group, {r.name: r.law for r in rules}).all()
-    found += _unproved(program, rules)
+        found += _Finder(program, group, {n: r.law for n, r in rules.items()}).all()
+    found += _unproved(program, rules.values())
     return tuple(dict.fromkeys(found))
 
 
 def _unproved(program: Equations, rules: Iterable[Rule]) -> Iterator[Refusal]:
     """Rules that match somewhere and rest on a law that is not proved."""
-    for rule in dict.fromkeys(rules):
+    for rule in (r for r in rules if r.unproved is not None):
         for equation in program.equations:
             for t in T.subterms(equation.body):
                 if rule.apply(t) in (None, t) or rule.unproved is None:

@@ -176,6 +176,7 @@ class Rewriter:
         self.steps = list(steps)
         self.program = self.steps[-1].program if self.steps else program
         self.limit = step_limit
+        self.finished = False  # has every rule been applied that should be?
         self.depends_on_sizes = False  # would other extents have led elsewhere?
 
     @property
@@ -299,9 +300,7 @@ class Rewriter:
         rule, choice = found
         places = self._changed(choice.program)
         before, after = self._show(choice.before), self._show(choice.after)
-        self.record(
-            rule.name, rule.law, places, before, after, choice.program, choice.before
-        )
+        self.record(rule.name, rule.law, places, before, after, choice.program, choice.before)
         return True
 
     def _changed(self, program: Equations) -> list[str]:

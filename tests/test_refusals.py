@@ -21,7 +21,7 @@ from tests.rewrites.rules import equations
 
 def refused(text: str) -> list[str]:
     derivation = Derivation.of(derive(translate(check(text))))
-    assert derivation.is_finished
+    assert derivation.finished
     return [f"{r.rule}: {r}" for r in derivation.refusals]
 
 
@@ -137,7 +137,7 @@ def test_an_unfinished_derivation_refuses_nothing() -> None:
     """What stands in the way there may be gone after the next step."""
     derivation = Derivation.of(derive(translate(check("P[i,k] = softmax[k](X[i,k])"))))
     assert derivation.refusals and not derivation.first(1).refusals
-    assert not derivation.first(1).is_finished
+    assert not derivation.first(1).finished
 
 
 def test_a_rule_whose_law_is_false(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +154,7 @@ def test_a_rule_whose_law_is_false(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULE_LAWS, "relu", RuleLaw("relu", "", (("shift", wrong),)))
     rules = RuleSet("test", "")
     rules.rule(hoist_from_relu)
-    (found,) = refusals(equations("O[i] = sum[k](relu(X[i,k]))"), rules.rules)
+    (found,) = refusals(equations("O[i] = sum[k](relu(X[i,k]))"), [rules])
     assert replace(found, reason="") == Refusal(
         "hoist_from_relu", "relu(a + x) = a + relu(x)", ("O",), "relu(X[i,k])", ""
     )
