@@ -63,6 +63,7 @@ def recognise_sigmoid(t: Term) -> Term | None:
     """A quotient of exponentials that backends know, and that can't overflow.
 
     Law:     1 / (1 + exp(x)) = sigmoid(-x), and exp(x) * sigmoid(-x) = sigmoid(x)
+    Claims:  sigmoids
     before:  Y[i] = exp(X[i]) / (1 + exp(X[i]))
     after:   Y[i] = sigmoid(X[i])
     """
@@ -89,6 +90,7 @@ def scale_sigmoid(t: Term) -> Term | None:
     """A sigmoid that a large exponential multiplies is a scaled number, too.
 
     Law:     sigmoid(x) = exp(min(x, 0)) * sigmoid(abs(x))
+    Claims:  sigmoids
     before:  Y[i] = exp(X[i]) * sigmoid(Z[i])
     after:   Y[i] = exp(X[i] + minimum(Z[i], 0)) * sigmoid(abs(Z[i]))
     """
@@ -108,6 +110,7 @@ def recognise_softplus(t: Term) -> Term | None:
     """The logarithm of one plus an exponential, without overflow.
 
     Law:     log(1 + exp(x)) = softplus(x)
+    Claims:  sigmoids
     before:  Y[i] = log(1 + exp(X[i]))
     after:   Y[i] = softplus(X[i])
     """
@@ -171,6 +174,7 @@ def lift_divisor(t: Term) -> Term | None:
     """A sum of small numbers stays scaled where a quotient, root or logarithm is taken.
 
     Law:     sigmoid(x) = exp(min(x, 0)) * sigmoid(abs(x)), and that of lift_weighted_sum
+    Claims:  sigmoids, scaled numbers, SE
     before:  O[i] = log(sum[k](sigmoid(S[i,k])))
     after:   O[i] = log(SE[k](sigmoid(abs(S[i,k])), minimum(S[i,k], 0)).v) + max[k](minimum(S[i,k], 0))
     """  # noqa: E501
@@ -258,6 +262,7 @@ def join_exponentials(t: Term) -> Term | None:
     """Under a logarithm, a root or a divisor exponentials are added in the largest.
 
     Law:     that of join_frames
+    Claims:  scaled numbers
     Needs:   an exponent that is not at most 0 by its form
     before:  Y[i] = log(exp(A[i]) + exp(B[i]))
     after:   Y[i] = log(exp(A[i] - maximum(A[i], B[i])) + exp(B[i] - maximum(A[i], B[i]))) + maximum(A[i], B[i])
@@ -287,6 +292,7 @@ def compare_scaled(t: Term) -> Term | None:
     """Scaled numbers are compared in the larger of their exponents.
 
     Law:     a < b if and only if a * exp(-m) < b * exp(-m)
+    Claims:  increasing functions
     before:  Y[i] = exp(A[i]) * X[i] < exp(B[i]) * Z[i]
     after:   Y[i] = exp(A[i] - maximum(A[i], B[i])) * X[i] < exp(B[i] - maximum(A[i], B[i])) * Z[i]
     """
@@ -304,6 +310,7 @@ def share_frame(t: Term) -> Term | None:
     """A sum over part of a domain, divided by the sum over all of it, takes its frame.
 
     Law:     exp(m') * SE[k if a and b](v, s).v = exp(m) * SE[k if a]([b] * v, s).v
+    Claims:  scaled numbers, units
     Needs:   m is the maximum of s where a, m' where a and b; the smaller sum is no divisor
     before:  O[i] = exp(max[k if k < i](S[i,k]) - max[k](S[i,k])) * SE[k if k < i](V[k], S[i,k]).v / SE[k](1, S[i,k]).v
     after:   O[i] = SE[k]((k < i) * V[k], S[i,k]).v / SE[k](1, S[i,k]).v

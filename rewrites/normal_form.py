@@ -63,6 +63,7 @@ def separate_results(t: Term) -> Term | None:
     result and x free of results; parts that need no result stay together.
 
     Law:     sum(H * x + G * y) = H * sum(x) + G * sum(y)
+    Claims:  distributivity, interchange, exponentials, binomial theorem, addition theorems
     Needs:   the results stand in sums, products, whole powers up to 8, exponents, cos or sin
     before:  A[i] = sum[k]((X[i,k] + max[l](X[i,l])) * Y[k])
     after:   A[i] = sum[k](X[i,k] * Y[k]) + max[k](X[i,k]) * sum[k](Y[k])
@@ -155,6 +156,7 @@ def split_weights(t: Term) -> Term | None:
     """A sum of differently weighted terms is a sum of sums, one for each weight.
 
     Law:     sum(a + b) = sum(a) + sum(b)
+    Claims:  interchange
     Needs:   an addend with an exponential weight; a difference such as x - mean stays whole
     before:  A[i] = sum[k](exp(S[i,k]) * X[i,k] + exp(R[i,k]))
     after:   A[i] = sum[k](exp(S[i,k]) * X[i,k]) + sum[k](exp(R[i,k]))
@@ -336,6 +338,7 @@ def merge_weighted_sums(t: Term) -> Term | None:
     """Sums of one weight that are only added are one sum.
 
     Law:     c * sum(a) + c * sum(b) = c * sum(a + b)
+    Claims:  distributivity, interchange
     Needs:   the same domain, weight and coefficient, up to what varies with no index
     before:  A[i] = sum[k](exp(S[i,k]) * X[k]) - 2 * sum[k](exp(S[i,k]) * Y[k])
     after:   A[i] = sum[k](exp(S[i,k]) * (X[k] - 2 * Y[k]))
@@ -379,6 +382,7 @@ def pick_point(t: Term) -> Term | None:
     """A sum over the one index that equals a given place is the element there.
 
     Law:     sum[k if k = a](f(k)) = f(a) for a place a in the range of k, else 0
+    Claims:  one point
     before:  A[i] = max[k](X[i,k]) + sum[k if k == i - 1](X[i,k])
     after:   A[i] = max[k](X[i,k]) + where(0 <= i - 1 and i - 1 < |k|, X[i,i - 1], 0)
     """
@@ -421,6 +425,7 @@ def extremum_of_exponentials(t: Term) -> Term | None:
     """The largest exponential is the exponential of the largest exponent.
 
     Law:     max(exp(x)) = exp(max(x)), because exp is monotone
+    Claims:  increasing functions
     before:  M[i] = max[k](exp(S[i,k]))
     after:   M[i] = exp(max[k](S[i,k]))
     """
@@ -438,6 +443,7 @@ def common_factor(t: Term) -> Term | None:
     """What the addends under a power, logarithm, absolute value or relu share leaves it.
 
     Law:     (c * p) ** n = c ** n * p ** n; log(c * p) = log(c) + log(p); f(c * p) = c * f(p)
+    Claims:  common factors
     Needs:   c is provably positive, but for whole powers
     before:  A[i] = 1 / (exp(S[i] - B[i]) + exp(-B[i]))
     after:   A[i] = exp(B[i]) / (exp(S[i]) + 1)
@@ -484,6 +490,7 @@ def cancel_denominator(t: Term) -> Term | None:
     """Addends over one denominator are joined where that shortens them.
 
     Law:     a / p + b / p = (a + b) / p; a + b / p = (a * p + b) / p
+    Claims:  common denominators
     before:  A[i] = 1 - X[i] / (X[i] + Y[i])
     after:   A[i] = Y[i] / (X[i] + Y[i])
     """

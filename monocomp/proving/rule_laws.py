@@ -134,6 +134,22 @@ def _where(c: Term, x: Term, y: Term) -> Term:
     return T.inert("where", c, x, y)
 
 
+def _cos(x: Term) -> Term:
+    return T.inert("cos", x)
+
+
+def _sin(x: Term) -> Term:
+    return T.inert("sin", x)
+
+
+def _is(x: Term, y: Term) -> Term:
+    return T.inert("compare", x, y, attr="==")
+
+
+def _less(x: Term, y: Term) -> Term:
+    return T.inert("compare", x, y, attr="<")
+
+
 def _power(x: Term, power: Fraction | int) -> Term:
     return x if power == 1 else T.inert("pow", x, attr=Fraction(power))
 
@@ -189,10 +205,12 @@ law(
 law(
     "increasing functions",
     "they keep the order of elements, so a choice by order is the same before and after",
-    shift=Identity(T.compare("<", _add(_a, _x), _add(_a, _y)), T.compare("<", _x, _y)),
-    factor=Identity(T.compare("<", _mul(_a, _x), _mul(_a, _y)), T.compare("<", _x, _y), _POSITIVE),
-    exponential=Identity(T.compare("<", _exp(_x), _exp(_y)), T.compare("<", _x, _y)),
-    sign=Identity(T.compare("<", _mul(_MINUS, _x), _mul(_MINUS, _y)), T.compare("<", _y, _x)),
+    shift=Identity(_less(_add(_a, _x), _add(_a, _y)), _less(_x, _y)),
+    factor=Identity(_less(_mul(_a, _x), _mul(_a, _y)), _less(_x, _y), _POSITIVE),
+    exponential=Identity(_less(_exp(_x), _exp(_y)), _less(_x, _y)),
+    sign=Identity(_less(_mul(_MINUS, _x), _mul(_MINUS, _y)), _less(_y, _x)),
+    maximum_of_exponentials=Identity(_max(_exp(_x), _exp(_y)), _exp(_max(_x, _y))),
+    minimum_of_exponentials=Identity(_min(_exp(_x), _exp(_y)), _exp(_min(_x, _y))),
 )
 law(
     "brackets",
@@ -224,6 +242,80 @@ law(
         T.conjunction(T.compare("<=", T.ZERO, _a), T.compare("<=", T.ZERO, _b)),
     ),
     all=Identity(T.conjunction(_p, _q), T.inert("not", T.disjunction(T.negate(_p), T.negate(_q)))),
+)
+law(
+    "one point",
+    "a sum of which one element is admitted is that element, by induction over the others",
+    first_or_second=Identity(
+        _add(_where(_is(_a, _x), _u, T.ZERO), _where(_is(_a, _y), _v, T.ZERO)),
+        _where(_is(_a, _x), _u, _where(_is(_a, _y), _v, T.ZERO)),
+        T.compare("!=", _x, _y),
+    ),
+)
+law(
+    "common factors",
+    "what addends share leaves a logarithm, an absolute value or a relu; powers: arithmetic",
+    logarithm=Identity(_log(_mul(_exp(_a), _x)), _add(_a, _log(_x)), T.compare("<", T.ZERO, _x)),
+    absolute_value=Identity(
+        T.inert("abs", _mul(_a, _x)), _mul(_a, T.function("abs", _x)), _POSITIVE
+    ),
+    relu=Identity(T.inert("relu", _mul(_a, _x)), _mul(_a, T.function("relu", _x)), _POSITIVE),
+    power=Identity(_power(_mul(_x, _y), 2), _mul(_power(_x, 2), _power(_y, 2))),
+)
+law(
+    "common denominators",
+    "fractions are added over one denominator",
+    fractions=Identity(
+        _add(_mul(_a, _power(_x, -1)), _mul(_b, _power(_x, -1))),
+        _mul(_add(_a, _b), _power(_x, -1)),
+        T.compare("!=", _x, T.ZERO),
+    ),
+    fraction_and_term=Identity(
+        _add(_a, _mul(_b, _power(_x, -1))),
+        _mul(_add(_mul(_a, _x), _b), _power(_x, -1)),
+        T.compare("!=", _x, T.ZERO),
+    ),
+)
+law(
+    "sigmoids",
+    "a sigmoid is a quotient of exponentials, and a scaled number",
+    quotient=Identity(_power(_add(T.ONE, _exp(_x)), -1), T.inert("sigmoid", _mul(_MINUS, _x))),
+    opposite=Identity(
+        _mul(_exp(_x), T.inert("sigmoid", _mul(_MINUS, _x))), T.function("sigmoid", _x)
+    ),
+    scaled=Identity(
+        _mul(_exp(_min(_x, T.ZERO)), T.inert("sigmoid", T.function("abs", _x))),
+        T.function("sigmoid", _x),
+    ),
+    softplus=Identity(_log(_add(T.ONE, _exp(_x))), T.function("softplus", _x)),
+)
+law(
+    "binomial theorem",
+    "a whole power of a sum is a sum of products of powers",
+    **{
+        f"power_{n}": Identity(
+            _power(_add(_x, _y), n),
+            _add(
+                *(
+                    _mul(
+                        T.const(math.comb(n, i), "float"),
+                        *(_power(z, k) for z, k in ((_x, n - i), (_y, i)) if k),
+                    )
+                    for i in range(n + 1)
+                )
+            ),
+        )
+        for n in range(2, 9)
+    },
+)
+law(
+    "addition theorems",
+    "the cosine and the sine of a sum are sums of products",
+    cosine=Identity(
+        _cos(_add(_a, _b)),
+        _add(_mul(_cos(_a), _cos(_b)), _mul(_MINUS, _sin(_a), _sin(_b))),
+    ),
+    sine=Identity(_sin(_add(_a, _b)), _add(_mul(_sin(_a), _cos(_b)), _mul(_cos(_a), _sin(_b)))),
 )
 law(
     "scaled numbers",

@@ -122,7 +122,7 @@ class Algebra:
         self.tick()
         if self._size(x, {}) > _MOST_TERMS:
             raise UnsupportedTermError("an expression grows too large")
-        return self.sympy.expand(x)
+        return self.sympy.expand(x, trig=x.has(self.sympy.cos, self.sympy.sin))
 
     def _size(self, x: Expr, memo: dict[Expr, float]) -> float:
         """About how many terms x has when multiplied out."""

@@ -10,7 +10,7 @@
 #
 #     name_operand: a name equals what it is defined to be
 #     expand_softmax: definition of softmax
-#     hoist_factor: sum(a * x) = a * sum(x)
+#     separate_results: sum(H * x + G * y) = H * sum(x) + G * sum(y)
 #     lift_weighted_sum: sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v with m = max_k s_k
 #     hoist_positive_factor: max(a * x) = a * max(x) for a > 0, and max(-x) = -min(x)
 #     lift_weighted_sum: sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v with m = max_k s_k

@@ -14,8 +14,8 @@
 #
 #     inline_definition: a name equals what it is defined to be
 #     expand_softmax: definition of softmax
+#     separate_results: sum(H * x + G * y) = H * sum(x) + G * sum(y)
 #     filter_bracket: elements that are 0, the unit of the sum, can be left out
-#     hoist_factor: sum(a * x) = a * sum(x)
 #     lift_weighted_sum: sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v with m = max_k s_k
 #     hoist_positive_factor: max(a * x) = a * max(x) for a > 0, and max(-x) = -min(x)
 #     lift_weighted_sum: sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v with m = max_k s_k
