@@ -75,6 +75,8 @@ def content(t: Term, positive: bool = False, extents: bool = True) -> tuple[Term
         stays = T.is_bracket(base) or T.may_be_empty(base)  # x / x is not 1 everywhere
         if base.op == "cast" and not extents:
             stays |= not all(base in powers for _, powers, _ in monomials)
+        if base.op == "add" and not base.folded:  # c + 1 / (1 + exp(x)) gets no one divisor
+            stays |= not all(base in powers for _, powers, _ in monomials)
         if least != 0 and not stays and (not positive or T.is_positive(base)):
             outside.append(T.power_of(base, least))
     exponents = list(dict.fromkeys(exponent for _, _, exponent in monomials))

@@ -53,7 +53,7 @@ def complement_bracket(t: Term) -> Term | None:
     """What is there without a condition and taken away with it is left where it fails.
 
     Law:     a - [c] * a = [not c] * a
-    Claims:  distributivity
+    Claims:  brackets
     before:  Y[i] = max[k](S[i,k]) - (0 < X[i]) * max[k](S[i,k])
     after:   Y[i] = (not (0 < X[i])) * max[k](S[i,k])
     """
@@ -125,7 +125,7 @@ def centre_moments(program: Equations) -> Choice | None:
     Claims:  moments
     Needs:   the program gets shorter by it: the power of the mean cancels
     before:  V[i] = sum[k](X[i,k] ** 2) - sum[k](X[i,k]) ** 2 / |k|
-    after:   V[i] = sum[k]((X[i,k] - sum[j](X[i,j]) / sum[j](1.0)) ** 2)
+    after:   V[i] = sum[k]((X[i,k] - sum[l](X[i,l]) / sum[l](1.0)) ** 2)
     """
     known = set(T.subterms(*(e.body for e in program.equations)))
     for t, bound, condition, value, exponent in _sums(program):
@@ -135,12 +135,12 @@ def centre_moments(program: Equations) -> Choice | None:
                 continue
             if power.denominator != 1 or not 2 <= power <= LARGEST_DEGREE:
                 continue
-            if T.neg(_anchor(bound, condition, unit)) in addends(unit):
-                continue  # it is that form already
             weight = T.mul(T.ONE, *(g for g in factors(value) if g is not f))
             total = weighted_sum(bound, condition, T.mul(weight, unit), exponent)
             if total not in known:
                 continue
+            if total.free - unit.free and T.neg(_anchor(bound, condition, unit)) in addends(unit):
+                continue  # about the anchor these are products of matrices, see anchor_means
             new = _about_mean(bound, condition, weight, unit, int(power), exponent)
             choice = _replacing(t, new, program)
             if _addend_count(choice.program) < _addend_count(program):
@@ -184,8 +184,8 @@ def anchor_means(program: Equations) -> Choice | None:
     Law:     sum(w * u) / sum(w) = a + sum(w * (u - a)) / sum(w), and the law of centre_moments
     Claims:  moments
     Needs:   a sum of powers about the mean; a is the first element, or 0 if that is left out
-    before:  V[i] = sum[k]((X[i,k] - sum[j](X[i,j]) / sum[j](1.0)) ** 2)
-    after:   V[i] = sum[k]((X[i,k] - where(0 < |k|, X[i,0], 0) - sum[j](X[i,j] - where(0 < |k|, X[i,0], 0)) / sum[j](1.0)) ** 2)
+    before:  V[i] = sum[k]((X[i,k] - sum[l](X[i,l]) / sum[l](1.0)) ** 2)
+    after:   V[i] = sum[k]((X[i,k] - where(0 < |k|, X[i,0], 0) - sum[l](X[i,l] - where(0 < |k|, X[i,0], 0)) / sum[l](1.0)) ** 2)
     """  # noqa: E501
     for t, _, _, _, _ in _sums(program):
         taken = centred(t.args[0] if is_mantissa(t) else t)
@@ -211,10 +211,12 @@ def _anchor(bound: Term, condition: Term, distance: Term) -> Term:
     left out."""
     element = T.add(*(a for a in addends(distance) if bound.attr[0] in a.free))
     place = split(bound, condition).intervals[0].start
-    here = {bound.attr[0]: place}
     is_there = T.compare("<", place, T.extent_of(bound.attr[1]))
-    inside = T.conjunction(is_there, T.substitute(condition, here))
-    return T.where(inside, T.substitute(element, here), T.ZERO)
+    inside = T.conjunction(is_there, T.substitute(condition, {bound.attr[0]: place}))
+    if place.op == "index" and place.attr[1] != bound.attr[1]:
+        # A read with a plain index says that the tensor has its extent, a computed one does not.
+        place = T.function("maximum", place, T.const(0))
+    return T.where(inside, T.substitute(element, {bound.attr[0]: place}), T.ZERO)
 
 
 def _anchored(
@@ -265,8 +267,8 @@ def centre_on_maximum(program: Equations) -> Choice | None:
     Claims:  distributivity, scaled numbers
     Needs:   m = max(u) is known, and fewer maxima stand outside of exponents afterwards
     before:  H[i] = max[k](S[i,k]) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v
-    after:   H[i] = -SE[k](S[i,k] - max[j](S[i,j]), S[i,k]).v / SE[k](1, S[i,k]).v
-    """
+    after:   H[i] = (not 0 < SE[k](1, S[i,k]).v) * max[k](S[i,k]) - SE[k](S[i,k] - max[l](S[i,l]), S[i,k]).v / SE[k](1, S[i,k]).v
+    """  # noqa: E501
     extrema = [
         t
         for t in T.subterms(*(e.body for e in program.equations))
@@ -321,6 +323,8 @@ def _multiple(body: Term, parts: list[Term]) -> Fraction | None:
     """c, if c times each addend of the body is among the parts."""
     first, *_ = addends(body)
     number, rest = T.split_coefficient(first)
+    if rest is None:
+        return None
     for part in parts:
         ours, same = T.split_coefficient(part)
         if same is rest and isinstance(ours, Fraction) and isinstance(number, Fraction):

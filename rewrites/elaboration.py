@@ -7,6 +7,7 @@ tanh, for one, loses small arguments when written with exponentials.
 from __future__ import annotations
 
 from monocomp import terms as T
+from monocomp.algebra import is_mantissa
 from monocomp.rewriting import RuleSet
 from monocomp.terms import Term
 
@@ -116,6 +117,25 @@ def expand_prefix(t: Term) -> Term | None:
     if t.op != "fold_at" or t.attr.name in ("softmax", "log_softmax", "top", "argtop"):
         return None
     return T.by_definition(t)
+
+
+@elaboration.rule
+def expand_scaled(t: Term) -> Term | None:
+    """A fold in SE is a sum with its exponent split off; lifting will split it again.
+
+    So a program that has been derived, and one that a user writes in this form, come to the
+    same normal form as any other.
+
+    Law:     SE_k(v_k, s_k).v = exp(-m) * sum_k exp(s_k) v_k  with  m = max_k s_k
+    Claims:  scaled numbers, SE
+    before:  O[i] = SE[k](V[k], S[i,k]).v
+    after:   O[i] = exp(-max[k](S[i,k])) * sum[k](exp(S[i,k]) * V[k])
+    """
+    if not is_mantissa(t) or t.args[0].op != "fold":
+        return None
+    opened, (condition, value, exponent) = T.open_fold(t.args[0])
+    total = T.fold("sum", opened, condition, T.mul(value, T.exp(exponent)))
+    return T.mul(total, T.exp(T.neg(T.fold("max", opened, condition, exponent))))
 
 
 @elaboration.rule

@@ -91,6 +91,7 @@ def scale_sigmoid(t: Term) -> Term | None:
 
     Law:     sigmoid(x) = exp(min(x, 0)) * sigmoid(abs(x))
     Claims:  sigmoids
+    Needs:   an exponential that is not at most 0 by its form
     before:  Y[i] = exp(X[i]) * sigmoid(Z[i])
     after:   Y[i] = exp(X[i] + minimum(Z[i], 0)) * sigmoid(abs(Z[i]))
     """
@@ -141,7 +142,7 @@ def lift_weighted_sum(t: Term) -> Term | None:
     (bound,), (condition, body) = T.open_fold(t)
     if not any(bound.attr[0] in e.free for e in _exponents(body)):
         return None
-    if body.kind == "float" and _is_bounded(T.mul(body, T.bracket(condition))):
+    if _is_at_most_zero(scaled(body)[1], T.conjunction(condition, _condition(body))):
         return None  # no element is large, and nobody divides by their sum
     return _lifted(t)
 
@@ -261,8 +262,8 @@ def _join(t: Term) -> tuple[Term, Term]:
 def join_exponentials(t: Term) -> Term | None:
     """Under a logarithm, a root or a divisor exponentials are added in the largest.
 
-    Law:     that of join_frames
-    Claims:  scaled numbers
+    Law:     that of join_frames; log(exp(m) x) = m + log(x); f(exp(m) x) = exp(m) f(x)
+    Claims:  scaled numbers, common factors, arithmetic
     Needs:   an exponent that is not at most 0 by its form
     before:  Y[i] = log(exp(A[i]) + exp(B[i]))
     after:   Y[i] = log(exp(A[i] - maximum(A[i], B[i])) + exp(B[i] - maximum(A[i], B[i]))) + maximum(A[i], B[i])
@@ -350,9 +351,13 @@ def _condition(t: Term) -> Term:
 
 
 def _is_bounded(addend: Term) -> bool:
-    """Is the exponent s - m, with an m that is at least s wherever the addend is there?"""
-    exponent = exponent_of(addend)
-    known = frozenset(T.conjuncts(_condition(addend)))
+    """Is the exponent at most 0 by its form, wherever the addend is there?"""
+    return _is_at_most_zero(exponent_of(addend), _condition(addend))
+
+
+def _is_at_most_zero(exponent: Term, condition: Term) -> bool:
+    """Is it s - m, with an m that is at least s where the condition holds?"""
+    known = frozenset(T.conjuncts(condition))
     for a in addends(exponent):
         number, _ = T.split_coefficient(a)
         extrema = [f for f in factors(a) if f.folded or f.op in ("maximum", "minimum")]

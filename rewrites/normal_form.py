@@ -63,7 +63,8 @@ def separate_results(t: Term) -> Term | None:
     result and x free of results; parts that need no result stay together.
 
     Law:     sum(H * x + G * y) = H * sum(x) + G * sum(y)
-    Claims:  distributivity, interchange, exponentials, binomial theorem, addition theorems
+    Claims:  distributivity, interchange, exponentials, binomial theorem, addition theorems,
+             brackets
     Needs:   the results stand in sums, products, whole powers up to 8, exponents, cos or sin
     before:  A[i] = sum[k]((X[i,k] + max[l](X[i,l])) * Y[k])
     after:   A[i] = sum[k](X[i,k] * Y[k]) + max[k](X[i,k]) * sum[k](Y[k])

@@ -15,7 +15,7 @@ from monocomp.proving.rule_laws import RULE_LAWS, Identity, RuleLaw
 from monocomp.rewriting import Rewriter, Rule, RuleSet
 from tests.rewrites.rules import equations
 
-RULES = {rule.name: rule for rules in RULE_SETS for rule in rules.rules}
+RULES = {rule.name: rule for rules in RULE_SETS for rule in rules.rules + rules.choices}
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)

@@ -157,6 +157,7 @@ def _power(x: Term, power: Fraction | int) -> Term:
 _a, _b, _x, _y, _u, _v = _symbols("a b x y u v")
 _m, _n, _r, _s, _t = _symbols("m n r s t")
 _c, _p, _q = (T.param(name, "bool") for name in "cpq")
+_not_c = T.negate(_c)
 _HALF = Fraction(1, 2)
 _MINUS = T.const(-1, "float")
 _POSITIVE = T.compare("<", T.ZERO, _a)
@@ -220,6 +221,8 @@ law(
     conjunct=Identity(
         _where(_c, T.bracket(T.conjunction(_c, _p)), _u), _where(_c, T.bracket(_p), _u)
     ),
+    choice=Identity(_where(_c, _x, _y), _add(_mul(T.bracket(_c), _x), _mul(T.bracket(_not_c), _y))),
+    complement=Identity(_sub(_x, _mul(T.bracket(_c), _x)), _mul(T.bracket(_not_c), _x)),
 )
 law(
     "units",
@@ -424,6 +427,9 @@ law(
     "moments",
     "sums of powers about one centre give those about another (Welford, Chan)",
     **moments(4).identities(),
+    about_the_mean=Identity(
+        _sub(_x, _mul(_x, _power(_n, -1), _n)), T.ZERO, T.compare("!=", _n, T.ZERO)
+    ),
 )
 law(
     "entropy",

@@ -10,6 +10,7 @@ import pytest
 
 from monocomp.algebra import SE_PAIR
 from monocomp.language.checker import check
+from monocomp.pipeline import RULE_SETS
 from monocomp.printer import show_monoid
 from monocomp.program import Equations, translate
 from monocomp.random_inputs import random_inputs
@@ -17,6 +18,7 @@ from monocomp.reference.oracle import evaluate
 from monocomp.rewriting import Rewriter, Rule, RuleSet
 
 SIZES = {"i": 4, "j": 3, "k": 5, "e": 2}
+CHOICES = {choice for rules in RULE_SETS for choice in rules.choices}
 
 
 def equations(text: str) -> Equations:
@@ -27,15 +29,16 @@ def equations(text: str) -> Equations:
 
 
 def apply_only(rule: Rule, text: str) -> Rewriter:
-    """Apply one rule until it matches nowhere."""
+    """Apply one rule, or choice for the whole program, until it matches nowhere."""
     rewriter = Rewriter(equations(text))
-    rewriter.exhaust(RuleSet(rule.name, "", [rule]))
+    is_choice = rule in CHOICES
+    rewriter.exhaust(RuleSet(rule.name, "", [] if is_choice else [rule], [rule] * is_choice))
     return rewriter
 
 
 def rule_of(rules: RuleSet, name: str) -> Rule:
     """A rule by name."""
-    return next(rule for rule in rules.rules if rule.name == name)
+    return next(rule for rule in rules.rules + rules.choices if rule.name == name)
 
 
 def inputs_of(program: Equations, seed: int = 0) -> dict[str, Any]:

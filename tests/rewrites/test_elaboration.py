@@ -33,11 +33,19 @@ NEAR_MISSES = {
     "expand_var": ["M[i] = mean[k](X[i,k] ** 2)", "M[k] = var[..k](X[k])"],
     "expand_any_and_all": ["A[i] = 0 < max[k](1 * (X[i,k] < 0))"],
     "expand_prefix": ["P[k] = softmax[k](X[k])", "index r < 2\nA[r] = top[k -> r](X[k])"],
+    "expand_scaled": [
+        "monoid M(v, m) = unit (0, 0), combine (v + v', m + m')\nO[i] = M[k](V[k], S[i,k]).v",
+        "O[i] = SE[k](V[k], S[i,k]).m",
+        "O[k] = SE[..k](V[k], S[k]).v",
+    ],
     "nest_indices": [
         "A[i] = max[k](X[i,k])",
         "A[i] = mean[j, k](X[i,j,k])",  # the inner means would weigh alike
         "A[i] = any[j, k](X[i,j,k] < 0)",
     ],
+    "expand_sigmoid": ["Y[i] = silu(X[i])", "Y[i] = tanh(X[i])"],  # tanh loses small numbers
+    "expand_silu": ["Y[i] = X[i] * sigmoid(X[i])", "Y[i] = gelu(X[i])"],
+    "expand_softplus": ["Y[i] = log(1 + exp(X[i]))", "Y[i] = relu(X[i])"],
 }
 
 

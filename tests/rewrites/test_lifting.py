@@ -30,15 +30,48 @@ def test_example(rule: Rule) -> None:
 
 USER = "monoid M(v, m) = unit (0, 0), combine (v + v', m + m')\n"
 NEAR_MISSES = {
+    "recognise_sigmoid": [
+        "Y[i] = 1 + exp(X[i])",
+        "Y[i] = sqrt(1 + exp(X[i]))",
+        "Y[i] = 1 / (1 - exp(X[i]))",
+        "Y[i] = 1 / (2 + exp(X[i]))",
+        "Y[i] = 1 / (1 + exp(X[i]) + exp(Z[i]))",
+        "Y[i] = 1 / (1 + exp(X[i]) * Z[i])",
+        "Y[i] = 1 / (1 + X[i])",
+        "Y[i] = exp(Z[i]) * sigmoid(X[i])",
+        "Y[i] = exp(X[i]) * sigmoid(X[i])",
+        "Y[i] = exp(X[i]) / sigmoid(-X[i])",
+    ],
+    "scale_sigmoid": [
+        "Y[i] = exp(X[i]) + sigmoid(Z[i])",
+        "Y[i] = X[i] * sigmoid(Z[i])",  # no exponential
+        "Y[i] = exp(X[i] - maximum(X[i], A[i])) * sigmoid(Z[i])",  # at most 0
+        "Y[i] = exp(X[i]) * sigmoid(abs(Z[i]))",
+    ],
+    "recognise_softplus": [
+        "Y[i] = log(1 + X[i])",
+        "Y[i] = log(1 - exp(X[i]))",
+        "Y[i] = log(2 + exp(X[i]))",
+        "Y[i] = log(1 + exp(X[i]) + exp(Z[i]))",
+        "Y[i] = 1 + exp(X[i])",
+    ],
     "lift_weighted_sum": [
         "O[i] = sum[k](S[i,k] * V[k])",  # no exponent
         "O[i] = sum[k](tanh(S[i,k]) * V[k])",
         "O[i] = sum[k](exp(M[i]) * V[k])",  # the exponent does not vary
         "O[i] = max[k](exp(S[i,k]))",
         "O[i] = prod[k](exp(S[i,k]))",
-        "O[i] = sum[k](exp(S[i,k]) + V[k])",  # two sums, not split yet
         "O[i] = sum[j, k](exp(S[i,j,k]))",  # two indices, not nested yet
         "O[i] = SE[k](V[k], S[i,k]).v",
+    ],
+    "lift_divisor": [
+        "O[i] = sum[k](sigmoid(S[i,k]))",  # nothing is taken of it
+        "O[i] = sum[k](sigmoid(S[i,k])) ** 2",
+        "O[i] = 1 / sum[k](tanh(S[i,k]))",  # no small numbers
+        "O[i] = log(max[k](sigmoid(S[i,k])))",
+        "O[i] = log(sum[k](sigmoid(X[i]) * Y[k]))",  # it does not vary
+        "O[i] = sum[k](sigmoid(S[i,k])) / Z[i]",
+        "O[i] = tanh(sum[k](sigmoid(S[i,k])))",
     ],
     "name_frame": [
         "O[i] = SE[k](V[k], S[i,k]).v",
@@ -60,6 +93,29 @@ NEAR_MISSES = {
         "Z[i,k] = exp(min[l](S[i,l]) - S[i,k]) + X[i]",
         "Z[i,k] = exp(where(k <= i, S[i,k] - max[l if l <= i](S[i,l]), -inf)) + X[i]",
         "Z[i] = exp(C[i] - maximum(C[i], max[k](S[i,k]))) + X[i]",
+    ],
+    "join_exponentials": [
+        "Y[i] = exp(A[i]) + exp(B[i])",
+        "Y[i] = (exp(A[i]) + exp(B[i])) ** 2",
+        "Y[i] = tanh(exp(A[i]) + exp(B[i]))",
+        "Y[i] = log(A[i] + B[i])",
+        "Y[i] = log(exp(A[i] - maximum(A[i], B[i])) + exp(B[i] - maximum(A[i], B[i])))",
+        "Y[i] = log(exp(minimum(A[i], B[i]) - A[i]) + X[i])",
+    ],
+    "compare_scaled": [
+        "Y[i] = A[i] < B[i]",
+        "Y[i] = exp(A[i]) * X[i] < B[i]",  # a plain number
+        "Y[i] = N[i] < M[i]\ninput N[i]: int, M[i]: int",
+    ],
+    "share_frame": [
+        "O[i] = SE[k if k < i](V[k], S[i,k]).v",
+        "O[i] = SE[k if k < i](V[k], S[i,k]).v + 1 / SE[k](1, S[i,k]).v",
+        "O[i] = SE[k if k < i](V[k], S[i,k]).v * SE[k](1, S[i,k]).v",
+        "O[i] = SE[k](V[k], S[i,k]).v / SE[k if k < i](1, S[i,k]).v",  # the larger one
+        "O[i] = SE[k if k < i](V[k], S[i,k]).v / SE[k if k < 3](1, S[i,k]).v",
+        "O[i] = SE[k if k < i](V[k], S[i,k]).v / SE[k](1, R[i,k]).v",  # another exponent
+        "O[i] = SE[k if k < i](V[k], S[i,k]).v / SE[k if k < i](1, S[i,k]).v",
+        "O[i] = SE[k if k < i](V[k], S[i,k]).v / SE[j](1, R[i,j]).v",
     ],
 }
 

@@ -33,6 +33,31 @@ NEAR_MISSES = {
         "A[i] = sum[k]((k <= i) * X[i,k])",
         "A[i] = sum[k if k <= i](Y[k] * sum[j]((j <= i) * X[i,j]))",  # of another index
     ],
+    "separate_results": [
+        "A[i] = max[k]((X[i,k] + max[l](X[i,l])) * Y[k])",
+        "A[i] = sum[k](X[i,k] + M[i])",  # no result
+        "A[i] = sum[k](X[i,k] * max[j](Y[j]))",  # of another index
+        "A[i] = sum[k](max[l](D[i,k,l]) * Y[k])",  # it varies
+        "A[i] = sum[k](relu(X[i,k] - max[l](X[i,l])))",  # not linear in it
+        "A[i] = sum[k](abs(X[i,k] - max[l](X[i,l])))",
+        "A[i] = sum[k](exp(X[i,k] * max[l](X[i,l])))",
+        "A[i] = sum[k](cos(X[i,k] * max[l](X[i,l])))",
+        "A[i] = sum[k](exp(relu(X[i,k] - max[l](X[i,l]))))",
+        "A[i] = sum[k]((X[i,k] + max[l](X[i,l])) ** 9)",
+        "A[i] = sum[k]((X[i,k] + max[l](X[i,l])) ** 0.5)",
+        "A[i] = sum[k](1 / (X[i,k] + max[l](X[i,l])))",
+        "A[i] = sum[k](where(X[i,k] < max[l](X[i,l]), X[i,k], 0))",
+        "A[i] = sum[k](Y[argmax[l](X[i,l])] * X[i,k] * 0 + X[i,k])",
+    ],
+    "split_weights": [
+        "V[i] = sum[k](X[i,k] - M[i])",  # sum(x) - n m would cancel catastrophically
+        "V[i] = sum[k]((X[i,k] - M[i]) ** 2)",
+        "V[i] = sum[k](X[i,k] + exp(M[i]))",  # no weight: it does not vary
+        "V[i] = max[k](X[i,k] + exp(S[i,k]))",
+        "V[i] = sum[k](exp(X[i,k] + S[i,k]))",
+        "V[i] = sum[k](exp(S[i,k]) * X[i,k] + 2 * exp(S[i,k] - M[i]))",  # one weight
+        "V[i] = sum[k](tanh(exp(S[i,k]) + X[i,k]))",
+    ],
     "filter_bracket": [
         "A[i] = sum[k](Y[i,k] * X[i,k])",  # a factor may be 0, but is no condition
         "A[i] = sum[k](where(k <= i, X[i,k], 1))",
@@ -47,13 +72,6 @@ NEAR_MISSES = {
         "M[i] = max[k](tanh(where(k <= i, S[i,k], -inf)))",
         "M[i] = max[k](-where(k <= i, S[i,k], -inf))",
         "M[i] = sum[k](where(k <= i, S[i,k], -inf))",
-    ],
-    "split_sum": [
-        "V[i] = sum[k](X[i,k] - M[i])",  # sum(x) - n m would cancel catastrophically
-        "V[i] = sum[k]((X[i,k] - M[i]) ** 2)",
-        "V[i] = sum[k](X[i,k] + exp(M[i]))",  # no weight: it does not vary
-        "V[i] = max[k](X[i,k] + exp(S[i,k]))",
-        "V[i] = sum[k](exp(X[i,k] + S[i,k]))",
     ],
     "hoist_factor": [
         "A[i] = sum[k](exp(S[i,k]) * X[k] / Z[i,k])",  # everything varies
@@ -80,6 +98,66 @@ NEAR_MISSES = {
         "M[i] = sum[k](2 * S[i,k])",
         "M[i] = max[k](S[i,k] - 2)",
         "M[i] = max[k](B[i] ** 2 * S[i,k])",
+    ],
+    "merge_weighted_sums": [
+        "A[i] = sum[k](X[i,k]) + sum[k](Y[k])",  # no weights
+        "A[i] = sum[k](exp(X[i,k])) + sum[k](exp(Y[k]))",
+        "A[i] = sum[k](exp(X[i,k])) + sum[k if k < i](exp(X[i,k]) * Y[k])",
+        "A[i] = B[i] * sum[k](exp(X[i,k])) + sum[k](exp(X[i,k]) * Y[k])",
+        "A[i] = sum[k](exp(X[i,k])) * sum[k](exp(X[i,k]) * Y[k]) + sum[k](exp(X[i,k]) * Z[k])",
+        "A[i] = max[k](exp(X[i,k])) + max[k](exp(X[i,k]) * Y[k])",
+        "A[i] = sum[k](exp(X[i,k])) + B[i]",
+        "A[i] = sum[k](exp(B[i]) * X[i,k]) + sum[k](exp(B[i]) * Y[k])",  # it does not vary
+        "A[i] = sum[k](exp(X[i,k])) * sum[k](exp(X[i,k]) * Y[k])",
+    ],
+    "pick_point": [
+        "A[i] = max[k if k == i - 1](X[i,k])",
+        "A[i] = sum[k if k <= i](X[i,k])",
+        "A[i] = sum[k if k != i - 1](X[i,k])",
+        "A[i] = sum[k if 2 * k == i](X[i,k])",  # perhaps no whole number
+        "A[i] = sum[k if k // 2 == i](X[i,k])",  # two of them
+        "A[i] = sum[k if k * k == i](X[i,k])",
+        "A[i] = sum[k if X[i,k] == 0](X[i,k])",
+        "A[i] = sum[k if i == 1 and k < 2](X[i,k])",
+        "A[i] = sum[k if k == i or k == 1](X[i,k])",
+        "A[i] = sum[k if k == i](X[i,k])",  # X[i,i] would give i and k one extent
+    ],
+    "extremum_of_exponentials": [
+        "A[i] = sum[k](exp(X[i,k]))",
+        "A[i] = max[k](exp(X[i,k]) * Y[k])",
+        "A[i] = max[k](exp(X[i,k]) - Y[k])",
+        "A[i] = max[k if k < i](exp(X[i,k]))",  # over nothing it is -inf, and no exponential
+        "A[i] = max[k](tanh(X[i,k]))",
+    ],
+    "common_factor": [
+        "A[i] = 1 / (B[i] + C[i])",
+        "A[i] = log(B[i] * C[i] + B[i])",  # of unknown sign
+        "A[i] = sqrt(B[i] * C[i] + B[i])",
+        "A[i] = abs(B[i] * C[i] + B[i])",
+        "A[i] = relu(B[i] * C[i] + B[i])",
+        "A[i] = tanh(exp(B[i]) * C[i] + exp(B[i]))",
+        "A[i] = exp(B[i]) * C[i] + exp(B[i])",
+        "A[i] = log(exp(B[i]) * C[i])",  # no sum
+        "A[i] = 1 / ((i < 2) * B[i] + (i < 2) * C[i])",
+        "A[i] = 1 / (sum[k if k < i](Y[k]) * B[i] + sum[k if k < i](Y[k]))",  # 0, if empty
+        "A[i] = log(2 * B[i] + 4)",  # numbers stay
+        "A[i] = 1 / (1 + B[i] / (1 + exp(B[i])))",  # it is no shorter over one divisor
+    ],
+    "divide_addends": [
+        "A[i] = (B[i] + C[i]) / D[i]",  # nothing cancels
+        "A[i] = (B[i] * C[i] + D[i]) * C[i]",
+        "A[i] = (exp(B[i]) + C[i]) / D[i]",
+        "A[i] = B[i] * C[i] / D[i]",
+    ],
+    "cancel_denominator": [
+        "A[i] = 1 - B[i] / (C[i] + D[i])",
+        "A[i] = B[i] / (B[i] + C[i]) + C[i] / (B[i] + D[i])",
+        "A[i] = B[i] / C[i] + D[i] / C[i]",  # no shorter
+        "A[i] = B[i] / sqrt(B[i] + C[i]) + C[i] / sqrt(B[i] + C[i])",
+        "A[i] = 1 - B[i] / (B[i] + C[i]) ** 2",
+        "A[i] = B[i] / (B[i] + C[i]) - C[i] / (B[i] + C[i])",
+        "A[i] = B[i] / (B[i] + C[i])",
+        "A[i] = B[i] * (B[i] + C[i]) + C[i] * (B[i] + C[i])",
     ],
     "order_sums": [
         "A[i] = sum[j](sum[k](X[i,j,k]))",  # in order
@@ -112,6 +190,43 @@ VARIANTS = {
         ),
         ("max[k if k <= i](where(k <= i, X[i,k], 0))", "max[k if k <= i](X[i,k])"),
     ],
+    "separate_results": [
+        (
+            "sum[k]((X[i,k] + max[l](X[i,l])) ** 2)",
+            "sum[k](X[i,k] ** 2) + max[k](X[i,k]) * sum[k](2 * X[i,k])"
+            " + max[k](X[i,k]) ** 2 * sum[k](1.0)",
+        ),
+        ("sum[k](exp(X[i,k] - max[l](X[i,l])))", "exp(-max[k](X[i,k])) * sum[k](exp(X[i,k]))"),
+        ("sum[k](1 / (X[i,k] * max[l](X[i,l])))", "sum[k](1 / X[i,k]) / max[k](X[i,k])"),
+        (
+            "sum[k](where(k < i, Y[k] * max[l](X[i,l]), X[i,k]))",
+            "max[k](X[i,k]) * sum[k](Y[k] * (k < i)) + sum[k](X[i,k] * (k >= i))",
+        ),
+        (
+            "sum[k](cos(X[i,k] + max[l](X[i,l])))",
+            "cos(max[k](X[i,k])) * sum[k](cos(X[i,k]))"
+            " + sin(max[k](X[i,k])) * sum[k](-sin(X[i,k]))",
+        ),
+        (
+            "sum[k](sin(X[i,k] + max[l](X[i,l])))",
+            "cos(max[k](X[i,k])) * sum[k](sin(X[i,k])) + sin(max[k](X[i,k])) * sum[k](cos(X[i,k]))",
+        ),
+        (  # what needs no result stays together: no x - y is taken apart
+            "sum[k if k < i]((X[i,k] - Y[k] + max[l](X[i,l])) * Y[k])",
+            "sum[k if k < i]((X[i,k] - Y[k]) * Y[k]) + max[k](X[i,k]) * sum[k if k < i](Y[k])",
+        ),
+    ],
+    "split_weights": [
+        (
+            "sum[k if k < i](exp(X[i,k]) + X[i,k] + 1)",
+            "sum[k if k < i](exp(X[i,k])) + sum[k if k < i](X[i,k] + 1)",
+        ),
+        ("sum[k](Y[k] * (exp(X[i,k]) + 1))", "sum[k](Y[k] * exp(X[i,k])) + sum[k](Y[k])"),
+        (
+            "sum[k](exp(X[i,k]) * Y[k] + (k <= i) * exp(X[i,k]))",
+            "sum[k](exp(X[i,k]) * Y[k]) + sum[k]((k <= i) * exp(X[i,k]))",
+        ),
+    ],
     "filter_bracket": [
         ("sum[k](where(k <= i, X[i,k], 0))", "sum[k if k <= i](X[i,k])"),
         ("sum[k](where(k <= i, 0, X[i,k]))", "sum[k if i < k](X[i,k])"),
@@ -128,12 +243,6 @@ VARIANTS = {
         ("max[k](where(k <= i, -inf, X[i,k]))", "max[k if i < k](X[i,k])"),
         ("max[k](X[i,k] + where(k <= i, 0, -inf))", "max[k if k <= i](X[i,k])"),
         ("min[k](where(k <= i, X[i,k], inf))", "min[k if k <= i](X[i,k])"),
-    ],
-    "split_sum": [
-        (
-            "sum[k if k < i](exp(X[i,k]) + X[i,k] + 1)",
-            "sum[k if k < i](exp(X[i,k])) + sum[k if k < i](X[i,k]) + sum[k if k < i](1.0)",
-        ),
     ],
     "hoist_factor": [
         ("sum[k](exp(X[i,k] - max[l](X[i,l])))", "exp(-max[k](X[i,k])) * sum[k](exp(X[i,k]))"),
@@ -152,6 +261,52 @@ VARIANTS = {
             "-0.5 * exp(B[i]) * max[k if k < i](X[i,k])",
         ),
         ("max[k](X[i,k] * sum[l](exp(Y[l])))", "max[k](X[i,k]) * sum[k](exp(Y[k]))"),
+    ],
+    "merge_weighted_sums": [
+        (
+            "B[i] * sum[k](exp(X[i,k])) - 2 * B[i] * sum[k](Y[k] * exp(X[i,k]))",
+            "B[i] * sum[k](exp(X[i,k]) * (1 - 2 * Y[k]))",
+        ),
+        (
+            "sum[k if k < i](exp(X[i,k])) + sum[k if k < i](exp(X[i,k] - B[i]) * Y[k])",
+            "sum[k if k < i](exp(X[i,k]) * (1 + exp(-B[i]) * Y[k]))",
+        ),
+        (  # one of them holds another fold
+            "sum[k if k < i](exp(X[i,k]) * Y[k]) + sum[k if k < i](exp(X[i,k]) * max[j](D[i,j,k]))",
+            "sum[k if k < i](exp(X[i,k]) * (Y[k] + max[j](D[i,j,k])))",
+        ),
+    ],
+    "pick_point": [
+        ("sum[k if k == 2](X[i,k])", "where(2 < |k|, X[i,2], 0)"),
+        (
+            "sum[k if i == k + 1 and Y[k] < 1](k)",
+            "where(0 <= i - 1 and i - 1 < |k| and Y[i - 1] < 1, i - 1, 0)",
+        ),
+        ("sum[k](sum[l if k == l](X[i,l]) * Y[k])", "sum[k](X[i,k] * Y[k])"),
+        ("sum[k](sum[l if k == l and l < i](X[i,l]))", "sum[k](where(k < i, X[i,k], 0))"),
+    ],
+    "extremum_of_exponentials": [
+        ("min[k if k < i](exp(X[i,k]))", "exp(min[k if k < i](X[i,k]))"),
+    ],
+    "common_factor": [
+        ("log(exp(B[i]) * X[i,0] ** 2 + exp(B[i]))", "B[i] + log(X[i,0] ** 2 + 1)"),
+        ("abs(exp(B[i]) * X[i,0] + exp(B[i]))", "exp(B[i]) * abs(X[i,0] + 1)"),
+        ("relu(exp(B[i]) * X[i,0] - exp(B[i]))", "exp(B[i]) * relu(X[i,0] - 1)"),
+        ("sqrt(exp(B[i]) * X[i,0] ** 2 + exp(B[i]))", "exp(B[i] / 2) * sqrt(X[i,0] ** 2 + 1)"),
+        ("1 / (B[i] * X[i,0] ** 2 + 2 * B[i])", "1 / (B[i] * (X[i,0] ** 2 + 2))"),
+        ("1 / (2 + 4 * X[i,0])", "0.5 / (1 + 2 * X[i,0])"),
+        ("1 / (-2 - 4 * X[i,0])", "-0.5 / (1 + 2 * X[i,0])"),
+    ],
+    "divide_addends": [
+        ("(B[i] ** 2 * X[i,0] + 1) / B[i]", "X[i,0] * B[i] + 1 / B[i]"),
+    ],
+    "cancel_denominator": [
+        ("X[i,0] / (X[i,0] + X[i,1]) + X[i,1] / (X[i,0] + X[i,1])", "1"),
+        (
+            "2 * X[i,0] / (X[i,0] + X[i,1]) ** 2 + 2 * X[i,1] / (X[i,0] + X[i,1]) ** 2",
+            "2 / (X[i,0] + X[i,1])",
+        ),
+        ("Y[0] - Y[0] * X[i,0] / (X[i,0] + 1)", "Y[0] / (X[i,0] + 1)"),
     ],
     "order_sums": [
         (

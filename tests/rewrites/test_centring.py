@@ -1,0 +1,151 @@
+"""Sums about a moving centre: the same value, and the form that does not cancel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from monocomp.reference.oracle import evaluate
+from monocomp.rewrites.centring import centring
+from monocomp.rewriting import Rule
+from tests.rewrites.rules import (
+    apply_only,
+    check_does_not_fire,
+    check_example,
+    equations,
+    inputs_of,
+    rule_of,
+    same_bodies,
+    values,
+)
+
+RULES = [*centring.rules, *centring.choices]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_example(rule: Rule) -> None:
+    check_example(rule)
+
+
+MEAN = "sum[l](X[i,l]) / sum[l](1.0)"
+NEAR_MISSES = {
+    "distribute_bracket": [
+        "Y[i] = (0 < X[i]) * (A[i] + B[i])",  # nothing that has its like elsewhere
+        "Y[i] = X[i] * (max[k](S[i,k]) + B[i])",
+        "Y[i] = (0 < X[i]) * max[k](S[i,k])",
+        "Y[i] = (0 < X[i]) * (sum[k](S[i,k]) + B[i])",
+    ],
+    "complement_bracket": [
+        "Y[i] = A[i] - (0 < X[i]) * A[i]",
+        "Y[i] = max[k](S[i,k]) + (0 < X[i]) * max[k](S[i,k])",
+        "Y[i] = max[k](S[i,k]) - 2 * (0 < X[i]) * max[k](S[i,k])",
+        "Y[i] = max[k](S[i,k]) - (0 < X[i]) * min[k](S[i,k])",
+        "Y[i] = max[k](S[i,k]) - X[i] * max[k](S[i,k])",
+    ],
+    "centre_moments": [
+        "V[i] = sum[k](X[i,k] ** 2)",  # no mean is at hand
+        "V[i] = sum[k](X[i,k] ** 2) + sum[k](X[i,k])",  # no shorter
+        "V[i] = sum[k](X[i,k] ** 2) - sum[k if k < i](X[i,k]) ** 2 / |k|",
+        "V[i] = sum[k](X[i,k] ** 2 * W[k]) - sum[k](X[i,k]) ** 2 / |k|",  # other weights
+        "V[i] = sum[k](abs(X[i,k]) ** 1.5) - sum[k](abs(X[i,k])) ** 2 / |k|",
+        "V[i] = sum[k](X[i,k] ** 9) - sum[k](X[i,k]) ** 9 / |k| ** 8",
+        "V[i] = max[k](X[i,k] ** 2) - max[k](X[i,k]) ** 2",
+        "V[i] = sum[k](Z[i] ** 2 * X[i,k]) - sum[k](Z[i] * X[i,k]) ** 2 / |k|",
+        f"V[i] = sum[k]((X[i,k] - {MEAN}) ** 2)",  # done
+    ],
+    "anchor_means": [
+        "V[i] = sum[k](X[i,k]) / sum[k](1.0)",  # no powers about it
+        "V[i] = sum[k]((X[i,k] - M[i]) ** 2)",
+        f"V[i] = sum[k](relu(X[i,k] - {MEAN}))",
+        "V[i] = sum[k]((X[i,k] - sum[l](X[i,l])) ** 2)",  # no mean
+        "V[i] = sum[k]((X[i,k] - sum[l](Y[l]) / sum[l](1.0)) ** 2)",  # of something else
+        f"V[i] = sum[k]((X[i,k] - {MEAN}) ** 2 * (Y[k] - sum[l](Y[l]) / sum[l](1.0)) ** 2)",
+    ],
+    "centre_on_maximum": [
+        "H[i] = SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v",  # no maximum stands outside
+        "H[i] = max[k](S[i,k]) - sum[k](S[i,k])",  # no exponent
+        "H[i] = max[k if k < i](S[i,k]) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v",
+        "H[i] = max[k](R[i,k]) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v",
+        "H[i] = max[k](S[i,k]) + SE[k](S[i,k], S[i,k]).v",  # it would not leave
+        "H[i] = max[k](S[i,k] - S[i,k]) + SE[k](1, S[i,k]).v",  # the maximum of zeros
+        "H[i] = max[k](S[i,k]) - SE[k](S[i,k] ** 2, S[i,k]).v / SE[k](1, S[i,k]).v",
+    ],
+}
+
+
+def test_every_rule_has_near_misses() -> None:
+    assert list(NEAR_MISSES) == [rule.name for rule in RULES]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [(name, text) for name, texts in NEAR_MISSES.items() for text in texts]
+)
+def test_near_miss(name: str, text: str) -> None:
+    check_does_not_fire(rule_of(centring, name), text)
+
+
+VARIANTS = {
+    "distribute_bracket": [
+        (
+            "(X[i,0] < 0) * B[i] * (B[i] - min[k](X[i,k]))",
+            "(X[i,0] < 0) * B[i] ** 2 - (X[i,0] < 0) * B[i] * min[k](X[i,k])",
+        ),
+    ],
+    "complement_bracket": [
+        (
+            "B[i] * max[k](X[i,k]) - (i < 2) * B[i] * max[k](X[i,k])",
+            "(i >= 2) * B[i] * max[k](X[i,k])",
+        ),
+    ],
+    "centre_moments": [
+        (  # weights, a filter, and a factor that is multiplied out
+            "B[i] * sum[k if k < i](Y[k] ** 2 * X[i,k] ** 2)"
+            " - B[i] * sum[k if k < i](Y[k] ** 2 * X[i,k]) ** 2 / sum[k if k < i](Y[k] ** 2)",
+            "B[i] * sum[k if k < i](Y[k] ** 2 * (X[i,k] - sum[l if l < i](Y[l] ** 2 * X[i,l])"
+            " / sum[l if l < i](Y[l] ** 2)) ** 2)",
+        ),
+        (
+            "SE[k](X[i,k] ** 2, D[i,k]).v / SE[k](1, D[i,k]).v"
+            " - (SE[k](X[i,k], D[i,k]).v / SE[k](1, D[i,k]).v) ** 2",
+            "SE[k]((X[i,k] - SE[l](X[i,l], D[i,l]).v / SE[l](1, D[i,l]).v) ** 2, D[i,k]).v"
+            " / SE[k](1, D[i,k]).v",
+        ),
+    ],
+    "anchor_means": [
+        (  # the anchor is the first element that the filter lets pass
+            "sum[k if i <= k]((X[i,k] - sum[l if i <= l](X[i,l]) / sum[l if i <= l](1.0)) ** 2)",
+            "sum[k if i <= k]((X[i,k] - where(i < |k|, X[i, maximum(i, 0)], 0)"
+            " - sum[l if i <= l](X[i,l] - where(i < |k|, X[i, maximum(i, 0)], 0))"
+            " / sum[l if i <= l](1.0)) ** 2)",
+        ),
+    ],
+    "centre_on_maximum": [
+        (
+            "max[k if k < i](X[i,k])"
+            " - SE[k if k < i](X[i,k], X[i,k]).v / SE[k if k < i](1, X[i,k]).v",
+            "max[k if k < i](X[i,k]) * (not 0 < SE[k if k < i](1, X[i,k]).v)"
+            " - SE[k if k < i](X[i,k] - max[l if l < i](X[i,l]), X[i,k]).v"
+            " / SE[k if k < i](1, X[i,k]).v",
+        ),
+    ],
+}
+INPUTS = "input X[i,k], D[i,k], Y[k], B[i]"
+
+
+def test_every_rule_has_variants() -> None:
+    assert list(VARIANTS) == [rule.name for rule in RULES]
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [(name, *variant) for name, variants in VARIANTS.items() for variant in variants],
+)
+def test_variant(name: str, before: str, after: str) -> None:
+    rewriter = apply_only(rule_of(centring, name), f"{INPUTS}\nA[i] = B[i] + {before}")
+    expected = equations(f"{INPUTS}\nA[i] = B[i] + {after}")
+    assert same_bodies(rewriter.program, expected), str(rewriter.program)
+    inputs = inputs_of(rewriter.start)
+    source = evaluate(rewriter.start.text(), inputs)
+    finite = np.isfinite(source)
+    assert finite.sum() > 1
+    np.testing.assert_allclose(values(rewriter.program, inputs)[finite], source[finite], rtol=1e-11)
