@@ -1,7 +1,8 @@
 """How often each library program streams each index, and what it carries.
 
 The golden file has, for every program, its passes; then for every kernel its loops, each below
-the fields of the state that it carries, with their units. Below it stands what is aimed at.
+the fields of the state that it carries, with their units; then the certificate, the laws that
+are proved for it and the side conditions that were met. Below it stands what is aimed at.
 """
 
 from __future__ import annotations
@@ -44,6 +45,14 @@ def summary(name: str) -> list[str]:
     lines = ["passes: " + ", ".join(f"{n} over {index}" for index, n in passes.items())]
     for program in programs:
         lines += loops(str(program))
+    certificate = kernel.certificate
+    assert certificate.holds
+    for theory in certificate.theories:
+        rules = ", ".join(sorted({use.rule for use in theory.uses})) or "every step"
+        lines.append(f"law {theory.name}, for {rules}")
+    lines += sorted(
+        {f"given {condition.fact}, for {condition.rule}" for condition in certificate.conditions}
+    )
     return lines
 
 
