@@ -85,6 +85,13 @@ def test_one_rule_at_a_time(name: str, seed: int) -> None:
     check_kernel(name, derivation.compile(backend="numpy"))
 
 
+def test_a_centre_that_is_the_logarithm_of_a_sum() -> None:
+    """Before the first element it is -inf, and moves nothing."""
+    rules = ["expand_softmax", "hoist_factor"]
+    text = PROGRAMS["attention_statistics"]
+    check_kernel("attention_statistics", compile(text, rules=rules, backend="numpy"))
+
+
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 def test_a_disabled_rule(backend: str) -> None:
     """Without what leaves the sums, the safe softmax needs its three passes."""

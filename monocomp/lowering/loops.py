@@ -448,6 +448,13 @@ class Loops(Values):
                 T.mul(coefficient(taken, degrees, moves), old[companion])
                 for degrees, companion in taken.companions()
             ]
+            if any(s.op == "log" for u in taken.units for s in T.subterms(u.centre)):
+                # The centre of nothing is log(0), and nothing stays nothing wherever it is moved.
+                companions = [old[companion] for _, companion in taken.companions()]
+                moved = [
+                    T.where(T.compare("==", c, T.ZERO), T.ZERO, m)
+                    for c, m in zip(companions, moved, strict=True)
+                ]
             units = []
             for unit, (_, after) in zip(taken.units, centres, strict=True):
                 distance = T.substitute(unit.distance, {taken.bound.attr[0]: bound})
