@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
 from monocomp.nominal import power_of_two
-from monocomp.tile import Loop, TileProgram, expressions, walk
+from monocomp.tile import Loop, Statement, TileProgram, expressions, walk
 
 MIN_DOT = 16  # the shortest side of a matrix product
 LARGEST_TILE = 1 << 15  # elements that a program instance can hold in registers
@@ -71,8 +71,9 @@ def candidates(
     streams = program.axis_names("stream")
     if not has_product(program):
         return _without_product(program, rows, streams, sizes)
-    whole = whole_length(program, sizes)
-    if not _multiplies_floats(program):
+    # Two accumulators take as much as one that is twice as long.
+    whole = whole_length(program, sizes) * max(1, _accumulators(program.body))
+    if not _multiplies_floats(program) or _has_deep_tiles(program):
         shapes = [(16, 16, 4, 1)]
     elif len(rows) >= 2:
         shapes = [(128, 64, 8, 3), (64, 64, 4, 3), (128, 32, 4, 4)]
@@ -151,6 +152,22 @@ def _multiplies_floats(program: TileProgram) -> bool:
     return any(a.kind == "float" for e in products for a in e.args[:2])
 
 
+def _accumulators(body: Sequence[Statement]) -> int:
+    """How many tiles of two axes loops carry at the same time."""
+    most = 0
+    for loop in (s for s in body if isinstance(s, Loop)):
+        carried = sum(len(state.axes) > 1 for state in loop.state)
+        most = max(most, carried + _accumulators(loop.body))
+    return most
+
+
+def _has_deep_tiles(program: TileProgram) -> bool:
+    """Is there a tile of three axes, which only short blocks leave room for?"""
+    tiles = [e for e in expressions(program.body) if e.op not in ("load", "contract")]
+    scalar = program.axis_names("grid", "serial")
+    return any(len(e.axes.difference(scalar)) > 2 for e in tiles)
+
+
 def _has_two_ends(program: TileProgram) -> bool:
     """Does a stream begin and end where its rows say?"""
     loops = (s for s in walk(program.body) if isinstance(s, Loop))
@@ -161,7 +178,9 @@ def _without_product(
     program: TileProgram, rows: list[str], streams: list[str], sizes: Mapping[str, int]
 ) -> list[Schedule]:
     found = []
-    for length, warps in ((1024, 4), (2048, 8), (512, 2), (4096, 8)):
+    width = whole_length(program, sizes) // 4 if program.axis_names("whole") else 1
+    for elements, warps in ((1024, 4), (2048, 8), (512, 2), (4096, 8)):
+        length = max(MIN_DOT, elements // width)
         blocks = {a: _clip(length, sizes, program.axes[a].extent) for a in streams}
         row = length if not streams else 16
         blocks |= {a: _clip(row, sizes, program.axes[a].extent) for a in rows}

@@ -261,7 +261,10 @@ class Closing:
     """Finds which values are elements of one tensor: terms that differ by subscripts alone."""
 
     def __init__(self, program: Equations) -> None:
-        self.dims = {n: i.dims for n, i in program.source.inputs.items()}
+        extent_of = program.source.extent_of
+        self.dims = {
+            n: tuple(extent_of.get(d, d) for d in i.dims) for n, i in program.source.inputs.items()
+        }
         self.memo: dict[Term, tuple[Term, tuple[Term, ...]]] = {}
 
     def __call__(self, t: Term) -> tuple[Term, tuple[Term, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from monocomp import terms as T
 from monocomp.algebra import LARGEST_INT, SE, SE_PAIR, carried_places, carrier, frame, is_selection
@@ -11,10 +11,13 @@ from monocomp.domain import Domain, split
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.language.syntax import Kind
 from monocomp.lowering.monoids import combine_of, prefix_monoid, tuple_monoid
+from monocomp.lowering.nests import Nests
 from monocomp.lowering.roles import prefix_of
 from monocomp.lowering.scopes import Scope
-from monocomp.lowering.values import EXTREMA, Values, same, settle
+from monocomp.lowering.values import EXTREMA, same, settle
+from monocomp.monomials import factors
 from monocomp.moving import Centred, Unit, centred, coefficient
+from monocomp.nominal import nominal_sizes
 from monocomp.printer import show
 from monocomp.program import Equations
 from monocomp.rewrites.normal_form import normalise
@@ -44,12 +47,13 @@ _PLACES = ("argmax", "argmin")
 _STATE_NAMES = {"max": "m_i", "min": "m_i", "sum": "acc", "prod": "prod"}
 
 
-class Loops(Values):
+class Loops(Nests):
     """Builds the loops of a kernel."""
 
     def __init__(self, program: Equations, axes: dict[str, Axis], sizes: Mapping[str, int]) -> None:
         super().__init__(axes, sizes)
         self.program = program
+        self.nominal = nominal_sizes(program.source, sizes)
         self.exponents: dict[Term, Term] = {}
         self.rank_axes: dict[Term, str] = {}
         self.scan: Term | None = None  # the index along which aggregates are prefixes
@@ -90,14 +94,14 @@ class Loops(Values):
             return False
         if t.attr.monoid != "sum":
             return True
-        return not self._fits(t.attr.extents[0]) or not self._is_contraction(t)
+        return not self._is_short(t.attr.extents[0]) or not self._is_contraction(t)
 
     def _is_contraction(self, t: Term) -> bool:
         """Is the body a product of at most two groups of factors with different axes, and
         no larger than a tile of two axes?"""
         (bound,), (_, body) = T.open_fold(t)
-        sides = _sides(_factors(body), bound.attr[0], self._tile_axes)
-        return len(sides) == 2 or (len(sides) == 1 and len(self._tile_axes(sides[0])) <= 1)
+        sides = self._sides(body, bound.attr[0])
+        return len(sides) == 2 or len(self._tile_axes(sides[0])) <= 2
 
     def _refuse(self, t: Term) -> None:
         raise UnsupportedError(
@@ -110,9 +114,7 @@ class Loops(Values):
         first = group.folds[0]
         parent = self.scopes[-1]
         avoid = frozenset().union(*(f.free for f in group.folds))
-        serial = parent.axis is not None and self._fits(group.extent)
-        serial &= not any(map(is_selection, group.folds))
-        name = self._new_axis(group.extent, "serial" if serial else "stream", avoid)
+        name = self._new_axis(group.extent, self._loop_role(group), avoid)
         axis = self.axes[name]
         opened = {f: T.open_as(f, (name,)) for f in group.folds}
         bound = opened[first][0][0]
@@ -385,8 +387,7 @@ class Loops(Values):
             for part in parts:
                 state = self._sum_tile(loop, part, state, vanishing)
             return state
-        factors = list(_factors(body))
-        sides = _sides(factors, axis.name, self._tile_axes)
+        sides = self._sides(body, axis.name)
         if axis.role == "serial":
             value = self._value(body)
             return apply("add", state, value if vanishing else self._masked(loop, value, 0.0))
@@ -537,7 +538,7 @@ class Loops(Values):
         if old is not whole:
             scaled = apply("mul", scaled, self._value(SE.move(old, new)))
         body = SE.embed(new, value, masked)
-        safe = all(fac.op in ("read", "stored", "exp") for fac in _factors(body))
+        safe = all(fac.op in ("read", "stored", "exp") for fac in factors(body))
         absorbed = _absorbed(SE.embed(new, value, exponent), loop.axis.name)
         if absorbed is not None:
             body, safe = absorbed, False
@@ -558,7 +559,7 @@ class Loops(Values):
         axis = self.axes[name]
         if condition is not T.TRUE:
             body = T.mul(T.bracket(condition), body)
-        sides = _sides(_factors(body), name, self._tile_axes)
+        sides = self._sides(body, name)
         if len(sides) == 2:
             left, right = (self._padded(self._value(s), name) for s in sides)
             return _contract(axis, left, right)
@@ -577,8 +578,8 @@ def _visible(f: Term) -> Term:
 def _absorbed(body: Term, name: str) -> Term | None:
     """An exponential multiplied into sums of exponentials, where that leaves fewer of them:
     exp(c) * relu(exp(a - c) - exp(-c)) = relu(exp(a) - 1)."""
-    weight = next((f for f in _factors(body) if f.op == "exp"), None)
-    sums = [f for f in _factors(body) if f.op in ("relu", "abs", "add")]
+    weight = next((f for f in factors(body) if f.op == "exp"), None)
+    sums = [f for f in factors(body) if f.op in ("relu", "abs", "add")]
     if weight is None or not sums:
         return None
 
@@ -591,7 +592,7 @@ def _absorbed(body: Term, name: str) -> Term | None:
         return sum(s.op == "exp" and name in s.free for s in T.subterms(t))
 
     for f in sums:
-        others = [g for g in _factors(body) if g is not f and g is not weight]
+        others = [g for g in factors(body) if g is not f and g is not weight]
         absorbed = T.mul(*others, scaled(f))
         if scaled(f) is not f and count(absorbed) < count(body):
             return absorbed
@@ -628,7 +629,7 @@ def _in_terms_of(t: Term, part: Term, symbol: Term) -> Term:
         return found
     if t.op == "mul":
         number, rest = T.split_coefficient(part)
-        ours, theirs = list(_factors(t)), list(_factors(rest)) if rest is not None else []
+        ours, theirs = list(factors(t)), list(factors(rest)) if rest is not None else []
         if number == 1 and all(f in ours for f in theirs):
             return T.mul(symbol, *(f for f in ours if f not in theirs))
     if t.op == "add":
@@ -639,31 +640,6 @@ def _in_terms_of(t: Term, part: Term, symbol: Term) -> Term:
             others = [a for a, (_, rest) in zip(t.args, split, strict=True) if rest not in wanted]
             return T.add(T.mul(T.const(ratios.pop()), symbol), *others)
     return t
-
-
-def _factors(t: Term) -> tuple[Term, ...]:
-    return t.args if t.op == "mul" else (t,)
-
-
-def _sides(
-    factors: Iterable[Term], axis: str, tile_axes: Callable[[Term], frozenset[str]]
-) -> list[Term]:
-    """Factors multiplied into one or two terms, such that the sum over the axis of their
-    product is a product of matrices: each side has an axis that the other lacks."""
-    axes = {f: tile_axes(f) for f in factors}
-    free = {f: a - {axis} for f, a in axes.items()}
-    largest = sorted(set(free.values()), key=lambda a: (-len(a), sorted(a)))
-    maximal: list[frozenset[str]] = []
-    for a in largest:
-        if not any(a <= m for m in maximal):
-            maximal.append(a)
-    if len(maximal) != 2:
-        return [T.mul(*factors)]
-    if any(a and axis not in a for a in axes.values()):
-        return [T.mul(*factors)]
-    left = [f for f in factors if free[f] <= maximal[0]]
-    right = [f for f in factors if not free[f] <= maximal[0]]
-    return [T.mul(*left), T.mul(*right)]
 
 
 def _contract(axis: Axis, left: Expr, right: Expr, initial: Expr | None = None) -> Expr:

@@ -170,19 +170,19 @@ def _outer_folds(terms: Iterable[Term]) -> list[Term]:
 
 def _rows(names: list[str], folds: list[Term]) -> set[str]:
     """The indices to cut into blocks: those that most of what a loop reads lacks, counted
-    by dimensions; two for a plain product of matrices, one where a loop holds another sum."""
+    by dimensions, and above all a large operand. A plain product of matrices has two, one
+    of each side; where a loop holds another sum there is one."""
     reads = list(dict.fromkeys(r for f in folds for r in _streamed_reads(f)))
     largest = max((len(r.args) for r in reads), default=0)
-    shared = {
-        n: sum(len(r.args) for r in reads if n not in r.free)
-        for n in names
-        if any(n not in r.free and len(r.args) == largest for r in reads)
-    }
+    lacking = {n: [len(r.args) for r in reads if n not in r.free] for n in names}
+    ranked = sorted(names, key=lambda n: (-sum(lacking[n]), -names.index(n)))
+    rows = [n for n in ranked if largest in lacking[n]]
     nested = any(
         t.op == "fold" for f in folds for part in T.open_fold(f)[1] for t in T.subterms(part)
     )
-    ranked = sorted(shared, key=lambda n: (-shared[n], -names.index(n)))
-    return set(ranked[: 1 if nested else 2])
+    if nested or not rows:
+        return set(rows[:1])
+    return set([*rows, *(n for n in ranked if lacking[n] and n not in rows)][:2])
 
 
 def _streamed_reads(f: Term) -> list[Term]:

@@ -21,6 +21,8 @@ from monocomp.tile import TileProgram
 from tests.backends import interpreted
 
 Tensors: TypeAlias = Mapping[str, torch.Tensor]
+# Name, block length, checked, storing and limit, as `run` takes them.
+How: TypeAlias = tuple[str | None, int | None, bool, bool, int | None]
 BACKENDS = ("numpy", "torch", "triton")
 BLOCK = 16  # rows and streamed elements in a block: the least that Triton multiplies
 GARBAGE = -7777  # what integer outputs hold before a kernel writes them
@@ -57,42 +59,37 @@ def run(
     block: int | None = BLOCK,
     checked: bool = False,
     storing: bool = False,
+    limit: int | None = None,
     **params: Any,
 ) -> tuple[torch.Tensor, ...]:
     """The results of a backend, whose outputs held NaN before, in blocks of a given length.
 
-    `storing` cuts the program into kernels as if its extents were long.
+    `storing` cuts the program into kernels as if its extents were long; `limit` is the
+    longest axis that is held entirely.
     """
+    how = (name, block, checked, storing, limit)
     if backend == "triton":
-        return interpreted.call(_run_triton, text, dict(inputs), name, block, storing, params)
+        return interpreted.call(_run_triton, text, dict(inputs), how, params)
     with small_blocks(block), poisoned_outputs():
-        return _call(backend, text, inputs, name, block, checked, storing, params)
+        return _call(backend, text, inputs, how, params)
 
 
 def _run_triton(
-    text: str,
-    inputs: Tensors,
-    name: str | None,
-    block: int | None,
-    storing: bool,
-    params: Mapping[str, Any],
+    text: str, inputs: Tensors, how: How, params: Mapping[str, Any]
 ) -> tuple[torch.Tensor, ...]:
-    with small_schedules(block), poisoned_empty():
-        return _call("triton", text, inputs, name, block, False, storing, params)
+    with small_schedules(how[1]), poisoned_empty():
+        return _call("triton", text, inputs, how, params)
 
 
 def _call(
-    backend: str,
-    text: str,
-    inputs: Tensors,
-    name: str | None,
-    block: int | None,
-    checked: bool,
-    storing: bool,
-    params: Mapping[str, Any],
+    backend: str, text: str, inputs: Tensors, how: How, params: Mapping[str, Any]
 ) -> tuple[torch.Tensor, ...]:
-    kernel = compiled(text, backend, name, block, checked, storing)
-    with cut_for_long_extents() if storing else nullcontext():
+    *_, storing, limit = how
+    kernel = compiled(text, backend, *how)
+    with (
+        cut_for_long_extents() if storing else nullcontext(),
+        whole_limit(limit) if limit is not None else nullcontext(),
+    ):
         found = kernel(*(inputs[n] for n in kernel.program.inputs), **params)
     results = found if isinstance(found, tuple) else (found,)
     return tuple(torch.as_tensor(r) for r in results)
@@ -106,8 +103,9 @@ def compiled(
     block: int | None,
     checked: bool = False,
     storing: bool = False,
+    limit: int | None = None,
 ) -> mc.Kernel:
-    """A kernel for calls with blocks of one length, cut in one way: it remembers both."""
+    """A kernel for calls of one kind: it remembers how it is lowered, and its schedules."""
     return mc.compile(text, backend=backend, name=name, checked=checked)
 
 
@@ -147,6 +145,16 @@ def small_schedules(length: int | None) -> Iterator[None]:
         return [replace(first, blocks=tuple((a, min(n, length)) for a, n in first.blocks))]
 
     with patch.object(launch, "candidates", candidates):
+        yield
+
+
+@contextmanager
+def whole_limit(length: int) -> Iterator[None]:
+    """Let no axis longer than this be held entirely."""
+    from monocomp import kernel
+    from monocomp.lowering import roles
+
+    with patch.object(roles, "WHOLE_LIMIT", length), patch.object(kernel, "WHOLE_LIMIT", length):
         yield
 
 

@@ -21,7 +21,9 @@ from tests.backends.compiling import SHARED_LIMIT, TARGETS, Usage, compile_for, 
 from tests.backends.library_cases import CASES
 from tests.backends.programs import EXAMPLES, elements
 from tests.backends.running import make_inputs
+from tests.backends.storing import PROGRAMS as STORED
 from tests.backends.test_library import OF_THEIR_OWN
+from tests.backends.test_long_axes import PROGRAMS as LONG
 
 pytestmark = pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
 
@@ -140,3 +142,24 @@ def test_examples_for_hopper(name: str) -> None:
 def test_helpers_elsewhere(name: str, target: str) -> None:
     """What emitted files define for themselves is portable."""
     compiles(name, target)
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_stored_values_for_hopper(name: str) -> None:
+    """Kernels that read what others store, in float32, beside inputs in bfloat16."""
+    text = STORED[name].text
+    sizes = {"h": 2, "g": 2, "i": 12, "j": 140, "q": 150, "k": 160, "d": 64, "e": 64, "c": 64}
+    known = check(text).extent_of
+    inputs = make_inputs(text, {i: n for i, n in sizes.items() if i in known}, torch.bfloat16)
+    assert len(usage(text, "cuda:90", inputs, {})) == STORED[name].kernels
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_axes_for_hopper(name: str) -> None:
+    """Loops inside loops, at lengths that no tile could hold."""
+    text = LONG[name]
+    known = check(text).extent_of
+    sizes = {"h": 2, "q": 1000, "k": 1100, "j": 1200, "d": 64, "e": 64}
+    inputs = make_inputs(text, {i: n for i, n in sizes.items() if i in known}, torch.bfloat16)
+    (found,) = usage(text, "cuda:90", inputs, {i: n for i, n in sizes.items() if i in known})
+    assert found.spilled == 0

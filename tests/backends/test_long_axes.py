@@ -1,0 +1,118 @@
+"""Axes that are too long to be held entirely, in loops of their own or inside others."""
+
+from __future__ import annotations
+
+import pytest
+
+import monocomp as mc
+from monocomp.language.checker import check
+from monocomp.tile import Let, Loop, walk
+from tests.backends.running import BACKENDS, exact, make_inputs, run, whole_limit
+from tests.backends.tolerances import ALONE, Bound
+
+LIMIT = 8
+SHORT = {"h": 2, "q": 19, "k": 21, "j": 23, "d": 5, "e": 6}
+LONG = {**SHORT, "d": 18, "e": 20}
+
+_PAIRS = (
+    "E[h,q,j,k] = exp(sum[d](Q[h,q,d] * A[h,j,d] * B[h,k,d]){mask})\n"
+    "O[h,q,e] = sum[j,k](E[h,q,j,k] * V[h,j,e] * W[h,k,e]) / sum[j,k](E[h,q,j,k])"
+)
+PROGRAMS = {
+    "attention": "O[h,q,e] = softmax[k](Q[h,q,d] * K[h,k,d]) * V[h,k,e]",
+    "pairs of keys": _PAIRS.format(mask=""),
+    "pairs of earlier keys": _PAIRS.format(mask=" + where(k <= j and j <= q, 0, -inf)"),
+    "a vocabulary": "input y[q]: int\nS[q,k] = X[q,d] * W[k,d]\n"
+    "L[q] = logsumexp[k](S[q,k])\nP[q] = S[q,y[q]] - L[q]\nreturn L, P",
+    "distances": "O[q,e] = softmax[k](-sum[d](abs(Q[q,d] - K[k,d]))) * V[k,e]",
+    "norms": "N[k,d] = K[k,d] * rsqrt(mean[d](K[k,d] ** 2) + 1)\n"
+    "O[q,e] = softmax[k](Q[q,d] * N[k,d]) * V[k,e]",
+    "relative values": "O[q,e] = softmax[k](Q[q,d] * K[k,d]) * (V[k,e] + R[q - k + |k|, e])",
+    "two outputs": "O[q,e] = A[q,k] * V[k,e]\nP[q,d] = A[q,k] * W[k,d]",
+}
+
+
+def roles(text: str, **sizes: int) -> list[tuple[str, str]]:
+    """The loops, outer ones first, with their roles."""
+    bodies = [p.body for p in mc.compile(text).tile_programs(sizes)]
+    return [(s.axis.extent, s.axis.role) for b in bodies for s in walk(b) if isinstance(s, Loop)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("extents", [SHORT, LONG], ids=["short features", "long features"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_long_axes(name: str, extents: dict[str, int], backend: str) -> None:
+    """The oracle's results, however the loops are nested."""
+    text = PROGRAMS[name]
+    known = check(text).extent_of
+    inputs = make_inputs(text, {i: n for i, n in extents.items() if i in known})
+    inputs = {n: t / 2 if t.is_floating_point() else t for n, t in inputs.items()}
+    bound = Bound(0.0, 2 * ALONE[backend].floor)
+    found = run(backend, text, inputs, limit=LIMIT)
+    for got, wanted in zip(found, exact(text, inputs), strict=True):
+        bound.check(got, wanted)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_longer_than_the_limit(backend: str) -> None:
+    """Sizes beyond the limit that is in force."""
+    text = PROGRAMS["pairs of keys"]
+    inputs = make_inputs(text, {"h": 1, "q": 5, "j": 300, "k": 310, "d": 7, "e": 3})
+    (found,) = run(backend, text, inputs, block=None)
+    (wanted,) = exact(text, inputs)
+    Bound(0.0, 4 * ALONE[backend].floor).check(found, wanted)
+
+
+def test_one_key_of_a_pair_at_a_time() -> None:
+    """A block of queries and one of second keys: with a block of first keys, tiles would
+    have three long axes."""
+    text = PROGRAMS["pairs of keys"]
+    assert roles(text, j=1000, k=1000, d=64) == [("j", "serial"), ("k", "stream")]
+    assert roles(text, j=1000, k=32, d=64) == [("j", "stream"), ("k", "serial")]
+
+
+def test_one_feature_of_a_distance_at_a_time() -> None:
+    text = PROGRAMS["distances"]
+    for length in (64, 1000):
+        assert roles(text, q=1000, k=1000, d=length) == [("k", "stream"), ("d", "serial")]
+
+
+def test_blocks_of_features_of_a_product() -> None:
+    """The logits of a block are summed up over blocks of features, and computed once."""
+    found = roles(PROGRAMS["a vocabulary"], q=1000, k=50_000, d=4096)
+    assert found.count(("k", "stream")) == 1
+    assert ("d", "serial") not in found
+
+
+def test_norms_use_what_is_there() -> None:
+    """A short sum in a loop reduces the tile that the product loads."""
+    (program,) = mc.compile(PROGRAMS["norms"]).tile_programs({"q": 1000, "k": 1000, "d": 64})
+    text = str(program)
+    assert text.count("= K[") == 1
+    assert [s.axis.extent for s in walk(program.body) if isinstance(s, Loop)] == ["k"]
+
+
+def test_wide_columns_are_cut_into_blocks() -> None:
+    (program,) = mc.compile(PROGRAMS["attention"]).tile_programs({"q": 1000, "e": 1000})
+    assert program.axes["e"].role == "row"
+    with whole_limit(2000):
+        (program,) = mc.compile(PROGRAMS["attention"]).tile_programs({"q": 1000, "e": 1000})
+    assert program.axes["e"].role == "whole"
+
+
+def test_two_columns_share_a_loop() -> None:
+    """Sums over one index with different columns run in one pass, while the columns are
+    short; else each has a kernel of its own."""
+    text = PROGRAMS["two outputs"]
+    (program,) = mc.compile(text).tile_programs({"q": 1000, "k": 1000, "d": 64, "e": 64})
+    assert len([s for s in walk(program.body) if isinstance(s, Loop)]) == 1
+    assert len(mc.compile(text).tile_programs({"q": 999, "k": 999, "d": 64, "e": 999})) == 2
+
+
+def test_factors_belong_to_the_side_that_is_known_first() -> None:
+    """What a row's side can take is multiplied there, outside of the loop."""
+    text = "O[q,e] = softmax[k](sum[d](Q[q,d] * c[d] * K[k,d])) * V[k,e]"
+    (program,) = mc.compile(text).tile_programs()
+    (loop,) = [s for s in program.body if isinstance(s, Loop)]
+    loads = [s.value.attr for s in walk(loop.body) if isinstance(s, Let) and s.value.op == "load"]
+    assert loads == ["K", "V"]
