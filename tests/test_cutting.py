@@ -27,7 +27,7 @@ UNCUT = {
     "P[i,k] = relu(X[i,k] - B[i]) / sum[k](relu(X[i,k] - B[i]))",
     "a matrix product": "C[i,j] = A[i,k] * B[k,j]",
     "deviations": "O[i,d] = X[i,d] - mean[i](X[i,d])",
-    "logits": "S[q,k] = Q[q,d] * K[k,d]\nO[q] = sum[k](S[q,k] * (S[q,k] - max[k](S[q,k])))",
+    "logits": "S[q,k] = Q[q,d] * K[k,d]\nO[q] = sum[k](relu(S[q,k] - max[k](S[q,k]) / 2))",
 }
 
 
@@ -101,7 +101,7 @@ def test_nothing_large_is_stored() -> None:
 
 def test_names() -> None:
     """A value has the name that the program gives it, if that is free, else a new one."""
-    text = "S[q,k] = Q[q,d] * K[k,d]\nM[q] = max[k](S[q,k])\nC[k] = sum[q](S[q,k] / M[q])"
+    text = "S[q,k] = Q[q,d] * K[k,d]\nM[q] = max[k](S[q,k])\nC[k] = sum[q](relu(S[q,k] - M[q] / 2))"
     kernel = mc.compile(text)
     assert kernel.derivation.result.lines()[0].startswith("M[q] = max[k](")
     text = text.replace("K[k,d]", "M_2[k,d]") + "\nreturn M, C"

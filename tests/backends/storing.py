@@ -50,7 +50,7 @@ PROGRAMS = {
         "T[h,q,k] = W[g,h] * (Q[g,q,d] * K[g,k,d])\n"
         "O[q,i,e] = (U[h,i] * softmax[k](T[h,q,k])) * V[k,i,e]",
         ("L", "M"),
-        "L[q,h], which is needed in the loop over h for every k",
+        "L[q,h], which is needed in the loop over h for every i",
     ),
     # What does not vary with the query is summed once for all of them, in one kernel.
     "linear attention": Stored(
