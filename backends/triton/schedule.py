@@ -11,7 +11,7 @@ from monocomp.nominal import power_of_two
 from monocomp.tile import Loop, Statement, TileProgram, expressions, walk
 
 MIN_DOT = 16  # the shortest side of a matrix product
-LARGEST_TILE = 1 << 15  # elements that a program instance can hold in registers
+LARGEST_TILE = 1 << 12  # elements of a tile that a warp can hold in registers
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def candidates(
         return _without_product(program, rows, streams, sizes)
     # Two accumulators take as much as one that is twice as long.
     whole = whole_length(program, sizes) * max(1, _accumulators(program.body))
-    if not _multiplies_floats(program) or _has_deep_tiles(program):
+    if not _multiplies_floats(program):
         shapes = [(16, 16, 4, 1)]
     elif len(rows) >= 2:
         shapes = [(128, 64, 8, 3), (64, 64, 4, 3), (128, 32, 4, 4)]
@@ -102,12 +102,14 @@ def candidates(
     for row, stream, warps, stages in shapes:
         blocks = {a: _clip(row, sizes, program.axes[a].extent) for a in rows}
         blocks |= {a: _clip(stream, sizes, program.axes[a].extent) for a in streams}
-        _shrink(program, blocks, sizes)
+        _shrink(program, blocks, sizes, warps)
         found.append(Schedule(tuple(blocks.items()), warps, stages))
     return list(dict.fromkeys(found))
 
 
-def _shrink(program: TileProgram, blocks: dict[str, int], sizes: Mapping[str, int]) -> None:
+def _shrink(
+    program: TileProgram, blocks: dict[str, int], sizes: Mapping[str, int], warps: int
+) -> None:
     """Halve blocks until the largest tile fits the registers: one with three axes may not."""
     tiles = {e.axes for e in expressions(program.body) if e.op not in ("local", "contract")}
 
@@ -121,7 +123,7 @@ def _shrink(program: TileProgram, blocks: dict[str, int], sizes: Mapping[str, in
     while True:
         largest = max(tiles, key=lambda axes: prod(map(length, axes)), default=frozenset())
         cut = [a for a in sorted(largest) if blocks.get(a, 0) > MIN_DOT]
-        if not cut or prod(map(length, largest)) <= LARGEST_TILE:
+        if not cut or prod(map(length, largest)) <= warps * LARGEST_TILE:
             return
         blocks[max(cut, key=length)] //= 2
 
@@ -159,13 +161,6 @@ def _accumulators(body: Sequence[Statement]) -> int:
         carried = sum(len(state.axes) > 1 for state in loop.state)
         most = max(most, carried + _accumulators(loop.body))
     return most
-
-
-def _has_deep_tiles(program: TileProgram) -> bool:
-    """Is there a tile of three axes, which only short blocks leave room for?"""
-    tiles = [e for e in expressions(program.body) if e.op not in ("load", "contract")]
-    scalar = program.axis_names("grid", "serial")
-    return any(len(e.axes.difference(scalar)) > 2 for e in tiles)
 
 
 def _has_two_ends(program: TileProgram) -> bool:
