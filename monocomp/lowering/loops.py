@@ -97,11 +97,11 @@ class Loops(Nests):
         return not self._is_short(t.attr.extents[0]) or not self._is_contraction(t)
 
     def _is_contraction(self, t: Term) -> bool:
-        """Is the body a product of at most two groups of factors with different axes, and
-        no larger than a tile of two axes?"""
+        """Is the body a product of two groups of factors with different axes, or else no
+        larger than a tile of two axes that is there without a loop?"""
         (bound,), (_, body) = T.open_fold(t)
         sides = self._sides(body, bound.attr[0])
-        return len(sides) == 2 or len(self._tile_axes(sides[0])) <= 2
+        return len(sides) == 2 or len(self._tile_axes(sides[0])) <= (1 if body.folded else 2)
 
     def _refuse(self, t: Term) -> None:
         raise UnsupportedError(
