@@ -5,7 +5,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format golden gpu bench clean
+.PHONY: help setup demo test lint format fuzz mutants golden gpu bench clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -40,6 +40,8 @@ help:
 	@echo 'make test     lint, types, and every test that needs no GPU'
 	@echo 'make gpu      the tests that need an NVIDIA GPU'
 	@echo 'make bench    measure, beside what torch offers'
+	@echo 'make fuzz     10000 random programs: each step of each derivation, with the oracle'
+	@echo 'make mutants  every side condition of every rule dropped: which of them no test notices'
 	@echo 'make golden   rewrite the golden files of the tests; read the diff'
 	@echo 'make lint     ruff and mypy only;  make format   let ruff rewrite the files'
 	@echo 'make clean    remove caches and builds (the environment $(VENV) stays)'
@@ -85,6 +87,18 @@ lint: $(STAMP)
 
 format: $(STAMP)
 	@$(BIN)/python -m ruff check --fix --quiet; $(BIN)/python -m ruff format
+
+# FUZZ random programs; a failure is shrunk, and SEED finds it again.
+FUZZ ?= 10000
+SEED ?= $(shell date +%s)
+fuzz: $(STAMP)
+	@echo 'fuzz: $(FUZZ) programs, MONOCOMP_SEED=$(SEED)'
+	@MONOCOMP_FUZZ=$(FUZZ) MONOCOMP_SEED=$(SEED) $(BIN)/python -m pytest -q \
+	    tests/test_printer.py -k test_random_programs --timeout=0
+
+mutants: $(STAMP)
+	@echo 'mutants: rules without one of their side conditions that no test notices'
+	@$(BIN)/python -m tests.mutation
 
 golden: $(STAMP)
 	@$(BIN)/python -m pytest -q --update-golden

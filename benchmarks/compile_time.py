@@ -27,6 +27,9 @@ from benchmarks.report import (
     versions,
     write_json,
 )
+from monocomp.proving.laws import BUILT_IN
+from monocomp.proving.proofs import certify_rule_law
+from monocomp.proving.rule_laws import RULE_LAWS
 
 COMMAND = (sys.executable, "-m", "monocomp", "emit", "attention")
 HEAVY = ("torch", "triton")
@@ -80,6 +83,17 @@ def text_to_source(runs: int) -> dict[str, list[float]]:
     return taken
 
 
+def longest_proof() -> tuple[str, float]:
+    """The monoid or law that takes longest to prove afresh, and its seconds."""
+    taken = {}
+    for name in (*BUILT_IN, *RULE_LAWS, "SE"):
+        began = time.perf_counter()
+        certify_rule_law(name, fresh=True)
+        taken[name] = time.perf_counter() - began
+    slowest = max(taken, key=lambda name: taken[name])
+    return slowest, taken[slowest]
+
+
 def measure(quick: bool = False) -> Report:
     """The table."""
     busy = load()
@@ -89,6 +103,7 @@ def measure(quick: bool = False) -> Report:
     heavy = sorted({str(name) for p in probes for name in p["heavy"]})  # type: ignore[attr-defined]
     programs = text_to_source(5 if quick else 20)
     every = [seconds for taken in programs.values() for seconds in taken]
+    proved, proof_seconds = longest_proof()
     slowest = max(programs, key=lambda name: statistics.median(programs[name]))
     rows = [
         (
@@ -102,7 +117,7 @@ def measure(quick: bool = False) -> Report:
         (
             "text to Triton source, warm, median over the library",
             f"{statistics.median(every) * 1e3:.0f} ms",
-            "< 50 ms",
+            "< 40 ms",
         ),
         ("the same, 99th percentile", f"{percentile(every, 0.99) * 1e3:.0f} ms", "< 300 ms"),
         (
@@ -110,6 +125,7 @@ def measure(quick: bool = False) -> Report:
             f"{statistics.median(programs[slowest]) * 1e3:.0f} ms",
             "",
         ),
+        (f"longest proof afresh (`{proved}`)", f"{proof_seconds:.1f} s", "< 10 s"),
     ]
     where = f"{processor()}, {os.cpu_count()} cores; {listed(versions('sympy', 'lark'))}; {busy}"
     text = (
@@ -126,6 +142,7 @@ def measure(quick: bool = False) -> Report:
         "text_to_source_seconds": {n: summary(t) for n, t in programs.items()},
         "text_to_source_median": statistics.median(every),
         "text_to_source_p99": percentile(every, 0.99),
+        "longest_proof_seconds": {proved: proof_seconds},
     }
     return Report("compile_time", text, data, all(p["status"] == 0 for p in probes))
 

@@ -121,7 +121,7 @@ def recognise_softplus(t: Term) -> Term | None:
 
 def _one_plus_exponential(t: Term) -> Term | None:
     """x in 1 + exp(x)."""
-    if t.op != "add" or len(t.args) != 2 or t.args[1] is not T.ONE or t.args[0].op != "exp":
+    if t.op != "add" or t.args[1:] != (T.ONE,) or t.args[0].op != "exp":
         return None
     return t.args[0].args[0]
 

@@ -57,7 +57,7 @@ class _Generator:
             return self.call(["read", "read", "literal", "place"], 0, scope)
         rules = ["read", "literal", "plus", "times", "times", "over", "unary", "choice"]
         rules += ["aggregate", "aggregate", "weighted", "weighted", "pair", "extreme", "power"]
-        rules += ["prefix", "keep", "monoid", "count"]
+        rules += ["prefix", "keep", "monoid", "count", "cascade", "cascade", "scaled"]
         return self.call(rules, depth - 1, scope)
 
     def _read(self, depth: int, scope: tuple[str, ...]) -> str:
@@ -208,6 +208,46 @@ class _Generator:
                 f"tanh(logsumexp[{index}]({self.logit(depth, index, inner)}))"
                 if "inf" not in logit
                 else f"exp(logsumexp[{places}]({logit}))",
+            )
+        )
+
+    def _cascade(self, depth: int, scope: tuple[str, ...]) -> str:
+        """Aggregates of one index, one inside the other."""
+        index, inner = self.bind(scope)
+        places = self.filtered(index, inner)
+        x, y = self.witness(index, inner), self.number(0, inner)
+        result = f"{self.pick('sum', 'max', 'min', 'mean')}[{places}]({x})"
+        return str(
+            self.pick(
+                f"sum[{places}](({x} - {result}) * {y})".replace("inf", "0"),
+                f"sum[{index}](({x} - mean[{index}]({x})) ** {self.pick(2, 3, 4)})",
+                f"(mean[{places}]({x} ** 2) - mean[{places}]({x}) ** 2)",
+                f"sum[{index}](cos({x} - sum[{index}]({x})) * {y})",
+                f"sum[{index}]({y} * exp(tanh({x}) - max[{index}](tanh({x}))))",
+                f"sum[{index}](relu({x} - max[{index}]({x}) / 2))",
+                f"sum[{index}](where({self.condition(0, inner, index)}, "
+                f"{x} * sum[{index}]({x}), {y}))",
+                f"sum[{index} if {index} == {self.integer(0, scope)}]({x} * {y})",
+            )
+        )
+
+    def _scaled(self, depth: int, scope: tuple[str, ...]) -> str:
+        """Exponentials in quotients, logarithms, maxima and comparisons."""
+        index, inner = self.bind(scope)
+        places = self.filtered(index, inner)
+        logit, x = self.logit(depth, index, inner), self.witness(index, inner)
+        a, b = self.positive(depth - 1, scope), self.positive(depth - 1, scope)
+        return str(
+            self.pick(
+                f"(1 - {a} / ({a} + {b}))",
+                f"({a} + {b}) / ({b} + {a})",
+                f"log(1 + sum[{places}](exp({logit})))",
+                f"sum[{places}](exp({logit}) * {x}) / (1 + sum[{places}](exp({logit})))",
+                f"sum[{places}](sigmoid({x}) * {x}) / (1 + sum[{places}](sigmoid({x})))",
+                f"log(1 + sum[{places}](sigmoid({x})))",
+                f"{self.pick('max', 'min')}[{index}](exp({x}))",
+                f"sum[{index}](where(exp({x}) < exp(0.5), {x}, exp(tanh({x}))))",
+                f"(sum[{index}](softmax[{index}]({x}) * {x}) - max[{index}]({x}))",
             )
         )
 

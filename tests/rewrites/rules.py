@@ -18,7 +18,7 @@ from monocomp.reference.oracle import evaluate
 from monocomp.rewriting import Rewriter, Rule, RuleSet
 
 SIZES = {"i": 4, "j": 3, "k": 5, "e": 2}
-CHOICES = {choice for rules in RULE_SETS for choice in rules.choices}
+CHOICES = {choice.name for rules in RULE_SETS for choice in rules.choices}
 
 
 def equations(text: str) -> Equations:
@@ -31,7 +31,7 @@ def equations(text: str) -> Equations:
 def apply_only(rule: Rule, text: str) -> Rewriter:
     """Apply one rule, or choice for the whole program, until it matches nowhere."""
     rewriter = Rewriter(equations(text))
-    is_choice = rule in CHOICES
+    is_choice = rule.name in CHOICES
     rewriter.exhaust(RuleSet(rule.name, "", [] if is_choice else [rule], [rule] * is_choice))
     return rewriter
 

@@ -56,6 +56,9 @@ NEAR_MISSES = {
         "Y[i] = 1 + exp(X[i])",
     ],
     "lift_weighted_sum": [
+        "O[i] = sum[k](sigmoid(S[i,k]) * V[k])",  # bounded, and nobody divides by it
+        "O[i] = sum[k](exp(S[i,k] - maximum(S[i,k], 0)) * V[k])",
+        "O[i] = sum[k](V[k] / (exp(-maximum(S[i,k], 0)) + exp(S[i,k] - maximum(S[i,k], 0))))",
         "O[i] = sum[k](S[i,k] * V[k])",  # no exponent
         "O[i] = sum[k](tanh(S[i,k]) * V[k])",
         "O[i] = sum[k](exp(M[i]) * V[k])",  # the exponent does not vary
@@ -67,6 +70,8 @@ NEAR_MISSES = {
     "lift_divisor": [
         "O[i] = sum[k](sigmoid(S[i,k]))",  # nothing is taken of it
         "O[i] = sum[k](sigmoid(S[i,k])) ** 2",
+        "O[i] = sum[k](sigmoid(S[i,k])) * SE[k](1, S[i,k]).v ** 2",
+        "O[i] = sum[k](sigmoid(S[i,k])) + 1 / SE[k](1, S[i,k]).v",
         "O[i] = 1 / sum[k](tanh(S[i,k]))",  # no small numbers
         "O[i] = log(max[k](sigmoid(S[i,k])))",
         "O[i] = log(sum[k](sigmoid(X[i]) * Y[k]))",  # it does not vary

@@ -47,6 +47,8 @@ NEAR_MISSES = {
         "A[i] = sum[k]((X[i,k] + max[l](X[i,l])) ** 0.5)",
         "A[i] = sum[k](1 / (X[i,k] + max[l](X[i,l])))",
         "A[i] = sum[k](where(X[i,k] < max[l](X[i,l]), X[i,k], 0))",
+        "A[i] = sum[k](where(X[i,k] < max[l](X[i,l]), X[i,k], max[l](X[i,l])))",
+        "A[i] = sum[k, j]((D[i,j,k] + max[l](X[i,l])) * Y[k])",  # two indices, not nested yet
         "A[i] = sum[k](Y[argmax[l](X[i,l])] * X[i,k] * 0 + X[i,k])",
     ],
     "split_weights": [
