@@ -51,6 +51,7 @@ NEAR_MISSES = {
         "V[i] = sum[k](X[i,k] ** 9) - sum[k](X[i,k]) ** 9 / |k| ** 8",
         "V[i] = max[k](X[i,k] ** 2) - max[k](X[i,k]) ** 2",
         "V[i] = sum[k](Z[i] ** 2 * X[i,k]) - sum[k](Z[i] * X[i,k]) ** 2 / |k|",
+        "input N[i,k]: int\nV[i] = sum[k](N[i,k] ** 2) - sum[k](N[i,k]) ** 2 / |k|",  # exact
         f"V[i] = sum[k]((X[i,k] - {MEAN}) ** 2)",  # done
     ],
     "anchor_means": [

@@ -121,6 +121,8 @@ NEAR_MISSES = {
         "O[i] = SE[k if k < i](V[k], S[i,k]).v / SE[k](1, R[i,k]).v",  # another exponent
         "O[i] = SE[k if k < i](V[k], S[i,k]).v / SE[k if k < i](1, S[i,k]).v",
         "O[i] = SE[k if k < i](V[k], S[i,k]).v / SE[j](1, R[i,j]).v",
+        "O[i] = SE[k if k < i](V[k], C[i]).v / SE[j](W[j], C[i]).v",  # other indices
+        "O[i] = SE[k if k < i](V[k], S[i,k]).v * SE[k](1, S[i,k]).v ** 2",
     ],
 }
 

@@ -46,6 +46,7 @@ NEAR_MISSES = {
         "A[i] = sum[k]((X[i,k] + max[l](X[i,l])) ** 9)",
         "A[i] = sum[k]((X[i,k] + max[l](X[i,l])) ** 0.5)",
         "A[i] = sum[k](1 / (X[i,k] + max[l](X[i,l])))",
+        "A[i] = sum[k](sqrt(X[i,k] * max[l](X[i,l])))",  # both may be negative
         "A[i] = sum[k](where(X[i,k] < max[l](X[i,l]), X[i,k], 0))",
         "A[i] = sum[k](where(X[i,k] < max[l](X[i,l]), X[i,k], max[l](X[i,l])))",
         "A[i] = sum[k, j]((D[i,j,k] + max[l](X[i,l])) * Y[k])",  # two indices, not nested yet
@@ -120,6 +121,7 @@ NEAR_MISSES = {
         "A[i] = sum[k if k // 2 == i](X[i,k])",  # two of them
         "A[i] = sum[k if k * k == i](X[i,k])",
         "A[i] = sum[k if X[i,k] == 0](X[i,k])",
+        "A[i] = sum[k if 1.0 * k == B[i]](X[i,k])",  # perhaps no whole number
         "A[i] = sum[k if i == 1 and k < 2](X[i,k])",
         "A[i] = sum[k if k == i or k == 1](X[i,k])",
         "A[i] = sum[k if k == i](X[i,k])",  # X[i,i] would give i and k one extent
@@ -143,6 +145,8 @@ NEAR_MISSES = {
         "A[i] = 1 / ((i < 2) * B[i] + (i < 2) * C[i])",
         "A[i] = 1 / (sum[k if k < i](Y[k]) * B[i] + sum[k if k < i](Y[k]))",  # 0, if empty
         "A[i] = log(2 * B[i] + 4)",  # numbers stay
+        "A[i] = relu(sum[k](X[i,k]) / |k| + B[i])",  # a mean stays a mean
+        "A[i] = (sum[k](X[i,k]) / |k| + B[i]) ** 2",
         "A[i] = 1 / (1 + B[i] / (1 + exp(B[i])))",  # it is no shorter over one divisor
     ],
     "divide_addends": [
@@ -296,6 +300,11 @@ VARIANTS = {
         ("relu(exp(B[i]) * X[i,0] - exp(B[i]))", "exp(B[i]) * relu(X[i,0] - 1)"),
         ("sqrt(exp(B[i]) * X[i,0] ** 2 + exp(B[i]))", "exp(B[i] / 2) * sqrt(X[i,0] ** 2 + 1)"),
         ("1 / (B[i] * X[i,0] ** 2 + 2 * B[i])", "1 / (B[i] * (X[i,0] ** 2 + 2))"),
+        ("1 / (sum[k](X[i,k]) / |k| + B[i])", "|k| / (sum[k](X[i,k]) + |k| * B[i])"),
+        (
+            "log(sum[k](X[i,k] ** 2) / |k| + 1)",
+            "log(sum[k](X[i,k] ** 2) + |k|) - log(|k|)",
+        ),
         ("1 / (2 + 4 * X[i,0])", "0.5 / (1 + 2 * X[i,0])"),
         ("1 / (-2 - 4 * X[i,0])", "-0.5 / (1 + 2 * X[i,0])"),
     ],
