@@ -25,6 +25,7 @@ from monocomp.printer import number_text, show
 from monocomp.program import Equations, translate
 from monocomp.random_inputs import random_inputs
 from monocomp.reference.oracle import evaluate
+from monocomp.verifier import verify
 from tests.program_generator import PARAMS, programs
 
 FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "200"))
@@ -57,9 +58,10 @@ def check_derivation(text: str, params: Mapping[str, Any], values: bool = True) 
         if program is before[1]:
             continue
         before = (name, program)
-        again = reparsed(program)
+        verify(program)
+        text_after = program.text()
         for source_value, value in zip(
-            expected, outputs(again.source, inputs, **params) if values else [], strict=True
+            expected, outputs(text_after, inputs, **params) if values else [], strict=True
         ):
             finite = np.isfinite(source_value)
             np.testing.assert_allclose(

@@ -1,0 +1,43 @@
+"""What must hold of a program after every rewrite, whatever the rewrite was.
+
+Terms are built by constructors that check kinds, so an ill-typed term cannot exist. What a
+rule can still get wrong is scope: a name that it opened and did not close, an index that no
+equation gives, a definition that is gone. `verify` looks for that; and since what is printed
+is a program of the language, the printed program must be the same one.
+"""
+
+from __future__ import annotations
+
+from monocomp import terms as T
+from monocomp.errors import InternalError
+from monocomp.language.checker import check
+from monocomp.program import Equations, translate
+
+
+def verify(program: Equations) -> None:
+    """Check the scopes of a program, and that its text means the same.
+
+    Raises:
+        InternalError: with the equation that is wrong. What the checker says of the text is
+            raised as it is.
+    """
+    missing = {o.name for o in program.source.outputs} - set(program.by_name)
+    if missing:
+        raise InternalError(f"no equation is left for {', '.join(sorted(missing))}")
+    for equation in program.equations:
+        bound = {i.attr[0] for i in equation.indices}
+        strange = equation.body.free - bound
+        if strange:
+            raise InternalError(f"{equation.name} varies with {', '.join(sorted(strange))}")
+        for t in T.subterms(equation.body):
+            if t.op == "ref" and t.attr not in program.by_name:
+                raise InternalError(f"{equation.name} reads {t.attr}, which no equation defines")
+            if t.op == "read" and t.attr not in program.source.inputs:
+                raise InternalError(f"{equation.name} reads {t.attr}, which is no input")
+    for old, new in zip(program.equations, _reparsed(program).equations, strict=True):
+        if (old.name, old.indices, old.body) != (new.name, new.indices, new.body):
+            raise InternalError(f"{old.body!r}\nis printed as\n{new.body!r}")
+
+
+def _reparsed(program: Equations) -> Equations:
+    return translate(check(program.text()))
