@@ -28,7 +28,7 @@ from monocomp.reference.oracle import evaluate
 from monocomp.verifier import verify
 from tests.program_generator import PARAMS, programs
 
-FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "200"))
+FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "60"))
 SEED = int(os.environ.get("MONOCOMP_SEED", "0"))
 
 

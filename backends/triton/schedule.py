@@ -111,7 +111,8 @@ def _shrink(
     program: TileProgram, blocks: dict[str, int], sizes: Mapping[str, int], warps: int
 ) -> None:
     """Halve blocks until the largest tile fits the registers: one with three axes may not."""
-    tiles = {e.axes for e in expressions(program.body) if e.op not in ("local", "contract")}
+    shapes = {e.axes for e in expressions(program.body) if e.op not in ("local", "contract")}
+    tiles = sorted(shapes, key=sorted)
 
     def length(axis: str) -> int:
         known = program.axes[axis]
