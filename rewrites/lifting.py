@@ -39,7 +39,9 @@ def scaled(t: Term) -> tuple[Term, Term]:
             parts = [scaled(a) for a in t.args]
             if any(e is not T.ZERO for _, e in parts) and not all(map(_is_bounded, t.args)):
                 return _joined(t, parts)
-        case "sigmoid" if not T.is_nonnegative(t.args[0]):  # 1 / (1 + exp(-x)) = exp(min(x, 0)) / (1 + exp(-abs(x)))
+        case "sigmoid" if not T.is_nonnegative(
+            t.args[0]
+        ):  # 1 / (1 + exp(-x)) = exp(min(x, 0)) / (1 + exp(-abs(x)))
             (x,) = t.args
             return T.function("sigmoid", T.function("abs", x)), T.function("minimum", x, T.ZERO)
     return t, T.ZERO
