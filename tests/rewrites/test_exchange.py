@@ -1,0 +1,164 @@
+"""The order of nested sums: the cheapest, and only where the sums allow another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from monocomp.nominal import nominal_sizes
+from monocomp.reference.oracle import evaluate
+from monocomp.rewrites.exchange import candidates, exchange, operations
+from monocomp.rewriting import Rewriter, Rule
+from tests.rewrites.rules import (
+    apply_only,
+    check_does_not_fire,
+    check_example,
+    equations,
+    inputs_of,
+    rule_of,
+    same_bodies,
+    values,
+)
+
+RULES = [*exchange.rules, *exchange.choices]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_example(rule: Rule) -> None:
+    check_example(rule)
+
+
+# Without sizes i, k and l are long, and e is 2.
+NEAR_MISSES = {
+    "exchange_sums": [
+        "O[i,e] = sum[j](A[i,j] * sum[k](B[k,j] * C[k,e]))",  # done
+        "O[i,e] = sum[k](max[j](A[i,j] * B[k,j]) * C[k,e])",  # other monoids
+        "O[i,e] = max[k](sum[j](A[i,j] * B[k,j]) * C[k,e])",
+        "O[i,e] = sum[k](prod[j](A[i,j] * B[k,j]) * C[k,e])",
+        "O[i,e] = sum[k](relu(sum[j](A[i,j] * B[k,j])) * C[k,e])",  # not linear in it
+        "O[i,e] = sum[k](exp(sum[j](A[i,j] * B[k,j])) * C[k,e])",
+        "O[i,e] = sum[k](1 / sum[j](A[i,j] * B[k,j]) * C[k,e])",
+        "O[i,e] = sum[k](sum[j](A[i,j] * B[k,j]) ** 0.5 * C[k,e])",
+        "O[i,e] = sum[k](sum[j](A[i,j] * B[k,j]) ** 5 * C[k,e])",  # too many products
+        "O[i,e] = sum[k](sum[j](A[i,j] * B[i,j]) * C[k,e])",  # it does not vary
+        "O[i,e] = sum[k](exp(R[i,k]) * sum[j](A[i,j] * B[k,j]) * C[k,e])",  # no separate weights
+        "O[i,e] = sum[k](sum[j](exp(A[i,j] * B[k,j])) * C[k,e])",
+        "O[i,e] = sum[k if k <= i](sum[j](A[i,j] * B[k,j]) * C[k,e])",  # a filter that joins them
+        "O[i,e] = sum[k](sum[j if R[i,k] < A[i,j]](A[i,j] * B[k,j]) * C[k,e])",
+        "O[i,e] = sum[k, l](sum[j](A[i,j] * B[k,j]) * C[k,e] * D[l])",  # not one index
+        "O[i,e] = sum[k](sum[j, l](F[i,j,l] * G[k,j,l]) * C[k,e])",
+        "O = max[i](sum[k](sum[j](A[i,j] * B[k,j]) * D[k]))",  # within another fold
+        "input B[k,j]: int, A[i,j]: int, C[k,e]: int\n"
+        "O[i,e] = sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e])",
+    ],
+}
+
+
+def test_every_rule_has_near_misses() -> None:
+    assert list(NEAR_MISSES) == [rule.name for rule in RULES]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [(name, text) for name, texts in NEAR_MISSES.items() for text in texts]
+)
+def test_near_miss(name: str, text: str) -> None:
+    check_does_not_fire(rule_of(exchange, name), f"index e < 2\n{text}")
+
+
+INPUTS = "index e < 2\ninput A[i,j], B[k,j], C[k,e], R[i], Y[k]"
+VARIANTS = {
+    "exchange_sums": [
+        (  # filters go with the innermost index that they name
+            "sum[k if k <= e](sum[j if j < i](A[i,j] * B[k,j]) * C[k,e])",
+            "sum[j if j < i](A[i,j] * sum[k if k <= e](B[k,j] * C[k,e]))",
+        ),
+        (
+            "sum[k](sum[j if j < k and j < i](A[i,j] * B[k,j]) * C[k,e])",
+            "sum[j if j < i](A[i,j] * sum[k if j < k](B[k,j] * C[k,e]))",
+        ),
+        (  # weights that separate
+            "sum[k](sum[j](exp(A[i,j] + B[k,j])) * C[k,e])",
+            "sum[j](exp(A[i,j]) * sum[k](exp(B[k,j]) * C[k,e]))",
+        ),
+        (  # multiplied out: sums, products and powers
+            "sum[k]((Y[k] + sum[j](A[i,j] * B[k,j])) * C[k,e])",
+            "sum[k](Y[k] * C[k,e]) + sum[j](A[i,j] * sum[k](B[k,j] * C[k,e]))",
+        ),
+        (
+            "sum[k](sum[j](A[i,j] * B[k,j]) ** 2 * C[k,e])",
+            "sum[j](A[i,j] * sum[l](A[i,l] * sum[k](B[k,j] * B[k,l] * C[k,e])))",
+        ),
+        (  # what stands outside already is free of charge
+            "sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e]) * sum[j](sum[k](B[k,j] * C[k,e]))",
+            "sum[j](A[i,j] * sum[k](B[k,j] * C[k,e])) * sum[j](sum[k](B[k,j] * C[k,e]))",
+        ),
+    ],
+}
+
+
+def test_every_rule_has_variants() -> None:
+    assert list(VARIANTS) == [rule.name for rule in RULES]
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [(name, *variant) for name, variants in VARIANTS.items() for variant in variants],
+)
+def test_variant(name: str, before: str, after: str) -> None:
+    rewriter = apply_only(rule_of(exchange, name), f"{INPUTS}\nO[i,e] = R[i] + {before}")
+    expected = equations(f"{INPUTS}\nO[i,e] = R[i] + {after}")
+    assert same_bodies(rewriter.program, expected), str(rewriter.program)
+    inputs = inputs_of(rewriter.start)
+    source = evaluate(rewriter.start.source, inputs)
+    np.testing.assert_allclose(values(rewriter.program, inputs), source, rtol=1e-12)
+
+
+OUTER_K = "O[i,e] = sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e])"
+OUTER_J = "O[i,e] = sum[j](A[i,j] * sum[k](B[k,j] * C[k,e]))"
+# i k (j + e) operations against j e (i + k)
+SIZED = [
+    ({"i": 4, "j": 64, "k": 4, "e": 64}, OUTER_K),
+    ({"i": 64, "j": 4, "k": 64, "e": 4}, OUTER_J),
+    ({"i": 8, "j": 8, "k": 8, "e": 8}, OUTER_J),  # a tie: in the order of names
+]
+
+
+@pytest.mark.parametrize("start", [OUTER_K, OUTER_J])
+@pytest.mark.parametrize(("sizes", "cheapest"), SIZED)
+def test_sizes_decide(sizes: dict[str, int], cheapest: str, start: str) -> None:
+    """Whichever of two forms a program has, it gets the one that needs fewer operations."""
+    rewriter = Rewriter(replace(equations(start), sizes=sizes))
+    rewriter.exhaust(exchange)
+    assert same_bodies(rewriter.program, equations(cheapest))
+    assert len(rewriter.steps) == (start != cheapest)
+    inputs = inputs_of(rewriter.start)
+    source = evaluate(rewriter.start.source, inputs)
+    np.testing.assert_allclose(values(rewriter.program, inputs), source, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (OUTER_K, 2 * 5 * 3 + 2 * 7 * 5),
+        (OUTER_J, 5 * 3 * 7 + 2 * 7 * 3),
+        ("O[i] = sum[j](A[i,j]) + exp(A[i,0])", 2 * 3),
+        ("O[i,k] = sum[j](A[i,j]) * sum[j](A[k,j])", 2 * 3 + 2 * 3),  # i and k are one extent
+        ("O[i] = max[k](sum[j](A[i,j]) + sum[j](A[k,j]))", 2 * 2 + 2 * (2 * 3)),
+        ("O = max[i](sum[j](A[i,j])) + max[i](2 * sum[j](A[i,j]))", 2 + 2 + 2 * 3),  # shared
+    ],
+)
+def test_operations(text: str, count: int) -> None:
+    program = equations(text)
+    sizes = {"i": 2, "j": 3, "k": 5, "e": 7}
+    assert operations(program, nominal_sizes(program.source, sizes)) == count
+
+
+def test_candidates_come_in_a_fixed_order() -> None:
+    """Also where the program names its parts in another."""
+    sums = [f"sum[k](sum[j](A[i,j] * B[k,j]) * {c}[k])" for c in "CDEF"]
+    one = equations("O[i] = " + " * ".join(sums))
+    other = equations("O[i] = " + " * ".join(reversed(sums)))
+    assert len(candidates(one)) == 4
+    assert candidates(one) == candidates(other)

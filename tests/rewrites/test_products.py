@@ -1,0 +1,90 @@
+"""Sums of products of matrices: each of them alone, and what is no such product is left whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from monocomp.reference.oracle import evaluate
+from monocomp.rewrites.products import products
+from monocomp.rewriting import Rule
+from tests.rewrites.rules import (
+    apply_only,
+    check_does_not_fire,
+    check_example,
+    equations,
+    inputs_of,
+    rule_of,
+    same_bodies,
+    values,
+)
+
+
+@pytest.mark.parametrize("rule", products.rules, ids=lambda rule: rule.name)
+def test_example(rule: Rule) -> None:
+    check_example(rule)
+
+
+NEAR_MISSES = {
+    "split_products": [
+        "A[i,j] = sum[k](X[i,k] * Y[j,k])",  # one product, and done
+        "A[i,j] = sum[k](X[i,k] * (Y[j,k] + Z[j,k]))",
+        "A[i,j] = sum[k](X[i,k] + Y[j,k])",  # no product among the addends
+        "A[i] = sum[k](X[i,k] * Y[k] + Z[i,k] * Y[k])",  # a matrix and a vector
+        "A[i,j] = sum[k](X[i,k] * Y[j,k] * D[i,j,k] + Z[i,k])",  # a grid of all indices
+        "A[i,j,l] = sum[k](X[i,k] * Y[j,k] * Z[l,k] + Z[l,k])",  # three matrices
+        "A[i,j] = sum[k](X[i,k] * Y[j,k] * B[i] + Z[i,k])",  # a factor without the index
+        "A[i,j] = sum[k](relu(X[i,k] * Y[j,k] + Z[i,k]))",
+        "A[i,j] = sum[k]((X[i,k] + Y[j,k]) * (X[i,k] - Y[j,k]))",  # two sums
+        "A[i,j] = max[k](X[i,k] * Y[j,k] + Z[i,k])",
+        "A[i,j] = sum[k, l](X[i,k] * Y[j,k] + F[i,l])",  # two indices
+        "input X[i,k]: int, Y[j,k]: int, Z[i,k]: int\nA[i,j] = sum[k](X[i,k] * Y[j,k] + Z[i,k])",
+    ],
+}
+
+
+def test_every_rule_has_near_misses() -> None:
+    assert list(NEAR_MISSES) == [rule.name for rule in products.rules]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [(name, text) for name, texts in NEAR_MISSES.items() for text in texts]
+)
+def test_near_miss(name: str, text: str) -> None:
+    check_does_not_fire(rule_of(products, name), text)
+
+
+INPUTS = "input X[i,k], Y[j,k], Z[i,k], W[j,k], B[i], C[i,j]"
+VARIANTS = {
+    "split_products": [
+        (  # what is no product stays together
+            "sum[k if k < i](X[i,k] * Y[j,k] + Z[i,k] + W[j,k])",
+            "sum[k if k < i](X[i,k] * Y[j,k]) + sum[k if k < i](Z[i,k] + W[j,k])",
+        ),
+        (
+            "sum[k](Z[i,k] * (X[i,k] * Y[j,k] - 2 * W[j,k]))",
+            "sum[k](Z[i,k] * X[i,k] * Y[j,k]) + sum[k](-2 * Z[i,k] * W[j,k])",
+        ),
+        (
+            "sum[k](3 * X[i,k] * Y[j,k] + C[i,j] * Z[i,k] * W[j,k])",
+            "sum[k](3 * X[i,k] * Y[j,k]) + sum[k](C[i,j] * Z[i,k] * W[j,k])",
+        ),
+    ],
+}
+
+
+def test_every_rule_has_variants() -> None:
+    assert list(VARIANTS) == [rule.name for rule in products.rules]
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [(name, *variant) for name, variants in VARIANTS.items() for variant in variants],
+)
+def test_variant(name: str, before: str, after: str) -> None:
+    rewriter = apply_only(rule_of(products, name), f"{INPUTS}\nA[i,j] = C[i,j] + {before}")
+    expected = equations(f"{INPUTS}\nA[i,j] = C[i,j] + {after}")
+    assert same_bodies(rewriter.program, expected), str(rewriter.program)
+    inputs = inputs_of(rewriter.start)
+    source = evaluate(rewriter.start.source, inputs)
+    np.testing.assert_allclose(values(rewriter.program, inputs), source, rtol=1e-12)
