@@ -103,6 +103,7 @@ NEAR_MISSES = {
         "M[i] = max[k](B[i] ** 2 * S[i,k])",
     ],
     "merge_weighted_sums": [
+        "A = sum[k](exp(Y[k]) * Y[k]) - max[k](Y[k]) * sum[k](exp(Y[k]))",  # a result stays outside
         "A[i] = sum[k](X[i,k]) + sum[k](Y[k])",  # no weights
         "A[i] = sum[k](exp(X[i,k])) + sum[k](exp(Y[k]))",
         "A[i] = sum[k](exp(X[i,k])) + sum[k if k < i](exp(X[i,k]) * Y[k])",
