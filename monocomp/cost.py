@@ -343,10 +343,13 @@ class _Counter:
         for terms in self.seen.values():
             for t in terms:
                 if t.op == "read":
-                    moved += Formula.product(self.dims[t.attr], ELEMENT_BYTES)
+                    pairs = zip(self.dims[t.attr], t.args, strict=True)
+                    dims = (dim for dim, place in pairs if place.op != "const")
+                    moved += Formula.product(dims, ELEMENT_BYTES)
                 elif t.op == "stored":
                     moved += self._stored(t.attr)
-            for tensor in {t.attr for t in terms if t.op == "read"}:
+            whole = (t for t in terms if t.op == "read" and all(a.op != "const" for a in t.args))
+            for tensor in {t.attr for t in whole}:
                 reads[tensor] = reads.get(tensor, 0) + 1
         in_order = {n: reads[n] for n in self.dims if n in reads}
         return Cost(counts, in_order, self.flops, moved, state)

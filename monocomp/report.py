@@ -88,13 +88,16 @@ class _Counter:
         return total + self.product(kernel, axes)
 
     def bytes(self, kernel: TileProgram) -> Any:
-        """Each input once for every loop that reads it, each output once."""
+        """Each input once for every loop that reads it, each output once. Of a dimension that is
+        read at a number it is one entry."""
         total: Any = 0
         for s in walk(kernel.body):
             for root in roots(s):
                 for e in _loads(root):
                     tensor = kernel.inputs[e.attr]
-                    total += self._tensor(tensor.dims) * _width(tensor)
+                    pairs = zip(tensor.dims, e.args, strict=False)  # a guard comes last
+                    dims = (dim for dim, place in pairs if place.op != "number")
+                    total += self._tensor(dims) * _width(tensor)
         for o in kernel.outputs:
             total += self._tensor(kernel.axes[a].extent for a in o.axes) * _width(o)
         return total
