@@ -98,7 +98,7 @@ def _sums(program: Equations) -> Iterator[tuple[Term, Term, Term, Term, Term | N
             continue
         if fold.op == "fold" and len(fold.attr.indices) == 1:
             (bound,), (condition, value, *exponent) = T.open_fold(fold)
-            if fold.attr.monoid is SE_PAIR and is_mantissa(t):
+            if is_mantissa(t):
                 yield t, bound, condition, value, exponent[0]
             elif fold.attr.monoid == "sum":
                 yield t, bound, condition, value, None
@@ -189,7 +189,7 @@ def anchor_means(program: Equations) -> Choice | None:
     """  # noqa: E501
     for t, _, _, _, _ in _sums(program):
         taken = centred(t.args[0] if is_mantissa(t) else t)
-        if taken is None or len(taken.units) != 1 or not taken.has_mean():
+        if taken is None or not taken.has_mean():
             continue
         (unit,) = taken.units
         anchor = _anchor(taken.bound, taken.condition, unit.distance)

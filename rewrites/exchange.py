@@ -111,12 +111,12 @@ def _expanded(t: Term, name: str) -> list[list[Term]]:
     match t.op:
         case "add" if holds(t):
             return [m for a in t.args for m in _expanded(a, name)]
-        case "mul" if holds(t):
+        case "mul":
             found: list[list[Term]] = [[]]
             for f in t.args:
                 found = [m + n for m in found for n in _expanded(f, name)]
             return found
-        case "pow" if holds(t) and t.attr in range(2, LARGEST_POWER + 1):
+        case "pow" if t.attr in range(2, LARGEST_POWER + 1):
             base = _expanded(t.args[0], name)
             found = [[]]
             for _ in range(int(t.attr)):

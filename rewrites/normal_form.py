@@ -69,7 +69,7 @@ def separate_results(t: Term) -> Term | None:
     before:  A[i] = sum[k]((X[i,k] + max[l](X[i,l])) * Y[k])
     after:   A[i] = sum[k](X[i,k] * Y[k]) + max[k](X[i,k]) * sum[k](Y[k])
     """
-    if not _is_fold(t, "sum") or t.attr.extents[0] not in t.args[1].folded:
+    if not _is_fold(t, "sum"):
         return None
     bound, name, condition, body = _opened(t)
     groups = _separated(body, name, bound.attr[1])
@@ -281,7 +281,7 @@ def hoist_factor(t: Term) -> Term | None:
     if not inside and condition is T.TRUE:
         return T.mul(body, T.extent_of(bound.attr[1]))
     one = T.const(1, body.kind)
-    if not outside or T.mul(*outside) is one:
+    if T.mul(one, *outside) is one:
         return None
     return T.mul(*outside, T.fold("sum", (bound,), condition, T.mul(one, *inside)))
 

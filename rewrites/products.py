@@ -60,7 +60,7 @@ def apart(
 
 def is_product(body: Term, name: str, indices: Callable[[Term], frozenset[str]]) -> bool:
     """Is the sum over the index of this body a product of two matrices?"""
-    varying = [indices(f) for f in factors(body) if f.op != "const"]
+    varying = [indices(f) for f in factors(body)]
     free = [v - {name} for v in varying]
     if any(v and name not in v for v in varying):
         return False

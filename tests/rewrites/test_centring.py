@@ -7,7 +7,7 @@ import pytest
 
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.centring import centring
-from monocomp.rewriting import Rule
+from monocomp.rewriting import Rewriter, Rule
 from tests.rewrites.rules import (
     apply_only,
     check_does_not_fire,
@@ -34,6 +34,8 @@ NEAR_MISSES = {
         "Y[i] = X[i] * (max[k](S[i,k]) + B[i])",
         "Y[i] = (0 < X[i]) * max[k](S[i,k])",
         "Y[i] = (0 < X[i]) * (sum[k](S[i,k]) + B[i])",
+        "Y[i] = (0 < X[i]) * relu(max[k](S[i,k]))",  # no sum
+        "Y[i] = maximum(1.0 * (0 < X[i]), max[k](S[i,k]) + B[i])",  # no product
     ],
     "complement_bracket": [
         "Y[i] = A[i] - (0 < X[i]) * A[i]",
@@ -41,16 +43,24 @@ NEAR_MISSES = {
         "Y[i] = max[k](S[i,k]) - 2 * (0 < X[i]) * max[k](S[i,k])",
         "Y[i] = max[k](S[i,k]) - (0 < X[i]) * min[k](S[i,k])",
         "Y[i] = max[k](S[i,k]) - X[i] * max[k](S[i,k])",
+        "Y[i] = maximum((0 < X[i]) * max[k](S[i,k]), -max[k](S[i,k]))",  # no sum
     ],
     "centre_moments": [
         "V[i] = sum[k](X[i,k] ** 2)",  # no mean is at hand
         "V[i] = sum[k](X[i,k] ** 2) + sum[k](X[i,k])",  # no shorter
         "V[i] = sum[k](X[i,k] ** 2) - sum[k if k < i](X[i,k]) ** 2 / |k|",
         "V[i] = sum[k](X[i,k] ** 2 * W[k]) - sum[k](X[i,k]) ** 2 / |k|",  # other weights
-        "V[i] = sum[k](abs(X[i,k]) ** 1.5) - sum[k](abs(X[i,k])) ** 2 / |k|",
+        "V[i] = sum[k](X[i,k] ** 2 * W[k]) - sum[k](X[i,k] * W[k]) ** 2 / |k|",
+        "V[i] = sum[k if k < i](X[i,k] ** 2) - sum[k if k < i](X[i,k]) ** 2 / |k|",
+        "V[i] = sum[k](abs(X[i,k]) ** 1.5) - sum[k](abs(X[i,k]))",
+        "V[i] = sum[k](1 / X[i,k]) - |k| ** 2 / sum[k](X[i,k])",
         "V[i] = sum[k](X[i,k] ** 9) - sum[k](X[i,k]) ** 9 / |k| ** 8",
         "V[i] = max[k](X[i,k] ** 2) - max[k](X[i,k]) ** 2",
-        "V[i] = sum[k](Z[i] ** 2 * X[i,k]) - sum[k](Z[i] * X[i,k]) ** 2 / |k|",
+        "V[i] = sum[k](Z[i] ** 2 * X[i,k]) - sum[k](Z[i] * X[i,k]) ** 2 / sum[k](X[i,k])",
+        "V[i] = sum[k]((X[i,k] - max[l](X[i,l])) ** 2)"
+        " - sum[k](X[i,k] - max[l](X[i,l])) ** 2 / |k|",  # it varies with a result
+        "V[i] = sum[j, k](D[i,j,k] ** 2) - sum[j, k](D[i,j,k]) ** 2",  # two indices
+        "input N[i,k]: int\nV[i] = sum[k](N[i,k] ** 2) - sum[k](1.0 * N[i,k]) ** 2 / |k|",
         "input N[i,k]: int\nV[i] = sum[k](N[i,k] ** 2) - sum[k](N[i,k]) ** 2 / |k|",  # exact
         f"V[i] = sum[k]((X[i,k] - {MEAN}) ** 2)",  # done
     ],
@@ -58,6 +68,7 @@ NEAR_MISSES = {
         "V[i] = sum[k](X[i,k]) / sum[k](1.0)",  # no powers about it
         "V[i] = sum[k]((X[i,k] - M[i]) ** 2)",
         f"V[i] = sum[k](relu(X[i,k] - {MEAN}))",
+        f"V = max[i](sum[k]((X[i,k] - {MEAN}) ** 2))",  # within another fold
         "V[i] = sum[k]((X[i,k] - sum[l](X[i,l])) ** 2)",  # no mean
         "V[i] = sum[k]((X[i,k] - sum[l](Y[l]) / sum[l](1.0)) ** 2)",  # of something else
         f"V[i] = sum[k]((X[i,k] - {MEAN}) ** 2 * (Y[k] - sum[l](Y[l]) / sum[l](1.0)) ** 2)",
@@ -65,6 +76,9 @@ NEAR_MISSES = {
     "centre_on_maximum": [
         "H[i] = SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v",  # no maximum stands outside
         "H[i] = max[k](S[i,k]) - sum[k](S[i,k])",  # no exponent
+        "H[i] = max[k](S[i,k]) * sum[k](1.0) - sum[k](S[i,k])",
+        "H[i] = max[j, k](D[i,j,k]) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v",
+        "index j < 3\nH[i] = max[j](B[i]) - SE[k](B[i], S[i,k]).v / SE[k](1, S[i,k]).v",
         "H[i] = max[k if k < i](S[i,k]) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v",
         "H[i] = max[k](R[i,k]) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v",
         "H[i] = max[k](S[i,k]) + SE[k](S[i,k], S[i,k]).v",  # it would not leave
@@ -150,3 +164,15 @@ def test_variant(name: str, before: str, after: str) -> None:
     finite = np.isfinite(source)
     assert finite.sum() > 1
     np.testing.assert_allclose(values(rewriter.program, inputs)[finite], source[finite], rtol=1e-11)
+
+
+def test_moments_about_an_anchor_stay() -> None:
+    """Where the weights have an index that the elements lack; else the choices would not end."""
+    mean = "sum[l](X[i,l] ** 2 * Y[l]) / sum[l](X[i,l] ** 2)"
+    text = f"{INPUTS}\nA[i] = B[i] + sum[k](X[i,k] ** 2 * (Y[k] - {mean}) ** 2)"
+    rewriter = Rewriter(equations(text))
+    rewriter.exhaust(centring)
+    assert [step.rule for step in rewriter.steps] == ["anchor_means"]
+    inputs = inputs_of(rewriter.start)
+    expected = evaluate(rewriter.start.source, inputs)
+    np.testing.assert_allclose(values(rewriter.program, inputs), expected, rtol=1e-11)

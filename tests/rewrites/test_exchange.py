@@ -42,6 +42,7 @@ NEAR_MISSES = {
         "O[i,e] = sum[k](1 / sum[j](A[i,j] * B[k,j]) * C[k,e])",
         "O[i,e] = sum[k](sum[j](A[i,j] * B[k,j]) ** 0.5 * C[k,e])",
         "O[i,e] = sum[k](sum[j](A[i,j] * B[k,j]) ** 5 * C[k,e])",  # too many products
+        "index j < 2\nO[i,e] = sum[k](sum[j](A[i,j] * B[k,j]) ** 5 * C[k,e])",
         "O[i,e] = sum[k](sum[j](A[i,j] * B[i,j]) * C[k,e])",  # it does not vary
         "O[i,e] = sum[k](exp(R[i,k]) * sum[j](A[i,j] * B[k,j]) * C[k,e])",  # no separate weights
         "O[i,e] = sum[k](sum[j](exp(A[i,j] * B[k,j])) * C[k,e])",
@@ -89,6 +90,18 @@ VARIANTS = {
         (
             "sum[k](sum[j](A[i,j] * B[k,j]) ** 2 * C[k,e])",
             "sum[j](A[i,j] * sum[l](A[i,l] * sum[k](B[k,j] * B[k,l] * C[k,e])))",
+        ),
+        (
+            "sum[k](sum[j](A[i,j] * B[k,j]) / sum[j](exp(B[k,j])) * C[k,e])",
+            "sum[j](A[i,j] * sum[k](B[k,j] / sum[l](exp(B[k,l])) * C[k,e]))",
+        ),
+        (  # what holds no such sum stays together
+            "sum[k](sum[j](A[i,j] * B[k,j]) * (C[k,e] - Y[k]))",
+            "sum[j](A[i,j] * sum[k](B[k,j] * (C[k,e] - Y[k])))",
+        ),
+        (
+            "sum[k](sum[j](A[i,j] * B[k,j]) * (C[k,e] - relu(sum[j](B[k,j]))))",
+            "sum[j](A[i,j] * sum[k](B[k,j] * (C[k,e] - relu(sum[l](B[k,l])))))",
         ),
         (  # what stands outside already is free of charge
             "sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e]) * sum[j](sum[k](B[k,j] * C[k,e]))",
@@ -162,3 +175,12 @@ def test_candidates_come_in_a_fixed_order() -> None:
     other = equations("O[i] = " + " * ".join(reversed(sums)))
     assert len(candidates(one)) == 4
     assert candidates(one) == candidates(other)
+
+
+@pytest.mark.parametrize("sizes", [{}, dict.fromkeys("ijke", 8)])
+def test_the_first_of_equally_good_choices_is_taken(sizes: dict[str, int]) -> None:
+    program = equations(f"{OUTER_K} + sum[k](sum[j](D[i,j] * F[k,j]) * G[k,e])")
+    rewriter = Rewriter(replace(program, sizes=sizes))
+    rewriter.exhaust(exchange)
+    one, other = candidates(program)
+    assert [step.redex for step in rewriter.steps] == [one, other]

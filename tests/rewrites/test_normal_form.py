@@ -60,6 +60,8 @@ NEAR_MISSES = {
         "V[i] = sum[k](exp(X[i,k] + S[i,k]))",
         "V[i] = sum[k](exp(S[i,k]) * X[i,k] + 2 * exp(S[i,k] - M[i]))",  # one weight
         "V[i] = sum[k](tanh(exp(S[i,k]) + X[i,k]))",
+        "V[i] = sum[k](maximum(exp(S[i,k]), X[i,k]))",  # no sum
+        "V[i] = sum[k](X[i,k] + (k <= i) * Y[k])",  # no weights
     ],
     "filter_bracket": [
         "A[i] = sum[k](Y[i,k] * X[i,k])",  # a factor may be 0, but is no condition
@@ -84,6 +86,7 @@ NEAR_MISSES = {
         "A[i] = prod[k](X[i,k] * M[i])",  # would leave to the power of the extent
         "A[i] = max[k](X[i,k] * M[i])",
         "A[i] = sum[k if X[i,k] < 0](1)",  # a count
+        "A[i] = sum[j, k](D[i,j,k] * B[i])",  # two indices, not nested yet
     ],
     "hoist_addend": [
         "M[i] = max[k](S[i,k] * B[i])",
@@ -101,6 +104,8 @@ NEAR_MISSES = {
         "M[i] = sum[k](2 * S[i,k])",
         "M[i] = max[k](S[i,k] - 2)",
         "M[i] = max[k](B[i] ** 2 * S[i,k])",
+        "M[i] = max[k if S[i,k] < 0](2.0)",  # over nothing it is -inf
+        "M[i] = max[k if S[i,k] < 0](exp(B[i]))",
     ],
     "merge_weighted_sums": [
         "A = sum[k](exp(Y[k]) * Y[k]) - max[k](Y[k]) * sum[k](exp(Y[k]))",  # a result stays outside
@@ -254,6 +259,7 @@ VARIANTS = {
     "hoist_factor": [
         ("sum[k](exp(X[i,k] - max[l](X[i,l])))", "exp(-max[k](X[i,k])) * sum[k](exp(X[i,k]))"),
         ("sum[k](B[i])", "B[i] * |k|"),
+        ("sum[k](exp(B[i]))", "exp(B[i]) * |k|"),
         ("sum[k if k < i](B[i])", "B[i] * sum[k if k < i](1.0)"),
         ("sum[k](mean[l](Y[l]) * X[i,k])", "mean[k](Y[k]) * sum[k](X[i,k])"),
     ],

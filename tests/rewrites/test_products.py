@@ -65,6 +65,10 @@ VARIANTS = {
             "sum[k](Z[i,k] * (X[i,k] * Y[j,k] - 2 * W[j,k]))",
             "sum[k](Z[i,k] * X[i,k] * Y[j,k]) + sum[k](-2 * Z[i,k] * W[j,k])",
         ),
+        (  # what varies with nothing is part of either matrix
+            "sum[k](X[i,k] * Y[j,k] / |k| + Z[i,k])",
+            "sum[k](X[i,k] * Y[j,k] / |k|) + sum[k](Z[i,k])",
+        ),
         (
             "sum[k](3 * X[i,k] * Y[j,k] + C[i,j] * Z[i,k] * W[j,k])",
             "sum[k](3 * X[i,k] * Y[j,k]) + sum[k](C[i,j] * Z[i,k] * W[j,k])",
