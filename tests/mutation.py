@@ -48,6 +48,14 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "normal_form.hoist_factor: if T.mul(one, *outside) is one": SAME,
     "normal_form.hoist_addend: not outside": SAME,
     "normal_form.hoist_positive_factor: if number == 1 and (not outside)": SAME,
+    "normal_form.pick_point: ... if o is not c": "at the place that it names it is true",
+    "normal_form._solved: c.op != 'compare'": "nothing else has the attribute ==",
+    "normal_form.cancel_denominator: inverse.attr == -1": (
+        "a power of the divisor is one addend, so that nothing gets shorter"
+    ),
+    "centring.centre_moments: if total not in known": (
+        "then the power of the mean meets nothing that it cancels with"
+    ),
     "products.split_products: len(parts) < 2": SAME,
 }
 FOLDER = Path(__file__).parents[1] / "rewrites"

@@ -52,8 +52,8 @@ NEAR_MISSES = {
         "V[i] = sum[k](X[i,k] ** 2 * W[k]) - sum[k](X[i,k]) ** 2 / |k|",  # other weights
         "V[i] = sum[k](X[i,k] ** 2 * W[k]) - sum[k](X[i,k] * W[k]) ** 2 / |k|",
         "V[i] = sum[k if k < i](X[i,k] ** 2) - sum[k if k < i](X[i,k]) ** 2 / |k|",
-        "V[i] = sum[k](abs(X[i,k]) ** 1.5) - sum[k](abs(X[i,k]))",
-        "V[i] = sum[k](1 / X[i,k]) - |k| ** 2 / sum[k](X[i,k])",
+        "V[i] = sum[k](abs(X[i,k]) ** 2.5) - sum[k](abs(X[i,k])) ** 2 / |k|",
+        "V[i] = sum[k](1 / X[i,k]) - (1.0 * |k|) ** 2 / sum[k](X[i,k])",
         "V[i] = sum[k](X[i,k] ** 9) - sum[k](X[i,k]) ** 9 / |k| ** 8",
         "V[i] = max[k](X[i,k] ** 2) - max[k](X[i,k]) ** 2",
         "V[i] = sum[k](Z[i] ** 2 * X[i,k]) - sum[k](Z[i] * X[i,k]) ** 2 / sum[k](X[i,k])",
@@ -118,6 +118,12 @@ VARIANTS = {
             " - B[i] * sum[k if k < i](Y[k] ** 2 * X[i,k]) ** 2 / sum[k if k < i](Y[k] ** 2)",
             "B[i] * sum[k if k < i](Y[k] ** 2 * (X[i,k] - sum[l if l < i](Y[l] ** 2 * X[i,l])"
             " / sum[l if l < i](Y[l] ** 2)) ** 2)",
+        ),
+        (  # weights with an index that the elements lack
+            "sum[k](X[i,k] ** 2 * Y[k] ** 2)"
+            " - sum[k](X[i,k] ** 2 * Y[k]) ** 2 / sum[k](X[i,k] ** 2)",
+            "sum[k](X[i,k] ** 2 * (Y[k] - sum[l](X[i,l] ** 2 * Y[l])"
+            " / sum[l](X[i,l] ** 2)) ** 2)",
         ),
         (
             "SE[k](X[i,k] ** 2, D[i,k]).v / SE[k](1, D[i,k]).v"

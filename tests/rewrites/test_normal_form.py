@@ -159,6 +159,8 @@ NEAR_MISSES = {
         "A[i] = (B[i] * C[i] + D[i]) * C[i]",
         "A[i] = (exp(B[i]) + C[i]) / D[i]",
         "A[i] = B[i] * C[i] / D[i]",
+        "A[i] = (B[i] * C[i] + D[i]) * C[i] ** 2",  # no divisor
+        "A[i] = maximum(B[i] * C[i] + D[i], 1 / C[i])",  # no quotient
     ],
     "cancel_denominator": [
         "A[i] = 1 - B[i] / (C[i] + D[i])",
@@ -169,6 +171,7 @@ NEAR_MISSES = {
         "A[i] = B[i] / (B[i] + C[i]) - C[i] / (B[i] + C[i])",
         "A[i] = B[i] / (B[i] + C[i])",
         "A[i] = B[i] * (B[i] + C[i]) + C[i] * (B[i] + C[i])",
+        "A[i] = B[i] * (B[i] + C[i]) ** 2 + C[i] * (B[i] + C[i]) ** 2",
     ],
     "order_sums": [
         "A[i] = sum[j](sum[k](X[i,j,k]))",  # in order
