@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from monocomp import terms as T
-from monocomp.algebra import SE_PAIR, is_mantissa
+from monocomp.algebra import is_mantissa
 from monocomp.domain import split
 from monocomp.monomials import addends, factors
 from monocomp.moving import LARGEST_DEGREE, Centred, centred, weighted_sum
