@@ -122,8 +122,7 @@ VARIANTS = {
         (  # weights with an index that the elements lack
             "sum[k](X[i,k] ** 2 * Y[k] ** 2)"
             " - sum[k](X[i,k] ** 2 * Y[k]) ** 2 / sum[k](X[i,k] ** 2)",
-            "sum[k](X[i,k] ** 2 * (Y[k] - sum[l](X[i,l] ** 2 * Y[l])"
-            " / sum[l](X[i,l] ** 2)) ** 2)",
+            "sum[k](X[i,k] ** 2 * (Y[k] - sum[l](X[i,l] ** 2 * Y[l]) / sum[l](X[i,l] ** 2)) ** 2)",
         ),
         (
             "SE[k](X[i,k] ** 2, D[i,k]).v / SE[k](1, D[i,k]).v"
