@@ -275,7 +275,6 @@ def centre_on_maximum(program: Equations) -> Choice | None:
         if t.op == "fold"
         and t.attr.monoid in ("max", "min")
         and len(t.attr.indices) == 1
-        and t.kind == "float"
         and not any(n.startswith("$") for n in t.free)
     ]
     for t, bound, condition, value, exponent in _sums(program):

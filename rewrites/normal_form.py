@@ -544,8 +544,6 @@ def order_sums(t: Term) -> Term | None:
     if not _is_fold(t, "sum") or not _is_fold(t.args[1], "sum"):
         return None
     outer, name, condition, body = _opened(t)
-    if not _is_fold(body, "sum"):
-        return None
     inner, _, inner_condition, inner_body = _opened(body)
     if inner.attr[1] >= outer.attr[1]:
         return None

@@ -132,6 +132,11 @@ VARIANTS = {
         ),
     ],
     "anchor_means": [
+        (  # no subscript is out of range, where i and k have one extent
+            "Y[i] + sum[k if i <= k]((Y[k] - sum[l if i <= l](Y[l]) / sum[l if i <= l](1.0)) ** 2)",
+            "Y[i] + sum[k if i <= k]((Y[k] - where(i < |k|, Y[i], 0)) ** 2)"
+            " - sum[k if i <= k](Y[k] - where(i < |k|, Y[i], 0)) ** 2 / sum[k if i <= k](1.0)",
+        ),
         (  # the anchor is the first element that the filter lets pass
             "sum[k if i <= k]((X[i,k] - sum[l if i <= l](X[i,l]) / sum[l if i <= l](1.0)) ** 2)",
             "sum[k if i <= k]((X[i,k] - where(i < |k|, X[i, maximum(i, 0)], 0)"
@@ -146,6 +151,16 @@ VARIANTS = {
             "max[k if k < i](X[i,k]) * (not 0 < SE[k if k < i](1, X[i,k]).v)"
             " - SE[k if k < i](X[i,k] - max[l if l < i](X[i,l]), X[i,k]).v"
             " / SE[k if k < i](1, X[i,k]).v",
+        ),
+        (
+            "B[i] * max[k](X[i,k]) - B[i] * SE[k](X[i,k], X[i,k]).v / SE[k](1, X[i,k]).v",
+            "B[i] * max[k](X[i,k]) * (not 0 < SE[k](1, X[i,k]).v)"
+            " - B[i] * SE[k](X[i,k] - max[l](X[i,l]), X[i,k]).v / SE[k](1, X[i,k]).v",
+        ),
+        (  # of a product, and where a condition holds
+            "(i < 2) * max[k](X[i,k]) * SE[k](Y[k], X[i,k]).v / SE[k](1, X[i,k]).v"
+            " - (i < 2) * SE[k](Y[k] * X[i,k], X[i,k]).v / SE[k](1, X[i,k]).v",
+            "-(i < 2) * SE[k](Y[k] * (X[i,k] - max[l](X[i,l])), X[i,k]).v / SE[k](1, X[i,k]).v",
         ),
     ],
 }
