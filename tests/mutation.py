@@ -70,6 +70,7 @@ EQUIVALENT = {  # mutants that no test can notice, and why
         "a sum that is in no fold names no index of one"
     ),
     "centring._multiple: same is rest": "all addends are looked for afterwards",
+    "selection.choose_by_order: len(t.attr.indices) != 1": "a place is along one index",
     "products.split_products: len(parts) < 2": SAME,
 }
 FOLDER = Path(__file__).parents[1] / "rewrites"
