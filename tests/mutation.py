@@ -58,6 +58,10 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "normal_form._quotient: if len(addends(numerator)) != len(base.args)": (
         "the product that is compared with the numerator has as many addends as the base"
     ),
+    "lifting.scale_sigmoid: not T.is_nonnegative(base.args[0])": SAME,
+    "lifting.name_frame: t.op != 'field'": "nothing else has a fold in SE as its operand",
+    "lifting.split_frame: len(moving) == len(addends(exponent))": SAME,
+    "lifting.join_frames: t.kind != 'float'": "no exponential is a whole number",
     "centring.centre_moments: if total not in known": (
         "then the power of the mean meets nothing that it cancels with"
     ),
