@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from monocomp import terms as T
-from monocomp.algebra import SE_PAIR, is_mantissa
+from monocomp.algebra import is_mantissa
 from monocomp.domain import split
 from monocomp.monomials import addends, factors
 from monocomp.moving import LARGEST_DEGREE, Centred, centred, weighted_sum
@@ -275,7 +275,6 @@ def centre_on_maximum(program: Equations) -> Choice | None:
         if t.op == "fold"
         and t.attr.monoid in ("max", "min")
         and len(t.attr.indices) == 1
-        and t.kind == "float"
         and not any(n.startswith("$") for n in t.free)
     ]
     for t, bound, condition, value, exponent in _sums(program):

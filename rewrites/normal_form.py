@@ -450,7 +450,7 @@ def common_factor(t: Term) -> Term | None:
     before:  A[i] = 1 / (exp(S[i] - B[i]) + exp(-B[i]))
     after:   A[i] = exp(B[i]) / (exp(S[i]) + 1)
     """
-    if t.op not in ("pow", "log", "abs", "relu") or t.args[0].op != "add":
+    if t.op not in ("pow", "log", "abs", "relu"):
         return None
     whole = t.op == "pow" and t.attr.denominator == 1
     divides = t.op == "log" or (whole and t.attr < 0)
@@ -496,7 +496,7 @@ def cancel_denominator(t: Term) -> Term | None:
     before:  A[i] = 1 - X[i] / (X[i] + Y[i])
     after:   A[i] = Y[i] / (X[i] + Y[i])
     """
-    if t.op != "add" or t.kind != "float":
+    if t.op != "add":
         return None
     denominators = dict.fromkeys(
         f for a in t.args for f in factors(a) if f.op == "pow" and f.attr < 0
@@ -545,8 +545,6 @@ def order_sums(t: Term) -> Term | None:
     if not _is_fold(t, "sum") or not _is_fold(t.args[1], "sum"):
         return None
     outer, name, condition, body = _opened(t)
-    if not _is_fold(body, "sum"):
-        return None
     inner, _, inner_condition, inner_body = _opened(body)
     if inner.attr[1] >= outer.attr[1]:
         return None

@@ -41,13 +41,40 @@ NAMES = (
 )
 LIMIT = 20  # seconds of this process for the tests of a mutant
 SAME = "without it the rule gives the term that it was given, which is no step"
+MEAN = "in a sum about its mean the total and the count stand in that mean and nowhere else"
 EQUIVALENT = {  # mutants that no test can notice, and why
     "normal_form.split_weights: if len(groups) == 1": SAME,
     "normal_form.filter_bracket: if all((m is T.TRUE for m in masks))": SAME,
     "normal_form.filter_masked_extremum: if all((m is T.TRUE for m in masks))": SAME,
     "normal_form.hoist_factor: if T.mul(one, *outside) is one": SAME,
+    "normal_form.hoist_factor: name in factor.free": "a further step takes the 1 that is left",
     "normal_form.hoist_addend: not outside": SAME,
     "normal_form.hoist_positive_factor: if number == 1 and (not outside)": SAME,
+    "normal_form.pick_point: ... if o is not c": "at the place that it names it is true",
+    "normal_form._solved: c.op != 'compare'": "nothing else has the attribute ==",
+    "normal_form.cancel_denominator: inverse.attr == -1": (
+        "a power of the divisor is one addend, so that nothing gets shorter"
+    ),
+    "normal_form._quotient: if len(addends(numerator)) != len(base.args)": (
+        "the product that is compared with the numerator has as many addends as the base"
+    ),
+    "lifting.scale_sigmoid: not T.is_nonnegative(base.args[0])": SAME,
+    "lifting.name_frame: t.op != 'field'": "nothing else has a fold in SE as its operand",
+    "lifting.split_frame: len(moving) == len(addends(exponent))": SAME,
+    "lifting.join_frames: t.kind != 'float'": "no exponential is a whole number",
+    "centring.centre_moments: if total not in known": (
+        "then the power of the mean meets nothing that it cancels with"
+    ),
+    "centring._anchored: t.op == 'mul'": MEAN,
+    "centring._anchored: total in t.args": MEAN,
+    "centring._anchored: base in counts": MEAN,
+    "centring._anchored: power <= -1": MEAN,
+    "centring.centre_on_maximum: if not outside": "then no maximum leaves",
+    "centring.centre_on_maximum: not any((n.startswith('$') for n in t.free))": (
+        "a sum that is in no fold names no index of one"
+    ),
+    "centring._multiple: same is rest": "all addends are looked for afterwards",
+    "selection.choose_by_order: len(t.attr.indices) != 1": "a place is along one index",
     "products.split_products: len(parts) < 2": SAME,
 }
 FOLDER = Path(__file__).parents[1] / "rewrites"

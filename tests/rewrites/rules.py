@@ -43,7 +43,8 @@ def rule_of(rules: RuleSet, name: str) -> Rule:
 
 def inputs_of(program: Equations, seed: int = 0) -> dict[str, Any]:
     """Random inputs, at sizes that differ from one another."""
-    sizes = {name: size for name, size in SIZES.items() if name in program.source.extent_of}
+    representatives = set(program.source.extent_of.values())
+    sizes = {name: size for name, size in SIZES.items() if name in representatives}
     return random_inputs(program.source, sizes, dtype="float64", seed=seed)
 
 

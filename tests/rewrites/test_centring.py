@@ -52,8 +52,8 @@ NEAR_MISSES = {
         "V[i] = sum[k](X[i,k] ** 2 * W[k]) - sum[k](X[i,k]) ** 2 / |k|",  # other weights
         "V[i] = sum[k](X[i,k] ** 2 * W[k]) - sum[k](X[i,k] * W[k]) ** 2 / |k|",
         "V[i] = sum[k if k < i](X[i,k] ** 2) - sum[k if k < i](X[i,k]) ** 2 / |k|",
-        "V[i] = sum[k](abs(X[i,k]) ** 1.5) - sum[k](abs(X[i,k]))",
-        "V[i] = sum[k](1 / X[i,k]) - |k| ** 2 / sum[k](X[i,k])",
+        "V[i] = sum[k](abs(X[i,k]) ** 2.5) - sum[k](abs(X[i,k])) ** 2 / |k|",
+        "V[i] = sum[k](1 / X[i,k]) - (1.0 * |k|) ** 2 / sum[k](X[i,k])",
         "V[i] = sum[k](X[i,k] ** 9) - sum[k](X[i,k]) ** 9 / |k| ** 8",
         "V[i] = max[k](X[i,k] ** 2) - max[k](X[i,k]) ** 2",
         "V[i] = sum[k](Z[i] ** 2 * X[i,k]) - sum[k](Z[i] * X[i,k]) ** 2 / sum[k](X[i,k])",
@@ -119,6 +119,11 @@ VARIANTS = {
             "B[i] * sum[k if k < i](Y[k] ** 2 * (X[i,k] - sum[l if l < i](Y[l] ** 2 * X[i,l])"
             " / sum[l if l < i](Y[l] ** 2)) ** 2)",
         ),
+        (  # weights with an index that the elements lack
+            "sum[k](X[i,k] ** 2 * Y[k] ** 2)"
+            " - sum[k](X[i,k] ** 2 * Y[k]) ** 2 / sum[k](X[i,k] ** 2)",
+            "sum[k](X[i,k] ** 2 * (Y[k] - sum[l](X[i,l] ** 2 * Y[l]) / sum[l](X[i,l] ** 2)) ** 2)",
+        ),
         (
             "SE[k](X[i,k] ** 2, D[i,k]).v / SE[k](1, D[i,k]).v"
             " - (SE[k](X[i,k], D[i,k]).v / SE[k](1, D[i,k]).v) ** 2",
@@ -127,6 +132,11 @@ VARIANTS = {
         ),
     ],
     "anchor_means": [
+        (  # no subscript is out of range, where i and k have one extent
+            "Y[i] + sum[k if i <= k]((Y[k] - sum[l if i <= l](Y[l]) / sum[l if i <= l](1.0)) ** 2)",
+            "Y[i] + sum[k if i <= k]((Y[k] - where(i < |k|, Y[i], 0)) ** 2)"
+            " - sum[k if i <= k](Y[k] - where(i < |k|, Y[i], 0)) ** 2 / sum[k if i <= k](1.0)",
+        ),
         (  # the anchor is the first element that the filter lets pass
             "sum[k if i <= k]((X[i,k] - sum[l if i <= l](X[i,l]) / sum[l if i <= l](1.0)) ** 2)",
             "sum[k if i <= k]((X[i,k] - where(i < |k|, X[i, maximum(i, 0)], 0)"
@@ -141,6 +151,16 @@ VARIANTS = {
             "max[k if k < i](X[i,k]) * (not 0 < SE[k if k < i](1, X[i,k]).v)"
             " - SE[k if k < i](X[i,k] - max[l if l < i](X[i,l]), X[i,k]).v"
             " / SE[k if k < i](1, X[i,k]).v",
+        ),
+        (
+            "B[i] * max[k](X[i,k]) - B[i] * SE[k](X[i,k], X[i,k]).v / SE[k](1, X[i,k]).v",
+            "B[i] * max[k](X[i,k]) * (not 0 < SE[k](1, X[i,k]).v)"
+            " - B[i] * SE[k](X[i,k] - max[l](X[i,l]), X[i,k]).v / SE[k](1, X[i,k]).v",
+        ),
+        (  # of a product, and where a condition holds
+            "(i < 2) * max[k](X[i,k]) * SE[k](Y[k], X[i,k]).v / SE[k](1, X[i,k]).v"
+            " - (i < 2) * SE[k](Y[k] * X[i,k], X[i,k]).v / SE[k](1, X[i,k]).v",
+            "-(i < 2) * SE[k](Y[k] * (X[i,k] - max[l](X[i,l])), X[i,k]).v / SE[k](1, X[i,k]).v",
         ),
     ],
 }

@@ -47,12 +47,15 @@ NEAR_MISSES = {
         "Y[i] = X[i] * sigmoid(Z[i])",  # no exponential
         "Y[i] = exp(X[i] - maximum(X[i], A[i])) * sigmoid(Z[i])",  # at most 0
         "Y[i] = exp(X[i]) * sigmoid(abs(Z[i]))",
+        "Y[i] = exp(sigmoid(Z[i]))",  # no product
+        "Y[i] = exp(X[i]) * relu(Z[i] * exp(A[i]))",  # no sigmoid
     ],
     "recognise_softplus": [
         "Y[i] = log(1 + X[i])",
         "Y[i] = log(1 - exp(X[i]))",
         "Y[i] = log(2 + exp(X[i]))",
         "Y[i] = log(1 + exp(X[i]) + exp(Z[i]))",
+        "Y[i] = log(maximum(exp(X[i]), 1))",
         "Y[i] = 1 + exp(X[i])",
     ],
     "lift_weighted_sum": [
@@ -74,6 +77,7 @@ NEAR_MISSES = {
         "O[i] = sum[k](sigmoid(S[i,k])) + 1 / SE[k](1, S[i,k]).v",
         "O[i] = 1 / sum[k](tanh(S[i,k]))",  # no small numbers
         "O[i] = log(max[k](sigmoid(S[i,k])))",
+        "O[i] = log(sum[j, k](sigmoid(D[i,j,k])))",  # two indices, not nested yet
         "O[i] = log(sum[k](sigmoid(X[i]) * Y[k]))",  # it does not vary
         "O[i] = sum[k](sigmoid(S[i,k])) / Z[i]",
         "O[i] = tanh(sum[k](sigmoid(S[i,k])))",
@@ -103,6 +107,8 @@ NEAR_MISSES = {
         "Y[i] = exp(A[i]) + exp(B[i])",
         "Y[i] = (exp(A[i]) + exp(B[i])) ** 2",
         "Y[i] = tanh(exp(A[i]) + exp(B[i]))",
+        "Y[i] = (exp(A[i]) + exp(B[i])) * X[i]",
+        "Y[i] = (exp(A[i]) + exp(B[i])) * X[i] ** 2",
         "Y[i] = log(A[i] + B[i])",
         "Y[i] = log(exp(A[i] - maximum(A[i], B[i])) + exp(B[i] - maximum(A[i], B[i])))",
         "Y[i] = log(exp(minimum(A[i], B[i]) - A[i]) + X[i])",
@@ -136,6 +142,36 @@ def test_every_rule_has_near_misses() -> None:
 )
 def test_near_miss(name: str, text: str) -> None:
     check_does_not_fire(rule_of(lifting, name), text)
+
+
+APPLIES = {
+    "lift_divisor": [
+        "O[i] = 1 / sum[k](sigmoid(S[i,k]))",
+        "O[i] = sqrt(sum[k](sigmoid(S[i,k])))",
+        "O[i] = sum[k](sigmoid(S[i,k]) * V[k]) / SE[k](1, S[i,k]).v",
+        "O[i] = sum[k](sigmoid(S[i,k]) * V[k]) / (1 + SE[k](1, S[i,k]).v)",
+    ],
+    "join_exponentials": [
+        "Y[i] = sqrt(exp(A[i]) + exp(B[i]))",
+        "Y[i] = 1 / (exp(A[i]) + exp(B[i]))",
+        "Y[i] = relu(exp(A[i]) - exp(B[i]))",
+        "Y[i] = (exp(A[i]) + exp(B[i])) * exp(C[i])",
+        "Y[i] = (exp(A[i]) + exp(B[i])) / (1 + X[i] ** 2)",
+    ],
+    "join_frames": ["Z[i] = exp(C[i] - max[j, k](D[i,j,k])) + X[i]"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [(name, text) for name, texts in APPLIES.items() for text in texts]
+)
+def test_applies(name: str, text: str) -> None:
+    """Where a rule applies the value stays."""
+    rewriter = apply_only(rule_of(lifting, name), text)
+    assert rewriter.steps
+    inputs = inputs_of(rewriter.start)
+    expected = evaluate(rewriter.start.text(), inputs)
+    np.testing.assert_allclose(values(rewriter.program, inputs), expected, rtol=1e-12)
 
 
 JOINED = [

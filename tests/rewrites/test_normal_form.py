@@ -160,6 +160,8 @@ NEAR_MISSES = {
         "A[i] = (B[i] * C[i] + D[i]) * C[i]",
         "A[i] = (exp(B[i]) + C[i]) / D[i]",
         "A[i] = B[i] * C[i] / D[i]",
+        "A[i] = (B[i] * C[i] + D[i]) * C[i] ** 2",  # no divisor
+        "A[i] = maximum(B[i] * C[i] + D[i], 1 / C[i])",  # no quotient
     ],
     "cancel_denominator": [
         "A[i] = 1 - B[i] / (C[i] + D[i])",
@@ -170,6 +172,7 @@ NEAR_MISSES = {
         "A[i] = B[i] / (B[i] + C[i]) - C[i] / (B[i] + C[i])",
         "A[i] = B[i] / (B[i] + C[i])",
         "A[i] = B[i] * (B[i] + C[i]) + C[i] * (B[i] + C[i])",
+        "A[i] = B[i] * (B[i] + C[i]) ** 2 + C[i] * (B[i] + C[i]) ** 2",
     ],
     "order_sums": [
         "A[i] = sum[j](sum[k](X[i,j,k]))",  # in order

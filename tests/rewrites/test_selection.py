@@ -51,6 +51,20 @@ def test_near_miss(name: str, text: str, element: str) -> None:
     check_does_not_fire(rule_of(selection, name), declared + text.format(element))
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("choose_by_order", "A[i] = argmax[k if S[i,k] < 0](-2.0)"),  # all are equal
+        ("choose_by_order", "A[i] = argmax[k if S[i,k] < 0](exp(C[i]))"),
+        ("choose_by_order", "A[i] = max[k](2 * S[i,k])"),  # no places
+        ("list_places_by_order", "A[i,e] = top[k -> e](2 * S[i,k])"),
+        ("map_listed_values", "A[i,e] = argtop[k -> e](2 * S[i,k])"),
+    ],
+)
+def test_other_near_miss(name: str, text: str) -> None:
+    check_does_not_fire(rule_of(selection, name), f"index e < 2\n{text}")
+
+
 def test_a_list_is_not_turned_round() -> None:
     """The language has no list of the smallest elements."""
     text = "index e < 2\nA[i,e] = argtop[k -> e](-2 * S[i,k])"
