@@ -76,7 +76,7 @@ demo: $(STAMP)
 
 test: lint
 	@echo 'test: pytest'
-	@$(BIN)/python -m pytest -q -n $(JOBS)
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
 lint: $(STAMP)
 	@echo 'lint: ruff, mypy'

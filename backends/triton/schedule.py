@@ -182,6 +182,7 @@ def _without_product(
         blocks |= {a: _clip(row, sizes, program.axes[a].extent) for a in rows}
         if streams and rows:
             blocks |= {a: min(blocks[a], 64) for a in streams}
+        _shrink(program, blocks, sizes, warps)
         found.append(Schedule(tuple(blocks.items()), warps, 2))
     return list(dict.fromkeys(found))
 
