@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from monocomp import terms as T
-from monocomp.algebra import SE_PAIR, is_mantissa, mantissa
+from monocomp.algebra import SE_PAIR, mantissa
 from monocomp.monomials import addends, factors
 from monocomp.terms import Term
 
@@ -39,10 +39,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Centred:
-    """The sum over `bound` of weight * units [* exp(exponent), in SE].
-
-    `inner` are the folds of the same domain that the centres are made of.
-    """
+    """The sum over `bound` of weight * units [* exp(exponent), in SE]."""
 
     fold: Term
     bound: Term
@@ -95,7 +92,7 @@ class Centred:
             g
             for u in self.units
             for g in T.subterms(u.centre)
-            if g.op == "fold" and _same_domain(g, self.fold) and not _is_open(g)
+            if g.op == "fold" and _same_domain(g, self.fold) and not T.is_open(g)
         }
 
 
@@ -104,11 +101,6 @@ def weighted_sum(bound: Term, condition: Term, value: Term, exponent: Term | Non
     if exponent is not None:
         return mantissa(bound, condition, value, exponent)
     return T.fold("sum", (bound,), condition, T.as_float(value))
-
-
-def _is_open(t: Term) -> bool:
-    """Does it stand inside of another fold?"""
-    return any(n.startswith("$") for n in t.free)
 
 
 def _same_domain(a: Term, b: Term) -> bool:
@@ -157,6 +149,3 @@ def coefficient(centred_fold: Centred, degrees: tuple[int, ...], moves: list[Ter
         parts.append(T.const(math.comb(unit.power, n), "float"))
         parts.append(T.power_of(move, unit.power - n))
     return T.mul(*parts)
-
-
-__all__ = ["Centred", "Unit", "centred", "coefficient", "is_mantissa", "weighted_sum"]

@@ -1059,6 +1059,11 @@ def open_fold(t: Term) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
     return tuple(opened), tuple(_rename(p, mapping, memo) for p in parts)
 
 
+def is_open(t: Term) -> bool:
+    """Does t stand inside of a fold that `open_fold` has opened, and vary with its index?"""
+    return any(name.startswith("$") for name in t.free)
+
+
 def open_as(t: Term, names: Iterable[str]) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
     """Like `open_fold`, under names of the caller's choice that are not free in t."""
     binder: Binder = t.attr

@@ -94,7 +94,7 @@ def _sums(program: Equations) -> Iterator[tuple[Term, Term, Term, Term, Term | N
     """(term, bound, condition, value, exponent) of the float sums, plain or in SE."""
     for t in T.subterms(*(e.body for e in program.equations)):
         fold = t.args[0] if is_mantissa(t) else t
-        if any(n.startswith("$") for n in t.free) or t.kind != "float":
+        if T.is_open(t) or t.kind != "float":
             continue
         if fold.op == "fold" and len(fold.attr.indices) == 1:
             (bound,), (condition, value, *exponent) = T.open_fold(fold)
@@ -275,7 +275,7 @@ def centre_on_maximum(program: Equations) -> Choice | None:
         if t.op == "fold"
         and t.attr.monoid in ("max", "min")
         and len(t.attr.indices) == 1
-        and not any(n.startswith("$") for n in t.free)
+        and not T.is_open(t)
     ]
     for t, bound, condition, value, exponent in _sums(program):
         if exponent is None:

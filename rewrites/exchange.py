@@ -57,7 +57,7 @@ def candidates(program: Equations) -> list[Term]:
     found = {
         t
         for t in T.subterms(*(e.body for e in program.equations))
-        if t.op == "fold" and t.attr.monoid == "sum" and not any(n.startswith("$") for n in t.free)
+        if t.op == "fold" and t.attr.monoid == "sum" and not T.is_open(t)
         if len(t.attr.indices) == 1 and _exchanged(t) is not t
     }
     return sorted(found, key=lambda t: t.key)

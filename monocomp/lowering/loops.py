@@ -83,7 +83,7 @@ class Loops(Nests):
             return False
         if self._is_scan(t):
             return False
-        if any(n.startswith("$") for n in t.free):  # inside a fold that is not open yet
+        if T.is_open(t):  # inside a fold that is not open yet
             return False
         if len(t.attr.indices) != 1:
             self._refuse(t)

@@ -160,7 +160,7 @@ def _outer_folds(terms: Iterable[Term]) -> list[Term]:
                     for s in T.subterms(part)
                     if (s.op == "fold" or is_selection(s))
                     and not names & s.free
-                    and not any(n.startswith("$") for n in s.free)
+                    and not T.is_open(s)
                 )
         else:
             stack.extend(t.args)

@@ -79,6 +79,19 @@ def check_example(rule: Rule) -> None:
             np.testing.assert_allclose(values(rewriter.program, inputs), source, rtol=1e-12)
 
 
+def check_variant(rule: Rule, before: str, after: str, rtol: float = 1e-12) -> None:
+    """A rule turns one text into another, and where the first has a finite value the second
+    has the same."""
+    rewriter = apply_only(rule, before)
+    assert same_bodies(rewriter.program, equations(after)), str(rewriter.program)
+    inputs = inputs_of(rewriter.start)
+    source = np.asarray(evaluate(rewriter.start.text(), inputs))
+    finite = np.isfinite(source)
+    assert finite.any()
+    found = np.asarray(values(rewriter.program, inputs))
+    np.testing.assert_allclose(found[finite], source[finite], rtol=rtol)
+
+
 def check_does_not_fire(rule: Rule, text: str) -> None:
     """A rule leaves a program as it is."""
     steps = apply_only(rule, text).steps

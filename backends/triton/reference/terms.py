@@ -7,6 +7,7 @@ not depend on the index, so that operands broadcast.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 
@@ -47,7 +48,7 @@ _FUNCTIONS = {
 }
 
 
-class Terms:
+class Terms(ABC):
     """Writes the terms of one equation, and the statements that they need first."""
 
     def __init__(self, scope: Scope, equation: Equation | None) -> None:
@@ -127,9 +128,9 @@ class Terms:
 
     # Terms
 
+    @abstractmethod
     def fold(self, t: Term) -> Code:
         """The name of a fold's result, once it is computed."""
-        raise NotImplementedError
 
     def code(self, t: Term) -> Code:
         """The expression for a term."""
