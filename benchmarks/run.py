@@ -12,7 +12,16 @@ from importlib import import_module
 
 from benchmarks.report import Report, options, write_json
 
-NAMES = ("compile_time", "cpu_memory", "gpu_forward")
+NAMES = (
+    "compile_time",
+    "cpu_memory",
+    "gpu_forward",
+    "gpu_variants",
+    "gpu_area",
+    "gpu_decode",
+    "gpu_cross_entropy",
+    "gpu_floor",
+)
 
 
 def main() -> int:

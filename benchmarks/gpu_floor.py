@@ -1,0 +1,361 @@
+"""Every program of the library on one GPU, bf16: its time over its own floor.
+
+The floor is the larger of two times: operations over 809 TFLOP/s, and bytes over 4.2 TB/s, both
+as measured on an H200. Operations are those of the matrix products that the program needs, two
+for each product of numbers, times the part of the pairs that its mask admits; they are written
+down here for each program, so that they do not depend on how it was compiled. Bytes are those of
+the inputs and the outputs, each counted once. Element-wise work is not counted, so a program
+that has much of it (laplace_attention, sparsemax) stays far from its floor.
+
+Each program is first checked at a small size: its error against float64 eager torch, for all
+outputs, relative to that of eager torch in bf16, and at its full size in poisoned memory: every
+element must be written and finite, and bitwise the same twice.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from benchmarks import gpu
+from benchmarks.gpu import DTYPE, OURS, Setting
+from benchmarks.gpu import unavailable as unavailable
+from benchmarks.report import Report, table
+from monocomp.language.binding import bind
+from monocomp.random_inputs import complete_extents
+from tests.backends.library_cases import CASES, Inputs, gentle_slopes
+
+TERAFLOPS, TERABYTES = 809.0, 4.2
+CHECKED = {"q": 200, "k": 200, "d": 64, "e": 64}  # not multiples of a block
+SMALL = {"q": 24, "k": 24, "d": 16, "e": 16}
+REHEARSED = 48  # the longest index
+TOLERATED = 2.0  # an error over that of eager torch in bf16
+
+Sizes: TypeAlias = Mapping[str, int]
+# b, h, q, k, d, e of attention; its heads and lengths follow from the index names
+ATTENTION = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}
+SHORT = {"b": 2, "h": 16, "q": 2048, "k": 2048, "d": 64, "e": 64}
+MATRIX = {"i": 16384, "k": 8192}
+
+
+def _causal(sizes: Sizes) -> float:
+    return (sizes["k"] + 1) / (2 * sizes["k"])
+
+
+def _windowed(width: int) -> Callable[[Sizes], float]:
+    def area(sizes: Sizes) -> float:
+        n = sizes["k"]
+        w = min(width, n)
+        return (w * n - w * (w - 1) / 2) / n**2
+
+    return area
+
+
+def _prefix(sizes: Sizes) -> float:
+    n, p = sizes["k"], sizes["k"] // 4
+    return (n * (n + 1) / 2 + p * (p - 1) / 2) / n**2
+
+
+def _packed(sizes: Sizes) -> float:
+    return _causal({"k": DOCUMENT}) * DOCUMENT / sizes["k"]
+
+
+DOCUMENT = 1024
+
+
+def _documents(made: Inputs) -> None:
+    start = made["start"]
+    places = torch.arange(start.shape[1], device=start.device).expand_as(start)
+    first = places // DOCUMENT * DOCUMENT
+    made["start"], made["end"] = first.int(), (first + DOCUMENT).int()
+
+
+def _prefixes(made: Inputs) -> None:
+    made["prefix"] = torch.full_like(made["prefix"], made["K"].shape[2] // 4)
+
+
+def _lengths(made: Inputs) -> None:
+    made["length"] = torch.full_like(made["length"], made["K"].shape[2])
+
+
+@dataclass(frozen=True)
+class Full:
+    """A program's full size.
+
+    Attributes:
+        sizes: by index.
+        area: the part of all pairs that a mask admits.
+        products: the indices of each matrix product.
+        sensible: makes inputs that are not just random.
+    """
+
+    sizes: Sizes = field(default_factory=lambda: ATTENTION)
+    area: Callable[[Sizes], float] = lambda sizes: 1.0
+    sensible: Callable[[Inputs], None] | None = None
+    products: tuple[str, ...] = ("bhqkd", "bhqke")
+
+    def operations(self, sizes: Sizes) -> float:
+        """Of all products; two for each product of numbers."""
+        each = (math.prod(sizes[index] for index in product) for product in self.products)
+        return 2.0 * sum(each) * self.area(sizes)
+
+
+LAYER = ("tvd",)
+LINEAR = ("bhkde", "bhqde")
+FULL = {
+    "causal": Full(area=_causal),
+    "alibi": Full(area=_causal, sensible=gentle_slopes),
+    "softcap": Full(area=_causal),
+    "learned_sink": Full(area=_causal),
+    "column_sums": Full(area=_causal, products=("bhqkd",)),
+    "sliding_window": Full(area=_windowed(1024)),
+    "sink_window": Full(area=_windowed(1024)),
+    "prefix_lm": Full(area=_prefix, sensible=_prefixes),
+    "document": Full(area=_packed, sensible=_documents),
+    "varlen": Full(sensible=_lengths),
+    "gqa": Full({**ATTENTION, "h": 32, "g": 8}),
+    "mla": Full(
+        {"b": 4, "h": 32, "q": 2048, "k": 2048, "c": 512, "r": 64},
+        _causal,
+        products=("bhqkc", "bhqkr", "bhqkc"),
+    ),
+    "cross_entropy": Full({"t": 8192, "v": 32768, "d": 2048}, products=LAYER),
+    "softmax_top8": Full({"t": 8192, "v": 32768, "d": 2048}, products=LAYER),
+    "kl_divergence": Full({"t": 4096, "v": 32768, "c": 2048, "d": 1024}, products=("tvc", "tvd")),
+    "merge_states": Full({**ATTENTION, "s": 8}, products=()),
+    "talking_heads": Full(
+        {**SHORT, "g": 16, "i": 16}, products=("bgqkd", "bghqk", "bhiqk", "biqke")
+    ),
+    "pair_bias": Full({**SHORT, "b": 1, "c": 32}, products=("bhqkd", "qkch", "bhqke")),
+    "shaw_values": Full({**SHORT, "r": 33}, products=("bhqkd", "bhqrd", "bhqre", "bhqke")),
+    "attention_moments": Full(products=("bhqkd", "bhqke", "bhqke")),
+    "attention_jvp": Full(SHORT, products=("bhqkd",) * 3 + ("bhqke",) * 3),
+    "differential": Full(products=("bhqkd", "bhqkd", "bhqke", "bhqke")),
+    "gaussian_attention": Full(SHORT),
+    "laplace_attention": Full({**SHORT, "b": 1}, products=("bhqke",)),
+    "two_simplicial": Full(
+        {**SHORT, "b": 1, "h": 4, "q": 1024, "j": 64, "k": 512}, products=("bhqjkd", "bhqjke")
+    ),
+    "dilated": Full({**ATTENTION, "b": 1}, products=("bhqjd", "bhqje")),
+    "tree": Full({**ATTENTION, "q": 2048, "k": 2048}),
+    "linear_attention": Full(products=LINEAR),
+    "hedgehog_attention": Full(products=LINEAR + LINEAR),
+    **{
+        name: Full(MATRIX, products=())
+        for name in (
+            "softmax",
+            "logsumexp",
+            "variance",
+            "layer_norm",
+            "log_softmax_statistics",
+            "sparsemax",
+        )
+    },
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program of the library."""
+
+    name: str
+
+    @property
+    def words(self) -> tuple[str]:
+        """What `--only` is compared with."""
+        return (self.name,)
+
+
+@dataclass
+class Result:
+    """What was found for one program."""
+
+    name: str
+    error: float = math.nan
+    milliseconds: float = math.nan
+    operations: float = math.nan
+    bytes: float = math.nan
+    kernels: int = 0
+    schedule: str = ""
+    sizes: str = ""
+    fault: str = ""
+
+    @property
+    def compute_ms(self) -> float:
+        """What the operations take at best."""
+        return self.operations / TERAFLOPS / 1e9
+
+    @property
+    def memory_ms(self) -> float:
+        """What moving the bytes takes at best."""
+        return self.bytes / TERABYTES / 1e9
+
+    @property
+    def over_floor(self) -> float:
+        """The time over the floor."""
+        return self.milliseconds / max(self.compute_ms, self.memory_ms)
+
+    @property
+    def right(self) -> bool:
+        """Did it run, and well enough?"""
+        return not self.fault and self.error <= TOLERATED
+
+
+def _all(results: object) -> tuple[Tensor, ...]:
+    found = results if isinstance(results, tuple) else (results,)
+    assert all(isinstance(x, Tensor) for x in found)
+    return found
+
+
+def error_at_small_size(name: str, setting: Setting) -> float:
+    """The largest error of an output over that of eager torch in bf16."""
+    case = CASES[name]
+    lengths = SMALL if setting.rehearse else CHECKED
+    if name in ("gaussian_attention", "hedgehog_attention", "attention_moments"):
+        lengths = SMALL if setting.rehearse else {**CHECKED, "d": 32, "e": 32}
+    inputs = case.inputs(case.sizes(**lengths), DTYPE)
+    if name == "tree":  # without a row that is masked entirely
+        inputs["ancestor"][:, 0] = True
+    wide = {n: t.double() if t.is_floating_point() else t for n, t in inputs.items()}
+    exact = case.in_eager_torch(wide)
+    try:
+        eager = case.in_eager_torch(inputs)
+    except NotImplementedError:  # in bf16: then at its best
+        eager = tuple(x.to(DTYPE) if x.is_floating_point() else x for x in exact)
+    there = [t.to(setting.device) for t in inputs.values()]
+    found = _all(gpu.kernel(name)(*there, **case.params))
+    worst = 0.0
+    for ours, theirs, right in zip(found, eager, exact, strict=True):
+        ours = ours.cpu()
+        if not right.is_floating_point():  # places of the largest: ties may differ
+            worst = max(worst, 0.0 if (ours == right).double().mean() > 0.9 else math.inf)
+            continue
+        least = torch.finfo(DTYPE).eps / 4  # eager torch may be right by chance
+        worst = max(worst, gpu.relative_error(ours, right) / max(_error(theirs, right), least))
+    return worst
+
+
+def _error(found: Tensor, exact: Tensor) -> float:
+    """Of eager torch, whose bf16 may not be finite."""
+    error = gpu.relative_error(found, exact)
+    return error if math.isfinite(error) else 1.0
+
+
+def full_inputs(name: str, setting: Setting) -> dict[str, Tensor]:
+    """Inputs at the full size; parameters are at their defaults."""
+    full, device = FULL.get(name, Full()), setting.device
+    program = gpu.kernel(name).program
+    longest = REHEARSED if setting.rehearse else max(full.sizes.values())
+    given = {n: min(size, longest) for n, size in full.sizes.items() if n in program.extent_of}
+    extents = complete_extents(program, given)
+    made: dict[str, Tensor] = {}
+    for at in program.inputs.values():
+        shape = [extents[dim] for dim in at.dims]
+        if at.kind == "float":
+            made[at.name] = torch.randn(shape, device=device, dtype=DTYPE)
+        elif at.kind == "int":
+            made[at.name] = torch.randint(0, extents.get("v", 1), shape, device=device)
+        else:
+            made[at.name] = torch.rand(shape, device=device) < 0.1
+    if full.sensible is not None:
+        full.sensible(made)
+    return made
+
+
+def run_case(name: str, setting: Setting) -> Result:
+    """Check, then time; what fails is told in the result."""
+    result = Result(name)
+    try:
+        result.error = error_at_small_size(name, setting)
+        inputs = full_inputs(name, setting)
+        kernel, tensors = gpu.kernel(name), list(inputs.values())
+        table_of = kernel.program.extent_of
+        known = bind(kernel.program, {n: tuple(t.shape) for n, t in inputs.items()}, {}).extents
+        sizes = {n: known[root] for n, root in table_of.items() if root in known}
+        result.sizes = " ".join(f"{n}={size}" for n, size in sizes.items() if n[0] != ".")
+        found = _all(kernel(*tensors))
+        for output in found:
+            gpu.poison(output)
+        again = _all(kernel(*tensors))
+        for first, second in zip(found, again, strict=True):
+            if not bool(torch.isfinite(second).all()):
+                raise ArithmeticError("an element is not finite, or was not written")
+            if not torch.equal(first, second):
+                raise ArithmeticError("two calls give different results")
+        result.kernels = kernel.report(sizes)["kernels"]
+        result.operations = FULL.get(name, Full()).operations(sizes)
+        result.bytes = sum(float(t.nbytes) for t in (*tensors, *found))
+        result.schedule = gpu.schedule(name, *tensors)
+        del found, again
+        taken = gpu.times({OURS: lambda: kernel(*tensors)}, setting.rounds, setting.device)
+        result.milliseconds = statistics.median(taken[OURS])
+    except Exception as fault:
+        result.fault = gpu.in_one_line(fault)
+    return result
+
+
+def tables(setting: Setting) -> Report:
+    """The table."""
+    budget = gpu.Budget(setting)
+    results = []
+    for case in budget.cases(setting.select([Case(name) for name in CASES])):
+        r = run_case(case.name, setting)
+        gpu.say(
+            f"{r.name}: {r.over_floor:.2f}x its floor, {r.milliseconds:.3f} ms, "
+            f"error {r.error:.2f}; {r.fault or r.schedule}"
+        )
+        results.append(r)
+    ran = sorted((r for r in results if not r.fault), key=lambda r: r.over_floor)
+    header = ["", "ms", "floor, ms", "by", "time / floor", "TFLOP/s", "TB/s", "error", "kernels"]
+    rows = []
+    for r in ran:
+        by = "matrix units" if r.compute_ms > r.memory_ms else "memory"
+        floor = max(r.compute_ms, r.memory_ms)
+        before = gpu.numbers((r.milliseconds, floor), (".3f", ".3f"))
+        rates = (r.over_floor, r.operations / r.milliseconds / 1e9, r.bytes / r.milliseconds / 1e9)
+        after = gpu.numbers((*rates, r.error), (".2f", ".0f", ".2f", ".2f"))
+        rows.append([r.name, *before, by, *after, r.kernels, r.sizes, r.schedule])
+    lines = [
+        "Every program of the library, bf16: time over its floor, the larger of operations over "
+        f"{TERAFLOPS:.0f} TFLOP/s and bytes over {TERABYTES} TB/s, "
+        f"medians of {setting.rounds} rounds.",
+        gpu.machine(),
+        "Operations are those of the matrix products, over the pairs that a mask admits. The "
+        "error is "
+        "against float64 eager torch at a small size, relative to that of eager torch in bf16.",
+        *budget.notes(),
+        *(f"Failed: {r.name} ({r.fault})." for r in results if r.fault),
+        "",
+        table([*header, "sizes", "schedule"], rows),
+        "",
+        f"{len(ran)} of {len(results)} ran; geometric mean "
+        f"{gpu.number(gpu.geometric_mean([r.over_floor for r in ran]))}x.",
+    ]
+    data = {
+        **gpu.data_of_machine(),
+        "skipped": budget.skipped,
+        "seconds": budget.spent(),
+        "cases": [{**vars(r), "over_floor": r.over_floor} for r in results],
+    }
+    return Report("gpu_floor", "\n".join(lines), data, all(r.right for r in results))
+
+
+def measure(quick: bool = False) -> Report:
+    """The table, of everything."""
+    return tables(Setting(quick))
+
+
+def main() -> int:
+    """Print the table."""
+    return gpu.main(__doc__, tables)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
