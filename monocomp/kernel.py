@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import torch
 
     from monocomp.backends.triton.launch import TritonRunner
+    from monocomp.backends.triton.replay import Plans
     from monocomp.certificate import Certificate
     from monocomp.monoids import Monoid
 
@@ -165,7 +166,8 @@ class Kernel:
         self._cuts: dict[tuple[tuple[str, int], ...], tuple[Equations, list[Step]]] = {}
         self._lowered: dict[tuple[Any, ...], tuple[TileProgram, ...]] = {}
         self._runners: dict[tuple[str, ...], TritonRunner] = {}
-        self._last: str | None = None
+        self._plans: Plans | None = None
+        self._last: tuple[str, torch.device | None] | None = None
 
     @property
     def name(self) -> str:
@@ -304,7 +306,10 @@ class Kernel:
             "torch": "torch, the tile program interpreted",
             "triton": "triton, emitted source",
         }
-        last = f"; last ran on {self._last}" if self._last else ""
+        last = ""
+        if self._last is not None:
+            backend, device = self._last
+            last = f"; last ran on {backend}" + (f" ({device})" if device is not None else "")
         outputs = ", ".join(o.name for o in self.program.outputs)
         inputs = ", ".join(self.program.inputs)
         return f"<Kernel {self.name}({inputs}) -> {outputs}; backend {reasons[self.backend]}{last}>"
@@ -313,6 +318,12 @@ class Kernel:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel; see the class."""
+        if self._plans is not None:
+            values = {**dict(zip(self.program.inputs, args, strict=False)), **kwargs}
+            plan = self._plans.find(values) if len(values) == len(args) + len(kwargs) else None
+            if plan is not None:
+                self._last = "triton", plan.device
+                return _unpacked(plan(values))
         inputs, params = signature(self.program, args, kwargs)
         shapes = {n: _shape(n, t) for n, t in inputs.items()}
         binding = bind(self.program, shapes, params)
@@ -321,8 +332,8 @@ class Kernel:
         if self.backend == "numpy":
             results = self._run_numpy(inputs, binding)
         else:
-            results = self._run_torch_tensors(inputs, binding)
-        return results[0] if len(results) == 1 else results
+            results = self._run_torch_tensors(inputs, params, binding)
+        return _unpacked(results)
 
     def _run_numpy(self, inputs: Mapping[str, Any], binding: Binding) -> tuple[Any, ...]:
         import numpy as np
@@ -344,11 +355,11 @@ class Kernel:
                 binding.params,
                 checked=self.checked,
             )
-        self._last = "numpy"
+        self._last = "numpy", None
         return tuple(outputs[o.name] for o in self.program.outputs)
 
     def _run_torch_tensors(
-        self, inputs: Mapping[str, Any], binding: Binding
+        self, inputs: Mapping[str, Any], params: Mapping[str, object], binding: Binding
     ) -> tuple[torch.Tensor, ...]:
         import torch
 
@@ -356,7 +367,7 @@ class Kernel:
         device = next(iter(inputs.values())).device if inputs else torch.device("cpu")
         backend = self._backend_for(device)
         if backend == "triton":
-            return self._run_triton(inputs, binding)
+            return self._run_triton(inputs, params, binding)
         from monocomp.backends import torch as torch_backend
 
         dtype = _promoted(inputs, torch)
@@ -379,7 +390,7 @@ class Kernel:
                 binding.params,
                 checked=self.checked,
             )
-        self._last = f"torch ({device})"
+        self._last = "torch", device
         return tuple(outputs[o.name] for o in self.program.outputs)
 
     def _backend_for(self, device: torch.device) -> str:
@@ -389,11 +400,19 @@ class Kernel:
         return "triton" if device.type == "cuda" and has_triton and not self.checked else "torch"
 
     def _run_triton(
-        self, inputs: Mapping[str, torch.Tensor], binding: Binding
+        self, inputs: Mapping[str, torch.Tensor], params: Mapping[str, object], binding: Binding
     ) -> tuple[torch.Tensor, ...]:
+        from monocomp.backends.triton.replay import Plans
+
         runner = self._runner(inputs, binding)
-        results = runner(inputs, binding.params, binding.extents)
-        self._last = f"triton ({next(iter(inputs.values())).device})"
+        if self._plans is None:
+            self._plans = Plans(self.program)
+        values = {**inputs, **params}
+        varying = self._plans.varying(values)
+        results, plan = runner(inputs, binding.params, binding.extents, varying)
+        if plan is not None:
+            self._plans.keep(values, plan)
+        self._last = "triton", next(iter(inputs.values())).device
         return results
 
     def _runner(self, inputs: Mapping[str, torch.Tensor], binding: Binding) -> TritonRunner:
@@ -434,6 +453,10 @@ class Kernel:
 
             runner = self._runners.setdefault(key, TritonRunner(kernels, write, precision))
         return runner
+
+
+def _unpacked(results: tuple[Any, ...]) -> Any:
+    return results[0] if len(results) == 1 else results
 
 
 def _shape(name: str, tensor: Any) -> tuple[int, ...]:

@@ -23,8 +23,9 @@ from monocomp.tile import Combine, Fold, OutputTensor, TileProgram, walk
 
 # Names that the host function uses itself.
 _HOST_NAMES = frozenset(
-    ("config", "configs", "name", "precision", "programs", "shape", "span", "t", "tensor", "wide")
+    ("config", "configs", "name", "precision", "programs", "shape", "t", "tensor", "wide")
 )
+_FUNCTIONS = frozenset(("empty", "launch", "span"))  # what it calls
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Module:
         configs: the names of the schedules, one a kernel.
         blocks: for each kernel the names of its block lengths by axis.
         params: the names of the host function's keywords by parameter.
+        places: for each kernel by name, which of its positional arguments are parameters.
     """
 
     source: str
@@ -44,6 +46,7 @@ class Module:
     configs: tuple[str, ...]
     blocks: tuple[Mapping[str, str], ...]
     params: Mapping[str, str]
+    places: Mapping[str, Mapping[int, str]]
 
     def config(self, kernel: int, schedule: Schedule) -> dict[str, int]:
         """A schedule in the form that the host function takes."""
@@ -70,7 +73,7 @@ def emit(
         precision: "ieee" or "tf32", for products of float32.
         target: what the file was made for, for the header.
     """
-    names = Identifiers({*HELPERS, *_HOST_NAMES, *RESERVED})
+    names = Identifiers({*HELPERS, *_HOST_NAMES, *_FUNCTIONS, *RESERVED})
     source = start.source
     if not source.inputs:
         raise UnsupportedError(
@@ -109,7 +112,7 @@ def emit(
         lines += ["", "", text]
     for s in sources:
         lines += ["", "", *s.lines]
-    lines += ["", "", *_span_function()]
+    lines += ["", "", *_span_function(), "", "", *_launch_function()]
     lines += [
         "",
         "",
@@ -124,7 +127,11 @@ def emit(
     except SyntaxError as fault:
         raise InternalError(f"the emitted source does not parse: {fault}", notes=[text]) from None
     params = {n: names.of("param", n) for n in source.params}
-    return Module(text, host, configs, tuple(blocks), params)
+    places = {
+        s.name: {n: p for n, (purpose, p, _) in enumerate(s.arguments) if purpose == "param"}
+        for s in sources
+    }
+    return Module(text, host, configs, tuple(blocks), params, places)
 
 
 def _identifiers(start: Equations, names: Identifiers) -> dict[str, str]:
@@ -157,6 +164,15 @@ def _span_function() -> list[str]:
         "def span(tensor):",
         '    """The largest offset in a tensor; past 2**31 offsets need 64 bits."""',
         "    return sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride()))",
+    ]
+
+
+def _launch_function() -> list[str]:
+    return [
+        "def launch(kernel, programs, *args, **options):",
+        '    """Run a kernel in so many programs."""',
+        "    if programs > 0:",
+        "        kernel[(programs,)](*args, **options)",
     ]
 
 
@@ -198,7 +214,8 @@ class _Host:
         self.out = [f"def {host}("]
         self.out += [f"    {t}," for t in tensors]
         self.out += ["    *,", *(f"    {p}," for p in params)]
-        self.out += [f"    configs={configs},", f'    precision="{precision}",', "):"]
+        self.out += [f"    configs={configs},", f'    precision="{precision}",']
+        self.out += ["    empty=torch.empty,", "    launch=launch,", "):"]
         self._doc()
         self._sizes()
         self._promote()
@@ -223,6 +240,7 @@ class _Host:
             self.put(_clean(s) + ".", 2)
         self.put("configs: block lengths, warps and stages of each kernel.", 2)
         self.put('precision: of float32 products, "ieee" or "tf32".', 2)
+        self.put("empty, launch: how tensors are allocated and kernels run.", 2)
         self.put('"""')
 
     def _sizes(self) -> None:
@@ -295,7 +313,7 @@ class _Host:
         for kernel in self.kernels:
             for o in kernel.outputs:
                 shape = _tuple([self.size(kernel.axes[a].extent) for a in o.axes])
-                text = f"torch.empty({shape}, dtype={_dtype(o)}, device={first}.device)"
+                text = f"empty({shape}, dtype={_dtype(o)}, device={first}.device)"
                 self.out += fit(f"{self.tensor(o.name)} = ", text, "", 1)
 
     def _launch(self, n: int, kernel: TileProgram) -> None:
@@ -310,12 +328,13 @@ class _Host:
             counts.append(f'triton.cdiv({size}, config["{block}"])' if axis.role == "row" else size)
         self.put(f"wide = any(span(t) >= 2**31 for t in {_tuple(tensors)})")
         self.out += fit("programs = ", " * ".join(counts) or "1", "", 1)
-        self.put("if programs > 0:")
-        self.put(f"{source.name}[(programs,)](", 2)
+        self.put("launch(")
+        self.put(f"{source.name},", 2)
+        self.put("programs,", 2)
         for purpose, name, dim in source.arguments:
             self._argument(kernel, emitter, purpose, name, dim, whole)
-        self.put("**config,", 3)
-        self.put(")", 2)
+        self.put("**config,", 2)
+        self.put(")")
 
     def _argument(
         self,
@@ -328,17 +347,17 @@ class _Host:
     ) -> None:
         match purpose:
             case "pointer":
-                self.put(f"{self.tensor(name)},", 3)
+                self.put(f"{self.tensor(name)},", 2)
             case "stride":
-                self.put(f"{self.tensor(name)}.stride({dim}),", 3)
+                self.put(f"{self.tensor(name)}.stride({dim}),", 2)
             case "size":
-                self.put(f"{self.size(name)},", 3)
+                self.put(f"{self.size(name)},", 2)
             case "param":
-                self.put(f"{self.names.of('param', name)},", 3)
+                self.put(f"{self.names.of('param', name)},", 2)
             case "block" if kernel.axes[name].role == "whole":
                 size = self.size(kernel.axes[name].extent)
                 self.put(
-                    f"{emitter._block(name)}=max({MIN_DOT}, triton.next_power_of_2({size})),", 3
+                    f"{emitter._block(name)}=max({MIN_DOT}, triton.next_power_of_2({size})),", 2
                 )
             case "even":
                 axis = kernel.axes[name]
@@ -348,11 +367,11 @@ class _Host:
                     even = f"{size} == max({MIN_DOT}, triton.next_power_of_2({size}))"
                 else:
                     even = f"{size} % {block} == 0"
-                self.put(f"{emitter._even(name)}={even},", 3)
+                self.put(f"{emitter._even(name)}={even},", 2)
             case "option" if name == "INDEX":
-                self.put("INDEX=tl.int64 if wide else tl.int32,", 3)
+                self.put("INDEX=tl.int64 if wide else tl.int32,", 2)
             case "option":
-                self.put("PRECISION=precision,", 3)
+                self.put("PRECISION=precision,", 2)
 
 
 def _tuple(items: Sequence[str]) -> str:

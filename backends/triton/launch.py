@@ -25,6 +25,7 @@ import torch
 import triton
 
 from monocomp.backends.triton.emit import Module
+from monocomp.backends.triton.replay import Plan, Recorder
 from monocomp.backends.triton.schedule import Schedule, candidates
 from monocomp.cache import JsonStore, cache_folder
 from monocomp.errors import InternalError, UnsupportedError
@@ -140,15 +141,23 @@ class TritonRunner:
         inputs: Mapping[str, torch.Tensor],
         params: Mapping[str, Any],
         extents: Mapping[str, int],
-    ) -> tuple[torch.Tensor, ...]:
-        """The outputs, in the program's order."""
+        varying: Sequence[str] = (),
+    ) -> tuple[tuple[torch.Tensor, ...], Plan | None]:
+        """The outputs, in the program's order, and how to repeat the call.
+
+        A plan holds for other values of the parameters that are named as varying. There is
+        none for a call whose schedules are a stopgap, or that does more than launch kernels.
+        """
         module, loaded = self._loaded()
-        first = next(iter(inputs.values()))
-        schedules = self.schedules(inputs, params, extents)
-        configs = tuple(module.config(n, s) for n, s in enumerate(schedules))
-        with torch.cuda.device_of(first), torch.no_grad():  # type: ignore[no-untyped-call]
-            result = self._call(loaded, module, inputs, params, configs)
-        return result
+        tensors = {n: t.detach() for n, t in inputs.items()}  # distinct, and without gradients
+        first = next(iter(tensors.values()))
+        recorder = Recorder(tensors, varying, module.places)
+        with torch.cuda.device_of(first):  # type: ignore[no-untyped-call]
+            schedules = self.schedules(tensors, params, extents)
+            configs = tuple(module.config(n, s) for n, s in enumerate(schedules))
+            results = self._call(loaded, module, tensors, params, configs, recorder)
+            plan = None if _is_capturing(first.device) else recorder.plan(results)
+        return results, plan
 
     def _loaded(self) -> tuple[Module, ModuleType]:
         if self._module is None:
@@ -163,10 +172,14 @@ class TritonRunner:
         inputs: Mapping[str, torch.Tensor],
         params: Mapping[str, Any],
         configs: tuple[Mapping[str, int], ...],
+        recorder: Recorder | None = None,
     ) -> tuple[torch.Tensor, ...]:
         named = {module.params[n]: v for n, v in params.items()}
         host = getattr(loaded, module.host)
-        result = host(*inputs.values(), **named, configs=configs, precision=self.precision)
+        options: dict[str, Any] = {"configs": configs, "precision": self.precision}
+        if recorder is not None:
+            options |= {"empty": recorder.empty, "launch": recorder.launch}
+        result = host(*inputs.values(), **named, **options)
         return result if isinstance(result, tuple) else (result,)
 
     # --- schedules --------------------------------------------------------------------
@@ -177,7 +190,11 @@ class TritonRunner:
         params: Mapping[str, Any],
         extents: Mapping[str, int],
     ) -> tuple[Schedule, ...]:
-        """The schedules for a call: remembered, or measured now."""
+        """The schedules for a call: remembered, or measured now.
+
+        While a CUDA graph is captured nothing can be measured: what is not remembered then
+        runs with the first candidates, and a later call measures.
+        """
         first = next(iter(inputs.values()))
         sizes = tuple(sorted((e, power_of_two(max(1, n))) for e, n in extents.items()))
         key = (first.device, tuple(t.dtype for t in inputs.values()), sizes)
@@ -187,7 +204,8 @@ class TritonRunner:
                 found = self._chosen.get(key)
                 if found is None:
                     found = self._choose(inputs, params, extents, sizes)
-                    self._chosen[key] = found
+                    if not _is_capturing(first.device):
+                        self._chosen[key] = found
         return found
 
     def _choose(
@@ -219,6 +237,8 @@ class TritonRunner:
         remembered = self._recall(name, choices)
         if remembered is not None:
             return remembered
+        if _is_capturing(first.device):
+            return default
         chosen = self.tune(inputs, params, choices)
         self.store.put(name, {"schedules": [s.to_json() for s in chosen]})
         return chosen
@@ -290,6 +310,11 @@ def _target(device: torch.device) -> str | None:
         name = torch.cuda.get_device_properties(device).gcnArchName
         return "hip:" + name.partition(":")[0]
     return "cuda:{}{}".format(*torch.cuda.get_device_capability(device))
+
+
+def _is_capturing(device: torch.device) -> bool:
+    """Does the current stream record a CUDA graph?"""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
 def _agree(a: torch.Tensor, b: torch.Tensor) -> bool:

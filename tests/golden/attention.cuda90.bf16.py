@@ -151,6 +151,12 @@ def span(tensor):
     return sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride()))
 
 
+def launch(kernel, programs, *args, **options):
+    """Run a kernel in so many programs."""
+    if programs > 0:
+        kernel[(programs,)](*args, **options)
+
+
 def attention(
     Q,
     K,
@@ -158,6 +164,8 @@ def attention(
     *,
     configs=(CONFIG,),
     precision="ieee",
+    empty=torch.empty,
+    launch=launch,
 ):
     """Computes O (b, h, q, e).
 
@@ -167,6 +175,7 @@ def attention(
         V (b, h, k, e).
         configs: block lengths, warps and stages of each kernel.
         precision: of float32 products, "ieee" or "tf32".
+        empty, launch: how tensors are allocated and kernels run.
     """
     size_b = Q.shape[0]
     size_h = Q.shape[1]
@@ -186,48 +195,49 @@ def attention(
         dtype = torch.promote_types(dtype, tensor.dtype)
     if Q.dtype != K.dtype:  # one product takes both
         Q, K = Q.to(dtype), K.to(dtype)
-    O = torch.empty((size_b, size_h, size_q, size_e), dtype=dtype, device=Q.device)
+    O = empty((size_b, size_h, size_q, size_e), dtype=dtype, device=Q.device)
     config = configs[0]
     wide = any(span(t) >= 2**31 for t in (K, Q, V, O))
     programs = triton.cdiv(size_q, config["BLOCK_Q"]) * size_h * size_b
-    if programs > 0:
-        attention_kernel[(programs,)](
-            K,
-            Q,
-            V,
-            O,
-            K.stride(0),
-            K.stride(1),
-            K.stride(2),
-            K.stride(3),
-            Q.stride(0),
-            Q.stride(1),
-            Q.stride(2),
-            Q.stride(3),
-            V.stride(0),
-            V.stride(1),
-            V.stride(2),
-            V.stride(3),
-            O.stride(0),
-            O.stride(1),
-            O.stride(2),
-            O.stride(3),
-            size_b,
-            size_h,
-            size_q,
-            size_e,
-            size_k,
-            size_d,
-            BLOCK_E=max(16, triton.next_power_of_2(size_e)),
-            BLOCK_D=max(16, triton.next_power_of_2(size_d)),
-            EVEN_Q=size_q % config["BLOCK_Q"] == 0,
-            EVEN_E=size_e == max(16, triton.next_power_of_2(size_e)),
-            EVEN_K=size_k % config["BLOCK_K"] == 0,
-            EVEN_D=size_d == max(16, triton.next_power_of_2(size_d)),
-            INDEX=tl.int64 if wide else tl.int32,
-            PRECISION=precision,
-            **config,
-        )
+    launch(
+        attention_kernel,
+        programs,
+        K,
+        Q,
+        V,
+        O,
+        K.stride(0),
+        K.stride(1),
+        K.stride(2),
+        K.stride(3),
+        Q.stride(0),
+        Q.stride(1),
+        Q.stride(2),
+        Q.stride(3),
+        V.stride(0),
+        V.stride(1),
+        V.stride(2),
+        V.stride(3),
+        O.stride(0),
+        O.stride(1),
+        O.stride(2),
+        O.stride(3),
+        size_b,
+        size_h,
+        size_q,
+        size_e,
+        size_k,
+        size_d,
+        BLOCK_E=max(16, triton.next_power_of_2(size_e)),
+        BLOCK_D=max(16, triton.next_power_of_2(size_d)),
+        EVEN_Q=size_q % config["BLOCK_Q"] == 0,
+        EVEN_E=size_e == max(16, triton.next_power_of_2(size_e)),
+        EVEN_K=size_k % config["BLOCK_K"] == 0,
+        EVEN_D=size_d == max(16, triton.next_power_of_2(size_d)),
+        INDEX=tl.int64 if wide else tl.int32,
+        PRECISION=precision,
+        **config,
+    )
     return O
 
 

@@ -1,0 +1,354 @@
+"""Calls that repeat an earlier one: they launch what the ordinary way would, and nothing else.
+
+A driver without a GPU takes the launches of kernels that Triton compiles for one; what a
+repeated call passes is compared with what the first call of another kernel object passes.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import weakref
+from contextlib import nullcontext
+from functools import cache
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from torch import Tensor
+
+import monocomp as mc
+from monocomp import library
+from monocomp.errors import InputError, ShapeError, UnsupportedDtypeError, UnsupportedError
+from tests.backends.interpreted import call
+from tests.backends.running import cut_for_long_extents, exact, largest_error, small_schedules
+
+WINDOW = library.load("sliding_window")
+SCALED = "param scale: float = 2.0, n: int = 3\nindex i < n\nO[i,j] = X[j] * scale + i"
+MIXED = "O[i,k] = sum[j](X[i,j] * Y[j,k])"
+
+
+class Driver:
+    """Stands for a GPU and its driver: remembers every launch."""
+
+    def __init__(self) -> None:
+        from triton.backends.compiler import GPUTarget
+
+        self.launches: list[Any] = []
+        self.current = GPUTarget("cuda", 90, 32)
+        self.utils = self
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+    def get_current_target(self) -> Any:
+        return self.current
+
+    def get_device_properties(self, device: int) -> dict[str, int]:
+        return {"max_shared_mem": 227 << 10}
+
+    def load_binary(self, *_: Any) -> tuple[int, ...]:
+        return 1, 1, 32, 0, 1024
+
+    def launcher_cls(self, source: Any, metadata: Any) -> Any:
+        """A launch as the compiled kernel, the grid, and what the GPU would be given."""
+        form = source.signature, source.constants, source.attrs, metadata.num_warps
+
+        def launch(*args: Any) -> None:
+            given = zip(args[9:], source.signature.values(), strict=True)
+            passed = [value for value, kind in given if kind != "constexpr"]
+            self.launches.append((form, args[:3], passed))
+
+        return launch
+
+
+@cache
+def _the_driver() -> Driver:
+    """One for all tests: what has been compiled keeps its launcher."""
+    return Driver()
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    """A machine with a GPU, as far as Triton and the backend can see."""
+    triton = pytest.importorskip("triton")
+    from monocomp.backends.triton import launch
+
+    driver = _the_driver()
+    driver.launches.clear()
+    monkeypatch.setattr(launch, "interpreted", lambda: True)
+    monkeypatch.setattr(triton.runtime.driver, "_active", driver)
+    return driver
+
+
+def tensors(q: int = 16, k: int = 16, dtype: torch.dtype = torch.bfloat16) -> dict[str, Tensor]:
+    """Queries, keys and values."""
+    shapes = {"Q": (1, 2, q, 16), "K": (1, 2, k, 16), "V": (1, 2, k, 16)}
+    return {n: torch.randn(shape).to(dtype) for n, shape in shapes.items()}
+
+
+def launched(driver: Driver, kernel: mc.Kernel, /, **values: Any) -> Any:
+    """The one launch of a call, with tensors by name, and by layout where they are new."""
+    driver.launches.clear()
+    result = kernel(**values)
+    ((form, grid, passed),) = driver.launches
+    names = {id(v): n for n, v in values.items()} | {id(result): "result"}
+    places = {v.data_ptr(): n for n, v in values.items() if isinstance(v, Tensor)}
+    for n, value in enumerate(passed):
+        if isinstance(value, Tensor):
+            where = places.get(value.data_ptr(), names.get(id(value)))
+            passed[n] = where, value.shape, value.stride(), value.dtype, value.device
+    return form, grid, passed
+
+
+def repeated(driver: Driver, kernel: mc.Kernel, /, **values: Any) -> Any:
+    """The launch of a call that has a plan."""
+    from monocomp.backends.triton.launch import TritonRunner
+
+    with patch.object(TritonRunner, "__call__", side_effect=AssertionError("no plan")):
+        return launched(driver, kernel, **values)
+
+
+def is_repeated(driver: Driver, kernel: mc.Kernel, /, **values: Any) -> bool:
+    """Would this call repeat an earlier one?"""
+    try:
+        repeated(driver, kernel, **values)
+    except AssertionError:
+        return False
+    return True
+
+
+def shifted(t: Tensor) -> Tensor:
+    """The same elements, not aligned to 16 bytes."""
+    return torch.cat([t.new_zeros(1), t.flatten()])[1:].view(t.shape)
+
+
+def transposed(t: Tensor) -> Tensor:
+    """The same elements, other strides."""
+    return t.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+CHANGES: dict[str, Any] = {
+    "length": lambda v: v | {"Q": torch.randn(1, 2, 40, 16).bfloat16()},
+    "batch": lambda v: {n: t.repeat(2, 1, 1, 1) for n, t in v.items()},
+    "dtype": lambda v: {n: t.half() for n, t in v.items()},
+    "dtype of one": lambda v: v | {"V": v["V"].half()},
+    "strides": lambda v: v | {"K": transposed(v["K"])},
+    "expanded": lambda v: v | {"K": v["K"][:, :1].expand(1, 2, 16, 16)},
+    "alignment": lambda v: v | {"V": shifted(v["V"])},
+    "a parameter that is 1": lambda v: v | {"window": 1},
+    "a parameter that 16 divides": lambda v: v | {"window": 32},
+    "a parameter past 32 bits": lambda v: v | {"window": (1 << 31) + 1},
+    "a default": lambda v: v | {"window": 1024},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_looks_different_is_planned_anew(driver: Driver, change: str) -> None:
+    """And repeated as the ordinary way launches it, before and after the change."""
+    kernel = mc.compile(WINDOW, backend="triton")
+    first = tensors() | ({"window": 7} if "param" in change else {})
+    other = CHANGES[change](first)
+    wanted = [launched(driver, mc.compile(WINDOW, backend="triton"), **v) for v in (first, other)]
+    assert wanted[0] != wanted[1] or change == "a default"
+    assert launched(driver, kernel, **first) == wanted[0]
+    assert not is_repeated(driver, kernel, **other)
+    assert launched(driver, kernel, **other) == wanted[1]
+    for values, launch in zip((first, other, first), (*wanted, wanted[0]), strict=True):
+        assert repeated(driver, kernel, **values) == launch
+
+
+def test_a_parameter_that_only_kernels_read_varies(driver: Driver) -> None:
+    """As long as Triton compiles the same for it; by any name of a number it is looked at."""
+    kernel, inputs = mc.compile(WINDOW, backend="triton"), tensors()
+    launched(driver, kernel, **inputs, window=7)
+    for window in (9, 2, 1 << 20 | 1):
+        *_, passed = repeated(driver, kernel, **inputs, window=window)
+        assert passed[-1] == window
+    assert not is_repeated(driver, kernel, **inputs, window=torch.tensor(7))
+    assert not is_repeated(driver, kernel, **inputs, window=7.0)
+    *_, passed = launched(driver, kernel, **inputs, window=7.0)
+    assert passed[-1] == 7 and isinstance(passed[-1], int)
+
+
+def test_a_parameter_of_an_extent_is_part_of_the_look(driver: Driver) -> None:
+    """And a float may be any, where an int is converted."""
+    kernel, x = mc.compile(SCALED, backend="triton"), torch.randn(16)
+    launched(driver, kernel, X=x, n=3, scale=1.0)
+    *_, passed = repeated(driver, kernel, X=x, n=3, scale=0.5)
+    assert 0.5 in passed
+    assert not is_repeated(driver, kernel, X=x, n=5, scale=1.0)
+    assert kernel(x, n=5).shape == (5, 16) and kernel(x, n=3).shape == (3, 16)
+    launched(driver, kernel, X=x, scale=4)
+    *_, passed = repeated(driver, kernel, X=x, scale=4)
+    assert 4.0 in passed
+    assert not is_repeated(driver, kernel, X=x, scale=6)
+
+
+def test_inputs_by_position_and_by_name_repeat_one_another(driver: Driver) -> None:
+    """In any order."""
+    kernel, (q, k, v) = mc.compile(WINDOW, backend="triton"), tensors().values()
+    wanted = launched(driver, kernel, Q=q, K=k, V=v, window=7)
+    assert repeated(driver, kernel, window=7, V=v, Q=q, K=k) == wanted
+    with patch("monocomp.kernel.bind", side_effect=AssertionError):
+        kernel(q, k, V=v, window=7)
+
+
+def test_one_tensor_for_two_inputs(driver: Driver) -> None:
+    """The plan of that call serves calls with two."""
+    kernel, (q, k, v) = mc.compile(WINDOW, backend="triton"), tensors().values()
+    launched(driver, kernel, Q=q, K=q, V=q)
+    found = repeated(driver, kernel, Q=q, K=k, V=v)
+    assert found == launched(driver, mc.compile(WINDOW, backend="triton"), Q=q, K=k, V=v)
+
+
+def test_errors_are_those_of_a_first_call(driver: Driver) -> None:
+    """A plan lets nothing pass that is refused without one."""
+    kernel, inputs = mc.compile(WINDOW, backend="triton"), tensors()
+    kernel(**inputs)
+    driver.launches.clear()
+    with pytest.raises(ShapeError, match="index 'k' has two sizes"):
+        kernel(**inputs | {"V": inputs["V"][:, :, 1:]})
+    with pytest.raises(UnsupportedDtypeError, match="cannot load V with dtype float64"):
+        kernel(**inputs | {"V": inputs["V"].double()})
+    inputs["Q"].requires_grad_()
+    with pytest.raises(UnsupportedError, match="input Q requires a gradient"):
+        kernel(**inputs)
+    assert not driver.launches
+    with torch.no_grad():
+        assert repeated(driver, kernel, **inputs) is not None
+    with pytest.raises(InputError, match="given twice"):
+        kernel(*inputs.values(), V=inputs["V"])
+    with pytest.raises(InputError, match="4 inputs are given by position"):
+        kernel(*inputs.values(), inputs["V"])
+
+
+def test_what_a_host_function_converts_is_not_repeated(driver: Driver) -> None:
+    """Its copies are of one call's elements."""
+    kernel = mc.compile(MIXED, backend="triton")
+    x, y = torch.randn(16, 16).half(), torch.randn(16, 16)
+    kernel(x, y)
+    assert not is_repeated(driver, kernel, X=x, Y=y)
+    kernel(x, y.half())
+    assert is_repeated(driver, kernel, X=x, Y=y.half())
+
+
+def test_nothing_is_kept_while_a_graph_is_captured(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its schedules are a stopgap."""
+    from monocomp.backends.triton import launch
+
+    kernel, inputs = mc.compile(WINDOW, backend="triton"), tensors()
+    with monkeypatch.context() as context:
+        context.setattr(launch, "_is_capturing", lambda _: True)
+        kernel(**inputs)
+        assert not is_repeated(driver, kernel, **inputs)
+    kernel(**inputs)
+    assert is_repeated(driver, kernel, **inputs)
+
+
+def test_plans_hold_no_tensors(driver: Driver) -> None:
+    """Neither inputs nor results outlive their call."""
+    kernel, inputs = mc.compile(WINDOW, backend="triton"), tensors()
+    results = [kernel(**inputs), kernel(**inputs)]
+    assert results[0].data_ptr() != results[1].data_ptr()
+    alive = [weakref.ref(t) for t in (*inputs.values(), *results)]
+    driver.launches.clear()
+    del inputs, results
+    gc.collect()
+    assert not any(a() is not None for a in alive)
+
+
+def test_plans_are_limited(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest goes."""
+    from monocomp.backends.triton import replay
+
+    monkeypatch.setattr(replay, "_PLANS", 2)
+    kernel = mc.compile("O[i] = X[i] * 2", backend="triton")
+    inputs = [torch.randn(n) for n in (17, 18, 19)]
+    for x in inputs:
+        kernel(x)
+    assert [is_repeated(driver, kernel, X=x) for x in inputs] == [False, True, True]
+
+
+def test_a_plan_runs_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever is the current one; its look has it, too."""
+    from monocomp.backends.triton.replay import Plan, Plans
+
+    entered: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "device", lambda d: entered.append(d) or nullcontext())
+    for index in (0, 1):
+        assert Plan(torch.device("cuda", index), (), (), ())({}) == ()
+    assert entered == [torch.device("cuda", 1)]
+    plans = Plans(mc.compile("O[i] = X[i] * 2").program)
+    plan = Plan(torch.device("cpu"), (), (), ())
+    plans.keep({"X": torch.empty(3)}, plan)
+    assert plans.find({"X": torch.zeros(3)}) is plan
+    assert plans.find({"X": torch.empty(3, device="meta")}) is None
+
+
+def test_threads_repeat_their_own_calls(driver: Driver) -> None:
+    """Each launch has the sizes and the parameter of the call whose tensors it has."""
+    kernel = mc.compile(WINDOW, backend="triton")
+    interval, faults = sys.getswitchinterval(), []
+    sys.setswitchinterval(1e-5)
+
+    def work(number: int) -> None:
+        try:
+            for turn in range(40):
+                inputs = tensors(q=16 + 8 * (number % 2), k=8 * (2 + number % 3))
+                result = kernel(**inputs, window=100 * number + 2 * turn + 3)
+                assert result.shape == inputs["Q"].shape
+        except Exception as fault:
+            faults.append(fault)
+
+    try:
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not faults
+    assert len(driver.launches) == 8 * 40
+    found = set()
+    for (signature, *_), _, passed in driver.launches:
+        kinds = [n for n, kind in signature.items() if kind != "constexpr"]
+        named = dict(zip(kinds, passed, strict=True))
+        number, turn = divmod(named["window"], 100)
+        found.add((number, turn))
+        assert named["Q_ptr"].shape[2] == named["size_q"] == 16 + 8 * (number % 2)
+        assert named["K_ptr"].shape[2] == named["size_k"] == 8 * (2 + number % 3)
+    assert len(found) == 8 * 40
+
+
+def _twice(text: str, inputs: dict[str, Tensor], storing: bool, params: dict[str, Any]) -> Any:
+    """The results of a call and of its repetition with other elements."""
+    from monocomp.backends.triton.launch import TritonRunner
+
+    kernel = mc.compile(text, backend="triton")
+    changed = {n: t.flip(0) if t.is_floating_point() else t for n, t in inputs.items()}
+    with small_schedules(16), cut_for_long_extents() if storing else nullcontext():
+        kernel(**inputs, **params)
+        with patch.object(TritonRunner, "__call__", side_effect=AssertionError("no plan")):
+            return changed, kernel(**changed, **params)
+
+
+@pytest.mark.parametrize(
+    ("name", "storing", "params"),
+    [("causal", False, {}), ("sliding_window", False, {"window": 5}), ("gqa", True, {})],
+)
+def test_a_repeated_call_computes(name: str, storing: bool, params: dict[str, Any]) -> None:
+    """With what several kernels store for one another, too."""
+    inputs = {n: t.float() for n, t in tensors(q=20, k=24).items()}
+    text = library.load(name) if name != "gqa" else library.load("naive_attention")
+    changed, found = call(_twice, text, inputs, storing, params)
+    assert largest_error(found, exact(text, changed, **params)[0]) < 1e-5
