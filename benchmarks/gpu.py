@@ -7,7 +7,7 @@ rotated, medians over the rounds. What is prepared is not timed.
 
 A peer that fails before it ever ran is left out from then on, and named; one that fails later is
 named for that case. A rehearsal runs the same code on the CPU at tiny sizes, where the times
-mean nothing.
+mean nothing; with TRITON_INTERPRET=1 it runs the emitted source.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -35,7 +35,8 @@ import monocomp as mc
 from benchmarks.report import Report, listed, options, today, versions, write_json
 from monocomp.language.binding import bind
 
-DTYPE = torch.bfloat16
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # in rehearsals
+DTYPE = torch.float16 if INTERPRETED else torch.bfloat16  # whose products are not interpreted
 ROUNDS, QUICK_ROUNDS = 9, 5
 BURST_MS, REST_S = 3.0, 0.004
 CHECKED_ROWS = 256  # at the start, in the middle and at the end
@@ -59,6 +60,7 @@ class HasWords(Protocol):
 
 
 C = TypeVar("C", bound=HasWords)
+R = TypeVar("R")
 
 
 class UnknownWordError(Exception):
@@ -107,10 +109,19 @@ class Setting:
 
 @cache
 def kernel(program: str, name: str | None = None) -> mc.Kernel:
-    """A program of the library, by its name, or a text, compiled."""
+    """A program of the library, by its name, or a text, compiled.
+
+    In a rehearsal with TRITON_INTERPRET=1 it is emitted source that runs.
+    """
+    backend = "triton" if INTERPRETED else "auto"
     if program in mc.library.names():
-        return mc.compile(mc.library.load(program), name=program)
-    return mc.compile(program, name=name)
+        name = program
+    return mc.compile(text(program), name=name, backend=backend)
+
+
+def text(program: str) -> str:
+    """The text of a program of the library, or the text itself."""
+    return mc.library.load(program) if program in mc.library.names() else program
 
 
 def ours(program: str, *inputs: Tensor, **params: Any) -> Prepare:
@@ -132,9 +143,15 @@ def ours(program: str, *inputs: Tensor, **params: Any) -> Prepare:
 
 def schedule(program: str, *tensors: Tensor, **params: Any) -> str:
     """What is chosen for these inputs, in words; empty where nothing is to be chosen."""
-    if tensors[0].device.type != "cuda":
+    if tensors[0].device.type != "cuda" and not INTERPRETED:
         return ""
-    compiled = kernel(program)
+    try:
+        return _schedule(kernel(program), tensors, params)
+    except Exception as fault:  # only words: no measurement is lost for them
+        return in_one_line(fault)
+
+
+def _schedule(compiled: mc.Kernel, tensors: Sequence[Tensor], params: Mapping[str, Any]) -> str:
     inputs = dict(zip(compiled.program.inputs, tensors, strict=True))
     binding = bind(compiled.program, {n: tuple(t.shape) for n, t in inputs.items()}, params)
     runner = compiled._runner(inputs, binding)
@@ -239,8 +256,9 @@ def reference(
     extras: Mapping[str, Tensor] | None = None,
     heads: tuple[tuple[int, int], ...] | None = None,
     scale: float | None = None,
+    wide_dtype: torch.dtype = torch.float32,
 ) -> Reference:
-    """Eager torch in float32 and in the inputs' dtype, where results are compared.
+    """Eager torch in a wide dtype and in the inputs' dtype, where results are compared.
 
     Args:
         q: queries (B, H, N, D).
@@ -250,6 +268,7 @@ def reference(
         extras: the further inputs.
         heads: pairs of batch and head to compare; the first and the last by default.
         scale: of the logits; 1 / sqrt(D) by default.
+        wide_dtype: what the right result is computed in.
     """
     batch, count_heads, length, _ = q.shape
     count = min(CHECKED_ROWS, -(-length // 3))
@@ -259,10 +278,10 @@ def reference(
     rows = rows.clamp(max=length - 1)
     heads = heads or ((0, 0), (batch - 1, count_heads - 1))
     given = dict(extras or {})
-    wide = {n: x.float() if x.is_floating_point() else x for n, x in given.items()}
+    wide = {n: x.to(wide_dtype) if x.is_floating_point() else x for n, x in given.items()}
     exact, eager = (
         torch.stack([_eager(q, k, v, at, rows, mods(x), dtype, scale) for at in heads])
-        for x, dtype in ((wide, torch.float32), (given, q.dtype))
+        for x, dtype in ((wide, wide_dtype), (given, q.dtype))
     )
     return Reference(heads, rows, exact, relative_error(eager, exact))
 
@@ -379,7 +398,7 @@ class Outcome:
     def right(self) -> bool:
         """Did ours run, with errors that are at most that of eager torch in bf16?"""
         found = [self.errors.get(n, math.inf) for n in {*self.errors, OURS} if is_ours(n)]
-        return not any(map(is_ours, self.faults)) and max(found) <= self.eager_error
+        return not any(map(is_ours, self.faults)) and all(e <= self.eager_error for e in found)
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as plain data."""
@@ -398,18 +417,50 @@ def is_ours(name: str) -> bool:
     return name.startswith(OURS)
 
 
-@dataclass
-class Contest:
-    """Contenders that meet in several cases.
+class Run:
+    """One run of a benchmark: its cases in turn, the contenders of each, and what was left out.
 
     Attributes:
         setting: how to run.
         missing: peers that failed before they ever ran, with the reason.
+        skipped: cases that no longer fitted into the time.
+        failed: cases that could not be measured at all, with the reason.
     """
 
-    setting: Setting
-    missing: dict[str, str] = field(default_factory=dict)
-    _ran: set[str] = field(default_factory=set)
+    def __init__(self, setting: Setting) -> None:
+        warnings.filterwarnings("ignore")  # of peers; ours are errors in the tests
+        torch.set_float32_matmul_precision("highest")
+        self.setting = setting
+        self.missing: dict[str, str] = {}
+        self.skipped: list[str] = []
+        self.failed: dict[str, str] = {}
+        self._began = time.perf_counter()
+        self._seed = torch.seed()  # fresh inputs in every run
+        self._ran: set[str] = set()
+
+    def spent(self) -> float:
+        """Seconds since the start."""
+        return time.perf_counter() - self._began
+
+    def each(self, cases: Iterable[C], measure: Callable[[C], R]) -> list[R]:
+        """What is found for the cases, as long as one more, as long as the longest, fits."""
+        results, longest = [], 0.0
+        for case in cases:
+            words, began = " ".join(case.words), self.spent()
+            if began + longest > self.setting.seconds:
+                self.skipped.append(words)
+                continue
+            try:
+                results.append(measure(case))
+            except Exception as fault:
+                self.failed[words] = in_one_line(fault)
+                say(f"{words}: {self.failed[words]}")
+            longest = max(longest, self.spent() - began)
+            say(f"{words}: done, {self.spent():.0f} s")
+            gc.collect()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+        return results
 
     def hold(
         self,
@@ -466,60 +517,37 @@ class Contest:
         if self.setting.device == "cuda":
             torch.cuda.synchronize()
 
-    def notes(self) -> list[str]:
-        """Who is left out."""
-        return [f"Left out: {name} ({reason})." for name, reason in self.missing.items()]
+    def notes(self, outcomes: Iterable[tuple[str, Outcome]] = ()) -> list[str]:
+        """When and where, and what was left out, skipped, or failed where others ran."""
+        lines = [f"{today()}, {gpu_name()}; {listed(environment())}."]
+        lines += [f"Left out: {name} ({reason})." for name, reason in self.missing.items()]
+        if self.skipped:
+            limit = f"{self.setting.seconds:.0f} s"
+            lines.append(f"Skipped, as {limit} were not enough: {', '.join(self.skipped)}.")
+        lines += [f"Failed: {case} ({reason})." for case, reason in self.failed.items()]
+        for case, outcome in outcomes:
+            faults = outcome.faults.items()
+            lines += [f"Failed: {name} at {case} ({reason})." for name, reason in faults]
+        return lines
 
-
-def faults(outcomes: Iterable[tuple[str, Outcome]]) -> list[str]:
-    """What failed, where others ran."""
-    return [
-        f"Failed: {name} at {case} ({reason})."
-        for case, outcome in outcomes
-        for name, reason in outcome.faults.items()
-    ]
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return {
+            "date": today(),
+            "gpu": gpu_name(),
+            "versions": environment(),
+            "seed": self._seed,
+            "seconds": self.spent(),
+            "missing": self.missing,
+            "skipped": self.skipped,
+            "failed": self.failed,
+        }
 
 
 def in_one_line(fault: BaseException) -> str:
     """An error's class and the beginning of its text."""
-    return " ".join(f"{type(fault).__name__}: {fault}".split())[:200]
-
-
-class Budget:
-    """The time that a run may take, and the cases that did not fit."""
-
-    def __init__(self, setting: Setting) -> None:
-        warnings.filterwarnings("ignore")  # of peers; ours are errors in the tests
-        torch.set_float32_matmul_precision("highest")
-        self.seed = torch.seed()  # fresh inputs in every run
-        self.limit = setting.seconds
-        self.began = time.perf_counter()
-        self.skipped: list[str] = []
-
-    def spent(self) -> float:
-        """Seconds since the start."""
-        return time.perf_counter() - self.began
-
-    def cases(self, cases: Iterable[C]) -> Iterator[C]:
-        """Cases as long as one more, as long as the longest so far, fits."""
-        longest = 0.0
-        for case in cases:
-            began = self.spent()
-            if began + longest > self.limit:
-                self.skipped.append(" ".join(case.words))
-                continue
-            yield case
-            longest = max(longest, self.spent() - began)
-            say(f"{' '.join(case.words)}: done, {self.spent():.0f} s")
-            gc.collect()
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
-
-    def notes(self) -> list[str]:
-        """What was skipped."""
-        if not self.skipped:
-            return []
-        return [f"Skipped, as {self.limit:.0f} s were not enough: {', '.join(self.skipped)}."]
+    name, words = type(fault).__name__, str(fault).split()
+    return " ".join([f"{name}:", *words] if words[:1] != [f"{name}:"] else words)[:200]
 
 
 def say(line: str) -> None:
@@ -564,16 +592,6 @@ def _cudnn_version(found: int) -> str:
 def gpu_name() -> str:
     """The GPU's name."""
     return torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU, a rehearsal"
-
-
-def machine() -> str:
-    """A line on when and where."""
-    return f"{today()}, {gpu_name()}; {listed(environment())}."
-
-
-def data_of_machine() -> dict[str, Any]:
-    """The same as plain data."""
-    return {"date": today(), "gpu": gpu_name(), "versions": environment()}
 
 
 def unavailable() -> str | None:

@@ -70,17 +70,17 @@ class Result:
     schedule: str
 
 
-def run_case(case: Case, contest: gpu.Contest) -> Result:
+def run_case(case: Case, run: gpu.Run) -> Result:
     """Check, then time."""
     variant = next(v for v in VARIANTS if v.name == case.variant)
-    shape, device = case.shape, contest.setting.device
+    shape, device = case.shape, run.setting.device
     extras = variant.inputs(shape, device)
     pairs = admitted_pairs(variant, shape, extras, device)
     q, k, v = tensors(shape, device)
     right = gpu.reference(q, k, v, lambda x: variant.mods(shape, x), extras)
     inputs, params = (q, k, v, *extras.values()), variant.params(shape)
     contenders = {OURS: gpu.ours(variant.program, *inputs, **params)}
-    outcome = contest.hold(contenders, right.error, right.eager_error)
+    outcome = run.hold(contenders, right.error, right.eager_error)
     chosen = gpu.schedule(variant.program, *inputs, **params) if OURS in outcome.errors else ""
     return Result(case, pairs, outcome, chosen)
 
@@ -95,8 +95,8 @@ def over_area(result: Result, base: Result | None) -> float:
 
 def tables(setting: Setting) -> Report:
     """The table."""
-    contest, budget = gpu.Contest(setting), gpu.Budget(setting)
-    results = [run_case(case, contest) for case in budget.cases(cases(setting))]
+    run = gpu.Run(setting)
+    results = run.each(cases(setting), lambda case: run_case(case, run))
     base = {r.case.words: r for r in results if r.case.variant in BASES}
     header = ["", "d", "area", "ms", "TFLOP/s", "/ causal x area", "/ full x area", "error"]
     rows: list[list[object]] = []
@@ -129,18 +129,16 @@ def tables(setting: Setting) -> Report:
     lines = [
         f"Masked attention, forward, bf16, N = {LENGTH}, B = 1: time over that of causal "
         f"attention times the ratio of areas, medians of {setting.rounds} rounds.",
-        gpu.machine(),
+        *run.notes((" ".join(r.case.words), r.outcome) for r in results),
         "The error is against float32 eager torch, relative to that of eager torch in bf16.",
-        *budget.notes(),
-        *gpu.faults([(" ".join(r.case.words), r.outcome) for r in results]),
         "",
         table([*header, "schedule"], rows),
         "",
         f"Within {WANTED}: {within} of {len(kept)}, median "
         f"{gpu.number(statistics.median(kept) if kept else math.nan)}.",
     ]
-    report = {**gpu.data_of_machine(), "seconds": budget.spent(), "cases": data}
-    return Report("gpu_area", "\n".join(lines), report, all(r.outcome.right for r in results))
+    right = not run.failed and all(r.outcome.right for r in results)
+    return Report("gpu_area", "\n".join(lines), {**run.to_json(), "cases": data}, right)
 
 
 def measure(quick: bool = False) -> Report:

@@ -67,9 +67,31 @@ def eager(x: Tensor, w: Tensor, label: Tensor) -> Tensor:
     return cross_entropy((x @ w.T).float(), label, reduction="none")
 
 
-def run_case(case: Case, contest: gpu.Contest) -> tuple[Outcome, dict[str, str]]:
+@dataclass
+class Result:
+    """What was found for one case."""
+
+    case: Case
+    outcome: Outcome
+    schedules: dict[str, str]
+
+    def table(self) -> str:
+        """A row a contender."""
+        outcome, rows = self.outcome, []
+        for name, error in outcome.errors.items():
+            taken = outcome.median(name)
+            rate, memory = self.case.operations / taken / 1e9, outcome.memory[name] / gpu.MiB
+            speed = outcome.median(LIGER) / taken
+            compared = (taken, rate, memory, speed, error / outcome.eager_error)
+            found = gpu.numbers(compared, (".2f", ".0f", ".1f", ".2f", ".2f"))
+            rows.append([name, *found, self.schedules.get(name, "")])
+        header = ["", "ms", "TFLOP/s", "MiB more", "x Liger", "error", "schedule"]
+        return table(header, rows)
+
+
+def run_case(case: Case, run: gpu.Run) -> Result:
     """Check, then time."""
-    device = contest.setting.device
+    device = run.setting.device
     x = torch.randn(case.tokens, case.hidden, device=device, dtype=DTYPE)
     w = torch.randn(case.vocabulary, case.hidden, device=device, dtype=DTYPE)
     w *= case.hidden**-0.5
@@ -83,8 +105,8 @@ def run_case(case: Case, contest: gpu.Contest) -> tuple[Outcome, dict[str, str]]
 
     def compiled() -> Call:
         torch._dynamo.reset()
-        run = torch.compile(eager, dynamic=False) if device == "cuda" else eager
-        return lambda: run(x, w, label)
+        fused = torch.compile(eager, dynamic=False) if device == "cuda" else eager
+        return lambda: fused(x, w, label)
 
     def liger() -> Call:
         ops = importlib.import_module("liger_kernel.ops.fused_linear_cross_entropy")
@@ -104,43 +126,36 @@ def run_case(case: Case, contest: gpu.Contest) -> tuple[Outcome, dict[str, str]]
         "compiled": compiled,
         LIGER: liger,
     }
-    outcome = contest.hold(contenders, error, gpu.relative_error(in_bf16, exact), memory=True)
+    outcome = run.hold(contenders, error, gpu.relative_error(in_bf16, exact), memory=True)
     schedules = {}
     if OURS in outcome.errors:
         schedules[OURS] = gpu.schedule(LOSS, x, w, label)
     if STATISTICS in outcome.errors:
         schedules[STATISTICS] = gpu.schedule("cross_entropy", x, w, label, z=0.0)
-    return outcome, schedules
+    result = Result(case, outcome, schedules)
+    gpu.say(f"{result.table()}\n{outcome.faults}")
+    return result
 
 
 def tables(setting: Setting) -> Report:
     """The tables."""
-    contest, budget = gpu.Contest(setting), gpu.Budget(setting)
+    run = gpu.Run(setting)
+    results = run.each(cases(setting), lambda case: run_case(case, run))
     lines = [
         f"Cross-entropy of a linear layer, forward, bf16, medians of {setting.rounds} rounds.",
-        gpu.machine(),
+        *run.notes((" ".join(r.case.words), r.outcome) for r in results),
         "The error is against float32 eager torch, relative to that of eager torch in bf16.",
     ]
-    parts, data, right = [], [], True
-    for case in budget.cases(cases(setting)):
-        outcome, schedules = run_case(case, contest)
-        rows = []
-        for name, error in outcome.errors.items():
-            taken = outcome.median(name)
-            rate, memory = case.operations / taken / 1e9, outcome.memory[name] / gpu.MiB
-            speed = outcome.median(LIGER) / taken
-            compared = (taken, rate, memory, speed, error / outcome.eager_error)
-            found = gpu.numbers(compared, (".2f", ".0f", ".1f", ".2f", ".2f"))
-            rows.append([name, *found, schedules.get(name, "")])
-        header = ["", "ms", "TFLOP/s", "MiB more", "x Liger", "error", "schedule"]
-        sizes = f"{case.tokens} tokens, hidden {case.hidden}, vocabulary {case.vocabulary}"
-        parts += [*gpu.faults([(sizes, outcome)]), "", f"{sizes}:", "", table(header, rows)]
-        gpu.say("\n".join(parts))
-        data.append({**vars(case), **outcome.to_json(), "schedules": schedules})
-        right &= outcome.right
-    text = "\n".join([*lines, *contest.notes(), *budget.notes(), *parts])
-    report = {**gpu.data_of_machine(), "missing": contest.missing, "cases": data}
-    return Report("gpu_cross_entropy", text, report, right)
+    for r in results:
+        tokens, hidden, vocabulary = r.case.tokens, r.case.hidden, r.case.vocabulary
+        sizes = f"{tokens} tokens, hidden {hidden}, vocabulary {vocabulary}:"
+        lines += ["", sizes, "", r.table()]
+    cases_found = [
+        {**vars(r.case), **r.outcome.to_json(), "schedules": r.schedules} for r in results
+    ]
+    right = not run.failed and all(r.outcome.right for r in results)
+    data = {**run.to_json(), "cases": cases_found}
+    return Report("gpu_cross_entropy", "\n".join(lines), data, right)
 
 
 def measure(quick: bool = False) -> Report:

@@ -146,9 +146,9 @@ def paged(cache: Tensor, table: Tensor, size: int) -> Tensor:
     return pool
 
 
-def run_grouped(case: Case, contest: gpu.Contest) -> Result:
+def run_grouped(case: Case, run: gpu.Run) -> Result:
     """Check, then time, the contiguous cache and the pages."""
-    device = contest.setting.device
+    device = run.setting.device
     b, g, n, d = case.batch, case.groups, case.length, case.head
     q = _random(b, case.heads, 1, d, device=device)
     k, v = (_random(b, g, n, d, device=device) for _ in range(2))
@@ -193,14 +193,14 @@ def run_grouped(case: Case, contest: gpu.Contest) -> Result:
             return flash3(keys, values, seqused_k=lengths, page_table=places)
 
         contenders[at_pages(FA3, size)] = paged_flash3
-    outcome = contest.hold(contenders, right.error, right.eager_error)
+    outcome = run.hold(contenders, right.error, right.eager_error)
     chosen = {n: gpu.schedule(t, *x) for n, (t, x) in inputs.items() if n in outcome.errors}
     return Result(case, outcome, chosen)
 
 
-def run_latent(case: Case, contest: gpu.Contest) -> Result:
+def run_latent(case: Case, run: gpu.Run) -> Result:
     """Check, then time, the latent cache: all heads share one latent and one rotated vector."""
-    device = contest.setting.device
+    device = run.setting.device
     b, h, n, c, r = case.batch, case.heads, case.length, case.head, case.rotated
     qc, qr = _random(b, h, 1, c, device=device), _random(b, h, 1, r, device=device)
     latent, rotated = _random(b, n, c, device=device), _random(b, n, r, device=device)
@@ -243,9 +243,17 @@ def run_latent(case: Case, contest: gpu.Contest) -> Result:
         "SDPA": lambda: dense,
         FA3 + ", latent": flash3,
     }
-    outcome = contest.hold(contenders, right.error, right.eager_error)
+    outcome = run.hold(contenders, right.error, right.eager_error)
     chosen = gpu.schedule(LATENT, qc, qr, latent, rotated) if OURS in outcome.errors else ""
     return Result(case, outcome, {OURS: chosen})
+
+
+def run_case(case: Case, run: gpu.Run) -> Result:
+    """Check, then time."""
+    result = (run_latent if case.kind == "latent" else run_grouped)(case, run)
+    found = {n: f"{result.rate(n):.0f}" for n in result.outcome.milliseconds}
+    gpu.say(f"{case.label}, GB/s: {found}; {result.outcome.faults}")
+    return result
 
 
 def _contiguous_table(results: Sequence[Result]) -> str:
@@ -292,23 +300,15 @@ def _latent_table(results: Sequence[Result]) -> str:
 
 def tables(setting: Setting) -> Report:
     """The tables."""
-    contest, budget = gpu.Contest(setting), gpu.Budget(setting)
-    results = []
-    for case in budget.cases(cases(setting)):
-        run = run_latent if case.kind == "latent" else run_grouped
-        results.append(run(case, contest))
-        found = {n: f"{results[-1].rate(n):.0f}" for n in results[-1].outcome.milliseconds}
-        gpu.say(f"{case.label}, GB/s: {found}; {results[-1].outcome.faults}")
+    run = gpu.Run(setting)
+    results = run.each(cases(setting), lambda case: run_case(case, run))
     grouped = [r for r in results if r.case.kind == "grouped"]
     latent = [r for r in results if r.case.kind == "latent"]
     lines = [
         "Decoding, one query a sequence, bf16, GB/s of keys and values, "
         f"medians of {setting.rounds} rounds.",
-        gpu.machine(),
+        *run.notes((r.case.label, r.outcome) for r in results),
         "The error is against float32 eager torch, relative to that of eager torch in bf16.",
-        *contest.notes(),
-        *budget.notes(),
-        *gpu.faults([(r.case.label, r.outcome) for r in results]),
     ]
     if grouped:
         lines += ["", _contiguous_table(grouped)]
@@ -318,13 +318,11 @@ def tables(setting: Setting) -> Report:
         lines += ["", f"Latent attention, {sizes}, {r.case.head} + {r.case.rotated} dimensions:"]
         lines += ["", _latent_table([r])]
     data = {
-        **gpu.data_of_machine(),
-        "missing": contest.missing,
-        "skipped": budget.skipped,
-        "seconds": budget.spent(),
+        **run.to_json(),
         "cases": [r.to_json() for r in results],
     }
-    return Report("gpu_decode", "\n".join(lines), data, all(r.outcome.right for r in results))
+    right = not run.failed and all(r.outcome.right for r in results)
+    return Report("gpu_decode", "\n".join(lines), data, right)
 
 
 def measure(quick: bool = False) -> Report:

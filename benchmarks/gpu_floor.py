@@ -185,7 +185,6 @@ class Result:
     kernels: int = 0
     schedule: str = ""
     sizes: str = ""
-    fault: str = ""
 
     @property
     def compute_ms(self) -> float:
@@ -205,7 +204,7 @@ class Result:
     @property
     def right(self) -> bool:
         """Did it run, and well enough?"""
-        return not self.fault and self.error <= TOLERATED
+        return self.error <= TOLERATED
 
 
 def _all(results: object) -> tuple[Tensor, ...]:
@@ -270,49 +269,44 @@ def full_inputs(name: str, setting: Setting) -> dict[str, Tensor]:
 
 
 def run_case(name: str, setting: Setting) -> Result:
-    """Check, then time; what fails is told in the result."""
+    """Check, then time."""
     result = Result(name)
-    try:
-        result.error = error_at_small_size(name, setting)
-        inputs = full_inputs(name, setting)
-        kernel, tensors = gpu.kernel(name), list(inputs.values())
-        table_of = kernel.program.extent_of
-        known = bind(kernel.program, {n: tuple(t.shape) for n, t in inputs.items()}, {}).extents
-        sizes = {n: known[root] for n, root in table_of.items() if root in known}
-        result.sizes = " ".join(f"{n}={size}" for n, size in sizes.items() if n[0] != ".")
-        found = _all(kernel(*tensors))
-        for output in found:
-            gpu.poison(output)
-        again = _all(kernel(*tensors))
-        for first, second in zip(found, again, strict=True):
-            if not bool(torch.isfinite(second).all()):
-                raise ArithmeticError("an element is not finite, or was not written")
-            if not torch.equal(first, second):
-                raise ArithmeticError("two calls give different results")
-        result.kernels = kernel.report(sizes)["kernels"]
-        result.operations = FULL.get(name, Full()).operations(sizes)
-        result.bytes = sum(float(t.nbytes) for t in (*tensors, *found))
-        result.schedule = gpu.schedule(name, *tensors)
-        del found, again
-        taken = gpu.times({OURS: lambda: kernel(*tensors)}, setting.rounds, setting.device)
-        result.milliseconds = statistics.median(taken[OURS])
-    except Exception as fault:
-        result.fault = gpu.in_one_line(fault)
+    result.error = error_at_small_size(name, setting)
+    inputs = full_inputs(name, setting)
+    kernel, tensors = gpu.kernel(name), list(inputs.values())
+    table_of = kernel.program.extent_of
+    known = bind(kernel.program, {n: tuple(t.shape) for n, t in inputs.items()}, {}).extents
+    sizes = {n: known[root] for n, root in table_of.items() if root in known}
+    result.sizes = " ".join(f"{n}={size}" for n, size in sizes.items() if n[0] != ".")
+    found = _all(kernel(*tensors))
+    for output in found:
+        gpu.poison(output)
+    again = _all(kernel(*tensors))
+    for first, second in zip(found, again, strict=True):
+        if not bool(torch.isfinite(second).all()):
+            raise ArithmeticError("an element is not finite, or was not written")
+        if not torch.equal(first, second):
+            raise ArithmeticError("two calls give different results")
+    result.kernels = kernel.report(sizes)["kernels"]
+    result.operations = FULL.get(name, Full()).operations(sizes)
+    result.bytes = sum(float(t.nbytes) for t in (*tensors, *found))
+    result.schedule = gpu.schedule(name, *tensors)
+    del found, again
+    taken = gpu.times({OURS: lambda: kernel(*tensors)}, setting.rounds, setting.device)
+    result.milliseconds = statistics.median(taken[OURS])
+    gpu.say(
+        f"{name}: {result.over_floor:.2f}x its floor, {result.milliseconds:.3f} ms, "
+        f"error {result.error:.2f}; {result.schedule}"
+    )
     return result
 
 
 def tables(setting: Setting) -> Report:
     """The table."""
-    budget = gpu.Budget(setting)
-    results = []
-    for case in budget.cases(setting.select([Case(name) for name in CASES])):
-        r = run_case(case.name, setting)
-        gpu.say(
-            f"{r.name}: {r.over_floor:.2f}x its floor, {r.milliseconds:.3f} ms, "
-            f"error {r.error:.2f}; {r.fault or r.schedule}"
-        )
-        results.append(r)
-    ran = sorted((r for r in results if not r.fault), key=lambda r: r.over_floor)
+    run = gpu.Run(setting)
+    chosen = setting.select([Case(name) for name in CASES])
+    results = run.each(chosen, lambda case: run_case(case.name, setting))
+    ran = sorted(results, key=lambda r: r.over_floor)
     header = ["", "ms", "floor, ms", "by", "time / floor", "TFLOP/s", "TB/s", "error", "kernels"]
     rows = []
     for r in ran:
@@ -326,25 +320,23 @@ def tables(setting: Setting) -> Report:
         "Every program of the library, bf16: time over its floor, the larger of operations over "
         f"{TERAFLOPS:.0f} TFLOP/s and bytes over {TERABYTES} TB/s, "
         f"medians of {setting.rounds} rounds.",
-        gpu.machine(),
+        *run.notes(),
         "Operations are those of the matrix products, over the pairs that a mask admits. The "
         "error is "
         "against float64 eager torch at a small size, relative to that of eager torch in bf16.",
-        *budget.notes(),
-        *(f"Failed: {r.name} ({r.fault})." for r in results if r.fault),
         "",
         table([*header, "sizes", "schedule"], rows),
         "",
-        f"{len(ran)} of {len(results)} ran; geometric mean "
+        f"{len(ran)} of {len(chosen)} ran; geometric mean "
         f"{gpu.number(gpu.geometric_mean([r.over_floor for r in ran]))}x.",
     ]
     data = {
-        **gpu.data_of_machine(),
-        "skipped": budget.skipped,
-        "seconds": budget.spent(),
+        **run.to_json(),
         "cases": [{**vars(r), "over_floor": r.over_floor} for r in results],
     }
-    return Report("gpu_floor", "\n".join(lines), data, all(r.right for r in results))
+    return Report(
+        "gpu_floor", "\n".join(lines), data, not run.failed and all(r.right for r in results)
+    )
 
 
 def measure(quick: bool = False) -> Report:

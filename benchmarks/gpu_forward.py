@@ -131,11 +131,11 @@ class Result:
         }
 
 
-def run_case(case: Case, contest: gpu.Contest) -> Result:
+def run_case(case: Case, run: gpu.Run) -> Result:
     """Check, then time, whatever of the contenders runs here."""
-    q, k, v = case.inputs(contest.setting.device)
+    q, k, v = case.inputs(run.setting.device)
     right = gpu.reference(q, k, v, case.mods)
-    outcome = contest.hold(contenders(case, q, k, v), right.error, right.eager_error, memory=True)
+    outcome = run.hold(contenders(case, q, k, v), right.error, right.eager_error, memory=True)
     chosen = gpu.schedule(case.program, q, k, v) if OURS in outcome.errors else ""
     return Result(case, outcome, chosen)
 
@@ -168,18 +168,15 @@ def _error_table(results: Sequence[Result], shown: Sequence[str]) -> str:
 
 def tables(setting: Setting) -> Report:
     """The tables."""
-    contest, budget = gpu.Contest(setting), gpu.Budget(setting)
-    results = [run_case(case, contest) for case in budget.cases(cases(setting))]
+    run = gpu.Run(setting)
+    results = run.each(cases(setting), lambda case: run_case(case, run))
     named = (OURS, FLEX, CUDNN, FLASH, FA3)
     shown = [n for n in named if any(n in r.outcome.milliseconds for r in results)]
     lines = [
         f"Attention forward, bf16, B = {BATCH}, H = {HEADS}, TFLOP/s, "
         f"medians of {setting.rounds} rounds.",
-        gpu.machine(),
+        *run.notes((" ".join(r.case.words), r.outcome) for r in results),
         "Flex is FlexAttention, compiled; cuDNN and FA2 (FlashAttention) are backends of SDPA.",
-        *contest.notes(),
-        *budget.notes(),
-        *gpu.faults([(" ".join(r.case.words), r.outcome) for r in results]),
         "",
         _speed_table(results, shown),
         "",
@@ -189,13 +186,12 @@ def tables(setting: Setting) -> Report:
         _error_table(results, shown),
     ]
     data = {
-        **gpu.data_of_machine(),
+        **run.to_json(),
         "shape": {"B": BATCH, "H": HEADS, "dtype": str(gpu.DTYPE)},
-        "missing": contest.missing,
-        "seconds": budget.spent(),
         "cases": [r.to_json() for r in results],
     }
-    return Report("gpu_forward", "\n".join(lines), data, all(r.outcome.right for r in results))
+    right = not run.failed and all(r.outcome.right for r in results)
+    return Report("gpu_forward", "\n".join(lines), data, right)
 
 
 def measure(quick: bool = False) -> Report:

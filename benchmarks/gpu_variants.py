@@ -101,14 +101,15 @@ class Result:
 class FlexOptions:
     """The kernel options that are tried: all at first, later the fastest of those before."""
 
-    def __init__(self) -> None:
+    def __init__(self, setting: Setting) -> None:
+        self.all = gpu.FLEX_OPTIONS[: MOST_OPTIONS if setting.quick else None]
         self.ranked: dict[tuple[str, int], list[dict[str, int]]] = {}
         self.chosen = ""
 
     def fastest(self, case: Case, q: Tensor, k: Tensor, v: Tensor, mods: Mods, mask: Any) -> Call:
         """FlexAttention with the fastest options."""
         key = (case.variant.name, case.shape.head)
-        tried = self.ranked.get(key, list(gpu.FLEX_OPTIONS))
+        tried = self.ranked.get(key, list(self.all))
         taken: list[tuple[float, int, Call]] = []
         fault: Exception | None = None
         for number, options in enumerate(tried):
@@ -132,9 +133,9 @@ class FlexOptions:
         return taken[0][2]
 
 
-def run_case(case: Case, contest: gpu.Contest, flex_options: FlexOptions) -> Result:
+def run_case(case: Case, run: gpu.Run, flex_options: FlexOptions) -> Result:
     """Check, then time."""
-    variant, shape, device = case.variant, case.shape, contest.setting.device
+    variant, shape, device = case.variant, case.shape, run.setting.device
     extras: Extras = variant.inputs(shape, device)
     pairs = admitted_pairs(variant, shape, extras, device)
     q, k, v = tensors(shape, device)
@@ -161,7 +162,7 @@ def run_case(case: Case, contest: gpu.Contest, flex_options: FlexOptions) -> Res
         FLEX_FLASH: flex_flash,
     }
     flex_options.chosen = ""
-    outcome = contest.hold(contenders, right.error, right.eager_error)
+    outcome = run.hold(contenders, right.error, right.eager_error)
     chosen = ""
     if OURS in outcome.errors:
         chosen = gpu.schedule(variant.program, *inputs, **variant.params(shape))
@@ -190,9 +191,8 @@ def _table(results: Sequence[Result], shown: Sequence[str]) -> str:
 
 def tables(setting: Setting) -> Report:
     """The table."""
-    contest, budget, flex_options = gpu.Contest(setting), gpu.Budget(setting), FlexOptions()
-    chosen = budget.cases(cases(setting))
-    results = [run_case(case, contest, flex_options) for case in chosen]
+    run, flex_options = gpu.Run(setting), FlexOptions(setting)
+    results = run.each(cases(setting), lambda case: run_case(case, run, flex_options))
     shown = [
         n for n in (OURS, FLEX, FLEX_FLASH) if any(n in r.outcome.milliseconds for r in results)
     ]
@@ -201,13 +201,10 @@ def tables(setting: Setting) -> Report:
     lines = [
         f"Variants of attention, forward, bf16, {TOKENS} tokens a batch, TFLOP/s over admitted "
         f"pairs, medians of {setting.rounds} rounds.",
-        gpu.machine(),
+        *run.notes((" ".join(r.case.words), r.outcome) for r in results),
         "Flex is FlexAttention, compiled, with the fastest of "
-        f"{len(gpu.FLEX_OPTIONS)} kernel options; its block mask is built beforehand.",
+        f"{len(flex_options.all)} kernel options; its block mask is built beforehand.",
         "The error is against float32 eager torch, relative to that of eager torch in bf16.",
-        *contest.notes(),
-        *budget.notes(),
-        *gpu.faults([(" ".join(r.case.words), r.outcome) for r in results]),
         "",
         _table(results, shown),
         "",
@@ -215,15 +212,13 @@ def tables(setting: Setting) -> Report:
         f"in {len(ratios)} cases.",
     ]
     data = {
-        **gpu.data_of_machine(),
-        "missing": contest.missing,
-        "skipped": budget.skipped,
-        "seconds": budget.spent(),
+        **run.to_json(),
         "least_ratio": least,
         "geometric_mean": mean,
         "cases": [r.to_json() for r in results],
     }
-    return Report("gpu_variants", "\n".join(lines), data, all(r.outcome.right for r in results))
+    right = not run.failed and all(r.outcome.right for r in results)
+    return Report("gpu_variants", "\n".join(lines), data, right)
 
 
 def measure(quick: bool = False) -> Report:

@@ -21,6 +21,8 @@ NAMES = (
     "gpu_decode",
     "gpu_cross_entropy",
     "gpu_floor",
+    "gpu_launch",
+    "gpu_fp8",
 )
 
 

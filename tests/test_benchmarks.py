@@ -1,0 +1,90 @@
+"""The benchmarks on the GPU, rehearsed: the same code on the CPU, at tiny sizes."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+
+import pytest
+
+from benchmarks.gpu import OURS, Outcome, Run, Setting, UnknownWordError
+from benchmarks.run import NAMES
+
+FEW = {
+    "gpu_forward": ("causal",),
+    "gpu_variants": ("full", "documents", "softcap-window-gqa"),
+    "gpu_floor": ("causal", "layer_norm", "cross_entropy"),
+    "gpu_launch": ("prefix_lm", "layer_norm"),
+}
+ON_GPU = tuple(name for name in NAMES if name.startswith("gpu_"))
+
+
+@pytest.mark.parametrize("name", ON_GPU)
+def test_benchmark_is_right_in_a_rehearsal(name: str) -> None:
+    words = FEW.get(name, ())
+    report = import_module(f"benchmarks.{name}").tables(Setting(True, words, rehearse=True))
+    assert report.right, report.text
+    assert report.data["failed"] == {} and report.data["skipped"] == []
+    assert all(word in report.text for word in words)
+    json.dumps(report.data)
+
+
+@pytest.mark.parametrize("name", ON_GPU)
+def test_cases_that_do_not_fit_are_named(name: str) -> None:
+    words = FEW.get(name, ())
+    setting = Setting(True, words, seconds=0, rehearse=True)
+    report = import_module(f"benchmarks.{name}").tables(setting)
+    assert len(report.data["skipped"]) >= max(1, len(words))
+    assert "Skipped, as 0 s were not enough: " + report.data["skipped"][0] in report.text
+
+
+def test_wrong_result_is_not_right() -> None:
+    assert Outcome(1.0, {OURS: 0.5, f"{OURS}, pages": 1.0, "Flex": 9.0}).right
+    assert not Outcome(1.0, {OURS: 0.5, f"{OURS}, pages": 1.1}).right
+    assert not Outcome(1.0, {"Flex": 0.5}).right
+    assert not Outcome(1.0, {OURS: 0.5, f"{OURS}, pages": float("nan")}).right
+    assert not Outcome(1.0, {OURS: 0.5}, faults={f"{OURS}, pages": "error"}).right
+
+
+class Word:
+    """A case of one word."""
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+
+
+def test_words_of_one_kind_are_alternatives() -> None:
+    cases = [Word(a, b) for a in ("x", "y", "z") for b in ("1", "2")]
+    chosen = Setting(only=("x", "z", "2")).select(cases)
+    assert [c.words for c in chosen] == [("x", "2"), ("z", "2")]
+    assert Setting().select(cases) == cases
+    with pytest.raises(UnknownWordError, match="no case is called w"):
+        Setting(only=("w",)).select(cases)
+
+
+def test_case_that_fails_is_named_and_the_others_run() -> None:
+    def measure(case: Word) -> str:
+        if case.words == ("bad",):
+            raise ValueError("too   bad")
+        return case.words[0]
+
+    run = Run(Setting(rehearse=True))
+    assert run.each([Word("a"), Word("bad"), Word("b")], measure) == ["a", "b"]
+    assert run.failed == {"bad": "ValueError: too bad"}
+    assert "Failed: bad (ValueError: too bad)." in run.notes()
+
+
+def test_peer_that_never_ran_is_left_out_and_one_that_ran_is_not() -> None:
+    import torch
+
+    def failing() -> None:
+        raise LookupError("not here")
+
+    run = Run(Setting(quick=True, rehearse=True))
+    good = {OURS: lambda: lambda: torch.zeros(2), "peer": lambda: lambda: torch.ones(2)}
+    first = run.hold({**good, "absent": failing}, lambda x: float(x.sum()), 1.0)
+    assert first.errors == {OURS: 0.0, "peer": 2.0} and first.right
+    assert run.missing == {"absent": "LookupError: not here"}
+    second = run.hold({OURS: failing, "peer": failing}, lambda x: 0.0, 1.0)
+    assert second.faults == {OURS: "LookupError: not here", "peer": "LookupError: not here"}
+    assert list(run.missing) == ["absent"] and not second.right
