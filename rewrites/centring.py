@@ -17,7 +17,7 @@ from monocomp import terms as T
 from monocomp.algebra import is_mantissa
 from monocomp.domain import split
 from monocomp.monomials import addends, factors
-from monocomp.moving import LARGEST_DEGREE, Centred, centred, weighted_sum
+from monocomp.moving import LARGEST_DEGREE, Centred, Unit, centred, weighted_sum
 from monocomp.program import Equations
 from monocomp.rewriting import Choice, Rewriter, RuleSet
 from monocomp.terms import Term
@@ -193,15 +193,14 @@ def anchor_means(program: Equations) -> Choice | None:
             continue
         (unit,) = taken.units
         anchor = _anchor(taken.bound, taken.condition, unit.distance)
-        if T.neg(anchor) in addends(unit.distance):
+        if anchor is T.ZERO or T.neg(anchor) in addends(unit.distance):
             continue
-        total, count = taken.total(), taken.count()
-        moved = taken.sum_of(T.mul(taken.weight, T.sub(unit.distance, anchor)))
-        counts = {count, _whole_count(taken.bound, taken.condition, taken.weight, count)}
-        after = _anchored(t, total, moved, anchor, counts, {})
-        again = centred(after.args[0] if is_mantissa(after) else after)
-        if again is not None and unit.centre.free - unit.distance.free:
-            return _replacing(t, _about_anchor(again), program)
+        distance = T.sub(unit.distance, anchor)
+        if unit.centre.free - unit.distance.free:
+            return _replacing(t, _about_anchor(taken, distance), program)
+        total = taken.sum_of(T.mul(taken.weight, distance))
+        mean = T.mul(total, T.power_of(taken.count(), -1))
+        after = taken.sum_of(taken.element([Unit(distance, mean, unit.power)]))
         return Choice.replacing(t, after, program)
     return None
 
@@ -219,43 +218,19 @@ def _anchor(bound: Term, condition: Term, distance: Term) -> Term:
     return T.where(inside, T.substitute(element, {bound.attr[0]: place}), T.ZERO)
 
 
-def _anchored(
-    t: Term, total: Term, moved: Term, anchor: Term, counts: set[Term], memo: dict[Term, Term]
-) -> Term:
-    """t with `a + moved / count` for `total / count`."""
-    found = memo.get(t)
-    if found is not None:
-        return found
-    if t.op == "mul" and total in t.args:
-        for f in t.args:
-            base, power = T.base_and_power(f)
-            if base in counts and power <= -1:
-                others = [g for g in t.args if g is not f and g is not total]
-                rest = T.mul(*others, T.power_of(base, power + 1))
-                rest = _anchored(rest, total, moved, anchor, counts, memo)
-                mean = T.mul(moved, T.power_of(base, -1))
-                found = T.add(T.mul(rest, mean), T.mul(rest, anchor))
-    if found is None:
-        found = T.map_children(t, lambda a: _anchored(a, total, moved, anchor, counts, memo))
-    memo[t] = found
-    return found
-
-
-def _about_anchor(taken: Centred) -> Term:
-    """The power sum about the mean in terms of those about 0."""
+def _about_anchor(taken: Centred, distance: Term) -> Term:
+    """The power sum about the mean in terms of those of the distances from the anchor."""
     (unit,) = taken.units
-    count, total = taken.count(), taken.total()
-    parts = [taken.sum_of(T.mul(taken.weight, T.power_of(unit.distance, unit.power)))]
+
+    def sum_of(power: int) -> Term:
+        return taken.sum_of(T.mul(taken.weight, T.power_of(distance, power)))
+
+    count, total = sum_of(0), sum_of(1)
+    parts = [sum_of(unit.power)]
     for n in range(unit.power):
         power = unit.power - n
-        if n == 0:
-            below = count
-        elif n == 1:
-            below = total
-        else:
-            below = taken.sum_of(T.mul(taken.weight, T.power_of(unit.distance, n)))
         sign = T.const(math.comb(unit.power, n) * (-1) ** power, "float")
-        parts.append(T.mul(sign, T.power_of(total, power), T.power_of(count, -power), below))
+        parts.append(T.mul(sign, T.power_of(total, power), T.power_of(count, -power), sum_of(n)))
     return T.add(*parts)
 
 
@@ -272,10 +247,7 @@ def centre_on_maximum(program: Equations) -> Choice | None:
     extrema = [
         t
         for t in T.subterms(*(e.body for e in program.equations))
-        if t.op == "fold"
-        and t.attr.monoid in ("max", "min")
-        and len(t.attr.indices) == 1
-        and not T.is_open(t)
+        if t.op == "fold" and t.attr.monoid in ("max", "min") and len(t.attr.indices) == 1
     ]
     for t, bound, condition, value, exponent in _sums(program):
         if exponent is None:
@@ -326,10 +298,13 @@ def _multiple(body: Term, parts: list[Term]) -> Fraction | None:
         return None
     for part in parts:
         ours, same = T.split_coefficient(part)
-        if same is rest and isinstance(ours, Fraction) and isinstance(number, Fraction):
-            ratio = ours / number
-            if all(T.mul(T.const(ratio, "float"), a) in parts for a in addends(body)):
-                return ratio
+        ratio = ours / number
+        if (
+            same is rest
+            and isinstance(ratio, Fraction)  # infinities have none
+            and all(T.mul(T.const(ratio, "float"), a) in parts for a in addends(body))
+        ):
+            return ratio
     return None
 
 

@@ -71,6 +71,8 @@ NEAR_MISSES = {
         "V[i] = sum[k]((X[i,k] - sum[l](X[i,l])) ** 2)",  # no mean
         "V[i] = sum[k]((X[i,k] - sum[l](Y[l]) / sum[l](1.0)) ** 2)",  # of something else
         f"V[i] = sum[k]((X[i,k] - {MEAN}) ** 2 * (Y[k] - sum[l](Y[l]) / sum[l](1.0)) ** 2)",
+        "V[i] = sum[k]((B[i] - sum[l](B[i]) / sum[l](1.0)) ** 2)"
+        " + sum[k](X[i,k]) + sum[l](X[i,l])",  # of what does not vary
     ],
     "centre_on_maximum": [
         "H[i] = SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v",  # no maximum stands outside
@@ -80,9 +82,12 @@ NEAR_MISSES = {
         "index j < 3\nH[i] = max[j](B[i]) - SE[k](B[i], S[i,k]).v / SE[k](1, S[i,k]).v",
         "H[i] = max[k if k < i](S[i,k]) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v",
         "H[i] = max[k](R[i,k]) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v",
+        "H[i] = max[k](S[i,k] + Y[k]) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v",  # a part
+        "H[i] = max[k](S[i,k] + Y[k]) - SE[k](Y[k], S[i,k]).v / SE[k](1, S[i,k]).v",
         "H[i] = max[k](S[i,k]) + SE[k](S[i,k], S[i,k]).v",  # it would not leave
         "H[i] = max[k](S[i,k] - S[i,k]) + SE[k](1, S[i,k]).v",  # the maximum of zeros
         "H[i] = max[k](S[i,k]) - SE[k](S[i,k] ** 2, S[i,k]).v / SE[k](1, S[i,k]).v",
+        "H[i] = max[k](inf * S[i,k]) - SE[k](inf * S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v",
     ],
 }
 
@@ -142,6 +147,15 @@ VARIANTS = {
             " - sum[l if i <= l](X[i,l] - where(i < |k|, X[i, maximum(i, 0)], 0))"
             " / sum[l if i <= l](1.0)) ** 2)",
         ),
+        (  # elements that are sums, so that the anchor is a result; the weights vary with i
+            "sum[k](Z[k,k]) + sum[k](X[i,k] ** 2 * (sum[l](Y[l] * Z[k,l])"
+            " - sum[m](X[i,m] ** 2 * sum[l](Y[l] * Z[m,l])) / sum[m](X[i,m] ** 2)) ** 2)",
+            "sum[k](Z[k,k]) + sum[k](X[i,k] ** 2"
+            " * (sum[l](Y[l] * Z[k,l]) - where(0 < |k|, sum[l](Y[l] * Z[0,l]), 0)) ** 2)"
+            " - sum[k](X[i,k] ** 2"
+            " * (sum[l](Y[l] * Z[k,l]) - where(0 < |k|, sum[l](Y[l] * Z[0,l]), 0))) ** 2"
+            " / sum[k](X[i,k] ** 2)",
+        ),
     ],
     "centre_on_maximum": [
         (
@@ -156,6 +170,11 @@ VARIANTS = {
             "B[i] * max[k](X[i,k]) * (not 0 < SE[k](1, X[i,k]).v)"
             " - B[i] * SE[k](X[i,k] - max[l](X[i,l]), X[i,k]).v / SE[k](1, X[i,k]).v",
         ),
+        (  # beside something that stands under a negated condition
+            "(not 0 < Y[0]) + max[k](X[i,k]) - SE[k](X[i,k], X[i,k]).v / SE[k](1, X[i,k]).v",
+            "(not 0 < Y[0]) + max[k](X[i,k]) * (not 0 < SE[k](1, X[i,k]).v)"
+            " - SE[k](X[i,k] - max[l](X[i,l]), X[i,k]).v / SE[k](1, X[i,k]).v",
+        ),
         (  # of a product, and where a condition holds
             "(i < 2) * max[k](X[i,k]) * SE[k](Y[k], X[i,k]).v / SE[k](1, X[i,k]).v"
             " - (i < 2) * SE[k](Y[k] * X[i,k], X[i,k]).v / SE[k](1, X[i,k]).v",
@@ -163,7 +182,7 @@ VARIANTS = {
         ),
     ],
 }
-INPUTS = "input X[i,k], D[i,k], Y[k], B[i]"
+INPUTS = "input X[i,k], D[i,k], Y[k], B[i], Z[k,k]"
 
 
 def test_every_rule_has_variants() -> None:
