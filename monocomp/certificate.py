@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from monocomp import terms as T
+from monocomp.moving import centred, move_centre
 from monocomp.pipeline import CHOICES, RULES
 from monocomp.printer import show
-from monocomp.proving.proofs import Law, certificate, certify_rule_law
-from monocomp.proving.rule_laws import RULE_LAWS
+from monocomp.proving.proofs import Law, certificate, certify_rule_law, is_proved
+from monocomp.proving.rule_laws import EVERYWHERE, RULE_LAWS
 from monocomp.rewriting import Step
 
 if TYPE_CHECKING:
     from monocomp.derivation import Derivation
 
-_EVERYWHERE = "arithmetic"
 _LOOPS = ("fuse_folds", "tile")  # the steps that rest on the laws of monoids
 _FACTS = {"is_positive": "> 0", "is_nonnegative": ">= 0"}
 
@@ -102,7 +102,7 @@ class Certificate:
     @property
     def holds(self) -> bool:
         """Are all laws proved, but for facts that need not hold?"""
-        return all(law.holds for law in self.laws if not law.is_fact)
+        return is_proved(self.laws)
 
     @property
     def summary(self) -> str:
@@ -203,8 +203,12 @@ def certify(derivation: Derivation, fresh: bool = False) -> Certificate:
         if rule is not None and not rule.claims:
             defined.append((number, step.rule))
     if any(step.rule in RULES for _, step in steps):
-        laws[_EVERYWHERE] = list(certify_rule_law(_EVERYWHERE, fresh))
+        laws[EVERYWHERE] = list(certify_rule_law(EVERYWHERE, fresh))
     loops = [(number, step.rule) for number, step in steps if step.rule in _LOOPS]
+    if any(map(centred, T.subterms(*(e.body for e in derivation.result.equations)))):
+        for claim in move_centre.claims:
+            laws[claim] = list(certify_rule_law(claim, fresh))
+            used.setdefault(claim, []).extend(loops)
     known = set(laws)
     for law in certificate(derivation.result, fresh):
         name = law.name.rpartition(": ")[0]

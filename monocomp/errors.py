@@ -200,7 +200,7 @@ class IndexRangeError(MonocompError):
 
 
 class MonoidLawError(MonocompError):
-    """A monoid's law does not hold or could not be proved."""
+    """A law that a program rests on, a monoid's above all, does not hold or could not be proved."""
 
 
 class UnsupportedError(MonocompError):

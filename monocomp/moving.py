@@ -23,6 +23,7 @@ from functools import lru_cache
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, mantissa
 from monocomp.monomials import addends, factors
+from monocomp.rewriting import Rule
 from monocomp.terms import Term
 
 LARGEST_DEGREE = 8
@@ -74,10 +75,6 @@ class Centred:
         """sum(weight)."""
         return self.sum_of(self.weight)
 
-    def total(self) -> Term:
-        """sum(weight * distance), for a single unit."""
-        return self.sum_of(T.mul(self.weight, self.units[0].distance))
-
     def has_mean(self) -> bool:
         """Is the centre of the single unit its mean?"""
         return len(self.units) == 1 and self._is_mean(self.units[0])
@@ -107,9 +104,21 @@ def _same_domain(a: Term, b: Term) -> bool:
     return T.domain_of(a) == T.domain_of(b)
 
 
-@lru_cache(maxsize=4096)
 def centred(fold: Term) -> Centred | None:
-    """A fold whose earlier results over its own domain are all centres, taken apart."""
+    """A fold whose earlier results over its own domain are all centres, taken apart; None,
+    too, where the law by which they move is not proved."""
+    taken = _apart(fold)
+    return taken if taken is None or move_centre.unproved is None else None
+
+
+@lru_cache(maxsize=4096)
+def _apart(fold: Term) -> Centred | None:
+    """A sum about centres that its own loop computes is carried with them.
+
+    Law:     sum(w * (u - c') ** n) = sum_j binomial(n, j) * (c - c') ** (n - j)
+             * sum(w * (u - c) ** j)
+    Claims:  moments, entropy
+    """
     if fold.op != "fold" or len(fold.attr.indices) != 1:
         return None
     if fold.attr.monoid not in ("sum", SE_PAIR) or fold.kind != "float":
@@ -139,6 +148,9 @@ def centred(fold: Term) -> Centred | None:
     if not units or any(is_result(t) for p in parts for t in T.subterms(p)):
         return None
     return Centred(fold, bound, condition, rest, exponent[0] if exponent else None, tuple(units))
+
+
+move_centre = Rule("move_centre", _apart)
 
 
 def coefficient(centred_fold: Centred, degrees: tuple[int, ...], moves: list[Term]) -> Term:

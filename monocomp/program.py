@@ -64,6 +64,11 @@ class Equations:
         """The same equations with f applied to the right-hand sides."""
         return replace(self, equations=tuple(replace(e, body=f(e.body)) for e in self.equations))
 
+    def changed(self, later: Equations) -> tuple[str, ...]:
+        """The equations whose right-hand sides a later form of the program does not share."""
+        pairs = zip(self.equations, later.equations, strict=True)
+        return tuple(old.name for old, new in pairs if old.body is not new.body)
+
     @cached_property
     def _taken(self) -> frozenset[str]:
         source = self.source

@@ -16,6 +16,7 @@ from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, frame
 from monocomp.cost import is_at_the_top, kernels
 from monocomp.lowering.roles import choose_roles, stored_in
+from monocomp.moving import move_centre
 from monocomp.printer import Names, show
 from monocomp.program import Equation, Equations
 from monocomp.rewrites.pullback import Pass, passes
@@ -55,28 +56,36 @@ def refusals(program: Equations, rule_sets: Iterable[RuleSet] = ()) -> tuple[Ref
         program: after its derivation.
         rule_sets: rules of which one may be refused as its law is not proved.
     """
-    rules = {r.name: r for at in rule_sets for r in at.rules}  # what a term could have needed
+    rule_sets = (*rule_sets, RuleSet("moving", "centres move with the loop", [move_centre]))
+    laws = {r.name: r.law for at in rule_sets for r in at.rules}  # what a term could have needed
     found: list[Refusal] = []
     for group in kernels(program):
-        found += _Finder(program, group, {n: r.law for n, r in rules.items()}).all()
-    found += _unproved(program, rules.values())
+        found += _Finder(program, group, laws).all()
+    for at in rule_sets:
+        found += _unproved(program, at)
     return tuple(dict.fromkeys(found))
 
 
-def _unproved(program: Equations, rules: Iterable[Rule]) -> Iterator[Refusal]:
+def _unproved(program: Equations, rules: RuleSet) -> Iterator[Refusal]:
     """Rules that match somewhere and rest on a law that is not proved."""
-    for rule in (r for r in rules if r.unproved is not None):
+    for rule in (r for r in rules.rules if r.unproved is not None):
         for equation in program.equations:
-            for t in T.subterms(equation.body):
-                if rule.apply(t) in (None, t) or rule.unproved is None:
-                    continue
-                law = rule.unproved
-                why = f"the law {law.name}, {law.statement}, is not proved"
-                if law.counterexample is not None:
-                    why = f"the law {law.name} does not hold: {law.counterexample}"
-                text = show(t, program.reader_names(t))
-                yield Refusal(rule.name, rule.law, (equation.name,), text, why)
-                break
+            found = (t for t in T.subterms(equation.body) if rule.apply(t) not in (None, t))
+            for t in itertools.islice(found, 1):
+                yield _lawless(rule, program, (equation.name,), t)
+    for rule in (r for r in rules.choices if r.unproved is not None):
+        choice = rule.apply(program)
+        if choice is not None:
+            yield _lawless(rule, program, program.changed(choice.program), choice.before)
+
+
+def _lawless(rule: Rule, program: Equations, place: tuple[str, ...], t: Term) -> Refusal:
+    law = rule.unproved
+    assert law is not None
+    why = f"the law {law.name}, {law.statement}, is not proved"
+    if law.counterexample is not None:
+        why = f"the law {law.name} does not hold: {law.counterexample}"
+    return Refusal(rule.name, rule.law, place, show(t, program.reader_names(t)), why)
 
 
 _LONG = 60  # characters of a formula in a reason

@@ -79,10 +79,9 @@ class Rule:
     @cached_property
     def unproved(self) -> ProvedLaw | None:
         """The first of these laws that is not proved; the rule must then not be used."""
-        from monocomp.proving.proofs import certify_rule_law
+        from monocomp.proving.proofs import certify_rule_law, missing
 
-        laws = (law for name in self.claims for law in certify_rule_law(name))
-        return next((law for law in laws if not law.holds and not law.is_fact), None)
+        return missing(law for name in self.claims for law in certify_rule_law(name))
 
 
 @dataclass
@@ -298,22 +297,17 @@ class Rewriter:
         if found is None:
             return False
         rule, choice = found
-        places = self._changed(choice.program)
+        places = self.program.changed(choice.program)
         before, after = self._show(choice.before), self._show(choice.after)
         self.record(rule.name, rule.law, places, before, after, choice.program, choice.before)
         return True
-
-    def _changed(self, program: Equations) -> list[str]:
-        """The definitions that are not what they were."""
-        pairs = zip(self.program.equations, program.equations, strict=True)
-        return [old.name for old, new in pairs if old.body is not new.body]
 
     def _choose(self, rules: RuleSet, place: str | None) -> tuple[Rule, Choice] | None:
         for rule in rules.choices:
             choice = rule.apply(self.program)
             if choice is None or rule.unproved is not None:
                 continue
-            if place is None or place in self._changed(choice.program):
+            if place is None or place in self.program.changed(choice.program):
                 return rule, choice
         return None
 

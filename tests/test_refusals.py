@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from monocomp import library
 from monocomp import terms as T
+from monocomp.checking import Case, largest_difference
+from monocomp.cost import _cost_of_kernel
 from monocomp.derivation import Derivation
+from monocomp.errors import MonoidLawError
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
-from monocomp.pipeline import derive
+from monocomp.moving import move_centre
+from monocomp.pipeline import RULES, derive
 from monocomp.program import translate
-from monocomp.proving.rule_laws import RULE_LAWS, Identity, RuleLaw
+from monocomp.proving import proofs
+from monocomp.proving.rule_laws import EVERYWHERE, RULE_LAWS, Identity, RuleLaw
 from monocomp.refusals import Refusal, refusals
 from monocomp.rewriting import RuleSet
 from tests.rewrites.rules import equations
@@ -159,6 +166,107 @@ def test_a_rule_whose_law_is_false(monkeypatch: pytest.MonkeyPatch) -> None:
         "hoist_from_relu", "relu(a + x) = a + relu(x)", ("O",), "relu(X[i,k])", ""
     )
     assert found.reason.startswith("the law relu: shift does not hold: relu(")
+
+
+@pytest.fixture
+def no_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[], None]]:
+    """A function after which no proof ends in time; what was proved until then is known."""
+
+    def forget() -> None:
+        _cost_of_kernel.cache_clear()
+        for rule in (*RULES.values(), move_centre):
+            rule.__dict__.pop("unproved", None)
+
+    def stop() -> None:
+        monkeypatch.setattr(proofs, "TIME_LIMIT", 0.0)
+        forget()
+
+    monkeypatch.setenv("MONOCOMP_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(proofs, "_IN_MEMORY", {})
+    yield stop
+    forget()
+
+
+# Programs; the loops that they need if only their monoids and the arithmetic are proved; and
+# the rules that are refused, each with a law.
+LAWLESS = {
+    "causal": (
+        {"k": 2},
+        {
+            "filter_bracket": "units",
+            "hoist_factor": "distributivity",
+            "lift_divisor": "sigmoids",
+            "lift_weighted_sum": "scaled numbers",
+            "separate_results": "distributivity",
+        },
+    ),
+    "kl_divergence": (
+        {"v": 2},
+        {
+            "hoist_factor": "distributivity",
+            "lift_divisor": "sigmoids",
+            "lift_weighted_sum": "scaled numbers",
+            "separate_results": "distributivity",
+        },
+    ),
+    "layer_norm": (
+        {"k": 2},
+        {
+            "common_factor": "common factors",
+            "hoist_factor": "distributivity",
+            "move_centre": "moments",
+            "separate_results": "distributivity",
+        },
+    ),
+    "hedgehog_attention": (
+        {"k": 1},
+        {"exchange_sums": "distributivity", "lift_weighted_sum": "scaled numbers"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LAWLESS)
+def test_what_is_not_proved_in_time_is_refused(name: str, no_time: Callable[[], None]) -> None:
+    """The law is named, and the program runs without the rule."""
+    for known in (*proofs.BUILT_IN, "softmax", "log_softmax"):
+        proofs.certify(known)
+    proofs.certify_rule_law(EVERYWHERE)
+    no_time()
+    program = check(library.load(name))
+    kernel = Kernel(program, backend="numpy")
+    assert not any(RULES[s.rule].claims for s in kernel.derivation if s.rule in RULES)
+    passes, laws = LAWLESS[name]
+    assert kernel.report()["passes"] == passes
+    found = {r.rule: r for r in kernel.derivation.refusals if "is not proved" in r.reason}
+    assert {n: r.reason.split(": ")[0] for n, r in found.items()} == {
+        n: f"the law {law}" for n, law in laws.items()
+    }
+    shown = " ".join(str(kernel.derivation).split())
+    assert all(r.place and f"{r.reason} ({r.rule}, in " in shown for r in found.values())
+    case = Case.of(program, {}, {}, 0)
+    inputs = case.inputs("float64")
+    outputs = kernel(**inputs, **case.params)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    assert largest_difference(outputs, case.outputs(inputs)) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("known", "law"),
+    [
+        ([], "'arithmetic' rests on a law that could not be proved\n  law: arithmetic: inverse, "),
+        (["arithmetic"], "'softmax' rests on a law that could not be proved\n  law: SE: "),
+    ],
+)
+def test_what_no_program_can_do_without(
+    known: list[str], law: str, no_time: Callable[[], None]
+) -> None:
+    for name in known:
+        proofs.certify_rule_law(name)
+    no_time()
+    with pytest.raises(MonoidLawError) as raised:
+        Kernel(check(library.load("causal")))
+    assert str(raised.value).startswith(f"MonoidLawError: {law}")
+    assert "neither proved nor refuted within 0 s" in raised.value.notes
 
 
 def test_shown() -> None:

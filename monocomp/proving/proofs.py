@@ -48,7 +48,7 @@ from monocomp.proving.laws import (
     top_claims,
     unit_claims,
 )
-from monocomp.proving.rule_laws import RULE_LAWS
+from monocomp.proving.rule_laws import EVERYWHERE, RULE_LAWS
 from monocomp.proving.sampling import Sample
 from monocomp.proving.symbolic import to_sympy
 from monocomp.terms import Term, UserMonoid
@@ -61,6 +61,7 @@ __all__ = [
     "commutes",
     "is_commutative",
     "is_proved",
+    "missing",
     "prove_builtin",
     "prove_framed",
     "prove_monoid",
@@ -268,7 +269,12 @@ def _monoid_plans(m: UserMonoid, nonnegative: Iterable[str]) -> Iterator[_Plan]:
 
 def is_proved(laws: Iterable[Law]) -> bool:
     """Do all obligations hold?"""
-    return all(law.holds for law in laws if not law.is_fact)
+    return missing(laws) is None
+
+
+def missing(laws: Iterable[Law]) -> Law | None:
+    """The first obligation that is not proved."""
+    return next((law for law in laws if not law.holds and not law.is_fact), None)
 
 
 def is_commutative(laws: Iterable[Law]) -> bool:
@@ -511,7 +517,7 @@ def require(
         span: where the monoid is declared.
     """
     laws = certify(monoid, _nonnegative(monoid, elements))
-    failed = next((law for law in laws if not law.holds and not law.is_fact), None)
+    failed = missing(laws)
     if failed is None:
         return laws
     fault, adjective = _FAULT[failed.short]
@@ -604,14 +610,18 @@ def commutes(equations: Equations, monoid: UserMonoid) -> bool:
 
 
 def require_program(equations: Equations) -> tuple[Law, ...]:
-    """The certificate of a program; an error at the first monoid that is not proved."""
+    """The certificate of a program; an error at the first law that is not proved."""
     names, elements = _folded(equations)
-    for name in names:
-        failed = next((law for law in certify(name) if not law.holds and not law.is_fact), None)
+    needed = {EVERYWHERE: certify_rule_law(EVERYWHERE)} | {n: certify(n) for n in names}
+    for name, laws in needed.items():
+        failed = missing(laws)
         if failed is not None:
             raise MonoidLawError(
-                f"'{name}' could not be proved {_FAULT.get(failed.short, ('', 'lawful'))[1]}",
-                notes=[f"law: {failed.statement}"],
+                f"'{name}' rests on a law that could not be proved",
+                notes=[
+                    f"law: {failed.name}, {failed.statement}",
+                    f"neither proved nor refuted within {TIME_LIMIT:.0f} s",
+                ],
             )
     for monoid, folded in elements.items():
         declared = equations.source.monoids.get(monoid.name)

@@ -85,6 +85,7 @@ class RuleLaw:
 
 
 RULE_LAWS: dict[str, RuleLaw] = {}
+EVERYWHERE = "arithmetic"  # what no rule names, as every term rests on it
 
 
 def law(name: str, about: str, **identities: Identity) -> RuleLaw:
@@ -334,7 +335,7 @@ law(
     shift_of_a_frame=Identity(_sub(_add(_a, _s), _add(_a, _m)), _sub(_s, _m)),
 )
 law(
-    "arithmetic",
+    EVERYWHERE,
     "what the constructors of terms do: powers, roots, logarithms and exponentials",
     inverse=Identity(_mul(_x, _power(_x, -1)), T.ONE, T.compare("!=", _x, T.ZERO)),
     powers=Identity(_mul(_power(_x, 2), _power(_x, 3)), _power(_x, 5)),
