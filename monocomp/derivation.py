@@ -4,7 +4,7 @@ The rewriter records what it does. A derivation prints in a terminal, renders it
 Jupyter, dumps to JSON, and gives a short outline for the header of an emitted file. Each
 step holds the whole program before and after it, so whoever doubts one can have it
 evaluated (`check`); whoever wants less of it can stop before any step (`first`), take
-others (`apply`), and `compile` from there.
+others (`apply`), have the rest made (`finish`), and `compile` from there.
 """
 
 from __future__ import annotations
@@ -94,6 +94,12 @@ class Derivation:
             why = "" if refused is None else f": its law {refused.name} is not proved"
             raise UsageError(f"{rule} does not apply in {place or ', '.join(known)}{why}")
         rewriter.finished = False
+        return Derivation.of(rewriter)
+
+    def finish(self) -> Derivation:
+        """The steps that are left: every rule set in its turn, on what the last step gave."""
+        rewriter = self.rewriter()
+        pipeline.finish(rewriter)
         return Derivation.of(rewriter)
 
     def compile(self, **options: Any) -> Kernel:

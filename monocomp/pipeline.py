@@ -49,6 +49,12 @@ def derive(
             would undo one another's work.
     """
     rewriter = Rewriter(program, step_limit)
+    finish(rewriter, rules)
+    return rewriter
+
+
+def finish(rewriter: Rewriter, rules: Sequence[str] | None = None) -> None:
+    """Go on from wherever a rewriter has come to, with every rule set in its turn."""
     rewriter.inline_definitions()
     rewriter.name_logits()
     wanted = None if rules is None else chosen(rules)
@@ -57,7 +63,6 @@ def derive(
             rewriter.depends_on_sizes = bool(candidates(rewriter.program))
         rewriter.exhaust(rule_set if wanted is None else _in_order_of(wanted, rule_set))
     rewriter.finished = not rewriter.stopped
-    return rewriter
 
 
 def _in_order_of(wanted: RuleSet, rule_set: RuleSet) -> RuleSet:

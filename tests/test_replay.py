@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -83,6 +84,35 @@ def test_one_rule_at_a_time(name: str, seed: int) -> None:
         except UsageError as error:
             assert "does not apply in" in str(error)
     check_kernel(name, derivation.compile(backend="numpy"))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", ["causal", "kl_divergence", "layer_norm", "variance"])
+def test_any_rule_first_and_then_the_rest(name: str, seed: int) -> None:
+    """Rules of all sets, in whatever order; the sets that follow in turn take them as given."""
+    source = random.Random(seed)
+    derivation = derive_and(name)
+    derivation = derivation.first(source.randrange(len(derivation) + 1))
+    for _ in range(4):
+        for rule in source.sample(list(RULES), len(RULES)):
+            with suppress(UsageError):
+                derivation = derivation.apply(rule)
+                break
+    finished = derivation.finish()
+    assert finished.steps[: len(derivation)] == derivation.steps
+    assert finished.finished and not derivation.first(0).finished
+    check_kernel(name, finished.compile(backend="numpy"))
+
+
+def test_finish() -> None:
+    """From any step on, what is left to do leads to the same program."""
+    full = derive_and("causal")
+    for count in range(len(full) + 1):
+        again = full.first(count).finish()
+        assert again.finished and again.result.text() == full.result.text()
+    early = full.first(2).apply("lift_weighted_sum")  # before its sum is in normal form
+    assert full[2].rule != "lift_weighted_sum"
+    assert early.finish().result.text() == full.result.text()
 
 
 def test_a_centre_that_is_the_logarithm_of_a_sum() -> None:
