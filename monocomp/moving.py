@@ -117,7 +117,7 @@ def _apart(fold: Term) -> Centred | None:
 
     Law:     sum(w * (u - c') ** n) = sum_j binomial(n, j) * (c - c') ** (n - j)
              * sum(w * (u - c) ** j)
-    Claims:  moments, entropy
+    Claims:  moments
     """
     if fold.op != "fold" or len(fold.attr.indices) != 1:
         return None
