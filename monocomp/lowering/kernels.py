@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from monocomp.lowering.guards import guard_reads
 from monocomp.lowering.loops import Loops
 from monocomp.lowering.roles import choose_roles, kernel_groups, scan_of
 from monocomp.lowering.scopes import Scope
@@ -31,6 +32,7 @@ def lower(program: Equations, sizes: Mapping[str, int] | None = None) -> tuple[T
         sizes: extents that are known; an axis longer than `WHOLE_LIMIT` is not held whole.
     """
     sizes = sizes or {}
+    program = guard_reads(program)
     kernels = []
     groups = kernel_groups(program, nominal_sizes(program.source, sizes))
     for number_, group in enumerate(groups):

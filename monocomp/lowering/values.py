@@ -125,7 +125,7 @@ class Values(Scopes, ABC):
         name = t.attr.name if t.op == "stored" else t.attr
         subscripts = tuple(self._value(a) for a in t.args)
         axes = frozenset().union(*(s.axes for s in subscripts))
-        condition = None if guard is None or not _is_computed(t) else self._value(guard)
+        condition = None if guard is None or not is_computed(t) else self._value(guard)
         if condition is None:
             return Expr("load", subscripts, name, axes, t.kind)
         return Expr(
@@ -315,14 +315,14 @@ _TERM_NAMES = {"exp": "p", "fold": "s"}
 _READS = ("read", "stored")
 
 
-def _is_computed(t: Term) -> bool:
+def is_computed(t: Term) -> bool:
     """Is this a read that may leave its tensor?"""
     return t.op in _READS and any(a.op != "index" for a in t.args)
 
 
 def _reads_computed(t: Term) -> bool:
     """Is there such a read in t? What a fold reads is the fold's affair."""
-    return _is_computed(t) or (t.op not in ("fold", "field") and any(map(_reads_computed, t.args)))
+    return is_computed(t) or (t.op not in ("fold", "field") and any(map(_reads_computed, t.args)))
 
 
 def _guarded(t: Term, condition: Term) -> Term:
@@ -330,7 +330,7 @@ def _guarded(t: Term, condition: Term) -> Term:
     branch of `where` are guarded by its own condition when it is built."""
     if not _reads_computed(t):
         return t
-    if _is_computed(t):
+    if is_computed(t):
         return T.where(condition, t, T.const(False) if t.kind == "bool" else T.const(0, t.kind))
     if t.op == "where":
         c, a, b = t.args
@@ -354,7 +354,7 @@ def _in_order(t: Term, guard: Term | None) -> list[tuple[Term, Term | None]]:
     holds = T.conjunction(*(a if t.op == "and" else T.negate(a) for a in first))
     guarded: list[tuple[Term, Term | None]] = [(a, None) for a in first]
     for a in rest:
-        is_plain = _is_computed(a) or (a.op == "not" and _is_computed(a.args[0]))
+        is_plain = is_computed(a) or (a.op == "not" and is_computed(a.args[0]))
         guarded.append((a, holds) if is_plain else (_guarded(a, holds), None))
     return guarded
 

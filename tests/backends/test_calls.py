@@ -247,6 +247,12 @@ OUTSIDE = {
         {"n": torch.tensor([0, 9]), "S": torch.ones(3, 2), "V": torch.ones(4, 2)},
         "V is read at 9",
     ),
+    "a sum that is needed": (
+        "input X[j,d]\nindex i < |j|\n"
+        "O[i] = where(i >= 2, sum[d](X[i - 2,d]), 0) + max[d](X[i - 2,d])",
+        {"X": torch.ones(7, 3)},
+        "X is read at -2",
+    ),
     "a page": (
         "input table[b,p]: int, K[n,s,e]\nindex k < |p| * |s|\n"
         "O[b,e] = sum[k](K[table[b, k // |s|], k % |s|, e])",
@@ -289,6 +295,15 @@ GUARDED = {
     "or": "O[i] = where(i < 2 or X[i - 2] > 0, 1, 0)",
     "an inner filter": "O[i] = sum[k](W[k] * sum[d if d <= i](X[i - d] * U[k,d]))",
     "a bracket": "O[i] = sum[k](where(k <= i, X[i - k], 0) * W[k])",
+    "a sum": "O[i] = where(i >= 2, sum[d](U[i - 2,d] * U[i,d]), 0)",
+    "a bracket that leaves a sum": "O[i] = sum[d](where(i >= 2, U[i - 2,d], 0) * U[i,d])",
+    "a maximum": "O[i] = where(i >= 2, max[d](U[i - 2,d] * U[i,d]), 0)",
+    "a scaled sum": "O[i] = where(i >= 2, logsumexp[d](U[i - 2,d]), 0)",
+    "else": "O[i] = where(i < 2, 0, sum[d](U[i - 2,d]))",
+    "two": "O[i] = where(i >= 2, sum[d](U[i - 2,d]), 0) + where(i >= 3, max[d](U[i - 2,d]), 0)",
+    "in an exponent": "O[i] = softmax[k](where(k >= 2, max[d](U[k - 2,d] * U[i,d]), 0)) * W[k]",
+    "a label": "O[i] = sum[k if k == i - 2](sum[d](U[k,d] * U[i,d]))",
+    "a truth value": "O[i] = where(i >= 2, any[d](U[i - 2,d] > 0), 0)",
 }
 
 
@@ -302,6 +317,20 @@ def test_guarded_reads_pass_the_check(kind: str, backend: str) -> None:
     inputs = {n: torch.randn(shape) for n, shape in shapes.items() if n in needed}
     (found,) = run(backend, text, inputs, checked=True)
     assert largest_error(found, exact(text, inputs)[0]) < 1e-5
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_label_outside_of_the_vocabulary(backend: str) -> None:
+    """It has no logit, and no row of weights is read for it."""
+    text = """
+        input label[t]: int
+        S[t,v] = X[t,d] * W[v,d]
+        loss[t] = logsumexp[v](S[t,v]) - sum[v if v == label[t]](S[t,v])
+        """
+    label = torch.tensor([-100, 0, 6, 7, 10**6])
+    inputs = {"label": label, "X": torch.randn(5, 3), "W": torch.randn(7, 3)}
+    (found,) = run(backend, text, inputs, checked=backend != "triton")
+    assert largest_error(found, exact(text, inputs)[0]) < 1e-2
 
 
 # --- threads ------------------------------------------------------------------------------
