@@ -1,12 +1,13 @@
 """What a call costs on the CPU, beyond launching its kernels.
 
-Microseconds a call at tiny shapes, over many calls without waiting for the GPU, beside the same
-launches of the same kernels with the same arguments through Triton alone, and beside
-scaled_dot_product_attention. At most 25 beyond the launch are wanted.
+Microseconds a call at tiny shapes, over many calls without waiting for the GPU, beside launches
+of the same compiled kernels with the same arguments, the same launches through Triton's own
+interface, and scaled_dot_product_attention. At most 25 beyond the launch are wanted.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
 import statistics
 import sys
@@ -86,43 +87,54 @@ CASES = (
 )
 
 
+@dataclass(frozen=True)
+class Launches:
+    """A kernel's launch, with the arguments of a call: of the compiled kernel, which is the least
+    that a launch can cost, and through Triton, which looks at all arguments again."""
+
+    compiled: Launch
+    through_triton: Launch
+
+
 @contextmanager
-def recorded() -> Iterator[list[tuple[object, Launch]]]:
-    """The kernels that Triton launches, each with a launch of the same with the same arguments."""
+def recorded() -> Iterator[dict[int, Launches]]:
+    """The launches that Triton makes, the last of each function."""
+    from triton.compiler import CompiledKernel
     from triton.runtime import JITFunction
     from triton.runtime.interpreter import InterpretedFunction
 
-    launches: list[tuple[object, Launch]] = []
+    found: dict[int, Launches] = {}
 
     def recording(original: Callable[..., Any]) -> Callable[..., Any]:
         def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+            result = original(self, *args, grid=grid, warmup=warmup, **kwargs)
             again = partial(original, self, *args, grid=grid, warmup=False, **kwargs)
-            launches.append((self, again))
-            return original(self, *args, grid=grid, warmup=warmup, **kwargs)
+            compiled: Launch = again
+            if isinstance(result, CompiledKernel):
+                names = list(inspect.signature(self.fn).parameters)[len(args) :]
+                whole = (*grid, 1, 1)[:3]
+                compiled = partial(result[whole], *args, *(kwargs[n] for n in names))
+            found[id(self)] = Launches(compiled, again)
+            return result
 
         return run
 
-    kinds = (JITFunction, InterpretedFunction)
-    before = [kind.run for kind in kinds]
+    jit, interpreted = JITFunction.run, InterpretedFunction.run
     with (
-        patch.object(kinds[0], "run", recording(before[0])),
-        patch.object(kinds[1], "run", recording(before[1])),
+        patch.object(JITFunction, "run", recording(jit)),
+        patch.object(InterpretedFunction, "run", recording(interpreted)),
     ):
-        yield launches
+        yield found
 
 
-def bare_launches(case: Case, tensors: list[Tensor]) -> list[Launch]:
-    """The launches of one call; where calls do not go through Triton's own path, those with
-    which a fresh kernel first compiled, the last of each function."""
+def launches_of(case: Case, tensors: list[Tensor]) -> list[Launches]:
+    """The launches of a call; a kernel of its own makes them, as others may repeat themselves
+    without Triton's noticing."""
     kernel = gpu.kernel(case.program)
-    with recorded() as launches:
-        kernel(*tensors, **case.params)
-    if launches:
-        return [launch for _, launch in launches]
     fresh = mc.compile(gpu.text(case.program), backend=kernel.backend, name=kernel.program.name)
-    with recorded() as launches:
+    with recorded() as found:
         fresh(*tensors, **case.params)
-    return list({id(function): launch for function, launch in launches}.values())
+    return list(found.values())
 
 
 def microseconds(calls: dict[str, Launch], rounds: int, device: str) -> dict[str, list[float]]:
@@ -179,11 +191,12 @@ def run_case(case: Case, setting: Setting) -> Result:
     first = found[0] if isinstance(found, tuple) else found
     right = exact[0] if isinstance(exact, tuple) else exact
     result.error = gpu.relative_error(first.cpu(), torch.as_tensor(right))
-    launches = bare_launches(case, tensors)
+    launches = launches_of(case, tensors)
     result.launches = len(launches)
     calls: dict[str, Launch] = {"call": lambda: kernel(*tensors, **case.params)}
     if launches:
-        calls["launch"] = lambda: [launch() for launch in launches]
+        calls["launch"] = lambda: [each.compiled() for each in launches]
+        calls["Triton"] = lambda: [each.through_triton() for each in launches]
     if case.peer is not None:
         q, k, v = tensors
         calls["SDPA"] = lambda: scaled_dot_product_attention(q, k, v, **(case.peer or {}))
@@ -195,12 +208,12 @@ def tables(setting: Setting) -> Report:
     """The table."""
     run = gpu.Run(setting)
     results = run.each(setting.select(CASES), lambda case: run_case(case, setting))
-    header = ["", "call", "launch alone", "beyond", "kernels", "SDPA", "error"]
+    header = ["", "call", "launch alone", "beyond", "through Triton", "SDPA", "kernels", "error"]
     rows = []
     for r in results:
-        times = gpu.numbers((r.median("call"), r.median("launch"), r.beyond), (".1f",) * 3)
-        sdpa, error = gpu.number(r.median("SDPA"), ".1f"), gpu.number(r.error, ".1e")
-        rows.append([r.name, *times, r.launches, sdpa, error])
+        peers = r.median("Triton"), r.median("SDPA")
+        times = gpu.numbers((r.median("call"), r.median("launch"), r.beyond, *peers), (".1f",) * 5)
+        rows.append([r.name, *times, r.launches, gpu.number(r.error, ".1e")])
     beyond = [r.beyond for r in results if not math.isnan(r.beyond)]
     lines = [
         f"CPU microseconds a call at tiny shapes, bf16, medians of {setting.rounds} rounds of "
