@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from monocomp.refusals import Refusal
 
 WIDTH = 100
-LOWERING = ("store_value", "fuse_folds", "tile")  # steps that are not those of rules
+# Steps that are not those of rules.
+LOWERING = ("store_value", "pack_rows", "split_stream", "fuse_folds", "tile")
 _OPEN = 12  # derivations of at most so many steps are unfolded in HTML
 
 

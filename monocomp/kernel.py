@@ -27,7 +27,7 @@ from monocomp.errors import (
 from monocomp.language import syntax
 from monocomp.language.binding import Binding, bind, signature
 from monocomp.language.checker import check
-from monocomp.lowering import WHOLE_LIMIT, cut, lower
+from monocomp.lowering import WHOLE_LIMIT, cut, lower, packed_extents, split
 from monocomp.nominal import nominal_sizes, power_of_two
 from monocomp.pipeline import complete, derive
 from monocomp.program import Equations, translate
@@ -68,6 +68,7 @@ def compile(
     monoids: Iterable[Monoid] = (),
     steps: int | None = None,
     rules: Sequence[str] | None = None,
+    processors: int | None = None,
 ) -> Kernel:
     """Compile a program.
 
@@ -85,6 +86,9 @@ def compile(
             is done after that (`pipeline.complete`).
         rules: the names of the rewrite rules to use, in the order in which each rule set
             tries them; all of them in the usual order, unless given (`pipeline.RULES`).
+        processors: how many program instances are to run side by side. Where the rows of a
+            call are fewer, long streams are cut into parts, and the partial results merged.
+            Unless given, it is the number of a GPU's multiprocessors, and 1 elsewhere.
 
     Raises:
         MonocompError: what is wrong with the program, with its place.
@@ -95,7 +99,14 @@ def compile(
     if steps is not None or rules is not None:
         with _BUILDING:
             derived = Derivation.of(derive(translate(program), steps, rules))
-    return Kernel(program, backend=backend, checked=checked, tf32=tf32, derivation=derived)
+    return Kernel(
+        program,
+        backend=backend,
+        checked=checked,
+        tf32=tf32,
+        derivation=derived,
+        processors=processors,
+    )
 
 
 def _text(text_or_path: str | os.PathLike[str]) -> tuple[str, str | None]:
@@ -136,6 +147,7 @@ class Kernel:
         checked: bool = False,
         tf32: bool = False,
         derivation: Derivation | None = None,
+        processors: int | None = None,
     ) -> None:
         """Derive the kernel, or take it from where a derivation has come to."""
         if backend not in BACKENDS:
@@ -154,6 +166,7 @@ class Kernel:
         self.backend = backend
         self.checked = checked
         self.tf32 = tf32
+        self.processors = processors
         with _BUILDING:
             if derivation is None:
                 self._rewriter = derive(translate(program))
@@ -163,7 +176,7 @@ class Kernel:
             self.equations: Equations = self._rewriter.start
             require_program(self.equations)
             require_program(self._rewriter.program)
-        self._cuts: dict[tuple[tuple[str, int], ...], tuple[Equations, list[Step]]] = {}
+        self._cuts: dict[tuple[Any, ...], tuple[Equations, list[Step]]] = {}
         self._lowered: dict[tuple[Any, ...], tuple[TileProgram, ...]] = {}
         self._runners: dict[tuple[str, ...], TritonRunner] = {}
         self._plans: Plans | None = None
@@ -190,15 +203,18 @@ class Kernel:
         with _BUILDING:
             return certify(self.derivation)
 
-    def tile_programs(self, extents: Mapping[str, int] | None = None) -> tuple[TileProgram, ...]:
+    def tile_programs(
+        self, extents: Mapping[str, int] | None = None, processors: int | None = None
+    ) -> tuple[TileProgram, ...]:
         """The kernels as tile programs, in the order in which they run.
 
         Args:
             extents: sizes that are known, by representative. Others are taken for what
                 `nominal_sizes` says where it must be chosen what kernels store.
+            processors: as for `compile`; the kernel's own, unless given.
         """
         given = extents or {}
-        program, _ = self._cut(given)
+        program, _ = self._cut(given, processors)
         # Beyond that only the side of the limit matters on which a size lies.
         sizes = {e: WHOLE_LIMIT + (n > WHOLE_LIMIT) for e, n in sorted(given.items())}
         key = (program.equations, *sizes.items())
@@ -208,17 +224,25 @@ class Kernel:
                 found = self._lowered.setdefault(key, lower(program, sizes))
         return found
 
-    def _cut(self, given: Mapping[str, int]) -> tuple[Equations, list[Step]]:
+    def _cut(
+        self, given: Mapping[str, int], processors: int | None = None
+    ) -> tuple[Equations, list[Step]]:
         """The program in kernels, with what they store for one another, and the steps to it."""
-        key = tuple((e, power_of_two(n)) for e, n in sorted(given.items()))
+        processors = processors or self.processors or 1
+        bucket = {e: power_of_two(n) for e, n in sorted(given.items())}
+        key = (processors, *bucket.items())
         found = self._cuts.get(key)
         if found is None:
-            sizes = nominal_sizes(self.program, dict(key))
+            sizes = nominal_sizes(self.program, bucket)
             with _BUILDING:
                 program = self._rewriter.program
                 if self._rewriter.depends_on_sizes:
-                    program = derive(replace(self.equations, sizes=dict(key))).program
-                found = self._cuts.setdefault(key, cut(program, sizes))
+                    program = derive(replace(self.equations, sizes=bucket)).program
+                program, steps = cut(program, sizes)
+                if processors > 1:
+                    program, more = split(program, sizes, processors)
+                    steps = [*steps, *more]
+                found = self._cuts.setdefault(key, (program, steps))
         return found
 
     # --- source -----------------------------------------------------------------------
@@ -254,17 +278,23 @@ class Kernel:
                 help=f"did you mean {near!r}?" if near else None,
             )
         from monocomp.backends.triton.emit import emit
-        from monocomp.backends.triton.schedule import candidates
+        from monocomp.backends.triton.schedule import candidates, processors_of
 
         _check_target(target)
         width = 4 if _dtype_name(dtype or "bf16") == "float32" else 2
-        kernels = self.tile_programs(sizes)
+        processors = self.processors or processors_of(target)
+        kernels = self.tile_programs(sizes, processors)
+        program, steps = self._cut(sizes, processors)
+        sizes = packed_extents(program, sizes)
         with _BUILDING:
+            derivation = Derivation.of(self._rewriter)
+            steps = [*steps, *tiling_steps(program, kernels)]
             module = emit(
                 self.equations,
                 kernels,
-                [candidates(k, sizes, width, target)[0] for k in kernels],
-                outline=self.derivation.outline(),
+                [candidates(k, sizes, width, target, processors)[0] for k in kernels],
+                lowered=program,
+                outline=derivation.then(steps).outline(),
                 precision="tf32" if (self.tf32 if tf32 is None else tf32) else "ieee",
                 target=target,
             )
@@ -343,15 +373,16 @@ class Kernel:
         arrays = {n: np.asarray(_host_array(t)) for n, t in inputs.items()}
         dtypes: dict[str, Any] = {"float": np.float64, "int": np.int64, "bool": np.bool_}
         outputs: dict[str, Any] = {}
+        extents = self._all_extents(inputs, binding)
         for kernel in self.tile_programs(binding.extents):
             for o in kernel.outputs:
-                shape = [binding.extents[kernel.axes[a].extent] for a in o.axes]
+                shape = [extents[kernel.axes[a].extent] for a in o.axes]
                 outputs[o.name] = np.zeros(shape, dtypes[o.kind])
             backend.run(
                 kernel,
                 {**arrays, **outputs},
                 outputs,
-                binding.extents,
+                extents,
                 binding.params,
                 checked=self.checked,
             )
@@ -376,9 +407,10 @@ class Kernel:
         wide = any(t.dtype == torch.float64 for t in inputs.values())
         stored_kinds = {**kinds, "float": torch.float64 if wide else torch.float32}
         outputs: dict[str, torch.Tensor] = {}
+        extents = self._all_extents(inputs, binding)
         for kernel in self.tile_programs(binding.extents):
             for o in kernel.outputs:
-                shape = [binding.extents[kernel.axes[a].extent] for a in o.axes]
+                shape = [extents[kernel.axes[a].extent] for a in o.axes]
                 default = stored_kinds[o.kind] if o.is_stored else kinds[o.kind]
                 wanted = getattr(torch, o.dtype) if o.dtype else default
                 outputs[o.name] = torch.empty(shape, dtype=wanted, device=device)
@@ -386,12 +418,21 @@ class Kernel:
                 kernel,
                 {**inputs, **outputs},
                 outputs,
-                binding.extents,
+                extents,
                 binding.params,
                 checked=self.checked,
             )
         self._last = "torch", device
         return tuple(outputs[o.name] for o in self.program.outputs)
+
+    def _all_extents(self, inputs: Mapping[str, Any], binding: Binding) -> dict[str, int]:
+        """The extents of a call, also of parts: one for each processor."""
+        program, _ = self._cut(binding.extents)
+        if not program.parts:
+            return binding.extents
+        counts = dict.fromkeys(program.parts.values(), self.processors)
+        shapes = {n: tuple(t.shape) for n, t in inputs.items()}
+        return bind(program.source, shapes, {**binding.params, **counts}).extents
 
     def _backend_for(self, device: torch.device) -> str:
         if self.backend != "auto":
@@ -409,7 +450,8 @@ class Kernel:
             self._plans = Plans(self.program)
         values = {**inputs, **params}
         varying = self._plans.varying(values)
-        results, plan = runner(inputs, binding.params, binding.extents, varying)
+        extents = packed_extents(runner.program, binding.extents)
+        results, plan = runner(inputs, binding.params, extents, varying)
         if plan is not None:
             self._plans.keep(values, plan)
         self._last = "triton", next(iter(inputs.values())).device
@@ -417,7 +459,7 @@ class Kernel:
 
     def _runner(self, inputs: Mapping[str, torch.Tensor], binding: Binding) -> TritonRunner:
         from monocomp.backends.triton.emit import Module, emit
-        from monocomp.backends.triton.launch import TritonRunner, interpreted
+        from monocomp.backends.triton.launch import TritonRunner, interpreted, multiprocessors
         from monocomp.backends.triton.schedule import Schedule
 
         for name, tensor in inputs.items():
@@ -438,7 +480,11 @@ class Kernel:
                 f"backend 'triton' needs CUDA tensors, and these are on {device}",
                 help="move them to the GPU, use backend='torch', or set TRITON_INTERPRET=1",
             )
-        kernels = self.tile_programs(binding.extents)
+        processors = self.processors
+        if processors is None and device.type == "cuda" and not interpreted():
+            processors = multiprocessors(device)
+        kernels = self.tile_programs(binding.extents, processors)
+        program, _ = self._cut(binding.extents, processors)
         precision = "tf32" if self.tf32 else "ieee"
         key = (str(len(kernels)), *(str(id(k)) for k in kernels))
         runner = self._runners.get(key)
@@ -448,10 +494,15 @@ class Kernel:
             def write(schedules: Sequence[Schedule]) -> Module:
                 with _BUILDING:
                     return emit(
-                        self.equations, kernels, schedules, outline=outline, precision=precision
+                        self.equations,
+                        kernels,
+                        schedules,
+                        lowered=program,
+                        outline=outline,
+                        precision=precision,
                     )
 
-            runner = self._runners.setdefault(key, TritonRunner(kernels, write, precision))
+            runner = self._runners.setdefault(key, TritonRunner(program, kernels, write, precision))
         return runner
 
 

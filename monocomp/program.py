@@ -26,13 +26,15 @@ class Equations:
     """A program in index terms: the state that rewrites act on.
 
     `known` are names for readers: what inlined definitions were called; `sizes` are extents
-    that are known, by representative, for choices that depend on them.
+    that are known, by representative, for choices that depend on them; `parts` are parameters
+    that a backend sets to say into how many parts a stream is cut, by the extent of the parts.
     """
 
     source: syntax.Program
     equations: tuple[Equation, ...]
     known: tuple[Abbreviation, ...] = field(default=(), compare=False)
     sizes: Mapping[str, int] = field(default_factory=dict, compare=False)
+    parts: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @cached_property
     def monoids(self) -> tuple[T.UserMonoid, ...]:

@@ -230,7 +230,11 @@ class OutputTensor:
 
 @dataclass
 class TileProgram:
-    """One kernel."""
+    """One kernel.
+
+    `parts` are the extents of the parts that its streams are cut into, whose number is part of
+    the schedule.
+    """
 
     name: str
     axes: dict[str, Axis]
@@ -238,6 +242,7 @@ class TileProgram:
     params: dict[str, Kind]
     outputs: tuple[OutputTensor, ...]
     body: list[Statement] = field(default_factory=list)
+    parts: frozenset[str] = frozenset()
 
     def axis_names(self, *roles: Role) -> list[str]:
         """The axes that have one of the roles, in a fixed order."""

@@ -29,7 +29,7 @@ def choose_by_order(t: Term) -> Term | None:
     before:  A[i] = argmax[k](3 * exp(S[i,k] - B[i]) + C[i])
     after:   A[i] = argmax[k](S[i,k])
     """
-    if t.op != "fold" or t.attr.monoid not in _OPPOSITE:
+    if t.op != "fold" or t.attr.monoid not in _OPPOSITE or len(t.attr.indices) != 1:
         return None
     (bound,), (condition, x) = T.open_fold(t)
     monoid, core = t.attr.monoid, x
@@ -37,7 +37,7 @@ def choose_by_order(t: Term) -> Term | None:
         number, rest = T.split_coefficient(core)
         if rest is not None and number < 0:
             monoid, core = _OPPOSITE[monoid], T.neg(core)
-        inner = _without_increasing(core, t)
+        inner = _without_increasing(core, bound, condition)
         if inner is None:
             break
         core = inner[0]
@@ -93,17 +93,18 @@ def _selected(t: Term, monoid: str, core: Term) -> Term:
 
 def _peeled(t: Term) -> tuple[Term, list[Callable[[Term], Term]]]:
     """The element without increasing functions around it, and those, the outermost first."""
-    _, (_, core) = T.open_fold(t)
+    (bound,), (condition, core) = T.open_fold(t)
     images = []
-    while (inner := _without_increasing(core, t)) is not None:
+    while (inner := _without_increasing(core, bound, condition)) is not None:
         core, image = inner
         images.append(image)
     return core, images
 
 
-def _without_increasing(x: Term, choice: Term) -> tuple[Term, Callable[[Term], Term]] | None:
-    """(y, f) with x = f(y) for an increasing f that does not vary with the index of a choice."""
-    (bound,), _ = T.open_fold(choice)
+def _without_increasing(
+    x: Term, bound: Term, condition: Term
+) -> tuple[Term, Callable[[Term], Term]] | None:
+    """(y, f) with x = f(y) for an increasing f that does not vary with the index."""
     name = bound.attr[0]
     if name not in x.free:
         return None
@@ -116,7 +117,7 @@ def _without_increasing(x: Term, choice: Term) -> tuple[Term, Callable[[Term], T
             return None
         return T.add(T.const(0, x.kind), *moving), lambda y: T.add(*fixed, y)
     factors = x.args if x.op == "mul" else (x,)
-    fixed = [f for f in factors if name not in f.free and _is_positive(f, choice)]
+    fixed = [f for f in factors if name not in f.free and _is_positive(f, bound, condition)]
     if not fixed:
         return None
     moving = [f for f in factors if f not in fixed]
@@ -128,11 +129,17 @@ def _is_finite(t: Term) -> bool:
     return not any(s in (T.INF, T.NEG_INF) for s in T.subterms(t))
 
 
-def _is_positive(factor: Term, choice: Term) -> bool:
-    """Is the factor positive, wherever there is an element to choose? A divisor that is a sum
+def _is_positive(factor: Term, bound: Term, condition: Term) -> bool:
+    """Is the factor positive, wherever there is an element at all? A divisor that is a sum
     over nothing makes it 0."""
     return T.is_positive(factor) and all(
-        s.args[0] is T.TRUE or T.domain_of(s) == T.domain_of(choice)
+        s.args[0] is T.TRUE or _same_domain(s, bound, condition)
         for s in T.subterms(factor)
         if s.op == "fold"
     )
+
+
+def _same_domain(s: Term, bound: Term, condition: Term) -> bool:
+    if s.attr.extents != (bound.attr[1],) or bound.attr[0] in s.free:
+        return False
+    return T.open_as(s, (bound.attr[0],))[1][0] is condition

@@ -51,7 +51,8 @@ class Module:
     def config(self, kernel: int, schedule: Schedule) -> dict[str, int]:
         """A schedule in the form that the host function takes."""
         named = {self.blocks[kernel][a]: n for a, n in schedule.blocks}
-        return {**named, "num_warps": schedule.num_warps, "num_stages": schedule.num_stages}
+        rest = {"num_warps": schedule.num_warps, "num_stages": schedule.num_stages}
+        return named | rest | ({"PROGRAMS": schedule.programs} if schedule.programs else {})
 
 
 def emit(
@@ -59,6 +60,7 @@ def emit(
     kernels: Sequence[TileProgram],
     schedules: Sequence[Schedule],
     *,
+    lowered: Equations | None = None,
     outline: Iterable[str] = (),
     precision: str = "ieee",
     target: str | None = None,
@@ -69,6 +71,7 @@ def emit(
         start: the program before any rewrite, for the header and the self-check.
         kernels: the tile programs, in the order in which they run.
         schedules: one for each kernel.
+        lowered: the program that the kernels compute; the start, unless given.
         outline: the derivation, a line a step.
         precision: "ieee" or "tf32", for products of float32.
         target: what the file was made for, for the header.
@@ -105,6 +108,8 @@ def emit(
         entries = [f'    "{given[a]}": {n},' for a, n in schedule.blocks]
         entries += [f'    "num_warps": {schedule.num_warps},']
         entries += [f'    "num_stages": {schedule.num_stages},']
+        if schedule.programs:
+            entries += [f'    "PROGRAMS": {schedule.programs},']
         lines += [f"{config} = {{", *entries, "}"]
     for helper in dict.fromkeys(h for s in sources for h in s.helpers):
         lines += ["", "", HELPERS[helper]]
@@ -116,7 +121,9 @@ def emit(
     lines += [
         "",
         "",
-        *_Host(start, kernels, sources, emitters, names, configs).lines(host, precision),
+        *_Host(start, lowered or start, kernels, sources, emitters, names, configs).lines(
+            host, precision
+        ),
     ]
     identifiers = _identifiers(start, names)
     lines += ["", "", *reference_lines(start, identifiers)]
@@ -182,6 +189,7 @@ class _Host:
     def __init__(
         self,
         start: Equations,
+        lowered: Equations,
         kernels: Sequence[TileProgram],
         sources: Sequence[KernelSource],
         emitters: Sequence[KernelEmitter],
@@ -189,6 +197,7 @@ class _Host:
         configs: Sequence[str],
     ) -> None:
         self.start, self.program = start, start.source
+        self.lowered = lowered
         self.kernels, self.sources, self.emitters = kernels, sources, emitters
         self.names = names
         self.configs = configs
@@ -245,14 +254,16 @@ class _Host:
 
     def _sizes(self) -> None:
         known: set[str] = set()
-        bounds = self.program.bounds
+        bounds = self.lowered.source.bounds
         for i in self.program.inputs.values():
             for dim, extent in enumerate(i.dims):
                 if extent not in known and extent not in bounds:
                     known.add(extent)
                     self.put(f"{self.size(extent)} = {self.tensor(i.name)}.shape[{dim}]")
-        for extent, bound in bounds.items():
-            text = self._int(translate_expression(self.program, bound))
+        for extent in sorted(bounds, key=self.lowered.parts.__contains__):
+            if extent in self.lowered.parts:
+                self._parts(extent, self.lowered.parts[extent])
+            text = self._int(translate_expression(self.lowered.source, bounds[extent]))
             self.out += fit(f"{self.size(extent)} = ", text, "", 1)
         entries = [
             f'("{i.name}", {self.tensor(i.name)}, {_tuple([self.size(d) for d in i.dims])})'
@@ -267,6 +278,26 @@ class _Host:
             self.put("):")
         self.put("if tensor.shape != shape:", 2)
         self.put('raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {shape}")', 3)
+
+    def _parts(self, extent: str, param: str) -> None:
+        """Into how many parts a stream is cut: as many as make the wanted number of program
+        instances."""
+        number = next(n for n, k in enumerate(self.kernels) if extent in k.parts)
+        counts = self._counts(number, but=extent)
+        config = f'configs[{number}]["PROGRAMS"]'
+        self.out += fit("programs = ", " * ".join(counts) or "1", "", 1)
+        name = self.names.of("param", param)
+        self.put(f"{name} = max(1, {config} // max(1, programs))")
+
+    def _counts(self, n: int, but: str | None = None) -> list[str]:
+        """How many program instances there are along each axis of a kernel's grid."""
+        counts = []
+        for axis in (a for a in self.sources[n].grid if a.extent != but):
+            size, block = self.size(axis.extent), self.emitters[n]._block(axis.name)
+            is_row = axis.role == "row"
+            text = f'triton.cdiv({size}, configs[{n}]["{block}"])' if is_row else size
+            counts.append(text)
+        return counts
 
     def _int(self, t: T.Term) -> str:
         """An integer expression over sizes and parameters, for the host."""
@@ -320,6 +351,8 @@ class _Host:
         source, emitter = self.sources[n], self.emitters[n]
         tensors = [self.tensor(x) for x in (*kernel.inputs, *(o.name for o in kernel.outputs))]
         self.put(f"config = configs[{n}]")
+        if kernel.parts:
+            self.put('config = {k: v for k, v in config.items() if k != "PROGRAMS"}')
         whole = [a for a in kernel.axes.values() if a.role == "whole"]
         counts = []
         for axis in source.grid:

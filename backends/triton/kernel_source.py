@@ -894,7 +894,18 @@ class KernelEmitter:
         for e in segment.upper:
             least, most = self._interval(e)
             high, full_high = f"tl.minimum({high}, {most})", f"tl.minimum({full_high}, {least})"
+        if any(map(self._has_64_bits, segment.lower)):
+            low, full_low = (f"tl.cast(tl.minimum({x}, {size}), INDEX)" for x in (low, full_low))
+        if any(map(self._has_64_bits, segment.upper)):
+            high, full_high = (f"tl.cast(tl.maximum({x}, 0), INDEX)" for x in (high, full_high))
         return low, high, full_low, full_high
+
+    def _has_64_bits(self, e: Expr) -> bool:
+        """Is an int computed in 64 bits? A loop needs no more than its index has."""
+        if e.op == "local" and e.attr in self.lets:
+            return self._has_64_bits(self.lets[e.attr])
+        wide = e.op == "load" or self._is_wide(e)
+        return wide or any(map(self._has_64_bits, e.args))
 
     def _interval(self, e: Expr) -> tuple[str, str]:
         """The least and the largest value of an int over the block, as scalars."""
@@ -1087,6 +1098,10 @@ class KernelEmitter:
 
     def _infix(self, e: Expr, want: tuple[str, ...]) -> tuple[str, int]:
         sign, level = _INFIX[e.op]
+        if e.op == "and" and want and not self._order(e.args[0].axes):
+            # Triton's interpreter takes a truth value that it makes a tile of for a float.
+            scalar, tile = self._value(e.args[0], (), 0), self._value(e.args[1], want, 0)
+            return f"tl.where({scalar}, {tile}, False)", _ATOM
         if e.op == "div" and e.kind == "int":
             sign = "//"
         operand = self._wide if self._is_wide(e) else self._value

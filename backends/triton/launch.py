@@ -30,6 +30,7 @@ from monocomp.backends.triton.schedule import Schedule, candidates
 from monocomp.cache import JsonStore, cache_folder
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.nominal import power_of_two
+from monocomp.program import Equations
 from monocomp.tile import TileProgram
 
 Emit = Callable[[Sequence[Schedule]], Module]
@@ -122,12 +123,16 @@ class TritonRunner:
     """A program's kernels on one class of devices, dtypes and sizes.
 
     Args:
+        program: what the kernels compute.
         kernels: the tile programs.
         emit: writes the file for given schedules.
         precision: "ieee" or "tf32".
     """
 
-    def __init__(self, kernels: Sequence[TileProgram], emit: Emit, precision: str) -> None:
+    def __init__(
+        self, program: Equations, kernels: Sequence[TileProgram], emit: Emit, precision: str
+    ) -> None:
+        self.program = program
         self.kernels = kernels
         self.emit = emit
         self.precision = precision
@@ -218,7 +223,8 @@ class TritonRunner:
         width = max((t.element_size() for t in inputs.values() if t.is_floating_point()), default=4)
         first = next(iter(inputs.values()))
         target = _target(first.device)
-        choices = [candidates(k, extents, width, target) for k in self.kernels]
+        processors = 1 if target is None else multiprocessors(first.device)
+        choices = [candidates(k, extents, width, target, processors) for k in self.kernels]
         default = tuple(c[0] for c in choices)
         if first.device.type != "cuda" or interpreted():
             return default
@@ -300,6 +306,11 @@ class TritonRunner:
                 )
             best[n] = _fastest(runs) if len(runs) > 1 else next(iter(runs))
         return tuple(best)
+
+
+def multiprocessors(device: torch.device) -> int:
+    """How many multiprocessors a GPU has."""
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 def _target(device: torch.device) -> str | None:

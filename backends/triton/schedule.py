@@ -16,11 +16,15 @@ LARGEST_TILE = 1 << 12  # elements of a tile that a warp can hold in registers
 
 @dataclass(frozen=True)
 class Schedule:
-    """Block lengths by axis, warps a program instance, and stages of the load pipeline."""
+    """Block lengths by axis, warps a program instance, and stages of the load pipeline.
+
+    `programs` is how many program instances a stream is cut into parts for; 0 if it is not.
+    """
 
     blocks: tuple[tuple[str, int], ...]
     num_warps: int
     num_stages: int
+    programs: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -30,12 +34,15 @@ class Schedule:
     def from_json(data: Any) -> Schedule:
         """From plain data; raises ValueError or TypeError when it is not a schedule."""
         blocks = tuple((str(k), int(v)) for k, v in data["blocks"].items())
-        schedule = Schedule(blocks, int(data["num_warps"]), int(data["num_stages"]))
+        numbers = (int(data[n]) for n in ("num_warps", "num_stages", "programs"))
+        schedule = Schedule(blocks, *numbers)
         sizes = [v for _, v in blocks]
         if any(v < 1 or v & (v - 1) or v > 1 << 16 for v in sizes):
             raise ValueError("block lengths are powers of two")
         if schedule.num_warps not in (1, 2, 4, 8, 16) or not 1 <= schedule.num_stages <= 8:
             raise ValueError("warps or stages out of range")
+        if schedule.programs < 0:
+            raise ValueError("the number of program instances is negative")
         return schedule
 
 
@@ -59,6 +66,7 @@ def candidates(
     sizes: Mapping[str, int],
     element_bytes: int,
     target: str | None = None,
+    processors: int = 1,
 ) -> list[Schedule]:
     """Schedules worth measuring, the one to take without measuring first.
 
@@ -69,6 +77,8 @@ def candidates(
     """
     rows = program.axis_names("row")
     streams = program.axis_names("stream")
+    if program.parts:
+        return _in_parts(program, rows, streams, sizes, element_bytes, processors)
     if not has_product(program):
         return _without_product(program, rows, streams, sizes)
     # Two accumulators take as much as one that is twice as long.
@@ -104,6 +114,42 @@ def candidates(
         blocks |= {a: _clip(stream, sizes, program.axes[a].extent) for a in streams}
         _shrink(program, blocks, sizes, warps)
         found.append(Schedule(tuple(blocks.items()), warps, stages))
+    return list(dict.fromkeys(found))
+
+
+_PROCESSORS = {"cuda:80": 108, "cuda:90": 132, "cuda:100": 148, "hip:gfx942": 304}
+
+
+def processors_of(target: str | None) -> int:
+    """How many multiprocessors a target has, as a rule; 1 if it is not known."""
+    return _PROCESSORS.get(target or "", 1)
+
+
+def _in_parts(
+    program: TileProgram,
+    rows: list[str],
+    streams: list[str],
+    sizes: Mapping[str, int],
+    element_bytes: int,
+    processors: int,
+) -> list[Schedule]:
+    """Schedules for a stream in parts: it is read once, so what counts is that enough of it
+    is under way. With them goes how many program instances a processor holds."""
+    whole = whole_length(program, sizes) * element_bytes // 2
+    lengths = (power_of_two(sizes.get(program.axes[a].extent, 64)) for a in rows)
+    row = max(MIN_DOT, min(64, max(lengths, default=1)))
+    shapes = [(row, 128, 8, 3, 1), (row, 128, 4, 3, 1), (row, 64, 4, 4, 2), (row, 64, 4, 2, 5)]
+    shapes += [(row, 64, 4, 3, 2)]
+    if whole > 128:
+        shapes = [(row, 32, 4, 3, 2), (row, 64, 8, 2, 1), (row, 32, 4, 2, 2), (row, 64, 4, 2, 1)]
+    if whole > 256:
+        shapes = [(MIN_DOT, 16, 4, 2, 2), (MIN_DOT, 32, 8, 2, 1), (MIN_DOT, 32, 4, 2, 1)]
+    found = []
+    for rows_, stream, warps, stages, instances in shapes:
+        blocks = {a: _clip(rows_, sizes, program.axes[a].extent) for a in rows}
+        blocks |= {a: _clip(stream, sizes, program.axes[a].extent) for a in streams}
+        _shrink(program, blocks, sizes, warps)
+        found.append(Schedule(tuple(blocks.items()), warps, stages, instances * processors))
     return list(dict.fromkeys(found))
 
 

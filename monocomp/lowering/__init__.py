@@ -9,8 +9,9 @@ stand in front of the exponent folded into one factor outside the loop.
 
 from __future__ import annotations
 
+from monocomp.lowering.bracketing import packed_extents, split
 from monocomp.lowering.cutting import cut
 from monocomp.lowering.kernels import lower
 from monocomp.lowering.roles import WHOLE_LIMIT
 
-__all__ = ["WHOLE_LIMIT", "cut", "lower"]
+__all__ = ["WHOLE_LIMIT", "cut", "lower", "packed_extents", "split"]

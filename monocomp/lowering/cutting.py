@@ -157,7 +157,7 @@ def _store(program: Equations, values: Sequence[_Value], close: Closing) -> list
         before = show(equation.body, program.reader_names(equation.body))
         known = tuple(a for a in program.known if a.name != equation.name)
         start = program
-        program = replace(program, equations=_in_order([equation, *changed]), known=known)
+        program = replace(program, equations=in_order([equation, *changed]), known=known)
         place = tuple(e.name for e in program.equations if e.name in value.readers)
         after = _explained(program, value, equation)
         steps.append(Step("store_value", STORING_LAW, place, before, after, start, program))
@@ -168,8 +168,8 @@ def _equation(program: Equations, value: _Value, close: Closing) -> Equation:
     """The value as an equation. It has the name that the program gave it, or a new one."""
     known = (a.name for a in program.known if close(a.body)[0] is value.closed)
     name = next((n for n in known if n not in program.by_name), None)
-    taken = _taken_names(program) | {a.name for a in program.known}
-    name = name or _new_name(_letter(value.closed), taken | program.source.extent_of.keys())
+    taken = taken_names(program) | {a.name for a in program.known}
+    name = name or new_name(_letter(value.closed), taken | program.source.extent_of.keys())
     taken.add(name)
     own = value.beside.subscripts if value.beside else value.indices
     indices = []
@@ -178,19 +178,19 @@ def _equation(program: Equations, value: _Value, close: Closing) -> Equation:
         if not base.isidentifier():  # it is called like its extent
             base = extent.lstrip(".")
         others = {n for n, e in program.source.extent_of.items() if e != extent}
-        indices.append(T.index(_new_name(base, taken | others), extent))
+        indices.append(T.index(new_name(base, taken | others), extent))
         taken.add(indices[-1].attr[0])
     named = {v.attr[0]: i for v, i in zip(value.indices, indices, strict=True)}
     return Equation(name, tuple(indices), T.substitute(value.closed, named))
 
 
-def _taken_names(program: Equations) -> set[str]:
+def taken_names(program: Equations) -> set[str]:
     source = program.source
     names = (source.inputs, source.params, source.functions, source.monoids, program.by_name)
     return {n for table in names for n in table}
 
 
-def _new_name(base: str, taken: Collection[str]) -> str:
+def new_name(base: str, taken: Collection[str]) -> str:
     name, number = base, 1
     while name in taken:
         number += 1
@@ -226,7 +226,7 @@ class _Reading:
         return T.map_children(t, self)
 
 
-def _in_order(equations: Sequence[Equation]) -> tuple[Equation, ...]:
+def in_order(equations: Sequence[Equation]) -> tuple[Equation, ...]:
     """The equations, each after those that it reads."""
     by_name = {e.name: e for e in equations}
     ordered: dict[str, Equation] = {}

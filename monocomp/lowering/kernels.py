@@ -54,7 +54,7 @@ class _Kernel(Loops):
         super().__init__(program, {}, sizes)
         self.group = group
         self.suffix = suffix
-        self.axes |= choose_roles(group, self._fits)
+        self.axes |= choose_roles(group, self._fits, program.parts)
         self.output_indices = frozenset(self.axes)
         self.scan = scan_of(group)
 
@@ -116,4 +116,8 @@ class _Kernel(Loops):
             params={n: p.kind for n, p in source.params.items() if n in params},
             outputs=outputs,
             body=body,
+            parts=frozenset(
+                a.extent for n, a in self.axes.items() if n in mentioned and a.role == "grid"
+            )
+            & self.program.parts.keys(),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from monocomp import terms as T
 from monocomp.algebra import carrier, is_selection
@@ -100,7 +100,9 @@ def _share_a_loop(a: Sequence[Equation], b: Sequence[Equation], sizes: Mapping[s
     )
 
 
-def choose_roles(group: Sequence[Equation], fits: Callable[[str], bool]) -> dict[str, Axis]:
+def choose_roles(
+    group: Sequence[Equation], fits: Callable[[str], bool], parts: Collection[str] = ()
+) -> dict[str, Axis]:
     """Give every index of the outputs a role, by where it occurs.
 
     An index that some aggregate lacks and another has is a column of values: held
@@ -109,14 +111,13 @@ def choose_roles(group: Sequence[Equation], fits: Callable[[str], bool]) -> dict
     of `top`, whose list is held whole. One along which the aggregates are prefixes is
     streamed, and the prefixes are stored as the loop goes.
     Of the others, one that a large operand of a loop lacks is a row: its block shares
-    what is read.
+    what is read. Different `parts` (extents) of a stream share nothing.
     """
     axes: dict[str, Axis] = {}
     indices = dict.fromkeys(i for e in group for i in e.indices)
     folds = list(_outer_folds(e.body for e in group))
-    names = [i.attr[0] for i in indices]
     scan = scan_of(group)
-    candidates = [n for n in names if scan is None or n != scan.attr[0]]
+    candidates = [i.attr[0] for i in indices if i is not scan and i.attr[1] not in parts]
     rows = _rows([n for n in candidates if all(n in f.free for f in folds)], folds)
     ranks = {t.args[0] for t in T.subterms(*(e.body for e in group)) if is_selection(t)}
     for i in indices:
@@ -125,6 +126,8 @@ def choose_roles(group: Sequence[Equation], fits: Callable[[str], bool]) -> dict
         role: Role = "row" if name in rows else "grid"
         if i is scan:
             role = "stream"
+        elif i.attr[1] in parts:
+            role = "grid"
         elif i in ranks and not having:
             role = "whole"
         elif folds and not having:
@@ -164,7 +167,7 @@ def _outer_folds(terms: Iterable[Term]) -> list[Term]:
                 )
         else:
             stack.extend(t.args)
-    reading = [f for f in found if any(t.op == "read" for t in T.subterms(f))]
+    reading = [f for f in found if any(t.op in ("read", "stored") for t in T.subterms(f))]
     return reading or list(found)  # a count is the same for all rows
 
 
@@ -172,7 +175,7 @@ def _rows(names: list[str], folds: list[Term]) -> set[str]:
     """The indices to cut into blocks: those that most of what a loop reads lacks, counted
     by dimensions, and above all a large operand. A plain product of matrices has two, one
     of each side; where a loop holds another sum there is one."""
-    reads = list(dict.fromkeys(r for f in folds for r in _streamed_reads(f)))
+    reads = list(dict.fromkeys(r for f in folds for r in streamed_reads(f)))
     largest = max((len(r.args) for r in reads), default=0)
     lacking = {n: [len(r.args) for r in reads if n not in r.free] for n in names}
     ranked = sorted(names, key=lambda n: (-sum(lacking[n]), -names.index(n)))
@@ -185,7 +188,7 @@ def _rows(names: list[str], folds: list[Term]) -> set[str]:
     return set([*rows, *(n for n in ranked if lacking[n] and n not in rows)][:2])
 
 
-def _streamed_reads(f: Term) -> list[Term]:
+def streamed_reads(f: Term) -> list[Term]:
     """Reads inside a fold that vary with its index."""
     opened, parts = T.open_fold(f)
     names = {i.attr[0] for i in opened}

@@ -21,8 +21,8 @@ from monocomp.tile import TileProgram
 from tests.backends import interpreted
 
 Tensors: TypeAlias = Mapping[str, torch.Tensor]
-# Name, block length, checked, storing and limit, as `run` takes them.
-How: TypeAlias = tuple[str | None, int | None, bool, bool, int | None]
+# Name, block length, checked, storing, limit and processors, as `run` takes them.
+How: TypeAlias = tuple[str | None, int | None, bool, bool, int | None, int | None]
 BACKENDS = ("numpy", "torch", "triton")
 BLOCK = 16  # rows and streamed elements in a block: the least that Triton multiplies
 GARBAGE = -7777  # what integer outputs hold before a kernel writes them
@@ -60,14 +60,15 @@ def run(
     checked: bool = False,
     storing: bool = False,
     limit: int | None = None,
+    processors: int | None = None,
     **params: Any,
 ) -> tuple[torch.Tensor, ...]:
     """The results of a backend, whose outputs held NaN before, in blocks of a given length.
 
     `storing` cuts the program into kernels as if its extents were long; `limit` is the
-    longest axis that is held entirely.
+    longest axis that is held entirely; for `processors` long streams are cut into parts.
     """
-    how = (name, block, checked, storing, limit)
+    how = (name, block, checked, storing, limit, processors)
     if backend == "triton":
         return interpreted.call(_run_triton, text, dict(inputs), how, params)
     with small_blocks(block), poisoned_outputs():
@@ -84,7 +85,7 @@ def _run_triton(
 def _call(
     backend: str, text: str, inputs: Tensors, how: How, params: Mapping[str, Any]
 ) -> tuple[torch.Tensor, ...]:
-    *_, storing, limit = how
+    *_, storing, limit, _ = how
     kernel = compiled(text, backend, *how)
     with (
         cut_for_long_extents() if storing else nullcontext(),
@@ -104,9 +105,10 @@ def compiled(
     checked: bool = False,
     storing: bool = False,
     limit: int | None = None,
+    processors: int | None = None,
 ) -> mc.Kernel:
     """A kernel for calls of one kind: it remembers how it is lowered, and its schedules."""
-    return mc.compile(text, backend=backend, name=name, checked=checked)
+    return mc.compile(text, backend=backend, name=name, checked=checked, processors=processors)
 
 
 # --- blocks ---------------------------------------------------------------------------------

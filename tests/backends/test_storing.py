@@ -38,7 +38,7 @@ def test_stored_values(name: str, backend: str) -> None:
         (rounding if got.dtype == torch.bfloat16 else bound).check(got, wanted)
     if backend == "triton":  # its kernel is in another process
         return
-    kernel = compiled(text, backend, None, 16, False, True, None)
+    kernel = compiled(text, backend, None, 16, False, True, None, None)
     (programs,) = kernel._lowered.values()
     assert any(o.is_stored for p in programs for o in p.outputs)
 

@@ -12,7 +12,6 @@ from tests.rewrites.rules import (
     apply_only,
     check_does_not_fire,
     check_example,
-    check_variant,
     equations,
     inputs_of,
     rule_of,
@@ -71,15 +70,6 @@ def test_variants(first: str) -> None:
     inputs = inputs_of(rewriter.start)
     expected = evaluate(rewriter.start.source, inputs)
     np.testing.assert_array_equal(values(rewriter.program, inputs), expected)
-
-
-def test_folds_of_user_monoids_nest() -> None:
-    """Every field of a row goes into the fold of the rows."""
-    start = "monoid M(v, m) = unit (0, 1), combine (v * m' + v', m * m')\n"
-    before = "A[i] = M[j, k if k <= j](X[i,j,k], Y[j]).v"
-    row = "M[k if k <= j](X[i,j,k], Y[j])"
-    rule = rule_of(elaboration, "nest_indices")
-    check_variant(rule, start + before, f"{start}A[i] = M[j]({row}.v, {row}.m).v")
 
 
 def test_masked_places_are_not_there() -> None:

@@ -1,0 +1,418 @@
+"""Bracketing: a stream that too few rows share is cut into parts, folded side by side.
+
+The fold over a disjoint union is the product of the folds. So a long stream may be cut into
+parts; program instances of their own fold these, and store what they carry; and one more
+kernel folds the partial results, with the same combine (Flash-Decoding: Dao et al., 2023).
+For SE a partial result is a mantissa and its frame, which is an element like any other.
+
+Rows that read the same stream are first packed: the query heads that share a head of keys,
+and the few queries of each, become one index. So a block of rows is full also when a decoder
+asks for one row a head, and the stream is read once for all of them.
+
+Both are equations like those before, with one more index: `k_part`, which part, and `k_parts`,
+a parameter that a backend sets to how many parts fill its device.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+
+from monocomp import terms as T
+from monocomp.algebra import SE_PAIR, frame, is_selection, mantissa
+from monocomp.errors import Span
+from monocomp.language import syntax
+from monocomp.lowering.cutting import in_order, new_name, taken_names
+from monocomp.lowering.roles import (
+    choose_roles,
+    fits_whole,
+    kernel_groups,
+    rows_of,
+    scan_of,
+    streamed_reads,
+)
+from monocomp.lowering.work import ROW_BLOCK
+from monocomp.moving import centred
+from monocomp.printer import show
+from monocomp.program import Equation, Equations, translate_expression
+from monocomp.rewrites.normal_form import normalise
+from monocomp.rewrites.pullback import Pass, passes
+from monocomp.rewriting import Step
+from monocomp.terms import Term
+
+SPLITTING_LAW = "the fold over a disjoint union is the product of the folds"
+PACKING_LAW = "indices i and j are one index p with i = p // |j| and j = p % |j|"
+SHORTEST_PART = 256  # elements: less is not worth a program instance of its own
+ALIGNMENT = 128  # parts begin where blocks do
+FEW_ROWS = 32  # fewer leave a block of rows mostly empty
+_NOWHERE = Span(0, 0)  # of what no program wrote
+_JOINED = ("sum", "max", "min", "prod")  # folds whose elements are their partial results
+
+
+def split(
+    program: Equations, sizes: Mapping[str, int], processors: int
+) -> tuple[Equations, list[Step]]:
+    """Cut the streams of kernels that would not fill a device.
+
+    Args:
+        program: equations in kernels, as `cut` leaves them.
+        sizes: a number for every extent.
+        processors: how many program instances a device runs side by side, at least.
+
+    Returns:
+        The program with equations for partial results, and the steps to it.
+    """
+    steps: list[Step] = []
+    for group in kernel_groups(program, sizes):
+        stream = _long_stream(group, sizes, processors)
+        if stream is not None:
+            steps += _Splitting(program, group, sizes, stream).steps()
+            program = steps[-1].program
+    return program, steps
+
+
+def packed_extents(program: Equations, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Extents that are known, with those of the indices that packing has made of them."""
+    found = dict(sizes)
+    for extent, bound in program.source.bounds.items():
+        if extent not in found and extent not in program.parts:
+            size = _evaluated(translate_expression(program.source, bound), found)
+            if size is not None:
+                found[extent] = size
+    return found
+
+
+def _evaluated(t: Term, sizes: Mapping[str, int]) -> int | None:
+    """An extent, of extents that are known."""
+    if t.op == "const":
+        return int(t.attr)
+    if t.op == "extent":
+        return sizes.get(t.attr)
+    operands = [_evaluated(a, sizes) for a in t.args]
+    if t.op not in _ARITHMETIC or None in operands or (t.op == "floordiv" and operands[1] == 0):
+        return None
+    return reduce(_ARITHMETIC[t.op], operands)
+
+
+_ARITHMETIC: dict[str, Callable[..., int]] = {
+    "add": operator.add,
+    "mul": operator.mul,
+    "floordiv": operator.floordiv,
+}
+
+
+def _long_stream(
+    group: Sequence[Equation], sizes: Mapping[str, int], processors: int
+) -> list[Pass] | None:
+    """The passes to cut: those over the longest index, if there is reason to and they can be."""
+    loops = passes([e.body for e in group], partial(_is_loop, names=_names(group)))
+    if not loops or scan_of(group) is not None:
+        return None
+    longest = max((p.extent for p in loops), key=sizes.__getitem__)
+    stream = [p for p in loops if p.extent == longest]
+    folds = [f for p in stream for f in p.folds]
+    if sizes[longest] < 2 * SHORTEST_PART or not all(map(_can_be_split, folds)):
+        return None
+    if any(_needs(f, folds) for f in folds):
+        return None  # a pass of its own
+    others = [f for p in loops if p.extent != longest for f in p.folds]
+    if any(longest in f.folded and f.attr.extents[0] != longest for f in others):
+        return None  # it is streamed inside of another loop too
+    roles = choose_roles(group, partial(fits_whole, sizes=sizes))
+    if any(a.role == "stream" for a in roles.values()):
+        return None  # an output along the stream takes all of it
+    blocks = {"grid": 1, "row": ROW_BLOCK}
+    instances = math.prod(
+        math.ceil(sizes[a.extent] / blocks[a.role]) for a in roles.values() if a.role in blocks
+    )
+    rows = [sizes[a.extent] for a in roles.values() if a.role == "row"]
+    shared = _packed_rows(group, folds, sizes) is not None
+    few = max(rows, default=1) <= FEW_ROWS
+    return stream if instances < processors or (few and shared) else None
+
+
+def _names(group: Sequence[Equation]) -> frozenset[str]:
+    return frozenset(i.attr[0] for e in group for i in e.indices)
+
+
+def _is_loop(t: Term, names: frozenset[str]) -> bool:
+    """Is this a fold over the top of an output?"""
+    return (t.op == "fold" or is_selection(t)) and t.free <= names
+
+
+def _needs(f: Term, others: Sequence[Term]) -> bool:
+    """Does a fold take the results of others, but for their frame?"""
+    return any(t in others for part in T.open_fold(f)[1] for t in T.subterms(part))
+
+
+def _can_be_split(f: Term) -> bool:
+    """Are partial results elements like any other?"""
+    if f.op != "fold" or len(f.attr.indices) != 1 or centred(f) is not None:
+        return False
+    return f.attr.monoid in _JOINED or isinstance(f.attr.monoid, T.UserMonoid)
+
+
+# --- rows that share a stream -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Output indices that become one, `p`.
+
+    Attributes:
+        parts: the indices that p stands for, outermost first, with their extents as terms.
+        groups: `h // c`, the index that it is, and c, for an index h = c * g + r.
+    """
+
+    parts: tuple[tuple[Term, Term], ...]
+    groups: tuple[tuple[Term, Term, Term], ...]
+
+
+def _packed_rows(
+    group: Sequence[Equation], folds: Sequence[Term], sizes: Mapping[str, int]
+) -> _Rows | None:
+    """The rows that a stream does not tell apart, if packing them fills a block."""
+    reads = list(dict.fromkeys(r for f in folds for r in streamed_reads(f)))
+    largest = max((len(r.args) for r in reads), default=0)
+    large = [r for r in reads if len(r.args) == largest]
+    indices = dict.fromkeys(i for e in group for i in e.indices if i in rows_of(group))
+    parts: list[tuple[Term, Term]] = []
+    groups: list[tuple[Term, Term, Term]] = []
+    for i in indices:
+        quotient = _quotient(i, large)
+        if quotient is not None:
+            parts.append((i, quotient.args[1]))
+            groups.append((quotient, i, quotient.args[1]))
+        elif all(i.attr[0] not in r.free for r in large):
+            parts.append((i, T.extent_of(i.attr[1])))
+    few = [i for i, _ in parts if sizes[i.attr[1]] <= FEW_ROWS]
+    is_shared = len(parts) > 1 or bool(groups)
+    if not is_shared or len(groups) > 1 or not (few or groups):
+        return None
+    return _Rows(tuple(parts), tuple(groups))
+
+
+def _quotient(i: Term, reads: Sequence[Term]) -> Term | None:
+    """`i // c`, if that is how all reads depend on i."""
+    found: set[Term] = set()
+    for r in reads:
+        for a in r.args:
+            if i.attr[0] not in a.free:
+                continue
+            if a.op != "floordiv" or a.args[0] is not i or a.args[1].free:
+                return None
+            found.add(a)
+    return found.pop() if len(found) == 1 else None
+
+
+# --- the program in parts -----------------------------------------------------------------------
+
+
+class _Splitting:
+    def __init__(
+        self,
+        program: Equations,
+        group: Sequence[Equation],
+        sizes: Mapping[str, int],
+        stream: Sequence[Pass],
+    ) -> None:
+        self.program, self.group = program, group
+        inside = set(T.subterms(*(e.body for e in group)))  # a frame may be in none
+        self.folds = [f for p in stream for f in p.folds if f in inside]
+        self.extent = stream[0].extent
+        self.rows = rows_of(group)
+        source = program.source
+        self.taken = taken_names(program) | source.extent_of.keys() | source.bounds.keys()
+        self.extent_of, self.bounds = dict(source.extent_of), dict(source.bounds)
+        self.params = dict(source.params)
+        self.packed = _packed_rows(group, self.folds, sizes)
+        self.p: Term | None = None
+
+    def steps(self) -> Iterator[Step]:
+        """Pack the rows, if that is worth it, and cut the stream."""
+        base = self.extent.lstrip(".")
+        count = self._named(f"{base}_parts")
+        self.params[count] = syntax.Param(count, "int", 8, span=_NOWHERE)
+        most = _binary("//", _binary("+", self._extent(self.extent), SHORTEST_PART - 1), 256)
+        wanted = syntax.Name(count, "param", span=_NOWHERE)
+        number = syntax.Call("minimum", (wanted, most), span=_NOWHERE)
+        self.part = self._index(f"{base}_part", number)
+        if self.packed is not None:
+            self._pack(self.packed)
+        start = self.program
+        stored: list[Equation] = []
+        bodies = {e.name: e.body for e in self.group}
+        before = "; ".join(show(_shown(f), start.reader_names()) for f in self.folds)
+        for f in self.folds:
+            old, new = self._merged(f, stored)
+            bodies = {n: T.replace(body, old, new) for n, body in bodies.items()}
+        changed = [replace(e, body=bodies.get(e.name, e.body)) for e in start.equations]
+        source = replace(
+            start.source, params=self.params, extent_of=self.extent_of, bounds=self.bounds
+        )
+        known = tuple(a for a in start.known if a.name not in {e.name for e in stored})
+        program = replace(
+            start,
+            source=source,
+            equations=in_order([*stored, *changed]),
+            known=known,
+            parts={**start.parts, self.part.attr[1]: count},
+        )
+        place = tuple(e.name for e in self.group)
+        names = program.reader_names()
+        after = "; ".join(show(T.stored(e, e.indices), names) for e in stored)
+        if self.packed is not None and self.p is not None:
+            rows = ", ".join(i.attr[0] for i, _ in self.packed.parts)
+            yield Step("pack_rows", PACKING_LAW, place, rows, show(self.p, names), start, start)
+        after = f"{after}, folded over {self.part.attr[0]}"
+        yield Step("split_stream", SPLITTING_LAW, place, before, after, start, program)
+
+    # --- new names --------------------------------------------------------------------
+
+    def _named(self, base: str) -> str:
+        name = new_name(base, self.taken)
+        self.taken = {*self.taken, name}
+        return name
+
+    def _index(self, base: str, bound: syntax.Expr) -> Term:
+        """A new index of a declared extent."""
+        name = self._named(base)
+        self.extent_of[name] = name
+        self.bounds[name] = bound
+        return T.index(name, name)
+
+    def _extent(self, extent: str) -> syntax.Expr:
+        names = (n for n, e in self.extent_of.items() if e == extent and not n.startswith("."))
+        return syntax.Extent(next(names, extent), span=_NOWHERE)
+
+    # --- rows -------------------------------------------------------------------------
+
+    def _pack(self, rows: _Rows) -> None:
+        """Give p a name and an extent, and find what the packed indices are in it."""
+        total: syntax.Expr | None = None
+        for _, extent in rows.parts:
+            factor = self._syntax(extent)
+            total = factor if total is None else _binary("*", total, factor)
+        assert total is not None
+        self.p = self._index("_".join(i.attr[0] for i, _ in rows.parts), total)
+        self.values: dict[str, Term] = {}
+        self.place: Term = T.const(0)
+        inner: Term = T.const(1)
+        for n, (i, extent) in reversed(list(enumerate(rows.parts))):
+            value = T.floordiv(self.p, inner)
+            self.values[i.attr[0]] = value if n == 0 else T.modulo(value, extent)
+            own = i if extent is T.extent_of(i.attr[1]) else T.modulo(i, extent)
+            self.place = T.add(self.place, T.mul(own, inner))
+            inner = T.mul(inner, extent)
+        self.group_of: dict[Term, Term] = {}
+        for quotient, h, size in rows.groups:
+            dim = self._dimension(quotient)
+            g = T.index(dim.lstrip("."), dim)
+            self.group_of[quotient] = g
+            self.values[h.attr[0]] = T.add(T.mul(size, g), self.values[h.attr[0]])
+
+    def _dimension(self, subscript: Term) -> str:
+        """The extent of the dimension that a subscript is of."""
+        source = self.program.source
+        for f in self.folds:
+            for r in streamed_reads(f):
+                for n, a in enumerate(r.args):
+                    if a is subscript and r.op == "read":
+                        dim = source.inputs[r.attr].dims[n]
+                        return source.extent_of.get(dim, dim)
+                    if a is subscript:
+                        return str(r.attr.indices[n].attr[1])
+        raise AssertionError(f"no read has {subscript!r}")
+
+    def _syntax(self, t: Term) -> syntax.Expr:
+        """An extent as an expression of the language."""
+        match t.op:
+            case "const":
+                return syntax.Number(int(t.attr), span=_NOWHERE)
+            case "param":
+                return syntax.Name(t.attr, "param", span=_NOWHERE)
+            case "extent":
+                return self._extent(t.attr)
+            case "floordiv":
+                return _binary("//", *map(self._syntax, t.args))
+        factors = list(map(self._syntax, t.args))
+        total = factors[0]
+        for other in factors[1:]:
+            total = _binary("*" if t.op == "mul" else "+", total, other)
+        return total
+
+    def _in_packed_rows(self, t: Term) -> Term:
+        if self.p is None:
+            return t
+        for quotient, g in self.group_of.items():
+            t = T.replace(t, quotient, g)
+        return T.substitute(t, {n: v for n, v in self.values.items() if n in t.free})
+
+    # --- folds ------------------------------------------------------------------------
+
+    def _merged(self, f: Term, stored: list[Equation]) -> tuple[Term, Term]:
+        """(a fold, the fold of its partial results), which are stored."""
+        (bound,), (condition, *elements) = T.open_fold(f)
+        here = T.conjunction(condition, *self._inside(bound))
+        monoid = f.attr.monoid
+        if monoid is SE_PAIR:
+            value, exponent = elements
+            v = self._stored("L", mantissa(bound, here, value, exponent), stored)
+            m = self._stored("M", normalise(frame(bound, here, exponent)), stored)
+            return T.field(f, "v"), mantissa(self.part, T.TRUE, v, m)
+        partial_ = T.fold(monoid, (bound,), here, *elements)
+        if isinstance(monoid, T.UserMonoid):
+            fields = [self._stored(n, T.field(partial_, n), stored) for n in monoid.fields]
+            return f, T.fold(monoid, (self.part,), T.TRUE, *fields)
+        letter = "M" if monoid in ("max", "min") else "F"
+        value = self._stored(letter, partial_, stored)
+        return f, T.fold(monoid, (self.part,), T.TRUE, value)
+
+    def _inside(self, bound: Term) -> tuple[Term, Term]:
+        """Is an element in the part? All parts but the last are equally long."""
+        all_ = T.mul(T.const(ALIGNMENT), T.extent_of(self.part.attr[1]))
+        upwards = T.add(T.extent_of(self.extent), all_, T.const(-1))
+        length = T.mul(T.const(ALIGNMENT), T.floordiv(upwards, all_))
+        begin = T.mul(self.part, length)
+        return T.compare("<=", begin, bound), T.compare("<", bound, T.add(begin, length))
+
+    def _stored(self, letter: str, body: Term, stored: list[Equation]) -> Term:
+        """Read a partial result; it is an equation of its own."""
+        body = self._in_packed_rows(body)
+        found = next((e for e in stored if e.body is body), None)
+        if found is None:
+            name = self._named(f"{letter}_{self.part.attr[0]}")
+            found = Equation(name, self._indices(body), body)
+            stored.append(found)
+        return T.stored(found, (self._subscript(i) for i in found.indices))
+
+    def _indices(self, body: Term) -> tuple[Term, ...]:
+        """Rows, parts, columns."""
+        outer = list(dict.fromkeys(i for e in self.group for i in e.indices))
+        rows = [i for i in outer if i in self.rows and i.attr[0] in body.free]
+        columns = [i for i in outer if i not in self.rows and i.attr[0] in body.free]
+        if self.p is not None:
+            rows += [g for g in self.group_of.values() if g not in rows]
+            rows.append(self.p)
+        return (*rows, self.part, *columns)
+
+    def _subscript(self, i: Term) -> Term:
+        """What an index of a partial result is where it is read."""
+        if self.p is None:
+            return i
+        if i is self.p:
+            return self.place
+        return next((q for q, g in self.group_of.items() if g is i), i)
+
+
+def _binary(op: str, left: syntax.Expr, right: syntax.Expr | int) -> syntax.Expr:
+    if isinstance(right, int):
+        right = syntax.Number(right, span=_NOWHERE)
+    return syntax.Binary(op, left, right, span=_NOWHERE)  # type: ignore[arg-type]
+
+
+def _shown(f: Term) -> Term:
+    return T.field(f, "v") if f.attr.monoid is SE_PAIR else f
