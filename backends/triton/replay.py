@@ -8,7 +8,6 @@ parameters that only kernels read. A call that looks like an earlier one allocat
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -117,7 +116,7 @@ class Recorder:
                 given.append((place, name))
         run, rest = kernel[(programs,)], options
         if _can_be_launched(compiled):
-            names = list(inspect.signature(kernel.fn).parameters)[len(args) :]
+            names = kernel.arg_names[len(args) :]
             run, args, rest = compiled[(programs, 1, 1)], (*args, *(options[n] for n in names)), {}
         template = list(args)
         for place, _ in given:

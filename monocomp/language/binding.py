@@ -247,9 +247,21 @@ class _Source:
 
     index: str
     size: int
-    tensor: str | None
-    note: str
-    span: Span
+    by: Input | Expr
+    shape: tuple[int, ...] = ()
+
+    @property
+    def tensor(self) -> str | None:
+        """The input whose shape it was, if it was one."""
+        return self.by.name if isinstance(self.by, Input) else None
+
+    def note(self, text: str) -> str:
+        """The size and where it is from, in a program of this text."""
+        if isinstance(self.by, Input):
+            shape = _named(self.by, self.shape)
+            return f"{self.index} = {self.size} from {self.by.name}, shape {shape}"
+        declared = f"index {self.index} < {_shown(text, self.by)}"
+        return f"{self.index} = {self.size} from its declaration, {declared}"
 
 
 class _Sizes:
@@ -272,16 +284,15 @@ class _Sizes:
                 help=f"pass {at.name} with the dimensions of {form}",
             )
         for dim, size in zip(at.dims, shape, strict=True):
-            note = f"{dim} = {size} from {at.name}, shape {_named(at, shape)}"
-            self._add(_Source(dim, size, at.name, note, at.span))
+            self._add(_Source(dim, size, at, shape))
 
     def declare(self, name: str, bound: Expr, params: Mapping[str, int | float]) -> None:
         """Evaluate a declared extent."""
         text = self._program.text
         size = self._evaluate(bound, params)
-        shown = " ".join(text[bound.span.start : bound.span.stop].split())
         if not 0 <= size <= MAX_EXTENT:
             what = "negative" if size < 0 else "too large"
+            shown = _shown(text, bound)
             raise ShapeError(
                 f"the extent of index '{name}' is {what}: {_shorten(str(size))}",
                 text=text,
@@ -290,8 +301,7 @@ class _Sizes:
                 if size < 0
                 else f"it is declared as {shown}",
             )
-        note = f"{name} = {size} from its declaration, index {name} < {shown}"
-        self._add(_Source(name, size, None, note, bound.span))
+        self._add(_Source(name, size, bound))
 
     def by_name(self) -> dict[str, int]:
         """The extent of every index and made-up dimension."""
@@ -316,8 +326,8 @@ class _Sizes:
         raise ShapeError(
             message,
             text=self._program.text,
-            spans=tuple(dict.fromkeys((first.span, source.span))),
-            notes=(first.note, source.note),
+            spans=tuple(dict.fromkeys((first.by.span, source.by.span))),
+            notes=(first.note(self._program.text), source.note(self._program.text)),
             help=help,
         )
 
@@ -368,6 +378,11 @@ class _Sizes:
                 help="maximum(1, ...) keeps a divisor from being zero",
             )
         return left // right if node.op == "//" else left % right
+
+
+def _shown(text: str, bound: Expr) -> str:
+    """A declared extent as the program has it."""
+    return " ".join(text[bound.span.start : bound.span.stop].split())
 
 
 def _named(at: Input, shape: tuple[int, ...]) -> str:
