@@ -24,6 +24,7 @@ from monocomp.errors import (
     UsageError,
     nearest,
 )
+from monocomp.filters import Filters
 from monocomp.language import syntax
 from monocomp.language.binding import Binding, bind, signature
 from monocomp.language.checker import check
@@ -176,6 +177,7 @@ class Kernel:
             self.equations: Equations = self._rewriter.start
             require_program(self.equations)
             require_program(self._rewriter.program)
+            self._filters = Filters(self.equations)
         self._cuts: dict[tuple[Any, ...], tuple[Equations, list[Step]]] = {}
         self._lowered: dict[tuple[Any, ...], tuple[TileProgram, ...]] = {}
         self._runners: dict[tuple[str, ...], TritonRunner] = {}
@@ -357,6 +359,10 @@ class Kernel:
         inputs, params = signature(self.program, args, kwargs)
         shapes = {n: _shape(n, t) for n, t in inputs.items()}
         binding = bind(self.program, shapes, params)
+        _check_params(binding.params)
+        if not self._filters.have_admitted(binding.params):
+            with _BUILDING:
+                self._filters.check(binding.params)
         for name, tensor in inputs.items():
             _check_dtype(self.program.inputs[name], tensor)
         if self.backend == "numpy":
@@ -447,7 +453,7 @@ class Kernel:
 
         runner = self._runner(inputs, binding)
         if self._plans is None:
-            self._plans = Plans(self.program)
+            self._plans = Plans(self.program, self._filters.params)
         values = {**inputs, **params}
         varying = self._plans.varying(values)
         extents = packed_extents(runner.program, binding.extents)
@@ -506,11 +512,27 @@ class Kernel:
         return runner
 
 
+def _check_params(params: Mapping[str, int | float]) -> None:
+    for name, value in params.items():
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            shown = str(value) if value.bit_length() < 128 else f"of {value.bit_length()} bits"
+            raise InputError(
+                f"parameter '{name}' is {shown}, and kernels take integers of 64 bits",
+                help=f"give {name} a value from -2**63 to 2**63 - 1",
+            )
+
+
 def _unpacked(results: tuple[Any, ...]) -> Any:
     return results[0] if len(results) == 1 else results
 
 
 def _shape(name: str, tensor: Any) -> tuple[int, ...]:
+    layout = "nested" if getattr(tensor, "is_nested", False) else getattr(tensor, "layout", None)
+    if layout is not None and str(layout) != "torch.strided":
+        raise InputError(
+            f"input {name} has the layout {str(layout).removeprefix('torch.')}",
+            help=f"pass a dense tensor, such as {name}.to_dense()",
+        )
     shape = getattr(tensor, "shape", None)
     if shape is None:
         raise InputError(
@@ -572,6 +594,11 @@ def _check_tensors(inputs: Mapping[str, Any], torch: Any) -> None:
             "the inputs are on different devices",
             notes=[listed],
             help="move them to one device with .to(device)",
+        )
+    if "meta" in devices.values():
+        raise DeviceError(
+            "the inputs are on device meta, where tensors have no elements",
+            help="move them to a GPU or to the CPU",
         )
 
 

@@ -154,7 +154,8 @@ class TritonRunner:
         none for a call whose schedules are a stopgap, or that does more than launch kernels.
         """
         module, loaded = self._loaded()
-        tensors = {n: t.detach() for n, t in inputs.items()}  # distinct, and without gradients
+        # Distinct objects, without gradients, that hold what they show.
+        tensors = {n: t.detach().resolve_neg() for n, t in inputs.items()}
         first = next(iter(tensors.values()))
         recorder = Recorder(tensors, varying, module.places)
         with torch.cuda.device_of(first):  # type: ignore[no-untyped-call]

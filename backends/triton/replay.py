@@ -9,7 +9,7 @@ parameters that only kernels read. A call that looks like an earlier one allocat
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -145,12 +145,17 @@ def _can_be_launched(compiled: object) -> bool:
 
 
 class Plans:
-    """The plans of a kernel, by the look of a call."""
+    """The plans of a kernel, by the look of a call.
 
-    def __init__(self, program: Program) -> None:
+    Args:
+        program: the kernel's.
+        checked: the parameters whose values a call may be refused for.
+    """
+
+    def __init__(self, program: Program, checked: Iterable[str] = ()) -> None:
         self.inputs = tuple(program.inputs)
         self.params = program.params
-        self.fixed = params_of_extents(program)
+        self.fixed = {*params_of_extents(program), *checked}
         self._plans: dict[Look, Plan] = {}
         self._lock = threading.Lock()
 
@@ -189,6 +194,8 @@ class Plans:
             for name in self.inputs:
                 value: Any = values.get(name)
                 if type(value) not in _TENSORS or (gradients and value.requires_grad):
+                    return None
+                if value.is_neg():  # its elements are others than memory has
                     return None
                 look += (value.shape, value.stride(), value.dtype, value.device)
                 look.append(value.data_ptr() % _ALIGNMENT)

@@ -25,6 +25,7 @@ from monocomp.errors import (
     UnsupportedError,
     UsageError,
 )
+from tests.backends import interpreted
 from tests.backends.interpreted import call
 from tests.backends.running import BACKENDS, exact, largest_error, run
 
@@ -171,6 +172,39 @@ def test_what_is_no_tensor() -> None:
     assert isinstance(found, np.ndarray) and found.dtype == np.float64
     text = message(mc.compile(CAUSAL), InputError, [[1.0]], *arrays[1:])
     assert "input Q is a list, not a tensor" in text
+
+
+@pytest.mark.parametrize("backend", ["torch", "triton"])
+def test_what_has_no_dense_elements(backend: str) -> None:
+    """Layouts other than strides, and tensors without data."""
+    kernel = mc.compile(CAUSAL, backend=backend)
+    q, k, v = tensors()
+    text = message(kernel, InputError, q, k.to_sparse(), v)
+    assert "input K has the layout sparse_coo" in text and "K.to_dense()" in text
+    pieces = torch.nested.nested_tensor([k[0], k[1]], layout=torch.jagged)
+    assert "input K has the layout nested" in message(kernel, InputError, q, pieces, v)
+    text = message(kernel, DeviceError, *(t.to("meta") for t in (q, k, v)))
+    assert "the inputs are on device meta, where tensors have no elements" in text
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_integers_past_64_bits(backend: str) -> None:
+    """Kernels cannot take them."""
+    kernel = mc.compile(WINDOW, backend=backend)
+    text = message(kernel, InputError, *tensors(), window=1 << 63)
+    assert "parameter 'window' is 9223372036854775808, and kernels take integers of 64 bits" in text
+    assert "'window' is of 20001 bits" in message(kernel, InputError, *tensors(), window=1 << 20000)
+    kernel(*tensors(), window=(1 << 63) - 1)
+
+
+def _conjugates() -> tuple[Tensor, Tensor]:
+    x = torch.complex(torch.randn(9), torch.randn(9))
+    return mc.compile("O[i] = X[i] * 2", backend="triton")(x.conj().imag), -2 * x.imag
+
+
+def test_a_sign_that_memory_does_not_have() -> None:
+    """The imaginary part of a conjugate is the negative of what is stored."""
+    assert torch.equal(*interpreted.call(_conjugates))
 
 
 @pytest.mark.parametrize("backend", ["torch", "auto"])

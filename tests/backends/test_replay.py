@@ -26,6 +26,11 @@ from tests.backends.interpreted import call
 from tests.backends.running import cut_for_long_extents, exact, largest_error, small_schedules
 
 WINDOW = library.load("sliding_window")
+PLACED = """
+param place: int = 0
+S[q,k] = Q[q,d] * K[k,d]
+O[q,e] = softmax[k if k <= q + place](S[q,k]) * V[k,e]
+"""
 SCALED = "param scale: float = 2.0, n: int = 3\nindex i < n\nO[i,j] = X[j] * scale + i"
 MIXED = "O[i,k] = sum[j](X[i,j] * Y[j,k])"
 
@@ -164,16 +169,33 @@ def test_what_looks_different_is_planned_anew(driver: Driver, change: str) -> No
 
 
 def test_a_parameter_that_only_kernels_read_varies(driver: Driver) -> None:
-    """As long as Triton compiles the same for it; by any name of a number it is looked at."""
+    """As long as Triton compiles the same for it; what is no plain number is looked at."""
+    kernel, inputs = (
+        mc.compile(PLACED, backend="triton"),
+        {n: t[0, 0] for n, t in tensors().items()},
+    )
+    launched(driver, kernel, **inputs, place=7)
+    for place in (9, -2, 1 << 20 | 1):
+        *_, passed = repeated(driver, kernel, **inputs, place=place)
+        assert passed[-1] == place
+    for place in (0, 1, 32, 1 << 31, -(1 << 31)):
+        assert not is_repeated(driver, kernel, **inputs, place=place), place
+    assert not is_repeated(driver, kernel, **inputs, place=torch.tensor(7))
+    assert not is_repeated(driver, kernel, **inputs, place=7.0)
+    *_, passed = launched(driver, kernel, **inputs, place=7.0)
+    assert passed[-1] == 7 and isinstance(passed[-1], int)
+
+
+def test_a_parameter_that_may_empty_a_filter_is_part_of_the_look(driver: Driver) -> None:
+    """So that no plan lets a window of 0 pass."""
     kernel, inputs = mc.compile(WINDOW, backend="triton"), tensors()
     launched(driver, kernel, **inputs, window=7)
-    for window in (9, 2, 1 << 20 | 1):
-        *_, passed = repeated(driver, kernel, **inputs, window=window)
-        assert passed[-1] == window
-    assert not is_repeated(driver, kernel, **inputs, window=torch.tensor(7))
-    assert not is_repeated(driver, kernel, **inputs, window=7.0)
-    *_, passed = launched(driver, kernel, **inputs, window=7.0)
-    assert passed[-1] == 7 and isinstance(passed[-1], int)
+    assert not is_repeated(driver, kernel, **inputs, window=9)
+    launched(driver, kernel, **inputs, window=32)
+    driver.launches.clear()
+    with pytest.raises(InputError, match="nothing passes the filter"):
+        kernel(**inputs, window=0)
+    assert not driver.launches
 
 
 def test_a_parameter_of_an_extent_is_part_of_the_look(driver: Driver) -> None:
@@ -251,6 +273,15 @@ def test_nothing_is_kept_while_a_graph_is_captured(
         assert not is_repeated(driver, kernel, **inputs)
     kernel(**inputs)
     assert is_repeated(driver, kernel, **inputs)
+
+
+def test_what_memory_has_otherwise_is_not_repeated(driver: Driver) -> None:
+    """The imaginary part of a conjugate is stored with the other sign."""
+    kernel = mc.compile("O[i] = X[i] * 2", backend="triton")
+    x = torch.complex(torch.randn(64), torch.randn(64))
+    kernel(x.imag)
+    assert is_repeated(driver, kernel, X=x.imag)
+    assert not is_repeated(driver, kernel, X=x.conj().imag)
 
 
 def test_plans_hold_no_tensors(driver: Driver) -> None:
