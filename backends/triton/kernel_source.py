@@ -306,10 +306,13 @@ class KernelEmitter:
         self._body(self.program.body)
         used = "\n".join(self.lines)
         arguments = self._arguments(grid)
+        divisors = {("size", extent) for extent in self._divisors()}
         head = ["@triton.jit", f"def {self.kernel_name}("]
         for purpose, name, dim in arguments:
-            kind = ": tl.constexpr" if purpose in ("block", "even", "option") else ""
-            head.append(f"    {self._argument(purpose, name, dim)}{kind},")
+            fixed = purpose in ("block", "even", "option") or (purpose, name) in divisors
+            head.append(
+                f"    {self._argument(purpose, name, dim)}{': tl.constexpr' if fixed else ''},"
+            )
         head += ["):"]
         names = [n for n in HELPERS if n in self.helpers]
         return KernelSource(
@@ -337,6 +340,15 @@ class KernelEmitter:
             case "param":
                 return self._param(name)
         return name
+
+    def _divisors(self) -> set[str]:
+        """Extents that the places of a tile are divided by, such as the size of a page. They are
+        constants of the kernel: a division by one takes a shift, or a multiplication."""
+        return {
+            e.args[1].attr
+            for e in expressions(self.program.body)
+            if e.op in ("floordiv", "mod") and e.args[1].op == "extent" and self._order(e.axes)
+        }
 
     def _arguments(self, grid: list[Axis]) -> list[tuple[str, str, int]]:
         program = self.program
@@ -606,13 +618,20 @@ class KernelEmitter:
         """A computed subscript that leaves its tensor reads nothing."""
         masks = []
         for dim, s in enumerate(subscripts):
-            size = self._size(self.program.inputs[tensor].dims[dim])
+            extent = self.program.inputs[tensor].dims[dim]
+            size, value = self._size(extent), self._meaning(s)
             if s.op == "number" and s.attr >= 0:
                 masks.append(f"({size} > {s.attr})")
-            elif s.op != "coordinate":
+            elif s.op != "coordinate" and not _is_remainder(value, extent):
                 text = self._text(s, layout, _COMPARE + 1)
-                masks += [f"({text} >= 0)", f"({text} < {size})"]
+                if value.op not in ("floordiv", "mod") or value.attr != "nonnegative":
+                    masks.append(f"({text} >= 0)")
+                masks.append(f"({text} < {size})")
         return masks
+
+    def _meaning(self, e: Expr) -> Expr:
+        """What a name stands for."""
+        return self.lets.get(e.attr, e) if e.op == "local" else e
 
     def _address(self, e: Expr, key: str, layout: tuple[str, ...]) -> str:
         """The pointers of a load; what is the same for the whole loop is added before it."""
@@ -1278,6 +1297,12 @@ _COMBINE = {"prod": "multiply", "max": "larger", "min": "smaller"}
 def _has_float(e: Expr) -> bool:
     """Is the product of matrices one of floats, which the matrix units take?"""
     return any(a.kind == "float" for a in e.args[:2])
+
+
+def _is_remainder(e: Expr, extent: str) -> bool:
+    """Is this a place below an extent, whatever was divided by it?"""
+    divisor = e.args[1] if e.op == "mod" else None
+    return divisor is not None and divisor.op == "extent" and divisor.attr == extent
 
 
 def _is_never_zero(e: Expr) -> bool:
