@@ -259,7 +259,7 @@ class KernelEmitter:
             if e.op == "local":
                 uses[e.attr] = uses.get(e.attr, 0) + 1
             if e.op == "contract" and self._is_product(e):
-                _, b = self._operands(e)
+                _, b = map(_unconverted, self._operands(e))
                 if b.op == "local" and self._order(b.axes)[0] != e.attr:
                     right[b.attr] = right.get(b.attr, 0) + 1
         return {
@@ -1264,7 +1264,7 @@ class KernelEmitter:
         return f"tl.dot({a}, {b}{initial}, input_precision=PRECISION)"
 
     def _side(self, e: Expr, want: tuple[str, ...], other: Expr) -> str:
-        text = self._text(e, want, _ATOM)
+        text = self._text(_unconverted(e), want, _ATOM)
         if self._is_input(e):
             return text
         if self._is_input(other):
@@ -1297,6 +1297,11 @@ _COMBINE = {"prod": "multiply", "max": "larger", "min": "smaller"}
 def _has_float(e: Expr) -> bool:
     """Is the product of matrices one of floats, which the matrix units take?"""
     return any(a.kind == "float" for a in e.args[:2])
+
+
+def _unconverted(e: Expr) -> Expr:
+    """The integers of an operand that is converted for a product: it takes them in its dtype."""
+    return e.args[0] if e.op == "cast" and e.args[0].kind == "int" else e
 
 
 def _is_remainder(e: Expr, extent: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from monocomp import terms as T
 from monocomp.algebra import LARGEST_INT, SE, SE_PAIR, carried_places, carrier, frame, is_selection
@@ -14,7 +14,7 @@ from monocomp.lowering.monoids import combine_of, prefix_monoid, tuple_monoid
 from monocomp.lowering.nests import Nests
 from monocomp.lowering.roles import prefix_of
 from monocomp.lowering.scopes import Scope
-from monocomp.lowering.values import EXTREMA, same, settle
+from monocomp.lowering.values import EXTREMA, is_read, same, settle
 from monocomp.monomials import factors
 from monocomp.moving import Centred, Unit, centred, coefficient
 from monocomp.nominal import nominal_sizes
@@ -399,7 +399,6 @@ class Loops(Nests):
         left, right = (self._value(s) for s in sides)
         if not vanishing and not (
             loop.is_whole
-            and left.op == right.op == "local"
             and self._is_load(left)
             and self._is_load(right)
         ):
@@ -485,10 +484,13 @@ class Loops(Nests):
         return self._let(self.scopes[-1], "x", masked)
 
     def _is_load(self, e: Expr) -> bool:
-        return any(
-            isinstance(s, Let) and s.name == e.attr and s.value.op == "load"
-            for scope in self.scopes
-            for s in scope.body
+        """Is this a tile as it is read, or converted? It is 0 outside."""
+        value = next((v for n, v in self._lets() if e.op == "local" and n == e.attr), e)
+        return value.op == "load" or (value.op == "cast" and self._is_load(value.args[0]))
+
+    def _lets(self) -> Iterator[tuple[str, Expr]]:
+        return (
+            (s.name, s.value) for scope in self.scopes for s in scope.body if isinstance(s, Let)
         )
 
     def _frame_symbols(
@@ -538,7 +540,7 @@ class Loops(Nests):
         if old is not whole:
             scaled = apply("mul", scaled, self._value(SE.move(old, new)))
         body = SE.embed(new, value, masked)
-        safe = all(fac.op in ("read", "stored", "exp") for fac in factors(body))
+        safe = all(fac.op == "exp" or is_read(fac) for fac in factors(body))
         absorbed = _absorbed(SE.embed(new, value, exponent), loop.axis.name)
         if absorbed is not None:
             body, safe = absorbed, False

@@ -7,12 +7,12 @@ value at a time, or, where it would carry tiles of three axes then, the loop aro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from monocomp import terms as T
 from monocomp.algebra import is_selection
 from monocomp.lowering.roles import fits_whole
-from monocomp.lowering.values import Values
+from monocomp.lowering.values import Values, is_read
 from monocomp.monomials import factors
 from monocomp.rewrites.pullback import Pass
 from monocomp.terms import Term
@@ -85,7 +85,8 @@ class Nests(Values):
     def _sides(self, body: Term, axis: str) -> list[Term]:
         """The factors of a body, multiplied into one or two terms, such that the sum over the
         axis of their product is a product of matrices: each side has an axis that the other
-        lacks. What fits both belongs to the one that is known further outside."""
+        lacks. What fits both belongs to the one that is known further outside, or else to one
+        that is computed in any case: a tile that is only read is multiplied as it is."""
         axes = {f: self._tile_axes(f) for f in factors(body)}
         free = {f: a - {axis} for f, a in axes.items()}
         largest = sorted(set(free.values()), key=lambda a: (-len(a), sorted(a)))
@@ -95,14 +96,19 @@ class Nests(Values):
                 maximal.append(a)
         if len(maximal) != 2 or any(a and axis not in a for a in axes.values()):
             return [body]
+        own = {m: [f for f in free if free[f] == m] for m in maximal}
         first, second = maximal
-        if self._depth(second) < self._depth(first):
+        if self._rank(second, own[second]) < self._rank(first, own[first]):
             right = [f for f in free if free[f] <= second]
             left = [f for f in free if f not in right]
         else:
             left = [f for f in free if free[f] <= first]
             right = [f for f in free if f not in left]
         return [T.mul(*left), T.mul(*right)]
+
+    def _rank(self, axes: frozenset[str], own: Sequence[Term]) -> tuple[int, bool]:
+        """The lower it is, the less it costs to multiply a side by something more."""
+        return self._depth(axes), len(own) == 1 and is_read(own[0])
 
     def _depth(self, axes: frozenset[str]) -> int:
         return self.scopes.index(self._home(axes))

@@ -54,7 +54,7 @@ def _inline(body: list[Statement], uses: Mapping[str, int]) -> None:
             isinstance(s, Let)
             and uses.get(s.name, 0) == 1
             and value.op not in _KEPT
-            and not (value.op == "cast" and len(value.axes) > 1)
+            and not _is_new_tile(value)
             and _nesting(value) < _MAX_NESTING
         ):
             pending[s.name] = value
@@ -75,6 +75,12 @@ def _fill(e: Expr, pending: dict[str, Expr]) -> Expr:
     if all(a is b for a, b in zip(args, e.args, strict=True)):
         return e
     return Expr(e.op, args, e.attr, e.axes, e.kind, e.guarded)
+
+
+def _is_new_tile(e: Expr) -> bool:
+    """Is this a tile of numbers made of places or conditions? One of integers that were read is
+    converted where it is multiplied."""
+    return e.op == "cast" and len(e.axes) > 1 and (e.args[0].op, e.args[0].kind) != ("local", "int")
 
 
 def _nesting(e: Expr) -> int:
