@@ -55,7 +55,8 @@ DTYPES = {
     "bf16": "bfloat16",
     "fp32": "float32",
 }
-_LOADED_BY_TRITON = ("float16", "bfloat16", "float32")
+_NARROW = ("float8_e4m3fn", "float8_e5m2")
+_LOADED_BY_TRITON = ("float16", "bfloat16", "float32", *_NARROW)
 _BUILDING = threading.RLock()  # one thread at a time derives, lowers and emits: terms are shared
 
 
@@ -492,7 +493,8 @@ class Kernel:
         kernels = self.tile_programs(binding.extents, processors)
         program, _ = self._cut(binding.extents, processors)
         precision = "tf32" if self.tf32 else "ieee"
-        key = (str(len(kernels)), *(str(id(k)) for k in kernels))
+        narrow = [n for n, t in inputs.items() if _is_narrow(t)]
+        key = (str(len(kernels)), *(str(id(k)) for k in kernels), *narrow)
         runner = self._runners.get(key)
         if runner is None:
             outline = self.derivation.outline()
@@ -506,6 +508,7 @@ class Kernel:
                         lowered=program,
                         outline=outline,
                         precision=precision,
+                        narrow=narrow,
                     )
 
             runner = self._runners.setdefault(key, TritonRunner(program, kernels, write, precision))
@@ -550,7 +553,7 @@ def _host_array(tensor: Any) -> Any:
 
 
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "bool")
-_FLOATS = ("float16", "bfloat16", "float32", "float64")
+_FLOATS = ("float16", "bfloat16", "float32", "float64", *_NARROW)
 
 
 def _check_dtype(declared: syntax.Input, tensor: Any) -> None:
@@ -603,11 +606,21 @@ def _check_tensors(inputs: Mapping[str, Any], torch: Any) -> None:
 
 
 def _promoted(inputs: Mapping[str, torch.Tensor], torch: Any) -> torch.dtype:
+    """The dtype of outputs. Floats of 8 bits have no say: the results of a program need more.
+    If there are no others it is bfloat16, which has all their values."""
+    floats = [t for t in inputs.values() if t.is_floating_point()]
     found = None
-    for tensor in inputs.values():
-        if tensor.is_floating_point():
+    for tensor in floats:
+        if not _is_narrow(tensor):
             found = tensor.dtype if found is None else torch.promote_types(found, tensor.dtype)
-    return found if found is not None else torch.float32
+    if found is None:
+        return torch.bfloat16 if floats else torch.float32
+    return found
+
+
+def _is_narrow(tensor: Any) -> bool:
+    """Is this a tensor of floats of 8 bits?"""
+    return str(tensor.dtype).removeprefix("torch.") in _NARROW
 
 
 def _dtype_name(name: str) -> str:

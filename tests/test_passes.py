@@ -73,6 +73,7 @@ PASSES = {
     "kl_divergence": {"v": 1},
     "merge_states": {"s": 1},
     "softmax_top8": {"v": 1},
+    "rolling_cache": {"r": 1},
     "two_simplicial": {"j": 1, "k": 1},
     # An output keeps the index that is aggregated over: a second pass writes it.
     "softmax": {"k": 2},

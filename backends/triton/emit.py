@@ -7,7 +7,7 @@ numbers, whitelisted identifiers and comments, and the result is parsed before i
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from monocomp import __version__
@@ -64,6 +64,7 @@ def emit(
     outline: Iterable[str] = (),
     precision: str = "ieee",
     target: str | None = None,
+    narrow: Collection[str] = (),
 ) -> Module:
     """The source file of a program.
 
@@ -75,6 +76,7 @@ def emit(
         outline: the derivation, a line a step.
         precision: "ieee" or "tf32", for products of float32.
         target: what the file was made for, for the header.
+        narrow: the inputs that are floats of 8 bits.
     """
     names = Identifiers({*HELPERS, *_HOST_NAMES, *_FUNCTIONS, *RESERVED})
     source = start.source
@@ -93,7 +95,7 @@ def emit(
     monoids = dict.fromkeys(m.name for m in folds if isinstance(m, Combine))
     functions = {m: names.of("combine", m, f"combine_{m}") for m in monoids}
     named = zip(kernels, kernel_names, strict=True)
-    emitters = [KernelEmitter(k, n, functions) for k, n in named]
+    emitters = [KernelEmitter(k, n, functions, narrow) for k, n in named]
     sources = [e.emit() for e in emitters]
     configs = tuple(
         names.of("config", k.name, "CONFIG" if n == 0 else f"CONFIG_{n + 1}")
@@ -118,13 +120,8 @@ def emit(
     for s in sources:
         lines += ["", "", *s.lines]
     lines += ["", "", *_span_function(), "", "", *_launch_function()]
-    lines += [
-        "",
-        "",
-        *_Host(start, lowered or start, kernels, sources, emitters, names, configs).lines(
-            host, precision
-        ),
-    ]
+    written = _Host(start, lowered or start, kernels, sources, emitters, names, configs, narrow)
+    lines += ["", "", *written.lines(host, precision)]
     identifiers = _identifiers(start, names)
     lines += ["", "", *reference_lines(start, identifiers)]
     lines += ["", "", *main_lines(start, identifiers, host)]
@@ -195,7 +192,9 @@ class _Host:
         emitters: Sequence[KernelEmitter],
         names: Identifiers,
         configs: Sequence[str],
+        narrow: Collection[str],
     ) -> None:
+        self.narrow = narrow
         self.start, self.program = start, start.source
         self.lowered = lowered
         self.kernels, self.sources, self.emitters = kernels, sources, emitters
@@ -321,12 +320,14 @@ class _Host:
         raise InternalError(f"an extent cannot be {t.op}")
 
     def _floats(self) -> list[str]:
-        return [self.tensor(n) for n, i in self.program.inputs.items() if i.kind == "float"]
+        """The inputs whose dtypes are promoted to that of the outputs."""
+        found = [n for n, i in self.program.inputs.items() if i.kind == "float"]
+        return [self.tensor(n) for n in found if n not in self.narrow]
 
     def _promote(self) -> None:
         floats = self._floats()
         if not floats:
-            self.put("dtype = torch.float32")
+            self.put(f"dtype = torch.{'bfloat16' if self.narrow else 'float32'}")
         else:
             self.put(f"dtype = {floats[0]}.dtype")
             if len(floats) > 1:

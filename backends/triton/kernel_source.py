@@ -10,7 +10,7 @@ drops them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -180,9 +180,14 @@ class KernelEmitter:
     """Writes one kernel."""
 
     def __init__(
-        self, program: TileProgram, kernel_name: str, functions: Mapping[str, str] | None = None
+        self,
+        program: TileProgram,
+        kernel_name: str,
+        functions: Mapping[str, str] | None = None,
+        narrow: Collection[str] = (),
     ) -> None:
         self.program = program
+        self.narrow = narrow  # inputs of 8 bits
         self.kernel_name = kernel_name
         self.function_names = functions or {}  # of the combines, by monoid
         self.functions: dict[str, str] = {}
@@ -1256,30 +1261,45 @@ class KernelEmitter:
         first, second = self._order(e.axes)
         a = self._side(left, (first, e.attr), right)
         b = self._side(right, (e.attr, second), left)
-        if self._is_input(left) and self._is_input(right):
-            pair = (self.lets[left.attr].attr, self.lets[right.attr].attr)
-            if pair not in self.shared:
-                self.shared.append(pair)
+        pair = (left, right)
+        if all(map(self._is_input, pair)) and not any(map(self._is_narrow, pair)):
+            names = (self.lets[left.attr].attr, self.lets[right.attr].attr)
+            if names not in self.shared:
+                self.shared.append(names)
         initial = f", {self._text(e.args[2])}" if len(e.args) > 2 else ""
         return f"tl.dot({a}, {b}{initial}, input_precision=PRECISION)"
 
     def _side(self, e: Expr, want: tuple[str, ...], other: Expr) -> str:
         text = self._text(_unconverted(e), want, _ATOM)
-        if self._is_input(e):
-            return text
-        if self._is_input(other):
-            return f"{text}.to({self._local(other.attr)}.dtype)"
+        dtype = self._dtype_of_product(e, other)
+        return f"{text}.to({dtype})" if dtype else text
+
+    def _dtype_of_product(self, e: Expr, other: Expr) -> str | None:
+        """What an operand is converted to. A tile of an input is multiplied as it is, and what
+        kernels compute, also what they have stored, in the dtype of the tile that it meets. But
+        nothing is rounded to 8 bits: an input of 8 bits is converted instead, except beside
+        another one."""
+        if self._is_input(e) and (not self._is_narrow(e) or self._is_narrow(other)):
+            return None
+        if self._is_input(other) and not self._is_narrow(other):
+            return f"{self._local(other.attr)}.dtype"
         tensor = next((self.lets[n].attr for n in self.lets if self._loads_float(n)), None)
-        return f"{text}.to({self._pointer(tensor)}.dtype.element_ty)" if tensor else text
+        if tensor is not None:
+            return f"{self._pointer(tensor)}.dtype.element_ty"
+        return "tl.bfloat16" if self.narrow else None
 
     def _loads_float(self, name: str) -> bool:
         e = self.lets[name]
-        return self._is_read(e) and e.kind == "float" and len(self._order(e.axes)) == 2
+        is_float = e.kind == "float" and e.attr not in self.narrow
+        return self._is_read(e) and is_float and len(self._order(e.axes)) == 2
 
     def _is_input(self, e: Expr) -> bool:
-        """Is this a tile of an input? It is multiplied in its own dtype, and what kernels
-        compute, also what they have stored, in the dtype of the tile that it meets."""
+        """Is this a tile of an input?"""
         return self._is_load(e) and self._is_read(self.lets[e.attr])
+
+    def _is_narrow(self, e: Expr) -> bool:
+        """Is this a tile of an input of 8 bits?"""
+        return self._is_input(e) and self.lets[e.attr].attr in self.narrow
 
     def _is_read(self, e: Expr) -> bool:
         return e.op == "load" and not self.program.inputs[e.attr].is_stored

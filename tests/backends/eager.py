@@ -288,3 +288,61 @@ def dilated(Q: Tensor, K: Tensor, V: Tensor, window: int = 64, rate: int = 4) ->
 
 def tree(Q: Tensor, K: Tensor, V: Tensor, ancestor: Tensor) -> Tensor:
     return attend(logits(Q, K), V, ancestor)
+
+
+# --- caches -------------------------------------------------------------------------------
+
+
+def attend_last(Q: Tensor, K: Tensor, V: Tensor, length: Tensor) -> Tensor:
+    """Queries that are a request's last tokens, and keys of fewer heads than they."""
+    K, V = (x.repeat_interleave(Q.shape[1] // x.shape[1], 1) for x in (K, V))
+    q, k = places(Q, K)
+    return attend(logits(Q, K), V, k <= q + length[:, None, None, None] - Q.shape[-2])
+
+
+def pages(cache: Tensor, table: Tensor) -> Tensor:
+    """The keys of each request one after the other: [b, g, k, d]."""
+    return cache[table].flatten(1, 2).transpose(1, 2)
+
+
+def paged_attention(Q: Tensor, K: Tensor, V: Tensor, table: Tensor, length: Tensor) -> Tensor:
+    return attend_last(Q, pages(K, table), pages(V, table), length)
+
+
+def fp8_cache(
+    Q: Tensor,
+    K: Tensor,
+    V: Tensor,
+    sk: Tensor,
+    sv: Tensor,
+    table: Tensor,
+    length: Tensor,
+) -> Tensor:
+    K, V = (x.to(Q.dtype) * scale[:, None] for x, scale in ((K, sk), (V, sv)))
+    return paged_attention(Q, K, V, table, length)
+
+
+def int8_cache(
+    Q: Tensor, K: Tensor, V: Tensor, SK: Tensor, SV: Tensor, length: Tensor
+) -> Tensor:
+    return attend_last(Q, K * SK[..., None], V * SV[..., None], length)
+
+
+def rolling_cache(
+    Q: Tensor, K: Tensor, V: Tensor, length: Tensor, window: int = 1024
+) -> Tensor:
+    K, V = (x.repeat_interleave(Q.shape[1] // x.shape[1], 1) for x in (K, V))
+    q, r = places(Q, K)
+    last = length[:, None, None, None] - 1
+    place = last - (last - r) % K.shape[-2]
+    at = last + 1 - Q.shape[-2] + q
+    return attend(logits(Q, K), V, (place >= 0) & (place <= at) & (at - place < window))
+
+
+def fp8_attention(
+    Q: Tensor, K: Tensor, V: Tensor, SQ: Tensor, SK: Tensor, SV: Tensor
+) -> Tensor:
+    def scaled(x: Tensor, scales: Tensor) -> Tensor:
+        return x.to(SQ.dtype) * scales.repeat_interleave(128, -1)[..., : x.shape[-2], None]
+
+    return attention(scaled(Q, SQ), scaled(K, SK), scaled(V, SV))

@@ -12,6 +12,7 @@ storage and strides. An exception comes back as itself.
 from __future__ import annotations
 
 import atexit
+import io
 import os
 import pickle
 import subprocess
@@ -23,8 +24,10 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import pytest
+import torch
 
 Result = TypeVar("Result")
+FLOATS_OF_8_BITS = (torch.float8_e4m3fn, torch.float8_e5m2)
 ROOT = Path(__file__).parents[2]
 _LOCK = threading.Lock()
 _PROCESS: list[subprocess.Popen[bytes]] = []
@@ -84,9 +87,19 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 def _send(stream: IO[bytes], message: object) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch deprecates what its own pickling uses
-        data = pickle.dumps(message)
-    stream.write(data)
+        data = io.BytesIO()
+        _Pickler(data).dump(message)
+    stream.write(data.getvalue())
     stream.flush()
+
+
+class _Pickler(pickle.Pickler):
+    """Sends tensors of 8-bit floats, which torch cannot pickle, as the bytes they are."""
+
+    def reducer_override(self, value: object) -> Any:
+        if isinstance(value, torch.Tensor) and value.dtype in FLOATS_OF_8_BITS:
+            return torch.Tensor.view, (value.view(torch.uint8), value.dtype)
+        return NotImplemented
 
 
 def _serve(requests: IO[bytes], replies: IO[bytes]) -> None:

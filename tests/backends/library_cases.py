@@ -73,6 +73,27 @@ def latent(made: Inputs, shift: float, size: float) -> None:
     made["R"][..., 0] = shift
 
 
+def quantised(made: Inputs, shift: float, size: float) -> None:
+    """Integers of 8 bits and scales; what shifts the logits is in the queries."""
+    root, scales = made["Q"].shape[-1] ** 0.5, (2.0**-5, 2.0**-4)
+    for name in ("K", "V"):
+        places = torch.arange(made[name].shape[-2]) + (name == "K")
+        made[f"S{name}"] = torch.tensor(scales)[places % 2].expand(made[name].shape[:-1])
+        generator = torch.Generator().manual_seed(len(places))
+        floats = torch.randn(made[name].shape, generator=generator)
+        floats[..., 0] = 1
+        made[name] = (floats / made[f"S{name}"][..., None]).round().clamp(-127, 127).to(torch.int8)
+    made["Q"] *= size
+    if shift:
+        made["Q"][..., 0] = shift * root
+
+
+def unit_scales(made: Inputs, shift: float, size: float) -> None:
+    """Scales that leave the logits where they are."""
+    for name in {"sk", "sv", "SQ", "SK", "SV"} & made.keys():
+        made[name] = torch.full_like(made[name], -1.0 if name.lower() == "sv" else 1.0)
+
+
 # --- inputs that make sense -----------------------------------------------------------------
 
 
@@ -91,6 +112,20 @@ def documents_of_five(made: Inputs) -> None:
     places = torch.arange(length) + torch.arange(batches)[:, None]
     first = places // 5 * 5 - torch.arange(batches)[:, None]
     made["start"], made["end"] = first.clamp(min=0), first + 5
+
+
+def lengths(most: Callable[[Inputs], int]) -> Callable[[Inputs], None]:
+    """Requests of as many tokens as a cache holds, and of fewer."""
+
+    def make(made: Inputs) -> None:
+        count = made["length"].numel()
+        made["length"] = most(made) - 3 * torch.arange(count)
+
+    return make
+
+
+def page_places(made: Inputs) -> int:
+    return made["table"].shape[1] * made["K"].shape[1]
 
 
 def binary_tree(made: Inputs) -> None:
@@ -141,12 +176,13 @@ class Case:
 
     def sizes(self, q: int, k: int, d: int = 16, e: int = 16, b: int = 1) -> dict[str, int]:
         """Extents for lengths q and k; a matrix has q rows and k columns."""
-        usual = {"b": b, "h": 2, "q": q, "k": k, "d": d, "e": e}
+        usual = {"b": b, "h": 2, "q": q, "k": k, "d": d, "e": e, "r": k}
         usual |= {"i": q, "t": q, "v": k, "c": e, "s": k}
         for name, size in self.extents.items():
             usual[name] = usual[size] if isinstance(size, str) else size
         program = check(self.text)
-        return {n: size for n, size in usual.items() if n in program.extent_of}
+        given = program.extent_of.keys() - program.bounds.keys()
+        return {n: size for n, size in usual.items() if n in given}
 
     def inputs(
         self,
@@ -230,5 +266,29 @@ CASES = {
         Case("sink_window", params={"sink": 3, "window": 9}),
         Case("dilated", {"k": "q"}, {"window": 5, "rate": 3}),
         Case("tree", sensible=binary_tree),
+        Case(
+            "paged_attention",
+            {"h": 4, "g": 2, "p": 11, "s": 5, "n": 8},
+            sensible=lengths(page_places),
+        ),
+        Case(
+            "rolling_cache",
+            {"h": 4, "g": 2},
+            _WINDOW,
+            sensible=lengths(lambda made: 100),
+        ),
+        Case(
+            "int8_cache",
+            {"h": 4, "g": 2},
+            move=quantised,
+            sensible=lengths(lambda made: made["K"].shape[2]),
+        ),
+        Case(
+            "fp8_cache",
+            {"h": 4, "g": 2, "p": 11, "s": 5, "n": 8},
+            move=all_of(product(), unit_scales),
+            sensible=lengths(page_places),
+        ),
+        Case("fp8_attention", {"i": 1, "j": 1}, move=all_of(product(), unit_scales)),
     )
 }
