@@ -191,7 +191,7 @@ def _emit_options(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("--backend", default="triton", metavar="NAME", help="the language to emit (triton)")
     add("--target", metavar="DEVICE", help="such as cuda:90 or hip:gfx942")
-    add("--dtype", metavar="TYPE", help="of the inputs: bf16, fp16 or fp32")
+    add("--dtype", metavar="TYPE", help="of the inputs: bf16, fp16 or fp32, or bf16,K=e4m3,V=e4m3")
     add("--tf32", action="store_true", help="products of fp32 in tf32")
     _extent(command)
     add("--name", metavar="NAME", help="the kernel's name")
@@ -215,7 +215,7 @@ def _run_options(command: argparse.ArgumentParser) -> None:
     add("--random", action="store_true", help="random inputs, of the sizes that --extent gives")
     _extent(command)
     _param(command)
-    add("--dtype", metavar="TYPE", help="of float inputs: bf16, fp16, fp32 or fp64")
+    add("--dtype", metavar="TYPE", help="of float inputs: bf16, ..., fp64, or bf16,K=e4m3,V=e4m3")
     add("--backend", default="auto", metavar="NAME", help="what runs it (auto)")
     _seed(command)
     add("-o", "--output", metavar="FILE", help="a .npz file for the outputs")

@@ -56,6 +56,7 @@ DTYPES = {
     "fp32": "float32",
 }
 _NARROW = ("float8_e4m3fn", "float8_e5m2")
+_OF_AN_INPUT = {**DTYPES, **{n: n for n in _NARROW}, "e4m3": _NARROW[0], "e5m2": _NARROW[1]}
 _LOADED_BY_TRITON = ("float16", "bfloat16", "float32", *_NARROW)
 _BUILDING = threading.RLock()  # one thread at a time derives, lowers and emits: terms are shared
 
@@ -255,7 +256,7 @@ class Kernel:
         backend: str = "triton",
         *,
         target: str | None = None,
-        dtype: str | None = None,
+        dtype: str | Mapping[str, str] | None = None,
         extents: Mapping[str, int] | None = None,
         tf32: bool | None = None,
     ) -> str:
@@ -266,7 +267,8 @@ class Kernel:
                 the tile program, whose text they give.
             target: "cuda:80", "cuda:90", "cuda:100", "hip:gfx942", ...: what to choose the
                 schedule for.
-            dtype: "bf16", "fp16" or "fp32".
+            dtype: "bf16", "fp16" or "fp32"; or a dtype for each of some inputs by name, which
+                may be "e4m3" or "e5m2" as well. Others are "bf16".
             extents: sizes that are known, by index.
             tf32: let float32 products use the tf32 units.
         """
@@ -281,10 +283,11 @@ class Kernel:
                 help=f"did you mean {near!r}?" if near else None,
             )
         from monocomp.backends.triton.emit import emit
-        from monocomp.backends.triton.schedule import candidates, processors_of
+        from monocomp.backends.triton.schedule import candidates, element_bytes, processors_of
 
         _check_target(target)
-        width = 4 if _dtype_name(dtype or "bf16") == "float32" else 2
+        dtypes = self._dtypes(dtype or "bf16")
+        widths = {n: 4 if d == "float32" else 2 for n, d in dtypes.items()}
         processors = self.processors or processors_of(target)
         kernels = self.tile_programs(sizes, processors)
         program, steps = self._cut(sizes, processors)
@@ -295,13 +298,33 @@ class Kernel:
             module = emit(
                 self.equations,
                 kernels,
-                [candidates(k, sizes, width, target, processors)[0] for k in kernels],
+                [
+                    candidates(k, sizes, element_bytes(k, widths), target, processors)[0]
+                    for k in kernels
+                ],
                 lowered=program,
                 outline=derivation.then(steps).outline(),
                 precision="tf32" if (self.tf32 if tf32 is None else tf32) else "ieee",
                 target=target,
+                narrow={n: d for n, d in dtypes.items() if d in _NARROW},
             )
         return module.source
+
+    def _dtypes(self, dtype: str | Mapping[str, str]) -> dict[str, str]:
+        """The dtypes of the float inputs."""
+        floats = [n for n, i in self.program.inputs.items() if i.kind == "float"]
+        if isinstance(dtype, str):
+            return dict.fromkeys(floats, _dtype_name(dtype, DTYPES))
+        for name in dtype:
+            if name not in floats:
+                near = nearest(name, floats)
+                raise UsageError(
+                    f"the program has no input of floats {name!r}",
+                    notes=[f"its inputs of floats: {', '.join(floats) or 'none'}"],
+                    help=f"did you mean {near!r}?" if near else None,
+                )
+        given = {n: _dtype_name(d, _OF_AN_INPUT) for n, d in dtype.items()}
+        return {**dict.fromkeys(floats, "bfloat16"), **given}
 
     def _sizes(self, extents: Mapping[str, int]) -> dict[str, int]:
         """Extents by representative, from extents by any index name."""
@@ -493,10 +516,11 @@ class Kernel:
         kernels = self.tile_programs(binding.extents, processors)
         program, _ = self._cut(binding.extents, processors)
         precision = "tf32" if self.tf32 else "ieee"
-        narrow = [n for n, t in inputs.items() if _is_narrow(t)]
-        key = (str(len(kernels)), *(str(id(k)) for k in kernels), *narrow)
+        narrow = {n: str(t.dtype)[6:] for n, t in inputs.items() if _is_narrow(t)}
+        key = (str(len(kernels)), *(str(id(k)) for k in kernels), *map(str, narrow.items()))
         runner = self._runners.get(key)
         if runner is None:
+            _check_conversion(device, narrow)
             outline = self.derivation.outline()
 
             def write(schedules: Sequence[Schedule]) -> Module:
@@ -576,6 +600,23 @@ def _check_dtype(declared: syntax.Input, tensor: Any) -> None:
         )
 
 
+def _check_conversion(device: torch.device, narrow: Mapping[str, str]) -> None:
+    """Before compute capability 8.9 there is no instruction that converts from e4m3."""
+    import torch
+
+    if device.type != "cuda" or torch.version.hip is not None or _NARROW[0] not in narrow.values():
+        return
+    major, minor = torch.cuda.get_device_capability(device)
+    if (major, minor) < (8, 9):
+        name = next(n for n, d in narrow.items() if d == _NARROW[0])
+        raise UnsupportedDtypeError(
+            f"cannot load {name} with dtype {_NARROW[0]} on a GPU of compute capability "
+            f"{major}.{minor}",
+            notes=["it takes 8.9 or more"],
+            help=f"convert it, {name}.to(torch.bfloat16), or use torch.{_NARROW[1]}",
+        )
+
+
 def _check_tensors(inputs: Mapping[str, Any], torch: Any) -> None:
     """Torch tensors on one device, and no gradient that would be lost."""
     devices: dict[str, str] = {}
@@ -609,13 +650,12 @@ def _promoted(inputs: Mapping[str, torch.Tensor], torch: Any) -> torch.dtype:
     """The dtype of outputs. Floats of 8 bits have no say: the results of a program need more.
     If there are no others it is bfloat16, which has all their values."""
     floats = [t for t in inputs.values() if t.is_floating_point()]
-    found = None
+    found: torch.dtype | None = None
     for tensor in floats:
         if not _is_narrow(tensor):
             found = tensor.dtype if found is None else torch.promote_types(found, tensor.dtype)
-    if found is None:
-        return torch.bfloat16 if floats else torch.float32
-    return found
+    default: torch.dtype = torch.bfloat16 if floats else torch.float32
+    return default if found is None else found
 
 
 def _is_narrow(tensor: Any) -> bool:
@@ -623,15 +663,15 @@ def _is_narrow(tensor: Any) -> bool:
     return str(tensor.dtype).removeprefix("torch.") in _NARROW
 
 
-def _dtype_name(name: str) -> str:
-    if name not in DTYPES:
-        near = nearest(name, DTYPES)
+def _dtype_name(name: str, known: Mapping[str, str]) -> str:
+    if name not in known:
+        near = nearest(name, known)
         raise UnsupportedDtypeError(
             f"backend 'triton' has no dtype {name!r}",
-            notes=["supported: bf16, fp16, fp32"],
+            notes=["supported: bf16, fp16, fp32, and e4m3, e5m2 for inputs by name"],
             help=f"did you mean {near!r}?" if near else None,
         )
-    return DTYPES[name]
+    return known[name]
 
 
 def _check_target(target: str | None) -> None:

@@ -64,7 +64,7 @@ def emit(
     outline: Iterable[str] = (),
     precision: str = "ieee",
     target: str | None = None,
-    narrow: Collection[str] = (),
+    narrow: Mapping[str, str] | None = None,
 ) -> Module:
     """The source file of a program.
 
@@ -76,8 +76,9 @@ def emit(
         outline: the derivation, a line a step.
         precision: "ieee" or "tf32", for products of float32.
         target: what the file was made for, for the header.
-        narrow: the inputs that are floats of 8 bits.
+        narrow: the inputs that are floats of 8 bits, with their dtypes.
     """
+    narrow = narrow or {}
     names = Identifiers({*HELPERS, *_HOST_NAMES, *_FUNCTIONS, *RESERVED})
     source = start.source
     if not source.inputs:
@@ -124,7 +125,7 @@ def emit(
     lines += ["", "", *written.lines(host, precision)]
     identifiers = _identifiers(start, names)
     lines += ["", "", *reference_lines(start, identifiers)]
-    lines += ["", "", *main_lines(start, identifiers, host)]
+    lines += ["", "", *main_lines(start, identifiers, host, narrow)]
     text = "\n".join(lines).rstrip() + "\n"
     try:
         ast.parse(text)

@@ -1159,7 +1159,8 @@ class KernelEmitter:
         self.helpers[helper] = None
         operand = self._wide if any(map(self._is_load, e.args)) else self._value
         a, b = (operand(x, want, 0) for x in e.args)
-        return f"{helper}({a}, {b})", _ATOM
+        is_place = e.op == "mod" and e.args[1].op == "extent" and self._order(e.axes)
+        return f"{helper}({a}, {b}){'.to(INDEX)' if is_place else ''}", _ATOM
 
     def _uniform(self, e: Expr, want: tuple[str, ...]) -> str:
         self.helpers["next_bits"] = None

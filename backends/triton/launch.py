@@ -26,7 +26,7 @@ import triton
 
 from monocomp.backends.triton.emit import Module
 from monocomp.backends.triton.replay import Plan, Recorder
-from monocomp.backends.triton.schedule import Schedule, candidates
+from monocomp.backends.triton.schedule import Schedule, candidates, element_bytes
 from monocomp.cache import JsonStore, cache_folder
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.nominal import power_of_two
@@ -221,11 +221,14 @@ class TritonRunner:
         extents: Mapping[str, int],
         sizes: tuple[tuple[str, int], ...],
     ) -> tuple[Schedule, ...]:
-        width = max((t.element_size() for t in inputs.values() if t.is_floating_point()), default=4)
+        sizes_of = {n: t.element_size() for n, t in inputs.items() if t.is_floating_point()}
         first = next(iter(inputs.values()))
         target = _target(first.device)
         processors = 1 if target is None else multiprocessors(first.device)
-        choices = [candidates(k, extents, width, target, processors) for k in self.kernels]
+        choices = [
+            candidates(k, extents, element_bytes(k, sizes_of), target, processors)
+            for k in self.kernels
+        ]
         default = tuple(c[0] for c in choices)
         if first.device.type != "cuda" or interpreted():
             return default

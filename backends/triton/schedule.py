@@ -61,6 +61,15 @@ def whole_length(program: TileProgram, sizes: Mapping[str, int]) -> int:
     return max(lengths, default=MIN_DOT)
 
 
+def element_bytes(program: TileProgram, inputs: Mapping[str, int]) -> int:
+    """The size of a matrix' elements in products, from the sizes of elements of float inputs.
+    The widest counts that is read as a matrix: scales and biases of rows are in no product."""
+    read = [e for e in expressions(program.body) if e.op == "load" and e.attr in inputs]
+    blocked = {a.name for a in program.axes.values() if a.role not in ("grid", "serial")}
+    matrices = {e.attr for e in read if len(e.axes & blocked) > 1}
+    return max((n for name, n in inputs.items() if name in matrices), default=4)
+
+
 def candidates(
     program: TileProgram,
     sizes: Mapping[str, int],

@@ -56,7 +56,7 @@ def main():
 _LOOP = """
     good = True
     for dtype in dtypes:
-        inputs = [x.to(device, dtype if x.is_floating_point() else None) for x in made]
+        inputs = [x.to(device, dtype if x.dtype == torch.float32 else None) for x in made]
         results = {results}
         exact = reference(*inputs, **params)
         naive = reference(*inputs, **params, dtype=dtype)
@@ -76,7 +76,12 @@ if __name__ == "__main__":
 """
 
 
-def main_lines(equations: Equations, identifiers: Mapping[str, str], host: str) -> list[str]:
+def main_lines(
+    equations: Equations,
+    identifiers: Mapping[str, str],
+    host: str,
+    narrow: Mapping[str, str] | None = None,
+) -> list[str]:
     """The source of `main` and of the call to it.
 
     `main` calls the host function with the inputs by position and the parameters by keyword,
@@ -87,6 +92,7 @@ def main_lines(equations: Equations, identifiers: Mapping[str, str], host: str) 
         equations: the program, not rewritten.
         identifiers: as for `reference_lines`.
         host: the name of the host function.
+        narrow: dtypes of inputs that are floats of 8 bits.
     """
     if host in RESERVED:
         raise InternalError(f"the host function's name is reserved: {host}")
@@ -99,6 +105,8 @@ def main_lines(equations: Equations, identifiers: Mapping[str, str], host: str) 
     inputs = []
     for declared, made in _inputs(equations, params):
         dims = ",".join(d.lstrip(".") for d in declared.dims)
+        if narrow and declared.name in narrow:
+            made += f".to(torch.{narrow[declared.name]})"
         inputs.append(f"        {made},  # {declared.name}[{dims}]")
     out += ["    made = [", *inputs, "    ]"] if inputs else ["    made = []"]
     out += call_lines("params = {", keywords, "}")

@@ -31,6 +31,11 @@ _DTYPES = {
     **dict.fromkeys(("fp32", "f32", "float", "float32"), "float32"),
     **dict.fromkeys(("fp64", "f64", "double", "float64"), "float64"),
 }
+_DTYPES_OF_ONE = {
+    **_DTYPES,
+    **dict.fromkeys(("e4m3", "float8_e4m3fn"), "float8_e4m3fn"),
+    **dict.fromkeys(("e5m2", "float8_e5m2"), "float8_e5m2"),
+}
 
 T = TypeVar("T")
 
@@ -94,14 +99,24 @@ def _refuse_unknown_params(program: Program, params: Mapping[str, Any]) -> None:
             )
 
 
-def _dtype(options: Namespace) -> str | None:
-    given: str | None = options.dtype
-    if given is None or given in _DTYPES:
-        return None if given is None else _DTYPES[given]
-    near = nearest(given, _DTYPES)
+def _dtypes(options: Namespace) -> tuple[str | None, dict[str, str]]:
+    """From `bf16,K=e4m3,V=e4m3` the dtype of all inputs and those of single ones."""
+    words = [] if options.dtype is None else options.dtype.split(",")
+    of_all = [w for w in words if "=" not in w]
+    if len(of_all) > 1:
+        raise UsageError(f"'{shorten(of_all[0])}' and '{shorten(of_all[1])}' for all inputs")
+    of_one = pairs([w for w in words if "=" in w], "NAME=TYPE", str, "a dtype")
+    named = {name: _dtype(given, _DTYPES_OF_ONE) for name, given in of_one.items()}
+    return _dtype(of_all[0], _DTYPES) if of_all else None, named
+
+
+def _dtype(given: str, known: Mapping[str, str]) -> str:
+    if given in known:
+        return known[given]
+    near = nearest(given, known)
     raise UnsupportedDtypeError(
         f"'{shorten(given)}' is no dtype for inputs",
-        notes=("accepted: bf16, fp16, fp32, fp64",),
+        notes=("accepted: bf16, fp16, fp32, fp64, and NAME=e4m3 or NAME=e5m2 for one input",),
         help=f"did you mean '{near}'?" if near else None,
     )
 
@@ -163,11 +178,16 @@ def list_programs(options: Namespace) -> int:
 
 def emit(options: Namespace) -> int:
     """`monocomp emit`: the source and nothing else."""
-    name, dtype, extents = _name(options), _dtype(options), _extents(options)
-    source = _compile(options, name).source(
+    name, extents = _name(options), _extents(options)
+    dtype, named = _dtypes(options)
+    kernel = _compile(options, name)
+    if named and dtype is not None:
+        floats = [n for n, i in kernel.program.inputs.items() if i.kind == "float"]
+        named = {**dict.fromkeys(floats, dtype), **named}
+    source = kernel.source(
         options.backend,
         target=options.target,
-        dtype=dtype,
+        dtype=named or dtype,
         extents=extents or None,
         tf32=options.tf32,
     )
@@ -208,7 +228,8 @@ def run(options: Namespace) -> int:
     """`monocomp run`: one line for each output."""
     import torch
 
-    extents, params, dtype = _extents(options), _params(options), _dtype(options)
+    extents, params = _extents(options), _params(options)
+    dtype, named = _dtypes(options)
     paths = pairs(options.input, "NAME=FILE", str, "a file")
     if options.random and paths:
         raise UsageError("--random makes every input, so it does not go with --input")
@@ -221,7 +242,13 @@ def run(options: Namespace) -> int:
         arrays = _random(program, extents, params, dtype, options.seed)
     else:
         arrays = {name: files.read_array(path) for name, path in paths.items()}
-    results = kernel(**_tensors(arrays, dtype, options.backend), **params)
+    for name in named.keys() - program.inputs.keys():
+        raise UsageError(
+            f"the program has no input '{name}'",
+            notes=(f"inputs: {', '.join(program.inputs)}",),
+        )
+    dtypes = {name: named.get(name, dtype) for name in arrays}
+    results = kernel(**_tensors(arrays, dtypes, options.backend), **params)
     values = results if isinstance(results, tuple) else (results,)
     outputs = {
         at.name: torch.as_tensor(value) for at, value in zip(program.outputs, values, strict=True)
@@ -254,7 +281,9 @@ def _random(
         raise UsageError(f"inputs of these sizes cannot be made: {error}") from None
 
 
-def _tensors(arrays: Mapping[str, Any], dtype: str | None, backend: str) -> dict[str, Any]:
+def _tensors(
+    arrays: Mapping[str, Any], dtypes: Mapping[str, str | None], backend: str
+) -> dict[str, Any]:
     """Arrays as tensors, on the GPU where there is one and the backend can use it."""
     import torch
 
@@ -269,6 +298,7 @@ def _tensors(arrays: Mapping[str, Any], dtype: str | None, backend: str) -> dict
                 f"input '{name}' has dtype {array.dtype}",
                 notes=("accepted: floats of 16, 32 and 64 bits, integers, bool",),
             ) from None
+        dtype = dtypes[name]
         if dtype is not None and tensor.is_floating_point():
             tensor = tensor.to(getattr(torch, dtype))
         tensors[name] = tensor.to(device)

@@ -397,11 +397,7 @@ class Loops(Nests):
                 value = self._masked(loop, value, 0.0)
             return apply("add", state, _reduce("sum", axis, value), kind=state.kind)
         left, right = (self._value(s) for s in sides)
-        if not vanishing and not (
-            loop.is_whole
-            and self._is_load(left)
-            and self._is_load(right)
-        ):
+        if not vanishing and not (loop.is_whole and self._is_load(left) and self._is_load(right)):
             left = self._masked(loop, left, 0.0)
         if not vanishing and not self._is_load(right):
             right = self._masked(loop, right, 0.0)

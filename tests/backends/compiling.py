@@ -34,7 +34,10 @@ _POINTERS = {
     torch.float32: "*fp32",
     torch.int32: "*i32",
     torch.int64: "*i64",
+    torch.int8: "*i8",
     torch.bool: "*i1",
+    torch.float8_e4m3fn: "*fp8e4nv",
+    torch.float8_e5m2: "*fp8e5",
 }
 _OPTIONS = ("num_warps", "num_stages")
 
@@ -86,7 +89,17 @@ def recorded(
 
 
 def compile_for(target: str, launch: Launch) -> Usage:
-    """Compile a launch for a GPU."""
+    """What a launch takes of a GPU."""
+    return _usage(_compiled(target, launch), target)
+
+
+def instructions(launch: Launch) -> list[str]:
+    """The instructions of a launch on Hopper, with their modifiers."""
+    text = _dumped(_compiled("cuda:90", launch), "--dump-sass")
+    return re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?\w+\s+)?([\w.]+)", text, re.MULTILINE)
+
+
+def _compiled(target: str, launch: Launch) -> Any:
     names = launch.function.arg_names
     given = dict(zip(names, launch.args, strict=False)) | launch.kwargs
     options = {name: given.pop(name) for name in _OPTIONS}
@@ -102,7 +115,7 @@ def compile_for(target: str, launch: Launch) -> Usage:
         elif isinstance(value, torch.Tensor) or (isinstance(value, int) and value % 16 == 0):
             attributes[place,] = [["tt.divisibility", 16]]
     source = ASTSource(launch.function, signature, constants, attributes)
-    return _usage(triton.compile(source, target=TARGETS[target], options=options), target)
+    return triton.compile(source, target=TARGETS[target], options=options)
 
 
 def _is_one(value: Any) -> bool:
@@ -126,13 +139,17 @@ def _usage(compiled: Any, target: str) -> Usage:
             for what in ("vgpr_count", "vgpr_spill_count")
         )
         return Usage(vectors, spilled, shared)
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(compiled.asm["cubin"])
-        file.flush()
-        command = [str(tool), "--dump-resource-usage", file.name]
-        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    text = _dumped(compiled, "--dump-resource-usage")
     found = re.search(r"REG:(\d+) STACK:(\d+) SHARED:\d+ LOCAL:(\d+)", text)
     assert found is not None, text
     registers, stack, local = map(int, found.groups())
     return Usage(registers, stack + local, shared)
+
+
+def _dumped(compiled: Any, what: str) -> str:
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(compiled.asm["cubin"])
+        file.flush()
+        command = [str(tool), what, file.name]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -322,15 +322,11 @@ def fp8_cache(
     return paged_attention(Q, K, V, table, length)
 
 
-def int8_cache(
-    Q: Tensor, K: Tensor, V: Tensor, SK: Tensor, SV: Tensor, length: Tensor
-) -> Tensor:
+def int8_cache(Q: Tensor, K: Tensor, V: Tensor, SK: Tensor, SV: Tensor, length: Tensor) -> Tensor:
     return attend_last(Q, K * SK[..., None], V * SV[..., None], length)
 
 
-def rolling_cache(
-    Q: Tensor, K: Tensor, V: Tensor, length: Tensor, window: int = 1024
-) -> Tensor:
+def rolling_cache(Q: Tensor, K: Tensor, V: Tensor, length: Tensor, window: int = 1024) -> Tensor:
     K, V = (x.repeat_interleave(Q.shape[1] // x.shape[1], 1) for x in (K, V))
     q, r = places(Q, K)
     last = length[:, None, None, None] - 1
@@ -339,9 +335,7 @@ def rolling_cache(
     return attend(logits(Q, K), V, (place >= 0) & (place <= at) & (at - place < window))
 
 
-def fp8_attention(
-    Q: Tensor, K: Tensor, V: Tensor, SQ: Tensor, SK: Tensor, SV: Tensor
-) -> Tensor:
+def fp8_attention(Q: Tensor, K: Tensor, V: Tensor, SQ: Tensor, SK: Tensor, SV: Tensor) -> Tensor:
     def scaled(x: Tensor, scales: Tensor) -> Tensor:
         return x.to(SQ.dtype) * scales.repeat_interleave(128, -1)[..., : x.shape[-2], None]
 

@@ -15,9 +15,18 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends.triton.emit import emit
 from monocomp.backends.triton.launch import interpreted, load
-from monocomp.backends.triton.schedule import candidates
+from monocomp.backends.triton.schedule import candidates, element_bytes
 from monocomp.language.checker import check
-from tests.backends.compiling import SHARED_LIMIT, TARGETS, Usage, compile_for, recorded
+from tests.backends.compiling import (
+    SHARED_LIMIT,
+    TARGETS,
+    Launch,
+    Usage,
+    compile_for,
+    instructions,
+    recorded,
+)
+from tests.backends.interpreted import FLOATS_OF_8_BITS
 from tests.backends.library_cases import CASES
 from tests.backends.programs import EXAMPLES, elements
 from tests.backends.running import make_inputs
@@ -27,6 +36,7 @@ from tests.backends.test_long_axes import PROGRAMS as LONG
 
 pytestmark = pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
 
+E4M3 = torch.float8_e4m3fn
 ODD, EVEN = 1000, 1024  # lengths that blocks stick out of, and that they fit
 ATTENDING = [n for n in OF_THEIR_OWN if CASES[n].is_attention]
 
@@ -39,17 +49,32 @@ def usage(
     **params: float,
 ) -> list[Usage]:
     """What the kernels of a program take, compiled for a target with their first schedules."""
+    return [
+        compile_for(target, launch) for launch in launches(text, target, inputs, extents, **params)
+    ]
+
+
+def launches(
+    text: str,
+    target: str,
+    inputs: Mapping[str, torch.Tensor],
+    extents: Mapping[str, int],
+    **params: float,
+) -> list[Launch]:
+    """The launches of a program's kernels with their first schedules for a target."""
     kernel = mc.compile(text)
     programs = kernel.tile_programs(extents)
-    width = max((t.element_size() for t in inputs.values() if t.is_floating_point()), default=4)
-    schedules = [candidates(p, extents, width, target)[0] for p in programs]
-    module = emit(kernel.equations, programs, schedules, target=target)
+    widths = {n: t.element_size() for n, t in inputs.items() if t.is_floating_point()}
+    floats = {n: t.dtype for n, t in inputs.items() if t.dtype in FLOATS_OF_8_BITS}
+    narrow = {n: str(d).removeprefix("torch.") for n, d in floats.items()}
+    schedules = [candidates(p, extents, element_bytes(p, widths), target)[0] for p in programs]
+    module = emit(kernel.equations, programs, schedules, target=target, narrow=narrow)
     configs = tuple(module.config(n, s) for n, s in enumerate(schedules))
     named = {module.params[n]: v for n, v in params.items()}
     ordered = {n: inputs[n] for n in kernel.program.inputs}
-    launches = recorded(load(module.source), module.host, ordered, configs=configs, **named)
-    assert len(launches) == len(programs)
-    return [compile_for(target, launch) for launch in launches]
+    found = recorded(load(module.source), module.host, ordered, configs=configs, **named)
+    assert len(found) == len(programs)
+    return found
 
 
 def of_library(name: str, target: str, dtype: torch.dtype, head: int, length: int) -> list[Usage]:
@@ -95,6 +120,53 @@ def test_rest_of_the_library(name: str) -> None:
     inputs = case.inputs(sizes, torch.bfloat16)
     extents = {extent_of[index]: size for index, size in sizes.items()}
     assert usage(case.text, "cuda:90", inputs, extents, **case.params)
+
+
+# The dtypes that a cache's keys and values may have, and those of queries and scales.
+CACHES = {
+    "paged_attention": {"K": torch.bfloat16, "V": torch.bfloat16},
+    "rolling_cache": {"K": torch.bfloat16, "V": torch.bfloat16},
+    "int8_cache": {"K": torch.int8, "V": torch.int8, "SK": torch.float32, "SV": torch.float32},
+    "fp8_cache": {"K": E4M3, "V": E4M3, "sk": torch.float32, "sv": torch.float32},
+    "fp8_attention": dict.fromkeys("QKV", E4M3) | dict.fromkeys(("SQ", "SK", "SV"), torch.float32),
+}
+
+
+def of_cache(name: str, target: str, rows: int, page: int = 64) -> list[Launch]:
+    """A program of the library that reads from a cache of 4096 keys, or blocks of 128."""
+    sizes = {"b": 2, "h": 8, "g": 2, "q": rows, "k": 4096, "d": 128, "e": 128}
+    sizes |= {"p": 100, "s": page, "n": 4096 // page, "r": 4096, "i": 32, "j": 32}
+    program = check(library.load(name))
+    inputs = {}
+    for n, i in program.inputs.items():
+        kept = torch.int32 if i.kind == "int" else torch.bfloat16
+        dtype = CACHES[name].get(n, kept)
+        inputs[n] = torch.empty([sizes[d] for d in i.dims], dtype=dtype, device="meta")
+    extents = {e: sizes[e] for e in program.extent_of.values() if e in sizes}
+    return launches(library.load(name), target, inputs, extents)
+
+
+@pytest.mark.parametrize("rows", [1, 512])
+@pytest.mark.parametrize("name", CACHES)
+def test_caches(name: str, rows: int) -> None:
+    """Decoding and prefill of a chunk, on Hopper; integers and e4m3 need nothing newer."""
+    fits([compile_for("cuda:90", launch) for launch in of_cache(name, "cuda:90", rows)], "cuda:90")
+
+
+def test_tiles_of_8_bits_reach_the_matrix_units_for_them() -> None:
+    """Two of them are multiplied as they are; weights keep 16 bits, and so does what they meet."""
+    (launch,) = of_cache("fp8_attention", "cuda:90", 4096)
+    products = {i for i in instructions(launch) if "GMMA" in i}
+    assert {p.partition(".")[0] for p in products} == {"QGMMA", "HGMMA"}
+    assert all(p.endswith("E4M3.E4M3") for p in products if p.startswith("Q"))
+
+
+def test_pages_take_no_division() -> None:
+    """The size of a page is a constant of the kernel."""
+    (launch,) = of_cache("paged_attention", "cuda:90", 1)
+    (contiguous,) = of_cache("int8_cache", "cuda:90", 1)
+    reciprocals = [sum("RCP" in i for i in instructions(x)) for x in (launch, contiguous)]
+    assert reciprocals[0] == reciprocals[1]
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -1,0 +1,293 @@
+"""Caches of keys and values: in pages, rolling, latent, and in 8 bits with scales.
+
+What a cache holds besides a request's keys, be it NaN or an entry of a table that names no page,
+is never read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import pytest
+import torch
+from torch import Tensor
+
+import monocomp as mc
+from monocomp import library
+from tests.backends import eager
+from tests.backends.interpreted import FLOATS_OF_8_BITS as FP8
+from tests.backends.running import BACKENDS, exact, run
+from tests.backends.tolerances import ALONE, BESIDE_EAGER
+
+NAN = float("nan")
+E4M3, E5M2 = FP8
+
+
+def normal(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def only(backend: str, text: str, inputs: Mapping[str, Tensor], **params: float) -> Tensor:
+    """The only output."""
+    (found,) = run(backend, text, inputs, **params)
+    return found
+
+
+# --- pages --------------------------------------------------------------------------------
+
+
+def in_pages(
+    keys: Tensor, size: int, lengths: Tensor, seed: int = 0, spoilt: float = NAN
+) -> tuple[Tensor, Tensor]:
+    """Keys [b, g, k, d] in shuffled pages [p, s, g, d], and the table. Pages and slots beyond the
+    lengths are spoilt, and entries of the table that are not needed lead nowhere."""
+    batch, heads, length, width = keys.shape
+    count = -(-length // size)
+    pages = torch.full((batch * count + 3, size, heads, width), spoilt, dtype=keys.dtype)
+    generator = torch.Generator().manual_seed(seed)
+    table = torch.randperm(len(pages), generator=generator)[: batch * count].view(batch, count)
+    for b, n in enumerate(lengths.tolist()):
+        for k in range(n):
+            pages[table[b, k // size], k % size] = keys[b, :, k]
+        table[b, -(-n // size) :] = torch.tensor([-1, 10**6])[torch.arange(count) % 2][
+            -(-n // size) :
+        ]
+    return pages, table.to(torch.int32)
+
+
+def paged_inputs(
+    size: int, rows: int, dtype: torch.dtype, of_keys: torch.dtype | None = None
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The same requests twice: in pages, and one after the other."""
+    most = max(40, size + 9)
+    lengths = torch.tensor([most, rows, size])
+    plain = {
+        "Q": normal(3, 4, rows, 8, dtype=dtype),
+        "K": normal(3, 2, most, 8, dtype=of_keys or dtype, seed=1),
+        "V": normal(3, 2, most, 5, dtype=of_keys or dtype, seed=2),
+        "length": lengths,
+    }
+    paged = dict(plain)
+    paged["K"], paged["table"] = in_pages(plain["K"], size, lengths)
+    paged["V"], _ = in_pages(plain["V"], size, lengths)
+    return paged, plain
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("rows", [1, 7])
+@pytest.mark.parametrize("size", [5, 16, 64, 128, 256])
+def test_pages(size: int, rows: int, backend: str) -> None:
+    """Of any size, in decoding and in chunked prefill, as if the keys were contiguous."""
+    paged, plain = paged_inputs(size, rows, torch.float32)
+    found = only(backend, library.load("paged_attention"), paged)
+    contiguous = """
+        input Q[b,h,q,d], K[b,g,k,d], V[b,g,k,e], length[b]: int
+        G[h]       = h // (|h| // |g|)
+        S[b,h,q,k] = Q[b,h,q,d] * K[b,G[h],k,d] / sqrt(|d|)
+        O[b,h,q,e] = softmax[k if k <= q + length[b] - |q|](S[b,h,q,k]) * V[b,G[h],k,e]
+        """
+    assert torch.equal(found, only(backend, contiguous, plain))
+    (wanted,) = exact(contiguous, plain)
+    ALONE[backend].check(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_pages_beside_eager_torch(dtype: torch.dtype) -> None:
+    """In the emitted kernel, in the dtype of the cache."""
+    paged, plain = paged_inputs(16, 3, dtype)
+    (wanted,) = exact(library.load("paged_attention"), paged)
+    usual = eager.attend_last(plain["Q"], plain["K"], plain["V"], plain["length"])
+    found = only("triton", library.load("paged_attention"), paged)
+    BESIDE_EAGER[dtype].check(found, wanted, usual)
+
+
+def test_a_table_is_read_once_for_each_key() -> None:
+    """Along the keys alone, for keys and values together; the page's size is a constant."""
+    source = mc.compile(library.load("paged_attention"), name="paged").source()
+    assert source.count("table_base + (offs_k // size_s).to(INDEX) * stride_table_n,") == 1
+    assert source.count("tl.load(\n                table_base") == 1
+    assert constants(source) == ["size_s"]
+
+
+def test_what_no_place_is_divided_by_is_no_constant() -> None:
+    """Kernels are not compiled again for another length."""
+    for name in ("causal", "gqa", "sliding_window"):
+        assert not constants(mc.compile(library.load(name), name="x").source())
+
+
+def constants(source: str) -> list[str]:
+    """The sizes that a kernel is compiled for."""
+    return re.findall(r"^    (size_\w+): tl.constexpr,$", source, re.MULTILINE)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_latent_pages(backend: str) -> None:
+    """Multi-head latent attention: the values are the keys' first part, and read once."""
+    text = """
+        input QC[b,h,c], QR[b,h,r], C[p,s,c], R[p,s,r], table[b,n]: int, length[b]: int
+        index k < |n| * |s|
+        page[b,k] = table[b, k // |s|]
+        S[b,h,k] = QC[b,h,c] * C[page[b,k], k % |s|, c] + QR[b,h,r] * R[page[b,k], k % |s|, r]
+        P[b,h,k] = softmax[k if k < length[b]](S[b,h,k] / sqrt(192))
+        O[b,h,c] = P[b,h,k] * C[page[b,k], k % |s|, c]
+        """
+    lengths = torch.tensor([37, 1, 0])
+    latent, rotated = normal(3, 1, 37, 20, seed=1), normal(3, 1, 37, 6, seed=2)
+    inputs = {"QC": normal(3, 5, 20), "QR": normal(3, 5, 6, seed=3), "length": lengths}
+    inputs["C"], inputs["table"] = in_pages(latent, 16, lengths)
+    inputs["R"], _ = in_pages(rotated, 16, lengths)
+    inputs |= {n: inputs[n][:, :, 0] for n in ("C", "R")}
+    S = (inputs["QC"] @ latent[:, 0].mT + inputs["QR"] @ rotated[:, 0].mT) / 192**0.5
+    kept = torch.arange(37) < lengths[:, None, None]
+    wanted = eager.attend(S.double(), latent[:, 0].double(), kept)
+    ALONE["torch"].check(only(backend, text, inputs).double(), wanted)
+
+
+# --- rolling ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("slots", [16, 21])
+def test_rolling_cache(slots: int, rows: int, backend: str) -> None:
+    """The last keys, in whichever slot; NaN in slots that are empty or out of the window."""
+    lengths = torch.tensor([rows, 11, slots, 53])
+    window = slots + 1 - rows - 2  # two slots hold what no query sees any more
+    history = {n: normal(4, 2, 53, 8, seed=s) for s, n in enumerate("KV")}
+    rings = {n: torch.full((4, 2, slots, 8), NAN) for n in "KV"}
+    for b, length in enumerate(lengths.tolist()):
+        for place in range(max(0, length - rows - window + 1), length):
+            for n in "KV":
+                rings[n][b, :, place % slots] = history[n][b, :, place]
+    queries = normal(4, 4, rows, 8, seed=3)
+    text = library.load("rolling_cache")
+    found = only(backend, text, {"Q": queries, **rings, "length": lengths}, window=window)
+    K, V = (x.double().repeat_interleave(2, 1) for x in history.values())
+    at = lengths[:, None, None, None] - rows + torch.arange(rows)[:, None]
+    kept = (torch.arange(53) <= at) & (at - torch.arange(53) < window)
+    wanted = eager.attend(eager.logits(queries.double(), K), V, kept)
+    ALONE["torch"].check(found.double(), wanted)
+
+
+# --- 8 bits -------------------------------------------------------------------------------
+
+# What has a scale of its own, and how the program reads it; a block has 16 keys.
+SCALES = {
+    "tensor": ((), "sk", "sv"),
+    "head": ((2,), "sk[G[h]]", "sv[G[h]]"),
+    "key": ((3, 2, 37), "sk[b,G[h],k]", "sv[b,G[h],k]"),
+    "block": ((3, 2, 3), "sk[b,G[h], k // 16]", "sv[b,G[h], k // 16]"),
+}
+
+
+def with_scales(of: str, kind: str) -> str:
+    """Attention over a cache of kind `float` or `int`, with scales."""
+    shape, key, value = SCALES[of]
+    dims = {0: "", 1: "[g]", 3: "[b,g,k]" if of == "key" else "[b,g,x]"}[len(shape)]
+    scales = f"sk{dims}: float, sv{dims}: float"
+    return f"""
+        input Q[b,h,q,d], K[b,g,k,d]: {kind}, V[b,g,k,e]: {kind}, {scales}, length[b]: int
+        G[h]       = h // (|h| // |g|)
+        S[b,h,q,k] = Q[b,h,q,d] * (K[b,G[h],k,d] * {key}) / sqrt(|d|)
+        O[b,h,q,e] = softmax[k if k < length[b]](S[b,h,q,k]) * (V[b,G[h],k,e] * {value})
+        """
+
+
+def scaled_inputs(of: str, dtype: torch.dtype, of_keys: torch.dtype) -> dict[str, Tensor]:
+    """Requests of lengths 37, 5 and 0, whose scales beyond the length are NaN where they can be."""
+    shape = SCALES[of][0]
+    lengths = torch.tensor([37, 5, 0])
+    made = {"Q": normal(3, 4, 5, 16, dtype=dtype)}
+    for seed, name in enumerate("KV", 1):
+        x = normal(3, 2, 37, 16 if name == "K" else 24, seed=seed)
+        if of_keys == torch.int8:
+            made[name] = (40 * x).round().clamp(-128, 127).to(torch.int8)
+        else:
+            made[name] = x.to(of_keys)
+    small = 1 / 40 if of_keys == torch.int8 else 1.0
+    for seed, name in enumerate(("sk", "sv"), 3):
+        made[name] = (small * (0.5 + normal(*shape, seed=seed).abs())).to(dtype)
+    if of == "key":
+        beyond = (torch.arange(37) >= lengths[:, None, None]).expand(3, 2, 37)
+        made |= {n: made[n].masked_fill(beyond, NAN) for n in ("sk", "sv")}
+        if of_keys != torch.int8:
+            made |= {
+                n: made[n].float().masked_fill(beyond[..., None], NAN).to(of_keys) for n in "KV"
+            }
+    return {**made, "length": lengths}
+
+
+def in_eager_torch(of: str, made: Mapping[str, Tensor]) -> Tensor:
+    """Each step in the queries' dtype."""
+
+    def spread(x: Tensor) -> Tensor:
+        if of == "block":
+            return x.repeat_interleave(16, -1)[..., :37, None]
+        return x[..., None] if of == "key" else x[:, None, None] if of == "head" else x
+
+    K, V = (
+        (made[n].to(made["Q"].dtype) * spread(made[s])).nan_to_num(0.0).repeat_interleave(2, 1)
+        for n, s in (("K", "sk"), ("V", "sv"))
+    )
+    kept = torch.arange(37) < made["length"][:, None, None, None]
+    return eager.attend(eager.logits(made["Q"], K), V, kept)
+
+
+@pytest.mark.parametrize("backend", ["torch", "triton"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=["fp16", "fp32"])
+@pytest.mark.parametrize("of_keys", [torch.int8, *FP8], ids=["int8", "e4m3", "e5m2"])
+@pytest.mark.parametrize("of", SCALES)
+def test_scales(of: str, of_keys: torch.dtype, dtype: torch.dtype, backend: str) -> None:
+    """No worse than eager torch, which converts the cache before it multiplies."""
+    text = with_scales(of, "int" if of_keys == torch.int8 else "float")
+    made = scaled_inputs(of, dtype, of_keys)
+    found = only(backend, text, made)
+    (wanted,) = exact(text, made)
+    assert found.dtype == dtype
+    BESIDE_EAGER[dtype].check(found, wanted, in_eager_torch(of, made))
+    ALONE["numpy"].check(only("numpy", text, made), wanted)
+
+
+@pytest.mark.parametrize("of", SCALES)
+def test_a_cache_is_multiplied_as_it_is_read(of: str) -> None:
+    """Converted to the queries' dtype, not to float32; scales are applied to what is computed."""
+    dtype = {"K": "e4m3", "V": "e4m3"}
+    ints = mc.compile(with_scales(of, "int"), name="x").source()
+    floats = mc.compile(with_scales(of, "float"), name="x").source(dtype=dtype)
+    for source in (ints, floats):
+        kernel = source.partition("def span")[0]
+        assert kernel.count("K_tile.to(") == kernel.count("K_tile.to(Q_tile.dtype)") == 1
+        assert kernel.count("V_tile.to(") == kernel.count("V_tile.to(Q_ptr.dtype.element_ty)") == 1
+
+
+@pytest.mark.parametrize("backend", ["torch", "triton"])
+def test_products_of_8_bits(backend: str) -> None:
+    """Two tiles of inputs are multiplied as they are, also e4m3 and e5m2: that is exact."""
+    text = "L[q] = max[k](Q[q,d] * K[k,d])\nreturn L: float32"
+    for of_queries in FP8:
+        for of_keys in FP8:
+            made = {"Q": normal(20, 16).to(of_queries), "K": normal(37, 16, seed=1).to(of_keys)}
+            ALONE[backend].check(only(backend, text, made), exact(text, made)[0])
+
+
+def test_results_have_more_bits() -> None:
+    """Floats of 8 bits do not decide the outputs' dtype; alone they give bfloat16."""
+    made = {n: normal(5, 16, seed=s).to(E4M3) for s, n in enumerate("QKV")}
+    text = "O[q,e] = softmax[k](Q[q,d] * K[k,d]) * V[k,e]"
+    assert only("torch", text, made).dtype == torch.bfloat16
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        assert only("torch", text, {**made, "Q": made["Q"].to(dtype)}).dtype == dtype
+    source = mc.compile(text, name="x").source(dtype=dict.fromkeys("QKV", "e4m3"))
+    assert "dtype = torch.bfloat16\n" in source
+    assert "p_2.to(tl.bfloat16),\n" in source and "V_tile.to(tl.bfloat16),\n" in source
+
+
+def test_nan_of_8_bits_counts() -> None:
+    """And so do infinities, which e5m2 has."""
+    text = "O[q,e] = softmax[k](Q[q,d] * K[k,d]) * V[k,e]"
+    made = {n: normal(3, 16, seed=s).to(E5M2) for s, n in enumerate("KV")} | {"Q": normal(3, 16)}
+    made["V"].view(torch.uint8)[0, 0] = 0x7C
+    assert (only("torch", text, made)[:, 0] == torch.inf).all()  # the interpreter has 65533
+    made["K"].view(torch.uint8)[1, 2] = 0x7F
+    assert only("torch", text, made).isnan().all()
