@@ -56,7 +56,7 @@ def main():
 _LOOP = """
     good = True
     for dtype in dtypes:
-        inputs = [x.to(device, dtype if x.dtype == torch.float32 else None) for x in made]
+        inputs = [x.to(device, dtype if x.dtype == torch.float else None) for x in made]
         results = {results}
         exact = reference(*inputs, **params)
         naive = reference(*inputs, **params, dtype=dtype)
