@@ -650,12 +650,13 @@ def _promoted(inputs: Mapping[str, torch.Tensor], torch: Any) -> torch.dtype:
     """The dtype of outputs. Floats of 8 bits have no say: the results of a program need more.
     If there are no others it is bfloat16, which has all their values."""
     floats = [t for t in inputs.values() if t.is_floating_point()]
-    found: torch.dtype | None = None
+    found = None
     for tensor in floats:
         if not _is_narrow(tensor):
             found = tensor.dtype if found is None else torch.promote_types(found, tensor.dtype)
-    default: torch.dtype = torch.bfloat16 if floats else torch.float32
-    return default if found is None else found
+    if found is None:
+        found = torch.bfloat16 if floats else torch.float32
+    return found
 
 
 def _is_narrow(tensor: Any) -> bool:
