@@ -67,7 +67,7 @@ def element_bytes(program: TileProgram, inputs: Mapping[str, int]) -> int:
     read = [e for e in expressions(program.body) if e.op == "load" and e.attr in inputs]
     blocked = {a.name for a in program.axes.values() if a.role not in ("grid", "serial")}
     matrices = {e.attr for e in read if len(e.axes & blocked) > 1}
-    return max((n for name, n in inputs.items() if name in matrices), default=4)
+    return max((n for name, n in inputs.items() if name in (matrices or inputs)), default=4)
 
 
 def candidates(
