@@ -158,7 +158,7 @@ def differential(
 def dropout(Q: Tensor, K: Tensor, V: Tensor, rate: float = 0.1, seed: int = 0) -> Tensor:
     S = logits(Q, K)
     places = torch.meshgrid(*map(torch.arange, S.shape), indexing="ij")
-    kept = torch.from_numpy(uniform(seed, *places)) >= rate
+    kept = torch.from_numpy(uniform(seed, *places)).to(Q.device) >= rate
     return S.softmax(-1).masked_fill(~kept, 0) / (1 - rate) @ V
 
 
@@ -227,7 +227,8 @@ def gaussian_attention(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
 
 
 def laplace_attention(Q: Tensor, K: Tensor, V: Tensor, scale: float = 1.0) -> Tensor:
-    return attend(-torch.cdist(Q, K, p=1) / scale, V)
+    distances = (Q[..., :, None, :] - K[..., None, :, :]).abs().sum(-1)
+    return attend(-distances / scale, V)
 
 
 def two_simplicial(Q: Tensor, K1: Tensor, K2: Tensor, V1: Tensor, V2: Tensor) -> Tensor:

@@ -1,0 +1,186 @@
+"""Every library program on the GPU, all its outputs, in three dtypes.
+
+Lengths stick out of blocks of 128 by one, lack one, or are primes; logits are standard normal,
+shifted by -20 and 20, and huge. They share a compiled kernel, as it depends on lengths only by
+whether they are multiples of 16 and of a block; `test_*_lengths` see to the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.backends.library_cases import CASES
+from tests.backends.running import scale_of
+from tests.gpu.comparing import (
+    BITS16,
+    DTYPES,
+    Inputs,
+    Results,
+    Tally,
+    all_in_nan,
+    both,
+    in_nan,
+    in_precision,
+    run,
+)
+
+pytestmark = pytest.mark.gpu
+
+NAMES = tuple(n for n, case in CASES.items() if case.same_kernel_as is None)
+THOROUGH = tuple(n for n in NAMES if CASES[n].thorough)
+# Sizes that are more like what matrix units are for than those of tests on the CPU.
+EXTENTS: Mapping[str, Mapping[str, int]] = {
+    "kl_divergence": {"c": 64, "d": 64},
+    "mla": {"c": 128, "r": 64},
+    "talking_heads": {"d": 64},
+}
+# Lengths, about which the logits lie, and how far.
+ROUNDS = (
+    ((129, 255), 0.0, 1.0),
+    ((255, 129), -20.0, 1.0),
+    ((131, 251), 20.0, 1.0),
+)
+HUGE = (5e3, 1.2e3)
+# A logit of 1e4 is rounded by 5e-4 in float32, which is the relative error of its weight.
+HUGE_FLOOR = 2e-3
+BY_PLACE = tuple(n for n in NAMES if "k <= q" in CASES[n].text and n != "prefix_lm")
+
+
+def sizes_of(name: str, q: int, k: int, d: int = 64, e: int = 64, b: int = 2) -> dict[str, int]:
+    """Extents for lengths q and k, whatever a program has besides."""
+    sizes = CASES[name].sizes(q, k, d, e, b) | EXTENTS.get(name, {})
+    own = {"q": q, "k": q if CASES[name].extents.get("k") == "q" else k}
+    return {n: own.get(n, size) for n, size in sizes.items()}
+
+
+@cache
+def inputs_at(name: str, q: int, k: int, shift: float = 0.0, scale: float = 1.0) -> Inputs:
+    """Random inputs in float32, on the CPU."""
+    return CASES[name].inputs(sizes_of(name, q, k), shift=shift, scale=scale)
+
+
+def results_of(name: str, inputs: Inputs) -> Results:
+    """What the kernel gives."""
+    return run(CASES[name].text, name, inputs, **CASES[name].params)
+
+
+def check(
+    tally: Tally,
+    name: str,
+    made: Inputs,
+    dtype: torch.dtype,
+    label: object,
+    spoil: Callable[[dict[str, Tensor]], None] = lambda _: None,
+) -> None:
+    """Compare with eager torch, on inputs in NaN. `spoil` changes what must not be read."""
+    inputs = in_precision(made, dtype)
+    exact, usual = both(lambda **x: CASES[name].in_eager_torch(x), inputs, dtype)
+    spoil(inputs)
+    tally.check(name, label, results_of(name, all_in_nan(inputs)), exact, usual)
+
+
+def ids(value: object) -> str:
+    """A dtype without its module."""
+    return str(value).removeprefix("torch.")
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=ids)
+@pytest.mark.parametrize("name", NAMES)
+def test_errors(name: str, dtype: torch.dtype, tally: Tally) -> None:
+    """No worse than eager torch, wherever the logits lie."""
+    for (q, k), shift, scale in ROUNDS:
+        label = f"q={q} k={k}, logits about {shift:g}"
+        check(tally, name, inputs_at(name, q, k, shift, scale), dtype, label)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=ids)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_bits(name: str, dtype: torch.dtype) -> None:
+    """In 50 runs, with other strides, and with strides of 0."""
+    inputs = in_precision(inputs_at(name, 129, 255), dtype)
+    near, far = all_in_nan(inputs), all_in_nan(inputs, padding=48)
+    first = results_of(name, near)
+    for run_ in range(50):
+        again = results_of(name, far if run_ % 2 else near)
+        assert all(map(torch.equal, again, first)), run_
+    if CASES[name].is_attention:
+        expanded = {n: t[:1].expand(t.shape) for n, t in inputs.items()}
+        wanted = results_of(name, all_in_nan(expanded))
+        assert all(map(torch.equal, results_of(name, expanded), wanted))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_huge_logits(name: str, tally: Tally) -> None:
+    """Logits near 1e4 and -1e4 overflow nothing in float32."""
+    plain = CASES[name].in_eager_torch(in_precision(inputs_at(name, 129, 255), torch.float32))
+    for sign in (1, -1):
+        made = inputs_at(name, 129, 255, sign * HUGE[0], HUGE[1])
+        inputs = in_precision(made, torch.float32)
+        exact, usual = both(lambda **x: CASES[name].in_eager_torch(x), inputs, torch.float32)
+        found = results_of(name, all_in_nan(inputs))
+        label = f"q=129 k=255, logits about {sign * HUGE[0]:g}"
+        for f, w, e, p in zip(found, exact, usual, plain, strict=True):
+            assert torch.isfinite(f).all(), label
+            # What all but vanishes here, such as the entropy of one weight, has its usual size.
+            floor = HUGE_FLOOR * max(scale_of(w), scale_of(p))
+            tally.check(name, label, (f,), (w,), (e,), floor)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=ids)
+@pytest.mark.parametrize("name", [*BY_PLACE, "varlen"])
+def test_keys_that_no_row_admits(name: str, dtype: torch.dtype, tally: Tally) -> None:
+    """May hold NaN: beyond the last query, or a request's length."""
+
+    def spoil(inputs: dict[str, Tensor]) -> None:
+        length = inputs.get("length")
+        for n in {"K", "V", "C", "R"} & inputs.keys():
+            if length is None:
+                inputs[n][..., 129:, :] = torch.nan
+                continue
+            for tensor, first in zip(inputs[n], length.tolist(), strict=True):
+                tensor[:, first:] = torch.nan
+
+    check(tally, name, inputs_at(name, 129, 255), dtype, "q=129 k=255, NaN in keys", spoil=spoil)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_even_lengths(name: str, tally: Tally) -> None:
+    """Blocks that fit: nothing is masked for the ends of an axis."""
+    check(tally, name, inputs_at(name, 128, 256), BITS16, "q=128 k=256")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_few_rows(name: str, tally: Tally) -> None:
+    """A long stream for few rows is cut into parts, where it can be."""
+    q, k = (1000, 1) if name == "column_sums" else (1, 1000)
+    for shift in (0.0, 20.0):
+        label = f"q={q} k={k}, logits about {shift:g}"
+        check(tally, name, inputs_at(name, q, k, shift), torch.float16, label)
+
+
+@pytest.mark.parametrize("name", THOROUGH)
+def test_single_elements(name: str, tally: Tally) -> None:
+    """Sizes of 1, which Triton compiles as constants."""
+    check(tally, name, inputs_at(name, 1, 1), torch.float32, "q=1 k=1")
+
+
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "transposed": lambda t: t.mT.contiguous().mT if t.dim() > 1 else t,
+    "offset by one": lambda t: torch.cat([t.new_zeros(1), t.flatten()])[1:].view(t.shape),
+    "contiguous": lambda t: t.contiguous(),
+}
+
+
+@pytest.mark.parametrize("name", [n for n in THOROUGH if CASES[n].is_attention])
+def test_layouts_with_kernels_of_their_own(name: str) -> None:
+    """Bit by bit, where rows are not contiguous, or nothing is aligned."""
+    inputs = in_precision(inputs_at(name, 129, 255), BITS16)
+    first = results_of(name, {n: in_nan(t) for n, t in inputs.items()})
+    for label, layout in LAYOUTS.items():
+        found = results_of(name, {n: layout(t) for n, t in inputs.items()})
+        assert all(map(torch.equal, found, first)), label
