@@ -119,7 +119,8 @@ gpu:
 	    echo "help: $$python -m pip install hypothesis lark pytest pytest-timeout sympy" >&2; exit 2; \
 	fi; \
 	echo "gpu: pytest -m gpu, with $$($$python -c 'import sys; print(sys.executable)')"; \
-	$$python -m pytest -q -m gpu
+	several=$$($$python -c 'import xdist' 2>/dev/null && printf %s '-n 8 --dist worksteal'); \
+	$$python -m pytest -q -m gpu $$several tests/gpu
 
 bench:
 	@$(PICK); $$python -m benchmarks.run

@@ -12,15 +12,13 @@ from torch import Tensor
 import monocomp as mc
 from monocomp import library
 
-pytestmark = pytest.mark.gpu
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no interpreter has this"),
+]
 
 ATTENTION = library.load("attention")
 SECOND_GPU = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-
-
-@pytest.fixture(autouse=True)
-def _first_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MONOCOMP_TUNE", "0")
 
 
 def tensors(length: int = 64, device: str = "cuda") -> list[Tensor]:

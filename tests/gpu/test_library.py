@@ -7,6 +7,7 @@ whether they are multiples of 16 and of a block; `test_*_lengths` see to the oth
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 
@@ -19,6 +20,7 @@ from tests.backends.running import scale_of
 from tests.gpu.comparing import (
     BITS16,
     DTYPES,
+    ON_GPU,
     Inputs,
     Results,
     Tally,
@@ -35,8 +37,11 @@ NAMES = tuple(n for n, case in CASES.items() if case.same_kernel_as is None)
 THOROUGH = tuple(n for n in NAMES if CASES[n].thorough)
 # Sizes that are more like what matrix units are for than those of tests on the CPU.
 EXTENTS: Mapping[str, Mapping[str, int]] = {
+    "fp8_attention": {"i": 8, "j": 8},
+    "fp8_cache": {"p": 40, "s": 16},
     "kl_divergence": {"c": 64, "d": 64},
     "mla": {"c": 128, "r": 64},
+    "paged_attention": {"p": 40, "s": 16},
     "talking_heads": {"d": 64},
 }
 # Lengths, about which the logits lie, and how far.
@@ -48,13 +53,15 @@ ROUNDS = (
 HUGE = (5e3, 1.2e3)
 # A logit of 1e4 is rounded by 5e-4 in float32, which is the relative error of its weight.
 HUGE_FLOOR = 2e-3
-BY_PLACE = tuple(n for n in NAMES if "k <= q" in CASES[n].text and n != "prefix_lm")
+# Programs in which no query sees a key that comes after the last of them.
+BY_PLACE = tuple(n for n in NAMES if re.search(r"(\[k if |and )k <= q\b(?! \+)", CASES[n].text))
+E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 
 
 def sizes_of(name: str, q: int, k: int, d: int = 64, e: int = 64, b: int = 2) -> dict[str, int]:
     """Extents for lengths q and k, whatever a program has besides."""
     sizes = CASES[name].sizes(q, k, d, e, b) | EXTENTS.get(name, {})
-    own = {"q": q, "k": q if CASES[name].extents.get("k") == "q" else k}
+    own = {"q": q, "k": q if CASES[name].extents.get("k") == "q" else k, "n": k // 16 + 1}
     return {n: own.get(n, size) for n, size in sizes.items()}
 
 
@@ -167,6 +174,17 @@ def test_few_rows(name: str, tally: Tally) -> None:
 def test_single_elements(name: str, tally: Tally) -> None:
     """Sizes of 1, which Triton compiles as constants."""
     check(tally, name, inputs_at(name, 1, 1), torch.float32, "q=1 k=1")
+
+
+@pytest.mark.skipif(not ON_GPU, reason="the interpreter does not multiply bfloat16")
+@pytest.mark.parametrize("dtype", [E4M3, E5M2], ids=ids)
+@pytest.mark.parametrize(("name", "small"), [("fp8_cache", "KV"), ("fp8_attention", "QKV")])
+def test_floats_of_8_bits(name: str, small: str, dtype: torch.dtype, tally: Tally) -> None:
+    """As near to float64 as eager torch in 16 bits, which converts them first."""
+    inputs = in_precision(inputs_at(name, 129, 255), BITS16)
+    inputs |= {n: inputs[n].to(dtype) for n in small}
+    exact, usual = both(lambda **x: CASES[name].in_eager_torch(x), inputs, BITS16)
+    tally.check(name, f"{ids(dtype)}", results_of(name, all_in_nan(inputs)), exact, usual)
 
 
 LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
