@@ -485,6 +485,22 @@ class KernelEmitter:
             seen = f"({seen} > 0)"
         self._assign(inside, f"{inside} & {seen}")
 
+    def _may_have_gaps(self, loop: Loop) -> bool:
+        """Can there be elements between the bounds of a block's rows that no row admits?
+
+        Intervals that have an element in common have no gap between them, nor have those that
+        all begin, or end, where the axis does.
+        """
+        (segment, *others) = loop.segments
+        if others or segment.masked or not (segment.lower and segment.upper):
+            return False
+        return self._bounds_are_read(loop)
+
+    def _bounds_are_read(self, loop: Loop) -> bool:
+        """Are bounds read from a tensor for each row? Others grow from row to row."""
+        rows = {a.name for a in self.program.axes.values() if a.role == "row"}
+        return any(self._reads_along(e, rows) for e in loop.bounds)
+
     def _reads_along(self, e: Expr, axes: set[str]) -> bool:
         """Is a tensor read along one of the axes to compute the value?"""
         if axes.isdisjoint(e.axes):
@@ -762,6 +778,7 @@ class KernelEmitter:
             condition = f"({self._axis(axis)} >= {low}) & {condition}"
         elif not segment.upper:
             condition += f" | {self._even(axis)}"
+        self._row_bounds(loop, low, high)
         self._blocks(loop, f"tl.range({begin}, {high}, {block})", condition)
 
     def _one_segment(self, loop: Loop, segment: Segment) -> None:
@@ -783,9 +800,15 @@ class KernelEmitter:
         if bounded:
             text = f"tl.maximum({inner}, {text})"
         outer = self._set(axis, "full_end", text)
+        self._row_bounds(loop, low, high)
         if bounded:
+            last = 4 if self._may_have_gaps(loop) else 3
             self._put("# Blocks before, inside and after the part where no mask is needed.")
-            self._put(f"for {part} in tl.static_range({0 if segment.lower else 1}, 3):")
+            if last == 4:
+                self._put(
+                    "# Where rows' intervals may have gaps between them, the last part is all."
+                )
+            self._put(f"for {part} in tl.static_range({0 if segment.lower else 1}, {last}):")
         else:
             self._put(f"for {part} in tl.static_range(1, 2 if {even} else 3):")
         condition = f"({self._axis(axis)} < {high})"
@@ -811,7 +834,21 @@ class KernelEmitter:
             self._assign(begin, start)
             self._assign(end, f"tl.minimum({inner}, {high})")
             self.indent -= 1
-        iterator = f"tl.range({begin}, {end}, {self._block(axis)})"
+        if self._may_have_gaps(loop):
+            gaps = f"{self._bound(axis, 'full_low')} > {self._bound(axis, 'full_high')}"
+            self._put(f"if {part} == 3:")
+            self.indent += 1
+            self._assign(begin, start)
+            self._assign(end, f"tl.where({gaps}, {high}, {start})")
+            self.indent -= 1
+            self._put("else:")
+            self.indent += 1
+            self._assign(end, f"tl.where({gaps}, {begin}, {end})")
+            self.indent -= 1
+        stages = ""
+        if self._may_have_gaps(loop):  # loads that wait for their mask gain nothing from stages
+            stages = f", num_stages=1 if {part} == 3 else None"
+        iterator = f"tl.range({begin}, {end}, {self._block(axis)}{stages})"
         self._blocks(loop, iterator, f"{condition} | {self.unmasked}")
         self.indent -= 1
 
@@ -869,15 +906,36 @@ class KernelEmitter:
     def _tile_of(
         self, bounds: tuple[Expr, ...], purpose: str, loop: Loop, layout: tuple[str, ...]
     ) -> str:
-        """The bound of a segment for each row of the block."""
-        varying = [self._text(e, layout) for e in bounds if self._order(e.axes)]
+        """The bound of a segment for each row of the block, within the bounds of the block."""
+        varying = [e for e in bounds if self._order(e.axes)]
         scalar = self._bound(loop.axis.name, purpose)
         if not varying:
             return f"tl.full([{self._shape(layout)}], {scalar}, INDEX)"
-        text = varying[0]
-        for other in varying[1:]:
-            text = f"tl.{'maximum' if purpose == 'low' else 'minimum'}({text}, {other})"
+        text = scalar
+        for e in varying:
+            bound = self._wide(e, layout, 0) if self._is_load(e) else self._text(e, layout)
+            text = f"tl.{'maximum' if purpose == 'low' else 'minimum'}({text}, {bound})"
+        if any(map(self._has_64_bits, varying)):
+            limit = "minimum" if purpose == "low" else "maximum"
+            text = f"tl.{limit}({text}, {self._size(loop.axis.extent) if purpose == 'low' else 0})"
+            text = f"tl.cast({text}, INDEX)"
         return text
+
+    def _row_bounds(self, loop: Loop, low: str, high: str) -> None:
+        """Name the bounds of a loop's only segment for each row of the block."""
+        (segment,) = loop.segments
+        axis = loop.axis.name
+        layout = self._order({a for e in segment.bounds for a in e.axes})
+        if not layout:
+            return
+        for purpose, bounds, end, text in (
+            ("from", segment.lower, "low", low),
+            ("to", segment.upper, "high", high),
+        ):
+            if bounds:
+                if text != self._bound(axis, end):
+                    self._assign(self._bound(axis, end), text)
+                self._assign(self._bound(axis, purpose), self._tile_of(bounds, end, loop, layout))
 
     def _bound(self, axis: str, purpose: str) -> str:
         return self._name(purpose, axis, f"{purpose}_{axis}")
@@ -900,8 +958,13 @@ class KernelEmitter:
         self._assign(self._inside(axis), condition)
         self.kept = {}
         self.admitted.pop(axis, None)
-        rows = {a.name for a in self.program.axes.values() if a.role == "row"}
-        if any(self._reads_along(e, rows) for e in loop.bounds):
+        if self._may_have_gaps(loop):
+            self._put(f"if {self._name('part', axis, 'part')} == 3:")
+            self.indent += 1
+            self._leave_out(loop, ())
+            self.indent -= 1
+            self.kept = {}  # what is named under the condition is not named after it
+        elif len(loop.segments) > 1 and self._bounds_are_read(loop):
             self._leave_out(loop, ())
         self._body(loop.body)
         self.indent -= 1
@@ -1200,17 +1263,24 @@ class KernelEmitter:
             offs = self._spread(offs, (axis.name,), want)
         parts = []
         rows = self._order({a for b in loop.bounds for a in b.axes})
-        if len(loop.segments) == 1 and (serial or rows):
+        is_bounded = False  # do the rows' bounds say it all?
+        if serial and len(loop.segments) == 1:
             (segment,) = loop.segments
             parts += [f"({offs} >= {self._text(b, want, _ADD)})" for b in segment.lower]
             parts += [f"({offs} < {self._text(b, want, _ADD)})" for b in segment.upper]
         elif rows:
-            for sign, purpose in ((">=", "from"), ("<", "to")):
+            several = len(loop.segments) > 1
+            purposes = ["from"] if several or loop.segments[0].lower else []
+            purposes += ["to"] if several or loop.segments[0].upper else []
+            is_bounded = "to" in purposes
+            for purpose in purposes:
                 bound = self._spread(self._bound(axis.name, purpose), rows, want)
-                parts.append(f"({offs} {sign} {bound})")
+                parts.append(f"({offs} {'>=' if purpose == 'from' else '<'} {bound})")
         if axis.name in self.admitted:
             parts.append(self._admitted(loop, want))
-        inside = None if serial else self._spread(self._inside(axis.name), (axis.name,), want)
+        inside = None
+        if not serial and not is_bounded:
+            inside = self._spread(self._inside(axis.name), (axis.name,), want)
         if not parts:
             return inside or "True"
         name = self._name("keep", f"{axis.name} {want}", "keep")
