@@ -23,7 +23,7 @@ from monocomp.tile import Combine, Fold, OutputTensor, TileProgram, walk
 
 # Names that the host function uses itself.
 _HOST_NAMES = frozenset(
-    ("config", "configs", "name", "precision", "programs", "shape", "t", "tensor", "wide")
+    ("config", "configs", "fast", "name", "precision", "programs", "shape", "t", "tensor", "wide")
 )
 _FUNCTIONS = frozenset(("empty", "launch", "span"))  # what it calls
 
@@ -334,6 +334,10 @@ class _Host:
             if len(floats) > 1:
                 self.put(f"for tensor in {_tuple(floats[1:])}:")
                 self.put("dtype = torch.promote_types(dtype, tensor.dtype)", 2)
+        if any(("option", "FAST", 0) in s.arguments for s in self.sources):
+            first = self.tensor(next(iter(self.program.inputs)))
+            self.put(f"fast = {first}.is_cuda and torch.version.hip is None")
+            self.put("fast = fast and dtype.itemsize == 2")
         pairs = dict.fromkeys(p for s in self.sources for p in s.shared)
         for a, b in pairs:
             x, y = self.tensor(a), self.tensor(b)
@@ -405,6 +409,8 @@ class _Host:
                 self.put(f"{emitter._even(name)}={even},", 2)
             case "option" if name == "INDEX":
                 self.put("INDEX=tl.int64 if wide else tl.int32,", 2)
+            case "option" if name == "FAST":
+                self.put("FAST=fast,", 2)
             case "option":
                 self.put("PRECISION=precision,", 2)
 

@@ -68,14 +68,20 @@ _CALLS = {
 # Functions that Triton lacks on every target, written out where they are used.
 HELPERS = {
     "tanh": '''@triton.jit
-def tanh(x):
-    """tanh to float32 accuracy: a series near 0, else from exp2."""
-    a = tl.abs(x)
-    t = tl.exp2(-2.8853900817779268 * a)
-    x2 = x * x
-    series = x * (1 + x2 * (-0.33333334 + x2 * (0.13333334 - 0.053968254 * x2)))
-    large = (1 - t) / (1 + t)
-    return tl.where(a < 0.2, series, tl.where(x < 0, -large, large))''',
+def tanh(x, FAST: tl.constexpr):
+    """tanh to float32 accuracy: a series near 0, else from exp2. FAST: the GPU's own, to the
+    11 bits that results of 16-bit inputs have at most."""
+    if FAST:
+        asm = "tanh.approx.f32 $0, $1;"
+        y = tl.inline_asm_elementwise(asm, "=f,f", [x], tl.float32, True, 1)
+    else:
+        a = tl.abs(x)
+        t = tl.exp2(-2.8853900817779268 * a)
+        x2 = x * x
+        series = x * (1 + x2 * (-0.33333334 + x2 * (0.13333334 - 0.053968254 * x2)))
+        large = (1 - t) / (1 + t)
+        y = tl.where(a < 0.2, series, tl.where(x < 0, -large, large))
+    return y''',
     "floordiv": '''@triton.jit
 def floordiv(a, b):
     """a // b of integers rounded down, and 0 for b = 0; Triton rounds towards 0."""
@@ -192,7 +198,7 @@ class KernelEmitter:
         self.function_names = functions or {}  # of the combines, by monoid
         self.functions: dict[str, str] = {}
         reserved = {*HELPERS, kernel_name, *self.function_names.values()}
-        self.names = Identifiers({*reserved, "INDEX", "PRECISION", "pid"})
+        self.names = Identifiers({*reserved, "INDEX", "PRECISION", "FAST", "pid"})
         self.lines: list[str] = []
         self.indent = 1
         self.helpers: dict[str, None] = {}
@@ -208,6 +214,7 @@ class KernelEmitter:
         self.unmasked: str | None = None
         self.admitted: dict[str, str] = {}
         self.kept: dict[tuple[str, tuple[str, ...]], str] = {}
+        self.fast = "FAST"  # may functions be as accurate as 16-bit results?
 
     # --- names ------------------------------------------------------------------------
 
@@ -370,6 +377,8 @@ class KernelEmitter:
         found += [("option", "INDEX", 0)]
         if any(e.op == "contract" for e in expressions(program.body)):
             found += [("option", "PRECISION", 0)]
+        if any(e.op == "tanh" for e in expressions(self.program.body)):
+            found += [("option", "FAST", 0)]
         return found
 
     # --- program instances --------------------------------------------------------------
@@ -603,6 +612,7 @@ class KernelEmitter:
         function = self.function_names[monoid.name]
         if function not in self.functions:
             formulas = KernelEmitter(TileProgram(monoid.name, {}, {}, {}, ()), function)
+            formulas.fast = "False"
             operands = ", ".join(map(formulas._local, (*monoid.left, *monoid.right)))
             formulas._body(list(monoid.body))
             results = ", ".join(formulas._text(e) for e in monoid.results)
@@ -1146,7 +1156,7 @@ class KernelEmitter:
                 return self._uniform(e, want), _ATOM
             case "tanh":
                 self.helpers["tanh"] = None
-                return f"tanh({self._value(e.args[0], want, 0)})", _ATOM
+                return f"tanh({self._value(e.args[0], want, 0)}, {self.fast})", _ATOM
         if e.op in _INFIX:
             return self._infix(e, want)
         if e.op == "exp2" and self._is_fused(e.args[0]):

@@ -108,6 +108,7 @@ def causal_kernel(
     high_k = tl.minimum(size_k, last_q + 1)
     full_high_k = tl.minimum(size_k, start_q + 1)
     full_end_k = tl.maximum(0, full_high_k // BLOCK_K * BLOCK_K)
+    to_k = tl.minimum(high_k, offs_q + 1)
     # Blocks before, inside and after the part where no mask is needed.
     for part in tl.static_range(1, 3):
         begin = 0 if part == 1 else full_end_k
@@ -121,7 +122,7 @@ def causal_kernel(
                 other=0.0,
             )
             s = tl.dot(Q_tile, K_tile, input_precision=PRECISION)
-            keep = in_k[None, :] & (offs_k[None, :] < offs_q[:, None] + 1)
+            keep = offs_k[None, :] < to_k[:, None]
             keep = keep | (part == 1)
             s_in = tl.where(keep, s, -float("inf"))
             m_i_new = tl.maximum(m_i, tl.max(s_in, 1))

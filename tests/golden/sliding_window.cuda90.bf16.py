@@ -117,6 +117,8 @@ def sliding_window_kernel(
     full_begin_k = tl.maximum(outer_k, tl.cdiv(full_low_k, BLOCK_K) * BLOCK_K)
     full_high_k = tl.minimum(size_k, start_q + 1)
     full_end_k = tl.maximum(full_begin_k, full_high_k // BLOCK_K * BLOCK_K)
+    from_k = tl.maximum(low_k, offs_q + 1 - window)
+    to_k = tl.minimum(high_k, offs_q + 1)
     # Blocks before, inside and after the part where no mask is needed.
     for part in tl.static_range(0, 3):
         begin = full_begin_k if part == 1 else full_end_k
@@ -133,8 +135,8 @@ def sliding_window_kernel(
                 other=0.0,
             )
             s = tl.dot(Q_tile, K_tile, input_precision=PRECISION)
-            keep = in_k[None, :] & (offs_k[None, :] >= offs_q[:, None] + 1 - window)
-            keep = keep & (offs_k[None, :] < offs_q[:, None] + 1)
+            keep = offs_k[None, :] >= from_k[:, None]
+            keep = keep & (offs_k[None, :] < to_k[:, None])
             keep = keep | (part == 1)
             s_in = tl.where(keep, s, -float("inf"))
             m_i_new = tl.maximum(m_i, tl.max(s_in, 1))
