@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from monocomp.nominal import power_of_two
-from monocomp.tile import Loop, Statement, TileProgram, expressions, walk
+from monocomp.tile import Loop, Statement, TileProgram, expressions
 
 MIN_DOT = 16  # the shortest side of a matrix product
 LARGEST_TILE = 1 << 12  # elements of a tile that a warp can hold in registers
@@ -108,10 +108,8 @@ def candidates(
     elif target is not None and int(target.removeprefix("cuda:")) < 90:
         shapes = _before_hopper(whole)
     elif whole <= 64:
-        shapes = [(128, 64, 4, 3), (128, 128, 8, 2), (128, 128, 4, 2), (64, 64, 4, 3)]
+        shapes = [(64, 64, 4, 3), (128, 128, 8, 2), (128, 128, 4, 2), (128, 64, 4, 3)]
         shapes += [(128, 64, 8, 3), (128, 64, 4, 2)]
-        if _has_two_ends(program):  # the third loop takes registers
-            shapes = [(64, 64, 4, 3), *shapes]
     elif whole <= 128:
         shapes = [(128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 3), (128, 64, 8, 2)]
         shapes += [(128, 32, 4, 3), (64, 64, 4, 2)]
@@ -217,12 +215,6 @@ def _accumulators(body: Sequence[Statement]) -> int:
         carried = sum(len(state.axes) > 1 for state in loop.state)
         most = max(most, carried + _accumulators(loop.body))
     return most
-
-
-def _has_two_ends(program: TileProgram) -> bool:
-    """Does a stream begin and end where its rows say?"""
-    loops = (s for s in walk(program.body) if isinstance(s, Loop))
-    return any(segment.lower and segment.upper for loop in loops for segment in loop.segments)
 
 
 def _without_product(

@@ -26,7 +26,7 @@ import triton
 import triton.language as tl
 
 CONFIG = {
-    "BLOCK_Q": 128,
+    "BLOCK_Q": 64,
     "BLOCK_K": 64,
     "num_warps": 4,
     "num_stages": 3,
