@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from monocomp.nominal import power_of_two
-from monocomp.tile import Loop, Statement, TileProgram, expressions
+from monocomp.tile import Let, Loop, Statement, TileProgram, expressions, walk
 
 MIN_DOT = 16  # the shortest side of a matrix product
 LARGEST_TILE = 1 << 12  # elements of a tile that a warp can hold in registers
@@ -86,6 +86,9 @@ def candidates(
     """
     rows = program.axis_names("row")
     streams = program.axis_names("stream")
+    inner = _streamed_contraction(program)
+    if inner is not None:
+        return _of_matrix_product(program, inner, sizes, element_bytes, target, processors)
     if program.parts:
         return _in_parts(program, rows, streams, sizes, element_bytes, processors)
     if not has_product(program):
@@ -121,6 +124,51 @@ def candidates(
         blocks |= {a: _clip(stream, sizes, program.axes[a].extent) for a in streams}
         _shrink(program, blocks, sizes, warps)
         found.append(Schedule(tuple(blocks.items()), warps, stages))
+    return list(dict.fromkeys(found))
+
+
+def _streamed_contraction(program: TileProgram) -> str | None:
+    """The index that a product of two matrices streams inside of another stream, in a kernel
+    whose only large accumulator is that of the product: what else it carries are rows."""
+    rows, streams = program.axis_names("row"), program.axis_names("stream")
+    lets = (s for s in walk(program.body) if isinstance(s, Let))
+    read = {s.name for s in lets if s.value.op == "load" and len(s.value.axes) > 1}
+    products = [e for e in expressions(program.body) if e.op == "contract"]
+    inner = {e.attr for e in products if all(a.attr in read for a in e.args[:2])}
+    if len(rows) != 1 or len(streams) != 2 or len(inner) != 1 or not inner <= {*streams}:
+        return None
+    held = program.axis_names("whole", "serial")
+    is_alone = len(products) == 1 and _accumulators(program.body) == 1
+    return inner.pop() if is_alone and not held and _multiplies_floats(program) else None
+
+
+def _of_matrix_product(
+    program: TileProgram,
+    inner: str,
+    sizes: Mapping[str, int],
+    element_bytes: int,
+    target: str | None,
+    processors: int,
+) -> list[Schedule]:
+    """Schedules for a kernel that is a product of large matrices with something done to each
+    tile: the tiles of such a product. A stream in parts makes one program instance a
+    processor: these read the same columns at the same time."""
+    if element_bytes > 2:  # rows, columns, streamed elements, warps, stages
+        shapes = [(64, 64, 32, 8, 2), (128, 64, 32, 8, 2), (32, 64, 32, 4, 2)]
+    elif target is not None and target.startswith("hip:"):
+        shapes = [(128, 128, 32, 8, 2), (128, 128, 64, 8, 1), (64, 64, 64, 4, 2)]
+    elif target is not None and int(target.removeprefix("cuda:")) < 90:
+        shapes = [(128, 128, 32, 8, 3), (128, 128, 32, 4, 3), (64, 128, 64, 4, 3)]
+    else:
+        shapes = [(128, 256, 64, 8, 3), (256, 128, 64, 8, 3), (128, 128, 64, 4, 3)]
+        shapes += [(128, 256, 64, 8, 4), (64, 128, 128, 4, 3), (64, 64, 32, 4, 2)]
+    (rows,), streams = program.axis_names("row"), program.axis_names("stream")
+    found = []
+    for row, column, length, warps, stages in shapes:
+        wanted = {rows: row} | {a: length if a == inner else column for a in streams}
+        blocks = {a: _clip(n, sizes, program.axes[a].extent) for a, n in wanted.items()}
+        programs = processors if program.parts else 0
+        found.append(Schedule(tuple(blocks.items()), warps, stages, programs))
     return list(dict.fromkeys(found))
 
 

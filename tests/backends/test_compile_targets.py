@@ -235,3 +235,25 @@ def test_long_axes_for_hopper(name: str) -> None:
     inputs = make_inputs(text, {i: n for i, n in sizes.items() if i in known}, torch.bfloat16)
     (found,) = usage(text, "cuda:90", inputs, {i: n for i, n in sizes.items() if i in known})
     assert found.spilled == 0
+
+
+LINEAR = """
+input X[t,d], W[v,d]
+lse[t] = logsumexp[v](X[t,d] * W[v,d])
+return lse: float32
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
+def test_tiles_of_a_linear_layer(dtype: torch.dtype, target: str) -> None:
+    """A product of large matrices that is reduced tile by tile: as large as they fit."""
+    sizes = {"t": 1000, "v": 5000, "d": 4096}
+    shapes = {"X": (sizes["t"], sizes["d"]), "W": (sizes["v"], sizes["d"])}
+    inputs = {n: torch.empty(s, dtype=dtype, device="meta") for n, s in shapes.items()}
+    extents = {check(LINEAR).extent_of[i]: n for i, n in sizes.items()}
+    (launch,) = launches(LINEAR, target, inputs, extents)
+    fits([compile_for(target, launch)], target)
+    if target == "cuda:90" and dtype == torch.bfloat16:
+        assert (launch.kwargs["BLOCK_T"], launch.kwargs["BLOCK_V"]) == (128, 256)
+        assert any(i.startswith("HGMMA.64x256x16") for i in instructions(launch))
