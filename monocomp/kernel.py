@@ -535,7 +535,8 @@ class Kernel:
                         narrow=narrow,
                     )
 
-            runner = self._runners.setdefault(key, TritonRunner(program, kernels, write, precision))
+            runner = TritonRunner(program, kernels, write, precision, self.processors)
+            runner = self._runners.setdefault(key, runner)
         return runner
 
 

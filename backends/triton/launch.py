@@ -127,15 +127,22 @@ class TritonRunner:
         kernels: the tile programs.
         emit: writes the file for given schedules.
         precision: "ieee" or "tf32".
+        processors: for how many to cut streams into parts; the device's, unless given.
     """
 
     def __init__(
-        self, program: Equations, kernels: Sequence[TileProgram], emit: Emit, precision: str
+        self,
+        program: Equations,
+        kernels: Sequence[TileProgram],
+        emit: Emit,
+        precision: str,
+        processors: int | None = None,
     ) -> None:
         self.program = program
         self.kernels = kernels
         self.emit = emit
         self.precision = precision
+        self.processors = processors
         self._module: tuple[Module, ModuleType] | None = None
         self._lock = threading.Lock()
         self._chosen: dict[tuple[Any, ...], tuple[Schedule, ...]] = {}
@@ -224,7 +231,8 @@ class TritonRunner:
         sizes_of = {n: t.element_size() for n, t in inputs.items() if t.is_floating_point()}
         first = next(iter(inputs.values()))
         target = _target(first.device)
-        processors = 1 if target is None else multiprocessors(first.device)
+        of_device = 1 if target is None else multiprocessors(first.device)
+        processors = self.processors or of_device
         choices = [
             candidates(k, extents, element_bytes(k, sizes_of), target, processors)
             for k in self.kernels

@@ -67,7 +67,7 @@ def run(
     """The results of a backend, whose outputs held NaN before, in blocks of a given length.
 
     `storing` cuts the program into kernels as if its extents were long; `limit` is the
-    longest axis that is held entirely; for `processors` long streams are cut into parts.
+    longest axis that is held entirely; for `processors` streams of four blocks are cut into parts.
     """
     how = (name, block, checked, storing, limit, processors)
     if backend == "triton":
@@ -86,12 +86,13 @@ def _run_triton(
 def _call(
     backend: str, text: str, inputs: Tensors, how: How, params: Mapping[str, Any]
 ) -> tuple[torch.Tensor, ...]:
-    *_, storing, limit, _ = how
+    *_, storing, limit, processors = how
     kernel = compiled(text, backend, *how)
     with (
         patch.object(Filters, "check"),  # kernels are right for what calls refuse, too
         cut_for_long_extents() if storing else nullcontext(),
         whole_limit(limit) if limit is not None else nullcontext(),
+        short_parts() if processors else nullcontext(),
     ):
         found = kernel(*(inputs[n] for n in kernel.program.inputs), **params)
     results = found if isinstance(found, tuple) else (found,)
@@ -159,6 +160,18 @@ def whole_limit(length: int) -> Iterator[None]:
     from monocomp.lowering import roles
 
     with patch.object(roles, "WHOLE_LIMIT", length), patch.object(kernel, "WHOLE_LIMIT", length):
+        yield
+
+
+@contextmanager
+def short_parts() -> Iterator[None]:
+    """Let parts of a stream be as short as two blocks."""
+    from monocomp.lowering import bracketing
+
+    with (
+        patch.object(bracketing, "SHORTEST_PART", 2 * BLOCK),
+        patch.object(bracketing, "ALIGNMENT", BLOCK),
+    ):
         yield
 
 
