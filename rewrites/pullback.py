@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from monocomp import terms as T
-from monocomp.algebra import SE_PAIR, carrier, frame, is_selection
+from monocomp.algebra import SE_PAIR, carrier, frame
 from monocomp.moving import Centred, centred
 from monocomp.rewrites.normal_form import normalise
 from monocomp.terms import Term
@@ -38,7 +38,8 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
     """The loops that the terms need, earlier ones first.
 
     Law: fold(f) x fold(g) = fold(f x g) over one domain; SE(V) x_R SE(W) = SE(V + W).
-    `is_streamed` tells folds that are loops of the current scope from the others.
+    `is_streamed` tells the folds and selections that are loops of the current scope from all
+    other terms.
     """
     levels: dict[Term, int] = {}
     found: dict[tuple[Any, ...], Pass] = {}
@@ -49,17 +50,16 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
         known = levels.get(t)
         if known is not None:
             return known
-        taken = centred(t) if t.op == "fold" and is_streamed(t) else None
+        is_loop = is_streamed(t)
+        taken = centred(t) if is_loop else None
         if taken is None:
             deepest = max((level_of(a) for a in T.children(t)), default=0)
         else:
             deepest = level_of_centred(taken)
-        if (t.op == "fold" or is_selection(t)) and is_streamed(t):
+        if is_loop:
             if t.attr.monoid is SE_PAIR:
                 (bound,), (condition, _, exponent) = T.open_fold(t)
-                for part in T.subterms(normalise(frame(bound, condition, exponent))):
-                    if part.op == "fold" and part.attr.monoid in ("max", "min"):
-                        level_of(part)
+                level_of(normalise(frame(bound, condition, exponent)))
             key = (deepest, *T.domain_of(t))
             group = found.setdefault(key, Pass(t.attr.extents[0], deepest))
             if t not in group.folds:

@@ -38,6 +38,8 @@ NAMES = (
     "lifting",
     "centring",
     "products",
+    "pullback",
+    "tiling",
 )
 LIMIT = 20  # seconds of this process for the tests of a mutant
 SAME = "without it the rule gives the term that it was given, which is no step"
@@ -148,6 +150,7 @@ def _unguarded(node: ast.AST) -> None:
 def install(name: str, tree: ast.Module) -> None:
     """Let the functions of a rule set's module do what those of a syntax tree do."""
     new = ModuleType(f"mutant of {name}")
+    sys.modules[new.__name__] = new  # a dataclass looks up its own module
     exec(compile(tree, name, "exec"), new.__dict__)
     old = importlib.import_module(f"monocomp.rewrites.{name}")
     for node in (n for n in tree.body if isinstance(n, ast.FunctionDef)):

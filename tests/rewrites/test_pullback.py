@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from monocomp import terms as T
+from monocomp.cost import is_at_the_top
 from monocomp.pipeline import derive
 from monocomp.rewrites.pullback import Pass, passes
 from monocomp.terms import Term
@@ -50,6 +51,42 @@ def test_shared_weights_share_a_frame() -> None:
     (only,) = passes_of(ONE["scaled by a positive factor"])
     exponents = {T.open_fold(f)[1][2] for f in only.folds if f.attr.name == "SE"}
     assert len(exponents) == 2
+
+
+def test_a_selection_is_carried_with_the_folds() -> None:
+    """The values and their places are one list, whichever entry is asked for."""
+    program = derive(
+        equations(
+            "index r < 2\nT[q,r] = top[k -> r](A[q,k])\nI[q,r] = argtop[k -> r](A[q,k])\n"
+            "O[q] = logsumexp[k](A[q,k])"
+        )
+    ).program
+    (only,) = passes([e.body for e in program.outputs], is_at_the_top)
+    assert sorted(f.op for f in only.folds) == ["fold", "fold", "fold_at"]
+
+
+def test_a_selection_needs_a_result() -> None:
+    program = derive(
+        equations("index r < 2\nM[q] = sum[k](A[q,k])\nT[q,r] = top[k -> r](relu(A[q,k] - M[q]))")
+    ).program
+    first, second = passes([e.body for e in program.outputs], is_at_the_top)
+    assert [first.level, second.level] == [0, 1]
+    assert [f.attr.name for f in (*first.folds, *second.folds)] == ["sum", "top"]
+
+
+def test_the_maximum_of_a_frame_may_be_of_a_later_level() -> None:
+    """Where the exponent needs a result, its maximum does: both are in the second pass."""
+    text = "M[q] = sum[k](A[q,k])\nO[q] = sum[k](exp(relu(A[q,k] - M[q])))"
+    first, second = passes_of(text)
+    assert [f.attr.name for f in first.folds] == ["sum"]
+    assert [f.attr.name for f in second.folds] == ["max", "SE"]
+
+
+def test_what_is_no_loop_of_the_scope_is_not_in_a_pass() -> None:
+    """An inner sum, but what it needs."""
+    text = "O[q] = sum[k](sum[l](relu(A[q,l] * B[k] - max[k](C[q,k]))))"
+    first, second = passes_of(text)
+    assert [f.attr.name for f in (*first.folds, *second.folds)] == ["max", "sum"]
 
 
 def test_different_domains_are_different_passes() -> None:
