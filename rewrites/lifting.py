@@ -35,7 +35,7 @@ def scaled(t: Term) -> tuple[Term, Term]:
             value, exponent = scaled(t.args[0])
             if exponent is not T.ZERO:
                 return T.function(t.op, value), exponent
-        case "add" | "maximum" | "minimum" if t.kind == "float":
+        case "add" | "maximum" | "minimum":
             parts = [scaled(a) for a in t.args]
             if any(e is not T.ZERO for _, e in parts) and not all(map(_is_bounded, t.args)):
                 return _joined(t, parts)

@@ -353,8 +353,9 @@ def merge_weighted_sums(t: Term) -> Term | None:
             continue
         (f,) = weighted
         rest = [g for g in factors(a) if g is not f]
-        others = T.mul(T.ONE, *(g for g in rest if g.free or g.folded))
-        number = T.mul(T.ONE, *(g for g in rest if not g.free and not g.folded))
+        numbers = [g for g in rest if not g.free and not g.folded]
+        others = T.mul(T.ONE, *(g for g in rest if g not in numbers))
+        number = T.mul(T.ONE, *numbers)
         _, (_, body) = T.open_as(f, ("@0",))
         key = (others, *T.domain_of(f), _weight(body, "@0"))
         groups.setdefault(key, []).append((a, number))

@@ -12,6 +12,7 @@ from tests.rewrites.rules import (
     apply_only,
     check_does_not_fire,
     check_example,
+    check_variant,
     equations,
     inputs_of,
     rule_of,
@@ -70,6 +71,16 @@ def test_variants(first: str) -> None:
     inputs = inputs_of(rewriter.start)
     expected = evaluate(rewriter.start.source, inputs)
     np.testing.assert_array_equal(values(rewriter.program, inputs), expected)
+
+
+def test_several_indices_of_a_monoid_of_tuples() -> None:
+    """The results of the rows are elements themselves."""
+    monoid = "monoid A(a, u) = unit (1, 0), combine (a * a', a' * u + u')\n"
+    check_variant(
+        rule_of(elaboration, "nest_indices"),
+        monoid + "O[i] = A[j, k](X[i,j,k], Y[i,j,k]).u",
+        monoid + "O[i] = A[j](A[k](X[i,j,k], Y[i,j,k]).a, A[k](X[i,j,k], Y[i,j,k]).u).u",
+    )
 
 
 def test_masked_places_are_not_there() -> None:
