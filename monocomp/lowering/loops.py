@@ -12,9 +12,9 @@ from monocomp.errors import InternalError, UnsupportedError
 from monocomp.language.syntax import Kind
 from monocomp.lowering.monoids import combine_of, prefix_monoid, tuple_monoid
 from monocomp.lowering.nests import Nests
-from monocomp.lowering.roles import prefix_of
+from monocomp.lowering.roles import is_read, prefix_of
 from monocomp.lowering.scopes import Scope
-from monocomp.lowering.values import EXTREMA, is_read, same, settle
+from monocomp.lowering.values import EXTREMA, same, settle
 from monocomp.monomials import factors
 from monocomp.moving import Centred, Unit, centred, coefficient
 from monocomp.nominal import nominal_sizes

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from monocomp import terms as T
 from monocomp.algebra import is_selection
-from monocomp.lowering.roles import fits_whole
-from monocomp.lowering.values import Values, is_read
+from monocomp.lowering.roles import fits_whole, is_read
+from monocomp.lowering.values import Values
 from monocomp.monomials import factors
 from monocomp.rewrites.pullback import Pass
 from monocomp.terms import Term

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from monocomp import terms as T
-from monocomp.algebra import carrier, is_selection
+from monocomp.algebra import SE_PAIR, carrier, is_selection
+from monocomp.monomials import factors
 from monocomp.program import Equation, Equations
 from monocomp.terms import Term
 from monocomp.tile import Axis, Role
@@ -106,7 +107,8 @@ def choose_roles(
     """Give every index of the outputs a role, by where it occurs.
 
     An index that some aggregate lacks and another has is a column of values: held
-    whole, or in blocks if it is long, and what they share is computed for each block. One
+    whole, or in blocks if it is long, and what they share is computed for each block. So is
+    one that a sum inside of all aggregates lacks, in a factor of its own. One
     that every aggregate lacks is streamed once more to write the result, but for the ranks
     of `top`, whose list is held whole. One along which the aggregates are prefixes is
     streamed, and the prefixes are stored as the loop goes.
@@ -118,7 +120,9 @@ def choose_roles(
     folds = list(_outer_folds(e.body for e in group))
     scan = scan_of(group)
     candidates = [i.attr[0] for i in indices if i is not scan and i.attr[1] not in parts]
-    rows = _rows([n for n in candidates if all(n in f.free for f in folds)], folds)
+    everywhere = [n for n in candidates if all(n in f.free for f in folds)]
+    columns = {n for n in everywhere if folds and all(_is_column(n, f) for f in folds)}
+    rows = _rows([n for n in everywhere if n not in columns], folds)
     ranks = {t.args[0] for t in T.subterms(*(e.body for e in group)) if is_selection(t)}
     for i in indices:
         name = i.attr[0]
@@ -132,7 +136,7 @@ def choose_roles(
             role = "whole"
         elif folds and not having:
             role = "stream"
-        elif len(having) < len(folds):
+        elif len(having) < len(folds) or name in columns:
             role = "whole" if fits(i.attr[1]) else "row"
         axes[name] = Axis(name, i.attr[1], role)
     streams = [a.name for a in axes.values() if a.role == "stream"]
@@ -171,6 +175,19 @@ def _outer_folds(terms: Iterable[Term]) -> list[Term]:
     return reading or list(found)  # a count is the same for all rows
 
 
+def _is_column(name: str, f: Term) -> bool:
+    """Is the index in factors of a sum's elements that are read, while the others, in one of
+    which there is a sum of its own for each element, lack it?"""
+    if f.op != "fold" or f.attr.monoid not in ("sum", SE_PAIR) or len(f.attr.indices) != 1:
+        return False
+    (bound,), (condition, value, *exponent) = T.open_fold(f)
+    parts = (*factors(value), *exponent, condition)
+    own = [p for p in parts if name in p.free]
+    shared = T.subterms(*(p for p in parts if name not in p.free))
+    is_nested = any(t.op == "fold" and bound.attr[0] in t.free for t in shared)
+    return is_nested and all(map(is_read, own))
+
+
 def _rows(names: list[str], folds: list[Term]) -> set[str]:
     """The indices to cut into blocks: those that most of what a loop reads lacks, counted
     by dimensions, and above all a large operand. A plain product of matrices has two, one
@@ -188,8 +205,16 @@ def _rows(names: list[str], folds: list[Term]) -> set[str]:
     return set([*rows, *(n for n in ranked if lacking[n] and n not in rows)][:2])
 
 
+_READS = ("read", "stored")
+
+
+def is_read(t: Term) -> bool:
+    """Is this an element as it is read, or converted to a float?"""
+    return t.op in _READS or (t.op == "cast" and is_read(t.args[0]))
+
+
 def streamed_reads(f: Term) -> list[Term]:
     """Reads inside a fold that vary with its index."""
     opened, parts = T.open_fold(f)
     names = {i.attr[0] for i in opened}
-    return [t for t in T.subterms(*parts[1:]) if t.op in ("read", "stored") and names & t.free]
+    return [t for t in T.subterms(*parts[1:]) if t.op in _READS and names & t.free]

@@ -315,11 +315,6 @@ _TERM_NAMES = {"exp": "p", "fold": "s"}
 _READS = ("read", "stored")
 
 
-def is_read(t: Term) -> bool:
-    """Is this an element as it is read, or converted to a float?"""
-    return t.op in _READS or (t.op == "cast" and is_read(t.args[0]))
-
-
 def is_computed(t: Term) -> bool:
     """Is this a read that may leave its tensor?"""
     return t.op in _READS and any(a.op != "index" for a in t.args)

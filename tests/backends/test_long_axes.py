@@ -28,6 +28,7 @@ PROGRAMS = {
     "norms": "N[k,d] = K[k,d] * rsqrt(mean[d](K[k,d] ** 2) + 1)\n"
     "O[q,e] = softmax[k](Q[q,d] * N[k,d]) * V[k,e]",
     "relative values": "O[q,e] = softmax[k](Q[q,d] * K[k,d]) * (V[k,e] + R[q - k + |k|, e])",
+    "sigmoids": "O[q,e] = sum[k](sigmoid(sum[d](Q[q,d] * K[k,d])) * V[k,e])",
     "two outputs": "O[q,e] = A[q,k] * V[k,e]\nP[q,d] = A[q,k] * W[k,d]",
 }
 
@@ -97,6 +98,27 @@ def test_wide_columns_are_cut_into_blocks() -> None:
     with whole_limit(2000):
         (program,) = mc.compile(PROGRAMS["attention"]).tile_programs({"q": 1000, "e": 1000})
     assert program.axes["e"].role == "whole"
+
+
+COLUMNS = {
+    PROGRAMS["sigmoids"]: True,
+    "O[q,e] = sum[k](relu(sum[d](Q[q,d] * K[k,d]) - 1) * V[k,e])": True,
+    # Here is no sum to share,
+    "O[q,e] = sum[k](sigmoid(S[q,k]) * V[k,e])": False,
+    # here is one that varies with e,
+    "O[q,e] = sum[k](sigmoid(sum[d](Q[q,d] * K[k,d] * W[d,e])) * V[k,e])": False,
+    # and here one whose weights do: a tile of three long axes.
+    "O[q,e] = sum[k](relu(sum[d](Q[q,d] * K[k,d]) * V[k,e]))": False,
+    "O[q,e] = max[k](sum[d](Q[q,d] * K[k,d]) * V[k,e])": False,
+    "O[q,e] = sum[k if k < e](sigmoid(sum[d](Q[q,d] * K[k,d])) * V[k,e])": False,
+}
+
+
+@pytest.mark.parametrize("text", COLUMNS)
+def test_columns_share_the_weights(text: str) -> None:
+    """One program instance has all columns of values, as their weights are sums."""
+    (program,) = mc.compile(text).tile_programs({"q": 1000, "e": 64, "d": 64})
+    assert (program.axes["e"].role == "whole") == COLUMNS[text]
 
 
 def test_two_columns_share_a_loop() -> None:
