@@ -11,7 +11,7 @@ softmax and logsumexp are read as everyone computes them, with the maximum subtr
     passes   loop nests over each index
     reads    loop nests that read each input
     flops    every operation, once for every value of the indices that it varies with, in
-             every loop that needs it; bounds of loops are not counted
+             every loop that needs it; filters are not counted
     bytes    each input once for every loop that reads it, and each output once, at two
              bytes an element
     state    numbers that the loops carry, for each row of the output
@@ -432,15 +432,15 @@ def _fields(fold: Term) -> tuple[str, ...]:
     return monoid.fields if isinstance(monoid, T.UserMonoid) and monoid is not SE_PAIR else ("",)
 
 
-_FRAME = 4  # exp(s - m) and exp(m - m'), for each element
+_FRAME = 2  # exp(s - m) for each element; exp(m - m') is once a block
 _NO_OPERATION = ("const", "index", "param", "extent", "read", "ref", "cast", "field")
 
 
 def _combine(fold: Term, elements: Iterable[Term]) -> int:
     """Operations to join one element."""
     monoid = fold.attr.monoid
-    if monoid is SE_PAIR:  # move the sum, weigh the value, add
-        return 2 + (next(iter(elements)) is not T.ONE)
+    if monoid is SE_PAIR:  # weigh the value, add; the sum is moved once a block
+        return 1 + (next(iter(elements)) is not T.ONE)
     if isinstance(monoid, T.UserMonoid):
         return sum(_operations(t) for t in T.subterms(*monoid.combine))
     return 1 if fold.kind == "float" else 0

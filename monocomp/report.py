@@ -1,4 +1,11 @@
-"""What the kernels of a program cost: passes, operations, bytes and carried state."""
+"""What the kernels of a program cost: passes, operations, bytes and carried state.
+
+A kernel computes a value once for each value of the axes along which it varies, and of the
+axes around it that are walked one value at a time: those of the grid and of serial loops. An
+axis that is cut into blocks (a row, a stream) counts for what varies along it alone. What
+does not, such as the moving of a carried sum to a new maximum, is done once a block, however
+long the blocks are: that is the schedule's affair, and is counted as one block.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +14,15 @@ from typing import Any
 
 from monocomp.tile import (
     Expr,
+    Fold,
     Loop,
     OutputTensor,
+    Selection,
     Statement,
     Tensor,
     TileProgram,
     roots,
+    subexpressions,
     walk,
 )
 
@@ -32,8 +42,8 @@ def report(kernels: Sequence[TileProgram], sizes: Mapping[str, int]) -> dict[str
             if isinstance(s, Loop):
                 name = s.axis.extent.lstrip(".")
                 passes[name] = passes.get(name, 0) + 1
-        outer = kernel.axis_names("grid", "row")
-        flops += count.operations(kernel, kernel.body, frozenset(outer))
+        one_by_one = frozenset(kernel.axis_names("grid"))
+        flops += count.operations(kernel, kernel.body, one_by_one)
         moved += count.bytes(kernel)
         state += count.state(kernel)
     return {
@@ -65,15 +75,28 @@ class _Counter:
         return total
 
     def operations(self, kernel: TileProgram, body: list[Statement], around: frozenset[str]) -> Any:
-        """Floating-point operations, each element of each tile counted once. Bounds of
-        loops are not counted: a causal loop counts as a full one."""
+        """Floating-point operations; `around` are the axes that are walked one value at a time.
+        Filters are not counted: a causal loop counts as a full one."""
         total: Any = 0
         for s in body:
             for e in roots(s):
                 total += self._expression(kernel, e, around)
+            if isinstance(s, Fold):
+                total += self._fold(kernel, s, around)
             if isinstance(s, Loop):
-                total += self.operations(kernel, s.body, around | {s.axis.name})
+                inside = around | {s.axis.name} if s.axis.role == "serial" else around
+                total += self.operations(kernel, s.body, inside)
         return total
+
+    def _fold(self, kernel: TileProgram, s: Fold, around: frozenset[str]) -> Any:
+        """What joins one element with the state, for each; a selection compares it."""
+        axes = around.union({s.axis}, *(e.axes for e in s.elements))
+        if isinstance(s.monoid, Selection):
+            return self.product(kernel, axes)
+        joins = (*(let.value for let in s.monoid.body), *s.monoid.results)
+        inside = (e for root in joins for e in subexpressions(root))
+        number = sum(e.kind == "float" and e.op not in _FREE for e in inside)
+        return number * self.product(kernel, axes)
 
     def _expression(self, kernel: TileProgram, e: Expr, around: frozenset[str]) -> Any:
         total: Any = 0

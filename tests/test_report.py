@@ -1,0 +1,112 @@
+"""What a report counts, against formulas written by hand."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sympy
+
+from monocomp import library
+from monocomp.kernel import Kernel
+from monocomp.language.checker import check
+from tests.test_cost import number
+
+
+def attention(b: Any, h: Any, q: Any, k: Any, d: Any, e: Any) -> Any:
+    """Two products of matrices, and of the weights the maximum, the difference from it, its
+    scale, exp2, and the sum."""
+    return b * h * q * k * (2 * d + 2 * e + 5)
+
+
+def sigmoid_attention(b: Any, h: Any, q: Any, k: Any, d: Any, e: Any) -> Any:
+    """The maximum of 0 and the logit (2), e^(s - m) (4), e^-m (3), their sum with its bias (2),
+    and the guarded quotient (2)."""
+    return b * h * q * k * (2 * d + 2 * e + 13)
+
+
+def mla(b: Any, h: Any, q: Any, k: Any, c: Any, r: Any) -> Any:
+    """The logits are a sum of two products, each scaled; the values are the latent keys."""
+    return b * h * q * k * (2 * c + 2 * r + 3 + 5 + 2 * c)
+
+
+def talking_heads(b: Any, g: Any, h: Any, i: Any, q: Any, k: Any, d: Any, e: Any) -> Any:
+    """Maxima and sums of the mixed logits; then, for each head of the values, all weights
+    anew (7 each), which take the logits of all heads."""
+    mixed = g * (2 * d + 2)
+    return b * q * k * (h * (mixed + 5) + i * (h * (mixed + 7) + 2 * e))
+
+
+def cross_entropy(t: Any, v: Any, d: Any) -> Any:
+    """Logits, softmax, and the mean of the logits under it: a difference, a product, a sum."""
+    return t * v * (2 * d + 5 + 3)
+
+
+# A filter's bounds are not counted: in `causal` all pairs are, not the half that is admitted.
+BY_HAND: dict[str, Callable[..., Any]] = {
+    "attention": attention,
+    "causal": attention,
+    "sigmoid_attention": sigmoid_attention,
+    "mla": mla,
+    "talking_heads": talking_heads,
+    "cross_entropy": cross_entropy,
+}
+SIZES = {"b": 4, "g": 16, "h": 16, "i": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}
+SIZES |= {"c": 512, "r": 64, "t": 8192, "v": 32768}
+
+
+def names_of(formula: Callable[..., Any]) -> list[str]:
+    return list(inspect.signature(formula).parameters)
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_operations_for_each_pair(name: str) -> None:
+    formula = BY_HAND[name]
+    flops = sympy.expand(Kernel(check(library.load(name))).report()["flops"])
+    pair = {"q", "k"} if name != "cross_entropy" else {"t", "v"}
+    counted = [t for t in flops.as_ordered_terms() if pair <= {s.name for s in t.free_symbols}]
+    expected = formula(
+        **{n: sympy.Symbol(n, positive=True, integer=True) for n in names_of(formula)}
+    )
+    assert sympy.expand(sympy.Add(*counted) - expected) == 0
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_operations_in_numbers(name: str) -> None:
+    """The kernel for these sizes cuts other axes into blocks; what is done once a row is
+    next to nothing."""
+    formula = BY_HAND[name]
+    sizes = {n: SIZES[n] for n in names_of(formula)}
+    found = Kernel(check(library.load(name))).report(sizes)["flops"]
+    assert 1 < found / formula(**sizes) < 1.001
+
+
+def test_what_is_done_once_a_block_is_done_once() -> None:
+    """The running maximum and the moving of the sum to it: by rows, not by elements."""
+    flops = Kernel(check("L[i] = logsumexp[k](X[i,k])")).report()["flops"]
+    assert number(flops, {"i": 3, "k": 1000}) == 5 * 3000 + number(flops, {"i": 3, "k": 0})
+    assert number(flops, {"i": 1, "k": 0}) < 15
+
+
+def test_a_loop_of_single_values_multiplies_what_it_holds() -> None:
+    """A difference of X[i] and Y[j], its size and a sum, for each k in turn."""
+    kernel = Kernel(check("O[j] = sum[i](sum[k](abs(X[i,k] - Y[j,k])))"))
+    (program,) = kernel.tile_programs()
+    assert program.axis_names("serial") == ["k"]
+    assert str(kernel.report()["flops"]) == "3*i*j*k + i*j + j"
+
+
+def test_the_combine_of_a_monoid() -> None:
+    """a * a' and a * u' + u: three operations for each element."""
+    text = (
+        "monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')\n"
+        "H[i] = Affine[t](G[i,t], X[i,t]).u"
+    )
+    assert Kernel(check(text)).report({"i": 10, "t": 1000})["flops"] == 3 * 10 * 1000
+
+
+def test_a_selection_compares_each_element() -> None:
+    text = "index r < 2\nT[i,r] = top[k -> r](X[i,k])"
+    assert Kernel(check(text)).report({"i": 10, "k": 1000})["flops"] == 10 * 1000
