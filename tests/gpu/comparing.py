@@ -27,6 +27,7 @@ Inputs: TypeAlias = Mapping[str, Tensor]
 Results: TypeAlias = tuple[Tensor, ...]
 ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
+REPEATS = 50 if ON_GPU else 2
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 BITS16 = torch.bfloat16 if ON_GPU else torch.float16
 # How often eager torch's error a kernel's may be, and by how much it may exceed that, in units of

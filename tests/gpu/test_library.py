@@ -21,6 +21,7 @@ from tests.gpu.comparing import (
     BITS16,
     DTYPES,
     ON_GPU,
+    REPEATS,
     Inputs,
     Results,
     Tally,
@@ -112,7 +113,7 @@ def test_the_same_bits(name: str, dtype: torch.dtype) -> None:
     inputs = in_precision(inputs_at(name, 129, 255), dtype)
     near, far = all_in_nan(inputs), all_in_nan(inputs, padding=48)
     first = results_of(name, near)
-    for run_ in range(50):
+    for run_ in range(REPEATS):
         again = results_of(name, far if run_ % 2 else near)
         assert all(map(torch.equal, again, first)), run_
     if CASES[name].is_attention:

@@ -15,6 +15,7 @@ from tests.gpu.comparing import (
     BITS16,
     DEVICE,
     ON_GPU,
+    REPEATS,
     Inputs,
     Tally,
     all_in_nan,
@@ -106,7 +107,7 @@ def test_decoding(name: str, k: int, tally: Tally) -> None:
     found = run(text, name, padded)
     tally.check(f"decoding, {name}", f"q=1 k={k}", found, exact, usual)
     assert (found[0][0] == 0).all() and (found[1][0] == -torch.inf).all()
-    for _ in range(50):
+    for _ in range(REPEATS):
         assert all(map(torch.equal, run(text, name, padded), found))
 
 
