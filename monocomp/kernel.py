@@ -30,7 +30,7 @@ from monocomp.language.binding import Binding, bind, signature
 from monocomp.language.checker import check
 from monocomp.lowering import WHOLE_LIMIT, cut, lower, packed_extents, split
 from monocomp.nominal import nominal_sizes, power_of_two
-from monocomp.pipeline import complete, derive
+from monocomp.pipeline import RULE_SETS, complete, derive
 from monocomp.program import Equations, translate
 from monocomp.proving.proofs import require_program
 from monocomp.rewrites.tiling import tiling_steps
@@ -225,7 +225,10 @@ class Kernel:
         found = self._lowered.get(key)
         if found is None:
             with _BUILDING:
-                found = self._lowered.setdefault(key, lower(program, sizes))
+                try:
+                    found = self._lowered.setdefault(key, lower(program, sizes))
+                except UnsupportedError as error:
+                    raise _with_laws(error, program) from None
         return found
 
     def _cut(
@@ -548,6 +551,15 @@ def _check_params(params: Mapping[str, int | float]) -> None:
                 f"parameter '{name}' is {shown}, and kernels take integers of 64 bits",
                 help=f"give {name} a value from -2**63 to 2**63 - 1",
             )
+
+
+def _with_laws(error: UnsupportedError, program: Equations) -> UnsupportedError:
+    """The error with the rules that would have helped, but for a law that is not proved."""
+    from monocomp.refusals import unproved
+
+    refused = [f"{r.rule}: {r}" for at in RULE_SETS for r in unproved(program, at)]
+    notes = [*error.notes, *dict.fromkeys(refused)]
+    return UnsupportedError(error.message, notes=notes, help=error.help)
 
 
 def _unpacked(results: tuple[Any, ...]) -> Any:

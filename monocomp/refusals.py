@@ -62,11 +62,11 @@ def refusals(program: Equations, rule_sets: Iterable[RuleSet] = ()) -> tuple[Ref
     for group in kernels(program):
         found += _Finder(program, group, laws).all()
     for at in rule_sets:
-        found += _unproved(program, at)
+        found += unproved(program, at)
     return tuple(dict.fromkeys(found))
 
 
-def _unproved(program: Equations, rules: RuleSet) -> Iterator[Refusal]:
+def unproved(program: Equations, rules: RuleSet) -> Iterator[Refusal]:
     """Rules that match somewhere and rest on a law that is not proved."""
     for rule in (r for r in rules.rules if r.unproved is not None):
         for equation in program.equations:

@@ -13,7 +13,7 @@ from monocomp import terms as T
 from monocomp.checking import Case, largest_difference
 from monocomp.cost import _cost_of_kernel
 from monocomp.derivation import Derivation
-from monocomp.errors import MonoidLawError
+from monocomp.errors import MonoidLawError, UnsupportedError
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.moving import move_centre
@@ -267,6 +267,20 @@ def test_what_no_program_can_do_without(
         Kernel(check(library.load("causal")))
     assert str(raised.value).startswith(f"MonoidLawError: {law}")
     assert "neither proved nor refuted within 0 s" in raised.value.notes
+
+
+def test_what_no_kernel_can_do_without(no_time: Callable[[], None]) -> None:
+    """The law for want of which a fold stays that no kernel computes."""
+    for known in proofs.BUILT_IN:
+        proofs.certify(known)
+    proofs.certify_rule_law(EVERYWHERE)
+    no_time()
+    with pytest.raises(UnsupportedError) as raised:
+        Kernel(check("O[i] = sum[j,k](X[i,j,k])")).tile_programs()
+    assert raised.value.message == "no kernel is generated for sum"
+    where, law = raised.value.notes
+    assert where == "in sum[j, k](X[i,j,k])"
+    assert law.startswith("nest_indices: the law interchange")
 
 
 def test_shown() -> None:
