@@ -72,8 +72,9 @@ def tanh(x, FAST: tl.constexpr):
     """tanh to float32 accuracy: a series near 0, else from exp2. FAST: the GPU's own, to the
     11 bits that results of 16-bit inputs have at most."""
     if FAST:
-        asm = "tanh.approx.f32 $0, $1;"
-        y = tl.inline_asm_elementwise(asm, "=f,f", [x], tl.float32, True, 1)
+        y = tl.inline_asm_elementwise(
+            "tanh.approx.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1
+        )
     else:
         a = tl.abs(x)
         t = tl.exp2(-2.8853900817779268 * a)

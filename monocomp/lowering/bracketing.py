@@ -34,7 +34,6 @@ from monocomp.lowering.roles import (
     scan_of,
     streamed_reads,
 )
-from monocomp.lowering.work import ROW_BLOCK
 from monocomp.moving import centred
 from monocomp.printer import show
 from monocomp.program import Equation, Equations, translate_expression
@@ -47,6 +46,7 @@ SPLITTING_LAW = "the fold over a disjoint union is the product of the folds"
 PACKING_LAW = "indices i and j are one index p with i = p // |j| and j = p % |j|"
 SHORTEST_PART = 256  # elements: less is not worth a program instance of its own
 ALIGNMENT = 128  # parts begin where blocks do
+ROWS = 64  # that a program instance takes, where there are enough
 FEW_ROWS = 32  # fewer leave a block of rows mostly empty
 _NOWHERE = Span(0, 0)  # of what no program wrote
 _JOINED = ("sum", "max", "min", "prod")  # folds whose elements are their partial results
@@ -124,14 +124,14 @@ def _long_stream(
     roles = choose_roles(group, partial(fits_whole, sizes=sizes))
     if any(a.role == "stream" for a in roles.values()):
         return None  # an output along the stream takes all of it
-    blocks = {"grid": 1, "row": ROW_BLOCK}
+    blocks = {"grid": 1, "row": ROWS}
     instances = math.prod(
         math.ceil(sizes[a.extent] / blocks[a.role]) for a in roles.values() if a.role in blocks
     )
     rows = [sizes[a.extent] for a in roles.values() if a.role == "row"]
     shared = _packed_rows(group, folds, sizes) is not None
     few = max(rows, default=1) <= FEW_ROWS
-    return stream if instances < processors or (few and shared) else None
+    return stream if 2 * instances <= processors or (few and shared) else None
 
 
 def _names(group: Sequence[Equation]) -> frozenset[str]:

@@ -161,6 +161,17 @@ def test_tiles_of_8_bits_reach_the_matrix_units_for_them() -> None:
     assert all(p.endswith("E4M3.E4M3") for p in products if p.startswith("Q"))
 
 
+def test_fast_functions() -> None:
+    """Where results have 16 bits, the GPU's own tanh is taken."""
+    sizes = {"b": 2, "h": 8, "q": EVEN, "k": EVEN, "d": 128, "e": 128}
+    inputs = {n: torch.empty((2, 8, EVEN, 128), dtype=torch.bfloat16, device="meta") for n in "QKV"}
+    (launch,) = launches(library.load("softcap"), "cuda:90", inputs, sizes)
+    assert not launch.kwargs["FAST"]  # it is for tensors on a GPU
+    assert not any("TANH" in i for i in instructions(launch))
+    launch.kwargs["FAST"] = True
+    assert any("TANH" in i for i in instructions(launch))
+
+
 def test_pages_take_no_division() -> None:
     """The size of a page is a constant of the kernel."""
     (launch,) = of_cache("paged_attention", "cuda:90", 1)
