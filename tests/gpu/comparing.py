@@ -141,11 +141,8 @@ def in_nan(tensor: Tensor, padding: int = PADDING) -> Tensor:
     """
     if not tensor.dim():
         return tensor.to(DEVICE)
-    around = torch.empty(
-        [*(n + 2 for n in tensor.shape[:-1]), tensor.shape[-1] + 2 * padding],
-        dtype=tensor.dtype,
-        device=DEVICE,
-    )
+    shape = [*(n + 2 for n in tensor.shape[:-1]), tensor.shape[-1] + 2 * padding]
+    around = tensor.new_empty(shape, device=DEVICE)
     around.fill_(_poison(tensor.dtype))
     inside = [slice(1, n + 1) for n in tensor.shape[:-1]]
     view = around[(*inside, slice(padding, padding + tensor.shape[-1]))]
