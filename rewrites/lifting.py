@@ -35,14 +35,10 @@ def scaled(t: Term) -> tuple[Term, Term]:
             value, exponent = scaled(t.args[0])
             if exponent is not T.ZERO:
                 return T.function(t.op, value), exponent
-        case "add" | "maximum" | "minimum":
-            parts = [scaled(a) for a in t.args]
-            if any(e is not T.ZERO for _, e in parts) and not all(map(_is_bounded, t.args)):
-                return _joined(t, parts)
-        case "sigmoid" if not T.is_nonnegative(
-            t.args[0]
-        ):  # 1 / (1 + exp(-x)) = exp(min(x, 0)) / (1 + exp(-abs(x)))
-            (x,) = t.args
+        case "add" | "maximum" | "minimum" if not all(map(_is_bounded, t.args)):
+            return _joined(t, [scaled(a) for a in t.args])
+        case "sigmoid" if not T.is_nonnegative(t.args[0]):
+            (x,) = t.args  # 1 / (1 + exp(-x)) = exp(min(x, 0)) / (1 + exp(-abs(x)))
             return T.function("sigmoid", T.function("abs", x)), T.function("minimum", x, T.ZERO)
     return t, T.ZERO
 
@@ -52,7 +48,7 @@ def _joined(t: Term, parts: list[tuple[Term, Term]]) -> tuple[Term, Term]:
     # Where a bracket says that an addend is not there, its exponent does not count.
     counted = {T.where(_condition(v), e, T.NEG_INF) for v, e in parts}
     joint, *others = sorted(counted, key=lambda e: e.key)
-    if not others and len({e for _, e in parts}) == 1:
+    if not others:  # all are there under one bracket, without which the exponents cancel
         joint = parts[0][1]
     for e in others:
         joint = T.function("maximum", joint, e)
@@ -123,9 +119,8 @@ def recognise_softplus(t: Term) -> Term | None:
 
 def _one_plus_exponential(t: Term) -> Term | None:
     """x in 1 + exp(x)."""
-    if t.op != "add" or t.args[1:] != (T.ONE,) or t.args[0].op != "exp":
-        return None
-    return t.args[0].args[0]
+    rest = T.sub(t, T.ONE)
+    return rest.args[0] if rest.op == "exp" else None
 
 
 @lifting.rule
@@ -233,7 +228,7 @@ def split_frame(t: Term) -> Term | None:
         return None
     (bound,), (condition, value, exponent) = T.open_fold(t)
     moving = [a for a in addends(exponent) if bound.attr[0] in a.free]
-    if len(moving) == len(addends(exponent)) or not moving:
+    if not moving:
         return None
     return T.fold(SE_PAIR, (bound,), condition, value, T.add(T.ZERO, *moving))
 
@@ -248,7 +243,7 @@ def join_frames(t: Term) -> Term | None:
     before:  Z[i] = exp(max[k](S[i,k])) * X[i] + exp(C[i])
     after:   Z[i] = exp(maximum(max[k](S[i,k]), C[i])) * (X[i] * exp(max[k](S[i,k]) - maximum(max[j](S[i,j]), C[i])) + exp(C[i] - maximum(max[k](S[i,k]), C[i])))
     """  # noqa: E501
-    if t.op not in ("add", "maximum", "minimum") or t.kind != "float":
+    if t.op not in ("add", "maximum", "minimum"):
         return None
     if not any(exponent_of(a).folded for a in t.args) or all(map(_is_bounded, t.args)):
         return None
@@ -299,9 +294,7 @@ def compare_scaled(t: Term) -> Term | None:
     before:  Y[i] = exp(A[i]) * X[i] < exp(B[i]) * Z[i]
     after:   Y[i] = exp(A[i] - maximum(A[i], B[i])) * X[i] < exp(B[i] - maximum(A[i], B[i])) * Z[i]
     """
-    if t.op != "compare" or t.args[0].kind != "float":
-        return None
-    if any(_is_bounded(a) for a in t.args):
+    if t.op != "compare" or any(map(_is_bounded, t.args)):
         return None
     a, b = map(exponent_of, t.args)
     joint = a if a is b else T.function("maximum", a, b)

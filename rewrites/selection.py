@@ -29,7 +29,7 @@ def choose_by_order(t: Term) -> Term | None:
     before:  A[i] = argmax[k](3 * exp(S[i,k] - B[i]) + C[i])
     after:   A[i] = argmax[k](S[i,k])
     """
-    if t.op != "fold" or t.attr.monoid not in _OPPOSITE or len(t.attr.indices) != 1:
+    if t.op != "fold" or t.attr.monoid not in _OPPOSITE:
         return None
     (bound,), (condition, x) = T.open_fold(t)
     monoid, core = t.attr.monoid, x
@@ -37,7 +37,7 @@ def choose_by_order(t: Term) -> Term | None:
         number, rest = T.split_coefficient(core)
         if rest is not None and number < 0:
             monoid, core = _OPPOSITE[monoid], T.neg(core)
-        inner = _without_increasing(core, bound.attr[0], T.domain_of(t))
+        inner = _without_increasing(core, t)
         if inner is None:
             break
         core = inner[0]
@@ -93,18 +93,18 @@ def _selected(t: Term, monoid: str, core: Term) -> Term:
 
 def _peeled(t: Term) -> tuple[Term, list[Callable[[Term], Term]]]:
     """The element without increasing functions around it, and those, the outermost first."""
-    (bound,), (_, core) = T.open_fold(t)
+    _, (_, core) = T.open_fold(t)
     images = []
-    while (inner := _without_increasing(core, bound.attr[0], T.domain_of(t))) is not None:
+    while (inner := _without_increasing(core, t)) is not None:
         core, image = inner
         images.append(image)
     return core, images
 
 
-def _without_increasing(
-    x: Term, name: str, domain: tuple[tuple[str, ...], Term]
-) -> tuple[Term, Callable[[Term], Term]] | None:
-    """(y, f) with x = f(y) for an increasing f that does not vary with the index."""
+def _without_increasing(x: Term, choice: Term) -> tuple[Term, Callable[[Term], Term]] | None:
+    """(y, f) with x = f(y) for an increasing f that does not vary with the index of a choice."""
+    (bound,), _ = T.open_fold(choice)
+    name = bound.attr[0]
     if name not in x.free:
         return None
     if x.op == "exp":
@@ -116,7 +116,7 @@ def _without_increasing(
             return None
         return T.add(T.const(0, x.kind), *moving), lambda y: T.add(*fixed, y)
     factors = x.args if x.op == "mul" else (x,)
-    fixed = [f for f in factors if name not in f.free and _is_positive(f, domain)]
+    fixed = [f for f in factors if name not in f.free and _is_positive(f, choice)]
     if not fixed:
         return None
     moving = [f for f in factors if f not in fixed]
@@ -128,11 +128,11 @@ def _is_finite(t: Term) -> bool:
     return not any(s in (T.INF, T.NEG_INF) for s in T.subterms(t))
 
 
-def _is_positive(factor: Term, domain: tuple[tuple[str, ...], Term]) -> bool:
-    """Is the factor positive, wherever there is an element at all? A divisor that is a sum
+def _is_positive(factor: Term, choice: Term) -> bool:
+    """Is the factor positive, wherever there is an element to choose? A divisor that is a sum
     over nothing makes it 0."""
     return T.is_positive(factor) and all(
-        s.args[0] is T.TRUE or T.domain_of(s) == domain
+        s.args[0] is T.TRUE or T.domain_of(s) == T.domain_of(choice)
         for s in T.subterms(factor)
         if s.op == "fold"
     )

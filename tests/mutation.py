@@ -59,16 +59,11 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "normal_form._quotient: if len(addends(numerator)) != len(base.args)": (
         "the product that is compared with the numerator has as many addends as the base"
     ),
-    "lifting.scale_sigmoid: not T.is_nonnegative(base.args[0])": SAME,
-    "lifting.name_frame: t.op != 'field'": "nothing else has a fold in SE as its operand",
-    "lifting.split_frame: len(moving) == len(addends(exponent))": SAME,
-    "lifting.join_frames: t.kind != 'float'": "no exponential is a whole number",
     "centring.centre_moments: if total not in known": (
         "then the power of the mean meets nothing that it cancels with"
     ),
     "centring.centre_on_maximum: if not outside": "then no maximum leaves",
     "centring._multiple: same is rest": "all addends are looked for afterwards",
-    "selection.choose_by_order: len(t.attr.indices) != 1": "a place is along one index",
     "products.split_products: len(parts) < 2": SAME,
 }
 FOLDER = Path(__file__).parents[1] / "rewrites"

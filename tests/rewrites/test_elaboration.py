@@ -83,6 +83,15 @@ def test_several_indices_of_a_monoid_of_tuples() -> None:
     )
 
 
+def test_folds_of_user_monoids_nest() -> None:
+    """Every field of a row goes into the fold of the rows."""
+    start = "monoid M(v, m) = unit (0, 1), combine (v * m' + v', m * m')\n"
+    before = "A[i] = M[j, k if k <= j](X[i,j,k], Y[j]).v"
+    row = "M[k if k <= j](X[i,j,k], Y[j])"
+    rule = rule_of(elaboration, "nest_indices")
+    check_variant(rule, start + before, f"{start}A[i] = M[j]({row}.v, {row}.m).v")
+
+
 def test_masked_places_are_not_there() -> None:
     """Outside its filter a softmax is 0 whatever stands there, and nothing is read."""
     rewriter = apply_only(

@@ -15,6 +15,7 @@ from tests.rewrites.rules import (
     apply_only,
     check_does_not_fire,
     check_example,
+    check_variant,
     equations,
     inputs_of,
     rule_of,
@@ -41,6 +42,7 @@ NEAR_MISSES = {
         "Y[i] = exp(Z[i]) * sigmoid(X[i])",
         "Y[i] = exp(X[i]) * sigmoid(X[i])",
         "Y[i] = exp(X[i]) / sigmoid(-X[i])",
+        "Y[i] = X[i] + sigmoid(0)",  # no product
     ],
     "scale_sigmoid": [
         "Y[i] = exp(X[i]) + sigmoid(Z[i])",
@@ -48,7 +50,7 @@ NEAR_MISSES = {
         "Y[i] = exp(X[i] - maximum(X[i], A[i])) * sigmoid(Z[i])",  # at most 0
         "Y[i] = exp(X[i]) * sigmoid(abs(Z[i]))",
         "Y[i] = exp(sigmoid(Z[i]))",  # no product
-        "Y[i] = exp(X[i]) * relu(Z[i] * exp(A[i]))",  # no sigmoid
+        "Y[i] = exp(X[i]) * maximum(Z[i] * exp(A[i]), B[i])",  # no sigmoid
     ],
     "recognise_softplus": [
         "Y[i] = log(1 + X[i])",
@@ -62,6 +64,7 @@ NEAR_MISSES = {
         "O[i] = sum[k](sigmoid(S[i,k]) * V[k])",  # bounded, and nobody divides by it
         "O[i] = sum[k](exp(S[i,k] - maximum(S[i,k], 0)) * V[k])",
         "O[i] = sum[k](V[k] / (exp(-maximum(S[i,k], 0)) + exp(S[i,k] - maximum(S[i,k], 0))))",
+        "O[i] = sum[k](sigmoid(S[i,k]) * sigmoid(C[k]))",  # no factor is large
         "O[i] = sum[k](S[i,k] * V[k])",  # no exponent
         "O[i] = sum[k](tanh(S[i,k]) * V[k])",
         "O[i] = sum[k](exp(M[i]) * V[k])",  # the exponent does not vary
@@ -80,12 +83,15 @@ NEAR_MISSES = {
         "O[i] = log(sum[j, k](sigmoid(D[i,j,k])))",  # two indices, not nested yet
         "O[i] = log(sum[k](sigmoid(X[i]) * Y[k]))",  # it does not vary
         "O[i] = sum[k](sigmoid(S[i,k])) / Z[i]",
+        "O[i] = sum[k](sigmoid(S[i,k])) / tanh(SE[k](1, S[i,k]).v)",  # its frame can't cancel
         "O[i] = tanh(sum[k](sigmoid(S[i,k])))",
     ],
     "name_frame": [
         "O[i] = SE[k](V[k], S[i,k]).v",
         "monoid M(v, m) = unit (0, 0), combine (v + v', m + m')\nO[i] = M[k](V[k], S[i,k]).m",
         "O[i] = SE[j, k](V[k], S[j,k] + A[i]).m",  # two indices, not nested yet
+        "O[i,k] = SE[..k](V[k], S[i,k]).m",  # of those up to k
+        "input m\nO[i] = m * X[i]",  # no field
     ],
     "split_frame": [
         "O[i] = SE[k](V[k], S[i,k] + A[k]).v",  # everything varies
@@ -110,6 +116,9 @@ NEAR_MISSES = {
         "Y[i] = (exp(A[i]) + exp(B[i])) * X[i]",
         "Y[i] = (exp(A[i]) + exp(B[i])) * X[i] ** 2",
         "Y[i] = log(A[i] + B[i])",
+        "Y[i] = log(tanh(exp(A[i])))",  # no sum
+        "Y[i] = exp(C[i]) * tanh(exp(A[i]))",
+        "Y[i] = maximum(1 / X[i], exp(A[i]) + exp(B[i]))",  # no product
         "Y[i] = log(exp(A[i] - maximum(A[i], B[i])) + exp(B[i] - maximum(A[i], B[i])))",
         "Y[i] = log(exp(minimum(A[i], B[i]) - A[i]) + X[i])",
     ],
@@ -144,7 +153,40 @@ def test_near_miss(name: str, text: str) -> None:
     check_does_not_fire(rule_of(lifting, name), text)
 
 
+VARIANTS = [
+    (  # a number that is not small has no exponent
+        "lift_weighted_sum",
+        "O[i] = sum[k](exp(S[i,k]) * sigmoid(abs(R[i,k])))",
+        "O[i] = exp(max[k](S[i,k])) * SE[k](sigmoid(abs(R[i,k])), S[i,k]).v",
+    ),
+    *(  # whichever of two sigmoids comes first
+        (
+            "scale_sigmoid",
+            f"Y[i] = exp(X[i]) * sigmoid(abs({a}[i])) * sigmoid({b}[i])",
+            f"Y[i] = exp(X[i] + minimum({b}[i], 0)) * sigmoid(abs({a}[i])) * sigmoid(abs({b}[i]))",
+        )
+        for a, b in ("AZ", "ZA")
+    ),
+    (  # what the divisor's filter says is not said again
+        "share_frame",
+        "O[i] = exp(max[k if k < i and k < 3](S[i,k]) - max[k if k < 3](S[i,k]))"
+        " * SE[k if k < i and k < 3](V[k], S[i,k]).v / SE[k if k < 3](1, S[i,k]).v",
+        "O[i] = SE[k if k < 3]((k < i) * V[k], S[i,k]).v / SE[k if k < 3](1, S[i,k]).v",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "before", "after"), VARIANTS)
+def test_variant(name: str, before: str, after: str) -> None:
+    """What an example leaves out."""
+    check_variant(rule_of(lifting, name), before, after)
+
+
 APPLIES = {
+    "lift_weighted_sum": [
+        # Not at most 0: nothing is known where the maximum is 0.
+        "O[i] = sum[k](exp(S[i,k] - inf * maximum(R[i,k] + 9, 0)))",
+    ],
     "lift_divisor": [
         "O[i] = 1 / sum[k](sigmoid(S[i,k]))",
         "O[i] = sqrt(sum[k](sigmoid(S[i,k])))",
@@ -180,9 +222,13 @@ JOINED = [
     "Z[i,k] = exp(S[i,k] - min[l](S[i,l])) + X[i]",
     "Z[i,k] = exp(max[l](S[i,l]) - S[i,k]) + X[i]",
     "Z[i,k] = exp(2 * S[i,k] - max[l](S[i,l])) + X[i]",
+    "Z[i,k] = exp(C[i] * S[i,k] - C[i] * max[l](S[i,l])) + X[i]",  # times what may be negative
+    "Z[i,k] = exp(where(k < i, C[i] - maximum(max[l](S[i,l]), where(k < i, X[i], -inf)), -inf))"
+    " + V[k]",
     # A place that the maximum leaves out may lie above it.
     "Z[i,k] = exp(S[i,k] - max[l if l <= i](S[i,l])) + X[i]",
     "Z[i,k] = exp(where(k < i, S[i,k] - max[l if k < l](S[i,l]), -inf)) + X[i] * S[i,k]",
+    "Z[i,k] = exp(C[i] - maximum(max[l](S[i,l]), where(k < i, C[i], -inf))) + V[k]",
 ]
 
 

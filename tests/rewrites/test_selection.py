@@ -34,6 +34,7 @@ OTHERS = [
     "S[i,k] + where(C[i] > 0, C[i], -inf)",  # may make every element missing
     "(k <= i) * exp(S[i,k])",  # 0 is an element, where the filter fails
     "exp(S[i,k]) / sum[j if j < i](exp(S[i,j]))",  # 0 for all k in the first row
+    "exp(S[i,k]) / sum[j, l if j < l and l < i](exp(S[j,l]))",  # so is this
 ]
 
 
