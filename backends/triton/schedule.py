@@ -108,6 +108,8 @@ def candidates(
         if whole > 64:
             shapes = [(16, 16, 8 if whole <= 128 else 4, 2), (32, 16, 4, 2)]
             shapes += [(32, 32, 8, 1), (64, 32, 4, 2)]
+        if whole > 256:
+            shapes = [(16, 16, 8, 1), (16, 16, 8, 2), (16, 16, 4, 1), (32, 16, 8, 1)]
     elif target is not None and int(target.removeprefix("cuda:")) < 90:
         shapes = _before_hopper(whole)
     elif whole <= 64:
@@ -116,8 +118,14 @@ def candidates(
     elif whole <= 128:
         shapes = [(128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 3), (128, 64, 8, 2)]
         shapes += [(128, 32, 4, 3), (64, 64, 4, 2)]
-    else:
+    elif whole <= 256:
         shapes = [(64, 32, 8, 2), (128, 64, 8, 2), (64, 64, 4, 2), (64, 32, 4, 2)]
+    elif whole <= 512:
+        shapes = [(64, 32, 8, 2), (64, 64, 8, 1), (64, 16, 8, 3), (32, 32, 8, 2)]
+        if _has_two_ends(program):
+            shapes = [(32, 32, 8, 2), *shapes[:-1]]
+    else:
+        shapes = [(32, 16, 8, 2), (32, 32, 8, 1), (16, 16, 8, 1)]
     found = []
     for row, stream, warps, stages in shapes:
         blocks = {a: _clip(row, sizes, program.axes[a].extent) for a in rows}
@@ -197,8 +205,12 @@ def _in_parts(
     shapes += [(row, 64, 4, 3, 2)]
     if whole > 128:
         shapes = [(row, 32, 4, 3, 2), (row, 64, 8, 2, 1), (row, 32, 4, 2, 2), (row, 64, 4, 2, 1)]
-    if whole > 256:
+    if whole > 256 and element_bytes > 2:
         shapes = [(MIN_DOT, 16, 4, 2, 2), (MIN_DOT, 32, 8, 2, 1), (MIN_DOT, 32, 4, 2, 1)]
+    elif whole > 256:
+        shapes = [(row, 32, 8, 2, 1), (row, 64, 8, 1, 1), (MIN_DOT, 32, 4, 2, 1)]
+        if _streamed_length(program, sizes) < 2 * whole:  # one tile is keys and values
+            shapes = [(row, 64, 8, 2, 1), *shapes]
     found = []
     for rows_, stream, warps, stages, instances in shapes:
         blocks = {a: _clip(rows_, sizes, program.axes[a].extent) for a in rows}
@@ -206,6 +218,15 @@ def _in_parts(
         _shrink(program, blocks, sizes, warps)
         found.append(Schedule(tuple(blocks.items()), warps, stages, instances * processors))
     return list(dict.fromkeys(found))
+
+
+def _streamed_length(program: TileProgram, sizes: Mapping[str, int]) -> int:
+    """How many elements of tensors a stream brings for each of its places."""
+    whole = {a.name: a for a in program.axes.values() if a.role == "whole"}
+    streams = {*program.axis_names("stream")}
+    read = [e for e in expressions(program.body) if e.op == "load" and e.axes & streams]
+    held = (whole[a].extent for e in read for a in e.axes & whole.keys())
+    return sum(power_of_two(sizes.get(extent, 64)) for extent in held)
 
 
 def _shrink(
@@ -233,7 +254,11 @@ def _shrink(
 def _for_cdna(whole: int, element_bytes: int) -> list[tuple[int, int, int, int]]:
     """Rows, streamed elements, warps, stages: 64 lanes a warp, 512 registers, 64 KiB shared."""
     if element_bytes > 2:
+        if whole > 256:
+            return [(16, 16, 4, 1), (16, 16, 8, 1)]
         return [(64, 32, 4, 2), (32, 32, 4, 2)] if whole <= 128 else [(32, 16, 4, 2)]
+    if whole > 256:
+        return [(16, 32, 4, 1), (32, 32, 4, 1)]
     if whole <= 64:
         return [(128, 64, 4, 2), (64, 64, 4, 2), (128, 32, 4, 2)]
     if whole <= 128:
@@ -247,7 +272,9 @@ def _before_hopper(whole: int) -> list[tuple[int, int, int, int]]:
         return [(128, 64, 8, 3), (128, 64, 4, 3), (64, 64, 4, 3), (128, 32, 4, 3)]
     if whole <= 128:
         return [(128, 32, 8, 3), (128, 64, 8, 3), (64, 32, 4, 3), (64, 64, 4, 3)]
-    return [(32, 32, 4, 2), (64, 32, 8, 2)]
+    if whole <= 256:
+        return [(32, 32, 4, 2), (64, 32, 8, 2)]
+    return [(32, 32, 8, 2), (16, 32, 4, 1)]
 
 
 def _multiplies_floats(program: TileProgram) -> bool:

@@ -11,7 +11,7 @@ from monocomp.program import Equation, Equations
 from monocomp.terms import Term
 from monocomp.tile import Axis, Role
 
-WHOLE_LIMIT = 256  # the longest axis that is held entirely
+WHOLE_LIMIT = 512  # the longest axis that is held entirely
 
 
 def fits_whole(extent: str, sizes: Mapping[str, int]) -> bool:

@@ -47,9 +47,17 @@ class Scopes:
         return fits_whole(extent, self.sizes)
 
     def _new_axis(self, extent: str, role: Role, avoid: Iterable[str]) -> str:
-        """An axis for a bound index: the same one for equal extents and roles."""
+        """An axis for a bound index: the same one for equal extents and roles.
+
+        What is held whole may be an output's axis too: a tile that is read along both, such
+        as latents that are keys and values, is one tile then.
+        """
         base = extent.lstrip(".")
         taken = set(avoid) | {s.axis for s in self.scopes if s.axis}
+        if role == "whole":
+            for axis in self.axes.values():
+                if (axis.extent, axis.role) == (extent, role) and axis.name not in taken:
+                    return axis.name
         name, n = base, 0
         while name in taken or (
             name in self.axes

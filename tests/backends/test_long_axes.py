@@ -121,6 +121,14 @@ def test_columns_share_the_weights(text: str) -> None:
     assert (program.axes["e"].role == "whole") == COLUMNS[text]
 
 
+def test_keys_that_are_values_are_read_once() -> None:
+    """The summed index of the logits is held whole, as the output's index is: one tile is an
+    operand of both products."""
+    text = "S[q,k] = Q[q,c] * C[k,c]\nO[q,c] = softmax[k](S[q,k]) * C[k,c]"
+    (program,) = mc.compile(text).tile_programs({"q": 1000, "k": 1000, "c": 512})
+    assert str(program).count("= C[") == 1
+
+
 def test_two_columns_share_a_loop() -> None:
     """Sums over one index with different columns run in one pass, while the columns are
     short; else each has a kernel of its own."""
