@@ -122,8 +122,8 @@ def candidates(
         shapes = [(64, 32, 8, 2), (128, 64, 8, 2), (64, 64, 4, 2), (64, 32, 4, 2)]
     elif whole <= 512:
         shapes = [(64, 32, 8, 2), (64, 64, 8, 1), (64, 16, 8, 3), (32, 32, 8, 2)]
-        if _has_two_ends(program):
-            shapes = [(32, 32, 8, 2), *shapes[:-1]]
+        if _has_two_ends(program):  # the third loop takes registers
+            shapes = [shapes[-1], *shapes[:-1]]
     else:
         shapes = [(32, 16, 8, 2), (32, 32, 8, 1), (16, 16, 8, 1)]
     found = []
@@ -290,6 +290,12 @@ def _accumulators(body: Sequence[Statement]) -> int:
         carried = sum(len(state.axes) > 1 for state in loop.state)
         most = max(most, carried + _accumulators(loop.body))
     return most
+
+
+def _has_two_ends(program: TileProgram) -> bool:
+    """Does a stream begin and end where its rows say?"""
+    loops = (s for s in walk(program.body) if isinstance(s, Loop))
+    return any(segment.lower and segment.upper for loop in loops for segment in loop.segments)
 
 
 def _without_product(
