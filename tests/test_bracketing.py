@@ -26,16 +26,10 @@ PROCESSORS = 64
 LENGTH = 77  # three parts of two blocks, the last one short
 NAMES = [n for n, c in CASES.items() if not c.same_kernel_as]
 # Programs that stay whole, and why.
-MOVING, ALONG = "a centre that moves", "an output along the stream"
+ALONG = "an output along the stream"
 WHOLE: Mapping[str, str] = {
     "softmax": ALONG,
     "sparsemax": ALONG,
-    "attention_statistics": MOVING,
-    "log_softmax_statistics": MOVING,
-    "cross_entropy": MOVING,
-    "kl_divergence": MOVING,
-    "variance": MOVING,
-    "layer_norm": MOVING,
     "softmax_top8": "a list of the largest",
     "linear_attention": "a stream that is inside of another loop too",
     "two_simplicial": "a stream that is inside of another loop",
@@ -126,6 +120,42 @@ def test_what_is_derived_is_a_program(name: str) -> None:
             ALONE["numpy"].check(f, w)
 
 
+# Filters leave some parts without an element; row by row, all but the first.
+ABOUT_CENTRES = {
+    "entropy": """
+input Q[i,d], K[k,d], n[i]: int
+P[i,k] = softmax[k if k < n[i]](Q[i,d] * K[k,d])
+H[i]   = -sum[k](P[i,k] * log(P[i,k]))
+return H
+""",
+    "variance": """
+input X[i,k], n[i]: int
+M[i] = mean[k if k < n[i]](X[i,k])
+V[i] = mean[k if k < n[i]]((X[i,k] - M[i]) ** 2)
+return M, V
+""",
+    "spread of values": """
+input Q[i,d], K[k,d], V[k,e], n[i]: int
+P[i,k] = softmax[k if k < n[i]](Q[i,d] * K[k,d])
+M[i,e] = P[i,k] * V[k,e]
+D[i,e] = sum[k](P[i,k] * (V[k,e] - M[i,e]) ** 2)
+return M, D
+""",
+}
+
+
+@pytest.mark.parametrize("length", [LENGTH, 129])
+@pytest.mark.parametrize("name", ABOUT_CENTRES)
+def test_sums_about_the_centres_of_parts(name: str, length: int) -> None:
+    """They are moved to the centre of all, also where a part holds nothing."""
+    text = ABOUT_CENTRES[name]
+    known = {"i": 3, "k": length, "d": 8, "e": 5}
+    sizes = {i: n for i, n in known.items() if i in compiled(text).program.extent_of}
+    assert "split_stream" in rules(text, **sizes)
+    inputs = dict(make_inputs(text, sizes)) | {"n": torch.tensor([length, 20, 1])}
+    check_backends(text, inputs)
+
+
 # --- when ---------------------------------------------------------------------------------
 
 ATTENTION = library.load("attention")
@@ -143,8 +173,16 @@ def test_a_stream_of_two_parts_is_cut() -> None:
         assert not one._cut(FEW)[1]
 
 
+def test_a_long_contraction_takes_more_rows() -> None:
+    """What a product of large matrices leaves idle with its tiles is put to work."""
+    text = "L[i] = logsumexp[k](X[i,d] * W[k,d])"
+    sizes = {"i": PROCESSORS // 2 * 128, "k": 5000}
+    assert rules(text, **sizes, d=4096) == ["split_stream"]
+    assert not rules(text, **sizes | {"i": sizes["i"] + 1}, d=4096)
+    assert not rules(text, **sizes, d=64)
+
+
 NOT_CUT = {
-    "a centre that moves": "H[i] = sum[k](softmax[k](X[i,k]) * log(softmax[k](X[i,k])))",
     "an output along the stream": "P[i,k] = softmax[k](X[i,k])",
     "a scan": "C[i,k] = sum[j if j <= k](X[i,j]) + X[i,k]",
     "a pass that needs another": "R[i] = sum[k](relu(X[i,k] - sum[k](relu(X[i,k]))))",

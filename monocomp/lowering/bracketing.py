@@ -4,6 +4,8 @@ The fold over a disjoint union is the product of the folds. So a long stream may
 parts; program instances of their own fold these, and store what they carry; and one more
 kernel folds the partial results, with the same combine (Flash-Decoding: Dao et al., 2023).
 For SE a partial result is a mantissa and its frame, which is an element like any other.
+A sum about a centre, a mean or a maximum, is taken about the centre of each part, and moved
+to the centre of all by the binomial theorem (Chan, Golub and LeVeque, 1983).
 
 Rows that read the same stream are first packed: the query heads that share a head of keys,
 and the few queries of each, become one index. So a block of rows is full also when a decoder
@@ -17,13 +19,13 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, frame, is_selection, mantissa
-from monocomp.errors import Span
+from monocomp.errors import InternalError, Span
 from monocomp.language import syntax
 from monocomp.lowering.cutting import in_order, new_name, taken_names
 from monocomp.lowering.roles import (
@@ -34,7 +36,8 @@ from monocomp.lowering.roles import (
     scan_of,
     streamed_reads,
 )
-from monocomp.moving import centred
+from monocomp.lowering.values import settle
+from monocomp.moving import Centred, centred, coefficient, weighted_sum
 from monocomp.printer import show
 from monocomp.program import Equation, Equations, translate_expression
 from monocomp.rewrites.normal_form import normalise
@@ -47,6 +50,7 @@ PACKING_LAW = "indices i and j are one index p with i = p // |j| and j = p % |j|
 SHORTEST_PART = 256  # elements: less is not worth a program instance of its own
 ALIGNMENT = 128  # parts begin where blocks do
 ROWS = 64  # that a program instance takes, where there are enough
+PRODUCT_ROWS = 128  # the same, for elements that are products too long to be held entirely
 FEW_ROWS = 32  # fewer leave a block of rows mostly empty
 _NOWHERE = Span(0, 0)  # of what no program wrote
 _JOINED = ("sum", "max", "min", "prod")  # folds whose elements are their partial results
@@ -124,7 +128,8 @@ def _long_stream(
     roles = choose_roles(group, partial(fits_whole, sizes=sizes))
     if any(a.role == "stream" for a in roles.values()):
         return None  # an output along the stream takes all of it
-    blocks = {"grid": 1, "row": ROWS}
+    is_long = any(not fits_whole(e, sizes) for f in folds for e in f.folded - {longest})
+    blocks = {"grid": 1, "row": PRODUCT_ROWS if is_long else ROWS}
     instances = math.prod(
         math.ceil(sizes[a.extent] / blocks[a.role]) for a in roles.values() if a.role in blocks
     )
@@ -144,13 +149,16 @@ def _is_loop(t: Term, names: frozenset[str]) -> bool:
 
 
 def _needs(f: Term, others: Sequence[Term]) -> bool:
-    """Does a fold take the results of others, but for their frame?"""
-    return any(t in others for part in T.open_fold(f)[1] for t in T.subterms(part))
+    """Does a fold take the results of others, but for its frame and for centres that it moves
+    with?"""
+    taken = centred(f)
+    own = set() if taken is None else taken.results()
+    return any(t in others and t not in own for part in T.open_fold(f)[1] for t in T.subterms(part))
 
 
 def _can_be_split(f: Term) -> bool:
     """Are partial results elements like any other?"""
-    if f.op != "fold" or len(f.attr.indices) != 1 or centred(f) is not None:
+    if f.op != "fold" or len(f.attr.indices) != 1:
         return False
     return f.attr.monoid in _JOINED or isinstance(f.attr.monoid, T.UserMonoid)
 
@@ -247,7 +255,7 @@ class _Splitting:
         stored: list[Equation] = []
         bodies = {e.name: e.body for e in self.group}
         before = "; ".join(show(_shown(f), start.reader_names()) for f in self.folds)
-        for f in self.folds:
+        for f in _outermost_first(self.folds):
             old, new = self._merged(f, stored)
             bodies = {n: T.replace(body, old, new) for n, body in bodies.items()}
         changed = [replace(e, body=bodies.get(e.name, e.body)) for e in start.equations]
@@ -356,6 +364,9 @@ class _Splitting:
 
     def _merged(self, f: Term, stored: list[Equation]) -> tuple[Term, Term]:
         """(a fold, the fold of its partial results), which are stored."""
+        taken = centred(f)
+        if taken is not None:
+            return self._merged_about_centres(f, taken, stored)
         (bound,), (condition, *elements) = T.open_fold(f)
         here = T.conjunction(condition, *self._inside(bound))
         monoid = f.attr.monoid
@@ -371,6 +382,42 @@ class _Splitting:
         letter = "M" if monoid in ("max", "min") else "F"
         value = self._stored(letter, partial_, stored)
         return f, T.fold(monoid, (self.part,), T.TRUE, value)
+
+    def _merged_about_centres(
+        self, f: Term, taken: Centred, stored: list[Equation]
+    ) -> tuple[Term, Term]:
+        """A part is summed about its own centre, and moved to the centre of all: sums over a
+        part weigh powers of the distance between the two. A part of nothing weighs 0, wherever
+        its centre is."""
+        part = centred(self._in_part(f))
+        if part is None:
+            raise InternalError(f"the centre of a part is lost in {show(_shown(f))}")
+        frame_of_part = None
+        if part.exponent is not None:
+            exponent = normalise(frame(part.bound, part.condition, part.exponent))
+            frame_of_part = self._stored("M", exponent, stored)
+        moves = [
+            T.sub(settle(self._stored("C", own.centre, stored)), unit.centre)
+            for own, unit in zip(part.units, taken.units, strict=True)
+        ]
+        degrees = tuple(u.power for u in part.units)
+        total = T.ZERO
+        for lower, sum_ in (*part.companions(), (degrees, part.sum_of(part.element(part.units)))):
+            weight = self._stored("L", sum_, stored)
+            value = T.mul(weight, coefficient(taken, lower, moves))
+            total = T.add(total, weighted_sum(self.part, T.TRUE, value, frame_of_part))
+        return _shown(f), total
+
+    def _in_part(self, f: Term) -> Term:
+        """A fold over a part, with centres of this part."""
+        (bound,), (condition, *elements) = T.open_fold(f)
+        taken = centred(f)
+        results = set() if taken is None else taken.results()
+        for g in _outermost_first(sorted(results, key=lambda g: g.key)):
+            own = self._in_part(g)
+            elements = [T.replace(e, g, own) for e in elements]
+        here = T.conjunction(condition, *self._inside(bound))
+        return T.fold(f.attr.monoid, (bound,), here, *elements)
 
     def _inside(self, bound: Term) -> tuple[Term, Term]:
         """Is an element in the part? All parts but the last are equally long."""
@@ -407,6 +454,11 @@ class _Splitting:
         if i is self.p:
             return self.place
         return next((q for q, g in self.group_of.items() if g is i), i)
+
+
+def _outermost_first(folds: Iterable[Term]) -> list[Term]:
+    """Sums about centres before what their centres are made of."""
+    return sorted(folds, key=lambda f: -sum(t.op == "fold" for t in T.subterms(f)))
 
 
 def _binary(op: str, left: syntax.Expr, right: syntax.Expr | int) -> syntax.Expr:

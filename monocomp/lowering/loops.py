@@ -463,8 +463,11 @@ class Loops(Nests):
                 start = self._value(T.add(self._symbol("old", state), *moved))
                 updates.append(Assign(state.attr, self._sum_tile(loop, here, start)))
             else:
-                exponent = T.substitute(taken.exponent, {taken.bound.attr[0]: bound})
-                parts = (taken.condition, here, exponent)
+                condition, exponent = (
+                    T.substitute(t, {taken.bound.attr[0]: bound})
+                    for t in (taken.condition, taken.exponent)
+                )
+                parts = (condition, here, exponent)
                 state = self._mantissa(loop, f, parts, bound, joined, updates, moved)
             value = self._let(scope, state.attr + "_new", updates[-1].value)
             updates[-1] = Assign(state.attr, value)
