@@ -88,13 +88,13 @@ lint: $(STAMP)
 format: $(STAMP)
 	@$(BIN)/python -m ruff check --fix --quiet; $(BIN)/python -m ruff format
 
-# FUZZ random programs; a failure is shrunk, and SEED finds it again.
+# FUZZ random programs, in parts; a failure is shrunk, and its part's SEED finds it again.
 FUZZ ?= 10000
 SEED ?= $(shell date +%s)
 fuzz: $(STAMP)
 	@echo 'fuzz: $(FUZZ) programs, MONOCOMP_SEED=$(SEED)'
-	@MONOCOMP_FUZZ=$(FUZZ) MONOCOMP_SEED=$(SEED) $(BIN)/python -m pytest -q \
-	    tests/test_printer.py -k test_random_programs --timeout=0
+	@MONOCOMP_FUZZ=$(FUZZ) MONOCOMP_SEED=$(SEED) $(BIN)/python -m pytest -q -n $(JOBS) \
+	    --dist worksteal tests/test_printer.py -k test_random_programs --timeout=0
 
 mutants: $(STAMP)
 	@echo 'mutants: rules without one of their side conditions that no test notices'

@@ -88,8 +88,9 @@ def content(t: Term, positive: bool = False, extents: bool = True) -> tuple[Term
     common = T.mul(T.ONE, *outside)
     if common is T.ONE:
         return T.ONE, t
-    inverse = T.power_of(common, -1)
-    return common, T.add(*(T.mul(a, inverse) for a in t.args))
+    # One by one, as a number times a sum is a sum, which would not meet that sum's inverse.
+    inverses = [T.power_of(f, -1) for f in outside]
+    return common, T.add(*(T.mul(a, *inverses) for a in t.args))
 
 
 def _spread(lead: Term, exponents: Iterable[Term]) -> tuple[int, int, list[Any]]:

@@ -29,7 +29,20 @@ lifted_normal_form = RuleSet(
     lifting.purpose,
     [*(r for r in normal_form.rules if r.name in _of_maxima), *lifting.rules],
 )
-RULE_SETS = (elaboration, normal_form, selection, exchange, lifted_normal_form, centring, products)
+# What these bring is brought to normal form again, with what stands around it.
+split_normal_form = RuleSet("products", products.purpose, [*normal_form.rules, *products.rules])
+exchanged_normal_form = RuleSet(
+    "exchange", exchange.purpose, split_normal_form.rules, exchange.choices
+)
+RULE_SETS = (
+    elaboration,
+    normal_form,
+    selection,
+    split_normal_form,
+    exchanged_normal_form,
+    lifted_normal_form,
+    centring,
+)
 RULES = {r.name: r for rule_set in RULE_SETS for r in (*rule_set.rules, *rule_set.choices)}
 CHOICES = frozenset(r for rule_set in RULE_SETS for r in rule_set.choices)
 
@@ -59,7 +72,7 @@ def finish(rewriter: Rewriter, rules: Sequence[str] | None = None) -> None:
     rewriter.name_logits()
     wanted = None if rules is None else chosen(rules)
     for rule_set in RULE_SETS:
-        if rule_set is exchange:
+        if rule_set is exchanged_normal_form:
             rewriter.depends_on_sizes = bool(candidates(rewriter.program))
         rewriter.exhaust(rule_set if wanted is None else _in_order_of(wanted, rule_set))
     rewriter.finished = not rewriter.stopped

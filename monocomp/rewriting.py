@@ -320,7 +320,10 @@ class Rewriter:
             for t in _unvisited(equation.body, normal):
                 found = rules.first(t)
                 if found is not None:
-                    return found[0], Choice.replacing(t, found[1], self.program)
+                    choice = Choice.replacing(t, found[1], self.program)
+                    # Under exp, say, the canonical form may undo the rule.
+                    if self._changed(choice.program):
+                        return found[0], choice
                 normal.add(t)
         return None
 

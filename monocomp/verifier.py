@@ -14,8 +14,11 @@ from monocomp.language.checker import check
 from monocomp.program import Equations, translate
 
 
-def verify(program: Equations) -> None:
+def verify(program: Equations) -> Equations:
     """Check the scopes of a program, and that its text means the same.
+
+    Returns:
+        The program as it is read from its text.
 
     Raises:
         InternalError: with the equation that is wrong. What the checker says of the text is
@@ -34,10 +37,8 @@ def verify(program: Equations) -> None:
                 raise InternalError(f"{equation.name} reads {t.attr}, which no equation defines")
             if t.op == "read" and t.attr not in program.source.inputs:
                 raise InternalError(f"{equation.name} reads {t.attr}, which is no input")
-    for old, new in zip(program.equations, _reparsed(program).equations, strict=True):
+    printed = translate(check(program.text()))
+    for old, new in zip(program.equations, printed.equations, strict=True):
         if (old.name, old.indices, old.body) != (new.name, new.indices, new.body):
             raise InternalError(f"{old.body!r}\nis printed as\n{new.body!r}")
-
-
-def _reparsed(program: Equations) -> Equations:
-    return translate(check(program.text()))
+    return printed

@@ -45,8 +45,9 @@ def scaled(t: Term) -> tuple[Term, Term]:
 
 def _joined(t: Term, parts: list[tuple[Term, Term]]) -> tuple[Term, Term]:
     """A sum, maximum or minimum of scaled numbers, in the largest of their exponents."""
-    # Where a bracket says that an addend is not there, its exponent does not count.
-    counted = {T.where(_condition(v), e, T.NEG_INF) for v, e in parts}
+    # Where a bracket says that an addend is not there, its exponent does not count, nor does
+    # that of 0.
+    counted = {T.where(_condition(v), e, T.NEG_INF) for v, e in parts if v is not T.ZERO}
     joint, *others = sorted(counted, key=lambda e: e.key)
     if not others:  # all are there under one bracket, without which the exponents cancel
         joint = parts[0][1]
@@ -256,6 +257,24 @@ def _join(t: Term) -> tuple[Term, Term]:
 
 
 @lifting.rule
+def hoist_frame(t: Term) -> Term | None:
+    """A frame that does not vary with the index leaves the sum.
+
+    Law:     sum(exp(m) * x) = exp(m) * sum(x)
+    Claims:  distributivity
+    before:  A[i] = sum[k](exp(M[i]) * X[i,k])
+    after:   A[i] = exp(M[i]) * sum[k](X[i,k])
+    """
+    if t.op != "fold" or t.attr.monoid != "sum" or len(t.attr.indices) != 1:
+        return None
+    (bound,), (condition, body) = T.open_fold(t)
+    exponent = exponent_of(body)
+    if exponent is T.ZERO or bound.attr[0] in exponent.free:
+        return None
+    return T.mul(T.exp(exponent), T.fold("sum", (bound,), condition, without_exponent(body)))
+
+
+@lifting.rule
 def join_exponentials(t: Term) -> Term | None:
     """Under a logarithm, a root or a divisor exponentials are added in the largest.
 
@@ -355,9 +374,9 @@ def _is_at_most_zero(exponent: Term, condition: Term) -> bool:
     known = frozenset(T.conjuncts(condition))
     for a in addends(exponent):
         number, _ = T.split_coefficient(a)
-        extrema = [f for f in factors(a) if f.folded or f.op in ("maximum", "minimum")]
-        scale = [f for f in factors(a) if f not in extrema and f.op != "const"]
-        if len(extrema) != 1 or isinstance(number, float) or not all(map(T.is_positive, scale)):
+        scale = [f for f in factors(a) if f.op != "const" and T.is_positive(f)]
+        extrema = [f for f in factors(a) if f.op != "const" and f not in scale]
+        if len(extrema) != 1 or isinstance(number, float):
             continue
         rest = T.sub(exponent, a)  # c (s - max(s)), or c (min(s) - s), for c > 0
         inverse = [T.power_of(f, -1) for f in scale]

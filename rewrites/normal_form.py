@@ -183,6 +183,31 @@ def split_weights(t: Term) -> Term | None:
     return None
 
 
+@normal_form.rule
+def factor_weight(t: Term) -> Term | None:
+    """A weight that all addends of a sum's elements have is one factor of them.
+
+    Law:     sum(w * a + w * b) = sum(w * (a + b))
+    Claims:  distributivity, exponentials
+    Needs:   the exponents vary with the index in the same way
+    before:  A[i] = sum[k](exp(S[i,k]) * X[k] - exp(S[i,k] + B[i]) * Y[k])
+    after:   A[i] = sum[k](exp(S[i,k]) * (X[k] - exp(B[i]) * Y[k]))
+    """
+    if not _is_fold(t, "sum"):
+        return None
+    bound, name, condition, body = _opened(t)
+    for f in factors(body):
+        weights = {_weight(a, name) for a in f.args} if f.op == "add" else set()
+        if len(weights) != 1 or weights == {T.ZERO}:
+            continue
+        (weight,) = weights
+        inverse = T.exp(T.neg(weight))
+        rest = T.add(*(T.mul(a, inverse) for a in f.args))
+        others = (g for g in factors(body) if g is not f)
+        return T.fold("sum", (bound,), condition, T.mul(*others, T.exp(weight), rest))
+    return None
+
+
 def _weight(t: Term, name: str) -> Term:
     """The part of the exponent that varies with the index."""
     return T.add(T.ZERO, *(a for a in addends(exponent_of(t)) if name in a.free))

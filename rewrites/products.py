@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from monocomp import terms as T
-from monocomp.monomials import factors
+from monocomp.monomials import exponent_of, factors
 from monocomp.rewriting import RuleSet
 from monocomp.terms import Term
 
@@ -22,15 +22,17 @@ def split_products(t: Term) -> Term | None:
 
     Law:     sum(a * b + c) = sum(a * b) + sum(c)
     Claims:  interchange
-    Needs:   an addend is a product of two parts, each with an index that the other lacks
+    Needs:   an addend is a product of two parts, each with an index that the other lacks, and
+             none has an exponential weight: sums of one weight are one sum
     before:  A[i,j] = sum[k](X[i,k] * Y[j,k] + Z[i,k] * W[j,k])
     after:   A[i,j] = sum[k](X[i,k] * Y[j,k]) + sum[k](Z[i,k] * W[j,k])
     """
     if t.op != "fold" or t.attr.monoid != "sum" or len(t.attr.indices) != 1:
         return None
     (bound,), (condition, body) = T.open_fold(t)
-    parts = apart(body, bound.attr[0])
-    if len(parts) < 2 or t.kind != "float":
+    name = bound.attr[0]
+    parts = apart(body, name)
+    if len(parts) < 2 or t.kind != "float" or any(name in exponent_of(p).free for p in parts):
         return None
     return T.add(*(T.fold("sum", (bound,), condition, p) for p in parts))
 

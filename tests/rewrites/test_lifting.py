@@ -108,6 +108,15 @@ NEAR_MISSES = {
         "Z[i,k] = exp(min[l](S[i,l]) - S[i,k]) + X[i]",
         "Z[i,k] = exp(where(k <= i, S[i,k] - max[l if l <= i](S[i,l]), -inf)) + X[i]",
         "Z[i] = exp(C[i] - maximum(C[i], max[k](S[i,k]))) + X[i]",
+        "Z[i] = exp(max[k](S[i,k]) * exp(C[i]) - maximum(X[i], max[k](S[i,k])) * exp(C[i])) + X[i]",
+    ],
+    "hoist_frame": [
+        "A[i] = sum[k](exp(S[i,k] - M[i]) * V[k])",  # else it would be exp(S) that is summed
+        "A[i] = sum[k](exp(S[i,k]) * X[i])",
+        "A[i] = sum[k](X[i] * V[k])",
+        "A[i] = sum[k](exp(M[i]) * V[k] + V[k])",
+        "A[i] = max[k](exp(M[i]) * V[k])",
+        "A[i] = sum[k, l](exp(M[i]) * V[k] * V[l])",  # two indices
     ],
     "join_exponentials": [
         "Y[i] = exp(A[i]) + exp(B[i])",
@@ -200,7 +209,11 @@ APPLIES = {
         "Y[i] = (exp(A[i]) + exp(B[i])) * exp(C[i])",
         "Y[i] = (exp(A[i]) + exp(B[i])) / (1 + X[i] ** 2)",
     ],
-    "join_frames": ["Z[i] = exp(C[i] - max[j, k](D[i,j,k])) + X[i]"],
+    "join_frames": [
+        "Z[i] = exp(C[i] - max[j, k](D[i,j,k])) + X[i]",
+        "Z[i] = maximum(0, exp(max[k](S[i,k])) * X[i])",
+    ],
+    "hoist_frame": ["A[i] = sum[k if V[k] < i](exp(M[i]))"],
 }
 
 

@@ -62,6 +62,15 @@ NEAR_MISSES = {
         "V[i] = sum[k](maximum(exp(S[i,k]), X[i,k]))",  # no sum
         "V[i] = sum[k](X[i,k] + (k <= i) * Y[k])",  # no weights
     ],
+    "factor_weight": [
+        "V[i] = sum[k](exp(S[i,k]) * X[i,k] + exp(2 * S[i,k]) * Y[k])",  # two weights
+        "V[i] = sum[k](exp(S[i,k]) * X[i,k] + Y[k])",
+        "V[i] = sum[k](exp(M[i]) * X[i,k] + exp(M[i]) * Y[k])",  # it does not vary
+        "V[i] = sum[k](exp(S[i,k]) * (X[i,k] + Y[k]))",  # a factor already
+        "V[i] = sum[k](tanh(exp(S[i,k]) * X[i,k] + exp(S[i,k]) * Y[k]))",  # no factor
+        "V[i] = max[k](exp(S[i,k]) * X[i,k] + exp(S[i,k]) * Y[k])",
+        "V[i] = sum[k, l](exp(S[i,k]) * X[i,l] + exp(S[i,k]) * Y[l])",  # two indices
+    ],
     "filter_bracket": [
         "A[i] = sum[k](Y[i,k] * X[i,k])",  # a factor may be 0, but is no condition
         "A[i] = sum[k](where(k <= i, X[i,k], 1))",
@@ -239,6 +248,20 @@ VARIANTS = {
         (
             "sum[k](exp(X[i,k]) * Y[k] + (k <= i) * exp(X[i,k]))",
             "sum[k](exp(X[i,k]) * Y[k]) + sum[k]((k <= i) * exp(X[i,k]))",
+        ),
+    ],
+    "factor_weight": [
+        (
+            "sum[k if k < i](exp(X[i,k]) * Y[k] + exp(X[i,k]) * X[i,k] ** 2)",
+            "sum[k if k < i](exp(X[i,k]) * (Y[k] + X[i,k] ** 2))",
+        ),
+        (  # among other factors
+            "sum[k](Y[k] * (exp(X[i,k]) + exp(X[i,k]) * X[i,k]))",
+            "sum[k](Y[k] * exp(X[i,k]) * (1 + X[i,k]))",
+        ),
+        (  # what does not vary with the index stays
+            "sum[k](exp(X[i,k] - i) * Y[k] + exp(X[i,k]))",
+            "sum[k](exp(X[i,k]) * (exp(-i) * Y[k] + 1))",
         ),
     ],
     "filter_bracket": [

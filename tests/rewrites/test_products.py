@@ -30,6 +30,7 @@ NEAR_MISSES = {
         "A[i,j] = sum[k](X[i,k] * Y[j,k] * B[i] + Z[i,k])",  # a factor without the index
         "A[i,j] = sum[k](relu(X[i,k] * Y[j,k] + Z[i,k]))",
         "A[i,j] = sum[k]((X[i,k] + Y[j,k]) * (X[i,k] - Y[j,k]))",  # two sums
+        "A[i,j] = sum[k](exp(X[i,k]) * (Y[j,k] + Z[i,j,k]))",  # of one weight, one sum
         "A[i,j] = max[k](X[i,k] * Y[j,k] + Z[i,k])",
         "A[i,j] = sum[k, l](X[i,k] * Y[j,k] + F[i,l])",  # two indices
         "input X[i,k]: int, Y[j,k]: int, Z[i,k]: int\nA[i,j] = sum[k](X[i,k] * Y[j,k] + Z[i,k])",
