@@ -374,9 +374,9 @@ def _is_at_most_zero(exponent: Term, condition: Term) -> bool:
     known = frozenset(T.conjuncts(condition))
     for a in addends(exponent):
         number, _ = T.split_coefficient(a)
-        scale = [f for f in factors(a) if f.op != "const" and T.is_positive(f)]
-        extrema = [f for f in factors(a) if f.op != "const" and f not in scale]
-        if len(extrema) != 1 or isinstance(number, float):
+        extrema = [f for f in factors(a) if f.op in ("fold", "maximum", "minimum", "where")]
+        scale = [f for f in factors(a) if f not in extrema and f.op != "const"]
+        if len(extrema) != 1 or isinstance(number, float) or not all(map(T.is_positive, scale)):
             continue
         rest = T.sub(exponent, a)  # c (s - max(s)), or c (min(s) - s), for c > 0
         inverse = [T.power_of(f, -1) for f in scale]

@@ -492,6 +492,26 @@ def common_factor(t: Term) -> Term | None:
 
 
 @normal_form.rule
+def factor_number(t: Term) -> Term | None:
+    """The number that the addends of a factor share stands before the product.
+
+    So a sum meets its multiples: p * (2 * p) is a square.
+
+    Law:     x * (c * a + c * b) = c * x * (a + b)
+    Claims:  distributivity
+    Needs:   c is a number
+    before:  A[i] = X[i] * (2 * Y[i] + 6 * Z[i])
+    after:   A[i] = 2 * X[i] * (Y[i] + 3 * Z[i])
+    """
+    if t.op != "mul":
+        return None
+    found = [common_number(f) for f in t.args]
+    if all(number == 1 for number, _ in found):
+        return None
+    return T.mul(*(x for number, f in found for x in (T.const(number, t.kind), f)))
+
+
+@normal_form.rule
 def divide_addends(t: Term) -> Term | None:
     """A sum is divided addend by addend where a divisor cancels.
 

@@ -163,6 +163,12 @@ NEAR_MISSES = {
         "A[i] = (sum[k](X[i,k]) / |k| + B[i]) ** 2",
         "A[i] = 1 / (1 + B[i] / (1 + exp(B[i])))",  # it is no shorter over one divisor
     ],
+    "factor_number": [
+        "A[i] = X[i] * (2 * Y[i] + 3 * Z[i])",  # they share none
+        "A[i] = 2 * Y[i] + 4 * Z[i]",  # no product
+        "A[i] = X[i] / (2 * Y[i] + 4 * Z[i])",  # `common_factor` does that
+        "input N[i]: int\nA[i] = N[i] * (2 * N[i] + 4)",  # integers stay as they are
+    ],
     "divide_addends": [
         "A[i] = (B[i] + C[i]) / D[i]",  # nothing cancels
         "A[i] = (B[i] * C[i] + D[i]) * C[i]",
@@ -339,6 +345,11 @@ VARIANTS = {
         ),
         ("1 / (2 + 4 * X[i,0])", "0.5 / (1 + 2 * X[i,0])"),
         ("1 / (-2 - 4 * X[i,0])", "-0.5 / (1 + 2 * X[i,0])"),
+    ],
+    "factor_number": [
+        ("X[i,0] * (2 * B[i] + 2) * (6 - 3 * B[i])", "6 * X[i,0] * (B[i] + 1) * (2 - B[i])"),
+        ("(X[i,0] + B[i]) * (-2 * X[i,0] - 2 * B[i])", "-2 * (X[i,0] + B[i]) ** 2"),
+        ("X[i,0] * (B[i] / 2 - 1 / 3)", "X[i,0] * (3 * B[i] - 2) / 6"),
     ],
     "divide_addends": [
         ("(B[i] ** 2 * X[i,0] + 1) / B[i]", "X[i,0] * B[i] + 1 / B[i]"),
