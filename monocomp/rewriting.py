@@ -322,7 +322,7 @@ class Rewriter:
                 if found is not None:
                     choice = Choice.replacing(t, found[1], self.program)
                     # Under exp, say, the canonical form may undo the rule.
-                    if self._changed(choice.program):
+                    if self.program.changed(choice.program):
                         return found[0], choice
                 normal.add(t)
         return None
