@@ -22,12 +22,18 @@ from monocomp.rewrites.products import products
 from monocomp.rewrites.selection import selection
 from monocomp.rewriting import Rewriter, Rule, RuleSet
 
-# Lifting brings new maxima, which are normalised like the user's own.
-_of_maxima = ("assume_filter", "filter_masked_extremum", "hoist_addend", "hoist_positive_factor")
+# Lifting brings new maxima and products, which are normalised like the user's own.
+_of_lifting = (
+    "assume_filter",
+    "filter_masked_extremum",
+    "hoist_addend",
+    "hoist_positive_factor",
+    "factor_number",
+)
 lifted_normal_form = RuleSet(
     "lifting",
     lifting.purpose,
-    [*(r for r in normal_form.rules if r.name in _of_maxima), *lifting.rules],
+    [*(r for r in normal_form.rules if r.name in _of_lifting), *lifting.rules],
 )
 # What these bring is brought to normal form again, with what stands around it.
 split_normal_form = RuleSet("products", products.purpose, [*normal_form.rules, *products.rules])

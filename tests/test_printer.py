@@ -144,6 +144,10 @@ PROGRAMS = {
     "numbers of products": "O[i,k] = A[i,k] * sum[j](B[l,j] * ((W[j] < 0.5) / 3 + A[i,k]))",
     "one weight": "O[i] = X[i] + sum[j](exp(W[j]) * X[i] + exp(W[j]) * Y[i] ** 2)",
     "variance under a weight": "O[i,k] = A[i,k] + sum[j](softmax[j](W[j]) * var[l](A[i,l]))",
+    "multiples of a sum": "E[k] = Y[k] + sum[k](exp(Y[k]) * var[i](X[i] + exp(A[i,k] + Y[k])))",
+    "numbers beside frames": "O[i] = sum[l](exp(Y[l] + where(l % 2 == 0, 0, -inf))"
+    " * (-1.5 - (max[j](W[j]) + X[i]) * X[i])) - X[i]",
+    "frames of no sum's index": "O[j,i] = X[i] + var[j](W[j] - sum[k](exp(A[i,k] - 0.5)))",
     "exponential of exponentials": "Z[i] = sum[k](exp(A[i,k]) * k)\nO[i] = 1 / (1 + exp(-Z[i]))",
     "output that does not vary": "O[i] = X[i] - X[i]\nB[i] = i < 0 or X[i] < 0 or 0 <= i",
 }
