@@ -147,7 +147,7 @@ PROGRAMS = {
     "multiples of a sum": "E[k] = Y[k] + sum[k](exp(Y[k]) * var[i](X[i] + exp(A[i,k] + Y[k])))",
     "numbers beside frames": "O[i] = sum[l](exp(Y[l] + where(l % 2 == 0, 0, -inf))"
     " * (-1.5 - (max[j](W[j]) + X[i]) * X[i])) - X[i]",
-    "frames of no sum's index": "O[j,i] = X[i] + var[j](W[j] - sum[k](exp(A[i,k] - 0.5)))",
+    "frames of no sum's index": "O[i] = X[i] + var[j](W[j] - sum[k](exp(A[i,k] - 0.5)))",
     "exponential of exponentials": "Z[i] = sum[k](exp(A[i,k]) * k)\nO[i] = 1 / (1 + exp(-Z[i]))",
     "output that does not vary": "O[i] = X[i] - X[i]\nB[i] = i < 0 or X[i] < 0 or 0 <= i",
 }

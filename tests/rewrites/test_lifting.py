@@ -108,6 +108,7 @@ NEAR_MISSES = {
         "Z[i,k] = exp(min[l](S[i,l]) - S[i,k]) + X[i]",
         "Z[i,k] = exp(where(k <= i, S[i,k] - max[l if l <= i](S[i,l]), -inf)) + X[i]",
         "Z[i] = exp(C[i] - maximum(C[i], max[k](S[i,k]))) + X[i]",
+        "Z[i] = exp(exp(max[k](S[i,k])) * X[i] + C[i])",  # exp multiplies it out again
         "Z[i] = exp(max[k](S[i,k]) * exp(C[i]) - maximum(X[i], max[k](S[i,k])) * exp(C[i])) + X[i]",
     ],
     "hoist_frame": [
@@ -211,7 +212,6 @@ APPLIES = {
     ],
     "join_frames": [
         "Z[i] = exp(C[i] - max[j, k](D[i,j,k])) + X[i]",
-        "Z[i] = maximum(0, exp(max[k](S[i,k])) * X[i])",
     ],
     "hoist_frame": ["A[i] = sum[k if V[k] < i](exp(M[i]))"],
 }
@@ -305,3 +305,9 @@ def test_a_lifted_sum_is_a_mantissa() -> None:
     found = [t for t in T.subterms(derived.equations[0].body) if is_mantissa(t)]
     assert len(found) == 2
     assert not any(t.op == "exp" for t in T.subterms(derived.equations[0].body))
+
+
+def test_zero_has_any_exponent() -> None:
+    before = "Z[i] = maximum(0, exp(max[k](S[i,k])) * X[i])"
+    after = "Z[i] = exp(max[k](S[i,k])) * maximum(0, X[i])"
+    check_variant(rule_of(lifting, "join_frames"), before, after)
