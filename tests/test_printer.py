@@ -8,6 +8,7 @@ MONOCOMP_SEED=(that seed) MONOCOMP_FUZZ=250.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Mapping
@@ -160,22 +161,13 @@ def test_program(name: str) -> None:
 
 
 def check_random_programs(run: int, count: int) -> None:
-    """Try so many programs, no two of them equal."""
+    """Try so many programs, no two of them equal: Hypothesis repeats some, which are skipped."""
     tried: set[str] = set()
 
-    @seed(run)
-    @settings(
-        max_examples=count,
-        deadline=None,
-        database=None,
-        derandomize=False,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(programs())
     def try_program(text: str) -> None:
         note(f"MONOCOMP_SEED={run}")
-        if text in tried:
-            reject()
+        if text in tried or len(tried) == count:
+            return
         try:
             check_derivation(text, PARAMS)
         except LimitError:
@@ -186,7 +178,16 @@ def check_random_programs(run: int, count: int) -> None:
             reject()
         tried.add(text)
 
-    try_program()
+    options = settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        derandomize=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    attempts = itertools.count()
+    while len(tried) < count:
+        seed(f"{run}.{next(attempts)}")(options(given(programs())(try_program)))()
 
 
 @pytest.mark.parametrize("run", range(SEED, SEED + math.ceil(FUZZ / PART)))
