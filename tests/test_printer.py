@@ -77,7 +77,12 @@ def what_changed(before: Equations | None, program: Equations) -> Equations:
     source = program.source
     if before is None or any(t.op == "ref" for e in before.equations for t in T.subterms(e.body)):
         return program
-    changed = tuple(e for e in program.equations if e.body is not before.by_name[e.name].body)
+    returned = {output.name for output in source.outputs}
+    changed = tuple(
+        e
+        for e in program.equations
+        if e.name in returned and e.body is not before.by_name[e.name].body
+    )
     kept = {e.name for e in changed}
     results = tuple(output for output in source.outputs if output.name in kept)
     return replace(program, equations=changed, source=replace(source, outputs=results))
