@@ -279,6 +279,8 @@ def filter_masked_extremum(t: Term) -> Term | None:
 def hoist_factor(t: Term) -> Term | None:
     """A factor that does not vary with the index leaves the sum.
 
+    What it reads at a computed place stays guarded by the filter.
+
     Law:     sum(a * x) = a * sum(x)
     Claims:  distributivity, exponentials
     before:  A[i] = sum[k](exp(S[i,k] - M[i]) * X[k] / Z[i])
@@ -306,9 +308,18 @@ def hoist_factor(t: Term) -> Term | None:
     if not inside and condition is T.TRUE:
         return T.mul(body, T.extent_of(bound.attr[1]))
     one = T.const(1, body.kind)
-    if T.mul(one, *outside) is one:
+    common = T.mul(one, *outside)
+    if common is one:
         return None
-    return T.mul(*outside, T.fold("sum", (bound,), condition, T.mul(one, *inside)))
+    guard = T.conjunction(*(c for c in T.conjuncts(condition) if name not in c.free))
+    if guard is not T.TRUE and _reads_computed(common):
+        common = T.where(guard, common, T.const(0, body.kind))
+    return T.mul(common, T.fold("sum", (bound,), condition, T.mul(one, *inside)))
+
+
+def _reads_computed(t: Term) -> bool:
+    """Is there a read that may leave its tensor?"""
+    return any(s.op == "read" and any(a.op != "index" for a in s.args) for s in T.subterms(t))
 
 
 @normal_form.rule
@@ -446,6 +457,25 @@ def _solved(c: Term, bound: Term) -> Term | None:
         if bound.attr[0] not in rest.free:
             return T.mul(T.const(-sign), rest)
     return None
+
+
+@normal_form.rule
+def join_guards(t: Term) -> Term | None:
+    """Factors that are 0 where a condition fails are one factor, so that they can cancel.
+
+    Law:     where(c, a, 0) * where(d, b, 0) = where(c and d, a * b, 0)
+    Claims:  units, brackets
+    before:  A[i] = where(i < 2, X[i] * Y[i], 0) * where(i < 2, 1 / Y[i], 0)
+    after:   A[i] = where(i < 2, X[i], 0)
+    """
+    guarded = list(filter(T.is_guarded, factors(t)))
+    if len(guarded) < 2:
+        return None
+    rest = [f for f in t.args if f not in guarded]
+    condition = T.conjunction(*(f.args[0] for f in guarded))
+    return T.mul(
+        *rest, T.where(condition, T.mul(*(f.args[1] for f in guarded)), T.const(0, t.kind))
+    )
 
 
 @normal_form.rule

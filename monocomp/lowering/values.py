@@ -334,10 +334,15 @@ def _guarded(t: Term, condition: Term) -> Term:
         return T.where(condition, t, T.const(False) if t.kind == "bool" else T.const(0, t.kind))
     if t.op == "where":
         c, a, b = t.args
+        for holds, one, other in ((c, a, b), (T.negate(c), b, a)):
+            if not _reads_computed(other):  # it may as well stand where nobody looks
+                return T.where(T.conjunction(condition, holds), one, other)
         holds, fails = (T.conjunction(condition, x) for x in (c, T.negate(c)))
         a = a if holds is c else _guarded(a, holds)
         b = b if fails is T.negate(c) else _guarded(b, fails)
         return T.where(_guarded(c, condition), a, b)
+    if t.op == "pow" and t.attr < 0:  # as it stands: the canonical form has the condition outside
+        return T.inert("pow", _guarded(t.args[0], condition), attr=t.attr)
     return T.rebuild(t, tuple(_guarded(a, condition) for a in t.args))
 
 

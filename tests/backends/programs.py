@@ -319,6 +319,15 @@ EXAMPLES: dict[str, Example] = {
         """,
         (sizes(j=37),),
     ),
+    "guards in one another": Example(
+        """
+        input p[i]: int
+        O[i] = where(p[i] < |j|, where(X[p[i]] > 0, X[p[i]], 0) / (1 + X[p[i]] ** 2), 0)
+        P[i] = where(p[i] < |j|, where(X[p[i]] > 0, 0, 1 / X[p[i]]), 2) + 0 * sum[j](X[j])
+        """,
+        (sizes(i=9, j=5),),
+        inputs={"p": np.arange(9)},
+    ),
     "histogram": Example(
         """
         input c[t]: int, Z[b]

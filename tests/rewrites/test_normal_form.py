@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from monocomp import compile as compile_program
 from monocomp.pipeline import derive
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.normal_form import normal_form, normalise
@@ -139,6 +140,12 @@ NEAR_MISSES = {
         "A[i] = sum[k if i == 1 and k < 2](X[i,k])",
         "A[i] = sum[k if k == i or k == 1](X[i,k])",
         "A[i] = sum[k if k == i](X[i,k])",  # X[i,i] would give i and k one extent
+    ],
+    "join_guards": [
+        "A[i] = where(i < 2, B[i], 0) * where(i < 2, C[i], 1)",
+        "A[i] = where(i < 2, B[i], 0) * C[i]",
+        "A[i] = where(i < 2, B[i], 0) + where(i < 2, C[i], 0)",
+        "A[i] = where(i < 2, B[i], 0) ** 2",  # known not to be negative
     ],
     "extremum_of_exponentials": [
         "A[i] = sum[k](exp(X[i,k]))",
@@ -329,6 +336,13 @@ VARIANTS = {
         ("sum[k](sum[l if k == l](X[i,l]) * Y[k])", "sum[k](X[i,k] * Y[k])"),
         ("sum[k](sum[l if k == l and l < i](X[i,l]))", "sum[k](where(k < i, X[i,k], 0))"),
     ],
+    "join_guards": [
+        (
+            "B[i] * where(i < 2, X[i,0], 0) * where(B[i] > 0, 1 / B[i], 0)",
+            "B[i] * where(i < 2 and B[i] > 0, X[i,0] / B[i], 0)",
+        ),
+        ("where(i < 2, i, 0) * where(i < 3, i, 0)", "where(i < 2 and i < 3, i ** 2, 0)"),
+    ],
     "extremum_of_exponentials": [
         ("min[k if k < i](exp(X[i,k]))", "exp(min[k if k < i](X[i,k]))"),
     ],
@@ -410,6 +424,44 @@ def test_an_empty_row_is_not_cancelled() -> None:
     derived = derive(program).program
     assert not evaluate(text, inputs)[[0, 3]].any()
     np.testing.assert_allclose(values(derived, inputs), evaluate(text, inputs), rtol=1e-12)
+
+
+ONE_ELEMENT = {
+    "weights": "sum[k if k == N[i]](exp(Y[k]) * Z[k]) / sum[k if k == N[i]](exp(Y[k]))",
+    "no weights": "sum[k if k == N[i]](Y[k] * Z[k]) / sum[k if k == N[i]](Y[k])",
+    "a stronger filter": "sum[k if k == N[i] and Z[k] > 0](Z[k]) / sum[k if k == N[i]](Z[k])",
+    "another sum": "sum[k, j if k == N[i]](D[i,j,k] * Z[k]) / sum[k if k == N[i]](Z[k] ** 2)",
+    "a read of no index": "sum[j](sum[k if k == N[i]](Z[k] * W[j])) / sum[k if k == N[i]](Z[k])",
+    "integers": "sum[k if k == N[i]](Y[k]) / sum[k if k == N[i]](P[k])",
+    "a root": "sum[k if k == N[i]](Z[k]) / sqrt(sum[k if k == N[i]](Z[k] ** 2))",
+    "an extremum": "max[j](W[j] * sum[k if k == N[i]](Z[k])) / sum[k if k == N[i]](Z[k])",
+}
+
+
+@pytest.mark.parametrize("name", ONE_ELEMENT)
+def test_a_quotient_of_sums_over_one_element_or_none(name: str) -> None:
+    """Where the place is in no range the quotient is 0, after every step."""
+    text = f"input N[i]: int, P[k]: int, D[i,j,k]\nA[i] = {ONE_ELEMENT[name]} + X[i]"
+    text += " + 0 * sum[j,k](D[i,j,k] * P[k])"
+    inputs = inputs_of(equations(text))
+    inputs |= {"N": np.array([1, 7, -1, 3]), "P": np.array([3, 1, 2, 5, 4])}
+    expected = evaluate(text, inputs)
+    np.testing.assert_array_equal(expected[1:3], inputs["X"][1:3])
+    rewriter = derive(equations(text))
+    assert "pick_point" in [step.rule for step in rewriter.steps]
+    for step in rewriter.steps:
+        np.testing.assert_allclose(values(step.program, inputs), expected, rtol=1e-9)
+    compiled = compile_program(text, backend="numpy")(**inputs)
+    np.testing.assert_allclose(compiled, expected, rtol=1e-9)
+
+
+def test_a_guarded_read_leaves_a_sum_guarded() -> None:
+    text = (
+        "input N[i]: int\nA[i] = sum[k if N[i] < |j| and k <= i](Y[k] * W[N[i]]) + 0 * sum[j](W[j])"
+    )
+    program = equations(text)
+    inputs = {**inputs_of(program), "N": np.array([0, 9, 2, 4])}
+    np.testing.assert_allclose(values(derive(program).program, inputs), evaluate(text, inputs))
 
 
 def test_normalise() -> None:
