@@ -47,10 +47,11 @@ def _joined(t: Term, parts: list[tuple[Term, Term]]) -> tuple[Term, Term]:
     """A sum, maximum or minimum of scaled numbers, in the largest of their exponents."""
     # Where a bracket says that an addend is not there, its exponent does not count, nor does
     # that of 0.
-    counted = {T.where(_condition(v), e, T.NEG_INF) for v, e in parts if v is not T.ZERO}
+    there = [(v, e) for v, e in parts if v is not T.ZERO]
+    counted = {T.where(_condition(v), e, T.NEG_INF) for v, e in there}
     joint, *others = sorted(counted, key=lambda e: e.key)
     if not others:  # all are there under one bracket, without which the exponents cancel
-        joint = parts[0][1]
+        joint = there[0][1]
     for e in others:
         joint = T.function("maximum", joint, e)
     moved = [T.mul(v, T.exp(T.sub(e, joint))) for v, e in parts]
