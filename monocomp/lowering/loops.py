@@ -546,7 +546,47 @@ class Loops(Nests):
         updates.append(Assign(state.attr, self._sum_tile(loop, body, scaled, vanishing=safe)))
         return state
 
-    def _fold(self, t: Term) -> Expr:
+    def _sum(self, t: Term) -> Expr:
+        """Products of tiles that have their other factors in common are added up by the matrix
+        units: each product begins with what those before it have come to."""
+        chains: dict[tuple[Term, frozenset[str]], dict[Term, Term]] = {}
+        for addend in t.args:
+            products = [f for f in factors(addend) if self._is_product_of_tiles(f)]
+            if len(products) == 1:
+                rest = T.mul(T.ONE, *(f for f in factors(addend) if f is not products[0]))
+                key = rest, self._tile_axes(products[0])
+                chains.setdefault(key, {})[addend] = products[0]
+        sums = {key: chain for key, chain in chains.items() if len(chain) > 1}
+        if not sums:
+            return super()._sum(t)
+        addends = [a for a in t.args if not any(a in chain for chain in sums.values())]
+        for (rest, _), chain in sums.items():
+            total: Expr | None = None
+            for f in chain.values():
+                value = self._fold(f, total)
+                total = self._let(self._home_of(value, f), "s", value)
+            assert total is not None
+            addends.append(T.mul(rest, self._symbol("sum", total)))
+        found = self._value(T.add(*addends))
+        self._home_of(found, t).memo[t] = found
+        return found
+
+    def _is_product_of_tiles(self, t: Term) -> bool:
+        """Is this a sum that is no loop, and a product of two matrices?"""
+        is_sum = t.op == "fold" and t.attr.monoid == "sum" and t.kind == "float"
+        if not is_sum or T.is_open(t) or self._lookup(t) is not None or self._is_scan(t):
+            return False
+        if self._is_streamed(t) or self._home(t.free) is not self.scopes[-1]:
+            return False
+        (bound,), (condition, body) = T.open_fold(t)
+        sides = self._sides(body, bound.attr[0])
+        return (
+            condition is T.TRUE
+            and len(sides) == 2
+            and all(len(self._tile_axes(s)) == 2 for s in sides)
+        )
+
+    def _fold(self, t: Term, initial: Expr | None = None) -> Expr:
         """A fold that is no loop: a product of tiles, or a reduction of one."""
         self._prepare_at_home(t)
         found = self._lookup(t)
@@ -563,7 +603,7 @@ class Loops(Nests):
         sides = self._sides(body, name)
         if len(sides) == 2:
             left, right = (self._padded(self._value(s), name) for s in sides)
-            return _contract(axis, left, right)
+            return _contract(axis, left, right, initial)
         value = self._value(body)
         inside = Expr("masked", (value,), (name, 0.0), value.axes | {name}, value.kind)
         return _reduce("sum", axis, inside)

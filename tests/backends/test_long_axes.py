@@ -6,7 +6,7 @@ import pytest
 
 import monocomp as mc
 from monocomp.language.checker import check
-from monocomp.tile import Let, Loop, walk
+from monocomp.tile import Let, Loop, expressions, walk
 from tests.backends.running import BACKENDS, exact, make_inputs, run, whole_limit
 from tests.backends.tolerances import ALONE, Bound
 
@@ -127,6 +127,22 @@ def test_keys_that_are_values_are_read_once() -> None:
     text = "S[q,k] = Q[q,c] * C[k,c]\nO[q,c] = softmax[k](S[q,k]) * C[k,c]"
     (program,) = mc.compile(text).tile_programs({"q": 1000, "k": 1000, "c": 512})
     assert str(program).count("= C[") == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_logits_in_two_parts(backend: str) -> None:
+    """Two products with a common factor are one sum: the second begins with the first."""
+    text = (
+        "S[q,k] = (Q[q,d] * K[k,d] + R[q,c] * C[k,c] + B[q,k] + sum[d](Q[q,d]) * G[k]) / 3\n"
+        "O[q,c] = softmax[k](S[q,k]) * C[k,c]"
+    )
+    (program,) = mc.compile(text).tile_programs({"q": 1000, "k": 1000, "d": 64, "c": 64})
+    products = [e for e in expressions(program.body) if e.op == "contract"]
+    assert sum(len(e.args) == 3 for e in products) == 2
+    inputs = make_inputs(text, {"q": 19, "k": 21, "d": 5, "c": 6})
+    (found,) = run(backend, text, inputs)
+    (wanted,) = exact(text, inputs)
+    Bound(0.0, 2 * ALONE[backend].floor).check(found, wanted)
 
 
 def test_two_columns_share_a_loop() -> None:
