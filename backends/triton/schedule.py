@@ -119,7 +119,9 @@ def candidates(
         shapes = [(128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 3), (128, 64, 8, 2)]
         shapes += [(128, 32, 4, 3), (64, 64, 4, 2)]
     elif whole <= 256:
-        shapes = [(64, 32, 8, 2), (128, 64, 8, 2), (64, 64, 4, 2), (64, 32, 4, 2)]
+        shapes = [(128, 64, 8, 2), (64, 32, 8, 2), (64, 64, 4, 2), (64, 32, 4, 2)]
+        if _has_two_ends(program):  # the third loop takes registers
+            shapes = [shapes[1], shapes[0], *shapes[2:]]
     elif whole <= 512:
         shapes = [(64, 32, 8, 2), (64, 64, 8, 1), (64, 16, 8, 3), (32, 32, 8, 2)]
         if _has_two_ends(program):  # the third loop takes registers
