@@ -636,6 +636,8 @@ def function(name: str, *args: Term) -> Term:
             return operands[0]
         if all(t.op == "exp" for t in operands):  # which is monotone
             return exp(function(name, *(t.args[0] for t in operands)))
+        if all(t.op == "const" for t in operands):
+            return const((max if name == "maximum" else min)(t.attr for t in operands), kind)
         operands.sort(key=lambda t: t.key)
         return _intern(name, tuple(operands), None, kind)
     if name in ("abs", "sign", "relu", "stop"):
@@ -644,6 +646,8 @@ def function(name: str, *args: Term) -> Term:
         if name in ("abs", "relu"):
             if is_nonnegative(operand):
                 return operand
+            if operand.op == "const":
+                return neg(operand) if name == "abs" else const(0, operand.kind)
             scale, operand = _scale(operand, even=name == "abs")
             if scale is not None:
                 return mul(scale, function(name, operand))

@@ -243,6 +243,15 @@ def test_logarithms_of_products_of_unknown_signs_stay() -> None:
     assert T.log(T.power_of(T.function("abs", X), 2)).op == "mul"
 
 
+def test_functions_of_numbers_that_choose_one() -> None:
+    two, minus = number(2), number(-2)
+    assert T.function("abs", minus) is two
+    assert T.function("relu", minus) is T.ZERO
+    assert T.function("maximum", two, minus) is two
+    assert T.function("minimum", two, minus) is minus
+    assert T.function("minimum", T.const(1), T.INF) is T.ONE
+
+
 def test_brackets_are_idempotent() -> None:
     c, d = T.compare("<=", K, I), T.compare("<", I, K)
     assert T.mul(T.bracket(c), T.bracket(c), X) is T.mul(T.bracket(c), X)
@@ -270,6 +279,17 @@ def test_what_may_be_empty_is_not_cancelled() -> None:
     assert T.divide(plain, plain) is T.ONE
     sink = T.add(weights, T.exp(X))  # never empty
     assert T.divide(sink, sink) is T.ONE
+
+
+def test_over_nothing_a_quotient_by_one_element_is_0() -> None:
+    c = T.compare("<", I, K)
+    one = T.where(c, X, T.ZERO)
+    assert T.power_of(one, -1) is T.where(c, T.power_of(X, -1), T.ZERO)
+    assert T.divide(Y, T.where(c, A, T.const(0))) is T.mul(
+        Y, T.where(c, T.power_of(T.as_float(A), -1), T.ZERO)
+    )
+    assert T.power_of(one, 2).op == "pow"
+    assert T.power_of(T.where(c, X, T.ONE), -1).op == "pow"
 
 
 def test_a_positive_factor_does_not_decide_a_sign() -> None:
