@@ -361,8 +361,12 @@ def _in_frame_of(part: Term, whole: Term) -> tuple[Term, Term] | None:
 
 
 def _condition(t: Term) -> Term:
-    """Where an addend is there."""
-    return T.conjunction(*(f.args[0] for f in factors(t) if T.is_bracket(f)))
+    """Where an addend is there: its brackets hold, and what divides it has an element."""
+    under = (f.args[0] for f in factors(t) if f.op == "pow" and f.attr < 0)
+    return T.conjunction(
+        *(f.args[0] for f in factors(t) if T.is_bracket(f)),
+        *(T.is_there(base) for base in under if T.may_be_empty(base)),
+    )
 
 
 def _is_bounded(addend: Term) -> bool:

@@ -155,6 +155,8 @@ PROGRAMS = {
     " * (-1.5 - (max[j](W[j]) + X[i]) * X[i])) - X[i]",
     "frames of no sum's index": "O[i] = X[i] + var[j](W[j] - sum[k](exp(A[i,k] - 0.5)))",
     "exponential of exponentials": "Z[i] = sum[k](exp(A[i,k]) * k)\nO[i] = 1 / (1 + exp(-Z[i]))",
+    "a divisor over nothing beside others": "O[k] = X[k] - min[k, j]"
+    "(B[k,j] * exp(log_softmax[j](W[j] * 0.5 + where(W[j] < -100, 0, -inf))))",
     "a sigmoid of a number": "O = (4 * sigmoid(2)) ** 2",
     "one element or none": "input X[i], Y[k]\nZ = sum[k](Y[k])\n"
     "E = sum[i](exp(X[i] + where(i == |k|, 0, -inf)) * X[i])"
