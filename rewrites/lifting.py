@@ -327,22 +327,28 @@ def share_frame(t: Term) -> Term | None:
 
     Law:     exp(m') * SE[k if a and b](v, s).v = exp(m) * SE[k if a]([b] * v, s).v
     Claims:  scaled numbers, units
-    Needs:   m is the maximum of s where a, m' where a and b; the smaller sum is no divisor
+    Needs:   m is the maximum of s where a, m' where a and b; the smaller sum is no divisor, and
+             is a factor or one of all addends of a factor
     before:  O[i] = exp(max[k if k < i](S[i,k]) - max[k](S[i,k])) * SE[k if k < i](V[k], S[i,k]).v / SE[k](1, S[i,k]).v
     after:   O[i] = SE[k]((k < i) * V[k], S[i,k]).v / SE[k](1, S[i,k]).v
     """  # noqa: E501
     if t.op != "mul":
         return None
-    for over in filter(is_mantissa, t.args):
-        for f in t.args:
-            if f.op != "pow" or f.attr >= 0:
+    divisors = [u for f in t.args if f.op == "pow" and f.attr < 0 for u in addends(f.args[0])]
+    for f in t.args:
+        first, *more = (factors(a) for a in addends(f))
+        for over in first:
+            if not is_mantissa(over) or not all(over in other for other in more):
                 continue
-            for under in filter(is_mantissa, addends(f.args[0])):
+            for under in filter(is_mantissa, divisors):
                 shared = _in_frame_of(over.args[0], under.args[0])
                 if shared is not None:
                     value, change = shared
-                    others = (g for g in t.args if g is not over)
-                    return T.mul(*others, T.exp(change), value)
+                    rest = (
+                        T.mul(T.ONE, *(g for g in fs if g is not over)) for fs in (first, *more)
+                    )
+                    others = (g for g in t.args if g is not f)
+                    return T.mul(*others, T.add(*rest), T.exp(change), value)
     return None
 
 

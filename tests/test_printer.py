@@ -157,6 +157,10 @@ PROGRAMS = {
     "exponential of exponentials": "Z[i] = sum[k](exp(A[i,k]) * k)\nO[i] = 1 / (1 + exp(-Z[i]))",
     "a divisor over nothing beside others": "O[k] = X[k] - min[k, j]"
     "(B[k,j] * exp(log_softmax[j](W[j] * 0.5 + where(W[j] < -100, 0, -inf))))",
+    "a difference in the frame of its divisor": "input N[i]: int\n"
+    "O[j,i] = sum[j](exp(where(2 <= j, W[j], -inf)) * (var[j](W[j] - X[i])"
+    " * sum[k](exp(A[i,k]) * N[i]) / sum[k](exp(A[i,k]))))"
+    " / sum[j](exp(where(2 <= j, W[j], -inf))) + W[j] - X[i]",
     "a sigmoid of a number": "O = (4 * sigmoid(2)) ** 2",
     "one element or none": "input X[i], Y[k]\nZ = sum[k](Y[k])\n"
     "E = sum[i](exp(X[i] + where(i == |k|, 0, -inf)) * X[i])"

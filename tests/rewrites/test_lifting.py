@@ -148,6 +148,7 @@ NEAR_MISSES = {
         "O[i] = SE[k if k < i](V[k], S[i,k]).v / SE[j](1, R[i,j]).v",
         "O[i] = SE[k if k < i](V[k], C[i]).v / SE[j](W[j], C[i]).v",  # other indices
         "O[i] = SE[k if k < i](V[k], S[i,k]).v * SE[k](1, S[i,k]).v ** 2",
+        "O[i] = (B[i] + SE[k if k < i](V[k], S[i,k]).v) / SE[k](1, S[i,k]).v",
     ],
 }
 
@@ -182,6 +183,13 @@ VARIANTS = [
         "O[i] = exp(max[k if k < i and k < 3](S[i,k]) - max[k if k < 3](S[i,k]))"
         " * SE[k if k < i and k < 3](V[k], S[i,k]).v / SE[k if k < 3](1, S[i,k]).v",
         "O[i] = SE[k if k < 3]((k < i) * V[k], S[i,k]).v / SE[k if k < 3](1, S[i,k]).v",
+    ),
+    (  # a factor of every addend
+        "share_frame",
+        "O[i] = exp(max[k if k < i](S[i,k]) - max[k](S[i,k]))"
+        " * (A[i] * SE[k if k < i](V[k], S[i,k]).v - SE[k if k < i](V[k], S[i,k]).v)"
+        " / SE[k](1, S[i,k]).v",
+        "O[i] = (A[i] - 1) * SE[k]((k < i) * V[k], S[i,k]).v / SE[k](1, S[i,k]).v",
     ),
 ]
 
