@@ -6,7 +6,7 @@ outputs and a few tiles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -182,3 +182,39 @@ def run(
     chosen = {**default_blocks(program, extents, TILE_ELEMENTS), **(blocks or {})}
     with torch.no_grad():
         Interpreter(program, ops, extents, params, chosen, checked).run(inputs, outputs)
+
+
+def run_all(
+    kernels: Sequence[TileProgram],
+    inputs: Mapping[str, torch.Tensor],
+    extents: Mapping[str, int],
+    params: Mapping[str, Any],
+    dtype: torch.dtype,
+    *,
+    checked: bool = False,
+) -> dict[str, torch.Tensor]:
+    """Run kernels one after the other.
+
+    Args:
+        kernels: in the order in which they run.
+        inputs, extents, params: of the program.
+        dtype: of float outputs for which the program names none.
+        checked: test computed subscripts.
+
+    Returns:
+        The outputs, and what kernels have stored for one another, by name.
+    """
+    wide = any(t.dtype == torch.float64 for t in inputs.values())
+    kinds = {"float": dtype, "int": torch.int64, "bool": torch.bool}
+    # What is stored has the precision of sums.
+    stored_kinds = {**kinds, "float": torch.float64 if wide else torch.float32}
+    device = next((t.device for t in inputs.values()), torch.device("cpu"))
+    outputs: dict[str, torch.Tensor] = {}
+    for kernel in kernels:
+        for o in kernel.outputs:
+            shape = [extents[kernel.axes[a].extent] for a in o.axes]
+            default = stored_kinds[o.kind] if o.is_stored else kinds[o.kind]
+            wanted = getattr(torch, o.dtype) if o.dtype else default
+            outputs[o.name] = torch.empty(shape, dtype=wanted, device=device)
+        run(kernel, {**inputs, **outputs}, outputs, extents, params, checked=checked)
+    return outputs

@@ -34,6 +34,10 @@ from torch.nn.functional import scaled_dot_product_attention
 import monocomp as mc
 from benchmarks.report import Report, listed, options, today, versions, write_json
 from monocomp.language.binding import bind
+from monocomp.lowering import packed_extents
+
+# As the peers search their own options, first calls search schedules, unless told not to.
+os.environ.setdefault("MONOCOMP_TUNE", "1")
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # in rehearsals
 DTYPE = torch.float16 if INTERPRETED else torch.bfloat16  # whose products are not interpreted
@@ -155,16 +159,9 @@ def _schedule(compiled: mc.Kernel, tensors: Sequence[Tensor], params: Mapping[st
     inputs = dict(zip(compiled.program.inputs, tensors, strict=True))
     binding = bind(compiled.program, {n: tuple(t.shape) for n, t in inputs.items()}, params)
     runner = compiled._runner(inputs, binding)
-    chosen = runner.schedules(inputs, binding.params, binding.extents)
-    return "; ".join(_in_words(s.to_json()) for s in chosen)
-
-
-def _in_words(chosen: dict[str, Any]) -> str:
-    """As in "128 x 64, 8 warps, 3 stages", and whatever else a schedule says."""
-    blocks = " x ".join(str(length) for length in chosen.pop("blocks").values())
-    warps, stages = chosen.pop("num_warps"), chosen.pop("num_stages")
-    others = [f"{name} {value}" for name, value in chosen.items() if value not in (None, 1)]
-    return ", ".join([blocks, f"{warps} warps", f"{stages} stages", *others])
+    extents = packed_extents(runner.program, binding.extents)
+    chosen = runner.schedules(inputs, binding.params, extents)
+    return "; ".join(map(str, chosen))
 
 
 # FlexAttention's: the blocks that it takes by itself, and those that its own search would try

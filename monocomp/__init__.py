@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from monocomp import errors, library
+    from monocomp import errors, library, schedules
     from monocomp.errors import MonocompError
     from monocomp.kernel import Kernel, compile
     from monocomp.monoids import Monoid, monoid
@@ -31,6 +31,7 @@ __all__ = [
     "evaluate",
     "library",
     "monoid",
+    "schedules",
 ]
 
 _HOMES = {
@@ -41,7 +42,7 @@ _HOMES = {
     "evaluate": "monocomp.reference.oracle",
     "monoid": "monocomp.monoids",
 }
-_MODULES = ("errors", "library")
+_MODULES = ("errors", "library", "schedules")
 
 
 def __getattr__(name: str) -> Any:

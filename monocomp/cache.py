@@ -61,6 +61,20 @@ class JsonStore:
         with suppress(OSError), self._open_folder(create=True) as folder:
             _write(folder, _file_name(key), data.encode())
 
+    def values(self) -> Iterator[dict[str, Any]]:
+        """Everything that was put, but for what is damaged."""
+        texts = {}
+        with suppress(OSError), self._open_folder() as folder:
+            for name in sorted(os.listdir(folder)):
+                with suppress(OSError):
+                    texts[name] = _read(folder, name)
+        for name, text in texts.items():
+            with suppress(ValueError, TypeError, KeyError, RecursionError):
+                key = json.loads(text)["content"]["key"]
+                value = _open_envelope(key, text) if _file_name(key) == name else None
+                if value is not None:
+                    yield value
+
     @contextmanager
     def _open_folder(self, create: bool = False) -> Iterator[int]:
         """The folder as a descriptor, so that nobody can exchange it after it was checked."""

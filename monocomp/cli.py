@@ -1,4 +1,4 @@
-"""The command `monocomp`: list, emit, explain, check and run.
+"""The command `monocomp`: list, emit, explain, check, run and tune.
 
 Results go to standard output and messages to standard error; the exit status says which it
 was (`STATUSES`). No traceback reaches a user for a fault in a program, nor for one in a call.
@@ -221,6 +221,41 @@ def _run_options(command: argparse.ArgumentParser) -> None:
     add("-o", "--output", metavar="FILE", help="a .npz file for the outputs")
 
 
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        raise argparse.ArgumentTypeError(f"'{verbs.shorten(text)}' is no number of seconds")
+    return seconds
+
+
+def _positive(text: str) -> int:
+    number = _count(text)
+    if not 0 < number <= 10**6:
+        raise argparse.ArgumentTypeError("the number must lie in 1 to 1000000")
+    return number
+
+
+def _tune_options(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    _extent(command)
+    _param(command)
+    add("--dtype", metavar="TYPE", help="of float inputs: bf16, fp16 or fp32 (bf16)")
+    add("--tf32", action="store_true", help="products of fp32 in tf32")
+    add("--seconds", type=_seconds, default=300.0, metavar="S", help="how long it may take (300)")
+    add(
+        "--candidates",
+        type=_positive,
+        default=60,
+        metavar="N",
+        help="schedules of each kernel to try (60)",
+    )
+    _seed(command)
+    add("-o", "--output", metavar="FILE", help="a JSON file to add the result to")
+
+
 class _Verb(NamedTuple):
     """What a verb does, in words, and its options; None: it takes no program."""
 
@@ -237,6 +272,7 @@ VERBS = {
         verbs.check, "proofs, and each step and backend against the oracle", _check_options
     ),
     "run": _Verb(verbs.run, "run on arrays, or on random inputs", _run_options),
+    "tune": _Verb(verbs.tune, "search schedules on a GPU, and remember the best", _tune_options),
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from monocomp.backends.triton.launch import TritonRunner
     from monocomp.backends.triton.replay import Plans
+    from monocomp.backends.triton.search import Tuning
     from monocomp.certificate import Certificate
     from monocomp.monoids import Monoid
 
@@ -286,7 +287,8 @@ class Kernel:
                 help=f"did you mean {near!r}?" if near else None,
             )
         from monocomp.backends.triton.emit import emit
-        from monocomp.backends.triton.schedule import candidates, element_bytes, processors_of
+        from monocomp.backends.triton.schedule import processors_of
+        from monocomp.backends.triton.space import Space, element_bytes
 
         _check_target(target)
         dtypes = self._dtypes(dtype or "bf16")
@@ -302,7 +304,7 @@ class Kernel:
                 self.equations,
                 kernels,
                 [
-                    candidates(k, sizes, element_bytes(k, widths), target, processors)[0]
+                    Space(k, sizes, element_bytes(k, widths), target, processors).first()
                     for k in kernels
                 ],
                 lowered=program,
@@ -383,6 +385,69 @@ class Kernel:
             if plan is not None:
                 self._last = "triton", plan.device
                 return _unpacked(plan(values))
+        inputs, params, binding = self._bound(args, kwargs)
+        if self.backend == "numpy":
+            results = self._run_numpy(inputs, binding)
+        else:
+            results = self._run_torch_tensors(inputs, params, binding)
+        return _unpacked(results)
+
+    def tune(
+        self,
+        /,
+        *args: Any,
+        seconds: float = 20.0,
+        candidates: int = 12,
+        progress: Callable[[str, int, int], None] = lambda *_: None,
+        **kwargs: Any,
+    ) -> Tuning:
+        """Search schedules for calls with these inputs, and remember the best.
+
+        Candidates are compiled, checked, and timed on the GPU. Calls on the same kind of device,
+        with the same dtypes and with sizes that round up to the same powers of two take what
+        was found, also in later processes (see `mc.schedules`). An interruption ends the search
+        with the best so far.
+
+        Args:
+            args, kwargs: inputs and parameters, as for a call.
+            seconds: how long the search may take.
+            candidates: how many schedules of each kernel to try.
+            progress: called with what is being done, a candidate's number, and of how many.
+
+        Raises:
+            DeviceError: the inputs are not on a GPU.
+            UnsupportedError: no candidate fits the GPU.
+        """
+        import torch
+
+        if not seconds > 0 or candidates < 1:
+            raise UsageError("a search takes more than 0 seconds and at least 1 candidate")
+        inputs, _, binding = self._bound(args, kwargs)
+        _check_tensors(inputs, torch)
+        device = next((t.device for t in inputs.values()), torch.device("cpu"))
+        if device.type != "cuda" or self._backend_for(device) != "triton":
+            raise DeviceError(
+                "schedules are searched for backend 'triton' on a GPU, and this call runs on "
+                f"{self._backend_for(device)} ({device})",
+                help="move the inputs to the GPU",
+            )
+        runner = self._runner(inputs, binding)
+        extents = packed_extents(runner.program, binding.extents)
+        found = runner.tune(
+            inputs,
+            binding.params,
+            extents,
+            seconds=seconds,
+            candidates=candidates,
+            progress=progress,
+        )
+        self._plans = None  # they launch what was chosen before
+        return found
+
+    def _bound(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, object], Binding]:
+        """The inputs and parameters of a call by name, checked, and the sizes."""
         inputs, params = signature(self.program, args, kwargs)
         shapes = {n: _shape(n, t) for n, t in inputs.items()}
         binding = bind(self.program, shapes, params)
@@ -392,11 +457,7 @@ class Kernel:
                 self._filters.check(binding.params)
         for name, tensor in inputs.items():
             _check_dtype(self.program.inputs[name], tensor)
-        if self.backend == "numpy":
-            results = self._run_numpy(inputs, binding)
-        else:
-            results = self._run_torch_tensors(inputs, params, binding)
-        return _unpacked(results)
+        return inputs, params, binding
 
     def _run_numpy(self, inputs: Mapping[str, Any], binding: Binding) -> tuple[Any, ...]:
         import numpy as np
@@ -435,26 +496,14 @@ class Kernel:
         from monocomp.backends import torch as torch_backend
 
         dtype = _promoted(inputs, torch)
-        kinds = {"float": dtype, "int": torch.int64, "bool": torch.bool}
-        # What is stored has the precision of sums.
-        wide = any(t.dtype == torch.float64 for t in inputs.values())
-        stored_kinds = {**kinds, "float": torch.float64 if wide else torch.float32}
-        outputs: dict[str, torch.Tensor] = {}
-        extents = self._all_extents(inputs, binding)
-        for kernel in self.tile_programs(binding.extents):
-            for o in kernel.outputs:
-                shape = [extents[kernel.axes[a].extent] for a in o.axes]
-                default = stored_kinds[o.kind] if o.is_stored else kinds[o.kind]
-                wanted = getattr(torch, o.dtype) if o.dtype else default
-                outputs[o.name] = torch.empty(shape, dtype=wanted, device=device)
-            torch_backend.run(
-                kernel,
-                {**inputs, **outputs},
-                outputs,
-                extents,
-                binding.params,
-                checked=self.checked,
-            )
+        outputs = torch_backend.run_all(
+            self.tile_programs(binding.extents),
+            inputs,
+            self._all_extents(inputs, binding),
+            binding.params,
+            dtype,
+            checked=self.checked,
+        )
         self._last = "torch", device
         return tuple(outputs[o.name] for o in self.program.outputs)
 

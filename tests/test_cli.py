@@ -98,7 +98,7 @@ def test_unknown_command(call) -> None:
         2,
         "",
         "UsageError: there is no command 'emitt'\n"
-        "  commands: list, emit, explain, check, run\n"
+        "  commands: list, emit, explain, check, run, tune\n"
         "  help: did you mean 'monocomp emit'?\n",
     )
 
@@ -702,3 +702,113 @@ def test_public_names() -> None:
         assert getattr(monocomp, name) is not None and name in dir(monocomp)
     with pytest.raises(AttributeError, match="module 'monocomp' has no attribute 'complie'"):
         monocomp.complie  # noqa: B018
+
+
+# --- tune
+
+
+def test_tune_needs_a_gpu(call, monkeypatch) -> None:
+    """And says so before it makes any input."""
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert call("tune", "causal", "--extent", "q=1000000000000") == (
+        2,
+        "",
+        "DeviceError: schedules are measured on a GPU, and there is none here\n"
+        "  help: run it where there is one; -o FILE writes what other machines can use\n",
+    )
+
+
+def test_tune(call, monkeypatch, tmp_path) -> None:
+    """Random inputs go into a search; what it finds is shown, and written."""
+    import torch
+
+    from monocomp import schedules
+    from monocomp.backends.triton.schedule import Schedule
+    from monocomp.backends.triton.search import Tuning
+    from monocomp.command_line import verbs
+    from monocomp.kernel import Kernel
+
+    place = schedules.Situation("gpu", "3", "0", "ieee", (("A", "float16"),), (("i", 4),))
+    chosen = (Schedule((("i", 64), ("j", 32)), 4, 3),)
+    entry = schedules.Entry(place, chosen, 0.5)
+    seen: dict[str, object] = {}
+
+    def tune(kernel: Kernel, *, progress, **given) -> Tuning:
+        seen.update(given)
+        progress("compiling", 1, 7)
+        is_right = given["seconds"] > 1
+        return Tuning(chosen, 0.5, 0.75, measured=7, is_checked=is_right, entry=entry)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(
+        verbs,
+        "_tensors",
+        lambda arrays, dtypes, _: {n: (a.shape, dtypes[n]) for n, a in arrays.items()},
+    )
+    monkeypatch.setattr(Kernel, "tune", tune)
+    path = tmp_path / "schedules.json"
+    words = ("tune", PRODUCT, "--extent", "i=4", "j=5", "k=6", "--dtype", "fp16", "--candidates")
+    result = call(*words, "7", "--seconds", "9", "-o", path)
+    assert result.status == 0
+    assert result.out.splitlines() == [
+        "kernel 1: 64 x 32, 4 warps, 3 stages",
+        "0.5 ms, before 0.75 ms",
+        "7 measured, 0 wrong, 0 that did not fit, in 0.0 s",
+    ]
+    assert result.err == "[###.....................] compiling 1 of 7, 0 s\n"
+    assert seen == {
+        "A": ((4, 6), "float16"),
+        "B": ((6, 5), "float16"),
+        "seconds": 9.0,
+        "candidates": 7,
+    }
+    (written,) = json.loads(path.read_text())["schedules"]
+    assert written == entry.to_json()
+    assert call(*words, "7", "--seconds", "1").status == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--seconds", "0"], "'0' is no number of seconds"),
+        (["--seconds", "soon"], "'soon' is no number of seconds"),
+        (["--seconds", "nan"], "'nan' is no number of seconds"),
+        (["--candidates", "0"], "the number must lie in 1 to 1000000"),
+        (["--candidates", "-1"], "'-1' is no whole number"),
+        (["--param", "cap=3"], "the program has no parameter 'cap'"),
+    ],
+)
+def test_wrong_calls_of_tune(call, words: Sequence[str], message: str) -> None:
+    result = call("tune", "attention", *words)
+    assert (result.status, result.out) == (2, "")
+    assert message in result.err and re.match(r"[A-Z][A-Za-z]+Error: ", result.err)
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_in_a_terminal_is_one_line() -> None:
+    from monocomp.command_line.progress import Progress
+
+    stream, now = _Terminal(), iter(range(100))
+    with Progress(stream, lambda: float(next(now))) as progress:
+        progress("compiling", 12, 12)
+        progress("measuring", 6, 12)
+    first, second, cleared = stream.getvalue().removeprefix("\r").rstrip("\r").split("\r")
+    assert first == "[" + "#" * 24 + "] compiling 12 of 12, 1 s"
+    assert second.rstrip() == "[" + "#" * 12 + "." * 12 + "] measuring 6 of 12, 2 s"
+    assert not cleared.strip() and len(cleared) >= len(second.rstrip())
+
+
+def test_progress_elsewhere_is_a_line_now_and_then() -> None:
+    from monocomp.command_line.progress import Progress
+
+    stream, now = io.StringIO(), iter(range(100))
+    with Progress(stream, lambda: float(next(now))) as progress:
+        for n in range(12):
+            progress("compiling", n + 1, 12)
+    assert [line.split()[2] for line in stream.getvalue().splitlines()] == ["1", "6", "11"]

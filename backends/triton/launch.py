@@ -1,8 +1,8 @@
 """Runs emitted files: writes them to the cache, imports them, and chooses schedules.
 
-What runs is the very text that `Kernel.source` shows. The first call on a kind of device
-and a class of sizes measures a few schedules, checks that each gives the same result, and
-remembers the best; later runs look it up. `MONOCOMP_TUNE=0` takes the first candidate.
+What runs is the very text that `Kernel.source` shows. Schedules are what a search has found for
+this device, program, dtypes and sizes like these, and else what the space of schedules says
+comes first: a call measures nothing, unless `MONOCOMP_TUNE=1` asks for a search.
 """
 
 from __future__ import annotations
@@ -10,33 +10,41 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-import statistics
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.machinery import SourceFileLoader
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import triton
+from triton.runtime.errors import OutOfResources
 
+from monocomp import schedules as remembered
+from monocomp.backends import torch as interpreter
 from monocomp.backends.triton.emit import Module
+from monocomp.backends.triton.measure import GpuBench
 from monocomp.backends.triton.replay import Plan, Recorder
-from monocomp.backends.triton.schedule import Schedule, candidates, element_bytes
-from monocomp.cache import JsonStore, cache_folder
-from monocomp.errors import InternalError, UnsupportedError
+from monocomp.backends.triton.schedule import Schedule
+from monocomp.backends.triton.search import CANDIDATES, SECONDS, Choice, Progress, Tuning, search
+from monocomp.backends.triton.space import Space, element_bytes
+from monocomp.cache import cache_folder
+from monocomp.errors import InternalError
 from monocomp.nominal import power_of_two
 from monocomp.program import Equations
+from monocomp.report import report
 from monocomp.tile import TileProgram
 
 Emit = Callable[[Sequence[Schedule]], Module]
-_ROUNDS = 5
-_BURST_MS = 2.0
+Look: TypeAlias = tuple[torch.device, tuple[torch.dtype, ...], tuple[tuple[str, int], ...]]
+_INTERPRETED_FLOPS = 1 << 40  # the torch backend takes about a second for these
 _LOCK = threading.Lock()
+_MEASURING = threading.Lock()  # measurements would disturb one another
 _LOADED: dict[str, ModuleType] = {}
 
 
@@ -145,8 +153,7 @@ class TritonRunner:
         self.processors = processors
         self._module: tuple[Module, ModuleType] | None = None
         self._lock = threading.Lock()
-        self._chosen: dict[tuple[Any, ...], tuple[Schedule, ...]] = {}
-        self.store = JsonStore("schedules")
+        self._chosen: dict[Look, Choice] = {}
 
     def __call__(
         self,
@@ -160,39 +167,46 @@ class TritonRunner:
         A plan holds for other values of the parameters that are named as varying. There is
         none for a call whose schedules are a stopgap, or that does more than launch kernels.
         """
-        module, loaded = self._loaded()
+        module, _ = self._loaded()
         # Distinct objects, without gradients, that hold what they show.
         tensors = {n: t.detach().resolve_neg() for n, t in inputs.items()}
         first = next(iter(tensors.values()))
-        recorder = Recorder(tensors, varying, module.places)
         with torch.cuda.device_of(first):  # type: ignore[no-untyped-call]
-            schedules = self.schedules(tensors, params, extents)
-            configs = tuple(module.config(n, s) for n, s in enumerate(schedules))
-            results = self._call(loaded, module, tensors, params, configs, recorder)
-            plan = None if _is_capturing(first.device) else recorder.plan(results)
-        return results, plan
+            chosen = self.schedules(tensors, params, extents)
+            reasons: list[str] = []
+            for choice in chain([chosen], self._others(tensors, extents)):
+                recorder = Recorder(tensors, varying, module.places)
+                try:
+                    results = self._call(tensors, params, choice, recorder=recorder)
+                except OutOfResources as fault:  # before the kernel is launched
+                    reasons.append(str(fault))
+                    continue
+                if reasons and not _is_capturing(first.device):
+                    self._chosen[self._look(tensors, extents)] = choice
+                return results, None if _is_capturing(first.device) else recorder.plan(results)
+        raise self.spaces(tensors, extents)[0].refusal(reasons[:1])
 
     def _loaded(self) -> tuple[Module, ModuleType]:
         if self._module is None:
-            module = self.emit([candidates(k, {}, 2)[0] for k in self.kernels])
+            module = self.emit([Space(k, {}, 2).first() for k in self.kernels])
             self._module = module, load(module.source)
         return self._module
 
     def _call(
         self,
-        loaded: ModuleType,
-        module: Module,
         inputs: Mapping[str, torch.Tensor],
         params: Mapping[str, Any],
-        configs: tuple[Mapping[str, int], ...],
+        choice: Choice,
         recorder: Recorder | None = None,
+        **hooks: Any,
     ) -> tuple[torch.Tensor, ...]:
+        module, loaded = self._loaded()
         named = {module.params[n]: v for n, v in params.items()}
         host = getattr(loaded, module.host)
-        options: dict[str, Any] = {"configs": configs, "precision": self.precision}
+        configs = tuple(module.config(n, s) for n, s in enumerate(choice))
         if recorder is not None:
-            options |= {"empty": recorder.empty, "launch": recorder.launch}
-        result = host(*inputs.values(), **named, **options)
+            hooks = {"empty": recorder.empty, "launch": recorder.launch}
+        result = host(*inputs.values(), **named, configs=configs, precision=self.precision, **hooks)
         return result if isinstance(result, tuple) else (result,)
 
     # --- schedules --------------------------------------------------------------------
@@ -202,23 +216,15 @@ class TritonRunner:
         inputs: Mapping[str, torch.Tensor],
         params: Mapping[str, Any],
         extents: Mapping[str, int],
-    ) -> tuple[Schedule, ...]:
-        """The schedules for a call: remembered, or measured now.
-
-        While a CUDA graph is captured nothing can be measured: what is not remembered then
-        runs with the first candidates, and a later call measures.
-        """
-        first = next(iter(inputs.values()))
-        sizes = tuple(sorted((e, power_of_two(max(1, n))) for e, n in extents.items()))
-        key = (first.device, tuple(t.dtype for t in inputs.values()), sizes)
-        found = self._chosen.get(key)
+    ) -> Choice:
+        """The schedules for a call: remembered, or those that come first."""
+        look = self._look(inputs, extents)
+        found = self._chosen.get(look)
         if found is None:
-            with self._lock:  # measurements would disturb one another
-                found = self._chosen.get(key)
-                if found is None:
-                    found = self._choose(inputs, params, extents, sizes)
-                    if not _is_capturing(first.device):
-                        self._chosen[key] = found
+            with self._lock:
+                found = self._chosen.get(look) or self._choose(inputs, params, extents)
+                if not _is_capturing(look[0]):
+                    self._chosen[look] = found
         return found
 
     def _choose(
@@ -226,98 +232,131 @@ class TritonRunner:
         inputs: Mapping[str, torch.Tensor],
         params: Mapping[str, Any],
         extents: Mapping[str, int],
-        sizes: tuple[tuple[str, int], ...],
-    ) -> tuple[Schedule, ...]:
-        sizes_of = {n: t.element_size() for n, t in inputs.items() if t.is_floating_point()}
-        first = next(iter(inputs.values()))
-        target = _target(first.device)
-        of_device = 1 if target is None else multiprocessors(first.device)
-        processors = self.processors or of_device
-        choices = [
-            candidates(k, extents, element_bytes(k, sizes_of), target, processors)
-            for k in self.kernels
-        ]
-        default = tuple(c[0] for c in choices)
-        if first.device.type != "cuda" or interpreted():
-            return default
-        if os.environ.get("MONOCOMP_TUNE", "1") == "0":
-            return default
-        name = "/".join(
-            (
-                self._loaded()[0].source,
-                torch.cuda.get_device_name(first.device),
-                triton.__version__,
-                self.precision,
-                repr([(t.dtype, n) for n, t in inputs.items()]),
-                repr(sizes),
-            )
-        )
-        remembered = self._recall(name, choices)
-        if remembered is not None:
-            return remembered
-        if _is_capturing(first.device):
-            return default
-        chosen = self.tune(inputs, params, choices)
-        self.store.put(name, {"schedules": [s.to_json() for s in chosen]})
-        return chosen
-
-    def _recall(
-        self, name: str, choices: Sequence[Sequence[Schedule]]
-    ) -> tuple[Schedule, ...] | None:
-        entry = self.store.get(name)
-        if entry is None:
-            return None
-        try:
-            found = tuple(Schedule.from_json(s) for s in entry["schedules"])
-        except (KeyError, TypeError, ValueError, AttributeError):
-            return None
-        known = len(found) == len(choices) and all(
-            f in c for f, c in zip(found, choices, strict=True)
-        )
-        return found if known else None
+    ) -> Choice:
+        found = self._recall(inputs, extents)
+        if found is None and _wants_search(next(iter(inputs.values())).device):
+            found = self.tune(inputs, params, extents).schedules
+        return found or tuple(space.first() for space in self.spaces(inputs, extents))
 
     def tune(
         self,
         inputs: Mapping[str, torch.Tensor],
         params: Mapping[str, Any],
-        choices: Sequence[Sequence[Schedule]],
-    ) -> tuple[Schedule, ...]:
-        """Measure the candidates of each kernel in turn, the others at their best so far.
+        extents: Mapping[str, int],
+        *,
+        seconds: float = SECONDS,
+        candidates: int = CANDIDATES,
+        progress: Progress = lambda *_: None,
+    ) -> Tuning:
+        """Search schedules for calls like this one, and remember the best.
 
-        All candidates are timed round-robin: clocks drift, and whoever runs first would win.
+        Args:
+            inputs, params, extents: of the call.
+            seconds, candidates: the limits of the search; candidates of each kernel.
+            progress: as for `search`.
+
+        Raises:
+            UnsupportedError: no candidate fits the GPU.
         """
-        module, loaded = self._loaded()
-        best = [c[0] for c in choices]
-        for n, options in enumerate(choices):
-            runs: dict[Schedule, Callable[[], tuple[torch.Tensor, ...]]] = {}
-            reference: tuple[torch.Tensor, ...] | None = None
-            failures = []
-            for option in options:
-                tried = tuple(option if m == n else s for m, s in enumerate(best))
-                configs = tuple(module.config(m, s) for m, s in enumerate(tried))
+        tensors = {n: t.detach().resolve_neg() for n, t in inputs.items()}
+        spaces = self.spaces(tensors, extents)
 
-                def run(
-                    configs: tuple[Mapping[str, int], ...] = configs,
-                ) -> tuple[torch.Tensor, ...]:
-                    return self._call(loaded, module, inputs, params, configs)
+        def call(choice: Choice, **hooks: Any) -> tuple[torch.Tensor, ...]:
+            return self._call(tensors, params, choice, **hooks)
 
-                try:
-                    result = run()
-                    torch.cuda.synchronize()
-                except triton.runtime.errors.OutOfResources as fault:
-                    failures.append(str(fault))
-                    continue
-                if reference is None:
-                    reference = result
-                elif not all(map(_agree, result, reference)):
-                    continue
-                runs[option] = run
-            if not runs:
-                raise UnsupportedError(
-                    "no schedule of this kernel fits the GPU", notes=failures[:1]
-                )
-            best[n] = _fastest(runs) if len(runs) > 1 else next(iter(runs))
-        return tuple(best)
+        with _MEASURING, torch.cuda.device_of(next(iter(tensors.values()))):  # type: ignore[no-untyped-call]
+            found = search(
+                [space.candidates(candidates) for space in spaces],
+                GpuBench(call, list(tensors.values())),
+                lambda: self._expected(tensors, params, extents),
+                seconds=seconds,
+                progress=progress,
+            )
+        if found.unfit and not found.measured and not found.wrong:
+            raise spaces[0].refusal(found.reasons[:1])
+        if found.is_checked and found.milliseconds is not None:
+            situation = self._situation(tensors, extents)
+            found.entry = remembered.remember(situation, found.schedules, found.milliseconds)
+            self._chosen[self._look(tensors, extents)] = found.schedules
+        return found
+
+    def spaces(self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]) -> list[Space]:
+        """The schedules that each kernel may have."""
+        widths = {n: t.element_size() for n, t in inputs.items() if t.is_floating_point()}
+        device = next(iter(inputs.values())).device
+        target = _target(device)
+        of_device = 1 if target is None else multiprocessors(device)
+        processors = self.processors or of_device
+        return [
+            Space(k, extents, element_bytes(k, widths), target, processors) for k in self.kernels
+        ]
+
+    def _look(self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]) -> Look:
+        device = next(iter(inputs.values())).device
+        return device, tuple(t.dtype for t in inputs.values()), _buckets(extents)
+
+    def _situation(
+        self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]
+    ) -> remembered.Situation:
+        text = "\n\n".join(str(k) for k in self.kernels)
+        dtypes = sorted((n, str(t.dtype).removeprefix("torch.")) for n, t in inputs.items())
+        return remembered.Situation(
+            device=torch.cuda.get_device_name(next(iter(inputs.values())).device),
+            triton=triton.__version__,
+            program=hashlib.blake2b(text.encode(), digest_size=16).hexdigest(),
+            precision=self.precision,
+            dtypes=tuple(dtypes),
+            sizes=_buckets(extents),
+        )
+
+    def _recall(
+        self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]
+    ) -> Choice | None:
+        """What is remembered, if it can be schedules of these kernels."""
+        if next(iter(inputs.values())).device.type != "cuda" or interpreted():
+            return None
+        found = remembered.recall(self._situation(inputs, extents))
+        spaces = self.spaces(inputs, extents)
+        if found is None or len(found) != len(spaces):
+            return None
+        fits = all(space.admits(s) for space, s in zip(spaces, found, strict=True))
+        return found if fits else None
+
+    def _others(
+        self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]
+    ) -> Iterator[Choice]:
+        """What to take where a schedule turns out to need more than there is."""
+        options = [space.candidates() for space in self.spaces(inputs, extents)]
+        for n in range(max(map(len, options))):
+            yield tuple(o[min(n, len(o) - 1)] for o in options)
+
+    def _expected(
+        self,
+        inputs: Mapping[str, torch.Tensor],
+        params: Mapping[str, Any],
+        extents: Mapping[str, int],
+    ) -> tuple[torch.Tensor, ...] | None:
+        """The results of the torch backend, in float32; None where that would take long."""
+        known = {**extents, **dict.fromkeys((e for k in self.kernels for e in k.parts), 1)}
+        if report(self.kernels, known)["flops"] > _INTERPRETED_FLOPS:
+            return None
+        try:
+            outputs = interpreter.run_all(self.kernels, inputs, known, params, torch.float32)
+        except torch.OutOfMemoryError:
+            return None
+        return tuple(outputs[o.name] for o in self.program.source.outputs)
+
+
+def _buckets(extents: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """Sizes that share their schedules."""
+    return tuple(sorted((e, power_of_two(max(1, n))) for e, n in extents.items()))
+
+
+def _wants_search(device: torch.device) -> bool:
+    """Is a call to measure what is not remembered? Not while a CUDA graph is captured."""
+    if os.environ.get("MONOCOMP_TUNE", "0") != "1":
+        return False
+    return device.type == "cuda" and not interpreted() and not _is_capturing(device)
 
 
 def multiprocessors(device: torch.device) -> int:
@@ -338,35 +377,3 @@ def _target(device: torch.device) -> str | None:
 def _is_capturing(device: torch.device) -> bool:
     """Does the current stream record a CUDA graph?"""
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
-
-
-def _agree(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Are two schedules' results equal up to the rounding of their dtype?"""
-    if not a.is_floating_point():
-        return torch.equal(a, b)
-    tolerance = 0.05 if a.element_size() == 2 else 1e-3
-    return torch.allclose(a.float(), b.float(), rtol=tolerance, atol=tolerance, equal_nan=True)
-
-
-def _fastest(runs: Mapping[Schedule, Callable[[], object]]) -> Schedule:
-    counts = {}
-    for schedule, run in runs.items():
-        counts[schedule] = max(2, min(50, int(_BURST_MS / max(1e-3, _burst(run, 2)))))
-    times: dict[Schedule, list[float]] = {s: [] for s in runs}
-    order = list(runs)
-    for turn in range(_ROUNDS):
-        for s in order[turn % len(order) :] + order[: turn % len(order)]:
-            times[s].append(_burst(runs[s], counts[s]))
-    return min(order, key=lambda s: statistics.median(times[s]))
-
-
-def _burst(run: Callable[[], object], count: int) -> float:
-    """Milliseconds a call, over a few calls back to back."""
-    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-    run()
-    start.record()
-    for _ in range(count):
-        run()
-    stop.record()
-    torch.cuda.synchronize()
-    return float(start.elapsed_time(stop)) / count

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from monocomp import library
 from monocomp.command_line import files
-from monocomp.errors import UnsupportedDtypeError, UsageError, nearest
+from monocomp.errors import DeviceError, UnsupportedDtypeError, UsageError, nearest
 
 if TYPE_CHECKING:
     from monocomp.kernel import Kernel
@@ -108,6 +108,18 @@ def _dtypes(options: Namespace) -> tuple[str | None, dict[str, str]]:
     of_one = pairs([w for w in words if "=" in w], "NAME=TYPE", str, "a dtype")
     named = {name: _dtype(given, _DTYPES_OF_ONE) for name, given in of_one.items()}
     return _dtype(of_all[0], _DTYPES) if of_all else None, named
+
+
+def _by_input(
+    program: Program, dtype: str | None, named: Mapping[str, str]
+) -> dict[str, str | None]:
+    """The dtype of each input; None: as it comes."""
+    for name in named.keys() - program.inputs.keys():
+        raise UsageError(
+            f"the program has no input '{name}'",
+            notes=(f"inputs: {', '.join(program.inputs)}",),
+        )
+    return {name: named.get(name, dtype) for name in program.inputs}
 
 
 def _dtype(given: str, known: Mapping[str, str]) -> str:
@@ -242,12 +254,7 @@ def run(options: Namespace) -> int:
         arrays = _random(program, extents, params, dtype, options.seed)
     else:
         arrays = {name: files.read_array(path) for name, path in paths.items()}
-    for name in named.keys() - program.inputs.keys():
-        raise UsageError(
-            f"the program has no input '{name}'",
-            notes=(f"inputs: {', '.join(program.inputs)}",),
-        )
-    dtypes = {name: named.get(name, dtype) for name in arrays}
+    dtypes = _by_input(program, dtype, named)
     results = kernel(**_tensors(arrays, dtypes, options.backend), **params)
     values = results if isinstance(results, tuple) else (results,)
     outputs = {
@@ -257,6 +264,40 @@ def run(options: Namespace) -> int:
         _save(options.output, outputs)
     _say("\n".join(_summary(name, value) for name, value in outputs.items()))
     return OK
+
+
+def tune(options: Namespace) -> int:
+    """`monocomp tune`: what was chosen, and what a call takes with it."""
+    import torch
+
+    from monocomp import schedules
+    from monocomp.command_line.progress import Progress
+
+    extents, params = _extents(options), _params(options)
+    of_all, named = _dtypes(options)
+    dtype = of_all or "bfloat16"
+    kernel = _compile(options, backend="triton", tf32=options.tf32)
+    _refuse_unknown_params(kernel.program, params)
+    dtypes = _by_input(kernel.program, dtype, named)
+    if not torch.cuda.is_available():
+        raise DeviceError(
+            "schedules are measured on a GPU, and there is none here",
+            help="run it where there is one; -o FILE writes what other machines can use",
+        )
+    arrays = _random(kernel.program, extents, params, dtype, options.seed)
+    tensors = _tensors(arrays, dtypes, "triton")
+    with Progress() as progress:
+        found = kernel.tune(
+            **tensors,
+            **params,
+            seconds=options.seconds,
+            candidates=options.candidates,
+            progress=progress,
+        )
+    if options.output is not None and found.entry is not None:
+        schedules.add(options.output, [found.entry])
+    _say(str(found))
+    return OK if found.is_checked else FAILED
 
 
 def _random(
@@ -298,7 +339,7 @@ def _tensors(
                 f"input '{name}' has dtype {array.dtype}",
                 notes=("accepted: floats of 16, 32 and 64 bits, integers, bool",),
             ) from None
-        dtype = dtypes[name]
+        dtype = dtypes.get(name)
         if dtype is not None and tensor.is_floating_point():
             tensor = tensor.to(getattr(torch, dtype))
         tensors[name] = tensor.to(device)

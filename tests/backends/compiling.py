@@ -25,9 +25,15 @@ from triton.runtime.jit import JITFunction
 TARGETS = {
     "cuda:80": GPUTarget("cuda", 80, 32),
     "cuda:90": GPUTarget("cuda", 90, 32),
+    "cuda:100": GPUTarget("cuda", 100, 32),
     "hip:gfx942": GPUTarget("hip", "gfx942", 64),
 }
-SHARED_LIMIT = {"cuda:80": 163 << 10, "cuda:90": 227 << 10, "hip:gfx942": 64 << 10}
+SHARED_LIMIT = {
+    "cuda:80": 163 << 10,
+    "cuda:90": 227 << 10,
+    "cuda:100": 227 << 10,
+    "hip:gfx942": 64 << 10,
+}
 _POINTERS = {
     torch.bfloat16: "*bf16",
     torch.float16: "*fp16",

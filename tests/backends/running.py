@@ -141,15 +141,16 @@ def small_schedules(length: int | None) -> Iterator[None]:
     if length is None:
         yield
         return
-    from monocomp.backends.triton import launch, schedule
+    from monocomp.backends.triton.schedule import Schedule
+    from monocomp.backends.triton.space import Space
 
-    original = schedule.candidates
+    original = Space.first
 
-    def candidates(*args: Any) -> list[schedule.Schedule]:
-        first = original(*args)[0]
-        return [replace(first, blocks=tuple((a, min(n, length)) for a, n in first.blocks))]
+    def first(space: Space) -> Schedule:
+        found = original(space)
+        return replace(found, blocks=tuple((a, min(n, length)) for a, n in found.blocks))
 
-    with patch.object(launch, "candidates", candidates):
+    with patch.object(Space, "first", first):
         yield
 
 

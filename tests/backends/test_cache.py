@@ -1,9 +1,7 @@
-"""What is remembered between runs decides nothing that it must not: emitted sources are
-compared before they run, and schedules are taken only if they are candidates."""
+"""Emitted sources are kept between runs, and compared before they run."""
 
 from __future__ import annotations
 
-import json
 import os
 import py_compile
 import subprocess
@@ -16,8 +14,7 @@ from types import ModuleType
 import pytest
 
 from monocomp.backends.triton import launch
-from monocomp.backends.triton.emit import Module
-from monocomp.backends.triton.schedule import Schedule
+from monocomp.cache import JsonStore
 from tests.backends.interpreted import ROOT, environment, require_interpreter
 
 SOURCE = "value = 1\n"
@@ -139,7 +136,7 @@ def test_no_cache_to_be_had(
     else:
         monkeypatch.setenv("MONOCOMP_CACHE_DIR", str(tmp_path / folders[kind]))
     assert loaded().value == 1
-    store = launch.JsonStore("schedules")
+    store = JsonStore("schedules")
     store.put("key", {"a": 1})
     assert kind == "nowhere" or store.get("key") is None
 
@@ -181,77 +178,3 @@ def test_eight_processes_at_once(tmp_path: Path) -> None:
         (source,) = (cache / "sources").iterdir()
         assert "def kernel" in source.read_text()
         source.write_text("raise SystemExit(7)\n")
-
-
-# --- schedules ----------------------------------------------------------------------------
-
-FAST = Schedule((("q", 64), ("k", 32)), 4, 2)
-SLOW = Schedule((("q", 16), ("k", 16)), 4, 2)
-
-
-def runner() -> launch.TritonRunner:
-    """One that is asked for what it remembers only."""
-
-    def emit(_: object) -> Module:
-        raise AssertionError("nothing is emitted here")
-
-    return launch.TritonRunner([], emit, "ieee")
-
-
-def test_schedules_are_remembered(cache: Path) -> None:
-    """As candidates."""
-    runner().store.put("name", {"schedules": [FAST.to_json()]})
-    assert runner()._recall("name", [[SLOW, FAST]]) == (FAST,)
-    assert runner()._recall("another name", [[SLOW, FAST]]) is None
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {},
-        {"schedules": None},
-        {"schedules": 3},
-        {"schedules": []},
-        {"schedules": [{}]},
-        {"schedules": [[1, 2]]},
-        {"schedules": [{**FAST.to_json(), "num_warps": 3}]},
-        {"schedules": [{**FAST.to_json(), "num_warps": "four"}]},
-        {"schedules": [{**FAST.to_json(), "num_stages": 0}]},
-        {"schedules": [{**FAST.to_json(), "blocks": {"q": 63, "k": 32}}]},
-        {"schedules": [{**FAST.to_json(), "blocks": {"q": 1 << 40, "k": 32}}]},
-        {"schedules": [{**FAST.to_json(), "blocks": None}]},
-        {"schedules": [Schedule((("q", 128), ("k", 128)), 8, 3).to_json()]},  # no candidate
-        {"schedules": [FAST.to_json(), FAST.to_json()]},  # of another number of kernels
-    ],
-)
-def test_schedules_that_are_none_are_measured_again(cache: Path, value: dict[str, object]) -> None:
-    """An entry that is whole, and means nothing."""
-    runner().store.put("name", value)
-    assert runner().store.get("name") == value
-    assert runner()._recall("name", [[SLOW, FAST]]) is None
-
-
-def damages(data: bytes) -> Iterator[bytes]:
-    """Ways in which a file may go wrong."""
-    yield b""
-    yield data[: len(data) // 2]
-    yield data + b"x"
-    yield b"null"
-    yield b"[" * 100_000
-    yield json.dumps({"content": {}, "digest": ""}).encode()
-    for position in range(0, len(data), 7):
-        yield data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :]
-
-
-def test_damaged_entries_count_as_absent(cache: Path) -> None:
-    """Cut off, overwritten, or with any bit turned."""
-    runner().store.put("name", {"schedules": [FAST.to_json()]})
-    (path,) = (cache / "schedules").glob("*.json")
-    data = path.read_bytes()
-    for damaged in damages(data):
-        path.write_bytes(damaged)
-        assert runner()._recall("name", [[SLOW, FAST]]) is None
-    path.write_bytes(data)
-    assert runner()._recall("name", [[SLOW, FAST]]) == (FAST,)
-    path.rename(path.with_name("0" * 32 + ".json"))  # in another entry's place
-    assert runner()._recall("name", [[SLOW, FAST]]) is None

@@ -15,7 +15,7 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends.triton.emit import emit
 from monocomp.backends.triton.launch import interpreted, load
-from monocomp.backends.triton.schedule import candidates, element_bytes
+from monocomp.backends.triton.space import Space, element_bytes
 from monocomp.language.checker import check
 from tests.backends.compiling import (
     SHARED_LIMIT,
@@ -67,7 +67,7 @@ def launches(
     widths = {n: t.element_size() for n, t in inputs.items() if t.is_floating_point()}
     floats = {n: t.dtype for n, t in inputs.items() if t.dtype in FLOATS_OF_8_BITS}
     narrow = {n: str(d).removeprefix("torch.") for n, d in floats.items()}
-    schedules = [candidates(p, extents, element_bytes(p, widths), target)[0] for p in programs]
+    schedules = [Space(p, extents, element_bytes(p, widths), target).first() for p in programs]
     module = emit(kernel.equations, programs, schedules, target=target, narrow=narrow)
     configs = tuple(module.config(n, s) for n, s in enumerate(schedules))
     named = {module.params[n]: v for n, v in params.items()}

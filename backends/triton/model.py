@@ -1,0 +1,353 @@
+"""A cost model of schedules: what one takes of a multiprocessor, and about how long it runs.
+
+Tiles live in registers and in shared memory; how much follows from the axes of the tile
+program's values. Time is that of a stream's blocks: products, element-wise work and loads each
+have their units, which instances on one multiprocessor share and overlap, while within one
+instance a block is a chain (the roofline model, with Little's law for the instances). The
+numbers rank candidates and leave out those that cannot run well; they predict no milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, prod, sqrt
+
+from monocomp.backends.triton.schedule import MIN_DOT, Schedule, processors_of
+from monocomp.nominal import LONG, SHORT, power_of_two
+from monocomp.tile import (
+    Expr,
+    Fold,
+    Let,
+    Loop,
+    Statement,
+    TileProgram,
+    expressions,
+    roots,
+    subexpressions,
+    walk,
+)
+
+TILE_LIMIT = 1 << 20  # elements that Triton lets a tile have
+_WORKING = 72  # registers for addresses, masks and counters
+_SOME = 64  # registers that the compiler saves by itself, or at a few bytes in memory
+_CHUNK = 16  # bytes that a thread loads at once
+_KEPT = 0.3  # of the rows and columns that a thread multiplies in full precision
+_LATENCY = 800  # cycles until a load arrives
+_TURN = 200  # cycles for what comes with each block, such as barriers
+_STARTING = 2500  # cycles for the parts of an instance that come before and after its loops
+_SPECIAL = ("exp2", "log2", "log", "tanh", "rsqrt", "sqrt", "sin", "cos", "erf", "div")
+_FREE = ("number", "param", "extent", "coordinate", "local", "load", "contract", "cast", "masked")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A multiprocessor, and how many there are.
+
+    Attributes:
+        lanes: threads of a warp.
+        registers: that a thread can have; a multiprocessor has `file` in all.
+        shared: bytes that an instance can have; a multiprocessor has `shared_in_all`.
+        matrix: operations a cycle of the matrix units, on elements of 16 bits.
+        bandwidth: bytes a cycle from the second-level cache.
+        reads_shared: do matrix units take operands from shared memory, given 64 rows?
+        processors: number of multiprocessors.
+    """
+
+    lanes: int
+    registers: int
+    file: int
+    shared: int
+    shared_in_all: int
+    matrix: int
+    bandwidth: int
+    reads_shared: bool
+    processors: int
+
+
+def gpu(target: str | None, processors: int = 0) -> Gpu:
+    """The GPU that a target names; Hopper for None, and what came before for others."""
+    target = target or "cuda:90"
+    processors = processors if processors > 1 else processors_of(target)
+    if target.startswith("hip:"):
+        kib = 160 if target == "hip:gfx950" else 64
+        return Gpu(64, 512, 131072, kib << 10, kib << 10, 2048, 24, False, processors)
+    arch = int(target.removeprefix("cuda:"))
+    if arch in (86, 87, 89, 120, 121):
+        return Gpu(32, 255, 65536, 99 << 10, 100 << 10, 1024, 24, False, processors)
+    if arch < 90:
+        return Gpu(32, 255, 65536, 163 << 10, 164 << 10, 2048, 24, False, processors)
+    matrix = 4096 if arch < 100 else 8192
+    return Gpu(32, 255, 65536, 227 << 10, 228 << 10, matrix, 32, True, processors)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a schedule takes: registers a thread, bytes of shared memory, elements of the
+    largest tile; and cycles, for comparisons."""
+
+    registers: int
+    shared: int
+    tile: int
+    cycles: float
+
+    def fits(self, on: Gpu) -> bool:
+        """Can it run at all? Registers that are missing are only slow."""
+        return self.shared <= on.shared and self.tile <= TILE_LIMIT
+
+    def spills(self, on: Gpu) -> bool:
+        """Are far more registers live than there are?"""
+        return self.registers > on.registers + _SOME
+
+
+class Model:
+    """Estimates for one kernel at given sizes.
+
+    Args:
+        program: the kernel.
+        sizes: extents that are known.
+        element_bytes: of the elements of matrices.
+        on: the GPU.
+    """
+
+    def __init__(
+        self, program: TileProgram, sizes: Mapping[str, int], element_bytes: int, on: Gpu
+    ) -> None:
+        self.program = program
+        self.sizes = sizes
+        self.element_bytes = element_bytes
+        self.gpu = on
+        self.lets = {s.name: s.value for s in walk(program.body) if isinstance(s, Let)}
+        self.blocked = frozenset(program.axis_names("row", "stream", "whole"))
+        found = list(expressions(program.body))
+        self.products = [e for e in found if e.op == "contract"]
+        self.tiles = {e.axes & self.blocked for e in found if e.op not in ("local", "contract")}
+        multiplied = [a.attr for e in self.products for a in e.args[:2] if a.op == "local"]
+        uses = [e.attr for e in found if e.op == "local"]
+        # Tiles that are read as they are, and that only products use.
+        self.operands = {
+            name
+            for name, value in self.lets.items()
+            if value.op == "load" and 0 < uses.count(name) == multiplied.count(name)
+        }
+
+    def size(self, axis: str) -> int:
+        """The extent of an axis, or what it is taken for."""
+        known = self.program.axes[axis]
+        nominal = SHORT if known.role == "whole" else LONG
+        return max(1, self.sizes.get(known.extent, nominal))
+
+    def length(self, axis: str, schedule: Schedule) -> int:
+        """How long an axis is in a tile."""
+        if axis not in self.blocked:
+            return 1
+        whole = max(MIN_DOT, power_of_two(self.size(axis)))
+        return dict(schedule.blocks).get(axis, whole)
+
+    def elements(self, axes: Iterable[str], schedule: Schedule) -> int:
+        """How many elements a tile with these axes has."""
+        return prod(self.length(a, schedule) for a in axes)
+
+    def estimate(self, schedule: Schedule) -> Estimate:
+        """What a schedule takes."""
+        tile = max((self.elements(axes, schedule) for axes in self.tiles), default=1)
+        registers = _WORKING + self._registers(self.program.body, schedule)
+        shared = self._shared(schedule)
+        return Estimate(registers, shared, tile, self._cycles(schedule, registers, shared))
+
+    # --- space --------------------------------------------------------------------------
+
+    def _held(self, axes: Iterable[str], schedule: Schedule, size: int = 4) -> int:
+        """Registers a thread for a tile; rows are little, and not counted."""
+        axes = set(axes) & self.blocked
+        if len(axes) < 2 and self.products:
+            return 0
+        threads = schedule.num_warps * self.gpu.lanes
+        return ceil(self.elements(axes, schedule) * size / 4 / threads)
+
+    def _registers(self, body: Sequence[Statement], schedule: Schedule) -> int:
+        """The most that is live at a time in a body, beside what is live around it."""
+        last: dict[str, int] = {}
+        for n, s in enumerate(body):
+            for root in _everything(s):
+                last |= {e.attr: n for e in subexpressions(root) if e.op == "local"}
+        live: dict[str, int] = {}
+        most = 0
+        for n, s in enumerate(body):
+            dying = {name for name in live if last.get(name, -1) <= n}
+            match s:
+                case Let():
+                    if not any(e.op == "contract" for e in subexpressions(s.value)):
+                        live = {k: v for k, v in live.items() if k not in dying}  # in place
+                    live[s.name] = self._held_as(s.name, s.value, schedule)
+                case Loop():
+                    carried = sum(self._held(state.axes, schedule) for state in s.state)
+                    inside = self._registers(s.body, schedule)
+                    most = max(most, sum(live.values()) + carried + inside)
+                    live |= {f.name: self._held(f.axes, schedule) for f in s.state}
+                case Fold():
+                    live |= {name: self._held(s.elements[0].axes, schedule) for name in s.names}
+            passing = sum(self._passing(root, schedule) for root in roots(s))
+            most = max(most, sum(live.values()) + passing)
+            live = {name: held for name, held in live.items() if last.get(name, -1) > n}
+        return most + self._addresses(body, schedule)
+
+    def _held_as(self, name: str, value: Expr, schedule: Schedule) -> int:
+        """Registers a thread for a named value; operands of products lie in shared memory, but
+        without stages they get there through registers, and what no loop reads anew is kept
+        where products read it."""
+        if name not in self.operands:
+            return self._held(value.axes, schedule)
+        if schedule.num_stages > 1 and (self._streamed(value) or self._from_shared(schedule)):
+            return 0
+        return self._held(value.axes, schedule, self.element_bytes)
+
+    def _passing(self, root: Expr, schedule: Schedule) -> int:
+        """Registers a thread for operands of products, where they are not shared: of computed
+        ones a copy in the inputs' precision, and in full float32 what each thread multiplies."""
+        products = [e for e in subexpressions(root) if e.op == "contract"]
+        if self.element_bytes > 2:
+            return sum(self._multiplied(e, schedule) for e in products)
+        operands = [a for e in products for a in e.args[:2]]
+        computed = [a for a in operands if a.op != "load" and a.attr not in self.operands]
+        return sum(self._held(a.axes, schedule, self.element_bytes) for a in computed)
+
+    def _multiplied(self, e: Expr, schedule: Schedule) -> int:
+        """A thread computes a square of the result, from so many rows and columns."""
+        side = sqrt(self._held(e.axes, schedule))
+        return ceil(_KEPT * 2 * side * self.length(e.attr, schedule))
+
+    def _addresses(self, body: Sequence[Statement], schedule: Schedule) -> int:
+        """Pointers to what a loop reads: two registers for each chunk that a thread loads."""
+        axes = [load.axes for s in body for root in roots(s) for load in _loads(root)]
+        chunk = _CHUNK / self.element_bytes
+        return ceil(sum(2 * self._held(a, schedule) / chunk for a in axes))
+
+    def _from_shared(self, schedule: Schedule) -> bool:
+        """Do products read their operands from shared memory?"""
+        rows = self.elements(self.program.axis_names("row"), schedule)
+        narrow = self.element_bytes <= 2
+        return self.gpu.reads_shared and narrow and rows >= 64 and schedule.num_warps >= 4
+
+    def _streamed(self, e: Expr) -> bool:
+        return any(self.program.axes[a].role == "stream" for a in e.axes)
+
+    def _shared(self, schedule: Schedule) -> int:
+        """Operands of products, those of streams as often as there are stages."""
+        direct = self._from_shared(schedule)
+        copies = max(1, schedule.num_stages - (0 if direct else 1))
+        streamed = fixed = computed = 0
+        for name in self.operands:
+            value = self.lets[name]
+            held = self.elements(value.axes, schedule) * self.element_bytes
+            if self._streamed(value):
+                together = schedule.num_stages > 1  # else one makes room for the next
+                streamed = streamed + held if together else max(streamed, held)
+            else:
+                fixed += held
+        for e in self.products:
+            for a in e.args[:2]:
+                if a.op == "local" and a.attr not in self.operands:
+                    size = self.elements(a.axes, schedule) * self.element_bytes
+                    computed = max(computed, size)
+        if direct:
+            return streamed * copies + fixed
+        return streamed * copies + computed + (0 if self.gpu.lanes == 64 else fixed)
+
+    # --- time ---------------------------------------------------------------------------
+
+    def _cycles(self, schedule: Schedule, registers: int, shared: int) -> float:
+        """The time of all instances, in cycles."""
+        gpu = self.gpu
+        threads = schedule.num_warps * gpu.lanes
+        resident = min(
+            gpu.file // (min(registers, gpu.registers) * threads) or 1,
+            gpu.shared_in_all // (shared + 1024) or 1,
+            2048 // threads or 1,
+        )
+        instances = self._instances(schedule)
+        side_by_side = min(resident, ceil(instances / gpu.processors))
+        rounds = ceil(instances / (gpu.processors * side_by_side))
+        total = _STARTING + self._time(self.program.body, schedule, side_by_side, instances)
+        lacking = max(0, registers - gpu.registers)
+        return rounds * total * (1 + lacking / 32)
+
+    def _instances(self, schedule: Schedule) -> int:
+        axes = self.program.axes.values()
+        grid = [a for a in axes if a.role == "grid" and a.extent not in self.program.parts]
+        counts = [self.size(a.name) for a in grid]
+        rows = self.program.axis_names("row")
+        counts += [ceil(self.size(a) / self.length(a, schedule)) for a in rows]
+        number = prod(counts)
+        return max(number, schedule.programs) if self.program.parts else number
+
+    def _time(
+        self, body: Sequence[Statement], schedule: Schedule, side_by_side: int, instances: int
+    ) -> float:
+        """The cycles of a body for as many instances as a multiprocessor holds."""
+        total = 0.0
+        for loop in (s for s in body if isinstance(s, Loop)):
+            product, simple, moved = self._work(loop.body, schedule)
+            inner = self._time(loop.body, schedule, side_by_side, instances)
+            chain = product + simple + inner + _TURN
+            waiting = max(0.0, _LATENCY - (schedule.num_stages - 1) * max(chain, 100.0))
+            block = max(
+                side_by_side * max(product, simple, moved) + inner, chain + waiting, moved + 100.0
+            )
+            total += self._blocks(loop, schedule, instances) * block
+        return total
+
+    def _work(self, body: Sequence[Statement], schedule: Schedule) -> tuple[float, float, float]:
+        """Cycles that a body keeps the matrix units, the lanes and the memory busy."""
+        product = simple = moved = 0.0
+        rate, direct = float(self.gpu.matrix), self._from_shared(schedule)
+        if self.element_bytes > 2:
+            rate = 256.0  # one by one, in full precision
+        elif self.gpu.reads_shared and not direct:
+            rate /= 2  # the units of the generation before
+        for s in body:
+            for e in (e for root in roots(s) for e in subexpressions(root)):
+                if e.op == "contract":
+                    axes = e.args[0].axes | e.args[1].axes
+                    share = min(1.0, self._columns(e, schedule) / 64) if direct else 1.0
+                    product += 2 * self.elements(axes, schedule) / rate / share
+                elif e.op == "load":
+                    moved += self.elements(e.axes, schedule) * self.element_bytes
+                elif e.op not in _FREE:
+                    axes = e.args[0].axes if e.op == "reduce" else e.axes
+                    per_cycle = 16 if e.op in _SPECIAL else 128
+                    simple += self.elements(axes, schedule) / per_cycle
+        return product, simple, moved / self.gpu.bandwidth
+
+    def _columns(self, e: Expr, schedule: Schedule) -> int:
+        """How wide a product is: units that take operands from shared memory read the left one
+        for every 64 columns anew."""
+        rows = set(self.program.axis_names("row"))
+        return self.elements(e.axes - rows, schedule) or 1
+
+    def _blocks(self, loop: Loop, schedule: Schedule, instances: int) -> float:
+        """How many blocks of its axis a loop has, on average: a bound that varies with the rows
+        leaves half of them, and some more that stick out."""
+        if loop.axis.role != "stream":
+            return self.size(loop.axis.name)
+        size = float(self.size(loop.axis.name))
+        if self.program.parts and loop in self.program.body:
+            whole = self._instances(replace(schedule, programs=0))
+            size /= max(1, instances // max(1, whole))
+        bounds = sum(1 for e in loop.bounds if e.axes & self.blocked)
+        block = self.length(loop.axis.name, schedule)
+        rows = self.elements(self.program.axis_names("row"), schedule)
+        blocks = size / 2**bounds / block
+        return max(1.0, ceil(size / block) if not bounds else blocks + (rows / block + 1) / 2)
+
+
+def _everything(s: Statement) -> Iterator[Expr]:
+    """The expressions of a statement and of those in it."""
+    yield from roots(s)
+    if isinstance(s, Loop):
+        for inner in s.body:
+            yield from _everything(inner)
+
+
+def _loads(root: Expr) -> Iterator[Expr]:
+    return (e for e in subexpressions(root) if e.op == "load" and len(e.axes) > 1)

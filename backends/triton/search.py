@@ -1,0 +1,220 @@
+"""The search for schedules: candidates are compiled, checked and timed, and the fastest is kept.
+
+Kernels are searched one after the other, the others at their best so far. Every candidate runs
+once on outputs that were filled with what no kernel should leave, and its results must agree
+with the tile programs as the torch backend interprets them; where that would take too long,
+with those of most candidates. What is wrong or does not fit is out. The others are timed in
+turns: clocks drift, and whoever ran first would win. Time and number are bounded, and an
+interruption ends the search with the best so far.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from monocomp.backends.triton.schedule import Schedule
+from monocomp.schedules import Entry
+
+Choice: TypeAlias = tuple[Schedule, ...]  # one for each kernel
+Outputs: TypeAlias = tuple[Any, ...]
+
+SECONDS, CANDIDATES = 20.0, 12
+_ROUNDS = 5
+_COMPILING = 0.75  # the share of the time after which nothing more is compiled
+_HOPELESS = 1.5  # times the fastest: not timed again
+
+
+class DoesNotFit(Exception):
+    """A candidate that the GPU can't run, or that does not compile."""
+
+
+class Bench(Protocol):
+    """What the search needs of a GPU."""
+
+    def outputs(self, choice: Choice) -> Outputs:
+        """The results, of outputs that were poisoned before; raises DoesNotFit."""
+
+    def timer(self, choice: Choice) -> Callable[[], float]:
+        """Measures the milliseconds of a call."""
+
+    def agree(self, found: Outputs, expected: Outputs) -> bool:
+        """Are these the same but for rounding?"""
+
+
+@dataclass
+class Tuning:
+    """What a search has found.
+
+    Attributes:
+        schedules: the fastest, one a kernel.
+        milliseconds: of a call with these, and `before` of one with the first candidates;
+            None where that was not measured.
+        measured, wrong, unfit: how many candidates were timed, gave a wrong result, and did not
+            compile or fit.
+        seconds: what it took.
+        is_checked: has a candidate been found right, so that the schedules can be relied on?
+        was_interrupted: has an interruption ended it?
+        reasons: why candidates did not fit, in words.
+        entry: what is remembered.
+    """
+
+    schedules: Choice
+    milliseconds: float | None = None
+    before: float | None = None
+    measured: int = 0
+    wrong: int = 0
+    unfit: int = 0
+    seconds: float = 0.0
+    is_checked: bool = False
+    was_interrupted: bool = False
+    reasons: list[str] = field(default_factory=list)
+    entry: Entry | None = None
+
+    def __str__(self) -> str:
+        lines = [f"kernel {n + 1}: {s}" for n, s in enumerate(self.schedules)]
+        if self.milliseconds is not None:
+            gain = f", before {self.before:.4g} ms" if self.before is not None else ""
+            lines.append(f"{self.milliseconds:.4g} ms{gain}")
+        dropped = f"{self.wrong} wrong, {self.unfit} that did not fit"
+        lines.append(f"{self.measured} measured, {dropped}, in {self.seconds:.1f} s")
+        if self.was_interrupted:
+            lines.append("interrupted: the best so far")
+        if not self.is_checked:
+            lines.append("no candidate was found right, so nothing is remembered")
+        return "\n".join(lines)
+
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+
+
+def search(
+    options: Sequence[Sequence[Schedule]],
+    bench: Bench,
+    expected: Callable[[], Outputs | None],
+    *,
+    seconds: float = SECONDS,
+    progress: Progress = lambda *_: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Tuning:
+    """The fastest of some candidates.
+
+    Args:
+        options: the candidates of each kernel; the first are what is taken without a search.
+        bench: runs and times them.
+        expected: what the results must agree with, or None.
+        seconds: after so long the search ends.
+        progress: called with what is done, the number of a candidate, and how many there are.
+        clock: the time, in seconds.
+    """
+    begin = clock()
+    tuning = Tuning(tuple(o[0] for o in options))
+    try:
+        wanted = expected()
+        for number in range(len(options)):
+            left = begin + seconds - clock()
+            share = left / (len(options) - number)
+            _Kernel(number, bench, wanted, tuning, progress, clock).search(options[number], share)
+    except KeyboardInterrupt:
+        tuning.was_interrupted = True
+    tuning.seconds = clock() - begin
+    return tuning
+
+
+class _Kernel:
+    """The search for the schedule of one kernel, the others as they are."""
+
+    def __init__(
+        self,
+        number: int,
+        bench: Bench,
+        expected: Outputs | None,
+        tuning: Tuning,
+        progress: Progress,
+        clock: Callable[[], float],
+    ) -> None:
+        self.number = number
+        self.bench = bench
+        self.expected = expected
+        self.tuning = tuning
+        self.progress = progress
+        self.clock = clock
+        self.times: dict[Schedule, list[float]] = {}
+
+    def search(self, options: Sequence[Schedule], seconds: float) -> None:
+        """Put the best into the tuning, also when interrupted."""
+        begin = self.clock()
+        right = self._right(options, begin + _COMPILING * seconds)
+        try:
+            self._time(right, begin + seconds)
+        finally:
+            self._conclude(options[0])
+
+    def _choice(self, schedule: Schedule) -> Choice:
+        chosen = list(self.tuning.schedules)
+        chosen[self.number] = schedule
+        return tuple(chosen)
+
+    def _right(self, options: Sequence[Schedule], until: float) -> list[Schedule]:
+        """The candidates that compile and give the right results."""
+        groups: list[tuple[Outputs, list[Schedule]]] = []
+        if self.expected is not None:
+            groups.append((self.expected, []))
+        tried: list[Schedule] = []
+        for n, option in enumerate(options):
+            if tried and self.clock() > until:
+                break
+            self.progress("compiling", n + 1, len(options))
+            try:
+                found = self.bench.outputs(self._choice(option))
+            except DoesNotFit as reason:
+                self.tuning.unfit += 1
+                self.tuning.reasons.append(str(reason))
+                continue
+            tried.append(option)
+            group = next((g for g in groups if self.bench.agree(found, g[0])), None)
+            if group is not None:
+                group[1].append(option)
+            elif self.expected is None:
+                groups.append((found, [option]))
+        right = max((g[1] for g in groups), key=len, default=[])
+        if self.expected is None and len(right) == 1 and right[0] != options[0]:
+            right = []  # nobody agrees with it
+        self.tuning.wrong += len(tried) - len(right)
+        return right
+
+    def _time(self, right: Sequence[Schedule], until: float) -> None:
+        timers: dict[Schedule, Callable[[], float]] = {}
+        for n, schedule in enumerate(right):
+            if timers and self.clock() > until:
+                return
+            self.progress("measuring", n + 1, len(right))
+            timers[schedule] = self.bench.timer(self._choice(schedule))
+            self.times[schedule] = [timers[schedule]()]
+        limit = _HOPELESS * min((t[0] for t in self.times.values()), default=0.0)
+        order = [s for s in timers if self.times[s][0] <= limit]
+        for turn in range(1, _ROUNDS if len(order) > 1 else 1):
+            for s in _rotated(order, turn):
+                if self.clock() > until:
+                    return
+                self.times[s].append(timers[s]())
+
+    def _conclude(self, first: Schedule) -> None:
+        if not self.times:
+            return
+        medians = {s: statistics.median(t) for s, t in self.times.items()}
+        best = min(medians, key=medians.__getitem__)
+        self.tuning.schedules = self._choice(best)
+        self.tuning.milliseconds = medians[best]
+        if self.tuning.before is None:
+            self.tuning.before = medians.get(first)
+        self.tuning.measured += len(medians)
+        self.tuning.is_checked = True
+
+
+def _rotated(order: Sequence[Schedule], turn: int) -> list[Schedule]:
+    start = turn % len(order)
+    return [*order[start:], *order[:start]]

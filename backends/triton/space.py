@@ -1,0 +1,445 @@
+"""Which schedules are worth measuring: what is known to be good, and what the model ranks next.
+
+For each class of kernels there are a few shapes that have won measurements; the first of them
+is taken where nothing is measured. Around them stands the whole space: block lengths, warps,
+stages, and program instances for streams in parts. What cannot run, or would keep registers in
+memory, is left out, and the rest is ranked by the cost model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import log2, prod
+from typing import TypeAlias
+
+from monocomp.backends.triton.model import Gpu, Model, gpu
+from monocomp.backends.triton.schedule import MIN_DOT, Schedule
+from monocomp.errors import UnsupportedError
+from monocomp.nominal import power_of_two
+from monocomp.tile import Let, Loop, Statement, TileProgram, expressions, walk
+
+LARGEST_TILE = 1 << 12  # elements of a tile that a warp can hold in registers
+Shape: TypeAlias = tuple[int, int, int, int]  # rows, streamed elements, warps, stages
+
+
+def has_product(program: TileProgram) -> bool:
+    """Does the kernel multiply matrices?"""
+    return any(e.op == "contract" for e in expressions(program.body))
+
+
+def whole_length(program: TileProgram, sizes: Mapping[str, int]) -> int:
+    """The longest padded axis that is held entirely; 64 where it is not known."""
+    lengths = [
+        max(MIN_DOT, power_of_two(sizes.get(a.extent, 64)))
+        for a in program.axes.values()
+        if a.role == "whole"
+    ]
+    return max(lengths, default=MIN_DOT)
+
+
+def element_bytes(program: TileProgram, inputs: Mapping[str, int]) -> int:
+    """The size of a matrix' elements in products, from the sizes of elements of float inputs.
+    The widest counts that is read as a matrix: scales and biases of rows are in no product."""
+    read = [e for e in expressions(program.body) if e.op == "load" and e.attr in inputs]
+    blocked = {a.name for a in program.axes.values() if a.role not in ("grid", "serial")}
+    matrices = {e.attr for e in read if len(e.axes & blocked) > 1}
+    return max((n for name, n in inputs.items() if name in (matrices or inputs)), default=4)
+
+
+@dataclass(frozen=True)
+class Space:
+    """The schedules of one kernel at given sizes, on one GPU.
+
+    Attributes:
+        program: the kernel.
+        sizes: extents that are known.
+        element_bytes: of the elements of matrices.
+        target: "cuda:90", the default; "cuda:80", "hip:gfx942", ...
+        processors: how many multiprocessors the GPU has.
+    """
+
+    program: TileProgram
+    sizes: Mapping[str, int]
+    element_bytes: int
+    target: str | None = None
+    processors: int = 1
+
+    @cached_property
+    def gpu(self) -> Gpu:
+        """What the target has."""
+        return gpu(self.target, self.processors)
+
+    @cached_property
+    def _model(self) -> Model:
+        return Model(self.program, self.sizes, self.element_bytes, self.gpu)
+
+    def first(self) -> Schedule:
+        """The schedule to take where nothing is measured: the first of those that are known to
+        be good. Kernels with a contraction too long to hold are no such class of their own; for
+        them, and where registers are scarce, the model says which.
+
+        Raises:
+            UnsupportedError: the GPU can't hold the smallest tiles of this kernel.
+        """
+        estimates = {s: self._model.estimate(s) for s in self._known()}
+        fitting = [s for s, e in estimates.items() if e.fits(self.gpu)]
+        rough = self.element_bytes > 2  # the model knows little of products in full precision
+        lasting = [s for s in fitting if rough or not estimates[s].spills(self.gpu)]
+        if lasting and not self.program.axis_names("serial"):
+            return lasting[0]
+        if fitting:
+            return min(lasting or fitting, key=lambda s: estimates[s].cycles)
+        ranked = self._ranked()
+        if ranked:
+            return ranked[0]
+        if any(a.extent not in self.sizes for a in self.program.axes.values()):
+            return next(iter(estimates))  # nobody has asked for the sizes that are too large
+        raise self.refusal()
+
+    def candidates(self, count: int = 12) -> list[Schedule]:
+        """At most so many schedules that are worth measuring, the one to take first without
+        measuring before those that are known to be good, and then what the model ranks best."""
+        first = self.first()
+        known = [s for s in self._known() if self._model.estimate(s).fits(self.gpu)]
+        ranked = [] if len(known) >= count else self._ranked()
+        return list(dict.fromkeys([first, *known, *ranked]))[:count]
+
+    def admits(self, schedule: Schedule) -> bool:
+        """Could this be a schedule of the kernel? Not everything that was remembered is."""
+        axes = self.program.axis_names("row", "stream")
+        if sorted(a for a, _ in schedule.blocks) != sorted(axes):
+            return False
+        if bool(schedule.programs) != bool(self.program.parts):
+            return False
+        return self._model.estimate(schedule).fits(self.gpu)
+
+    def refusal(self, notes: Sequence[str] = ()) -> UnsupportedError:
+        """That no schedule fits, with the sizes."""
+        least = dict.fromkeys(self.program.axis_names("row", "stream"), MIN_DOT)
+        programs = self.processors if self.program.parts else 0
+        smallest = self._model.estimate(Schedule(tuple(least.items()), 4, 1, programs))
+        known = {
+            a.extent: self.sizes[a.extent]
+            for a in self.program.axes.values()
+            if a.extent in self.sizes
+        }
+        sizes = ", ".join(f"{e.lstrip('.')} = {n}" for e, n in known.items())
+        return UnsupportedError(
+            f"the GPU can't hold a tile of kernel '{self.program.name}'",
+            notes=[
+                f"extents: {sizes or 'not known'}",
+                f"its smallest tiles have up to {smallest.tile} elements and take "
+                f"{smallest.shared / 1024:.0f} KiB of shared memory; a program instance "
+                f"has {self.gpu.shared >> 10} KiB",
+                *notes,
+            ],
+            help="compile with backend='torch', or make the axes that are held entirely shorter",
+        )
+
+    # --- what is known --------------------------------------------------------------------
+
+    def _known(self) -> list[Schedule]:
+        """Shapes that have won measurements, for kernels of this class.
+
+        Targets differ in what a product takes: Hopper's reads its operands from shared memory,
+        others hold them in registers, and products of full float32 are done element by
+        element, from registers everywhere.
+        """
+        program, sizes = self.program, self.sizes
+        rows, streams = program.axis_names("row"), program.axis_names("stream")
+        inner = _streamed_contraction(program)
+        if inner is not None:
+            target, processors = self.target, self.processors
+            return _of_matrix_product(program, inner, sizes, self.element_bytes, target, processors)
+        if not has_product(program) and not program.parts:
+            return _without_product(program, rows, streams, sizes)
+        found = []
+        for row, stream, warps, stages, *instances in self._shapes(rows):
+            blocks = {a: _clip(row, sizes, program.axes[a].extent) for a in rows}
+            blocks |= {a: _clip(stream, sizes, program.axes[a].extent) for a in streams}
+            _shrink(program, blocks, sizes, warps)
+            programs = instances[0] * self.processors if program.parts else 0
+            found.append(Schedule(tuple(blocks.items()), warps, stages, programs))
+        return list(dict.fromkeys(found))
+
+    def _shapes(self, rows: Sequence[str]) -> Sequence[tuple[int, ...]]:
+        program, target = self.program, self.target or "cuda:90"
+        # Two accumulators take as much as one that is twice as long.
+        whole = whole_length(program, self.sizes) * max(1, _accumulators(program.body))
+        lengths = [power_of_two(self.sizes.get(program.axes[a].extent, 64)) for a in rows]
+        row = max(MIN_DOT, min(64, max(lengths, default=1)))
+        if program.parts:
+            return self._in_parts(row)
+        if not _multiplies_floats(program):
+            return [(16, 16, 4, 1)]
+        if len(rows) >= 2:
+            if self.element_bytes > 2:
+                return [(64, 32, 4, 2), (32, 32, 4, 2)]
+            return [(128, 64, 8, 3), (64, 64, 4, 3), (128, 32, 4, 4)]
+        if target.startswith("hip:"):
+            return _for_cdna(whole, self.element_bytes)
+        if self.element_bytes > 2:
+            return _in_full_precision(whole)
+        if row <= 32:
+            return [shape[:4] for shape in self._in_parts(row)]
+        if int(target.removeprefix("cuda:")) < 90:
+            return _before_hopper(whole)
+        return _for_hopper(whole, self._is_long(), _has_two_ends(program))
+
+    def _in_parts(self, row: int) -> list[tuple[int, int, int, int, int]]:
+        size = self.element_bytes
+        whole = whole_length(self.program, self.sizes) * size // 2
+        return _for_parts(row, whole, size, _streamed_length(self.program, self.sizes))
+
+    def _is_long(self) -> bool:
+        """Is there a stream that is long for all rows alike?"""
+        loops = (s for s in walk(self.program.body) if isinstance(s, Loop))
+        return any(loop.is_whole and self.sizes.get(loop.axis.extent, 0) > 8192 for loop in loops)
+
+    # --- what could be good ---------------------------------------------------------------
+
+    def _ranked(self) -> list[Schedule]:
+        """The whole space but for what cannot run well, the best first by the model."""
+        found: dict[Schedule, float] = {}
+        for schedule in self._all():
+            estimate = self._model.estimate(schedule)
+            if estimate.fits(self.gpu) and not estimate.spills(self.gpu):
+                found[schedule] = estimate.cycles
+        ranked = sorted(found, key=lambda s: _rank(s, found[s]))
+        # Of each shape two are worth measuring: stages and parts matter less.
+        kept: dict[object, list[Schedule]] = {}
+        for s in ranked:
+            of_shape = kept.setdefault((s.blocks, s.num_warps), [])
+            if len(of_shape) < 2:
+                of_shape.append(s)
+        chosen = {s for of_shape in kept.values() for s in of_shape}
+        return [s for s in ranked if s in chosen]
+
+    def _all(self) -> Iterator[Schedule]:
+        program = self.program
+        rows, streams = program.axis_names("row"), program.axis_names("stream")
+        multiplies = has_product(program)
+        lengths = (16, 32, 64, 128, 256) if multiplies else (4, 16, 64, 256, 1024, 4096)
+        axes = [*rows, *streams]
+        choices = []
+        for a in axes:
+            extent = program.axes[a].extent
+            limit = max(MIN_DOT, power_of_two(self.sizes.get(extent, max(lengths))))
+            choices.append([n for n in lengths if n <= limit])
+        warps = (4, 8) if multiplies else (1, 2, 4, 8)
+        stages = (1, 2, 3, 4, 5) if streams else (1,)
+        programs = [n * self.processors for n in range(1, 7)] if program.parts else [0]
+        shapes = product(product(*choices), warps)
+        for blocks, count in shapes:
+            named = dict(zip(axes, blocks, strict=True))
+            largest = dict(named)
+            _shrink(program, largest, self.sizes, count)
+            if largest == named:
+                for depth, number in product(stages, programs):
+                    yield Schedule(tuple(named.items()), count, depth, number)
+
+
+def _streamed_contraction(program: TileProgram) -> str | None:
+    """The index that a product of two matrices streams inside of another stream, in a kernel
+    whose only large accumulator is that of the product: what else it carries are rows."""
+    rows, streams = program.axis_names("row"), program.axis_names("stream")
+    lets = (s for s in walk(program.body) if isinstance(s, Let))
+    read = {s.name for s in lets if s.value.op == "load" and len(s.value.axes) > 1}
+    products = [e for e in expressions(program.body) if e.op == "contract"]
+    inner = {e.attr for e in products if all(a.attr in read for a in e.args[:2])}
+    if len(rows) != 1 or len(streams) != 2 or len(inner) != 1 or not inner <= {*streams}:
+        return None
+    held = program.axis_names("whole", "serial")
+    is_alone = len(products) == 1 and _accumulators(program.body) == 1
+    return inner.pop() if is_alone and not held and _multiplies_floats(program) else None
+
+
+def _of_matrix_product(
+    program: TileProgram,
+    inner: str,
+    sizes: Mapping[str, int],
+    element_bytes: int,
+    target: str | None,
+    processors: int,
+) -> list[Schedule]:
+    """Schedules for a kernel that is a product of large matrices with something done to each
+    tile: the tiles of such a product. A stream in parts makes one program instance a
+    processor: these read the same columns at the same time."""
+    if element_bytes > 2:  # rows, columns, streamed elements, warps, stages
+        shapes = [(64, 64, 32, 8, 2), (128, 64, 32, 8, 2), (32, 64, 32, 4, 2)]
+    elif target is not None and target.startswith("hip:"):
+        shapes = [(128, 128, 32, 8, 2), (128, 128, 64, 8, 1), (64, 64, 64, 4, 2)]
+    elif target is not None and int(target.removeprefix("cuda:")) < 90:
+        shapes = [(128, 128, 32, 8, 3), (128, 128, 32, 4, 3), (64, 128, 64, 4, 3)]
+    else:
+        shapes = [(128, 256, 64, 8, 3), (256, 128, 64, 8, 3), (128, 128, 64, 4, 3)]
+        shapes += [(128, 256, 64, 8, 4), (64, 128, 128, 4, 3), (64, 64, 32, 4, 2)]
+    (rows,), streams = program.axis_names("row"), program.axis_names("stream")
+    found = []
+    for row, column, length, warps, stages in shapes:
+        wanted = {rows: row} | {a: length if a == inner else column for a in streams}
+        blocks = {a: _clip(n, sizes, program.axes[a].extent) for a, n in wanted.items()}
+        programs = processors if program.parts else 0
+        found.append(Schedule(tuple(blocks.items()), warps, stages, programs))
+    return list(dict.fromkeys(found))
+
+
+def _streamed_length(program: TileProgram, sizes: Mapping[str, int]) -> int:
+    """How many elements of tensors a stream brings for each of its places."""
+    whole = {a.name: a for a in program.axes.values() if a.role == "whole"}
+    streams = {*program.axis_names("stream")}
+    read = [e for e in expressions(program.body) if e.op == "load" and e.axes & streams]
+    held = (whole[a].extent for e in read for a in e.axes & whole.keys())
+    return sum(power_of_two(sizes.get(extent, 64)) for extent in held)
+
+
+def _shrink(
+    program: TileProgram, blocks: dict[str, int], sizes: Mapping[str, int], warps: int
+) -> None:
+    """Halve blocks until the largest tile fits the registers: one with three axes may not."""
+    shapes = {e.axes for e in expressions(program.body) if e.op not in ("local", "contract")}
+    tiles = sorted(shapes, key=sorted)
+
+    def length(axis: str) -> int:
+        known = program.axes[axis]
+        if known.role in ("grid", "serial"):
+            return 1
+        whole = max(MIN_DOT, power_of_two(sizes.get(known.extent, 64)))
+        return blocks.get(axis, whole)
+
+    while True:
+        largest = max(tiles, key=lambda axes: prod(map(length, axes)), default=frozenset())
+        cut = [a for a in sorted(largest) if blocks.get(a, 0) > MIN_DOT]
+        if not cut or prod(map(length, largest)) <= warps * LARGEST_TILE:
+            return
+        blocks[max(cut, key=length)] //= 2
+
+
+def _rank(schedule: Schedule, cycles: float) -> tuple[int, int, int]:
+    """By the model; what it takes for about as fast, by large blocks and a usual depth."""
+    elements = prod(length for _, length in schedule.blocks)
+    return round(20 * log2(cycles)), -elements, abs(schedule.num_stages - 3)
+
+
+def _for_parts(
+    row: int, whole: int, element_bytes: int, streamed: int
+) -> list[tuple[int, int, int, int, int]]:
+    """For few rows, with how many program instances a processor holds: the stream is read
+    once, so what counts is that enough of it is under way."""
+    if whole <= 128:
+        return [
+            (row, 128, 8, 3, 1),
+            (row, 128, 4, 3, 1),
+            (row, 64, 4, 4, 2),
+            (row, 64, 4, 2, 5),
+            (row, 64, 4, 3, 2),
+        ]
+    if whole <= 256:
+        return [(row, 32, 4, 3, 2), (row, 64, 8, 2, 1), (row, 32, 4, 2, 2), (row, 64, 4, 2, 1)]
+    if element_bytes > 2:
+        return [(MIN_DOT, 16, 4, 2, 2), (MIN_DOT, 32, 8, 2, 1), (MIN_DOT, 32, 4, 2, 1)]
+    shapes = [(row, 32, 8, 2, 1), (row, 64, 8, 1, 1), (MIN_DOT, 32, 4, 2, 1)]
+    if streamed < 2 * whole:  # one tile is keys and values
+        shapes = [(row, 64, 8, 2, 1), *shapes]
+    return shapes
+
+
+def _for_hopper(whole: int, is_long: bool, has_two_ends: bool) -> list[Shape]:
+    """Two instances of 64 rows overlap products with what comes between them; over a long
+    stream 128 rows make up for that by reading it half as often. Where a stream begins and
+    ends as its rows say, the third loop takes registers."""
+    if whole <= 64:
+        return [(64, 64, 4, 3), (128, 64, 8, 3), (64, 128, 4, 3), (128, 128, 8, 2)]
+    if whole <= 128:
+        shapes = [(64, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 2), (64, 32, 4, 3)]
+        if is_long:
+            shapes = [shapes[1], shapes[0], *shapes[2:]]
+        return shapes
+    if whole <= 256:
+        shapes = [(128, 64, 8, 2), (64, 32, 8, 2), (64, 64, 8, 2), (64, 64, 4, 2)]
+        return [shapes[1], shapes[0], *shapes[2:]] if has_two_ends else shapes
+    if whole <= 512:
+        shapes = [(64, 32, 8, 2), (64, 64, 8, 1), (64, 16, 8, 3), (32, 32, 8, 2)]
+        return [shapes[-1], *shapes[:-1]] if has_two_ends else shapes
+    return [(32, 16, 8, 2), (32, 32, 8, 1), (16, 16, 8, 1)]
+
+
+def _in_full_precision(whole: int) -> list[Shape]:
+    if whole <= 64:
+        return [(64, 32, 8, 2), (64, 32, 4, 2), (32, 32, 4, 2), (64, 64, 8, 2)]
+    if whole > 256:
+        return [(16, 16, 8, 1), (16, 16, 8, 2), (16, 16, 4, 1), (32, 16, 8, 1)]
+    first = (16, 16, 8 if whole <= 128 else 4, 2)
+    return [first, (32, 16, 4, 2), (32, 32, 8, 1), (64, 32, 4, 2)]
+
+
+def _for_cdna(whole: int, element_bytes: int) -> list[Shape]:
+    """64 lanes a warp, 512 registers, 64 KiB shared."""
+    if element_bytes > 2:
+        if whole > 256:
+            return [(16, 16, 4, 1), (16, 16, 8, 1)]
+        return [(64, 32, 4, 2), (32, 32, 4, 2)] if whole <= 128 else [(32, 16, 4, 2)]
+    if whole > 256:
+        return [(16, 32, 4, 1), (32, 32, 4, 1)]
+    if whole <= 64:
+        return [(128, 64, 4, 2), (64, 64, 4, 2), (128, 32, 4, 2)]
+    if whole <= 128:
+        return [(128, 32, 4, 2), (128, 64, 4, 2), (64, 64, 4, 2)]
+    return [(64, 32, 4, 2), (32, 32, 4, 2)]
+
+
+def _before_hopper(whole: int) -> list[Shape]:
+    """Operands in registers, 99 KiB shared or more."""
+    if whole <= 64:
+        return [(128, 64, 8, 3), (128, 64, 4, 3), (64, 64, 4, 3), (128, 32, 4, 3)]
+    if whole <= 128:
+        return [(128, 32, 8, 3), (128, 64, 8, 3), (64, 32, 4, 3), (64, 64, 4, 3)]
+    if whole <= 256:
+        return [(32, 32, 4, 2), (64, 32, 8, 2)]
+    return [(32, 32, 8, 2), (16, 32, 4, 1)]
+
+
+def _multiplies_floats(program: TileProgram) -> bool:
+    """Is there a product for the matrix units, which do not take wide integers?"""
+    products = [e for e in expressions(program.body) if e.op == "contract"]
+    return any(a.kind == "float" for e in products for a in e.args[:2])
+
+
+def _accumulators(body: Sequence[Statement]) -> int:
+    """How many tiles of two axes loops carry at the same time."""
+    most = 0
+    for loop in (s for s in body if isinstance(s, Loop)):
+        carried = sum(len(state.axes) > 1 for state in loop.state)
+        most = max(most, carried + _accumulators(loop.body))
+    return most
+
+
+def _has_two_ends(program: TileProgram) -> bool:
+    """Does a stream begin and end where its rows say?"""
+    loops = (s for s in walk(program.body) if isinstance(s, Loop))
+    return any(segment.lower and segment.upper for loop in loops for segment in loop.segments)
+
+
+def _without_product(
+    program: TileProgram, rows: list[str], streams: list[str], sizes: Mapping[str, int]
+) -> list[Schedule]:
+    found = []
+    width = whole_length(program, sizes) // 4 if program.axis_names("whole") else 1
+    for elements, warps in ((1024, 4), (2048, 8), (512, 2), (4096, 8)):
+        length = max(MIN_DOT, elements // width)
+        blocks = {a: _clip(length, sizes, program.axes[a].extent) for a in streams}
+        row = length if not streams else 16
+        blocks |= {a: _clip(row, sizes, program.axes[a].extent) for a in rows}
+        if streams and rows:
+            blocks |= {a: min(blocks[a], 64) for a in streams}
+        _shrink(program, blocks, sizes, warps)
+        found.append(Schedule(tuple(blocks.items()), warps, 2))
+    return list(dict.fromkeys(found))
+
+
+def _clip(length: int, sizes: Mapping[str, int], extent: str) -> int:
+    size = sizes.get(extent)
+    return length if size is None else max(MIN_DOT, min(length, power_of_two(size)))

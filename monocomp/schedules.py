@@ -1,0 +1,231 @@
+"""Schedules that were measured: remembered between runs, and shipped as JSON.
+
+What a search finds holds for one device, one version of Triton, one program, its dtypes, and
+sizes like these. It is remembered in the cache, and can be written to a file and read again
+elsewhere: `save` and `load`, or the environment variable MONOCOMP_SCHEDULES, which names a file.
+Whatever is read is checked: an entry that is damaged counts as absent, and a schedule can only
+choose how a kernel runs, never what it computes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from monocomp.backends.triton.schedule import Schedule
+from monocomp.cache import JsonStore
+from monocomp.errors import UsageError
+
+_FORMAT = 1
+_MOST_BYTES = 1 << 26
+_STORE = JsonStore("schedules")
+_LOCK = threading.Lock()
+_given: dict[Situation, Entry] = {}  # what was loaded from files, or measured in this process
+_read: set[str] = set()  # the files that MONOCOMP_SCHEDULES has named
+
+
+@dataclass(frozen=True, order=True)
+class Situation:
+    """What a schedule was measured for.
+
+    Attributes:
+        device: the GPU's name.
+        triton: the version of Triton.
+        program: a digest of the kernels.
+        precision: of products of float32, "ieee" or "tf32".
+        dtypes: of the inputs.
+        sizes: the extents, each rounded up to a power of two.
+
+    Pairs are in the order of their names.
+    """
+
+    device: str
+    triton: str
+    program: str
+    precision: str
+    dtypes: tuple[tuple[str, str], ...]
+    sizes: tuple[tuple[str, int], ...]
+
+    @property
+    def key(self) -> str:
+        """As text."""
+        return json.dumps(self.to_json(), sort_keys=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {**asdict(self), "dtypes": dict(self.dtypes), "sizes": dict(self.sizes)}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A situation, the schedules of its kernels, and what a call took with them."""
+
+    situation: Situation
+    schedules: tuple[Schedule, ...]
+    milliseconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        schedules = [s.to_json() for s in self.schedules]
+        return {
+            **self.situation.to_json(),
+            "schedules": schedules,
+            "milliseconds": self.milliseconds,
+        }
+
+    @staticmethod
+    def from_json(data: Any) -> Entry:
+        """From plain data; raises ValueError, TypeError, KeyError or AttributeError when it is
+        no entry."""
+        texts = [data[n] for n in ("device", "triton", "program", "precision")]
+        dtypes, sizes = data["dtypes"].items(), data["sizes"].items()
+        if not all(type(x) is str for x in (*texts, *(d for _, d in dtypes))):
+            raise TypeError("names are text")
+        if not all(type(n) is int and n > 0 for _, n in sizes):
+            raise TypeError("sizes are whole numbers")
+        device, triton, program, precision = texts
+        situation = Situation(
+            device, triton, program, precision, tuple(sorted(dtypes)), tuple(sorted(sizes))
+        )
+        schedules = tuple(Schedule.from_json(s) for s in data["schedules"])
+        return Entry(situation, schedules, float(data["milliseconds"]))
+
+
+def recall(situation: Situation) -> tuple[Schedule, ...] | None:
+    """The schedules for a situation, or None; those from files come before those of the cache."""
+    _read_named()
+    entry = _given.get(situation)
+    if entry is None:
+        found = _valid([_STORE.get(situation.key)])
+        entry = next((e for e in found if e.situation == situation), None)
+    return None if entry is None else entry.schedules
+
+
+def remember(situation: Situation, schedules: Sequence[Schedule], milliseconds: float) -> Entry:
+    """Remember what was measured, in this process and in the cache."""
+    entry = Entry(situation, tuple(schedules), milliseconds)
+    with _LOCK:
+        _given[situation] = entry
+    _STORE.put(situation.key, entry.to_json())
+    return entry
+
+
+def load(path: str | os.PathLike[str]) -> int:
+    """Use the schedules of a file in this process, from the next kernel on.
+
+    Args:
+        path: a file that `save` or `monocomp tune` has written.
+
+    Returns:
+        How many schedules it holds; damaged ones do not count.
+
+    Raises:
+        UsageError: the file cannot be read, or holds no schedules.
+    """
+    entries = _entries_of(Path(path))
+    with _LOCK:
+        _given.update((e.situation, e) for e in entries)
+    return len(entries)
+
+
+def save(path: str | os.PathLike[str]) -> int:
+    """Write all schedules that are remembered, here and in the cache, to a file.
+
+    Returns:
+        How many there are.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    cached = {e.situation: e for e in _valid(_STORE.values())}
+    return _write(Path(path), {**cached, **_given}.values())
+
+
+def add(path: str | os.PathLike[str], entries: Iterable[Entry]) -> int:
+    """Write schedules to a file, beside those that it holds for other situations.
+
+    Returns:
+        How many it holds.
+
+    Raises:
+        UsageError: the file cannot be written, or is something else.
+    """
+    held = _entries_of(Path(path)) if os.path.exists(path) else []
+    merged = {e.situation: e for e in (*held, *entries)}
+    return _write(Path(path), merged.values())
+
+
+def _read_named() -> None:
+    """Read the file that the environment names, once."""
+    named = os.environ.get("MONOCOMP_SCHEDULES")
+    if not named or named in _read:
+        return
+    _read.add(named)
+    try:
+        entries = _entries_of(Path(named))
+    except UsageError as fault:  # kernels run without
+        warnings.warn(f"MONOCOMP_SCHEDULES: {fault.message}", RuntimeWarning, stacklevel=2)
+        return
+    with _LOCK:
+        for e in entries:
+            _given.setdefault(e.situation, e)
+
+
+def _entries_of(path: Path) -> list[Entry]:
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES + 1)
+    except (OSError, ValueError) as fault:
+        reason = getattr(fault, "strerror", None) or fault
+        raise UsageError(f"cannot read schedules from '{path}': {reason}") from None
+    try:
+        if len(text) > _MOST_BYTES:
+            raise ValueError
+        data = json.loads(text)
+        if data["format"] != _FORMAT or not isinstance(data["schedules"], list):
+            raise ValueError
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise UsageError(
+            f"'{path}' holds no schedules",
+            help="`monocomp tune PROGRAM -o FILE` and `mc.schedules.save` write such files",
+        ) from None
+    return _valid(data["schedules"])
+
+
+def _valid(found: Iterable[Any]) -> list[Entry]:
+    entries = []
+    for data in found:
+        try:
+            entries.append(Entry.from_json(data))
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+            continue
+    return entries
+
+
+def _write(path: Path, entries: Iterable[Entry]) -> int:
+    """The file at once: whoever reads it sees the old one or the new one."""
+    data: list[Mapping[str, Any]] = [
+        e.to_json() for e in sorted(entries, key=lambda e: e.situation)
+    ]
+    text = json.dumps({"format": _FORMAT, "schedules": data}, indent=1) + "\n"
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise
+    except (OSError, ValueError) as fault:
+        reason = getattr(fault, "strerror", None) or fault
+        raise UsageError(f"cannot write schedules to '{path}': {reason}") from None
+    return len(data)

@@ -1,0 +1,217 @@
+"""The search for schedules, without a GPU: a bench that is told times, results and faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+
+from monocomp.backends.triton.measure import poisoned, same
+from monocomp.backends.triton.schedule import Schedule
+from monocomp.backends.triton.search import Choice, DoesNotFit, Outputs, search
+
+A, B, C, D = (Schedule((("q", n),), 4, 2) for n in (16, 32, 64, 128))
+RIGHT: Outputs = ("right",)
+
+
+class Bench:
+    """Times by schedule, in ms; what gives other results, does not fit or is interrupted."""
+
+    def __init__(
+        self,
+        times: Mapping[Schedule, float],
+        wrong: Mapping[Schedule, Outputs] | None = None,
+        unfit: tuple[Schedule, ...] = (),
+        interrupted_after: int = 1000,
+        compiling: float = 1.0,
+    ) -> None:
+        self.times = times
+        self.wrong = wrong or {}
+        self.unfit = unfit
+        self.left = interrupted_after
+        self.compiling = compiling
+        self.now = 0.0
+        self.calls: list[tuple[str, Choice]] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    def _step(self, what: str, choice: Choice, seconds: float) -> None:
+        if not self.left:
+            raise KeyboardInterrupt
+        self.left -= 1
+        self.now += seconds
+        self.calls.append((what, choice))
+
+    def outputs(self, choice: Choice) -> Outputs:
+        self._step("compile", choice, self.compiling)
+        for s in choice:
+            if s in self.unfit:
+                raise DoesNotFit(f"{s} needs more")
+        return next((self.wrong[s] for s in choice if s in self.wrong), RIGHT)
+
+    def timer(self, choice: Choice) -> Callable[[], float]:
+        def measure() -> float:
+            self._step("time", choice, 0.01)
+            return sum(self.times[s] for s in choice)
+
+        return measure
+
+    def agree(self, found: Outputs, expected: Outputs) -> bool:
+        return found == expected
+
+    def search(self, *options: list[Schedule], expected: Outputs | None = RIGHT, **more: Any):
+        return search(list(options), self, lambda: expected, clock=self.clock, **more)
+
+
+TIMES = {A: 4.0, B: 3.0, C: 1.0, D: 2.0}
+
+
+def test_the_fastest_wins() -> None:
+    found = Bench(TIMES).search([A, B, C, D])
+    assert found.schedules == (C,)
+    assert (found.milliseconds, found.before, found.measured) == (1.0, 4.0, 4)
+    assert found.is_checked and not found.was_interrupted
+    assert "1 ms, before 4 ms" in str(found)
+
+
+@pytest.mark.parametrize("expected", [RIGHT, None])
+def test_what_is_wrong_never_wins(expected: Outputs | None) -> None:
+    """However fast, and also where only candidates can be compared with one another."""
+    bench = Bench(TIMES, wrong={C: ("wrong",)})
+    found = bench.search([A, B, C, D], expected=expected)
+    assert (found.schedules, found.wrong) == ((D,), 1)
+    assert ("time", (C,)) not in bench.calls
+
+
+def test_the_first_may_be_wrong() -> None:
+    """Then another wins, and what it is compared with is no longer measured."""
+    found = Bench(TIMES, wrong={A: ("wrong",)}).search([A, B, C])
+    assert (found.schedules, found.before) == ((C,), None)
+
+
+def test_nothing_is_right() -> None:
+    """Then nothing is found that can be relied on."""
+    found = Bench(TIMES, wrong=dict.fromkeys((A, B), ("wrong",))).search([A, B])
+    assert found.schedules == (A,) and not found.is_checked and found.wrong == 2
+    assert "nothing is remembered" in str(found)
+
+
+def test_one_that_nobody_agrees_with() -> None:
+    """Is not taken for right because it is alone; the first is what runs anyway."""
+    assert not Bench(TIMES, unfit=(A,)).search([A, B], expected=None).is_checked
+    assert Bench(TIMES, unfit=(B,)).search([A, B], expected=None).is_checked
+
+
+def test_what_does_not_fit_is_left_out() -> None:
+    found = Bench(TIMES, unfit=(A, C)).search([A, B, C, D])
+    assert (found.schedules, found.unfit) == ((D,), 2)
+    assert found.reasons == [f"{A} needs more", f"{C} needs more"]
+
+
+def test_nothing_fits() -> None:
+    found = Bench(TIMES, unfit=(A, B)).search([A, B])
+    assert (found.unfit, found.measured, found.is_checked) == (2, 0, False)
+
+
+def test_time_is_bounded() -> None:
+    """What takes long to compile leaves candidates out, and what was compiled is measured."""
+    bench = Bench(TIMES, compiling=6.0)
+    found = bench.search([A, B, C, D], seconds=20.0)
+    assert bench.now <= 20.0
+    assert found.schedules == (C,) and found.measured == 3
+
+
+def test_at_least_one_candidate_is_tried() -> None:
+    found = Bench(TIMES, compiling=100.0).search([A, B], seconds=1.0)
+    assert (found.schedules, found.measured) == ((A,), 1)
+
+
+def test_time_is_left_for_every_kernel() -> None:
+    """A kernel cannot use up what the others need."""
+    many = [Schedule((("k", 16),), 4, n) for n in range(1, 9)]
+    slow = dict.fromkeys(many, 9.0)
+    found = Bench({**TIMES, **slow}).search([A, C, *many], [D, B, *many], seconds=10.0)
+    assert found.schedules == (C, D)
+    assert found.seconds <= 10.0 and found.measured < 20
+
+
+def test_others_stay_at_their_best() -> None:
+    """While the second kernel is searched, the first has what has been found for it."""
+    bench = Bench(TIMES)
+    assert bench.search([A, C], [B, D]).schedules == (C, D)
+    assert ("compile", (C, B)) in bench.calls and ("compile", (A, D)) not in bench.calls
+
+
+@pytest.mark.parametrize("steps", range(25))
+def test_an_interruption_keeps_the_best(steps: int) -> None:
+    """Of what was measured; without any measurement, what comes first."""
+    times = {A: 1.4, B: 1.3, C: 1.0, D: 1.2}
+    bench = Bench(times, interrupted_after=steps)
+    found = bench.search([A, B, C, D])
+    timed = [choice[0] for what, choice in bench.calls if what == "time"]
+    assert found.schedules == (min(timed, key=times.__getitem__, default=A),)
+    assert found.was_interrupted == (steps < 4 + 4 * 5)
+    assert found.is_checked == bool(timed)
+
+
+def test_candidates_are_timed_in_turns() -> None:
+    """Each once per round, each round begun by another; what is hopeless only once."""
+    bench = Bench({A: 1.0, B: 1.1, C: 1.2, D: 9.0})
+    bench.search([A, B, C, D])
+    timed = [choice[0] for what, choice in bench.calls if what == "time"]
+    assert timed[:4] == [A, B, C, D]
+    assert [timed[n : n + 3] for n in range(4, 16, 3)] == [
+        [B, C, A],
+        [C, A, B],
+        [A, B, C],
+        [B, C, A],
+    ]
+    assert len(timed) == 16
+
+
+def test_progress() -> None:
+    """Every candidate is reported when it is compiled and when it is measured."""
+    seen: list[tuple[str, int, int]] = []
+    Bench(TIMES).search([A, B], progress=lambda *step: seen.append(step))
+    steps = [(1, 2), (2, 2)]
+    assert seen == [(w, *s) for w in ("compiling", "measuring") for s in steps]
+
+
+# --- comparing results ----------------------------------------------------------------------
+
+
+def test_poison() -> None:
+    assert poisoned((3,), dtype=torch.bfloat16).isnan().all()
+    assert (poisoned((3,), dtype=torch.int64) < -1).all()
+
+
+def test_results_agree_up_to_rounding() -> None:
+    """Relative to the size of what is compared, which may be small."""
+    exact = torch.randn(1000) * 1e-3
+    assert same(exact.bfloat16(), exact, 0.06)
+    assert not same(torch.zeros(1000), exact, 0.06)
+    assert not same(exact * 1.3, exact, 0.06)
+    one = exact.clone()
+    one[7] += 1e-3
+    assert not same(one, exact, 0.06)
+    assert not same(exact[:10], exact, 0.06)
+
+
+@pytest.mark.parametrize("special", [torch.nan, torch.inf, -torch.inf])
+def test_results_that_are_no_numbers(special: float) -> None:
+    exact = torch.randn(100)
+    other = exact.clone()
+    other[3] = special
+    assert same(other, other.clone(), 0.06)
+    assert not same(other, exact, 0.06) and not same(exact, other, 0.06)
+
+
+def test_places_may_differ_where_values_are_about_equal() -> None:
+    exact = torch.arange(1000)
+    few, many = exact.clone(), exact.clone()
+    few[:5], many[:50] = 0, 0
+    assert same(few, exact, 0.06) and not same(many, exact, 0.06)
+    assert same(torch.empty(0), torch.empty(0), 0.06)

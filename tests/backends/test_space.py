@@ -1,0 +1,207 @@
+"""The space of schedules and the cost model: first picks, what is left out, and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from triton.runtime.errors import OutOfResources
+
+import monocomp as mc
+from monocomp import library
+from monocomp.backends.triton.launch import TritonRunner
+from monocomp.backends.triton.model import Gpu, gpu
+from monocomp.backends.triton.schedule import Schedule
+from monocomp.backends.triton.space import Space
+from monocomp.errors import UnsupportedError
+from monocomp.lowering import packed_extents
+from tests.backends.compiling import TARGETS
+
+PROCESSORS = 132
+
+
+def spaces(
+    name: str, q: int, k: int, head: int, element_bytes: int = 2, target: str = "cuda:90"
+) -> list[Space]:
+    """The spaces of a program's kernels."""
+    kernel = mc.compile(library.load(name))
+    sizes = {"b": 4, "h": 16, "q": q, "k": k, "d": head, "e": head}
+    extents = kernel._sizes(sizes)
+    program, _ = kernel._cut(extents, PROCESSORS)
+    found = packed_extents(program, extents)
+    return [
+        Space(p, found, element_bytes, target, PROCESSORS)
+        for p in kernel.tile_programs(extents, PROCESSORS)
+    ]
+
+
+def short(schedule: Schedule) -> tuple[int, ...]:
+    """Blocks, warps, stages, and programs where there are parts."""
+    numbers = [n for _, n in schedule.blocks] + [schedule.num_warps, schedule.num_stages]
+    return (*numbers, *([schedule.programs] if schedule.programs else []))
+
+
+@pytest.mark.parametrize(
+    ("name", "q", "k", "head", "wanted"),
+    [
+        ("attention", 4096, 4096, 128, (64, 64, 4, 3)),
+        ("causal", 4096, 4096, 128, (64, 64, 4, 3)),
+        ("attention", 16384, 16384, 128, (128, 64, 8, 3)),
+        ("causal", 16384, 16384, 128, (64, 64, 4, 3)),
+        ("attention", 4096, 4096, 64, (64, 64, 4, 3)),
+        ("causal", 16384, 16384, 64, (64, 64, 4, 3)),
+        ("attention", 1, 65536, 128, (16, 128, 8, 3, PROCESSORS)),
+    ],
+)
+def test_what_measurements_have_shown(
+    name: str, q: int, k: int, head: int, wanted: tuple[int, ...]
+) -> None:
+    """On an H200 these have won; the model alone comes close."""
+    space = spaces(name, q, k, head)[0]
+    assert short(space.first()) == wanted
+    ranked = space._ranked()
+    estimate = space._model.estimate
+    assert estimate(space.first()).cycles <= 1.15 * estimate(ranked[0]).cycles
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("element_bytes", [2, 4])
+@pytest.mark.parametrize("name", ["causal", "softmax_top8", "linear_attention", "pair_bias"])
+def test_candidates(name: str, element_bytes: int, target: str) -> None:
+    """Different ones, at most as many as wanted, the first in front, and none that can't run."""
+    kernel = mc.compile(library.load(name))
+    for program in kernel.tile_programs({}):
+        space = Space(program, {}, element_bytes, target)
+        few, many = space.candidates(), space.candidates(60)
+        assert few == many[: len(few)] and len(few) <= 12 < len(many) <= 60
+        assert few[0] == space.first() and len(set(many)) == len(many)
+        assert all(space.admits(s) for s in many)
+        assert all(space._model.estimate(s).shared <= space.gpu.shared for s in many)
+
+
+def test_candidates_are_no_longer_than_the_sizes() -> None:
+    for s in spaces("causal", 20, 20, 64)[0].candidates(60):
+        assert max(n for _, n in s.blocks) <= 32
+
+
+def test_a_first_pick_takes_no_enumeration() -> None:
+    """A call that has nothing remembered must not wait."""
+    space = spaces("causal", 4096, 4096, 128)[0]
+    with patch.object(Space, "_all", side_effect=AssertionError("enumerated")):
+        space.first()
+
+
+def test_what_is_admitted() -> None:
+    """Schedules of this kernel that can run; others may be remembered by mistake."""
+    (space,) = spaces("causal", 4096, 4096, 128)
+    good = space.first()
+    (q, rows), (k, stream) = good.blocks
+    assert space.admits(good)
+    assert space.admits(replace(good, blocks=((k, stream), (q, rows))))
+    assert not space.admits(replace(good, blocks=((q, rows),)))
+    assert not space.admits(replace(good, blocks=((q, rows), ("x", stream))))
+    assert not space.admits(replace(good, programs=132))
+    assert not space.admits(replace(good, blocks=((q, 256), (k, 512)), num_stages=4))
+    in_parts = spaces("attention", 1, 65536, 128)[0]
+    assert not in_parts.admits(replace(in_parts.first(), programs=0))
+
+
+# --- what the GPU can't hold ----------------------------------------------------------------
+
+
+def tiny(space: Space) -> Gpu:
+    """A GPU with hardly any shared memory."""
+    return replace(gpu(space.target), shared=4096)
+
+
+def test_what_no_gpu_could_hold_is_refused() -> None:
+    """With the sizes, before anything is compiled."""
+    with patch.object(Space, "gpu", property(tiny)):
+        (space,) = spaces("causal", 4096, 2048, 128)
+        with pytest.raises(UnsupportedError) as caught:
+            space.first()
+    assert str(caught.value).splitlines()[:3] == [
+        "UnsupportedError: the GPU can't hold a tile of kernel 'kernel'",
+        "  extents: b = 4, h = 16, q = 4096, e = 128, k = 2048, d = 128",
+        "  its smallest tiles have up to 2048 elements and take 8 KiB of shared memory; a "
+        "program instance has 4 KiB",
+    ]
+
+
+def test_little_memory_takes_smaller_tiles() -> None:
+    """The first of those that are known to be good need not fit."""
+    with patch.object(Space, "gpu", property(lambda s: replace(gpu(s.target), shared=40 << 10))):
+        (space,) = spaces("causal", 4096, 2048, 128)
+        first = space.first()
+    assert space._model.estimate(first).shared <= 40 << 10
+    assert not space.admits(first) or short(first) != (64, 64, 4, 3)
+
+
+class Runner(TritonRunner):
+    """One whose kernels need more than a GPU has, but for some schedules."""
+
+    def __init__(self, fitting: set[int]) -> None:
+        kernel = mc.compile(library.load("causal"))
+        program, _ = kernel._cut({})
+        super().__init__(program, kernel.tile_programs({}), lambda _: None, "ieee")  # type: ignore[arg-type, return-value]
+        self.fitting = fitting
+        self.tried: list[Schedule] = []
+
+    def _loaded(self) -> Any:
+        return SimpleNamespace(places={}), None
+
+    def _call(
+        self, inputs: Mapping[str, torch.Tensor], params: Any, choice: Any, **hooks: Any
+    ) -> Any:
+        self.tried.append(choice[0])
+        if len(self.tried) - 1 not in self.fitting:
+            raise OutOfResources(300 << 10, 227 << 10, "shared memory")
+        return (inputs["Q"],)
+
+
+@pytest.mark.parametrize(("rows", "parts"), [(8, 1), (1, 4)])
+def test_what_candidates_are_compared_with(rows: int, parts: int) -> None:
+    """The torch backend's results in float32, for streams in parts too."""
+    kernel = mc.compile(library.load("attention"), processors=parts)
+    q, k, v = (torch.randn(1, 1, n, 4, dtype=torch.bfloat16) for n in (rows, 5000, 5000))
+    extents = kernel._sizes({"b": 1, "h": 1, "q": rows, "k": 5000, "d": 4, "e": 4})
+    program, _ = kernel._cut(extents)
+    kernels = kernel.tile_programs(extents)
+    assert any(p.parts for p in kernels) == (parts > 1)
+    runner = TritonRunner(program, kernels, lambda _: None, "ieee")  # type: ignore[arg-type, return-value]
+    given = {"Q": q, "K": k, "V": v}
+    (found,) = runner._expected(given, {}, packed_extents(program, extents)) or ()
+    wanted = mc.compile(library.load("attention"), backend="torch")(q.float(), k.float(), v.float())
+    torch.testing.assert_close(found, wanted)
+    with patch("monocomp.backends.triton.launch._INTERPRETED_FLOPS", 1000):
+        assert runner._expected(given, {}, packed_extents(program, extents)) is None
+
+
+EXTENTS = {"b": 1, "h": 1, "q": 8, "k": 8, "d": 4, "e": 4}
+
+
+def called(runner: Runner) -> None:
+    """Call it once."""
+    inputs = {n: torch.zeros(1, 1, 8, 4) for n in "QKV"}
+    runner(inputs, {}, EXTENTS)
+
+
+def test_what_turns_out_not_to_fit_gives_way() -> None:
+    """To the next candidates; the next call begins with the one that did fit."""
+    runner = Runner(fitting={2, 3})
+    called(runner)
+    assert len(runner.tried) == 3
+    called(runner)
+    assert runner.tried[3] == runner.tried[2]
+
+
+def test_what_no_candidate_fits_is_refused() -> None:
+    """With the sizes and the reason, and nothing is returned."""
+    with pytest.raises(UnsupportedError, match="can't hold a tile") as caught:
+        called(Runner(fitting=set()))
+    assert "q = 8" in str(caught.value) and "out of resource: shared memory" in str(caught.value)
