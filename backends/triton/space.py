@@ -355,7 +355,7 @@ def _for_hopper(whole: int, is_long: bool, has_two_ends: bool) -> list[Shape]:
         return [(64, 64, 4, 3), (128, 64, 8, 3), (64, 128, 4, 3), (128, 128, 8, 2)]
     if whole <= 128:
         shapes = [(64, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 2), (64, 32, 4, 3)]
-        if is_long:
+        if is_long or has_two_ends:
             shapes = [shapes[1], shapes[0], *shapes[2:]]
         return shapes
     if whole <= 256:
