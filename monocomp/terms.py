@@ -438,14 +438,7 @@ def may_be_empty(t: Term) -> bool:
             return any(map(may_be_empty, t.args))
         case "pow":
             return t.attr > 0 and may_be_empty(t.args[0])
-        case "where":
-            return is_guarded(t)
     return False
-
-
-def is_guarded(t: Term) -> bool:
-    """where(c, x, 0): what is left of a sum over the one element that c admits, or none."""
-    return t.op == "where" and t.args[2] is const(0, t.kind)
 
 
 def is_there(t: Term) -> Term:
@@ -467,8 +460,7 @@ def power_of(base: Term, power: Fraction | int) -> Term:
     """base ** power for a rational power.
 
     A product's power is the product of powers where that is true for reals: for whole
-    powers, and for the factors that are not negative. A bracket is its own power, and what
-    is 0 where a condition fails stays so.
+    powers, and for the factors that are not negative. A bracket is its own power.
     """
     power = Fraction(power)
     if power == 0:
@@ -490,10 +482,6 @@ def power_of(base: Term, power: Fraction | int) -> Term:
         if first % 2 == 0 and (first * power) % 2 != 0:  # (x ** 2) ** (1 / 2) is abs(x)
             inner = function("abs", inner)
         return power_of(inner, first * power)
-    guarded = base.args[0] if base.op == "cast" else base
-    if power < 0 and is_guarded(guarded):  # the quotient by a sum over nothing is 0
-        condition, value, _ = guarded.args
-        return where(condition, power_of(as_float(value), power), ZERO)
     if base.op == "mul":
         if power.denominator == 1:
             return mul(*(power_of(t, power) for t in base.args))

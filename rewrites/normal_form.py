@@ -12,7 +12,8 @@ from typing import Any
 
 from monocomp import terms as T
 from monocomp.monomials import addends, common_number, content, exponent_of, factors
-from monocomp.rewriting import RuleSet
+from monocomp.program import Equations
+from monocomp.rewriting import Choice, RuleSet
 from monocomp.terms import Term
 
 normal_form = RuleSet("normal_form", "what does not vary with a fold's index leaves the fold")
@@ -416,15 +417,31 @@ def _is_weighted_sum(t: Term) -> bool:
     return _weight(body, name) is not T.ZERO
 
 
-@normal_form.rule
-def pick_point(t: Term) -> Term | None:
+@normal_form.choice
+def pick_point(program: Equations) -> Choice | None:
     """A sum over the one index that equals a given place is the element there.
 
     Law:     sum[k if k = a](f(k)) = f(a) for a place a in the range of k, else 0
     Claims:  one point
+    Needs:   the sum stands in no quotient of sums: there 0 would be no sum over nothing
     before:  A[i] = max[k](X[i,k]) + sum[k if k == i - 1](X[i,k])
     after:   A[i] = max[k](X[i,k]) + where(0 <= i - 1 and i - 1 < |k|, X[i,i - 1], 0)
     """
+    terms = list(T.subterms(*(e.body for e in program.equations)))
+    in_quotients = set(T.subterms(*filter(_is_quotient, terms)))
+    for t in terms:
+        picked = _picked(t) if t not in in_quotients else None
+        if picked is not None:
+            return Choice.replacing(t, picked, program)
+    return None
+
+
+def _is_quotient(t: Term) -> bool:
+    """Is t divided by aggregates?"""
+    return any(f.op == "pow" and f.attr < 0 and bool(f.args[0].folded) for f in factors(t))
+
+
+def _picked(t: Term) -> Term | None:
     if not _is_fold(t, "sum"):
         return None
     bound, name, condition, body = _opened(t)
@@ -457,25 +474,6 @@ def _solved(c: Term, bound: Term) -> Term | None:
         if bound.attr[0] not in rest.free:
             return T.mul(T.const(-sign), rest)
     return None
-
-
-@normal_form.rule
-def join_guards(t: Term) -> Term | None:
-    """Factors that are 0 where a condition fails are one factor, so that they can cancel.
-
-    Law:     where(c, a, 0) * where(d, b, 0) = where(c and d, a * b, 0)
-    Claims:  units, brackets
-    before:  A[i] = where(i < 2, X[i] * Y[i], 0) * where(i < 2, 1 / Y[i], 0)
-    after:   A[i] = where(i < 2, X[i], 0)
-    """
-    guarded = list(filter(T.is_guarded, factors(t)))
-    if len(guarded) < 2:
-        return None
-    rest = [f for f in t.args if f not in guarded]
-    condition = T.conjunction(*(f.args[0] for f in guarded))
-    return T.mul(
-        *rest, T.where(condition, T.mul(*(f.args[1] for f in guarded)), T.const(0, t.kind))
-    )
 
 
 @normal_form.rule

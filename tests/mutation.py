@@ -51,7 +51,7 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "normal_form.hoist_factor: name in factor.free": "a further step takes the 1 that is left",
     "normal_form.hoist_addend: not outside": SAME,
     "normal_form.hoist_positive_factor: if number == 1 and (not outside)": SAME,
-    "normal_form.pick_point: ... if o is not c": "at the place that it names it is true",
+    "normal_form._picked: ... if o is not c": "at the place that it names it is true",
     "normal_form._solved: c.op != 'compare'": "nothing else has the attribute ==",
     "normal_form.cancel_denominator: inverse.attr == -1": (
         "a power of the divisor is one addend, so that nothing gets shorter"

@@ -281,17 +281,6 @@ def test_what_may_be_empty_is_not_cancelled() -> None:
     assert T.divide(sink, sink) is T.ONE
 
 
-def test_over_nothing_a_quotient_by_one_element_is_0() -> None:
-    c = T.compare("<", I, K)
-    one = T.where(c, X, T.ZERO)
-    assert T.power_of(one, -1) is T.where(c, T.power_of(X, -1), T.ZERO)
-    assert T.divide(Y, T.where(c, A, T.const(0))) is T.mul(
-        Y, T.where(c, T.power_of(T.as_float(A), -1), T.ZERO)
-    )
-    assert T.power_of(one, 2).op == "pow"
-    assert T.power_of(T.where(c, X, T.ONE), -1).op == "pow"
-
-
 def test_a_positive_factor_does_not_decide_a_sign() -> None:
     """exp(m) may underflow where the sum that it scales is not empty."""
     condition = T.compare("<", T.ZERO, T.mul(T.exp(X), Y))

@@ -202,9 +202,11 @@ class Values(Scopes, ABC):
         return apply("neg", total, kind=kind) if negative else total
 
     def _multiply(self, total: Expr | None, group: list[Term], kind: Kind) -> Expr:
-        over = [f for f in group if not (f.op == "pow" and f.attr < 0)]
-        under = [f for f in group if f.op == "pow" and f.attr < 0 and f.attr.denominator == 1]
-        over += [f for f in group if f.op == "pow" and f.attr < 0 and f.attr.denominator != 1]
+        inverse = [f for f in group if f.op == "pow" and f.attr < 0]
+        # A root is multiplied with its inverse, but for one over nothing, where that is infinite.
+        under = [f for f in inverse if f.attr.denominator == 1 or T.may_be_empty(f.args[0])]
+        over = [f for f in group if f not in inverse]
+        over += [f for f in inverse if f not in under]
         for f in over:
             value = self._value(f)
             total = value if total is None else apply("mul", total, value, kind=kind)
@@ -341,8 +343,6 @@ def _guarded(t: Term, condition: Term) -> Term:
         a = a if holds is c else _guarded(a, holds)
         b = b if fails is T.negate(c) else _guarded(b, fails)
         return T.where(_guarded(c, condition), a, b)
-    if t.op == "pow" and t.attr < 0:  # as it stands: the canonical form has the condition outside
-        return T.inert("pow", _guarded(t.args[0], condition), attr=t.attr)
     return T.rebuild(t, tuple(_guarded(a, condition) for a in t.args))
 
 

@@ -140,12 +140,8 @@ NEAR_MISSES = {
         "A[i] = sum[k if i == 1 and k < 2](X[i,k])",
         "A[i] = sum[k if k == i or k == 1](X[i,k])",
         "A[i] = sum[k if k == i](X[i,k])",  # X[i,i] would give i and k one extent
-    ],
-    "join_guards": [
-        "A[i] = where(i < 2, B[i], 0) * where(i < 2, C[i], 1)",
-        "A[i] = where(i < 2, B[i], 0) * C[i]",
-        "A[i] = where(i < 2, B[i], 0) + where(i < 2, C[i], 0)",
-        "A[i] = where(i < 2, B[i], 0) ** 2",  # known not to be negative
+        "A[i] = B[i] / sum[k if k == i - 1](X[i,k])",  # over nothing it is 0
+        "A[i] = sum[k if k == i - 1](X[i,k]) / sum[k if k < i](X[i,k])",
     ],
     "extremum_of_exponentials": [
         "A[i] = sum[k](exp(X[i,k]))",
@@ -206,7 +202,8 @@ NEAR_MISSES = {
 
 
 def test_every_rule_has_near_misses() -> None:
-    assert list(NEAR_MISSES) == [rule.name for rule in normal_form.rules]
+    rules = (*normal_form.rules, *normal_form.choices)
+    assert sorted(NEAR_MISSES) == sorted(rule.name for rule in rules)
 
 
 @pytest.mark.parametrize(
@@ -336,13 +333,6 @@ VARIANTS = {
         ("sum[k](sum[l if k == l](X[i,l]) * Y[k])", "sum[k](X[i,k] * Y[k])"),
         ("sum[k](sum[l if k == l and l < i](X[i,l]))", "sum[k](where(k < i, X[i,k], 0))"),
     ],
-    "join_guards": [
-        (
-            "B[i] * where(i < 2, X[i,0], 0) * where(B[i] > 0, 1 / B[i], 0)",
-            "B[i] * where(i < 2 and B[i] > 0, X[i,0] / B[i], 0)",
-        ),
-        ("where(i < 2, i, 0) * where(i < 3, i, 0)", "where(i < 2 and i < 3, i ** 2, 0)"),
-    ],
     "extremum_of_exponentials": [
         ("min[k if k < i](exp(X[i,k]))", "exp(min[k if k < i](X[i,k]))"),
     ],
@@ -390,7 +380,8 @@ VARIANTS = {
 
 
 def test_every_rule_has_variants() -> None:
-    assert list(VARIANTS) == [rule.name for rule in normal_form.rules]
+    rules = (*normal_form.rules, *normal_form.choices)
+    assert sorted(VARIANTS) == sorted(rule.name for rule in rules)
 
 
 @pytest.mark.parametrize(
@@ -448,7 +439,6 @@ def test_a_quotient_of_sums_over_one_element_or_none(name: str) -> None:
     expected = evaluate(text, inputs)
     np.testing.assert_array_equal(expected[1:3], inputs["X"][1:3])
     rewriter = derive(equations(text))
-    assert "pick_point" in [step.rule for step in rewriter.steps]
     for step in rewriter.steps:
         np.testing.assert_allclose(values(step.program, inputs), expected, rtol=1e-9)
     compiled = compile_program(text, backend="numpy")(**inputs)
