@@ -13,6 +13,13 @@ _PROPERTY = "gpu"  # of a test's report, which also comes from a worker of pytes
 _TOTAL = Tally()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Eager torch warns when its first product is in a process without a context."""
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS"))
+
+
 @pytest.fixture(autouse=True)
 def _first_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     """Right with the first schedule; the search has a test of its own."""
