@@ -77,6 +77,9 @@ def test_agrees_with_the_kernels(text: str) -> None:
     sizes = {e: 64 if e in "de" else 1024 for e in set(k.program.extent_of.values())}
     kernels = k.tile_programs()
     nested = any(isinstance(s, Loop) for p in kernels for at in loops(p.body) for s in at.body)
+    if text == library.load("mla"):  # what is keys and values is one tile, and is moved once
+        assert number(report["bytes"], sizes) < found.bytes.at(sizes)
+        return
     if not nested:
         assert sympy.expand(found.bytes.sympy() - report["bytes"]) == 0
     assert found.bytes.at(sizes) <= number(report["bytes"], sizes)

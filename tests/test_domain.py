@@ -225,7 +225,11 @@ class Formulas:
             return z3.Int(t.attr)
         if t.op == "const":
             return z3.BoolVal(t.attr) if t.kind == "bool" else z3.IntVal(int(t.attr))
-        if t.kind == "float" or t.op in ("read", "fold") or any(a.kind == "float" for a in t.args):
+        if (
+            t.kind == "float"
+            or t.op in ("read", "ref", "fold")
+            or any(a.kind == "float" for a in t.args)
+        ):
             sort = z3.BoolSort() if t.kind == "bool" else z3.IntSort()
             return z3.Function(repr(t), z3.IntSort(), sort)(k if K.attr[0] in t.free else 0)
         args = [self.of(a, k) for a in t.args]

@@ -28,8 +28,8 @@ def sigmoid_attention(b: Any, h: Any, q: Any, k: Any, d: Any, e: Any) -> Any:
 
 
 def mla(b: Any, h: Any, q: Any, k: Any, c: Any, r: Any) -> Any:
-    """The logits are a sum of two products, each scaled; the values are the latent keys."""
-    return b * h * q * k * (2 * c + 2 * r + 3 + 5 + 2 * c)
+    """The logits are a sum of two products, scaled once; the values are the latent keys."""
+    return b * h * q * k * (2 * c + 2 * r + 1 + 5 + 2 * c)
 
 
 def talking_heads(b: Any, g: Any, h: Any, i: Any, q: Any, k: Any, d: Any, e: Any) -> Any:

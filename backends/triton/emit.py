@@ -6,7 +6,6 @@ numbers, whitelisted identifiers and comments, and the result is parsed before i
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from monocomp import __version__
 from monocomp import terms as T
 from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.kernel_source import HELPERS, KernelEmitter, KernelSource
-from monocomp.backends.triton.layout import fit
+from monocomp.backends.triton.layout import fit, parse
 from monocomp.backends.triton.schedule import MIN_DOT, Schedule
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines
 from monocomp.errors import InternalError, UnsupportedError
@@ -128,7 +127,7 @@ def emit(
     lines += ["", "", *main_lines(start, identifiers, host, narrow)]
     text = "\n".join(lines).rstrip() + "\n"
     try:
-        ast.parse(text)
+        parse(text)
     except SyntaxError as fault:
         raise InternalError(f"the emitted source does not parse: {fault}", notes=[text]) from None
     params = {n: names.of("param", n) for n in source.params}

@@ -11,6 +11,7 @@ import ast
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Literal
 
 from monocomp.errors import InternalError
 
@@ -45,11 +46,17 @@ def fit(before: str, text: str, after: str, indent: int) -> list[str]:
 
 
 def _parse(text: str) -> ast.expr:
+    parsed = parse(text, "eval")
+    assert isinstance(parsed, ast.Expression)
+    return parsed.body
+
+
+def parse(text: str, mode: Literal["eval", "exec"] = "exec") -> ast.AST:
     """ast.parse; CPython 3.11 may fail when another thread parses at the same time."""
-    for _ in range(3):
+    for _ in range(8):
         with suppress(SystemError):
-            return ast.parse(text, mode="eval").body
-    return ast.parse(text, mode="eval").body
+            return ast.parse(text, mode=mode)
+    return ast.parse(text, mode=mode)
 
 
 # --- on one line --------------------------------------------------------------------------
