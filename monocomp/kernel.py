@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from monocomp.building import BUILDING
 from monocomp.derivation import Derivation
 from monocomp.errors import (
     DeviceError,
@@ -59,7 +59,6 @@ DTYPES = {
 _NARROW = ("float8_e4m3fn", "float8_e5m2")
 _OF_AN_INPUT = {**DTYPES, **{n: n for n in _NARROW}, "e4m3": _NARROW[0], "e5m2": _NARROW[1]}
 _LOADED_BY_TRITON = ("float16", "bfloat16", "float32", *_NARROW)
-_BUILDING = threading.RLock()  # one thread at a time derives, lowers and emits: terms are shared
 
 
 def compile(
@@ -101,7 +100,7 @@ def compile(
     program = check(text, name or stem, {m.name: m.statement for m in monoids})
     derived = None  # the kernel's own affair, as it may depend on sizes
     if steps is not None or rules is not None:
-        with _BUILDING:
+        with BUILDING:
             derived = Derivation.of(derive(translate(program), steps, rules))
     return Kernel(
         program,
@@ -171,7 +170,7 @@ class Kernel:
         self.checked = checked
         self.tf32 = tf32
         self.processors = processors
-        with _BUILDING:
+        with BUILDING:
             if derivation is None:
                 self._rewriter = derive(translate(program))
             else:
@@ -195,7 +194,7 @@ class Kernel:
     @cached_property
     def derivation(self) -> Derivation:
         """How the kernel follows from the program, step by step."""
-        with _BUILDING:
+        with BUILDING:
             program, steps = self._cut({})
             steps = [*steps, *tiling_steps(program, self.tile_programs())]
             return Derivation.of(self._rewriter).then(steps)
@@ -205,7 +204,7 @@ class Kernel:
         """What the kernel rests on: laws with their proofs, side conditions, and where."""
         from monocomp.certificate import certify
 
-        with _BUILDING:
+        with BUILDING:
             return certify(self.derivation)
 
     def tile_programs(
@@ -225,7 +224,7 @@ class Kernel:
         key = (program.equations, *sizes.items())
         found = self._lowered.get(key)
         if found is None:
-            with _BUILDING:
+            with BUILDING:
                 try:
                     found = self._lowered.setdefault(key, lower(program, sizes))
                 except UnsupportedError as error:
@@ -242,7 +241,7 @@ class Kernel:
         found = self._cuts.get(key)
         if found is None:
             sizes = nominal_sizes(self.program, bucket)
-            with _BUILDING:
+            with BUILDING:
                 program = self._rewriter.program
                 if self._rewriter.depends_on_sizes:
                     program = derive(replace(self.equations, sizes=bucket)).program
@@ -297,7 +296,7 @@ class Kernel:
         kernels = self.tile_programs(sizes, processors)
         program, steps = self._cut(sizes, processors)
         sizes = packed_extents(program, sizes)
-        with _BUILDING:
+        with BUILDING:
             derivation = Derivation.of(self._rewriter)
             steps = [*steps, *tiling_steps(program, kernels)]
             module = emit(
@@ -453,7 +452,7 @@ class Kernel:
         binding = bind(self.program, shapes, params)
         _check_params(binding.params)
         if not self._filters.have_admitted(binding.params):
-            with _BUILDING:
+            with BUILDING:
                 self._filters.check(binding.params)
         for name, tensor in inputs.items():
             _check_dtype(self.program.inputs[name], tensor)
@@ -576,7 +575,7 @@ class Kernel:
             outline = self.derivation.outline()
 
             def write(schedules: Sequence[Schedule]) -> Module:
-                with _BUILDING:
+                with BUILDING:
                     return emit(
                         self.equations,
                         kernels,

@@ -33,6 +33,7 @@ from monocomp.backends.triton.replay import Plan, Recorder
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.search import CANDIDATES, SECONDS, Choice, Progress, Tuning, search
 from monocomp.backends.triton.space import Space, element_bytes
+from monocomp.building import BUILDING
 from monocomp.cache import cache_folder
 from monocomp.errors import InternalError
 from monocomp.nominal import power_of_two
@@ -206,7 +207,10 @@ class TritonRunner:
         configs = tuple(module.config(n, s) for n, s in enumerate(choice))
         if recorder is not None:
             hooks = {"empty": recorder.empty, "launch": recorder.launch}
-        result = host(*inputs.values(), **named, configs=configs, precision=self.precision, **hooks)
+        with BUILDING:  # Triton compiles at the first call of a kind
+            result = host(
+                *inputs.values(), **named, configs=configs, precision=self.precision, **hooks
+            )
         return result if isinstance(result, tuple) else (result,)
 
     # --- schedules --------------------------------------------------------------------
