@@ -34,8 +34,8 @@ BITS16 = torch.bfloat16 if ON_GPU else torch.float16
 # the largest result. In 16 bits what counts is the rounding of the result, which either may do a
 # little better; in float32 it is the order of sums: logits of 50 are rounded by 2e-6 and more.
 RATIO = {torch.float16: 1.0, torch.bfloat16: 1.0, torch.float32: 2.0}
-# In these a product of two computed tiles is taken in 16 bits, of each of which eager torch
-# rounds one at most: twice its error is the limit.
+# Known to exceed eager torch's error, by what was seen up to twice: tiles that a kernel computes
+# are rounded to 16 bits where they are multiplied, and more of them than eager torch rounds.
 ROUNDED_TWICE = ("attention_moments", "rms_norm", "talking_heads")
 FLOOR = {torch.float16: 1e-5, torch.bfloat16: 1e-4, torch.float32: 1e-5}
 PADDING = 16  # elements: a multiple of what vectors of loads align to, so that views do
