@@ -23,7 +23,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -61,6 +61,17 @@ class HasWords(Protocol):
     @property
     def words(self) -> tuple[str, ...]:
         """One for each kind of property, such as "causal", "N=4096", "d=64"."""
+
+
+class HasJson(Protocol):
+    """What was found for a case."""
+
+    @property
+    def right(self) -> bool:
+        """Did ours run, and well enough?"""
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as plain data."""
 
 
 C = TypeVar("C", bound=HasWords)
@@ -212,6 +223,26 @@ def fa3() -> Any:
     module = importlib.import_module("fa3")
     module.load(folder)
     return module
+
+
+def rows(x: Tensor) -> Tensor:
+    """A copy of (B, H, N, D) as FlashAttention-3 takes it: (B, N, H, D)."""
+    return x.transpose(1, 2).contiguous()
+
+
+def flash3(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, **how: Any) -> Prepare:
+    """FlashAttention-3 of tensors (B, N, H, D), or of pages (P, S, H, D) with a `page_table`."""
+
+    def prepare() -> Call:
+        module = fa3()
+
+        def call() -> Tensor:
+            result: Tensor = module.fwd(q, k, v, causal, **how)[0]
+            return result.transpose(1, 2)
+
+        return call
+
+    return prepare
 
 
 # Is it right?
@@ -414,6 +445,19 @@ def is_ours(name: str) -> bool:
     return name.startswith(OURS)
 
 
+@dataclass
+class Contest(Generic[C]):
+    """What was found for one case."""
+
+    case: C
+    outcome: Outcome
+
+    @property
+    def right(self) -> bool:
+        """Did ours run, and well enough?"""
+        return self.outcome.right
+
+
 class Run:
     """One run of a benchmark: its cases in turn, the contenders of each, and what was left out.
 
@@ -514,7 +558,7 @@ class Run:
         if self.setting.device == "cuda":
             torch.cuda.synchronize()
 
-    def notes(self, outcomes: Iterable[tuple[str, Outcome]] = ()) -> list[str]:
+    def notes(self, contests: Iterable[Contest[Any]] = ()) -> list[str]:
         """When and where, and what was left out, skipped, or failed where others ran."""
         lines = [f"{today()}, {gpu_name()}; {listed(environment())}."]
         lines += [f"Left out: {name} ({reason})." for name, reason in self.missing.items()]
@@ -522,9 +566,10 @@ class Run:
             limit = f"{self.setting.seconds:.0f} s"
             lines.append(f"Skipped, as {limit} were not enough: {', '.join(self.skipped)}.")
         lines += [f"Failed: {case} ({reason})." for case, reason in self.failed.items()]
-        for case, outcome in outcomes:
-            faults = outcome.faults.items()
-            lines += [f"Failed: {name} at {case} ({reason})." for name, reason in faults]
+        for contest in contests:
+            at = " ".join(contest.case.words)
+            faults = contest.outcome.faults.items()
+            lines += [f"Failed: {name} at {at} ({reason})." for name, reason in faults]
         return lines
 
     def to_json(self) -> dict[str, Any]:
@@ -539,6 +584,22 @@ class Run:
             "skipped": self.skipped,
             "failed": self.failed,
         }
+
+    def report(
+        self, name: str, lines: Iterable[str], results: Iterable[HasJson], **data: Any
+    ) -> Report:
+        """The report of a benchmark: right if every case could be measured, and is right.
+
+        Args:
+            name: the benchmark's module.
+            lines: the words and tables.
+            results: of the cases.
+            data: further numbers, for other tools.
+        """
+        found = list(results)
+        right = not self.failed and all(r.right for r in found)
+        cases = [r.to_json() for r in found]
+        return Report(name, "\n".join(lines), {**self.to_json(), **data, "cases": cases}, right)
 
 
 def in_one_line(fault: BaseException) -> str:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 import statistics
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchmarks import gpu
-from benchmarks.gpu import OURS, Outcome, Setting
-from benchmarks.gpu import unavailable as unavailable
+from benchmarks.gpu import OURS, Setting
 from benchmarks.report import Report, table
 from benchmarks.variants import VARIANTS, Shape, admitted_pairs, tensors
 
@@ -61,13 +61,36 @@ def cases(setting: Setting) -> list[Case]:
 
 
 @dataclass
-class Result:
-    """What was found for one case."""
+class Result(gpu.Contest[Case]):
+    """What was found for one case.
 
-    case: Case
+    Attributes:
+        pairs: of query and key that the mask admits.
+        schedule: what was chosen, in words.
+        over: the time over what the ratio of areas promises from that of each base.
+    """
+
     pairs: int
-    outcome: Outcome
     schedule: str
+    over: dict[str, float] = field(default_factory=dict)
+
+    def compare(self, base: Result | None) -> float:
+        """The time over what the ratio of areas promises from another case's."""
+        if base is None:
+            return math.nan
+        promised = base.outcome.median(OURS) * self.pairs / base.pairs
+        return self.outcome.median(OURS) / promised
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as plain data."""
+        return {
+            "case": self.case.label,
+            **vars(self.case.shape),
+            "pairs": self.pairs,
+            **{f"over_{name}": ratio for name, ratio in self.over.items()},
+            **self.outcome.to_json(),
+            "schedule": self.schedule,
+        }
 
 
 def run_case(case: Case, run: gpu.Run) -> Result:
@@ -82,74 +105,49 @@ def run_case(case: Case, run: gpu.Run) -> Result:
     contenders = {OURS: gpu.ours(variant.program, *inputs, **params)}
     outcome = run.hold(contenders, right.error, right.eager_error)
     chosen = gpu.schedule(variant.program, *inputs, **params) if OURS in outcome.errors else ""
-    return Result(case, pairs, outcome, chosen)
+    gpu.say(f"{case.label}: {outcome.median(OURS):.3f} ms; {outcome.faults or chosen}")
+    return Result(case, outcome, pairs, chosen)
 
 
-def over_area(result: Result, base: Result | None) -> float:
-    """The time over what the ratio of areas promises from another case's."""
-    if base is None:
-        return math.nan
-    promised = base.outcome.median(OURS) * result.pairs / base.pairs
-    return result.outcome.median(OURS) / promised
+def _within(base: str, ratios: Sequence[float]) -> str:
+    kept = [x for x in ratios if not math.isnan(x)]
+    good, middle = sum(x <= WANTED for x in kept), statistics.median(kept or [math.nan])
+    return (
+        f"Within {WANTED} of the time of {base} attention times the ratio of areas: {good} of "
+        f"{len(kept)}, median {gpu.number(middle)}."
+    )
 
 
 def tables(setting: Setting) -> Report:
     """The table."""
     run = gpu.Run(setting)
     results = run.each(cases(setting), lambda case: run_case(case, run))
-    base = {r.case.words: r for r in results if r.case.variant in BASES}
+    found = {r.case.words: r for r in results}
     header = ["", "d", "area", "ms", "TFLOP/s", "/ causal x area", "/ full x area", "error"]
     rows: list[list[object]] = []
-    data: list[dict[str, Any]] = []
     for r in results:
         shape, taken = r.case.shape, r.outcome.median(OURS)
-        causal, full = (
-            over_area(r, base.get((name, f"d={shape.head}"))) for name in reversed(BASES)
-        )
+        _, head = r.case.words
+        r.over = {name: r.compare(found.get((name, head))) for name in BASES}
         rate = 4 * shape.heads * shape.head * r.pairs / taken / 1e9
         error = r.outcome.errors.get(OURS, math.nan) / r.outcome.eager_error
         area = f"{100 * r.pairs / shape.length**2:.2f} %"
-        numbers = [gpu.number(x) for x in (causal, full, error)]
+        numbers = [gpu.number(x) for x in (r.over["causal"], r.over["full"], error)]
         ms, tflops = gpu.number(taken, ".3f"), gpu.number(rate, ".0f")
         rows.append([r.case.label, shape.head, area, ms, tflops, *numbers, r.schedule])
-        data.append(
-            {
-                "case": r.case.label,
-                **vars(shape),
-                "pairs": r.pairs,
-                "over_causal": causal,
-                "over_full": full,
-                **r.outcome.to_json(),
-                "schedule": r.schedule,
-            }
-        )
-    masked = [d["over_causal"] for d in data if d["case"] not in BASES]
-    kept = [x for x in masked if not math.isnan(x)]
-    within = sum(x <= WANTED for x in kept)
+    masked = [r for r in results if r.case.variant not in BASES]
     lines = [
         f"Masked attention, forward, bf16, N = {LENGTH}, B = 1: time over that of causal "
         f"attention times the ratio of areas, medians of {setting.rounds} rounds.",
-        *run.notes((" ".join(r.case.words), r.outcome) for r in results),
+        *run.notes(results),
         "The error is against float32 eager torch, relative to that of eager torch in bf16.",
         "",
         table([*header, "schedule"], rows),
         "",
-        f"Within {WANTED}: {within} of {len(kept)}, median "
-        f"{gpu.number(statistics.median(kept) if kept else math.nan)}.",
+        *(_within(name, [r.over[name] for r in masked]) for name in BASES),
     ]
-    right = not run.failed and all(r.outcome.right for r in results)
-    return Report("gpu_area", "\n".join(lines), {**run.to_json(), "cases": data}, right)
-
-
-def measure(quick: bool = False) -> Report:
-    """The table, of everything."""
-    return tables(Setting(quick))
-
-
-def main() -> int:
-    """Print the table."""
-    return gpu.main(__doc__, tables)
+    return run.report("gpu_area", lines, results)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(gpu.main(__doc__, tables))

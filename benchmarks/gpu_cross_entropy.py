@@ -12,14 +12,14 @@ import importlib
 import math
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from benchmarks import gpu
-from benchmarks.gpu import DTYPE, OURS, Call, Outcome, Prepare, Setting
-from benchmarks.gpu import unavailable as unavailable
+from benchmarks.gpu import DTYPE, OURS, Call, Prepare, Setting
 from benchmarks.report import Report, table
 
 STATISTICS, LIGER = f"{OURS}, 5 statistics", "Liger"
@@ -68,12 +68,14 @@ def eager(x: Tensor, w: Tensor, label: Tensor) -> Tensor:
 
 
 @dataclass
-class Result:
+class Result(gpu.Contest[Case]):
     """What was found for one case."""
 
-    case: Case
-    outcome: Outcome
     schedules: dict[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as plain data."""
+        return {**vars(self.case), **self.outcome.to_json(), "schedules": self.schedules}
 
     def table(self) -> str:
         """A row a contender."""
@@ -143,30 +145,15 @@ def tables(setting: Setting) -> Report:
     results = run.each(cases(setting), lambda case: run_case(case, run))
     lines = [
         f"Cross-entropy of a linear layer, forward, bf16, medians of {setting.rounds} rounds.",
-        *run.notes((" ".join(r.case.words), r.outcome) for r in results),
+        *run.notes(results),
         "The error is against float32 eager torch, relative to that of eager torch in bf16.",
     ]
     for r in results:
         tokens, hidden, vocabulary = r.case.tokens, r.case.hidden, r.case.vocabulary
         sizes = f"{tokens} tokens, hidden {hidden}, vocabulary {vocabulary}:"
         lines += ["", sizes, "", r.table()]
-    cases_found = [
-        {**vars(r.case), **r.outcome.to_json(), "schedules": r.schedules} for r in results
-    ]
-    right = not run.failed and all(r.outcome.right for r in results)
-    data = {**run.to_json(), "cases": cases_found}
-    return Report("gpu_cross_entropy", "\n".join(lines), data, right)
-
-
-def measure(quick: bool = False) -> Report:
-    """The tables, of everything."""
-    return tables(Setting(quick))
-
-
-def main() -> int:
-    """Print the tables."""
-    return gpu.main(__doc__, tables)
+    return run.report("gpu_cross_entropy", lines, results)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(gpu.main(__doc__, tables))

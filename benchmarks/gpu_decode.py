@@ -21,8 +21,7 @@ from torch.nn.attention import SDPBackend
 from torch.nn.functional import scaled_dot_product_attention
 
 from benchmarks import gpu
-from benchmarks.gpu import CUDNN, DTYPE, FA3, FLASH, FLEX, OURS, Call, Outcome, Prepare, Setting
-from benchmarks.gpu import unavailable as unavailable
+from benchmarks.gpu import CUDNN, DTYPE, FA3, FLASH, FLEX, OURS, Call, Prepare, Setting
 from benchmarks.report import Report, table
 
 PEERS = (FA3, CUDNN, FLASH, FLEX)
@@ -98,11 +97,9 @@ def cases(setting: Setting) -> list[Case]:
 
 
 @dataclass
-class Result:
+class Result(gpu.Contest[Case]):
     """What was found for one case."""
 
-    case: Case
-    outcome: Outcome
     schedules: dict[str, str]
 
     def rate(self, name: str) -> float:
@@ -155,26 +152,13 @@ def run_grouped(case: Case, run: gpu.Run) -> Result:
     lengths = torch.full((b,), n, device=device, dtype=torch.int32)
     right = gpu.reference(q, k, v, heads=_compared_heads(case))
 
-    def flash3(keys: Tensor, values: Tensor, **how: Any) -> Call:
-        module, query = gpu.fa3(), q.transpose(1, 2).contiguous()
-
-        def call() -> Tensor:
-            result: Tensor = module.fwd(query, keys, values, False, num_splits=0, **how)[0]
-            return result.transpose(1, 2)
-
-        return call
-
-    def contiguous_flash3() -> Call:
-        gpu.fa3()
-        return flash3(*(x.transpose(1, 2).contiguous() for x in (k, v)))
-
     def flex() -> Call:
         gpu.reset_flex()
         return gpu.flex(q, k, v, None, None)
 
     contenders: dict[str, Prepare] = {
         OURS: gpu.ours("gqa", q, k, v),
-        FA3: contiguous_flash3,
+        FA3: gpu.flash3(*map(gpu.rows, (q, k, v)), num_splits=0),
         CUDNN: gpu.sdpa(SDPBackend.CUDNN_ATTENTION, q, k, v),
         FLASH: gpu.sdpa(SDPBackend.FLASH_ATTENTION, q, k, v),
         FLEX: flex,
@@ -186,13 +170,9 @@ def run_grouped(case: Case, run: gpu.Run) -> Result:
         name = at_pages(OURS, size)
         inputs[name] = PAGED, (q, keys, values, places, lengths)
         contenders[name] = gpu.ours(PAGED, *inputs[name][1])
-
-        def paged_flash3(
-            keys: Tensor = keys, values: Tensor = values, places: Tensor = places
-        ) -> Call:
-            return flash3(keys, values, seqused_k=lengths, page_table=places)
-
-        contenders[at_pages(FA3, size)] = paged_flash3
+        contenders[at_pages(FA3, size)] = gpu.flash3(
+            gpu.rows(q), keys, values, num_splits=0, seqused_k=lengths, page_table=places
+        )
     outcome = run.hold(contenders, right.error, right.eager_error)
     chosen = {n: gpu.schedule(t, *x) for n, (t, x) in inputs.items() if n in outcome.errors}
     return Result(case, outcome, chosen)
@@ -219,29 +199,18 @@ def run_latent(case: Case, run: gpu.Run) -> Result:
         found = scaled_dot_product_attention(as_rows, keys[:, None], values, scale=LATENT_SCALE)
         return found.transpose(1, 2)
 
-    def flash3() -> Call:
-        module = gpu.fa3()
-        rows, latent_rows = (x.transpose(1, 2).contiguous() for x in (qr, qc))
-
-        def call() -> Tensor:
-            result: Tensor = module.fwd(
-                rows,
-                rotated[:, :, None],
-                latent[:, :, None],
-                False,
-                num_splits=0,
-                qv=latent_rows,
-                scale=LATENT_SCALE,
-            )[0]
-            return result.transpose(1, 2)
-
-        return call
-
     contenders: dict[str, Prepare] = {
         OURS: gpu.ours(LATENT, qc, qr, latent, rotated),
         "eager": lambda: eager,
         "SDPA": lambda: dense,
-        FA3 + ", latent": flash3,
+        FA3 + ", latent": gpu.flash3(
+            gpu.rows(qr),
+            rotated[:, :, None],
+            latent[:, :, None],
+            num_splits=0,
+            qv=gpu.rows(qc),
+            scale=LATENT_SCALE,
+        ),
     }
     outcome = run.hold(contenders, right.error, right.eager_error)
     chosen = gpu.schedule(LATENT, qc, qr, latent, rotated) if OURS in outcome.errors else ""
@@ -307,7 +276,7 @@ def tables(setting: Setting) -> Report:
     lines = [
         "Decoding, one query a sequence, bf16, GB/s of keys and values, "
         f"medians of {setting.rounds} rounds.",
-        *run.notes((r.case.label, r.outcome) for r in results),
+        *run.notes(results),
         "The error is against float32 eager torch, relative to that of eager torch in bf16.",
     ]
     if grouped:
@@ -317,23 +286,8 @@ def tables(setting: Setting) -> Report:
         sizes = f"B = {r.case.batch}, {r.case.heads} heads, N = {r.case.length}"
         lines += ["", f"Latent attention, {sizes}, {r.case.head} + {r.case.rotated} dimensions:"]
         lines += ["", _latent_table([r])]
-    data = {
-        **run.to_json(),
-        "cases": [r.to_json() for r in results],
-    }
-    right = not run.failed and all(r.outcome.right for r in results)
-    return Report("gpu_decode", "\n".join(lines), data, right)
-
-
-def measure(quick: bool = False) -> Report:
-    """The tables, of everything."""
-    return tables(Setting(quick))
-
-
-def main() -> int:
-    """Print the tables."""
-    return gpu.main(__doc__, tables)
+    return run.report("gpu_decode", lines, results)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(gpu.main(__doc__, tables))

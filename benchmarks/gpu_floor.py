@@ -5,7 +5,8 @@ as measured on an H200. Operations are those of the matrix products that the pro
 for each product of numbers, times the part of the pairs that its mask admits; they are written
 down here for each program, so that they do not depend on how it was compiled. Bytes are those of
 the inputs and the outputs, each counted once. Element-wise work is not counted, so a program
-that has much of it (laplace_attention, sparsemax) stays far from its floor.
+that has much of it (laplace_attention, sparsemax) stays far from its floor. Programs that read a
+cache decode: one query a request, of a gigabyte of keys and values.
 
 Each program is first checked at a small size: its error against float64 eager torch, for all
 outputs, relative to that of eager torch in bf16, and at its full size in poisoned memory: every
@@ -19,14 +20,14 @@ import statistics
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from benchmarks import gpu
 from benchmarks.gpu import DTYPE, OURS, Setting
-from benchmarks.gpu import unavailable as unavailable
 from benchmarks.report import Report, table
 from monocomp.language.binding import bind
 from monocomp.random_inputs import complete_extents
@@ -35,7 +36,7 @@ from tests.backends.library_cases import CASES, Inputs, gentle_slopes
 TERAFLOPS, TERABYTES = 809.0, 4.2
 CHECKED = {"q": 200, "k": 200, "d": 64, "e": 64}  # not multiples of a block
 SMALL = {"q": 24, "k": 24, "d": 16, "e": 16}
-REHEARSED = 48  # the longest index
+REHEARSED, REHEARSED_BATCH = 48, 2  # the longest index, and the batch
 TOLERATED = 2.0  # an error over that of eager torch in bf16
 
 Sizes: TypeAlias = Mapping[str, int]
@@ -43,6 +44,9 @@ Sizes: TypeAlias = Mapping[str, int]
 ATTENTION = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}
 SHORT = {"b": 2, "h": 16, "q": 2048, "k": 2048, "d": 64, "e": 64}
 MATRIX = {"i": 16384, "k": 8192}
+DECODED = {"h": 32, "g": 8, "q": 1, "d": 128, "e": 128}
+WINDOW = 4096  # of the rolling cache
+E4M3 = torch.float8_e4m3fn
 
 
 def _causal(sizes: Sizes) -> float:
@@ -85,6 +89,33 @@ def _lengths(made: Inputs) -> None:
     made["length"] = torch.full_like(made["length"], made["K"].shape[2])
 
 
+def _wrapped(made: Inputs) -> None:
+    """More tokens than a ring has slots."""
+    made["length"] = torch.full_like(made["length"], made["K"].shape[2] * 5 // 2)
+
+
+def _integers(made: Inputs) -> None:
+    """Scales that give keys and values a deviation of about 1."""
+    _lengths(made)
+    for name in ("K", "V"):
+        made[name] = torch.randint_like(made[name], -127, 128, dtype=torch.int8)
+        made[f"S{name}"] = torch.full_like(made[f"S{name}"], 1 / 73)
+
+
+def _pages(made: Inputs) -> None:
+    """All pages in any order, each in use once."""
+    table, (count, size) = made["table"], made["K"].shape[:2]
+    places = torch.randperm(table.numel(), device=table.device) % count
+    made["table"] = places.view_as(table).int()
+    made["length"] = torch.full_like(made["length"], table.shape[1] * size)
+
+
+def _pages_of_e4m3(made: Inputs) -> None:
+    _pages(made)
+    for name in ("sk", "sv"):
+        made[name] = torch.ones_like(made[name])
+
+
 @dataclass(frozen=True)
 class Full:
     """A program's full size.
@@ -94,12 +125,22 @@ class Full:
         area: the part of all pairs that a mask admits.
         products: the indices of each matrix product.
         sensible: makes inputs that are not just random.
+        params: that are not at their defaults.
+        stored: dtypes of inputs that are not in bf16.
+        checked: sizes at which errors are taken, beside or instead of the usual ones.
     """
 
     sizes: Sizes = field(default_factory=lambda: ATTENTION)
     area: Callable[[Sizes], float] = lambda sizes: 1.0
     sensible: Callable[[Inputs], None] | None = None
     products: tuple[str, ...] = ("bhqkd", "bhqke")
+    params: Mapping[str, Any] = field(default_factory=dict)
+    stored: Mapping[str, torch.dtype] = field(default_factory=dict)
+    checked: Sizes = field(default_factory=dict)
+
+    def in_storage(self, made: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Inputs in the dtypes in which they are stored."""
+        return {name: x.to(self.stored.get(name, x.dtype)) for name, x in made.items()}
 
     def operations(self, sizes: Sizes) -> float:
         """Of all products; two for each product of numbers."""
@@ -145,6 +186,32 @@ FULL = {
     ),
     "dilated": Full({**ATTENTION, "b": 1}, products=("bhqjd", "bhqje")),
     "tree": Full({**ATTENTION, "q": 2048, "k": 2048}),
+    "paged_attention": Full(
+        {**DECODED, "b": 32, "p": 4096, "s": 64, "n": 128},
+        sensible=_pages,
+        checked={"q": 1, "s": 64, "n": 9, "p": 20},
+    ),
+    "fp8_cache": Full(
+        {**DECODED, "b": 64, "p": 8192, "s": 64, "n": 128},
+        sensible=_pages_of_e4m3,
+        stored={"K": E4M3, "V": E4M3},
+        checked={"q": 1, "s": 64, "n": 9, "p": 20},
+    ),
+    "int8_cache": Full(
+        {**DECODED, "b": 32, "k": 16384}, sensible=_integers, checked={"q": 1, "k": 600}
+    ),
+    "rolling_cache": Full(
+        {**DECODED, "b": 64, "r": WINDOW},
+        sensible=_wrapped,
+        products=("bhqrd", "bhqre"),
+        params={"window": WINDOW},
+        checked={"q": 1, "r": 600},
+    ),
+    "fp8_attention": Full(
+        {**ATTENTION, "i": 32, "j": 32},
+        stored=dict.fromkeys("QKV", E4M3),
+        checked={"i": 2, "j": 2},
+    ),
     "linear_attention": Full(products=LINEAR),
     "hedgehog_attention": Full(products=LINEAR + LINEAR),
     **{
@@ -206,6 +273,10 @@ class Result:
         """Did it run, and well enough?"""
         return self.error <= TOLERATED
 
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as plain data."""
+        return {**vars(self), "over_floor": self.over_floor}
+
 
 def _all(results: object) -> tuple[Tensor, ...]:
     found = results if isinstance(results, tuple) else (results,)
@@ -215,11 +286,11 @@ def _all(results: object) -> tuple[Tensor, ...]:
 
 def error_at_small_size(name: str, setting: Setting) -> float:
     """The largest error of an output over that of eager torch in bf16."""
-    case = CASES[name]
+    case, full = CASES[name], FULL.get(name, Full())
     lengths = SMALL if setting.rehearse else CHECKED
     if name in ("gaussian_attention", "hedgehog_attention", "attention_moments"):
         lengths = SMALL if setting.rehearse else {**CHECKED, "d": 32, "e": 32}
-    inputs = case.inputs(case.sizes(**lengths), DTYPE)
+    inputs = full.in_storage(case.inputs({**case.sizes(**lengths), **full.checked}, DTYPE))
     if name == "tree":  # without a row that is masked entirely
         inputs["ancestor"][:, 0] = True
     wide = {n: t.double() if t.is_floating_point() else t for n, t in inputs.items()}
@@ -248,12 +319,14 @@ def _error(found: Tensor, exact: Tensor) -> float:
 
 
 def full_inputs(name: str, setting: Setting) -> dict[str, Tensor]:
-    """Inputs at the full size; parameters are at their defaults."""
+    """Inputs at the full size."""
     full, device = FULL.get(name, Full()), setting.device
     program = gpu.kernel(name).program
     longest = REHEARSED if setting.rehearse else max(full.sizes.values())
     given = {n: min(size, longest) for n, size in full.sizes.items() if n in program.extent_of}
-    extents = complete_extents(program, given)
+    if setting.rehearse and "b" in given:
+        given["b"] = min(given["b"], REHEARSED_BATCH)
+    extents = complete_extents(program, given, full.params)
     made: dict[str, Tensor] = {}
     for at in program.inputs.values():
         shape = [extents[dim] for dim in at.dims]
@@ -265,34 +338,36 @@ def full_inputs(name: str, setting: Setting) -> dict[str, Tensor]:
             made[at.name] = torch.rand(shape, device=device) < 0.1
     if full.sensible is not None:
         full.sensible(made)
-    return made
+    return full.in_storage(made)
 
 
 def run_case(name: str, setting: Setting) -> Result:
     """Check, then time."""
-    result = Result(name)
+    result, full = Result(name), FULL.get(name, Full())
     result.error = error_at_small_size(name, setting)
     inputs = full_inputs(name, setting)
     kernel, tensors = gpu.kernel(name), list(inputs.values())
     table_of = kernel.program.extent_of
-    known = bind(kernel.program, {n: tuple(t.shape) for n, t in inputs.items()}, {}).extents
+    shapes = {n: tuple(t.shape) for n, t in inputs.items()}
+    known = bind(kernel.program, shapes, full.params).extents
     sizes = {n: known[root] for n, root in table_of.items() if root in known}
     result.sizes = " ".join(f"{n}={size}" for n, size in sizes.items() if n[0] != ".")
-    found = _all(kernel(*tensors))
+    found = _all(kernel(*tensors, **full.params))
     for output in found:
         gpu.poison(output)
-    again = _all(kernel(*tensors))
+    again = _all(kernel(*tensors, **full.params))
     for first, second in zip(found, again, strict=True):
         if not bool(torch.isfinite(second).all()):
             raise ArithmeticError("an element is not finite, or was not written")
         if not torch.equal(first, second):
             raise ArithmeticError("two calls give different results")
     result.kernels = kernel.report(sizes)["kernels"]
-    result.operations = FULL.get(name, Full()).operations(sizes)
+    result.operations = full.operations(sizes)
     result.bytes = sum(float(t.nbytes) for t in (*tensors, *found))
-    result.schedule = gpu.schedule(name, *tensors)
+    result.schedule = gpu.schedule(name, *tensors, **full.params)
     del found, again
-    taken = gpu.times({OURS: lambda: kernel(*tensors)}, setting.rounds, setting.device)
+    call = partial(kernel, *tensors, **full.params)
+    taken = gpu.times({OURS: call}, setting.rounds, setting.device)
     result.milliseconds = statistics.median(taken[OURS])
     gpu.say(
         f"{name}: {result.over_floor:.2f}x its floor, {result.milliseconds:.3f} ms, "
@@ -330,24 +405,8 @@ def tables(setting: Setting) -> Report:
         f"{len(ran)} of {len(chosen)} ran; geometric mean "
         f"{gpu.number(gpu.geometric_mean([r.over_floor for r in ran]))}x.",
     ]
-    data = {
-        **run.to_json(),
-        "cases": [{**vars(r), "over_floor": r.over_floor} for r in results],
-    }
-    return Report(
-        "gpu_floor", "\n".join(lines), data, not run.failed and all(r.right for r in results)
-    )
-
-
-def measure(quick: bool = False) -> Report:
-    """The table, of everything."""
-    return tables(Setting(quick))
-
-
-def main() -> int:
-    """Print the table."""
-    return gpu.main(__doc__, tables)
+    return run.report("gpu_floor", lines, results)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(gpu.main(__doc__, tables))

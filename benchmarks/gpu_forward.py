@@ -22,8 +22,7 @@ from torch.nn.attention import SDPBackend
 from torch.nn.attention.flex_attention import create_block_mask
 
 from benchmarks import gpu
-from benchmarks.gpu import CUDNN, FA3, FLASH, FLEX, OURS, Call, Mods, Outcome, Prepare, Setting
-from benchmarks.gpu import unavailable as unavailable
+from benchmarks.gpu import CUDNN, FA3, FLASH, FLEX, OURS, Call, Mods, Prepare, Setting
 from benchmarks.report import Report, table
 from benchmarks.variants import Shape, tensors
 
@@ -82,20 +81,6 @@ def _flex(case: Case, q: Tensor, k: Tensor, v: Tensor) -> Prepare:
     return prepare
 
 
-def _fa3(case: Case, q: Tensor, k: Tensor, v: Tensor) -> Prepare:
-    def prepare() -> Call:
-        fa3 = gpu.fa3()
-        swapped = [x.transpose(1, 2).contiguous() for x in (q, k, v)]
-
-        def call() -> Tensor:
-            result: Tensor = fa3.fwd(*swapped, case.causal)[0]
-            return result.transpose(1, 2)
-
-        return call
-
-    return prepare
-
-
 def contenders(case: Case, q: Tensor, k: Tensor, v: Tensor) -> dict[str, Prepare]:
     """Who takes part."""
     return {
@@ -103,16 +88,14 @@ def contenders(case: Case, q: Tensor, k: Tensor, v: Tensor) -> dict[str, Prepare
         FLEX: _flex(case, q, k, v),
         CUDNN: gpu.sdpa(SDPBackend.CUDNN_ATTENTION, q, k, v, is_causal=case.causal),
         FLASH: gpu.sdpa(SDPBackend.FLASH_ATTENTION, q, k, v, is_causal=case.causal),
-        FA3: _fa3(case, q, k, v),
+        FA3: gpu.flash3(*map(gpu.rows, (q, k, v)), causal=case.causal),
     }
 
 
 @dataclass
-class Result:
+class Result(gpu.Contest[Case]):
     """What was found for one case."""
 
-    case: Case
-    outcome: Outcome
     schedule: str
 
     def teraflops(self, name: str) -> float:
@@ -175,7 +158,7 @@ def tables(setting: Setting) -> Report:
     lines = [
         f"Attention forward, bf16, B = {BATCH}, H = {HEADS}, TFLOP/s, "
         f"medians of {setting.rounds} rounds.",
-        *run.notes((" ".join(r.case.words), r.outcome) for r in results),
+        *run.notes(results),
         "Flex is FlexAttention, compiled; cuDNN and FA2 (FlashAttention) are backends of SDPA.",
         "",
         _speed_table(results, shown),
@@ -185,24 +168,9 @@ def tables(setting: Setting) -> Report:
         "",
         _error_table(results, shown),
     ]
-    data = {
-        **run.to_json(),
-        "shape": {"B": BATCH, "H": HEADS, "dtype": str(gpu.DTYPE)},
-        "cases": [r.to_json() for r in results],
-    }
-    right = not run.failed and all(r.outcome.right for r in results)
-    return Report("gpu_forward", "\n".join(lines), data, right)
-
-
-def measure(quick: bool = False) -> Report:
-    """The tables, of everything."""
-    return tables(Setting(quick))
-
-
-def main() -> int:
-    """Print the tables."""
-    return gpu.main(__doc__, tables)
+    shape = {"B": BATCH, "H": HEADS, "dtype": str(gpu.DTYPE)}
+    return run.report("gpu_forward", lines, results, shape=shape)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(gpu.main(__doc__, tables))

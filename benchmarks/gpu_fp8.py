@@ -12,13 +12,13 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from benchmarks import gpu
-from benchmarks.gpu import FA3, OURS, Call, Mods, Outcome, Prepare, Setting
-from benchmarks.gpu import unavailable as unavailable
+from benchmarks.gpu import FA3, OURS, Mods, Prepare, Setting
 from benchmarks.report import Report, table
 from benchmarks.variants import Shape, tensors
 
@@ -110,11 +110,9 @@ def restored(x: Tensor, scale: Tensor) -> Tensor:
 
 
 @dataclass
-class Result:
+class Result(gpu.Contest[Case]):
     """What was found for one case; `own` is the error against the rounded inputs."""
 
-    case: Case
-    outcome: Outcome
     own: dict[str, float]
     schedules: dict[str, str]
 
@@ -128,6 +126,17 @@ class Result:
         bf16 = self.outcome.errors.get(OURS, math.inf) <= self.outcome.eager_error
         return bf16 and all(error <= TOLERATED for error in self.own.values())
 
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as plain data."""
+        return {
+            "name": self.case.name,
+            **vars(self.case.shape),
+            "tflops": {name: self.teraflops(name) for name in self.outcome.milliseconds},
+            "own_errors": self.own,
+            **self.outcome.to_json(),
+            "schedules": self.schedules,
+        }
+
 
 def run_case(case: Case, run: gpu.Run) -> Result:
     """Check, then time."""
@@ -140,17 +149,7 @@ def run_case(case: Case, run: gpu.Run) -> Result:
     inputs = {n: [x for x, _ in made[n][1]] + [scale for _, scale in made[n][1]] for n in made}
 
     def flash3(dtype: torch.dtype) -> Prepare:
-        def prepare() -> Call:
-            module = gpu.fa3()
-            rows = [x.to(dtype).transpose(1, 2).contiguous() for x in (q, k, v)]
-
-            def call() -> Tensor:
-                result: Tensor = module.fwd(*rows, case.causal)[0]
-                return result.transpose(1, 2)
-
-            return call
-
-        return prepare
+        return gpu.flash3(*(gpu.rows(x.to(dtype)) for x in (q, k, v)), causal=case.causal)
 
     contenders: dict[str, Prepare] = {
         OURS: gpu.ours(case.name, q, k, v),
@@ -198,35 +197,8 @@ def tables(setting: Setting) -> Report:
         "",
         table(header, rows),
     ]
-    data = {
-        **run.to_json(),
-        "unsupported": unsupported,
-        "cases": [
-            {
-                "name": r.case.name,
-                **vars(r.case.shape),
-                "tflops": {n: r.teraflops(n) for n in r.outcome.milliseconds},
-                "own_errors": r.own,
-                **r.outcome.to_json(),
-                "schedules": r.schedules,
-            }
-            for r in results
-        ],
-    }
-    return Report(
-        "gpu_fp8", "\n".join(lines), data, not run.failed and all(r.right for r in results)
-    )
-
-
-def measure(quick: bool = False) -> Report:
-    """The table, of everything."""
-    return tables(Setting(quick))
-
-
-def main() -> int:
-    """Print the table."""
-    return gpu.main(__doc__, tables)
+    return run.report("gpu_fp8", lines, results, unsupported=unsupported)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(gpu.main(__doc__, tables))

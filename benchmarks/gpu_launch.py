@@ -26,7 +26,6 @@ from torch.nn.functional import scaled_dot_product_attention
 import monocomp as mc
 from benchmarks import gpu
 from benchmarks.gpu import DTYPE, Setting
-from benchmarks.gpu import unavailable as unavailable
 from benchmarks.gpu_decode import PAGED
 from benchmarks.report import Report, table
 
@@ -178,6 +177,10 @@ class Result:
         """Did it run, and well enough?"""
         return self.error <= TOLERATED
 
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as plain data."""
+        return {**vars(self), "beyond": self.beyond}
+
 
 def run_case(case: Case, setting: Setting) -> Result:
     """Check, then time."""
@@ -226,24 +229,8 @@ def tables(setting: Setting) -> Report:
         f"At most {gpu.number(max(beyond, default=math.nan), '.1f')} beyond the launch; "
         f"{WANTED_US:.0f} are wanted.",
     ]
-    data = {
-        **run.to_json(),
-        "microseconds": {r.name: {**vars(r), "beyond": r.beyond} for r in results},
-    }
-    return Report(
-        "gpu_launch", "\n".join(lines), data, not run.failed and all(r.right for r in results)
-    )
-
-
-def measure(quick: bool = False) -> Report:
-    """The table, of everything."""
-    return tables(Setting(quick))
-
-
-def main() -> int:
-    """Print the table."""
-    return gpu.main(__doc__, tables)
+    return run.report("gpu_launch", lines, results)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(gpu.main(__doc__, tables))

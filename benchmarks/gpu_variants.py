@@ -19,8 +19,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask
 
 from benchmarks import gpu
-from benchmarks.gpu import FLEX, OURS, Call, Mods, Outcome, Prepare, Setting
-from benchmarks.gpu import unavailable as unavailable
+from benchmarks.gpu import FLEX, OURS, Call, Mods, Prepare, Setting
 from benchmarks.report import Report, table
 from benchmarks.variants import VARIANTS, Extras, Shape, Variant, admitted_pairs, tensors
 
@@ -60,12 +59,10 @@ def cases(setting: Setting) -> list[Case]:
 
 
 @dataclass
-class Result:
+class Result(gpu.Contest[Case]):
     """What was found for one case."""
 
-    case: Case
     pairs: int
-    outcome: Outcome
     flex_options: str
     schedule: str
 
@@ -166,7 +163,7 @@ def run_case(case: Case, run: gpu.Run, flex_options: FlexOptions) -> Result:
     chosen = ""
     if OURS in outcome.errors:
         chosen = gpu.schedule(variant.program, *inputs, **variant.params(shape))
-    result = Result(case, pairs, outcome, flex_options.chosen, chosen)
+    result = Result(case, outcome, pairs, flex_options.chosen, chosen)
     gpu.say(
         f"{' '.join(case.words)}: {result.teraflops(OURS):.0f} TFLOP/s, Flex "
         f"{result.teraflops(FLEX):.0f}, {result.ratio:.2f}x, error {result.error_ratio:.2f}; "
@@ -201,7 +198,7 @@ def tables(setting: Setting) -> Report:
     lines = [
         f"Variants of attention, forward, bf16, {TOKENS} tokens a batch, TFLOP/s over admitted "
         f"pairs, medians of {setting.rounds} rounds.",
-        *run.notes((" ".join(r.case.words), r.outcome) for r in results),
+        *run.notes(results),
         "Flex is FlexAttention, compiled, with the fastest of "
         f"{len(flex_options.all)} kernel options; its block mask is built beforehand.",
         "The error is against float32 eager torch, relative to that of eager torch in bf16.",
@@ -211,25 +208,8 @@ def tables(setting: Setting) -> Report:
         f"Beside Flex: at least {gpu.number(least)}x, geometric mean {gpu.number(mean)}x, "
         f"in {len(ratios)} cases.",
     ]
-    data = {
-        **run.to_json(),
-        "least_ratio": least,
-        "geometric_mean": mean,
-        "cases": [r.to_json() for r in results],
-    }
-    right = not run.failed and all(r.outcome.right for r in results)
-    return Report("gpu_variants", "\n".join(lines), data, right)
-
-
-def measure(quick: bool = False) -> Report:
-    """The table, of everything."""
-    return tables(Setting(quick))
-
-
-def main() -> int:
-    """Print the table."""
-    return gpu.main(__doc__, tables)
+    return run.report("gpu_variants", lines, results, least_ratio=least, geometric_mean=mean)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(gpu.main(__doc__, tables))

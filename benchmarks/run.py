@@ -26,6 +26,17 @@ NAMES = (
 )
 
 
+def measured(name: str, quick: bool) -> Report | str:
+    """A benchmark's result, or why it cannot be measured here."""
+    module = import_module(f"benchmarks.{name}")
+    if name.startswith("gpu_"):
+        gpu = import_module("benchmarks.gpu")
+        found: Report | str = gpu.unavailable() or module.tables(gpu.Setting(quick))
+    else:
+        found = module.unavailable() or module.measure(quick)
+    return found
+
+
 def main() -> int:
     """Print the tables."""
     parser = options(__doc__)
@@ -36,13 +47,12 @@ def main() -> int:
         parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(NAMES)}")
     reports: list[Report] = []
     for name in chosen.names or NAMES:
-        module = import_module(f"benchmarks.{name}")
-        reason = module.unavailable()
-        if reason is not None:
-            print(f"{name}: not measured here, {reason}.\n", flush=True)
+        found = measured(name, chosen.quick)
+        if isinstance(found, str):
+            print(f"{name}: not measured here, {found}.\n", flush=True)
             continue
-        reports.append(module.measure(chosen.quick))
-        print(reports[-1].text + "\n", flush=True)
+        reports.append(found)
+        print(found.text + "\n", flush=True)
     write_json(chosen.json, reports)
     wrong = [report.name for report in reports if not report.right]
     if wrong:

@@ -13,7 +13,7 @@ from benchmarks.run import NAMES
 FEW = {
     "gpu_forward": ("causal",),
     "gpu_variants": ("full", "documents", "softcap-window-gqa"),
-    "gpu_floor": ("causal", "layer_norm", "cross_entropy"),
+    "gpu_floor": ("causal", "layer_norm", "cross_entropy", "rolling_cache", "fp8_attention"),
     "gpu_launch": ("prefix_lm", "layer_norm"),
 }
 ON_GPU = tuple(name for name in NAMES if name.startswith("gpu_"))
