@@ -27,25 +27,29 @@ centring = RuleSet("centring", "sums are taken about a centre, where that is mor
 
 @centring.rule
 def distribute_bracket(t: Term) -> Term | None:
-    """A condition is said of each addend, so that addends meet their like elsewhere.
+    """A condition is said of each addend, where an addend meets its like by that.
 
-    Law:     [c] * (a + b) = [c] * a + [c] * b
+    Law:     [c] * (a + b) - a = [c] * a + [c] * b - a
     Claims:  distributivity
-    Needs:   a maximum or minimum among the addends
-    before:  Y[i] = (0 < X[i]) * (max[k](S[i,k]) + B[i])
-    after:   Y[i] = (0 < X[i]) * max[k](S[i,k]) + (0 < X[i]) * B[i]
+    Needs:   a holds a maximum or minimum, and is taken away with the condition or without
+    before:  Y[i] = (0 < X[i]) * (max[k](S[i,k]) + B[i]) - (0 < X[i]) * max[k](S[i,k])
+    after:   Y[i] = (0 < X[i]) * B[i]
     """
-    if t.op != "mul" or not any(map(T.is_bracket, t.args)):
+    if t.op != "add":
         return None
-    for f in t.args:
-        if f.op == "add" and any(map(_has_extremum, f.args)):
-            others = [g for g in t.args if g is not f]
-            return T.add(*(T.mul(*others, a) for a in f.args))
+    for a in t.args:
+        for f in factors(a) if any(map(T.is_bracket, factors(a))) else ():
+            if f.op == "add":
+                others = [g for g in factors(a) if g is not f]
+                parts = [T.mul(*others, b) for b in f.args]
+                if any(_meets_its_like(p, t.args) for p in parts if _has_extremum(p)):
+                    return T.add(*(b for b in t.args if b is not a), *parts)
     return None
 
 
-def _has_extremum(t: Term) -> bool:
-    return any(f.op == "fold" and f.attr.monoid in ("max", "min") for f in factors(t))
+def _meets_its_like(part: Term, others: tuple[Term, ...]) -> bool:
+    without = T.mul(T.ONE, *(g for g in factors(part) if not T.is_bracket(g)))
+    return T.neg(part) in others or T.neg(without) in others
 
 
 @centring.rule
@@ -67,6 +71,10 @@ def complement_bracket(t: Term) -> Term | None:
                     rest = (b for b in t.args if b is not a and b is not without)
                     return T.add(*rest, T.mul(without, T.bracket(T.negate(f.args[0]))))
     return None
+
+
+def _has_extremum(t: Term) -> bool:
+    return any(f.op == "fold" and f.attr.monoid in ("max", "min") for f in factors(t))
 
 
 def _replacing(before: Term, after: Term, program: Equations) -> Choice:
@@ -207,11 +215,12 @@ def anchor_means(program: Equations) -> Choice | None:
 
 def _anchor(bound: Term, condition: Term, distance: Term) -> Term:
     """What varies in the distances, at the lower end of the domain, or 0 where that is
-    left out."""
+    left out. What the domain says of other indices holds wherever there is a distance."""
     element = T.add(*(a for a in addends(distance) if bound.attr[0] in a.free))
     place = split(bound, condition).intervals[0].start
     is_there = T.compare("<", place, T.extent_of(bound.attr[1]))
-    inside = T.conjunction(is_there, T.substitute(condition, {bound.attr[0]: place}))
+    of_element = T.conjunction(*(c for c in T.conjuncts(condition) if bound.attr[0] in c.free))
+    inside = T.conjunction(is_there, T.substitute(of_element, {bound.attr[0]: place}))
     if place.op == "index" and place.attr[1] != bound.attr[1]:
         # A read with a plain index says that the tensor has its extent, a computed one does not.
         place = T.function("maximum", place, T.const(0))
@@ -239,7 +248,7 @@ def centre_on_maximum(program: Equations) -> Choice | None:
     """Exponents are summed as distances from their maximum.
 
     Law:     SE(g * u, s).v = SE(g * (u - m), s).v + m * SE(g, s).v
-    Claims:  distributivity, scaled numbers
+    Claims:  distributivity, scaled numbers, brackets
     Needs:   m = max(u) is known, and fewer maxima stand outside of exponents afterwards
     before:  H[i] = max[k](S[i,k]) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v
     after:   H[i] = (not 0 < SE[k](1, S[i,k]).v) * max[k](S[i,k]) - SE[k](S[i,k] - max[l](S[i,l]), S[i,k]).v / SE[k](1, S[i,k]).v

@@ -57,6 +57,37 @@ def _assume(t: Term, known: frozenset[Term]) -> Term:
 
 
 @normal_form.rule
+def common_frame(t: Term) -> Term | None:
+    """An earlier result that all addends have in their exponents leaves them.
+
+    Outside it meets the frame in which they were added, so that scaled numbers which were
+    joined are plain ones again.
+
+    Law:     exp(a + c) * x + exp(b + c) * y = exp(c) * (exp(a) * x + exp(b) * y)
+    Claims:  distributivity, exponentials, scaling
+    Needs:   c holds a fold or a maximum
+    before:  Z[i] = exp(M[i]) * (exp(A[i] - max[k](S[i,k])) + exp(-max[k](S[i,k])))
+    after:   Z[i] = exp(M[i] - max[k](S[i,k])) * (exp(A[i]) + 1)
+    """
+    if t.op not in ("add", "maximum", "minimum"):
+        return None
+    _, *others = (set(addends(exponent_of(a))) for a in t.args)
+    common = [
+        a for a in addends(exponent_of(t.args[0])) if all(a in o for o in others) and _is_frame(a)
+    ]
+    if not common:
+        return None
+    frame = T.add(*common)
+    inverse = T.exp(T.neg(frame))
+    moved = [T.mul(a, inverse) for a in t.args]
+    return T.mul(T.exp(frame), T.add(*moved) if t.op == "add" else T.function(t.op, *moved))
+
+
+def _is_frame(t: Term) -> bool:
+    return bool(t.folded) or any(f.op == "maximum" for f in factors(t))
+
+
+@normal_form.rule
 def separate_results(t: Term) -> Term | None:
     """A sum in which earlier results over the index are mixed becomes sums without them.
 
@@ -104,6 +135,12 @@ def _separated(t: Term, name: str, extent: str) -> dict[Term, Term]:
                 for f in s.args:
                     found = _product(found, visit(f))
                 return found
+            case "cast" if T.is_bracket(s):
+                conditions = T.conjuncts(s.args[0])
+                fixed = [c for c in conditions if is_result(c)]
+                if fixed:
+                    moving = [c for c in conditions if not is_result(c)]
+                    return {T.bracket(T.conjunction(*fixed)): T.bracket(T.conjunction(*moving))}
             case "exp":
                 fixed = [a for a in addends(s.args[0]) if is_result(a)]
                 moving = [a for a in addends(s.args[0]) if not is_result(a)]

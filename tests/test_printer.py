@@ -165,6 +165,19 @@ PROGRAMS = {
     "one element or none": "input X[i], Y[k]\nZ = sum[k](Y[k])\n"
     "E = sum[i](exp(X[i] + where(i == |k|, 0, -inf)) * X[i])"
     " / sum[i](exp(X[i] + where(i == |k|, 0, -inf)))",
+    "a variance where a row has one": "O[i] = mean[k if k < i and i < 1](A[i,k] ** 2)"
+    " - mean[k if k < i and i < 1](A[i,k]) ** 2 + X[i]",
+    "frames within frames": "input F[k]: bool\n"
+    "O[k] = mean[k if F[k]](1 - minimum(sum[l](exp(Y[l]) * Y[k]), 1)) + Y[k]",
+    "a mean in a softmax's range": "O = var[k](Y[k] - sigmoid(mean[..k](Y[k] - |k|)))",
+    "brackets of results": "input N[i]: int\n"
+    "O[i] = sum[l](exp(where(l < N[i], A[i,l] + logsumexp[..l](A[i,l]), -inf))"
+    " * sum[k](exp(A[i,k] + where(k < N[i], 0, -inf)))"
+    " / sum[k](exp(A[i,k] + where(k < N[i], 0, -inf))))"
+    " / sum[l](exp(where(l < N[i], A[i,l] + logsumexp[..l](A[i,l]), -inf)))",
+    "brackets of sums with a maximum": "param s: int = 2\ninput B[k,j], Y[k]\n"
+    "E[k] = sum[l](Y[l] - sum[l](Y[l]) * |k| % 3) * Y[k]\n"
+    "O[k] = k ** 3 * var[l](Y[l] * max[j, k](B[k,j] + E[l])) * (k < s)",
     "output that does not vary": "O[i] = X[i] - X[i]\nB[i] = i < 0 or X[i] < 0 or 0 <= i",
 }
 

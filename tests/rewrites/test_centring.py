@@ -29,12 +29,14 @@ def test_example(rule: Rule) -> None:
 MEAN = "sum[l](X[i,l]) / sum[l](1.0)"
 NEAR_MISSES = {
     "distribute_bracket": [
-        "Y[i] = (0 < X[i]) * (A[i] + B[i])",  # nothing that has its like elsewhere
-        "Y[i] = X[i] * (max[k](S[i,k]) + B[i])",
-        "Y[i] = (0 < X[i]) * max[k](S[i,k])",
-        "Y[i] = (0 < X[i]) * (sum[k](S[i,k]) + B[i])",
-        "Y[i] = (0 < X[i]) * relu(max[k](S[i,k]))",  # no sum
-        "Y[i] = maximum(1.0 * (0 < X[i]), max[k](S[i,k]) + B[i])",  # no product
+        "Y[i] = (0 < X[i]) * (max[k](S[i,k]) + B[i])",  # nothing meets its like by it
+        "Y[i] = (0 < X[i]) * (max[k](S[i,k]) + B[i]) + max[k](S[i,k])",
+        "Y[i] = (0 < X[i]) * (max[k](S[i,k]) + B[i]) - B[i]",
+        "Y[i] = (0 < X[i]) * (A[i] + B[i]) - A[i]",
+        "Y[i] = (0 < X[i]) * (sum[k](S[i,k]) + B[i]) - sum[k](S[i,k])",
+        "Y[i] = X[i] * (max[k](S[i,k]) + B[i]) - X[i] * max[k](S[i,k])",
+        "Y[i] = (0 < X[i]) * max[k](S[i,k]) - max[k](S[i,k])",
+        "Y[i] = maximum((0 < X[i]) * (max[k](S[i,k]) + B[i]), -max[k](S[i,k]))",  # no sum
     ],
     "complement_bracket": [
         "Y[i] = A[i] - (0 < X[i]) * A[i]",
@@ -106,8 +108,9 @@ def test_near_miss(name: str, text: str) -> None:
 VARIANTS = {
     "distribute_bracket": [
         (
-            "(X[i,0] < 0) * B[i] * (B[i] - min[k](X[i,k]))",
-            "(X[i,0] < 0) * B[i] ** 2 - (X[i,0] < 0) * B[i] * min[k](X[i,k])",
+            "(X[i,0] < 0) * B[i] * (B[i] - min[k](X[i,k])) + B[i] * min[k](X[i,k])",
+            "(X[i,0] < 0) * B[i] ** 2 - (X[i,0] < 0) * B[i] * min[k](X[i,k])"
+            " + B[i] * min[k](X[i,k])",
         ),
     ],
     "complement_bracket": [

@@ -33,6 +33,14 @@ NEAR_MISSES = {
         "A[i] = sum[k]((k <= i) * X[i,k])",
         "A[i] = sum[k if k <= i](Y[k] * sum[j]((j <= i) * X[i,j]))",  # of another index
     ],
+    "common_frame": [
+        "A[i] = exp(-M[i]) * X[i,0] + exp(-M[i])",  # no result
+        "A[i] = exp(-max[k](X[i,k])) * M[i] + 1",  # not of all
+        "A[i] = exp(-max[k](X[i,k])) + exp(-2 * max[k](X[i,k]))",
+        "A[i] = exp(M[i] * max[k](X[i,k])) + exp(max[k](X[i,k]))",
+        "A[i] = max[k](X[i,k]) + max[k](X[i,k]) * M[i]",  # no exponent
+        "A[i] = exp(-max[k](X[i,k])) * M[i] * X[i,0]",
+    ],
     "separate_results": [
         "A[i] = max[k]((X[i,k] + max[l](X[i,l])) * Y[k])",
         "A[i] = sum[k](X[i,k] + M[i])",  # no result
@@ -48,6 +56,7 @@ NEAR_MISSES = {
         "A[i] = sum[k](1 / (X[i,k] + max[l](X[i,l])))",
         "A[i] = sum[k](sqrt(X[i,k] * max[l](X[i,l])))",  # both may be negative
         "A[i] = sum[k](where(X[i,k] < max[l](X[i,l]), X[i,k], 0))",
+        "A[i] = sum[k](X[i,k] * (X[i,k] < max[l](X[i,l]) and k < i))",
         "A[i] = sum[k](where(X[i,k] < max[l](X[i,l]), X[i,k], max[l](X[i,l])))",
         "A[i] = sum[k, j]((D[i,j,k] + max[l](X[i,l])) * Y[k])",  # two indices, not nested yet
         "A[i] = sum[k](Y[argmax[l](X[i,l])] * X[i,k] * 0 + X[i,k])",
@@ -216,6 +225,25 @@ def test_near_miss(name: str, text: str) -> None:
 # What else each rule does, beside its example.
 INPUTS = "input D[i,j,k], X[i,k], Y[k], B[i]"
 VARIANTS = {
+    "common_frame": [
+        (
+            "X[i,0] * (exp(B[i] + max[k](X[i,k])) * 2"
+            " + exp(max[k](X[i,k]) - min[k](X[i,k])) * B[i])",
+            "X[i,0] * exp(max[k](X[i,k])) * (2 * exp(B[i]) + exp(-min[k](X[i,k])) * B[i])",
+        ),
+        (
+            "X[i,0] * (exp(B[i] - maximum(B[i], 0)) + exp(-maximum(B[i], 0)))",
+            "X[i,0] * exp(-maximum(B[i], 0)) * (exp(B[i]) + 1)",
+        ),
+        (
+            "maximum(exp(-max[k](X[i,k])) * B[i], exp(B[i] - max[k](X[i,k])))",
+            "exp(-max[k](X[i,k])) * maximum(B[i], exp(B[i]))",
+        ),
+        (
+            "minimum(exp(-max[k](X[i,k])) * B[i], exp(B[i] - max[k](X[i,k])))",
+            "exp(-max[k](X[i,k])) * minimum(B[i], exp(B[i]))",
+        ),
+    ],
     "assume_filter": [
         (
             "sum[k if k <= i and k < 3](exp(where(k < 3, X[i,k], -inf)))",
@@ -243,6 +271,10 @@ VARIANTS = {
         (
             "sum[k](sin(X[i,k] + max[l](X[i,l])))",
             "cos(max[k](X[i,k])) * sum[k](sin(X[i,k])) + sin(max[k](X[i,k])) * sum[k](cos(X[i,k]))",
+        ),
+        (  # a condition that is a result leaves, what varies stays
+            "sum[k](X[i,k] * (0 < max[l](X[i,l]) and k < i))",
+            "(0 < max[k](X[i,k])) * sum[k](X[i,k] * (k < i))",
         ),
         (  # what needs no result stays together: no x - y is taken apart
             "sum[k if k < i]((X[i,k] - Y[k] + max[l](X[i,l])) * Y[k])",
