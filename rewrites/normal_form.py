@@ -588,13 +588,14 @@ def divide_addends(t: Term) -> Term | None:
     """
     if t.op != "mul":
         return None
-    divisors = {f.args[0] for f in t.args if f.op == "pow" and f.attr < 0}
+    divisors = {f.args[0]: f for f in t.args if f.op == "pow" and f.attr < 0}
     for total in t.args:
-        if total.op == "add" and any(
-            T.base_and_power(f)[0] in divisors for a in total.args for f in factors(a)
-        ):
-            others = [f for f in t.args if f is not total]
-            return T.add(*(T.mul(*others, a) for a in total.args))
+        if total.op == "add":
+            bases = {T.base_and_power(f)[0] for a in total.args for f in factors(a)}
+            inverses = [f for base, f in divisors.items() if base in bases]
+            if inverses:
+                others = (f for f in t.args if f is not total and f not in inverses)
+                return T.mul(*others, T.add(*(T.mul(*inverses, a) for a in total.args)))
     return None
 
 
