@@ -158,29 +158,37 @@ def ours(program: str, *inputs: Tensor, **params: Any) -> Prepare:
 
 def schedule(program: str, *tensors: Tensor, **params: Any) -> str:
     """What is chosen for these inputs, in words; empty where nothing is to be chosen."""
+    return "; ".join(schedules(program, *tensors, **params))
+
+
+def schedules(program: str, *tensors: Tensor, **params: Any) -> tuple[str, ...]:
+    """The same of each kernel that is launched."""
     if tensors[0].device.type != "cuda" and not INTERPRETED:
-        return ""
+        return ()
     try:
-        return _schedule(kernel(program), tensors, params)
+        return _schedules(kernel(program), tensors, params)
     except Exception as fault:  # only words: no measurement is lost for them
-        return in_one_line(fault)
+        return (in_one_line(fault),)
 
 
-def _schedule(compiled: mc.Kernel, tensors: Sequence[Tensor], params: Mapping[str, Any]) -> str:
+def _schedules(
+    compiled: mc.Kernel, tensors: Sequence[Tensor], params: Mapping[str, Any]
+) -> tuple[str, ...]:
     inputs = dict(zip(compiled.program.inputs, tensors, strict=True))
     binding = bind(compiled.program, {n: tuple(t.shape) for n, t in inputs.items()}, params)
     runner = compiled._runner(inputs, binding)
     extents = packed_extents(runner.program, binding.extents)
     chosen = runner.schedules(inputs, binding.params, extents)
-    return "; ".join(map(str, chosen))
+    return tuple(map(str, chosen))
 
 
-# FlexAttention's: the blocks that it takes by itself, and those that its own search would try
+# FlexAttention's: the blocks that it takes by itself, and those that its own search would try,
+# those before that have won more often
 FLEX_OPTIONS: tuple[dict[str, int], ...] = (
     {},
+    {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 3},
     {"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 4, "num_stages": 3},
     {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8, "num_stages": 2},
-    {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 3},
 )
 
 

@@ -159,7 +159,8 @@ def tables(setting: Setting) -> Report:
         f"Attention forward, bf16, B = {BATCH}, H = {HEADS}, TFLOP/s, "
         f"medians of {setting.rounds} rounds.",
         *run.notes(results),
-        "Flex is FlexAttention, compiled; cuDNN and FA2 (FlashAttention) are backends of SDPA.",
+        "Flex is FlexAttention, compiled, with its default options; cuDNN and FA2 "
+        "(FlashAttention) are backends of SDPA.",
         "",
         _speed_table(results, shown),
         "",
