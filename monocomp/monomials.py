@@ -93,13 +93,14 @@ def content(t: Term, positive: bool = False, extents: bool = True) -> tuple[Term
     return common, T.add(*(T.mul(a, *inverses) for a in t.args))
 
 
-def _spread(lead: Term, exponents: Iterable[Term]) -> tuple[int, int, list[Any]]:
+def _spread(lead: Term, exponents: Iterable[Term]) -> tuple[int, int, Fraction, list[Any]]:
     """How simple the exponents are once `lead` is subtracted: the choice that is made
     with it does not change when all exponents are shifted."""
     shifted = [T.sub(e, lead) for e in exponents]
     parts = [a for e in shifted if e is not T.ZERO for a in addends(e)]
-    negative = sum(T.split_coefficient(a)[0] < 0 for a in parts)
-    return len(parts), negative, sorted(e.key for e in shifted)
+    negative = [a for a in parts if T.split_coefficient(a)[0] < 0]
+    degree = sum((abs(p) for a in negative for p in monomial(a).powers.values()), Fraction(0))
+    return len(parts), len(negative), degree, sorted(e.key for e in shifted)
 
 
 def _common_number(numbers: list[Number]) -> Fraction:
@@ -122,3 +123,18 @@ def common_number(t: Term) -> tuple[Fraction, Term]:
         return number, t
     inverse = T.const(1 / number, "float")
     return number, T.add(*(T.mul(inverse, a) for a in t.args))
+
+
+def primitive(t: Term, index: str) -> tuple[Fraction, Term]:
+    """A factor in a float sum over an index as (number, primitive factor), which is the same
+    for t and for any number times t. Of what varies with the index in a primitive sum less is
+    taken away than added; if as much, the first is added."""
+    number, rest = common_number(t)
+    if rest.op != "add" or rest.kind != "float":
+        return number, rest
+    parts = [(n, r) for n, r in map(T.split_coefficient, rest.args) if r and index in r.free]
+    excess = sum(1 if n < 0 else -1 for n, _ in parts)
+    first, _ = min(parts, key=lambda p: p[1].key)
+    if excess > 0 or (excess == 0 and first < 0):
+        return -number, T.neg(rest)
+    return number, rest

@@ -18,11 +18,12 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, mantissa
-from monocomp.monomials import addends, factors
+from monocomp.monomials import addends, factors, primitive
 from monocomp.rewriting import Rule
 from monocomp.terms import Term
 
@@ -94,10 +95,17 @@ class Centred:
 
 
 def weighted_sum(bound: Term, condition: Term, value: Term, exponent: Term | None) -> Term:
-    """sum(value), or in SE the mantissa of sum(value * exp(exponent))."""
+    """sum(value), or in SE the mantissa of sum(value * exp(exponent)), of primitive factors."""
+    index = bound.attr[0]
+    taken = [
+        primitive(f, index) if index in f.free else (Fraction(1), f)
+        for f in factors(T.as_float(value))
+    ]
+    number = T.const(math.prod(n for n, _ in taken), "float")
+    value = T.mul(T.ONE, *(f for _, f in taken))
     if exponent is not None:
-        return mantissa(bound, condition, value, exponent)
-    return T.fold("sum", (bound,), condition, T.as_float(value))
+        return T.mul(number, mantissa(bound, condition, value, exponent))
+    return T.mul(number, T.fold("sum", (bound,), condition, value))
 
 
 def _same_domain(a: Term, b: Term) -> bool:

@@ -276,7 +276,8 @@ def _show_product(t: Term, names: Names, context: int) -> str:
     first, last = "", ""
     if number != 1 and len(over) + len(under) > 1 and over and _is_sum(over[0]):
         first = "" if evident else "1.0"
-        last = f" * {number_text(number, 'int')}"  # in front it would be multiplied out
+        # In front a number or a sign would be multiplied out.
+        last, sign = f" * {sign}{number_text(number, 'int')}", ""
     elif not evident and (over or not under):
         first = number_text(number, "float")
     elif number != 1 or not over:

@@ -114,7 +114,12 @@ class Equations:
         source = self.source
         out = []
         for i in source.inputs.values():
-            dims = ",".join(d.lstrip(".") for d in i.dims)
+            # The name that comes first in a text stands for the extent, so it is said first.
+            names: list[str] = []
+            for d in i.dims:
+                name = source.extent_of.get(d, d)
+                names.append(d if name in (*i.dims, *names) else name)
+            dims = ",".join(name.lstrip(".") for name in names)
             kind = "" if i.kind == "float" else f": {i.kind}"
             out.append(f"input {i.name}[{dims}]{kind}" if i.dims else f"input {i.name}{kind}")
         for p in source.params.values():

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from monocomp import terms as T
-from monocomp.monomials import addends, common_number, content, exponent_of, factors
+from monocomp.monomials import addends, common_number, content, exponent_of, factors, primitive
 from monocomp.program import Equations
 from monocomp.rewriting import Choice, RuleSet
 from monocomp.terms import Term
@@ -338,7 +338,7 @@ def hoist_factor(t: Term) -> Term | None:
                 factor = T.exp(T.add(*moving))
             inside.append(factor)
         elif name in factor.free:
-            number, factor = common_number(factor)
+            number, factor = primitive(factor, name)
             outside.append(T.const(number, body.kind))
             inside.append(factor)
         else:

@@ -136,6 +136,7 @@ PROGRAMS = {
     "entropy": "P[q,k] = softmax[k if k <= q](S[q,k])\n"
     "H[q] = -sum[k if k <= q](P[q,k] * log(P[q,k])) + S[q,0]",
     "shadowed": "E[k] = exp(X[k])\nO[k] = sum[k](E[k] / sum[k](E[k]) * Y[k]) * E[k]",
+    "one extent of two names": "E[k] = sum[l](Y[l] * |k|) * Y[k]",
     "taken names": "k_1[i] = X[i,k] * Y[k]\n"
     "O[i] = sum[k](X[i,k] * sum[l](X[i,l] * max[j](B[k,j] * k_1[i])))",
     "functions": "def f(x, y) = maximum(x, y) * sigmoid(x - y)\n"

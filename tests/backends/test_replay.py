@@ -9,10 +9,10 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-import time
 import weakref
 from contextlib import nullcontext
 from functools import cache
+from types import FrameType
 from typing import Any
 from unittest.mock import patch
 
@@ -386,13 +386,19 @@ def test_a_repeated_call_computes(name: str, storing: bool, params: dict[str, An
     assert largest_error(found, exact(text, changed, **params)[0]) < 1e-5
 
 
-def test_a_repeated_call_is_quick(driver: Driver) -> None:
-    """Less than 25 microseconds of Python at best, about 7 on a quiet machine."""
+def test_a_repeated_call_is_short(driver: Driver) -> None:
+    """Few functions are called beside the launch; benchmarks/gpu_launch.py has the time."""
     kernel, inputs = mc.compile(library.load("attention"), backend="triton"), tensors().values()
-    times = []
-    for _ in range(50):
-        start = time.perf_counter()
-        for _ in range(50):
-            kernel(*inputs)
-        times.append((time.perf_counter() - start) / 50)
-    assert min(times) < 25e-6
+    kernel(*inputs)
+    called: list[str] = []
+
+    def record(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            called.append(frame.f_code.co_name)
+
+    sys.setprofile(record)
+    try:
+        kernel(*inputs)
+    finally:
+        sys.setprofile(None)
+    assert len(called) < 20, called
