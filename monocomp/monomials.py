@@ -129,6 +129,11 @@ def primitive(t: Term, index: str) -> tuple[Fraction, Term]:
     """A factor in a float sum over an index as (number, primitive factor), which is the same
     for t and for any number times t. Of what varies with the index in a primitive sum less is
     taken away than added; if as much, the first is added."""
+    if t.op == "mul":
+        coefficient, product = T.split_coefficient(t)
+        if product and isinstance(coefficient, Fraction):
+            return coefficient, product
+        return Fraction(1), t
     number, rest = common_number(t)
     if rest.op != "add" or rest.kind != "float":
         return number, rest

@@ -678,12 +678,12 @@ def _exp(exponent: Term) -> Term:
             return ZERO
         if rest is not None and rest.op == "log" and isinstance(number, Fraction):
             factors.append(power_of(rest.args[0], number))
-        elif t.op == "where" and t.args[2] is NEG_INF:
-            factors.append(bracket(t.args[0]))
-            kept.append(t.args[1])
-        elif t.op == "where" and t.args[1] is NEG_INF:
-            factors.append(bracket(negate(t.args[0])))
-            kept.append(t.args[2])
+        elif number > 0 and rest is not None and rest.op == "where" and NEG_INF in rest.args[1:]:
+            condition, a, b = rest.args
+            if a is NEG_INF:
+                condition, a, b = negate(condition), b, a
+            factors.append(bracket(condition))
+            kept.append(mul(const(number, "float"), a))
         else:
             kept.append(t)
     if factors:

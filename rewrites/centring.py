@@ -16,7 +16,7 @@ from fractions import Fraction
 from monocomp import terms as T
 from monocomp.algebra import is_mantissa
 from monocomp.domain import split
-from monocomp.monomials import addends, factors
+from monocomp.monomials import addends, factors, primitive
 from monocomp.moving import LARGEST_DEGREE, Centred, Unit, centred, weighted_sum
 from monocomp.program import Equations
 from monocomp.rewriting import Choice, Rewriter, RuleSet
@@ -145,7 +145,7 @@ def centre_moments(program: Equations) -> Choice | None:
                 continue
             weight = T.mul(T.ONE, *(g for g in factors(value) if g is not f))
             total = weighted_sum(bound, condition, T.mul(weight, unit), exponent)
-            if total not in known:
+            if T.split_coefficient(total)[1] not in known:
                 continue
             if total.free - unit.free and T.neg(_anchor(bound, condition, unit)) in addends(unit):
                 continue  # about the anchor these are products of matrices, see anchor_means
@@ -216,7 +216,10 @@ def anchor_means(program: Equations) -> Choice | None:
 def _anchor(bound: Term, condition: Term, distance: Term) -> Term:
     """What varies in the distances, at the lower end of the domain, or 0 where that is
     left out. What the domain says of other indices holds wherever there is a distance."""
-    element = T.add(*(a for a in addends(distance) if bound.attr[0] in a.free))
+    varying = T.add(T.ZERO, *(a for a in addends(distance) if bound.attr[0] in a.free))
+    number, element = primitive(varying, bound.attr[0])
+    if any(t.op == "fold" and any(a.folded for a in t.args) for t in T.subterms(element)):
+        return T.ZERO  # sums of sums would be another program at one place
     place = split(bound, condition).intervals[0].start
     is_there = T.compare("<", place, T.extent_of(bound.attr[1]))
     of_element = T.conjunction(*(c for c in T.conjuncts(condition) if bound.attr[0] in c.free))
@@ -224,7 +227,8 @@ def _anchor(bound: Term, condition: Term, distance: Term) -> Term:
     if place.op == "index" and place.attr[1] != bound.attr[1]:
         # A read with a plain index says that the tensor has its extent, a computed one does not.
         place = T.function("maximum", place, T.const(0))
-    return T.where(inside, T.substitute(element, {bound.attr[0]: place}), T.ZERO)
+    element = T.substitute(element, {bound.attr[0]: place})
+    return T.mul(T.const(number, "float"), T.where(inside, element, T.ZERO))
 
 
 def _about_anchor(taken: Centred, distance: Term) -> Term:

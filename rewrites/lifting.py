@@ -8,6 +8,8 @@ leaves through logarithms. No case for any function of several sums is needed.
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, frame, is_mantissa, mantissa
 from monocomp.monomials import addends, exponent_of, factors, without_exponent
@@ -78,10 +80,13 @@ def recognise_sigmoid(t: Term) -> Term | None:
         if base.op != "sigmoid" or power < 1:
             continue
         x = T.neg(base.args[0])
-        if set(addends(x)) <= set(addends(exponent)):
-            others = (g for g in t.args if g.op != "exp" and g is not f)
-            left = T.power_of(base, power - 1)
-            return T.mul(*others, left, T.exp(T.sub(exponent, x)), T.function("sigmoid", x))
+        for n in (power, Fraction(1)):
+            moved = T.mul(T.const(n, "float"), x)
+            if set(addends(moved)) <= set(addends(exponent)):
+                others = (g for g in t.args if g.op != "exp" and g is not f)
+                turned = T.power_of(T.function("sigmoid", x), n)
+                left = T.power_of(base, power - n)
+                return T.mul(*others, left, T.exp(T.sub(exponent, moved)), turned)
     return None
 
 

@@ -8,10 +8,19 @@ is left. Every rule is exact wherever the source is finite.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import Any
 
 from monocomp import terms as T
-from monocomp.monomials import addends, common_number, content, exponent_of, factors, primitive
+from monocomp.monomials import (
+    addends,
+    common_number,
+    content,
+    exponent_of,
+    factors,
+    monomial,
+    primitive,
+)
 from monocomp.program import Equations
 from monocomp.rewriting import Choice, RuleSet
 from monocomp.terms import Term
@@ -46,6 +55,23 @@ def assume_filter(t: Term) -> Term | None:
     return T.refold(t, condition, *new, opened=opened) if new != bodies else None
 
 
+@normal_form.rule
+def assume_bracket(t: Term) -> Term | None:
+    """Beside a condition it holds: elsewhere the product is 0.
+
+    Law:     [c] * f([c]) = [c] * f(1)
+    Claims:  brackets
+    before:  A[i] = (0 < M[i]) * (X[i] - (0 < M[i]) * Y[i]) ** 2
+    after:   A[i] = (0 < M[i]) * (X[i] - Y[i]) ** 2
+    """
+    brackets = [f for f in factors(t) if T.is_bracket(f)]
+    if not brackets:
+        return None
+    known = frozenset(c for f in brackets for c in T.conjuncts(f.args[0]))
+    new = T.mul(*brackets, *(_assume(f, known) for f in t.args if f not in brackets))
+    return None if new is t else new
+
+
 def _assume(t: Term, known: frozenset[Term]) -> Term:
     if t.kind == "bool":
         return T.conjunction(*(c for c in T.conjuncts(t) if c not in known))
@@ -57,30 +83,36 @@ def _assume(t: Term, known: frozenset[Term]) -> Term:
 
 
 @normal_form.rule
-def common_frame(t: Term) -> Term | None:
-    """An earlier result that all addends have in their exponents leaves them.
+def common_result(t: Term) -> Term | None:
+    """An earlier result that all addends are multiplied with, or have in their exponents,
+    leaves them.
 
     Outside it meets the frame in which they were added, so that scaled numbers which were
     joined are plain ones again.
 
-    Law:     exp(a + c) * x + exp(b + c) * y = exp(c) * (exp(a) * x + exp(b) * y)
+    Law:     exp(a + c) * p * x + exp(b + c) * p * y = exp(c) * p * (exp(a) * x + exp(b) * y)
     Claims:  distributivity, exponentials, scaling
-    Needs:   c holds a fold or a maximum
+    Needs:   c and p hold a fold, or c a maximum; of a maximum or minimum only exp(c) leaves; p
+             is no truth value, and not over a set that may be empty
     before:  Z[i] = exp(M[i]) * (exp(A[i] - max[k](S[i,k])) + exp(-max[k](S[i,k])))
     after:   Z[i] = exp(M[i] - max[k](S[i,k])) * (exp(A[i]) + 1)
     """
     if t.op not in ("add", "maximum", "minimum"):
         return None
-    _, *others = (set(addends(exponent_of(a))) for a in t.args)
-    common = [
-        a for a in addends(exponent_of(t.args[0])) if all(a in o for o in others) and _is_frame(a)
-    ]
+    one, *others = map(monomial, t.args)
+    exponents = [set(addends(m.exponent)) for m in others]
+    frame = [a for a in addends(one.exponent) if _is_frame(a) and all(a in e for e in exponents)]
+    common = [T.exp(T.add(*frame))] if frame else []
+    if t.op == "add":
+        for base, power in one.powers.items():
+            least = min(power, *(m.powers.get(base, Fraction(0)) for m in others))
+            stays = T.is_bracket(base) or T.may_be_empty(base)  # x / x is not 1 everywhere
+            if base.folded and least > 0 and not stays:
+                common.append(T.power_of(base, least))
     if not common:
         return None
-    frame = T.add(*common)
-    inverse = T.exp(T.neg(frame))
-    moved = [T.mul(a, inverse) for a in t.args]
-    return T.mul(T.exp(frame), T.add(*moved) if t.op == "add" else T.function(t.op, *moved))
+    moved = [T.mul(a, *(T.power_of(f, -1) for f in common)) for a in t.args]
+    return T.mul(*common, T.add(*moved) if t.op == "add" else T.function(t.op, *moved))
 
 
 def _is_frame(t: Term) -> bool:

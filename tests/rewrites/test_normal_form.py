@@ -33,13 +33,22 @@ NEAR_MISSES = {
         "A[i] = sum[k]((k <= i) * X[i,k])",
         "A[i] = sum[k if k <= i](Y[k] * sum[j]((j <= i) * X[i,j]))",  # of another index
     ],
-    "common_frame": [
+    "common_result": [
         "A[i] = exp(-M[i]) * X[i,0] + exp(-M[i])",  # no result
         "A[i] = exp(-max[k](X[i,k])) * M[i] + 1",  # not of all
         "A[i] = exp(-max[k](X[i,k])) + exp(-2 * max[k](X[i,k]))",
         "A[i] = exp(M[i] * max[k](X[i,k])) + exp(max[k](X[i,k]))",
-        "A[i] = max[k](X[i,k]) + max[k](X[i,k]) * M[i]",  # no exponent
+        "A[i] = maximum(max[k](X[i,k]) * M[i], max[k](X[i,k]) * Y[i])",  # its sign is unknown
+        "A[i] = X[i,0] / max[k](X[i,k]) + M[i] / max[k](X[i,k])",  # divisors
+        "A[i] = (0 < max[k](X[i,k])) * M[i] + (0 < max[k](X[i,k])) * X[i,0]",
+        "A[i] = sum[k if k < i](exp(X[i,k])) * M[i] + sum[k if k < i](exp(X[i,k])) * X[i,0]",
         "A[i] = exp(-max[k](X[i,k])) * M[i] * X[i,0]",
+    ],
+    "assume_bracket": [
+        "A[i] = (0 < M[i]) + (X[i,0] - (0 < M[i]) * Y[i])",  # no product
+        "A[i] = (0 < M[i]) * (X[i,0] - (0 < Y[i]) * Y[i])",  # not this condition
+        "A[i] = M[i] * (X[i,0] - (0 < M[i]) * Y[i])",
+        "A[i] = (0 < M[i]) * sum[k]((0 < M[i]) * X[i,k] * (k < i))",  # in a fold it is said of k
     ],
     "separate_results": [
         "A[i] = max[k]((X[i,k] + max[l](X[i,l])) * Y[k])",
@@ -225,7 +234,13 @@ def test_near_miss(name: str, text: str) -> None:
 # What else each rule does, beside its example.
 INPUTS = "input D[i,j,k], X[i,k], Y[k], B[i]"
 VARIANTS = {
-    "common_frame": [
+    "assume_bracket": [
+        (
+            "X[i,0] * (0 < B[i] and i < 2) * (X[i,0] - (0 < B[i]) * B[i])",
+            "X[i,0] * (0 < B[i] and i < 2) * (X[i,0] - B[i])",
+        ),
+    ],
+    "common_result": [
         (
             "X[i,0] * (exp(B[i] + max[k](X[i,k])) * 2"
             " + exp(max[k](X[i,k]) - min[k](X[i,k])) * B[i])",
@@ -234,6 +249,10 @@ VARIANTS = {
         (
             "X[i,0] * (exp(B[i] - maximum(B[i], 0)) + exp(-maximum(B[i], 0)))",
             "X[i,0] * exp(-maximum(B[i], 0)) * (exp(B[i]) + 1)",
+        ),
+        (
+            "X[i,0] * (max[k](X[i,k]) ** 3 * B[i] - max[k](X[i,k]) ** 2)",
+            "X[i,0] * max[k](X[i,k]) ** 2 * (max[k](X[i,k]) * B[i] - 1)",
         ),
         (
             "maximum(exp(-max[k](X[i,k])) * B[i], exp(B[i] - max[k](X[i,k])))",
