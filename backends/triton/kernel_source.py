@@ -1,10 +1,12 @@
 """One tile program as the source of one Triton kernel.
 
-Rows and grid indices become program instances, the stream a loop over blocks. A loop with
-bounds is cut in up to three parts: the blocks that stick out at the start, those inside
-for every row, and those that stick out at the end. The body is written once, also for a
-loop over several segments; in the middle part all masks are constant and the compiler
-drops them.
+Rows and grid indices become program instances, the stream a loop over blocks. A loop that
+begins at the same element for all rows is cut in two parts: the blocks inside for every row, and
+those that stick out at the end. The body is written once; in the first part all masks are
+constant and the compiler drops them. A loop that begins where its rows say would have a third
+part, and more to start and to end than to do; it asks at each block whether to mask it. What no
+row of a block admits is left out: intervals of rows with gaps between them are streamed run by
+run.
 """
 
 from __future__ import annotations
@@ -213,6 +215,8 @@ class KernelEmitter:
         self.known: set[str] = set()
         self.loops: list[Loop] = []
         self.unmasked: str | None = None
+        self.edges: dict[str, str] = {}  # by axis: is a block to be masked?
+        self.runs: set[str] = set()  # axes that are streamed run by run
         self.admitted: dict[str, str] = {}
         self.kept: dict[tuple[str, tuple[str, ...]], str] = {}
         self.fast = "FAST"  # may functions be as accurate as 16-bit results?
@@ -474,7 +478,7 @@ class KernelEmitter:
         self.kept = {}
         if loop.axis.role == "serial":
             return
-        self._leave_out(loop, (s.value,))
+        self._leave_out(loop, s.value)
         if self._reads_along(s.value, {axis}):
             count = self._name("members", axis, f"any_{axis}")
             self._assign(count, f"tl.max({self._inside(axis)}.to(tl.int32), 0)")
@@ -482,11 +486,11 @@ class KernelEmitter:
             self._put(f"if {' or '.join([*tests, f'{count} > 0'])}:")
             self.indent += 1
 
-    def _leave_out(self, loop: Loop, masks: tuple[Expr, ...]) -> None:
+    def _leave_out(self, loop: Loop, mask: Expr) -> None:
         """Read nothing that no row of the block admits: what stands there, be it NaN, would
         enter a sum as 0 times itself."""
         axis = loop.axis.name
-        layout = self._order({axis}.union(*(e.axes for e in (*masks, *loop.bounds))))
+        layout = self._order({axis}.union(*(e.axes for e in (mask, *loop.bounds))))
         inside, seen = self._inside(axis), self._domain_text(loop, layout)
         if len(layout) > 1:
             seen = f"{seen}.to(tl.int32)"
@@ -495,21 +499,28 @@ class KernelEmitter:
             seen = f"({seen} > 0)"
         self._assign(inside, f"{inside} & {seen}")
 
-    def _may_have_gaps(self, loop: Loop) -> bool:
+    def _may_have_gaps(self, segment: Segment) -> bool:
         """Can there be elements between the bounds of a block's rows that no row admits?
 
-        Intervals that have an element in common have no gap between them, nor have those that
-        all begin, or end, where the axis does.
+        Intervals that all begin, or all end, at the same element have none, nor have those whose
+        ends grow by one from row to row.
         """
-        (segment, *others) = loop.segments
-        if others or segment.masked or not (segment.lower and segment.upper):
-            return False
-        return self._bounds_are_read(loop)
+        varying = self._vary(segment.lower) and self._vary(segment.upper)
+        return varying and not (segment.masked or all(map(self._grows_by_one, segment.bounds)))
 
-    def _bounds_are_read(self, loop: Loop) -> bool:
-        """Are bounds read from a tensor for each row? Others grow from row to row."""
-        rows = {a.name for a in self.program.axes.values() if a.role == "row"}
-        return any(self._reads_along(e, rows) for e in loop.bounds)
+    def _grows_by_one(self, bound: Expr) -> bool:
+        """Is this a coordinate and what is the same for all rows, or only that?"""
+        if not self._order(bound.axes):
+            return True
+        match bound.op:
+            case "local" if bound.attr in self.lets:
+                return self._grows_by_one(self.lets[bound.attr])
+            case "add":
+                varying = [a for a in bound.args if self._order(a.axes)]
+                return len(varying) == 1 and self._grows_by_one(varying[0])
+            case "sub":
+                return self._grows_by_one(bound.args[0]) and not self._order(bound.args[1].axes)
+        return bound.op == "coordinate"
 
     def _reads_along(self, e: Expr, axes: set[str]) -> bool:
         """Is a tensor read along one of the axes to compute the value?"""
@@ -521,6 +532,8 @@ class KernelEmitter:
     def _let(self, s: Let) -> None:
         if s.value.op == "load":
             self._load(s)
+        elif s.value.op == "masked" and self._is_masked_at_edges(s.value):
+            self._mask_at_edges(s)
         else:
             self._assign(self._local(s.name), self._text(s.value))
         self.known.add(s.name)
@@ -782,109 +795,114 @@ class KernelEmitter:
         low, high, _, _ = self._bounds(loop, segment)
         low = self._set(axis, "low", low)
         high = self._set(axis, "high", high)
-        begin = low if low == "0" else self._set(axis, "begin", f"{low} // {block} * {block}")
-        self.unmasked = None
-        condition = f"({self._axis(axis)} < {high})"
-        if segment.lower:
+        begin, condition = low, f"({self._axis(axis)} < {high})"
+        if self._vary(segment.lower):
+            begin = self._set(axis, "begin", f"{low} // {block} * {block}")
             condition = f"({self._axis(axis)} >= {low}) & {condition}"
-        elif not segment.upper:
+        elif not segment.bounds:
             condition += f" | {self._even(axis)}"
+        self.unmasked = None
         self._row_bounds(loop, low, high)
         self._blocks(loop, f"tl.range({begin}, {high}, {block})", condition)
 
     def _one_segment(self, loop: Loop, segment: Segment) -> None:
         axis = loop.axis.name
-        block, even = self._block(axis), self._even(axis)
         low, high, full_low, full_high = self._bounds(loop, segment)
-        bounded = bool(segment.bounds)
-        part = self._name("part", axis, "part")
-        low = self._set(axis, "low", low)
-        high = self._set(axis, "high", high)
-        start = low if low == "0" else self._set(axis, "outer", f"{low} // {block} * {block}")
-        inner = start
-        if segment.lower:
+        low, high = self._set(axis, "low", low), self._set(axis, "high", high)
+        begins_by_row = self._vary(segment.lower)
+        if begins_by_row:
             full_low = self._set(axis, "full_low", full_low)
-            text = f"tl.maximum({start}, tl.cdiv({full_low}, {block}) * {block})"
-            inner = self._set(axis, "full_begin", text)
         full_high = self._set(axis, "full_high", full_high)
-        text = f"{full_high} // {block} * {block}"
-        if bounded:
-            text = f"tl.maximum({inner}, {text})"
-        outer = self._set(axis, "full_end", text)
         self._row_bounds(loop, low, high)
-        if bounded:
-            last = 4 if self._may_have_gaps(loop) else 3
-            self._put("# Blocks before, inside and after the part where no mask is needed.")
-            if last == 4:
-                self._put(
-                    "# Where rows' intervals may have gaps between them, the last part is all."
-                )
-            self._put(f"for {part} in tl.static_range({0 if segment.lower else 1}, {last}):")
+        if begins_by_row:
+            self._in_one_loop(loop, low, high, full_low, full_high)
         else:
-            self._put(f"for {part} in tl.static_range(1, 2 if {even} else 3):")
-        condition = f"({self._axis(axis)} < {high})"
-        if segment.lower:
-            condition = f"({self._axis(axis)} >= {low}) & {condition}"
-        self._parts(loop, (start, inner, outer, high), bool(segment.lower), condition)
+            self._in_two_parts(loop, low, high, full_high)
 
-    def _parts(
-        self, loop: Loop, ends: tuple[str, str, str, str], has_first: bool, condition: str
-    ) -> None:
-        """The body of the loop over parts: blocks from one end to the next."""
-        axis = loop.axis.name
-        start, inner, outer, high = ends
+    def _vary(self, bounds: tuple[Expr, ...]) -> bool:
+        """Are bounds not the same for all rows?"""
+        return any(self._order(e.axes) for e in bounds)
+
+    def _in_two_parts(self, loop: Loop, low: str, high: str, full_high: str) -> None:
+        """Blocks up to where the first row ends, and the others."""
+        axis, block = loop.axis.name, self._block(loop.axis.name)
+        (segment,) = loop.segments
         part = self._name("part", axis, "part")
+        text = f"{full_high} // {block} * {block}"
+        if segment.lower:
+            text = f"{low} + ({full_high} - {low}) // {block} * {block}"
+        middle = f"tl.maximum({low}, {text})" if segment.bounds else text
+        middle = self._set(axis, "full_end", middle)
+        if segment.bounds:
+            self._put("# Blocks inside and after the part where no mask is needed.")
+        last = "3" if segment.bounds else f"2 if {self._even(axis)} else 3"
+        self._put(f"for {part} in tl.static_range(1, {last}):")
         self.indent += 1
         self.unmasked = f"({part} == 1)"
         begin, end = self._name("begin", axis, "begin"), self._name("end", axis, "end")
-        self._assign(begin, f"{inner} if {part} == 1 else {outer}")
-        self._assign(end, f"{outer} if {part} == 1 else {high}")
-        if has_first:
-            self._put(f"if {part} == 0:")
-            self.indent += 1
-            self._assign(begin, start)
-            self._assign(end, f"tl.minimum({inner}, {high})")
-            self.indent -= 1
-        if self._may_have_gaps(loop):
-            gaps = f"{self._bound(axis, 'full_low')} > {self._bound(axis, 'full_high')}"
-            self._put(f"if {part} == 3:")
-            self.indent += 1
-            self._assign(begin, start)
-            self._assign(end, f"tl.where({gaps}, {high}, {start})")
-            self.indent -= 1
-            self._put("else:")
-            self.indent += 1
-            self._assign(end, f"tl.where({gaps}, {begin}, {end})")
-            self.indent -= 1
-        stages = ""
-        if self._may_have_gaps(loop):  # loads that wait for their mask gain nothing from stages
-            stages = f", num_stages=1 if {part} == 3 else None"
-        iterator = f"tl.range({begin}, {end}, {self._block(axis)}{stages})"
-        self._blocks(loop, iterator, f"{condition} | {self.unmasked}")
+        self._assign(begin, f"{low} if {part} == 1 else {middle}")
+        self._assign(end, f"{middle} if {part} == 1 else {high}")
+        condition = f"({self._axis(axis)} < {high}) | {self.unmasked}"
+        self._blocks(loop, f"tl.range({begin}, {end}, {block})", condition)
         self.indent -= 1
 
     def _segments(self, loop: Loop) -> None:
-        """Several segments, each in parts; all blocks of a masked one are its first part."""
-        axis = loop.axis.name
-        block, segment = self._block(axis), self._name("segment", axis, "segment")
-        low, high, full_low, full_high = (
-            self._bound(axis, purpose) for purpose in ("low", "high", "full_low", "full_high")
-        )
-        start, inner, outer = (
-            self._bound(axis, purpose) for purpose in ("outer", "full_begin", "full_end")
-        )
+        """Several segments; all blocks of a masked one are masked."""
+        purposes = ("low", "high", "full_low", "full_high")
         with self._each_segment(loop):
-            self._assign(start, f"{low} // {block} * {block}")
-            self._assign(inner, f"tl.maximum({start}, tl.cdiv({full_low}, {block}) * {block})")
-            self._assign(outer, f"tl.maximum({inner}, {full_high} // {block} * {block})")
-            first = _choice([0 if s.lower or s.masked else 1 for s in loop.segments], segment)
-            last = _choice([1 if s.masked else 3 for s in loop.segments], segment)
-            self._put("# Blocks before, inside and after the part where no mask is needed.")
-            part = self._name("part", axis, "part")
-            self._put(f"for {part} in tl.static_range({first}, {last}):")
-            offs = self._axis(axis)
-            condition = f"({offs} >= {low}) & ({offs} < {high})"
-            self._parts(loop, (start, inner, outer, high), True, condition)
+            self._in_one_loop(loop, *(self._bound(loop.axis.name, p) for p in purposes))
+
+    def _in_one_loop(self, loop: Loop, low: str, high: str, full_low: str, full_high: str) -> None:
+        """The blocks that stick out of what all rows admit are masked, under a condition."""
+        axis, block = loop.axis.name, self._block(loop.axis.name)
+        indent, self.unmasked = self.indent, None
+        if any(map(self._may_have_gaps, loop.segments)):
+            low, high = self._each_run(loop, low, high)
+        begin = self._set(axis, "outer", f"{low} // {block} * {block}")
+        first, offs = self._name("first", axis, f"first_{axis}"), self._axis(axis)
+        self.edges[axis] = f"({first} < {full_low}) | ({first} + {block} > {full_high})"
+        self._put("# Blocks that are inside for every row need no mask.")
+        iterator = f"tl.range({begin}, {high}, {block})"
+        self._blocks(loop, iterator, f"({offs} >= {low}) & ({offs} < {high})")
+        del self.edges[axis]
+        self.runs.discard(axis)
+        self.indent = indent
+
+    def _each_run(self, loop: Loop, low: str, high: str) -> tuple[str, str]:
+        """Bounds of one run after the other of elements that rows admit: nothing in between is
+        read, for what stands there, be it NaN, would enter a sum as 0 times itself."""
+        axis = loop.axis.name
+        rows = self._order({a for e in loop.bounds for a in e.axes})
+        begin, end = self._name("begin", axis, "begin"), self._name("end", axis, "end")
+        reach, following = self._name("reach", axis, "reach"), self._bound(axis, "next")
+        from_, to = self._bound(axis, "from"), self._bound(axis, "to")
+        inside = " & ".join(self._spread(self._inside(a), (a,), rows) for a in rows)
+
+        def extreme(op: str, tile: str) -> str:
+            for _ in rows:
+                tile = f"tl.{op}({tile}, 0)"
+            return f"tl.cast({tile}, INDEX)"
+
+        self._put("# One run of elements that rows admit after the other.")
+        self._assign(to, f"tl.where({inside}, {to}, 0)")
+        self._assign(end, f"tl.cast({low}, INDEX)")
+        self._put(f"while {end} < {high}:")
+        self.indent += 1
+        self._assign(following, f"tl.maximum({from_}, {end})")
+        chosen = f"tl.where({following} < {to}, {following}, {high})"
+        self._assign(begin, extreme("min", chosen))
+        self._assign(end, begin)
+        reached = extreme("max", f"tl.where({from_} <= {end}, {to}, {end})")
+        self._assign(reach, reached)
+        self._put(f"while {reach} > {end}:")
+        self.indent += 1
+        self._assign(end, reach)
+        self._assign(reach, reached)
+        self.indent -= 1
+        self.runs.add(axis)
+        self._assign(self._bound(axis, "run_from"), f"tl.maximum({from_}, {begin})")
+        self._assign(self._bound(axis, "run_to"), f"tl.minimum({to}, {end})")
+        return begin, end
 
     @contextmanager
     def _each_segment(self, loop: Loop) -> Iterator[None]:
@@ -939,8 +957,9 @@ class KernelEmitter:
         layout = self._order({a for e in segment.bounds for a in e.axes})
         if not layout:
             return
+        lower = segment.lower if self._vary(segment.lower) else ()
         for purpose, bounds, end, text in (
-            ("from", segment.lower, "low", low),
+            ("from", lower, "low", low),
             ("to", segment.upper, "high", high),
         ):
             if bounds:
@@ -969,14 +988,6 @@ class KernelEmitter:
         self._assign(self._inside(axis), condition)
         self.kept = {}
         self.admitted.pop(axis, None)
-        if self._may_have_gaps(loop):
-            self._put(f"if {self._name('part', axis, 'part')} == 3:")
-            self.indent += 1
-            self._leave_out(loop, ())
-            self.indent -= 1
-            self.kept = {}  # what is named under the condition is not named after it
-        elif len(loop.segments) > 1 and self._bounds_are_read(loop):
-            self._leave_out(loop, ())
         self._body(loop.body)
         self.indent -= 1
 
@@ -1255,12 +1266,9 @@ class KernelEmitter:
         else:
             condition = self._domain_text(loop, want)
         value = self._value(e.args[0], want, 0)
-        if e.kind == "int":  # the unit may need all bits
+        if e.kind == "int":
             value = f"tl.cast({value}, tl.int64)"
-            return (
-                f"tl.where({condition}, {value}, tl.full([], {_literal(unit, e.kind)}, tl.int64))"
-            )
-        return f"tl.where({condition}, {value}, {_literal(unit, e.kind)})"
+        return self._where(condition, value, e.kind, unit)
 
     def _domain_text(self, loop: Loop, want: tuple[str, ...]) -> str:
         """The name of the tile that tells which elements are in the loop's domain."""
@@ -1281,11 +1289,12 @@ class KernelEmitter:
             parts += [f"({offs} < {self._text(b, want, _ADD)})" for b in segment.upper]
         elif rows:
             several = len(loop.segments) > 1
-            purposes = ["from"] if several or loop.segments[0].lower else []
+            purposes = ["from"] if several or self._vary(loop.segments[0].lower) else []
             purposes += ["to"] if several or loop.segments[0].upper else []
             is_bounded = "to" in purposes
             for purpose in purposes:
-                bound = self._spread(self._bound(axis.name, purpose), rows, want)
+                run = "run_" if axis.name in self.runs else ""
+                bound = self._spread(self._bound(axis.name, run + purpose), rows, want)
                 parts.append(f"({offs} {'>=' if purpose == 'from' else '<'} {bound})")
         if axis.name in self.admitted:
             parts.append(self._admitted(loop, want))
@@ -1304,6 +1313,31 @@ class KernelEmitter:
         if not serial:
             self.kept[axis.name, want] = name
         return name
+
+    def _is_masked_at_edges(self, e: Expr) -> bool:
+        """Is a whole tile masked, in a loop that asks at each block whether to?"""
+        axis, _ = e.attr
+        layout = self._layout(e)
+        is_whole = self._order(e.args[0].axes) == layout
+        return is_whole and axis in self.edges and (axis, layout) not in self.kept
+
+    def _mask_at_edges(self, s: Let) -> None:
+        (axis, unit), name, layout = s.value.attr, self._local(s.name), self._layout(s.value)
+        loop = next(x for x in reversed(self.loops) if x.axis.name == axis)
+        value = self._value(s.value.args[0], layout, 0)
+        self._assign(name, f"tl.cast({value}, tl.int64)" if s.value.kind == "int" else value)
+        self._put(f"if {self.edges[axis]}:")
+        self.indent += 1
+        self._assign(name, self._where(self._domain_text(loop, layout), name, s.value.kind, unit))
+        self.kept.pop((axis, layout), None)  # named under the condition only
+        self.indent -= 1
+
+    def _where(self, condition: str, value: str, kind: str, unit: float) -> str:
+        """The value, or a monoid's unit."""
+        other = _literal(unit, kind)
+        if kind == "int":  # the unit may need all bits
+            return f"tl.where({condition}, {value}, tl.full([], {other}, tl.int64))"
+        return f"tl.where({condition}, {value}, {other})"
 
     def _admitted(self, loop: Loop, want: tuple[str, ...]) -> str:
         """What the mask admits; in segments without a mask all."""
@@ -1429,15 +1463,6 @@ def _literal(value: float, kind: str) -> str:
             return "9223372036854775807" if value > 0 else "-9223372036854775808"
         return 'float("inf")' if value > 0 else '-float("inf")'
     return repr(float(value))
-
-
-def _choice(values: list[int], name: str) -> str:
-    """A number that depends on which segment it is, as an expression."""
-    text = str(values[-1])
-    for n, value in reversed(list(enumerate(values[:-1]))):
-        if str(value) != text:
-            text = f"{value} if {name} == {n} else {text}"
-    return text
 
 
 def _grouped(text: str) -> str:

@@ -187,7 +187,7 @@ class Space:
             return [shape[:4] for shape in self._in_parts(row)]
         if int(target.removeprefix("cuda:")) < 90:
             return _before_hopper(whole)
-        return _for_hopper(whole, self._is_long(), _has_two_ends(program))
+        return _for_hopper(whole, self._is_long())
 
     def _in_parts(self, row: int) -> list[tuple[int, int, int, int, int]]:
         size = self.element_bytes
@@ -347,23 +347,18 @@ def _for_parts(
     return shapes
 
 
-def _for_hopper(whole: int, is_long: bool, has_two_ends: bool) -> list[Shape]:
+def _for_hopper(whole: int, is_long: bool) -> list[Shape]:
     """Two instances of 64 rows overlap products with what comes between them; over a long
-    stream 128 rows make up for that by reading it half as often. Where a stream begins and
-    ends as its rows say, the third loop takes registers."""
+    stream 128 rows make up for that by reading it half as often."""
     if whole <= 64:
         return [(64, 64, 4, 3), (128, 64, 8, 3), (64, 128, 4, 3), (128, 128, 8, 2)]
     if whole <= 128:
         shapes = [(64, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 2), (64, 32, 4, 3)]
-        if is_long or has_two_ends:
-            shapes = [shapes[1], shapes[0], *shapes[2:]]
-        return shapes
+        return [shapes[1], shapes[0], *shapes[2:]] if is_long else shapes
     if whole <= 256:
-        shapes = [(128, 64, 8, 2), (64, 32, 8, 2), (64, 64, 8, 2), (64, 64, 4, 2)]
-        return [shapes[1], shapes[0], *shapes[2:]] if has_two_ends else shapes
+        return [(128, 64, 8, 2), (64, 32, 8, 2), (64, 64, 8, 2), (64, 64, 4, 2)]
     if whole <= 512:
-        shapes = [(64, 32, 8, 2), (64, 64, 8, 1), (64, 16, 8, 3), (32, 32, 8, 2)]
-        return [shapes[-1], *shapes[:-1]] if has_two_ends else shapes
+        return [(64, 32, 8, 2), (64, 64, 8, 1), (64, 16, 8, 3), (32, 32, 8, 2)]
     return [(32, 16, 8, 2), (32, 32, 8, 1), (16, 16, 8, 1)]
 
 
@@ -415,12 +410,6 @@ def _accumulators(body: Sequence[Statement]) -> int:
         carried = sum(len(state.axes) > 1 for state in loop.state)
         most = max(most, carried + _accumulators(loop.body))
     return most
-
-
-def _has_two_ends(program: TileProgram) -> bool:
-    """Does a stream begin and end where its rows say?"""
-    loops = (s for s in walk(program.body) if isinstance(s, Loop))
-    return any(segment.lower and segment.upper for loop in loops for segment in loop.segments)
 
 
 def _without_product(

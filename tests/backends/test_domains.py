@@ -36,6 +36,9 @@ FILTERS = {
     "prefix": "k < n[b] or k <= q",
     "lengths": "k < n[b]",
     "packed documents": "first[b,q] <= k and k < last[b,q] and k <= q",
+    "documents of rows": "first[b,q] <= k and k <= q",
+    "rows apart": "5 * q <= k and k < 5 * q + 2",
+    "documents and sink": "first[b,q] <= k and k < last[b,q] or k < s",
     "document numbers": "doc[b,k] == own[b,q] and k <= q",
     "tree": "anc[q,k]",
     "prefix and tree": "k < s or anc[q,k]",
@@ -146,8 +149,9 @@ def test_one_pass(name: str) -> None:
     assert mc.compile(program(name)).report({})["passes"] == {"k": 1}
 
 
-# Bounds of rows that a tensor gives may leave gaps between the rows of a block.
-WITHOUT_GAPS = [name for name in FILTERS if name != "packed documents"]
+# Bounds that a tensor gives, or that move by several elements a row, leave gaps between rows.
+WITH_GAPS = ("packed documents", "documents of rows", "documents and sink", "rows apart")
+WITHOUT_GAPS = [name for name in FILTERS if name not in WITH_GAPS]
 
 
 @pytest.mark.parametrize("name", WITHOUT_GAPS)
@@ -204,3 +208,19 @@ def test_reads_in_an_inner_loop() -> None:
     inputs = make_inputs(text, {"q": 5, "k": 20, "d": 300, "e": 4})
     (wanted,) = exact(text, inputs)
     ALONE["numpy"].check(run("numpy", text, inputs, checked=True)[0], wanted)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_rows_beyond_the_last_see_nothing(backend: str) -> None:
+    """A block of rows that is not full reads no key that only a row outside of it would see."""
+    text = """
+        input first[q]: int
+        O[q,e] = softmax[k if first[q] <= k and k <= q](X[q,k]) * V[k,e]
+        """
+    inputs = make_inputs(text, {"q": BLOCK + 3, "k": BLOCK + 3, "e": 4})
+    first = torch.arange(BLOCK + 3, dtype=torch.int32)
+    first[BLOCK : BLOCK + 2] = torch.tensor([3, BLOCK + 3])  # the second of them sees nothing
+    inputs["first"] = first
+    (wanted,) = exact(text, inputs)
+    inputs["V"][BLOCK + 1] = torch.nan
+    ALONE[backend].check(run(backend, text, inputs)[0], wanted)

@@ -107,9 +107,9 @@ def causal_kernel(
     )
     high_k = tl.minimum(size_k, last_q + 1)
     full_high_k = tl.minimum(size_k, start_q + 1)
-    full_end_k = tl.maximum(0, full_high_k // BLOCK_K * BLOCK_K)
     to_k = tl.minimum(high_k, offs_q + 1)
-    # Blocks before, inside and after the part where no mask is needed.
+    full_end_k = tl.maximum(0, full_high_k // BLOCK_K * BLOCK_K)
+    # Blocks inside and after the part where no mask is needed.
     for part in tl.static_range(1, 3):
         begin = 0 if part == 1 else full_end_k
         end = full_end_k if part == 1 else high_k

@@ -112,50 +112,40 @@ def sliding_window_kernel(
     )
     low_k = tl.maximum(0, start_q + 1 - window)
     high_k = tl.minimum(size_k, last_q + 1)
-    outer_k = low_k // BLOCK_K * BLOCK_K
     full_low_k = tl.maximum(0, last_q + 1 - window)
-    full_begin_k = tl.maximum(outer_k, tl.cdiv(full_low_k, BLOCK_K) * BLOCK_K)
     full_high_k = tl.minimum(size_k, start_q + 1)
-    full_end_k = tl.maximum(full_begin_k, full_high_k // BLOCK_K * BLOCK_K)
     from_k = tl.maximum(low_k, offs_q + 1 - window)
     to_k = tl.minimum(high_k, offs_q + 1)
-    # Blocks before, inside and after the part where no mask is needed.
-    for part in tl.static_range(0, 3):
-        begin = full_begin_k if part == 1 else full_end_k
-        end = full_end_k if part == 1 else high_k
-        if part == 0:
-            begin = outer_k
-            end = tl.minimum(full_begin_k, high_k)
-        for first_k in tl.range(begin, end, BLOCK_K):
-            offs_k = first_k + tl.arange(0, BLOCK_K).to(INDEX)
-            in_k = (offs_k >= low_k) & (offs_k < high_k) | (part == 1)
-            K_tile = tl.load(
-                K_base + offs_k[None, :] * stride_K_k + offs_d[:, None] * stride_K_d,
-                mask=in_d[:, None] & in_k[None, :],
-                other=0.0,
-            )
-            s = tl.dot(Q_tile, K_tile, input_precision=PRECISION)
+    outer_k = low_k // BLOCK_K * BLOCK_K
+    # Blocks that are inside for every row need no mask.
+    for first_k in tl.range(outer_k, high_k, BLOCK_K):
+        offs_k = first_k + tl.arange(0, BLOCK_K).to(INDEX)
+        in_k = (offs_k >= low_k) & (offs_k < high_k)
+        K_tile = tl.load(
+            K_base + offs_k[None, :] * stride_K_k + offs_d[:, None] * stride_K_d,
+            mask=in_d[:, None] & in_k[None, :],
+            other=0.0,
+        )
+        s = tl.dot(Q_tile, K_tile, input_precision=PRECISION)
+        s_in = s
+        if (first_k < full_low_k) | (first_k + BLOCK_K > full_high_k):
             keep = offs_k[None, :] >= from_k[:, None]
             keep = keep & (offs_k[None, :] < to_k[:, None])
-            keep = keep | (part == 1)
-            s_in = tl.where(keep, s, -float("inf"))
-            m_i_new = tl.maximum(m_i, tl.max(s_in, 1))
-            t_5 = tl.where(tl.abs(m_i_new) > 1e38, 0.0, m_i_new)
-            p = tl.exp2(scale * (m_i - t_5))
-            V_tile = tl.load(
-                V_base + offs_k[:, None] * stride_V_k + offs_e[None, :] * stride_V_e,
-                mask=in_k[:, None] & in_e[None, :],
-                other=0.0,
-            )
-            p_2 = tl.exp2(scale * s_in - scale * t_5[:, None])
-            acc = tl.dot(
-                p_2.to(V_tile.dtype),
-                V_tile,
-                acc * p[:, None],
-                input_precision=PRECISION,
-            )
-            l_i = l_i * p + tl.sum(p_2, 1)
-            m_i = m_i_new
+            s_in = tl.where(keep, s_in, -float("inf"))
+        m_i_new = tl.maximum(m_i, tl.max(s_in, 1))
+        t_5 = tl.where(tl.abs(m_i_new) > 1e38, 0.0, m_i_new)
+        p = tl.exp2(scale * (m_i - t_5))
+        V_tile = tl.load(
+            V_base + offs_k[:, None] * stride_V_k + offs_e[None, :] * stride_V_e,
+            mask=in_k[:, None] & in_e[None, :],
+            other=0.0,
+        )
+        p_2 = tl.exp2(scale * s_in - scale * t_5[:, None])
+        acc = tl.dot(
+            p_2.to(V_tile.dtype), V_tile, acc * p[:, None], input_precision=PRECISION
+        )
+        l_i = l_i * p + tl.sum(p_2, 1)
+        m_i = m_i_new
     O_tile = tl.where(l_i[:, None] == 0.0, 0.0, acc / l_i[:, None])
     tl.store(
         O_ptr
