@@ -16,7 +16,7 @@ from fractions import Fraction
 from monocomp import terms as T
 from monocomp.algebra import is_mantissa
 from monocomp.domain import split
-from monocomp.monomials import addends, factors, primitive
+from monocomp.monomials import addends, factors, monomial, primitive
 from monocomp.moving import LARGEST_DEGREE, Centred, Unit, centred, weighted_sum
 from monocomp.program import Equations
 from monocomp.rewriting import Choice, Rewriter, RuleSet
@@ -75,6 +75,30 @@ def complement_bracket(t: Term) -> Term | None:
 
 def _has_extremum(t: Term) -> bool:
     return any(f.op == "fold" and f.attr.monoid in ("max", "min") for f in factors(t))
+
+
+@centring.rule
+def common_count(t: Term) -> Term | None:
+    """A count that all addends under a power are multiplied with leaves it.
+
+    Moments have counts as divisors, of which some cancel once they are about their mean.
+
+    Law:     (n * p) ** m = n ** m * p ** m
+    Claims:  common factors
+    Needs:   n is an extent
+    before:  Y[i] = 1 / (|i| * X[i] + |i| * B[i])
+    after:   Y[i] = 1 / (|i| * (X[i] + B[i]))
+    """
+    if t.op != "pow" or t.args[0].op != "add":
+        return None
+    powers = [monomial(a).powers for a in t.args[0].args]
+    for base in powers[0]:
+        least = min(p.get(base, Fraction(0)) for p in powers)
+        if base.op == "cast" and base.args[0].op == "extent" and least > 0:
+            inverse = T.power_of(base, -least)
+            rest = T.add(*(T.mul(a, inverse) for a in t.args[0].args))
+            return T.mul(T.power_of(base, least * t.attr), T.power_of(rest, t.attr))
+    return None
 
 
 def _replacing(before: Term, after: Term, program: Equations) -> Choice:

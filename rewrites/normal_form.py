@@ -612,22 +612,32 @@ def factor_number(t: Term) -> Term | None:
 def divide_addends(t: Term) -> Term | None:
     """A sum is divided addend by addend where a divisor cancels.
 
-    Law:     (a * p + b) / p = a + b / p
+    Law:     (a * p + b) ** n / p ** n = (a + b / p) ** n
     Claims:  distributivity
-    Needs:   the divisor is a factor of an addend
+    Needs:   the divisor is a factor of an addend; if n > 1 it may be over an empty set
     before:  A[i] = (X[i] * Y[i] + Z[i]) / Y[i]
     after:   A[i] = X[i] * Y[i] / Y[i] + Z[i] / Y[i]
     """
     if t.op != "mul":
         return None
-    divisors = {f.args[0]: f for f in t.args if f.op == "pow" and f.attr < 0}
-    for total in t.args:
-        if total.op == "add":
-            bases = {T.base_and_power(f)[0] for a in total.args for f in factors(a)}
-            inverses = [f for base, f in divisors.items() if base in bases]
+    divisors = {f.args[0]: f.attr for f in t.args if f.op == "pow" and f.attr < 0}
+    for f in t.args:
+        total, power = T.base_and_power(f)
+        if total.op == "add" and power.denominator == 1 and power > 0:
+            bases = {T.base_and_power(g)[0] for a in total.args for g in factors(a)}
+            inverses = [
+                T.power_of(base, n / power)
+                for base, n in divisors.items()
+                if base in bases
+                and (n / power).denominator == 1
+                # What is under a power has no other divisor, see `content`.
+                and (power == 1 or T.may_be_empty(base))
+            ]
             if inverses:
-                others = (f for f in t.args if f is not total and f not in inverses)
-                return T.mul(*others, T.add(*(T.mul(*inverses, a) for a in total.args)))
+                gone = [T.power_of(i, power) for i in inverses]
+                others = (g for g in t.args if g is not f and g not in gone)
+                divided = T.add(*(T.mul(*inverses, a) for a in total.args))
+                return T.mul(*others, T.power_of(divided, power))
     return None
 
 

@@ -46,6 +46,13 @@ NEAR_MISSES = {
         "Y[i] = max[k](S[i,k]) - X[i] * max[k](S[i,k])",
         "Y[i] = maximum((0 < X[i]) * max[k](S[i,k]), -max[k](S[i,k]))",  # no sum
     ],
+    "common_count": [
+        "Y[i] = 1 / (|i| * X[i] + B[i])",
+        "Y[i] = 1 / (X[i] / |i| + B[i] / |i|)",
+        "Y[i] = |i| * X[i] + |i| * B[i]",  # under no power
+        "Y[i] = 1 / (A[i] * X[i] + A[i] * B[i])",  # no count
+        "Y[i] = 1 / (1.0 * i * X[i] + 1.0 * i * B[i])",
+    ],
     "centre_moments": [
         "V[i] = sum[k](X[i,k] ** 2)",  # no mean is at hand
         "V[i] = sum[k](X[i,k] ** 2) + sum[k](X[i,k])",  # no shorter
@@ -117,6 +124,12 @@ VARIANTS = {
         (
             "B[i] * max[k](X[i,k]) - (i < 2) * B[i] * max[k](X[i,k])",
             "(i >= 2) * B[i] * max[k](X[i,k])",
+        ),
+    ],
+    "common_count": [
+        (
+            "1 / (X[i,0] * (1.0 * |k|) ** 2 + B[i] * |k|) ** 2",
+            "1 / ((1.0 * |k|) ** 2 * (X[i,0] * |k| + B[i]) ** 2)",
         ),
     ],
     "centre_moments": [

@@ -191,6 +191,8 @@ NEAR_MISSES = {
         "input N[i]: int\nA[i] = N[i] * (2 * N[i] + 4)",  # integers stay as they are
     ],
     "divide_addends": [
+        "A[i] = (X[i,0] * Y[i] + Z[i]) ** 2 / Y[i] ** 2",  # that it leaves, see common_factor
+        "A[i] = (sum[k if k < i](X[i,k] ** 0) * M[i] + Y[i]) ** 2 / sum[k if k < i](X[i,k] ** 0)",
         "A[i] = (B[i] + C[i]) / D[i]",  # nothing cancels
         "A[i] = (B[i] * C[i] + D[i]) * C[i]",
         "A[i] = (exp(B[i]) + C[i]) / D[i]",
@@ -408,6 +410,11 @@ VARIANTS = {
     ],
     "divide_addends": [
         ("(B[i] ** 2 * X[i,0] + 1) / B[i]", "X[i,0] * B[i] + 1 / B[i]"),
+        (
+            "(sum[k if k < i](1.0) * X[i,0] + B[i]) ** 2 / sum[k if k < i](1.0) ** 4",
+            "(sum[k if k < i](1.0) * X[i,0] / sum[k if k < i](1.0) ** 2"
+            " + B[i] / sum[k if k < i](1.0) ** 2) ** 2",
+        ),
     ],
     "cancel_denominator": [
         ("X[i,0] / (X[i,0] + X[i,1]) + X[i,1] / (X[i,0] + X[i,1])", "1"),
