@@ -139,7 +139,12 @@ def primitive(t: Term, index: str) -> tuple[Fraction, Term]:
         return number, rest
     parts = [(n, r) for n, r in map(T.split_coefficient, rest.args) if r and index in r.free]
     excess = sum(1 if n < 0 else -1 for n, _ in parts)
-    first, _ = min(parts, key=lambda p: p[1].key)
+    first, _ = min(parts, key=lambda p: (_inputs(p[1]), p[1].key))
     if excess > 0 or (excess == 0 and first < 0):
         return -number, T.neg(rest)
     return number, rest
+
+
+def _inputs(t: Term) -> list[str]:
+    """The names of the inputs that are read in a term, which rewriting leaves as they are."""
+    return sorted({s.attr for s in T.subterms(t) if s.op == "read"})

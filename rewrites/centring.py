@@ -242,8 +242,9 @@ def _anchor(bound: Term, condition: Term, distance: Term) -> Term:
     left out. What the domain says of other indices holds wherever there is a distance."""
     varying = T.add(T.ZERO, *(a for a in addends(distance) if bound.attr[0] in a.free))
     number, element = primitive(varying, bound.attr[0])
-    if any(t.op == "fold" and any(a.folded for a in t.args) for t in T.subterms(element)):
-        return T.ZERO  # sums of sums would be another program at one place
+    folds = (t for t in T.subterms(element) if t.op == "fold")
+    if any(t.args[0] is not T.TRUE or any(a.folded for a in t.args) for t in folds):
+        return T.ZERO  # at one place, what is filtered and sums of sums are other programs
     place = split(bound, condition).intervals[0].start
     is_there = T.compare("<", place, T.extent_of(bound.attr[1]))
     of_element = T.conjunction(*(c for c in T.conjuncts(condition) if bound.attr[0] in c.free))

@@ -386,8 +386,11 @@ def _is_bounded(addend: Term) -> bool:
 
 
 def _is_at_most_zero(exponent: Term, condition: Term) -> bool:
-    """Is it s - m, with an m that is at least s where the condition holds?"""
+    """Is it s - m, with an m that is at least s where the condition holds, or more of that?"""
     known = frozenset(T.conjuncts(condition))
+    unsigned = [f for f in factors(exponent) if not T.is_positive(f)]
+    if len(unsigned) == 1 and unsigned[0].op == "add":
+        exponent = unsigned[0]
     for a in addends(exponent):
         number, _ = T.split_coefficient(a)
         extrema = [f for f in factors(a) if f.op in ("fold", "maximum", "minimum", "where")]

@@ -179,6 +179,15 @@ PROGRAMS = {
     "brackets of sums with a maximum": "param s: int = 2\ninput B[k,j], Y[k]\n"
     "E[k] = sum[l](Y[l] - sum[l](Y[l]) * |k| % 3) * Y[k]\n"
     "O[k] = k ** 3 * var[l](Y[l] * max[j, k](B[k,j] + E[l])) * (k < s)",
+    "exponentials of exponentials": "O[k] = softplus(min[i](exp(X[i]))"
+    " / (0.5 + sigmoid(1 / 3))) + Y[k]",
+    "sums of one sign": "E[k] = sum[i](softmax[i](X[i]) * -1.5 * sigmoid(Y[k]) * X[i])\n"
+    "O[k] = sum[k, j](W[j] + B[k,j] * E[k]) + Y[k]",
+    "a variance of points": "O[i,k] = var[j](sum[k if k == j](Y[k]) * W[j]) * A[i,k]",
+    "a factor of every addend": "param s: int = 2\n"
+    "O[k] = var[j if j < s](W[j] * max[l](Y[l] + sum[i](exp(X[i] * |k|) * |k|))) - Y[k]",
+    "masked exponents of a square": "param s: int = 2\n"
+    "E[j,i] = 1 / (1 + exp(log_softmax[j](where(j < s, 1 + X[i], -inf))) ** 2) + W[j]",
     "output that does not vary": "O[i] = X[i] - X[i]\nB[i] = i < 0 or X[i] < 0 or 0 <= i",
 }
 
