@@ -101,7 +101,7 @@ VARIANTS = {
         ),
         (
             "sum[k](sum[j](A[i,j] * B[k,j]) * (C[k,e] - relu(sum[j](B[k,j]))))",
-            "sum[j](A[i,j] * sum[k](B[k,j] * (C[k,e] - relu(sum[l](B[k,l])))))",
+            "-sum[j](A[i,j] * sum[k](B[k,j] * (relu(sum[l](B[k,l])) - C[k,e])))",
         ),
         (  # what stands outside already is free of charge
             "sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e]) * sum[j](sum[k](B[k,j] * C[k,e]))",
