@@ -382,7 +382,7 @@ def hoist_factor(t: Term) -> Term | None:
     if common is one:
         return None
     guard = T.conjunction(*(c for c in T.conjuncts(condition) if name not in c.free))
-    if guard is not T.TRUE and _reads_computed(common):
+    if _reads_computed(common):
         common = T.where(guard, common, T.const(0, body.kind))
     return T.mul(common, T.fold("sum", (bound,), condition, T.mul(one, *inside)))
 

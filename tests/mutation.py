@@ -47,10 +47,11 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "normal_form.split_weights: if len(groups) == 1": SAME,
     "normal_form.filter_bracket: if all((m is T.TRUE for m in masks))": SAME,
     "normal_form.filter_masked_extremum: if all((m is T.TRUE for m in masks))": SAME,
-    "normal_form.hoist_factor: if T.mul(one, *outside) is one": SAME,
+    "normal_form.hoist_factor: if common is one": SAME,
     "normal_form.hoist_factor: name in factor.free": "a further step takes the 1 that is left",
     "normal_form.hoist_addend: not outside": SAME,
     "normal_form.hoist_positive_factor: if number == 1 and (not outside)": SAME,
+    "normal_form.factor_number: if all((number == 1 for number, _ in found))": SAME,
     "normal_form._picked: ... if o is not c": "at the place that it names it is true",
     "normal_form._solved: c.op != 'compare'": "nothing else has the attribute ==",
     "normal_form.cancel_denominator: inverse.attr == -1": (

@@ -118,6 +118,7 @@ NEAR_MISSES = {
         "A[i] = sum[k](exp(M[i]) * V[k] + V[k])",
         "A[i] = max[k](exp(M[i]) * V[k])",
         "A[i] = sum[k, l](exp(M[i]) * V[k] * V[l])",  # two indices
+        "input N[i,k]: int\nA[i] = sum[k](N[i,k])",  # no exponent; integers stay integers
     ],
     "join_exponentials": [
         "Y[i] = exp(A[i]) + exp(B[i])",
@@ -149,6 +150,8 @@ NEAR_MISSES = {
         "O[i] = SE[k if k < i](V[k], C[i]).v / SE[j](W[j], C[i]).v",  # other indices
         "O[i] = SE[k if k < i](V[k], S[i,k]).v * SE[k](1, S[i,k]).v ** 2",
         "O[i] = (B[i] + SE[k if k < i](V[k], S[i,k]).v) / SE[k](1, S[i,k]).v",
+        "O[i] = (SE[k if k < i](V[k], S[i,k]).v + SE[k if k < i](V[k], R[i,k]).v)"
+        " / SE[k](1, S[i,k]).v / SE[k](1, R[i,k]).v",  # each in one addend
     ],
 }
 
@@ -164,6 +167,8 @@ def test_near_miss(name: str, text: str) -> None:
     check_does_not_fire(rule_of(lifting, name), text)
 
 
+SUM = "sum[k if k < i](X[i,k])"
+M = "max[k](S[i,k])"
 VARIANTS = [
     (  # a number that is not small has no exponent
         "lift_weighted_sum",
@@ -190,6 +195,22 @@ VARIANTS = [
         " * (A[i] * SE[k if k < i](V[k], S[i,k]).v - SE[k if k < i](V[k], S[i,k]).v)"
         " / SE[k](1, S[i,k]).v",
         "O[i] = (A[i] - 1) * SE[k]((k < i) * V[k], S[i,k]).v / SE[k](1, S[i,k]).v",
+    ),
+    (  # over nothing, as a divisor, a sum says that the addend is not there
+        "join_frames",
+        f"Z[i] = exp({M}) / {SUM} + exp(C[i])",
+        f"Z[i] = exp(maximum(C[i], where({SUM} != 0, {M}, -inf)))"
+        f" * (exp({M} - maximum(C[i], where({SUM} != 0, {M}, -inf))) / {SUM}"
+        f" + exp(C[i] - maximum(C[i], where({SUM} != 0, {M}, -inf))))",
+    ),
+    *(  # and only such a sum, and only as a divisor
+        (
+            "join_frames",
+            f"Z[i] = exp({M}) * {x} + exp(C[i])",
+            f"Z[i] = exp(maximum(C[i], {M}))"
+            f" * (exp({M} - maximum(C[i], {M})) * {x} + exp(C[i] - maximum(C[i], {M})))",
+        )
+        for x in ("B[i] ** -1", f"{SUM} ** 2")
     ),
 ]
 

@@ -322,6 +322,13 @@ VARIANTS = {
             "sum[k](Y[k] * (exp(X[i,k]) + exp(X[i,k]) * X[i,k]))",
             "sum[k](Y[k] * exp(X[i,k]) * (1 + X[i,k]))",
         ),
+        *(  # after a sum without weights, whichever stands first
+            (
+                f"sum[k]((exp(X[i,k]) + exp(X[i,k]) * Y[k]) * (Y[k] + {number}))",
+                f"sum[k](exp(X[i,k]) * (1 + Y[k]) * (Y[k] + {number}))",
+            )
+            for number in (5, 6)
+        ),
         (  # what does not vary with the index stays
             "sum[k](exp(X[i,k] - i) * Y[k] + exp(X[i,k]))",
             "sum[k](exp(X[i,k]) * (exp(-i) * Y[k] + 1))",
@@ -350,6 +357,10 @@ VARIANTS = {
         ("sum[k](exp(B[i]))", "exp(B[i]) * |k|"),
         ("sum[k if k < i](B[i])", "B[i] * sum[k if k < i](1.0)"),
         ("sum[k](mean[l](Y[l]) * X[i,k])", "mean[k](Y[k]) * sum[k](X[i,k])"),
+        (  # only a read at a computed place needs a guard
+            "sum[k if i < 2 and k < i](exp(B[i]) * X[i,k])",
+            "exp(B[i]) * sum[k if i < 2 and k < i](X[i,k])",
+        ),
     ],
     "hoist_addend": [
         ("min[k if k < i](B[i] - X[i,k])", "B[i] + min[k if k < i](-X[i,k])"),
@@ -385,6 +396,11 @@ VARIANTS = {
         ),
         ("sum[k](sum[l if k == l](X[i,l]) * Y[k])", "sum[k](X[i,k] * Y[k])"),
         ("sum[k](sum[l if k == l and l < i](X[i,l]))", "sum[k](where(k < i, X[i,k], 0))"),
+        ("sum[k if k == 2](X[i,k]) / Y[2]", "where(2 < |k|, X[i,2], 0) / Y[2]"),  # no sums
+        (
+            "sum[k](Y[k]) ** 2 * sum[k if k == 2](X[i,k])",
+            "sum[k](Y[k]) ** 2 * where(2 < |k|, X[i,2], 0)",
+        ),
     ],
     "extremum_of_exponentials": [
         ("min[k if k < i](exp(X[i,k]))", "exp(min[k if k < i](X[i,k]))"),
