@@ -15,6 +15,7 @@ from monocomp.terms import (
     FALSE,
     NEG_INF,
     TRUE,
+    ZERO,
     Binder,
     Term,
     UserMonoid,
@@ -259,7 +260,7 @@ def _show_product(t: Term, names: Names, context: int) -> str:
     for factor in _with_masked_weight(t):
         base, power = base_and_power(factor)
         if power < 0 and t.kind == "float":
-            under.append(power_of(base, -power))
+            under.append(_divisor(base, power))
         else:
             over.append(factor)
     over.sort(key=lambda f: not _evident(f))
@@ -319,13 +320,21 @@ def _with_masked_weight(t: Term) -> list[Term]:
     return [inert("exp", masked), *rest]
 
 
+def _divisor(base: Term, power: Fraction) -> Term:
+    """What `base ** power` divides by. A bracket stands there as a weight, for what is 0 may
+    be divided by a weight of nothing."""
+    if is_bracket(base):
+        return inert("exp", where(base.args[0], ZERO, NEG_INF))
+    return power_of(base, -power)
+
+
 def _show_power(t: Term, names: Names, context: int) -> str:
     base, power = t.args[0], t.attr
     if abs(power) == Fraction(1, 2):
         name = "sqrt" if power > 0 else "rsqrt"
         return f"{name}({_show(base, names, 0, as_float=True)})"
     if power < 0:
-        text = f"1 / {_show(power_of(base, -power), names, _MUL + 1, as_float=True)}"
+        text = f"1 / {_show(_divisor(base, power), names, _MUL + 1, as_float=True)}"
         return _paren(text, _MUL, context)
     exponent = (
         str(power) if power.denominator == 1 else f"({power.numerator} / {power.denominator})"

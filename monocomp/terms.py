@@ -379,11 +379,14 @@ def mul(*terms: Term) -> Term:
     powers: dict[Term, Fraction] = {}
     exponents: list[Term] = []
     conditions: list[Term] = []
+    divisors: list[Term] = []
     for t in _factors(operands):
         if t.op == "const":
             number = number * t.attr
         elif is_bracket(t):
             conditions.append(t.args[0])
+        elif t.op == "pow" and is_bracket(t.args[0]):
+            divisors.append(t.args[0].args[0])
         elif t.op == "exp":
             exponents.append(t.args[0])
         else:
@@ -394,11 +397,15 @@ def mul(*terms: Term) -> Term:
     parts = [power_of(base, power) for base, power in powers.items() if power != 0]
     empty = [base for base in powers if may_be_empty(base)]
     conditions += [is_there(base) for base in empty if powers[base] == 0]
-    if conditions:  # but for what need not be said, as the product is 0 without it anyway
+    if conditions or divisors:  # but for what need not be said, as the product is 0 without it
         there = [is_there(base) for base in empty if powers[base] != 0]
         holds = conjunction(*(c for c in conjuncts(conjunction(*conditions)) if c not in there))
         if holds is not TRUE:
             parts.append(as_float(holds) if kind == "float" else as_int(holds))
+        known = {*there, *conjuncts(holds)}
+        under = conjunction(*(c for c in conjuncts(conjunction(*divisors)) if c not in known))
+        if under is not TRUE:
+            parts.append(power_of(bracket(under), -1))
     if exponents:
         parts.append(exp(add(*exponents)) if len(exponents) > 1 else _exp(exponents[0]))
     if any(t.op in ("const", "mul") for t in parts) or sum(t.op == "exp" for t in parts) > 1:
@@ -460,12 +467,13 @@ def power_of(base: Term, power: Fraction | int) -> Term:
     """base ** power for a rational power.
 
     A product's power is the product of powers where that is true for reals: for whole
-    powers, and for the factors that are not negative. A bracket is its own power.
+    powers, and for the factors that are not negative. A bracket is its own power; under a
+    divisor it is 1 or infinite.
     """
     power = Fraction(power)
     if power == 0:
         return const(1, base.kind)
-    if power == 1 or is_bracket(base):
+    if power == 1 or (power > 0 and is_bracket(base)):
         return base
     if base.kind != "float" and (power.denominator != 1 or power < 0):
         base = as_float(base)
@@ -475,6 +483,8 @@ def power_of(base: Term, power: Fraction | int) -> Term:
         exact = _exact_power(base.attr, power)
         if exact is not None:
             return const(exact, base.kind)
+    if is_bracket(base):
+        power = Fraction(-1)
     if base.op == "exp":
         return exp(mul(const(power, "float"), base.args[0]))
     if base.op == "pow":

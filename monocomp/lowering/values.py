@@ -223,7 +223,7 @@ class Values(Scopes, ABC):
         the numerator must be 0 as well.
         """
         quotient = apply("div", over, divisor)
-        if not base.folded:
+        if not base.folded and not T.is_bracket(base):
             return quotient
         empty = apply("compare", divisor, number(0.0), kind="bool", attr="==")
         if not _is_zero_only_if_empty(base):

@@ -140,6 +140,16 @@ EXAMPLES: dict[str, Example] = {
     "linear attention": Example(
         "O[h,q,e] = (exp(Q[h,q,d]) * exp(K[h,k,d])) * V[h,k,e]", (ATTENTION,), tolerance=4
     ),
+    "truth values in divisors": Example(
+        """
+        A[i] = 1 / ((X[i] > 0) * X[i])
+        B[i] = exp(-1 / ((X[i] > 0) * X[i] ** 2))
+        C[i] = 2 / (2 + 1 / sqrt(X[i] < 0))
+        D[i] = Y[i,k] * (X[i] > 0) / exp(where(X[i] > 0, X[i], -inf))
+        E[i] = sum[k if Y[i,k] > 3](Y[i,k]) / exp(where(X[i] > 0, X[i], -inf))
+        """,
+        (sizes(i=37, k=19),),
+    ),
     "distances": Example(
         "O[h,q,e] = softmax[k](-sum[d](abs(Q[h,q,d] - K[h,k,d]))) * V[h,k,e]", (ATTENTION,)
     ),

@@ -317,7 +317,8 @@ class Terms(ABC):
             result = self.joined("/", PRODUCT, [result, Code(number_text(divisor), number=True)])
         for f in below:
             under = self._pow(f.args[0], -f.attr)
-            if self.facts.is_aggregate(f) and not (result.number or under.number):
+            pinned = self.facts.is_aggregate(f) or T.is_bracket(f.args[0])
+            if pinned and not (result.number or under.number):
                 result = self.call(self.scope.helper("ratio"), result, under)
             else:
                 result = self.joined("/", PRODUCT, [result, under])
