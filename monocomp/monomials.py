@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -57,40 +57,56 @@ def monomial(t: Term) -> Monomial:
 
 
 @lru_cache(maxsize=16384)
-def content(t: Term, positive: bool = False, extents: bool = True) -> tuple[Term, Term]:
+def content(t: Term, positive: bool = False, clear: bool = True) -> tuple[Term, Term]:
     """A float sum as (common factor, primitive part).
 
     The primitive part is the same for t and for any monomial times t, so that sums which
     differ by a factor meet in quotients, roots and logarithms. With `positive` only
-    factors that are provably positive leave, and numbers stay. Without `extents` sums that
-    are divided by a count stay means.
+    factors that are provably positive leave, and numbers stay. With `clear` divisors leave
+    that are counts, so that a mean becomes a sum, or that may be sums over nothing.
     """
     if t.op != "add" or t.kind != "float":
         return T.ONE, t
     monomials = [monomial(a) for a in t.args]
     bases = dict.fromkeys(base for _, powers, _ in monomials for base in powers)
-    outside: list[Term] = []
+    leaving: dict[Term, Fraction] = {}
     for base in sorted(bases, key=lambda b: b.key):
         least = min(powers.get(base, Fraction(0)) for _, powers, _ in monomials)
-        stays = T.is_bracket(base) or T.may_be_empty(base)  # x / x is not 1 everywhere
-        if base.op == "cast" and not extents:
+        stays = T.is_bracket(base)
+        if T.may_be_empty(base):  # x / x is not 1 everywhere, but a + b / x is (a * x + b) / x
+            over = [m for m in monomials if m.powers.get(base, 0) == least]
+            stays = least > 0 or not clear or any(map(_may_vanish, over))
+        if base.op == "cast" and not clear:
             stays |= not all(base in powers for _, powers, _ in monomials)
         if base.op == "add" and not base.folded:  # c + 1 / (1 + exp(x)) gets no one divisor
             stays |= not all(base in powers for _, powers, _ in monomials)
         if least != 0 and not stays and (not positive or T.is_positive(base)):
-            outside.append(T.power_of(base, least))
+            leaving[base] = least
+    outside: list[Term] = []
     exponents = list(dict.fromkeys(exponent for _, _, exponent in monomials))
     if exponents != [T.ZERO]:
         lead = min(exponents, key=lambda e: _spread(e, exponents))
         outside.append(T.exp(lead) if lead is not T.ZERO else T.ONE)
     if not positive:
         outside.append(T.const(_common_number([n for n, _, _ in monomials]), "float"))
-    common = T.mul(T.ONE, *outside)
+    common = T.mul(T.ONE, *(T.power_of(b, least) for b, least in leaving.items()), *outside)
     if common is T.ONE:
         return T.ONE, t
     # One by one, as a number times a sum is a sum, which would not meet that sum's inverse.
     inverses = [T.power_of(f, -1) for f in outside]
-    return common, T.add(*(T.mul(a, *inverses) for a in t.args))
+    return common, T.add(*(T.mul(_without(a, leaving), *inverses) for a in t.args))
+
+
+def _without(a: Term, leaving: Mapping[Term, Fraction]) -> Term:
+    """A product with lower powers; where that is 0 the base is gone, even if it may be 0."""
+    kept = (f for f in factors(a) if T.base_and_power(f)[0] not in leaving)
+    powers = monomial(a).powers
+    return T.mul(T.ONE, *kept, *(T.power_of(b, powers.get(b, 0) - n) for b, n in leaving.items()))
+
+
+def _may_vanish(m: Monomial) -> bool:
+    """Is there a factor that may be 0 as a sum over nothing is?"""
+    return any(p > 0 and (T.is_bracket(b) or T.may_be_empty(b)) for b, p in m.powers.items())
 
 
 def _spread(lead: Term, exponents: Iterable[Term]) -> tuple[int, int, Fraction, list[Any]]:

@@ -392,6 +392,7 @@ def mul(*terms: Term) -> Term:
         else:
             base, power = base_and_power(t)
             powers[base] = powers.get(base, Fraction(0)) + power
+    _join_absolute_values(powers)
     if number == 0 or number != number:  # 0 * inf is 0: equal wherever the source is finite
         return const(0, kind)
     parts = [power_of(base, power) for base, power in powers.items() if power != 0]
@@ -399,11 +400,14 @@ def mul(*terms: Term) -> Term:
     conditions += [is_there(base) for base in empty if powers[base] == 0]
     if conditions or divisors:  # but for what need not be said, as the product is 0 without it
         there = [is_there(base) for base in empty if powers[base] != 0]
+        sums = [base for base in empty if powers[base] > 0]
         holds = conjunction(*(c for c in conjuncts(conjunction(*conditions)) if c not in there))
+        holds = conjunction(*(c for c in conjuncts(holds) if not _is_said(c, sums)))
         if holds is not TRUE:
             parts.append(as_float(holds) if kind == "float" else as_int(holds))
         known = {*there, *conjuncts(holds)}
         under = conjunction(*(c for c in conjuncts(conjunction(*divisors)) if c not in known))
+        under = conjunction(*(c for c in conjuncts(under) if not _is_said(c, sums)))
         if under is not TRUE:
             parts.append(power_of(bracket(under), -1))
     if exponents:
@@ -422,6 +426,20 @@ def mul(*terms: Term) -> Term:
     if number != 1:
         parts.insert(0, const(number, kind))
     return parts[0] if len(parts) == 1 else _intern("mul", tuple(parts), None, kind)
+
+
+def _join_absolute_values(powers: dict[Term, Fraction]) -> None:
+    """x ** 2 * abs(x) is abs(x) ** 3, and abs(x) ** 2 is x ** 2."""
+    for size in [base for base in powers if base.op == "abs"]:
+        (x,) = size.args
+        even = powers.get(x, Fraction(0)) // 2 * 2
+        power = powers.pop(size) + even
+        if power % 2 == 0:
+            powers[x] = powers.get(x, Fraction(0)) - even + power
+        else:
+            powers[size] = power
+            if even:
+                powers[x] -= even
 
 
 def may_be_empty(t: Term) -> bool:
@@ -446,6 +464,39 @@ def may_be_empty(t: Term) -> bool:
         case "pow":
             return t.attr > 0 and may_be_empty(t.args[0])
     return False
+
+
+def _is_said(condition: Term, sums: Iterable[Term]) -> bool:
+    """Is the condition 0 < z for a sum z without which one of the sums is 0, too?"""
+    if condition.op != "compare" or condition.args[0] is not const(0, condition.args[1].kind):
+        return False
+    return any(_vanishes_with(t, condition.args[1]) for t in sums)
+
+
+def _vanishes_with(t: Term, z: Term) -> bool:
+    """Is t 0 wherever z is: a sum over the domain of z or part of it, of multiples of z's
+    positive elements?"""
+    (t, *v), (z, *w) = ((*x.args, x.attr) if x.op == "field" else (x,) for x in (t, z))
+    if not (t.op == z.op == "fold") or v != w or t.attr.extents != z.attr.extents:
+        return False
+    if t.attr.monoid != z.attr.monoid or t.attr.name not in ("sum", "SE") or v == ["m"]:
+        return False
+    names = [f"@{n}" for n in range(len(t.attr.indices))]
+    _, (within, x, *exponent) = open_as(t, names)
+    _, (domain, y, *other) = open_as(z, names)
+    if exponent != other or not set(conjuncts(domain)) <= set(conjuncts(within)):
+        return False
+    return is_positive(y) and _vanishing(y) <= _vanishing(x)
+
+
+def _vanishing(t: Term) -> set[Term]:
+    """What makes a product 0 where it is 0: sums that may be empty, and addends of an exponent
+    that are -inf."""
+    found = {f for f in _factors([t]) if may_be_empty(f)}
+    for f in _factors([t]):
+        if f.op == "exp":
+            found |= set(f.args[0].args if f.args[0].op == "add" else f.args)
+    return found
 
 
 def is_there(t: Term) -> Term:
@@ -485,6 +536,8 @@ def power_of(base: Term, power: Fraction | int) -> Term:
             return const(exact, base.kind)
     if is_bracket(base):
         power = Fraction(-1)
+    if base.op == "abs" and power % 2 == 0:
+        return power_of(base.args[0], power)
     if base.op == "exp":
         return exp(mul(const(power, "float"), base.args[0]))
     if base.op == "pow":
@@ -736,8 +789,8 @@ def log(x: Term) -> Term:
         rest = [t for t in x.args if t not in apart]
         if apart and len(x.args) > 1:
             return add(*map(log, apart), log(mul(ONE, *rest)))
-    if x.op == "pow" and is_nonnegative(x.args[0]):
-        return mul(const(x.attr, "float"), log(x.args[0]))
+    if x.op == "pow" and (x.attr % 2 == 0 or is_nonnegative(x.args[0])):
+        return mul(const(x.attr, "float"), log(function("abs", x.args[0])))
     return _intern("log", (x,), None, "float")
 
 

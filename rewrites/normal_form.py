@@ -577,7 +577,7 @@ def common_factor(t: Term) -> Term | None:
         return None
     whole = t.op == "pow" and t.attr.denominator == 1
     divides = t.op == "log" or (whole and t.attr < 0)
-    common, rest = content(t.args[0], positive=not whole, extents=divides)
+    common, rest = content(t.args[0], positive=not whole, clear=divides)
     if common is T.ONE:
         return None
     match t.op:

@@ -313,14 +313,10 @@ for mask, (inputs, condition, opposite) in CONDITIONS.items():
 
 # Writings that do not reach the normal form of their program's first, and why.
 NOT_YET = {
-    ("learned sink", "a gate"): "quotients in a divisor are not cleared",
     ("learned sink", "a longer row"): "the case of one place is not split off a sum",
-    ("softmax-one", "a gate"): "quotients in a divisor are not cleared",
     ("entropy by the log-sum-exp", "safe"): "m * (Z == 0) + log(Z) is log(Z), and stays",
-    ("Gaussian kernel", "absolute differences"): "abs(x) ** 2 and x ** 2 stay two",
     ("Gaussian kernel, expanded", "expanded inside"): "sums in logits are not split by term",
     ("softpick", "maximum with 0"): "maximum(x, 0) and relu(x) stay two",
-    ("pairs of keys", "one after the other"): "x * (0 < Z) is x where x is 0 with Z, and stays",
 }
 
 

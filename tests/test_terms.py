@@ -238,9 +238,11 @@ def test_roots_of_products_of_unknown_signs_stay() -> None:
 
 def test_logarithms_of_products_of_unknown_signs_stay() -> None:
     assert T.log(T.mul(X, Y)).op == "log"
-    assert T.log(T.power_of(X, 2)).op == "log"
+    assert T.log(T.power_of(X, 3)).op == "log"
     assert T.log(T.power_of(T.exp(X), 2)) is T.mul(number(2), X)
-    assert T.log(T.power_of(T.function("abs", X), 2)).op == "mul"
+    size = T.function("abs", X)
+    assert T.log(T.power_of(X, -2)) is T.mul(number(-2), T.log(size))
+    assert T.log(T.power_of(size, 3)) is T.mul(number(3), T.log(size))
 
 
 def test_functions_of_numbers_that_choose_one() -> None:
@@ -279,6 +281,18 @@ def test_a_bracket_in_a_divisor_is_one_or_infinite() -> None:
     assert T.divide(T.mul(X, weights), there) is T.mul(X, weights)
 
 
+def test_a_square_has_no_sign() -> None:
+    size = T.function("abs", X)
+    assert T.power_of(size, 2) is T.mul(size, size) is T.power_of(X, 2)
+    assert T.power_of(size, -2) is T.power_of(X, -2)
+    assert T.mul(X, X, size) is T.mul(size, size, size) is T.power_of(size, 3)
+    assert T.mul(T.power_of(X, -2), size) is T.power_of(size, -1)
+    assert T.mul(T.power_of(X, 3), size) is T.mul(X, T.power_of(size, 3))
+    assert T.mul(T.power_of(X, -1), size) is T.divide(X, size)
+    assert T.mul(T.power_of(X, -1), size, size) is X
+    assert T.mul(Y, Y, size).op == "mul"
+
+
 def test_what_may_be_empty_is_not_cancelled() -> None:
     """The weights over a filter may be none, and 0 / 0 is 0 there."""
     c = T.compare("<", K, I)
@@ -295,6 +309,44 @@ def test_what_may_be_empty_is_not_cancelled() -> None:
     assert T.divide(plain, plain) is T.ONE
     sink = T.add(weights, T.exp(X))  # never empty
     assert T.divide(sink, sink) is T.ONE
+
+
+def test_what_vanishes_with_a_sum_need_not_be_told_so() -> None:
+    """sum(exp(s) * v) is 0 where sum(exp(s)) is, for then there is no element."""
+    c, d = T.compare("<", K, I), T.compare("<", Y, row("S", I, K))
+    s, v = row("S", I, K), row("V", K)
+
+    def mantissa(condition: Term, value: Term, exponent: Term = s) -> Term:
+        return T.field(T.fold(SE_PAIR, (K,), condition, value, exponent), "v")
+
+    weights = total(K, T.exp(s), c)
+    there = T.bracket(T.compare("<", T.ZERO, weights))
+    for gone in (
+        total(K, T.mul(T.exp(s), v), c),
+        total(K, T.exp(s), T.conjunction(c, d)),
+        total(K, T.exp(T.add(s, v)), c),
+    ):
+        assert T.mul(gone, there) is gone
+        assert T.mul(gone, T.power_of(there, -1)) is gone
+        assert T.mul(T.power_of(gone, 2), there) is T.power_of(gone, 2)
+        assert T.divide(there, gone).op == "mul"
+    for kept in (
+        total(K, v, c),
+        total(K, T.exp(s)),
+        total(K, T.exp(s), d),
+        total(K, T.exp(T.mul(number(2), s)), c),
+        T.fold("prod", (K,), c, T.exp(s)),
+        total(J, T.exp(row("S", I, J)), T.compare("<", J, I)),
+    ):
+        assert T.mul(kept, there) is not kept
+    z = T.bracket(T.compare("<", T.ZERO, mantissa(c, T.ONE)))
+    assert T.mul(mantissa(c, v), z) is mantissa(c, v)
+    for kept in (mantissa(T.TRUE, v), mantissa(c, v, T.add(s, v)), total(K, v, c)):
+        assert T.mul(kept, z) is not kept
+    signed = T.bracket(T.compare("!=", T.ZERO, total(K, T.mul(T.exp(s), v), c)))
+    assert T.mul(weights, signed) is not weights
+    twice = total(K, T.mul(weights, T.exp(v)))
+    assert T.mul(total(K, weights), T.bracket(T.compare("<", T.ZERO, twice))).op == "mul"
 
 
 def test_a_positive_factor_does_not_decide_a_sign() -> None:

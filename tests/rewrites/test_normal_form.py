@@ -183,6 +183,10 @@ NEAR_MISSES = {
         "A[i] = relu(sum[k](X[i,k]) / |k| + B[i])",  # a mean stays a mean
         "A[i] = (sum[k](X[i,k]) / |k| + B[i]) ** 2",
         "A[i] = 1 / (1 + B[i] / (1 + exp(B[i])))",  # it is no shorter over one divisor
+        # Over nothing this is 0 / 0, which is 0, and not 1 / 0.
+        "A[i] = 1 / (1 + sum[k if k < i](X[i,k]) / sum[k if k < i](exp(X[i,k])))",
+        "A[i] = 1 / (1 + (0 < B[i]) / sum[k if k < i](exp(Y[k])))",
+        "A[i] = relu(B[i] + C[i] / sum[k if k < i](exp(Y[k])))",
     ],
     "factor_number": [
         "A[i] = X[i] * (2 * Y[i] + 3 * Z[i])",  # they share none
@@ -418,6 +422,14 @@ VARIANTS = {
         ),
         ("1 / (2 + 4 * X[i,0])", "0.5 / (1 + 2 * X[i,0])"),
         ("1 / (-2 - 4 * X[i,0])", "-0.5 / (1 + 2 * X[i,0])"),
+        (  # what divides there may be a sum over nothing, then with a quotient of 0
+            "1 / (3 + X[i,0] / sum[k if k < i](exp(X[i,k])))",
+            "sum[k if k < i](exp(X[i,k])) / (3 * sum[k if k < i](exp(X[i,k])) + X[i,0])",
+        ),
+        (
+            "log(3 + Y[0] ** 2 / sum[k if k < i](exp(X[i,k])))",
+            "log(3 * sum[k if k < i](exp(X[i,k])) + Y[0] ** 2) - log(sum[k if k < i](exp(X[i,k])))",
+        ),
     ],
     "factor_number": [
         ("X[i,0] * (2 * B[i] + 2) * (6 - 3 * B[i])", "6 * X[i,0] * (B[i] + 1) * (2 - B[i])"),
@@ -489,6 +501,27 @@ def test_an_empty_row_is_not_cancelled() -> None:
     derived = derive(program).program
     assert not evaluate(text, inputs)[[0, 3]].any()
     np.testing.assert_allclose(values(derived, inputs), evaluate(text, inputs), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("gate", "over_nothing"),
+    [
+        ("sigmoid(logsumexp[k if k < N[i]](X[i,k]) - Y[i])", 0.0),
+        ("1 / (1 + exp(Y[i]) / sum[k if k < N[i]](exp(X[i,k])))", 0.0),
+        ("1 / (1 + sum[k](softmax[k if k < N[i]](X[i,k]) * Z[k]))", 1.0),
+        ("exp(-softplus(Y[i] - logsumexp[k if k < N[i]](X[i,k])))", 0.0),
+    ],
+)
+def test_a_gate_over_nothing(gate: str, over_nothing: float) -> None:
+    """1 / (1 + y / z) is 0 where z is a sum over nothing, but 1 where y is one, too."""
+    text = f"input N[i]: int\nO[i] = {gate} + 0 * Y[i]"
+    inputs = {**inputs_of(equations(text)), "N": np.array([0, 1, 5, 0])}
+    expected = evaluate(text, inputs)
+    np.testing.assert_array_equal(expected[[0, 3]], over_nothing)
+    for step in derive(equations(text)).steps:
+        np.testing.assert_allclose(values(step.program, inputs), expected, rtol=1e-9)
+    compiled = compile_program(text, backend="numpy")(**inputs)
+    np.testing.assert_allclose(compiled, expected, rtol=1e-9)
 
 
 ONE_ELEMENT = {
