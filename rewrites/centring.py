@@ -78,6 +78,33 @@ def _has_extremum(t: Term) -> bool:
 
 
 @centring.rule
+def drop_beside_logarithm(t: Term) -> Term | None:
+    """What is added to the logarithm of a sum over nothing does not count.
+
+    Law:     log(z) + [not 0 < z] * a = log(z), because log(0) = -inf
+    Claims:  logarithm of nothing
+    before:  Y[i] = log(sum[k](exp(S[i,k]))) + (not (0 < sum[k](exp(S[i,k])))) * B[i]
+    after:   Y[i] = log(sum[k](exp(S[i,k])))
+    """
+    if t.op != "add":
+        return None
+    split = map(T.split_coefficient, t.args)
+    logarithms = {
+        x.args[0] for number, x in split if x is not None and x.op == "log" and number > 0
+    }
+    left = [a for a in t.args if logarithms.isdisjoint(_zeros(a))]
+    return T.add(*left) if len(left) < len(t.args) else None
+
+
+def _zeros(t: Term) -> Iterator[Term]:
+    """What is 0 wherever t is not: z in a product with the factor [not 0 < z]."""
+    for f in filter(T.is_bracket, factors(t)):
+        for c in map(T.negate, T.conjuncts(f.args[0])):
+            if c.attr in ("<", "!=") and c.args[0] is T.ZERO:
+                yield c.args[1]
+
+
+@centring.rule
 def common_count(t: Term) -> Term | None:
     """A count that all addends under a power are multiplied with leaves it.
 

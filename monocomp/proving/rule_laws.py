@@ -238,6 +238,12 @@ law(
     ),
 )
 law(
+    "logarithm of nothing",
+    "it is -inf, whatever is added",
+    sum=Identity(_add(_log(T.ZERO), _a), _log(T.ZERO)),
+    bracket=Identity(_add(_x, _mul(T.bracket(_c), _a)), _where(_c, _add(_x, _a), _x)),
+)
+law(
     "counting",
     "any and all ask whether a count is 0",
     any=Identity(

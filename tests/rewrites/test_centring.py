@@ -46,6 +46,18 @@ NEAR_MISSES = {
         "Y[i] = max[k](S[i,k]) - X[i] * max[k](S[i,k])",
         "Y[i] = maximum((0 < X[i]) * max[k](S[i,k]), -max[k](S[i,k]))",  # no sum
     ],
+    "drop_beside_logarithm": [
+        "H[i] = log(sum[k](exp(S[i,k]))) + (0 < sum[k](exp(S[i,k]))) * B[i]",
+        "H[i] = B[i] * (not 0 < sum[k](exp(S[i,k]))) - log(sum[k](exp(S[i,k])))",
+        "H[i] = log(sum[k](exp(S[i,k]))) + (not 0 < sum[k](exp(X[i,k]))) * B[i]",  # another
+        "H[i] = log(sum[k](exp(S[i,k]))) * (not 0 < sum[k](exp(S[i,k]))) * B[i]",  # no sum
+        "H[i] = sum[k](exp(S[i,k])) + (not 0 < sum[k](exp(S[i,k]))) * B[i]",  # no logarithm
+        "H[i] = log(B[i]) + (not 1 < B[i]) * C[i]",
+        "H[i] = log(B[i]) + (not B[i] == 0) * C[i]",
+        "H[i] = log(B[i]) + C[i] * D[i]",
+        "H[i] = maximum(log(B[i]), (not 0 < B[i]) * C[i])",
+        "H[i] = C[i] * log(sum[k](exp(S[i,k]))) + (not 0 < sum[k](exp(S[i,k]))) * B[i]",
+    ],
     "common_count": [
         "Y[i] = 1 / (|i| * X[i] + B[i])",
         "Y[i] = 1 / (X[i] / |i| + B[i] / |i|)",
@@ -125,6 +137,14 @@ VARIANTS = {
             "B[i] * max[k](X[i,k]) - (i < 2) * B[i] * max[k](X[i,k])",
             "(i >= 2) * B[i] * max[k](X[i,k])",
         ),
+    ],
+    "drop_beside_logarithm": [
+        (  # among other conditions
+            "2 * log(sum[k if k < i](exp(X[i,k])))"
+            " - (i < 2 and not 0 < sum[k if k < i](exp(X[i,k]))) * Y[0] * min[k](X[i,k]) + Y[1]",
+            "2 * log(sum[k if k < i](exp(X[i,k]))) + Y[1]",
+        ),
+        ("log(abs(Y[0])) + (not abs(Y[0]) != 0) * X[i,0]", "log(abs(Y[0]))"),
     ],
     "common_count": [
         (
