@@ -6,10 +6,10 @@ hardware is built for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from monocomp import terms as T
-from monocomp.monomials import exponent_of, factors
+from monocomp.monomials import addends, exponent_of, factors
 from monocomp.rewriting import RuleSet
 from monocomp.terms import Term
 
@@ -19,6 +19,9 @@ products = RuleSet("products", "products of matrices are summed one by one")
 @products.rule
 def split_products(t: Term) -> Term | None:
     """A sum of several products of matrices is a sum for each of them.
+
+    Of the rest, too, what varies with other indices is a sum of its own: that of x[i,k] is
+    taken once and not for every j.
 
     Law:     sum(a * b + c) = sum(a * b) + sum(c)
     Claims:  interchange
@@ -34,7 +37,16 @@ def split_products(t: Term) -> Term | None:
     parts = apart(body, name)
     if len(parts) < 2 or t.kind != "float" or any(name in exponent_of(p).free for p in parts):
         return None
-    return T.add(*(T.fold("sum", (bound,), condition, p) for p in parts))
+    split = (T.add(T.ZERO, *group) for p in parts for group in _by_indices(p))
+    return T.add(*(T.fold("sum", (bound,), condition, p) for p in split))
+
+
+def _by_indices(t: Term) -> Iterable[list[Term]]:
+    """The addends, in groups that vary with the same indices."""
+    groups: dict[frozenset[str], list[Term]] = {}
+    for a in addends(t):
+        groups.setdefault(a.free, []).append(a)
+    return groups.values()
 
 
 def _free(t: Term) -> frozenset[str]:
@@ -52,9 +64,9 @@ def apart(
         return (body,)
     (total,) = sums
     others = [f for f in factors(body) if f is not total]
-    addends = [T.mul(*others, a) for a in total.args]
-    good = [a for a in addends if is_product(a, name, indices)]
-    rest = [a for a in addends if a not in good]
+    parts = [T.mul(*others, a) for a in total.args]
+    good = [a for a in parts if is_product(a, name, indices)]
+    rest = [a for a in parts if a not in good]
     if not good:
         return (body,)
     return (*good, T.add(*rest)) if rest else good

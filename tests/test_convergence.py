@@ -314,7 +314,6 @@ for mask, (inputs, condition, opposite) in CONDITIONS.items():
 # Writings that do not reach the normal form of their program's first, and why.
 NOT_YET = {
     ("learned sink", "a longer row"): "the case of one place is not split off a sum",
-    ("Gaussian kernel, expanded", "expanded inside"): "sums in logits are not split by term",
     ("softpick", "maximum with 0"): "maximum(x, 0) and relu(x) stay two",
 }
 

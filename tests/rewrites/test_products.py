@@ -52,9 +52,10 @@ def test_near_miss(name: str, text: str) -> None:
 INPUTS = "input X[i,k], Y[j,k], Z[i,k], W[j,k], B[i], C[i,j]"
 VARIANTS = {
     "split_products": [
-        (  # what is no product stays together
-            "sum[k if k < i](X[i,k] * Y[j,k] + Z[i,k] + W[j,k])",
-            "sum[k if k < i](X[i,k] * Y[j,k]) + sum[k if k < i](Z[i,k] + W[j,k])",
+        (  # what is no product stays together where it varies with the same indices
+            "sum[k if k < i](X[i,k] * Y[j,k] + Z[i,k] + W[j,k] - X[i,k] ** 2 + 3)",
+            "sum[k if k < i](X[i,k] * Y[j,k]) + sum[k if k < i](Z[i,k] - X[i,k] ** 2)"
+            " + sum[k if k < i](W[j,k]) + sum[k if k < i](3.0)",
         ),
         (
             "sum[k](Z[i,k] * (X[i,k] * Y[j,k] - 2 * W[j,k]))",
