@@ -65,7 +65,6 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     ),
     "centring.centre_on_maximum: if not outside": "then no maximum leaves",
     "centring._multiple: same is rest": "all addends are looked for afterwards",
-    "products.split_products: len(parts) < 2": SAME,
 }
 FOLDER = Path(__file__).parents[1] / "rewrites"
 
