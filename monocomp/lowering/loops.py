@@ -440,16 +440,13 @@ class Loops(Nests):
             taken = moving[f]
             centres = [(_in_terms(u.centre, old), _in_terms(u.centre, new)) for u in taken.units]
             moves = [T.sub(before, after) for before, after in centres]
-            moved = [
-                T.mul(coefficient(taken, degrees, moves), old[companion])
-                for degrees, companion in taken.companions()
-            ]
+            companions = [(degrees, _multiple(c, old)) for degrees, c in taken.companions()]
+            moved = [T.mul(coefficient(taken, degrees, moves), c) for degrees, c in companions]
             if any(s.op == "log" for u in taken.units for s in T.subterms(u.centre)):
                 # The centre of nothing is log(0), and nothing stays nothing wherever it is moved.
-                companions = [old[companion] for _, companion in taken.companions()]
                 moved = [
                     T.where(T.compare("==", c, T.ZERO), T.ZERO, m)
-                    for c, m in zip(companions, moved, strict=True)
+                    for (_, c), m in zip(companions, moved, strict=True)
                 ]
             units = []
             for unit, (_, after) in zip(taken.units, centres, strict=True):
@@ -638,6 +635,12 @@ def _absorbed(body: Term, name: str) -> Term | None:
         if scaled(f) is not f and count(absorbed) < count(body):
             return absorbed
     return None
+
+
+def _multiple(t: Term, symbols: Mapping[Term, Term]) -> Term:
+    """A number times a fold, with the symbol for the fold."""
+    number, fold_ = T.split_coefficient(t)
+    return T.mul(T.const(number, t.kind), symbols[fold_ or t])
 
 
 def _in_terms(t: Term, symbols: Mapping[Term, Term]) -> Term:
