@@ -37,7 +37,7 @@ def scaled(t: Term) -> tuple[Term, Term]:
             value, exponent = scaled(t.args[0])
             if exponent is not T.ZERO:
                 return T.function(t.op, value), exponent
-        case "add" | "maximum" | "minimum" if not all(map(_is_bounded, t.args)):
+        case "add" | "maximum" | "minimum" if not _are_bounded(t.args):
             return _joined(t, [scaled(a) for a in t.args])
         case "sigmoid" if not T.is_nonnegative(t.args[0]):
             (x,) = t.args  # 1 / (1 + exp(-x)) = exp(min(x, 0)) / (1 + exp(-abs(x)))
@@ -252,7 +252,7 @@ def join_frames(t: Term) -> Term | None:
     """  # noqa: E501
     if t.op not in ("add", "maximum", "minimum"):
         return None
-    if not any(exponent_of(a).folded for a in t.args) or all(map(_is_bounded, t.args)):
+    if not any(exponent_of(a).folded for a in t.args) or _are_bounded(t.args):
         return None
     value, exponent = _join(t)
     return T.mul(T.exp(exponent), value)
@@ -292,13 +292,13 @@ def join_exponentials(t: Term) -> Term | None:
     """  # noqa: E501
     if t.op == "mul" and any(f.op == "exp" or (f.op == "pow" and f.attr < 0) for f in t.args):
         for f in t.args:
-            if f.op == "add" and not all(map(_is_bounded, f.args)):
+            if f.op == "add" and not _are_bounded(f.args):
                 value, exponent = _join(f)
                 return T.mul(T.exp(exponent), value, *(g for g in t.args if g is not f))
     under = t.op in ("log", "relu", "abs") or (
         t.op == "pow" and (t.attr < 0 or t.attr.denominator > 1)
     )
-    if not under or t.args[0].op != "add" or all(map(_is_bounded, t.args[0].args)):
+    if not under or t.args[0].op != "add" or _are_bounded(t.args[0].args):
         return None
     value, exponent = _join(t.args[0])
     match t.op:
@@ -378,6 +378,14 @@ def _condition(t: Term) -> Term:
         *(f.args[0] for f in factors(t) if T.is_bracket(f)),
         *(T.is_there(base) for base in under if T.may_be_empty(base)),
     )
+
+
+def _are_bounded(terms: tuple[Term, ...]) -> bool:
+    """Are the exponents at most 0 by their form, and not all of them far below?"""
+    if all(map(_is_bounded, terms)):
+        return True
+    exponents = list(map(exponent_of, terms))
+    return T.ZERO in exponents and all(T.is_nonnegative(T.neg(e)) for e in exponents)
 
 
 def _is_bounded(addend: Term) -> bool:
