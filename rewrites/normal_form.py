@@ -93,7 +93,7 @@ def common_result(t: Term) -> Term | None:
     Law:     exp(a + c) * p * x + exp(b + c) * p * y = exp(c) * p * (exp(a) * x + exp(b) * y)
     Claims:  distributivity, exponentials, scaling
     Needs:   c and p hold a fold, or c a maximum; of a maximum or minimum only exp(c) leaves; p
-             is no truth value, and not over a set that may be empty
+             is no truth value
     before:  Z[i] = exp(M[i]) * (exp(A[i] - max[k](S[i,k])) + exp(-max[k](S[i,k])))
     after:   Z[i] = exp(M[i] - max[k](S[i,k])) * (exp(A[i]) + 1)
     """
@@ -102,17 +102,25 @@ def common_result(t: Term) -> Term | None:
     one, *others = map(monomial, t.args)
     exponents = [set(addends(m.exponent)) for m in others]
     frame = [a for a in addends(one.exponent) if _is_frame(a) and all(a in e for e in exponents)]
-    common = [T.exp(T.add(*frame))] if frame else []
-    if t.op == "add":
-        for base, power in one.powers.items():
-            least = min(power, *(m.powers.get(base, Fraction(0)) for m in others))
-            stays = T.is_bracket(base) or T.may_be_empty(base)  # x / x is not 1 everywhere
-            if base.folded and least > 0 and not stays:
-                common.append(T.power_of(base, least))
+    common: list[Term] = []
+    moved: list[Term] = list(t.args)
+    if frame:
+        common.append(T.exp(T.add(*frame)))
+        moved = [T.mul(a, T.exp(T.neg(T.add(*frame)))) for a in moved]
+    for base, power in one.powers.items() if t.op == "add" else ():
+        least = min(power, *(m.powers.get(base, Fraction(0)) for m in others))
+        if base.folded and least > 0 and not T.is_bracket(base):
+            common.append(T.power_of(base, least))
+            moved = [_without(a, base, least) for a in moved]
     if not common:
         return None
-    moved = [T.mul(a, *(T.power_of(f, -1) for f in common)) for a in t.args]
     return T.mul(*common, T.add(*moved) if t.op == "add" else T.function(t.op, *moved))
+
+
+def _without(t: Term, base: Term, power: Fraction) -> Term:
+    """A product with a lower power of the base; x / x would not be 1 everywhere."""
+    parts = (T.base_and_power(f) for f in factors(t))
+    return T.mul(T.ONE, *(T.power_of(b, p - power if b is base else p) for b, p in parts))
 
 
 def _is_frame(t: Term) -> bool:

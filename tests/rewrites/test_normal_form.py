@@ -41,7 +41,6 @@ NEAR_MISSES = {
         "A[i] = maximum(max[k](X[i,k]) * M[i], max[k](X[i,k]) * Y[i])",  # its sign is unknown
         "A[i] = X[i,0] / max[k](X[i,k]) + M[i] / max[k](X[i,k])",  # divisors
         "A[i] = (0 < max[k](X[i,k])) * M[i] + (0 < max[k](X[i,k])) * X[i,0]",
-        "A[i] = sum[k if k < i](exp(X[i,k])) * M[i] + sum[k if k < i](exp(X[i,k])) * X[i,0]",
         "A[i] = exp(-max[k](X[i,k])) * M[i] * X[i,0]",
     ],
     "assume_bracket": [
@@ -259,6 +258,10 @@ VARIANTS = {
         (
             "X[i,0] * (max[k](X[i,k]) ** 3 * B[i] - max[k](X[i,k]) ** 2)",
             "X[i,0] * max[k](X[i,k]) ** 2 * (max[k](X[i,k]) * B[i] - 1)",
+        ),
+        (
+            "X[i,0] * (sum[k if k < i](Y[k]) ** 3 * B[i] - 2 * sum[k if k < i](Y[k]))",
+            "X[i,0] * sum[k if k < i](Y[k]) * (sum[k if k < i](Y[k]) ** 2 * B[i] - 2)",
         ),
         (
             "maximum(exp(-max[k](X[i,k])) * B[i], exp(B[i] - max[k](X[i,k])))",
