@@ -95,6 +95,11 @@ class Interpreter:
         for axis in self.program.axes.values():
             if axis.role == "whole":
                 self._enter(axis.name, 0, self.extents[axis.extent])
+            if axis.after is not None:  # where the tiles meet is of no account here
+                size = self.extents[axis.extent]
+                middle = (size + 1) // 2
+                self._enter(axis.after, 0, middle)
+                self._enter(axis.name, middle, size)
         outer = [a for a in self.program.axes.values() if a.role in ("grid", "row")]
         for blocks in product(*(self._blocks(a, 0, self.extents[a.extent]) for a in outer)):
             for axis, (start, stop) in zip(outer, blocks, strict=True):
@@ -127,8 +132,7 @@ class Interpreter:
                         if not self.ops.bounds(self.inside)[1]:
                             return
                 case Store():
-                    output = next(o for o in self.program.outputs if o.name == s.output)
-                    self._store(output.name, output.axes, self._value(s.value))
+                    self._store(s.output, s.axes, self._value(s.value))
                 case _:
                     self.values[s.name] = self._value(s.value)
 

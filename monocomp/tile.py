@@ -6,7 +6,7 @@ Each index of the kernel is an axis with a role:
     row     cut into blocks, one program instance per block
     stream  looped over in blocks
     serial  looped over one value at a time
-    whole   held entirely
+    whole   held entirely, as one tile; or as two, then it is two axes, one after the other
 
 A value is a tile with *named* axes, so broadcasting is by name and the order of axes is
 the backend's business. Statements are few: name a value, fold a tile into a state, loop over
@@ -37,11 +37,16 @@ Role: TypeAlias = Literal["grid", "row", "stream", "serial", "whole"]
 
 @dataclass(frozen=True)
 class Axis:
-    """An index of the kernel: its name, the extent that it ranges over, and its role."""
+    """An index of the kernel: its name, the extent that it ranges over, and its role.
+
+    `after` names the axis of the first tile in that of a second one: both have the extent of the
+    index, and the second begins where the tile of the first ends, which is the schedule's choice.
+    """
 
     name: str
     extent: str
     role: Role
+    after: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,10 +135,11 @@ class Assign:
 
 @dataclass(eq=False)
 class Store:
-    """Write a value to an output at the coordinates of the output's axes."""
+    """Write a value to an output at the coordinates of the axes, one for each dimension."""
 
     output: str
     value: Expr
+    axes: tuple[str, ...]
 
 
 @dataclass(eq=False)
@@ -216,7 +222,8 @@ class Tensor:
 
 @dataclass(frozen=True)
 class OutputTensor:
-    """A result; `axes` are the kernel's axes in the order of its dimensions.
+    """A result; `axes` are the kernel's axes in the order of its dimensions, the first of two
+    that are one index.
 
     What is stored for other kernels has the precision that sums are accumulated in.
     """

@@ -28,8 +28,9 @@ def show_program(p: TileProgram) -> str:
     outputs = ", ".join(o.name for o in p.outputs)
     lines = [f"kernel {p.name}({', '.join([*p.inputs, *p.params])}) -> {outputs}"]
     for role in ("grid", "row", "stream", "serial", "whole"):
-        names = p.axis_names(role)
-        if names:
+        axes = [p.axes[name] for name in p.axis_names(role)]
+        if axes:
+            names = (f"{a.name} after {a.after}" if a.after else a.name for a in axes)
             lines.append(f"  {role} " + ", ".join(names))
     _body(p.body, "  ", lines)
     return "\n".join(lines)

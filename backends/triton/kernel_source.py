@@ -318,7 +318,8 @@ class KernelEmitter:
         for axis in self.program.axes.values():
             if axis.role == "whole":
                 offs, block = self._axis(axis.name), self._block(axis.name)
-                self._assign(offs, f"tl.arange(0, {block}).to(INDEX)")
+                start = f"{self._block(axis.after)} + " if axis.after else ""
+                self._assign(offs, f"{start}tl.arange(0, {block}).to(INDEX)")
                 self._membership(axis, f"{offs} < {self._size(axis.extent)}")
         self._body(self.program.body)
         used = "\n".join(self.lines)
@@ -436,8 +437,9 @@ class KernelEmitter:
         return self._name("inside", axis, f"in_{axis}")
 
     def _membership(self, axis: Axis, condition: str) -> None:
-        if any(self._needs_mask(e, axis.name) for e in expressions(self.program.body)) or any(
-            axis.name in o.axes for o in self.program.outputs
+        body = self.program.body
+        if any(self._needs_mask(e, axis.name) for e in expressions(body)) or any(
+            isinstance(s, Store) and axis.name in s.axes for s in walk(body)
         ):
             self._assign(self._inside(axis.name), f"({condition}) | {self._even(axis.name)}")
 
@@ -719,26 +721,25 @@ class KernelEmitter:
                     self.bases[s.name] = name
 
     def _store(self, s: Store) -> None:
-        output = next(o for o in self.program.outputs if o.name == s.output)
-        layout = self._order(output.axes)
-        parts = [self._pointer(output.name)]
-        for dim, axis in enumerate(output.axes):
+        layout = self._order(s.axes)
+        parts = [self._pointer(s.output)]
+        for dim, axis in enumerate(s.axes):
             text = self._axis(axis)
             if axis in layout:
                 text = self._spread(text, (axis,), layout)
             else:
                 text = f"tl.cast({text}, tl.int64)"
-            parts.append(f"{text} * {self._stride(output.name, dim)}")
+            parts.append(f"{text} * {self._stride(s.output, dim)}")
         pointer = " + ".join(parts)
         value = self._text(s.value, layout, _ATOM)
         if self._layout(s.value) != layout and not self._layout(s.value):
             kind = _TYPES[s.value.kind]
             value = f"tl.full([{self._shape(layout)}], {self._text(s.value)}, {kind})"
         if not value.isidentifier():
-            tile = self._name("result", output.name, f"{output.name}_tile")
+            tile = self._name("result", s.output, f"{s.output}_tile")
             self._assign(tile, self._text(s.value, layout) if value[0] == "(" else value)
             value = tile
-        value += f".to({self._pointer(output.name)}.dtype.element_ty)"
+        value += f".to({self._pointer(s.output)}.dtype.element_ty)"
         masks = " & ".join(self._spread(self._inside(a), (a,), layout) for a in layout)
         parts_ = [pointer, value] + ([f"mask={masks}"] if masks else [])
         self._fit("", f"tl.store({', '.join(parts_)})", "")

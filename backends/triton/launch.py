@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.machinery import SourceFileLoader
 from itertools import chain
 from os import PathLike
@@ -30,7 +31,7 @@ from monocomp.backends import torch as interpreter
 from monocomp.backends.triton.emit import Module
 from monocomp.backends.triton.measure import GpuBench
 from monocomp.backends.triton.replay import Plan, Recorder
-from monocomp.backends.triton.schedule import Schedule
+from monocomp.backends.triton.schedule import Schedule, shortest
 from monocomp.backends.triton.search import CANDIDATES, SECONDS, Choice, Progress, Tuning, search
 from monocomp.backends.triton.space import Space, element_bytes
 from monocomp.building import BUILDING
@@ -152,7 +153,9 @@ class TritonRunner:
         self.emit = emit
         self.precision = precision
         self.processors = processors
-        self._module: tuple[Module, ModuleType] | None = None
+        self._modules: dict[tuple[tuple[str, ...], ...], tuple[Module, ModuleType]] = {}
+        axes = [a for k in kernels for a in k.axes.values()]
+        self._held = {a.extent for a in axes if a.role == "whole"}
         self._lock = threading.Lock()
         self._chosen: dict[Look, Choice] = {}
 
@@ -168,7 +171,6 @@ class TritonRunner:
         A plan holds for other values of the parameters that are named as varying. There is
         none for a call whose schedules are a stopgap, or that does more than launch kernels.
         """
-        module, _ = self._loaded()
         # Distinct objects, without gradients, that hold what they show.
         tensors = {n: t.detach().resolve_neg() for n, t in inputs.items()}
         first = next(iter(tensors.values()))
@@ -176,7 +178,7 @@ class TritonRunner:
             chosen = self.schedules(tensors, params, extents)
             reasons: list[str] = []
             for choice in chain([chosen], self._others(tensors, extents)):
-                recorder = Recorder(tensors, varying, module.places)
+                recorder = Recorder(tensors, varying, self._loaded(choice)[0].places)
                 try:
                     results = self._call(tensors, params, choice, recorder=recorder)
                 except OutOfResources as fault:  # before the kernel is launched
@@ -187,11 +189,16 @@ class TritonRunner:
                 return results, None if _is_capturing(first.device) else recorder.plan(results)
         raise self.spaces(tensors, extents)[0].refusal(reasons[:1])
 
-    def _loaded(self) -> tuple[Module, ModuleType]:
-        if self._module is None:
-            module = self.emit([Space(k, {}, 2).first() for k in self.kernels])
-            self._module = module, load(module.source)
-        return self._module
+    def _loaded(self, choice: Choice) -> tuple[Module, ModuleType]:
+        """The file that these schedules run: one for each way to hold axes."""
+        in_two = tuple(s.in_two for s in choice)
+        found = self._modules.get(in_two)
+        if found is None:
+            usual = (Space(k, {}, 2).first() for k in self.kernels)
+            pairs = zip(usual, in_two, strict=True)
+            module = self.emit([replace(s, in_two=axes) for s, axes in pairs])
+            found = self._modules[in_two] = module, load(module.source)
+        return found
 
     def _call(
         self,
@@ -201,7 +208,7 @@ class TritonRunner:
         recorder: Recorder | None = None,
         **hooks: Any,
     ) -> tuple[torch.Tensor, ...]:
-        module, loaded = self._loaded()
+        module, loaded = self._loaded(choice)
         named = {module.params[n]: v for n, v in params.items()}
         host = getattr(loaded, module.host)
         configs = tuple(module.config(n, s) for n, s in enumerate(choice))
@@ -297,7 +304,7 @@ class TritonRunner:
 
     def _look(self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]) -> Look:
         device = next(iter(inputs.values())).device
-        return device, tuple(t.dtype for t in inputs.values()), _buckets(extents)
+        return device, tuple(t.dtype for t in inputs.values()), self._buckets(extents)
 
     def _situation(
         self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]
@@ -310,8 +317,16 @@ class TritonRunner:
             program=hashlib.blake2b(text.encode(), digest_size=16).hexdigest(),
             precision=self.precision,
             dtypes=tuple(dtypes),
-            sizes=_buckets(extents),
+            sizes=self._buckets(extents),
         )
+
+    def _buckets(self, extents: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+        """Sizes that share their schedules: those that are padded to the same length."""
+        padded = (
+            (e, shortest(n) if e in self._held else power_of_two(max(1, n)))
+            for e, n in extents.items()
+        )
+        return tuple(sorted(padded))
 
     def _recall(
         self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]
@@ -349,11 +364,6 @@ class TritonRunner:
         except torch.OutOfMemoryError:
             return None
         return tuple(outputs[o.name] for o in self.program.source.outputs)
-
-
-def _buckets(extents: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """Sizes that share their schedules."""
-    return tuple(sorted((e, power_of_two(max(1, n))) for e, n in extents.items()))
 
 
 def _wants_search(device: torch.device) -> bool:

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod, sqrt
 
-from monocomp.backends.triton.schedule import MIN_DOT, Schedule, processors_of
-from monocomp.nominal import LONG, SHORT, power_of_two
+from monocomp.backends.triton.schedule import Schedule, held_length, processors_of
+from monocomp.nominal import LONG, SHORT
 from monocomp.tile import (
     Expr,
     Fold,
@@ -141,8 +141,8 @@ class Model:
         """How long an axis is in a tile."""
         if axis not in self.blocked:
             return 1
-        whole = max(MIN_DOT, power_of_two(self.size(axis)))
-        return dict(schedule.blocks).get(axis, whole)
+        given = dict(schedule.blocks).get(axis)
+        return given or held_length(self.program, axis, self.size(axis))
 
     def elements(self, axes: Iterable[str], schedule: Schedule) -> int:
         """How many elements a tile with these axes has."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from monocomp.nominal import power_of_two
+from monocomp.tile import TileProgram
+
 MIN_DOT = 16  # the shortest side of a matrix product
 LONGEST_BLOCK = 1 << 16
 MOST_PROGRAMS = 1 << 20
@@ -15,16 +18,18 @@ class Schedule:
     """Block lengths by axis, warps a program instance, and stages of the load pipeline.
 
     `programs` is how many program instances a stream is cut into parts for; 0 if it is not.
+    `in_two` are the axes that are held as two tiles, where they would be padded as one.
     """
 
     blocks: tuple[tuple[str, int], ...]
     num_warps: int
     num_stages: int
     programs: int = 0
+    in_two: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
-        return {**asdict(self), "blocks": dict(self.blocks)}
+        return {**asdict(self), "blocks": dict(self.blocks), "in_two": list(self.in_two)}
 
     @staticmethod
     def from_json(data: Any) -> Schedule:
@@ -32,19 +37,45 @@ class Schedule:
         names = ("num_warps", "num_stages", "programs")
         blocks = {str(axis): _whole_number(n) for axis, n in dict(data["blocks"]).items()}
         warps, stages, programs = (_whole_number(data[n]) for n in names)
+        in_two = tuple(str(axis) for axis in dict(data).get("in_two", ()))
         if any(n < 1 or n & (n - 1) or n > LONGEST_BLOCK for n in blocks.values()):
             raise ValueError("block lengths are powers of two")
         if warps not in (1, 2, 4, 8, 16) or not 1 <= stages <= 8:
             raise ValueError("warps or stages out of range")
         if not 0 <= programs <= MOST_PROGRAMS:
             raise ValueError("the number of program instances is out of range")
-        return Schedule(tuple(blocks.items()), warps, stages, programs)
+        return Schedule(tuple(blocks.items()), warps, stages, programs, in_two)
 
     def __str__(self) -> str:
         """As in "128 x 64, 8 warps, 3 stages"."""
         blocks = " x ".join(str(length) for _, length in self.blocks) or "1"
         parts = f", {self.programs} programs" if self.programs else ""
-        return f"{blocks}, {self.num_warps} warps, {self.num_stages} stages{parts}"
+        tiles = f", {' and '.join(self.in_two)} in two tiles" if self.in_two else ""
+        return f"{blocks}, {self.num_warps} warps, {self.num_stages} stages{parts}{tiles}"
+
+
+def one_tile(size: int) -> int:
+    """The length of the tile of an axis that is held entirely."""
+    return max(MIN_DOT, power_of_two(size))
+
+
+def two_tiles(size: int) -> tuple[int, int]:
+    """The lengths of its two tiles: the largest power of two below, and the least for the rest."""
+    first = one_tile((size + 1) // 2)
+    return first, one_tile(size - first)
+
+
+def shortest(size: int) -> int:
+    """What an axis takes in one tile or in two."""
+    return min(one_tile(size), sum(two_tiles(size)))
+
+
+def held_length(program: TileProgram, axis: str, size: int) -> int:
+    """How long the tile of an axis of this size is, in a kernel that holds it entirely."""
+    if program.axes[axis].after is not None:
+        return two_tiles(size)[1]
+    is_first = any(a.after == axis for a in program.axes.values())
+    return two_tiles(size)[0] if is_first else one_tile(size)
 
 
 def _whole_number(x: Any) -> int:

@@ -9,15 +9,22 @@ memory, is left out, and the rest is ranked by the cost model.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import log2, prod
 from typing import TypeAlias
 
 from monocomp.backends.triton.model import Gpu, Model, gpu
-from monocomp.backends.triton.schedule import MIN_DOT, Schedule
+from monocomp.backends.triton.schedule import (
+    MIN_DOT,
+    Schedule,
+    held_length,
+    one_tile,
+    shortest,
+)
 from monocomp.errors import UnsupportedError
+from monocomp.lowering import divisible, in_two_tiles
 from monocomp.nominal import power_of_two
 from monocomp.tile import Let, Loop, Statement, TileProgram, expressions, walk
 
@@ -32,12 +39,13 @@ def has_product(program: TileProgram) -> bool:
 
 def whole_length(program: TileProgram, sizes: Mapping[str, int]) -> int:
     """The longest padded axis that is held entirely; 64 where it is not known."""
-    lengths = [
-        max(MIN_DOT, power_of_two(sizes.get(a.extent, 64)))
-        for a in program.axes.values()
-        if a.role == "whole"
-    ]
-    return max(lengths, default=MIN_DOT)
+    lengths: dict[str, int] = {}
+    for a in program.axes.values():
+        if a.role == "whole":
+            first = a.after or a.name
+            length = held_length(program, a.name, sizes.get(a.extent, 64))
+            lengths[first] = lengths.get(first, 0) + length
+    return max(lengths.values(), default=MIN_DOT)
 
 
 def element_bytes(program: TileProgram, inputs: Mapping[str, int]) -> int:
@@ -76,14 +84,32 @@ class Space:
     def _model(self) -> Model:
         return Model(self.program, self.sizes, self.element_bytes, self.gpu)
 
+    @cached_property
+    def _in_two(self) -> tuple[str, ...]:
+        """The axes whose padding is less in two tiles, in a kernel that multiplies along them."""
+        if not _multiplies_floats(self.program):
+            return ()
+        axes = [self.program.axes[a] for a in divisible(self.program)]
+        sizes = {a.name: self.sizes[a.extent] for a in axes if a.extent in self.sizes}
+        return tuple(a for a, size in sizes.items() if shortest(size) < one_tile(size))
+
+    @cached_property
+    def _divided(self) -> Space | None:
+        """The schedules with these axes in two tiles, which they leave unsaid."""
+        axes = self._in_two
+        return replace(self, program=in_two_tiles(self.program, axes)) if axes else None
+
     def first(self) -> Schedule:
         """The schedule to take where nothing is measured: the first of those that are known to
         be good. Kernels with a contraction too long to hold are no such class of their own; for
-        them, and where registers are scarce, the model says which.
+        them, and where registers are scarce, the model says which. Axes that are padded less in
+        two tiles are held so.
 
         Raises:
             UnsupportedError: the GPU can't hold the smallest tiles of this kernel.
         """
+        if self._divided is not None:
+            return replace(self._divided.first(), in_two=self._in_two)
         estimates = {s: self._model.estimate(s) for s in self._known()}
         fitting = [s for s, e in estimates.items() if e.fits(self.gpu)]
         rough = self.element_bytes > 2  # the model knows little of products in full precision
@@ -104,11 +130,19 @@ class Space:
         measuring before those that are known to be good, and then what the model ranks best."""
         first = self.first()
         known = [s for s in self._known() if self._model.estimate(s).fits(self.gpu)]
-        ranked = [] if len(known) >= count else self._ranked()
+        if self._divided is None:
+            ranked = [] if len(known) >= count else self._ranked()
+        else:
+            divided = self._divided.candidates(max(1, count - len(known)))
+            ranked = [replace(s, in_two=self._in_two) for s in divided]
         return list(dict.fromkeys([first, *known, *ranked]))[:count]
 
     def admits(self, schedule: Schedule) -> bool:
         """Could this be a schedule of the kernel? Not everything that was remembered is."""
+        if schedule.in_two:
+            if self._divided is None or schedule.in_two != self._in_two:
+                return False
+            return self._divided.admits(replace(schedule, in_two=()))
         axes = self.program.axis_names("row", "stream")
         if sorted(a for a, _ in schedule.blocks) != sorted(axes):
             return False
@@ -168,7 +202,7 @@ class Space:
     def _shapes(self, rows: Sequence[str]) -> Sequence[tuple[int, ...]]:
         program, target = self.program, self.target or "cuda:90"
         # Two accumulators take as much as one that is twice as long.
-        whole = whole_length(program, self.sizes) * max(1, _accumulators(program.body))
+        whole = whole_length(program, self.sizes) * max(1, _accumulators(program, program.body))
         lengths = [power_of_two(self.sizes.get(program.axes[a].extent, 64)) for a in rows]
         row = max(MIN_DOT, min(64, max(lengths, default=1)))
         if program.parts:
@@ -253,7 +287,7 @@ def _streamed_contraction(program: TileProgram) -> str | None:
     if len(rows) != 1 or len(streams) != 2 or len(inner) != 1 or not inner <= {*streams}:
         return None
     held = program.axis_names("whole", "serial")
-    is_alone = len(products) == 1 and _accumulators(program.body) == 1
+    is_alone = len(products) == 1 and _accumulators(program, program.body) == 1
     return inner.pop() if is_alone and not held and _multiplies_floats(program) else None
 
 
@@ -292,8 +326,8 @@ def _streamed_length(program: TileProgram, sizes: Mapping[str, int]) -> int:
     whole = {a.name: a for a in program.axes.values() if a.role == "whole"}
     streams = {*program.axis_names("stream")}
     read = [e for e in expressions(program.body) if e.op == "load" and e.axes & streams]
-    held = (whole[a].extent for e in read for a in e.axes & whole.keys())
-    return sum(power_of_two(sizes.get(extent, 64)) for extent in held)
+    held = [whole[a] for e in read for a in e.axes & whole.keys()]
+    return sum(held_length(program, a.name, sizes.get(a.extent, 64)) for a in held)
 
 
 def _shrink(
@@ -307,8 +341,7 @@ def _shrink(
         known = program.axes[axis]
         if known.role in ("grid", "serial"):
             return 1
-        whole = max(MIN_DOT, power_of_two(sizes.get(known.extent, 64)))
-        return blocks.get(axis, whole)
+        return blocks.get(axis) or held_length(program, axis, sizes.get(known.extent, 64))
 
     while True:
         largest = max(tiles, key=lambda axes: prod(map(length, axes)), default=frozenset())
@@ -403,12 +436,13 @@ def _multiplies_floats(program: TileProgram) -> bool:
     return any(a.kind == "float" for e in products for a in e.args[:2])
 
 
-def _accumulators(body: Sequence[Statement]) -> int:
-    """How many tiles of two axes loops carry at the same time."""
+def _accumulators(program: TileProgram, body: Sequence[Statement]) -> int:
+    """How many tiles of two axes loops carry at the same time, two tiles of an axis as one."""
+    second = {a.name for a in program.axes.values() if a.after}
     most = 0
     for loop in (s for s in body if isinstance(s, Loop)):
-        carried = sum(len(state.axes) > 1 for state in loop.state)
-        most = max(most, carried + _accumulators(loop.body))
+        carried = sum(len(s.axes) > 1 and second.isdisjoint(s.axes) for s in loop.state)
+        most = max(most, carried + _accumulators(program, loop.body))
     return most
 
 

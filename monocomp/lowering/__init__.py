@@ -13,5 +13,14 @@ from monocomp.lowering.bracketing import packed_extents, split
 from monocomp.lowering.cutting import cut
 from monocomp.lowering.kernels import lower
 from monocomp.lowering.roles import WHOLE_LIMIT
+from monocomp.lowering.two_tiles import divisible, in_two_tiles
 
-__all__ = ["WHOLE_LIMIT", "cut", "lower", "packed_extents", "split"]
+__all__ = [
+    "WHOLE_LIMIT",
+    "cut",
+    "divisible",
+    "in_two_tiles",
+    "lower",
+    "packed_extents",
+    "split",
+]

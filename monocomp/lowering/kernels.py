@@ -72,7 +72,8 @@ class _Kernel(Loops):
 
     def _store(self, equation: Equation) -> None:
         value = self._value(equation.body)
-        self.scopes[-1].body.append(Store(equation.name, value))
+        axes = tuple(i.attr[0] for i in equation.indices)
+        self.scopes[-1].body.append(Store(equation.name, value, axes))
 
     def _store_in_loop(self, name: str, equations: list[Equation]) -> None:
         scope = Scope(name, 1)

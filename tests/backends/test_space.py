@@ -152,7 +152,7 @@ class Runner(TritonRunner):
         self.fitting = fitting
         self.tried: list[Schedule] = []
 
-    def _loaded(self) -> Any:
+    def _loaded(self, choice: Any) -> Any:
         return SimpleNamespace(places={}), None
 
     def _call(

@@ -1,0 +1,209 @@
+"""An axis as two tiles: less padding where its length is far below a power of two.
+
+Tiles have powers of two as lengths, so that an axis of 96 that is held as one takes 128, and as
+two takes 64 + 32. Whatever has the axis becomes two values, and a sum over it the sum over the
+second tile, added to that over the first:
+
+    sum[d](a * b)  =  sum[d'](a' * b') + sum[d](a * b)        d before d', one index
+
+so that products accumulate, `tl.dot(a', b', tl.dot(a, b))`. Nothing else of the kernel changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from monocomp.errors import InternalError
+from monocomp.tile import (
+    Assign,
+    Expr,
+    Fold,
+    Let,
+    Loop,
+    Mask,
+    Segment,
+    Selection,
+    State,
+    Statement,
+    Store,
+    TileProgram,
+    apply,
+    subexpressions,
+    walk,
+)
+
+# What joins the results of two tiles, by the monoid of a reduction.
+_JOIN = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "or", "all": "and"}
+
+
+def in_two_tiles(program: TileProgram, axes: Collection[str]) -> TileProgram:
+    """The program with some of its axes held as two tiles each.
+
+    Args:
+        program: a kernel.
+        axes: of those that `divisible` names.
+    """
+    for axis in axes:
+        if axis not in divisible(program):
+            raise InternalError(f"{program.name} cannot hold {axis} as two tiles")
+        program = _TwoTiles(program, axis).run()
+    return program
+
+
+def divisible(program: TileProgram) -> list[str]:
+    """The axes that can be held as two tiles: those held entirely, in one, that only values,
+    reductions and stores have. A fold along one, and the ranks of a selection, need all of it."""
+    body = list(walk(program.body))
+    folds = [s for s in body if isinstance(s, Fold)]
+    needed = {s.axis for s in folds}
+    needed |= {s.monoid.axis for s in folds if isinstance(s.monoid, Selection)}
+    needed |= {a for s in body if isinstance(s, Mask) for a in s.value.axes}
+    needed |= {a for s in body if isinstance(s, Loop) for e in s.bounds for a in e.axes}
+    # The second state would be computed from the first one's next.
+    assigned = [s.value for s in body if isinstance(s, Assign)]
+    needed |= {a for e in assigned for a in e.axes if any(_over(x) == a for x in subexpressions(e))}
+    held = {a.name: a.after for a in program.axes.values() if a.role == "whole"}
+    needed |= {a for pair in held.items() if pair[1] for a in pair if a}
+    return [a for a in held if a not in needed]
+
+
+def _over(e: Expr) -> str | None:
+    """The axis that a sum or another reduction is over."""
+    if e.op == "contract":
+        return str(e.attr)
+    return str(e.attr[1]) if e.op == "reduce" else None
+
+
+class _TwoTiles:
+    """Holds one axis as two tiles. The first keeps the names, the second gets others."""
+
+    def __init__(self, program: TileProgram, axis: str) -> None:
+        self.program = program
+        self.axis = axis
+        self.second = _other(axis, program.axes)
+        having: dict[str, None] = {}
+        taken: set[str] = set()
+        for name, axes in _named(program.body):
+            taken.add(name)
+            if axis in axes:
+                having[name] = None
+        self.copies: dict[str, str] = {}
+        for name in having:
+            self.copies[name] = _other(name, taken)
+            taken.add(self.copies[name])
+
+    def run(self) -> TileProgram:
+        """The program."""
+        axes = {}
+        for name, axis in self.program.axes.items():
+            axes[name] = axis
+            if name == self.axis:
+                axes[self.second] = replace(axis, name=self.second, after=name)
+        return replace(self.program, axes=axes, body=self._body(self.program.body))
+
+    def _body(self, body: list[Statement]) -> list[Statement]:
+        return [part for s in body for part in self._statement(s)]
+
+    def _statement(self, s: Statement) -> Iterator[Statement]:
+        """A statement, and once more for the second tile if it has the axis."""
+        match s:
+            case Loop():
+                yield self._loop(s)
+            case Mask():
+                yield Mask(self._value(s.value))
+            case Let() | Assign():
+                yield type(s)(s.name, self._value(s.value))
+                if s.name in self.copies:
+                    yield type(s)(self.copies[s.name], self._value(s.value, second=True))
+            case Fold():
+                yield self._fold(s)
+                if s.names[0] in self.copies:
+                    yield self._fold(s, second=True)
+            case Store():
+                yield Store(s.output, self._value(s.value), s.axes)
+                if self.axis in s.axes:
+                    axes = tuple(self.second if a == self.axis else a for a in s.axes)
+                    yield Store(s.output, self._value(s.value, second=True), axes)
+
+    def _loop(self, s: Loop) -> Loop:
+        state = []
+        for field in s.state:
+            state.append(field)
+            if field.name in self.copies:
+                name = self.copies[field.name]
+                state.append(State(name, self._axes(field.axes), field.kind, field.unit))
+        segments = tuple(
+            Segment(
+                tuple(map(self._value, segment.lower)),
+                tuple(map(self._value, segment.upper)),
+                segment.masked,
+            )
+            for segment in s.segments
+        )
+        return Loop(s.axis, segments, state, self._body(s.body), s.folds)
+
+    def _fold(self, s: Fold, second: bool = False) -> Fold:
+        def renamed(names: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(self.copies.get(n, n) for n in names) if second else names
+
+        state, elements = (tuple(self._value(e, second) for e in x) for x in (s.state, s.elements))
+        return Fold(renamed(s.names), s.monoid, s.axis, state, elements, renamed(s.prefixes))
+
+    def _axes(self, axes: frozenset[str]) -> frozenset[str]:
+        return axes - {self.axis} | {self.second} if self.axis in axes else axes
+
+    def _value(self, e: Expr, second: bool = False) -> Expr:
+        """An expression for the first or the second tile. What does not have the axis is the
+        same for both."""
+        if _over(e) == self.axis:
+            return self._joined(e, second)
+        args = tuple(self._value(a, second) for a in e.args)
+        if not second or self.axis not in e.axes:
+            is_same = all(a is b for a, b in zip(args, e.args, strict=True))
+            return e if is_same else replace(e, args=args)
+        attr = e.attr
+        match e.op:
+            case "coordinate" if attr == self.axis:
+                attr = self.second
+            case "local":
+                attr = self.copies[attr]
+            case "masked" if attr[0] == self.axis:
+                attr = self.second, attr[1]
+        return replace(e, args=args, attr=attr, axes=self._axes(e.axes))
+
+    def _joined(self, e: Expr, second: bool) -> Expr:
+        """A reduction over the axis: over its first tile, and over its second."""
+        if e.op == "contract":
+            initial = tuple(self._value(a, second) for a in e.args[2:])
+            tiles = [tuple(self._value(a, n) for a in e.args[:2]) for n in (False, True)]
+            first = replace(e, args=(*tiles[0], *initial))
+            return replace(e, args=(*tiles[1], first), attr=self.second)
+        monoid = e.attr[0]
+        parts = []
+        for axis, n in ((self.axis, False), (self.second, True)):
+            value = self._value(e.args[0], n)
+            parts.append(replace(e, args=(value,), attr=(monoid, axis)))
+        return apply(_JOIN[monoid], *parts, kind=e.kind)
+
+
+def _named(body: list[Statement]) -> Iterator[tuple[str, frozenset[str]]]:
+    """What a body names, with the axes along which it varies."""
+    for s in walk(body):
+        match s:
+            case Let():
+                yield s.name, s.value.axes
+            case Loop():
+                yield from ((field.name, field.axes) for field in s.state)
+            case Fold():
+                axes = frozenset().union(*(e.axes for e in (*s.state, *s.elements))) - {s.axis}
+                yield from ((name, axes) for name in s.names)
+                yield from ((name, axes | {s.axis}) for name in s.prefixes)
+
+
+def _other(name: str, taken: Collection[str]) -> str:
+    """A name like this one that is not taken."""
+    n = 2
+    while f"{name}_{n}" in taken:
+        n += 1
+    return f"{name}_{n}"

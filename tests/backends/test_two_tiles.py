@@ -1,0 +1,244 @@
+"""Axes held as two tiles: what the pass makes of tile programs, and who chooses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+
+import monocomp as mc
+from monocomp import library
+from monocomp.backends.triton.launch import TritonRunner
+from monocomp.backends.triton.schedule import Schedule, one_tile, shortest, two_tiles
+from monocomp.backends.triton.space import Space
+from monocomp.errors import InternalError
+from monocomp.kernel import Kernel
+from monocomp.language.checker import check
+from monocomp.lowering import divisible, in_two_tiles
+from monocomp.tile import Store, TileProgram, expressions, walk
+from tests.backends import interpreted as interpreter
+from tests.backends.library_cases import CASES
+from tests.backends.programs import EXAMPLES, elements
+from tests.backends.running import exact, make_inputs, poisoned_empty, run
+from tests.backends.tolerances import ALONE, BESIDE_EAGER, Bound
+from tests.gpu.comparing import all_in_nan
+
+# Lengths that one tile fits, that two fit, that neither does, and that three would.
+HEADS = (1, 17, 24, 40, 72, 80, 96, 112, 160, 192, 320)
+ATTENTION = library.load("attention")
+
+
+# --- lengths ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("size", "lengths", "one"),
+    [
+        (1, (16, 16), 16),
+        (32, (16, 16), 32),
+        (40, (32, 16), 64),
+        (96, (64, 32), 128),
+        (112, (64, 64), 128),
+        (129, (128, 16), 256),
+        (320, (256, 64), 512),
+    ],
+)
+def test_lengths(size: int, lengths: tuple[int, int], one: int) -> None:
+    """Powers of two that hold the axis, the second as short as the matrix units allow."""
+    assert (two_tiles(size), one_tile(size)) == (lengths, one)
+    assert shortest(size) == min(one, sum(lengths))
+
+
+def test_lengths_hold_the_axis() -> None:
+    for size in range(1, 1025):
+        first, second = two_tiles(size)
+        assert first >= second >= 16 and first + second >= size
+        assert size <= shortest(size) <= max(16, 2 * size - 1)
+
+
+# --- the pass -----------------------------------------------------------------------------
+
+
+def test_printed(golden: Callable[[str, str], None]) -> None:
+    """Attention: a chain of two products, and two accumulators."""
+    (program,) = mc.compile(ATTENTION, name="attention").tile_programs()
+    golden("attention.two_tiles.txt", f"{in_two_tiles(program, ['e', 'd'])}\n")
+
+
+@contextmanager
+def everything_in_two() -> Iterator[None]:
+    """Let backends hold every axis in two tiles that can be."""
+    original = Kernel.tile_programs
+
+    def divided(self: Kernel, *args: Any) -> tuple[TileProgram, ...]:
+        return tuple(in_two_tiles(p, divisible(p)) for p in original(self, *args))
+
+    with patch.object(Kernel, "tile_programs", divided):
+        yield
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples(name: str) -> None:
+    """All parts of the language, interpreted in float64; a second tile may be empty."""
+    example = EXAMPLES[name]
+    known = {i.lstrip(".") for i in check(example.text).extent_of}
+    bound = Bound(0.0, ALONE["numpy"].floor * example.tolerance)
+    for seed, extents in enumerate(example.extents):
+        used = {i: n for i, n in extents.items() if i in known}
+        made = make_inputs(example.text, used, seed=seed, params=example.params)
+        inputs = elements(example, made)
+        with everything_in_two():
+            found = run("numpy", example.text, inputs, **example.params)
+        for got, wanted in zip(found, exact(example.text, inputs, **example.params), strict=True):
+            bound.check(got, wanted)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_library(name: str) -> None:
+    """The same for the programs of the library."""
+    case = CASES[name]
+    inputs = case.inputs(case.sizes(19, 37, 6, 5), torch.float32)
+    with everything_in_two():
+        found = run("numpy", case.text, inputs, **case.params)
+    for got, wanted in zip(found, exact(case.text, inputs, **case.params), strict=True):
+        ALONE["numpy"].check(got, wanted)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_holds_together(name: str) -> None:
+    """Every axis is stored and read as often as it has tiles, and names are given once."""
+    for p in mc.compile(CASES[name].text).tile_programs():
+        divided = in_two_tiles(p, divisible(p))
+        assert len(divided.axes) == len(p.axes) + len(divisible(p))
+        for e in expressions(divided.body):
+            assert e.axes <= set(divided.axes)
+        stores = [s for s in walk(divided.body) if isinstance(s, Store)]
+        for o in p.outputs:
+            wanted = 2 ** len(set(o.axes) & set(divisible(p)))
+            assert len({s.axes for s in stores if s.output == o.name}) == wanted
+        assert not divisible(divided)
+        assert in_two_tiles(p, ()) is p
+
+
+def test_what_must_be_one_tile() -> None:
+    """The ranks of `top` are one list."""
+    (program,) = mc.compile(library.load("softmax_top8")).tile_programs()
+    assert "r" in program.axis_names("whole") and "r" not in divisible(program)
+    with pytest.raises(InternalError, match="cannot hold r as two tiles"):
+        in_two_tiles(program, ["r"])
+    with pytest.raises(InternalError, match="cannot hold b as two tiles"):
+        in_two_tiles(program, ["b"])
+
+
+# --- the choice ---------------------------------------------------------------------------
+
+
+def space(head: int, value: int, element_bytes: int = 2, target: str = "cuda:90") -> Space:
+    """The space of attention with heads of these sizes."""
+    kernel = mc.compile(ATTENTION)
+    sizes = {"b": 2, "h": 4, "q": 1000, "k": 1000, "d": head, "e": value}
+    (program,) = kernel.tile_programs(sizes)
+    return Space(program, sizes, element_bytes, target)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_where_padding_is_less(head: int) -> None:
+    """The first schedule follows from the sizes; a search tries one tile too."""
+    found = space(head, head)
+    pays = shortest(head) < one_tile(head)
+    assert found.first().in_two == (("e", "d") if pays else ())
+    candidates = found.candidates()
+    assert {s.in_two for s in candidates} == ({(), ("e", "d")} if pays else {()})
+    assert all(map(found.admits, candidates)) and len(candidates) == 12
+
+
+def test_each_axis_by_itself() -> None:
+    assert space(96, 64).first().in_two == ("d",)
+    assert space(64, 96).first().in_two == ("e",)
+
+
+def test_what_is_admitted() -> None:
+    """A schedule that was remembered for other sizes may hold an axis in two in vain."""
+    good = space(96, 64).first()
+    assert not space(64, 64).admits(good)
+    assert not space(96, 96).admits(good)
+    assert space(96, 64).admits(replace(good, in_two=()))
+
+
+def test_as_plain_data() -> None:
+    """Schedules that were written before there was a choice are schedules."""
+    schedule = Schedule((("q", 64),), 4, 2, in_two=("e", "d"))
+    data = schedule.to_json()
+    assert Schedule.from_json(data) == schedule
+    assert str(schedule) == "64, 4 warps, 2 stages, e and d in two tiles"
+    del data["in_two"]
+    assert Schedule.from_json(data) == replace(schedule, in_two=())
+
+
+def test_sizes_that_share_schedules() -> None:
+    """Those that tiles pad alike; streams go by powers of two."""
+    kernel = mc.compile(ATTENTION)
+    program, _ = kernel._cut({})
+    runner = TritonRunner(program, kernel.tile_programs({}), lambda _: None, "ieee")  # type: ignore[arg-type, return-value]
+
+    def bucket(**sizes: int) -> tuple[tuple[str, int], ...]:
+        return runner._buckets(sizes)
+
+    assert bucket(d=81, k=81) == bucket(d=96, k=96) == bucket(d=96, k=128)
+    assert bucket(d=96) != bucket(d=97) == bucket(d=128)
+    assert bucket(d=1) == bucket(d=16)
+
+
+# --- emitted ------------------------------------------------------------------------------
+
+
+def source(**sizes: int) -> str:
+    return mc.compile(ATTENTION).source(target="cuda:90", extents=sizes)
+
+
+def test_header() -> None:
+    """The file says what is held so."""
+    assert "# In two tiles, to be padded less: e, d.\n" in source(d=96, e=96)
+    assert "# In two tiles, to be padded less: d.\n" in source(d=96, e=128)
+    for text in (source(), source(d=128, e=112)):
+        assert "two tiles" not in text and "two_tiles" not in text
+
+
+def _in_interpreter(inputs: Mapping[str, torch.Tensor], text: str) -> tuple[torch.Tensor, Any]:
+    kernel = mc.compile(text, backend="triton")
+    with poisoned_empty():
+        found = kernel(*(inputs[n] for n in kernel.program.inputs))
+    (runner,) = kernel._runners.values()
+    return found, [axes for choice in runner._modules for axes in choice]
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("name", ["attention", "causal", "gqa", "cosine_attention"])
+def test_head_sizes(name: str, head: int) -> None:
+    """Between NaN, which no tile may read; d and dv in tiles of their own."""
+    case = CASES[name]
+    inputs = case.inputs(case.sizes(19, 37, head, 96 if head == 1 else head), torch.float32)
+    found, held = interpreter.call(_in_interpreter, all_in_nan(inputs), case.text)
+    assert bool(held[0]) == (head == 1 or shortest(head) < one_tile(head))
+    (wanted,), (eager,) = exact(case.text, inputs), case.in_eager_torch(inputs)
+    BESIDE_EAGER[torch.float32].check(found, wanted, eager)
+
+
+def test_one_file_for_all_sizes() -> None:
+    """One that was emitted for two tiles is right for any length."""
+    text = source(d=96, e=96)
+    for head in (1, 16, 64, 96, 100):
+        inputs = make_inputs(ATTENTION, {"b": 1, "h": 1, "q": 17, "k": 33, "d": head, "e": head})
+        (found,) = interpreter.call(_run_file, text, all_in_nan(inputs))
+        ALONE["triton"].check(found, exact(ATTENTION, inputs)[0])
+
+
+def _run_file(text: str, inputs: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    from monocomp.backends.triton.launch import load
+
+    return (load(text).kernel(*(inputs[n] for n in "QKV")),)
