@@ -86,7 +86,7 @@ class Space:
 
     @cached_property
     def _in_two(self) -> tuple[str, ...]:
-        """The axes whose padding is less in two tiles, in a kernel that multiplies along them."""
+        """The axes that are padded less in two tiles, in a kernel that multiplies matrices."""
         if not _multiplies_floats(self.program):
             return ()
         axes = [self.program.axes[a] for a in divisible(self.program)]
@@ -99,16 +99,29 @@ class Space:
         axes = self._in_two
         return replace(self, program=in_two_tiles(self.program, axes)) if axes else None
 
+    def _is_divided_first(self) -> bool:
+        """Are two tiles known to be better? For few rows what counts is what is read, and padding
+        is not; and where operands are in registers, two long ones take too many."""
+        if self._divided is None or self.program.parts or self._row() <= 32:
+            return False
+        has_room = self.gpu.reads_shared or self.gpu.registers > 255
+        return self._accumulated() <= (512 if has_room else 128)
+
+    def _accumulated(self) -> int:
+        """How long a row of all accumulators is: two take as much as one that is twice as long."""
+        accumulators = max(1, _accumulators(self.program, self.program.body))
+        return whole_length(self.program, self.sizes) * accumulators
+
     def first(self) -> Schedule:
         """The schedule to take where nothing is measured: the first of those that are known to
         be good. Kernels with a contraction too long to hold are no such class of their own; for
         them, and where registers are scarce, the model says which. Axes that are padded less in
-        two tiles are held so.
+        two tiles are held so, where that is known to be better.
 
         Raises:
             UnsupportedError: the GPU can't hold the smallest tiles of this kernel.
         """
-        if self._divided is not None:
+        if self._divided is not None and self._is_divided_first():
             return replace(self._divided.first(), in_two=self._in_two)
         estimates = {s: self._model.estimate(s) for s in self._known()}
         fitting = [s for s, e in estimates.items() if e.fits(self.gpu)]
@@ -201,10 +214,8 @@ class Space:
 
     def _shapes(self, rows: Sequence[str]) -> Sequence[tuple[int, ...]]:
         program, target = self.program, self.target or "cuda:90"
-        # Two accumulators take as much as one that is twice as long.
-        whole = whole_length(program, self.sizes) * max(1, _accumulators(program, program.body))
-        lengths = [power_of_two(self.sizes.get(program.axes[a].extent, 64)) for a in rows]
-        row = max(MIN_DOT, min(64, max(lengths, default=1)))
+        whole = self._accumulated()
+        row = self._row()
         if program.parts:
             return self._in_parts(row)
         if not _multiplies_floats(program):
@@ -221,7 +232,16 @@ class Space:
             return [shape[:4] for shape in self._in_parts(row)]
         if int(target.removeprefix("cuda:")) < 90:
             return _before_hopper(whole)
+        in_two = any(a.after for a in program.axes.values())
+        if in_two and _accumulators(program, program.body) == 1:
+            return _for_hopper_in_two(whole, bool(self._whole_loops()))
         return _for_hopper(whole, self._is_long())
+
+    def _row(self) -> int:
+        """How many rows a block has at most; after that the rows are no longer few."""
+        axes = [self.program.axes[a] for a in self.program.axis_names("row")]
+        lengths = [power_of_two(self.sizes.get(a.extent, 64)) for a in axes]
+        return max(MIN_DOT, min(64, max(lengths, default=1)))
 
     def _in_parts(self, row: int) -> list[tuple[int, int, int, int, int]]:
         size = self.element_bytes
@@ -230,8 +250,12 @@ class Space:
 
     def _is_long(self) -> bool:
         """Is there a stream that is long for all rows alike?"""
+        return any(self.sizes.get(loop.axis.extent, 0) > 8192 for loop in self._whole_loops())
+
+    def _whole_loops(self) -> list[Loop]:
+        """The streams that are the same for all rows."""
         loops = (s for s in walk(self.program.body) if isinstance(s, Loop))
-        return any(loop.is_whole and self.sizes.get(loop.axis.extent, 0) > 8192 for loop in loops)
+        return [loop for loop in loops if loop.is_whole]
 
     # --- what could be good ---------------------------------------------------------------
 
@@ -393,6 +417,17 @@ def _for_hopper(whole: int, is_long: bool) -> list[Shape]:
     if whole <= 512:
         return [(64, 32, 8, 2), (64, 64, 8, 1), (64, 16, 8, 3), (32, 32, 8, 2)]
     return [(32, 16, 8, 2), (32, 32, 8, 1), (16, 16, 8, 1)]
+
+
+def _for_hopper_in_two(whole: int, is_alike: bool) -> list[Shape]:
+    """Two tiles leave room for more rows, or for another stage, if for long ones with some
+    registers in memory. With short ones more rows pay where a stream is alike for all of them."""
+    if whole <= 128:
+        shapes = [(64, 64, 4, 3), (128, 64, 8, 3), (128, 64, 4, 3), (64, 64, 4, 2)]
+        return [shapes[1], shapes[0], *shapes[2:]] if is_alike else shapes
+    if whole <= 256:
+        return [(128, 64, 8, 3), (128, 64, 8, 2), (64, 64, 4, 2)]
+    return [(128, 32, 8, 2), (64, 64, 8, 2)]
 
 
 def _in_full_precision(whole: int) -> list[Shape]:
