@@ -12,6 +12,7 @@ from benchmarks.run import NAMES
 
 FEW = {
     "gpu_forward": ("causal",),
+    "gpu_heads": ("causal",),
     "gpu_variants": ("full", "documents", "softcap-window-gqa"),
     "gpu_floor": ("causal", "layer_norm", "cross_entropy", "rolling_cache", "fp8_attention"),
     "gpu_launch": ("prefix_lm", "layer_norm"),

@@ -25,7 +25,7 @@ from monocomp.tile import Axis, Combine, Fold, OutputTensor, TileProgram, walk
 _HOST_NAMES = frozenset(
     ("config", "configs", "fast", "name", "precision", "programs", "shape", "t", "tensor", "wide")
 )
-_FUNCTIONS = frozenset(("empty", "launch", "span", "two_tiles"))  # what it calls
+_FUNCTIONS = frozenset(("empty", "launch", "span", "step", "two_tiles"))  # what it calls
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,8 @@ def emit(
         lines += ["", "", *s.lines]
     if any(s.in_two for s in schedules):
         lines += ["", "", *_two_tiles_function()]
+    if any(s.held for s in sources):
+        lines += ["", "", *_step_function()]
     lines += ["", "", *_span_function(), "", "", *_launch_function()]
     written = _Host(start, lowered or start, kernels, sources, emitters, names, configs, narrow)
     lines += ["", "", *written.lines(host, precision)]
@@ -179,6 +181,20 @@ def _two_tiles_function() -> list[str]:
         '    """The lengths of the two tiles of an axis, such as 64 and 32 for 96."""',
         f"    first = max({MIN_DOT}, triton.next_power_of_2((size + 1) // 2))",
         f"    return first, max({MIN_DOT}, triton.next_power_of_2(size - first))",
+    ]
+
+
+def _step_function() -> list[str]:
+    return [
+        "def step(*tensors):",
+        '    """What divides the strides of tensors but along one dimension each: 2, 4 or 8; or 1,',
+        '    if 16 does: that is known of itself."""',
+        "    common = 16",
+        "    for tensor, held in tensors:",
+        "        for dim, stride in enumerate(tensor.stride()):",
+        "            while dim != held and tensor.shape[dim] > 1 and stride % common:",
+        "                common //= 2",
+        "    return 1 if common == 16 else common",
     ]
 
 
@@ -440,6 +456,9 @@ class _Host:
                 self.put(f"{emitter._even(name)}={even},", 2)
             case "option" if name == "INDEX":
                 self.put("INDEX=tl.int64 if wide else tl.int32,", 2)
+            case "option" if name == "STEP":
+                pairs = (f"({self.tensor(t)}, {dim})" for t, dim in emitter.held.items())
+                self.out += fit("STEP=", f"step({', '.join(pairs)})", ",", 2)
             case "option" if name == "FAST":
                 self.put("FAST=fast,", 2)
             case "option":

@@ -174,6 +174,7 @@ class KernelSource:
         arguments: the arguments in order, as (purpose, name, dimension).
         grid: rows and grid axes, the fastest first.
         shared: pairs of tensors that one matrix product takes together.
+        held: the dimension of tensors along which a tile holds them entirely.
     """
 
     name: str
@@ -183,6 +184,7 @@ class KernelSource:
     arguments: list[tuple[str, str, int]]
     grid: list[Axis]
     shared: list[tuple[str, str]] = field(default_factory=list)
+    held: dict[str, int] = field(default_factory=dict)
 
 
 class KernelEmitter:
@@ -201,7 +203,7 @@ class KernelEmitter:
         self.function_names = functions or {}  # of the combines, by monoid
         self.functions: dict[str, str] = {}
         reserved = {*HELPERS, kernel_name, *self.function_names.values()}
-        self.names = Identifiers({*reserved, "INDEX", "PRECISION", "FAST", "pid"})
+        self.names = Identifiers({*reserved, "INDEX", "PRECISION", "FAST", "STEP", "pid"})
         self.lines: list[str] = []
         self.indent = 1
         self.helpers: dict[str, None] = {}
@@ -253,11 +255,13 @@ class KernelEmitter:
     def _stride(self, tensor: str, dim: int) -> str:
         return self._name("stride", f"{tensor}/{dim}", f"stride_{tensor}_{self._dim(tensor, dim)}")
 
-    def _dim(self, tensor: str, dim: int) -> str:
+    def _dims(self, tensor: str) -> tuple[str, ...]:
         if tensor in self.program.inputs:
-            dims = self.program.inputs[tensor].dims
-        else:
-            dims = next(o.axes for o in self.program.outputs if o.name == tensor)
+            return self.program.inputs[tensor].dims
+        return next(o.axes for o in self.program.outputs if o.name == tensor)
+
+    def _dim(self, tensor: str, dim: int) -> str:
+        dims = self._dims(tensor)
         name = dims[dim].lstrip(".")
         return name if dims.count(dims[dim]) == 1 else f"{name}{dim}"
 
@@ -314,6 +318,7 @@ class KernelEmitter:
     def emit(self) -> KernelSource:
         """Write the kernel."""
         grid = self._grid_axes()
+        self._steps()
         self._program_ids(grid)
         for axis in self.program.axes.values():
             if axis.role == "whole":
@@ -324,10 +329,10 @@ class KernelEmitter:
         self._body(self.program.body)
         used = "\n".join(self.lines)
         arguments = self._arguments(grid)
-        divisors = {("size", extent) for extent in self._divisors()}
+        constants = {("size", extent) for extent in self._constants()}
         head = ["@triton.jit", f"def {self.kernel_name}("]
         for purpose, name, dim in arguments:
-            fixed = purpose in ("block", "even", "option") or (purpose, name) in divisors
+            fixed = purpose in ("block", "even", "option") or (purpose, name) in constants
             head.append(
                 f"    {self._argument(purpose, name, dim)}{': tl.constexpr' if fixed else ''},"
             )
@@ -341,6 +346,7 @@ class KernelEmitter:
             arguments,
             grid,
             self.shared,
+            self.held,
         )
 
     def _argument(self, purpose: str, name: str, dim: int) -> str:
@@ -359,14 +365,41 @@ class KernelEmitter:
                 return self._param(name)
         return name
 
-    def _divisors(self) -> set[str]:
-        """Extents that the places of a tile are divided by, such as the size of a page. They are
-        constants of the kernel: a division by one takes a shift, or a multiplication."""
-        return {
+    def _constants(self) -> set[str]:
+        """Extents that are constants of the kernel. Of axes that are held entirely they tell
+        where tiles end; and of those that the places of a tile are divided by, such as the size
+        of a page, a division takes a shift, or a multiplication."""
+        return {a.extent for a in self.program.axes.values() if a.role == "whole"} | {
             e.args[1].attr
             for e in expressions(self.program.body)
             if e.op in ("floordiv", "mod") and e.args[1].op == "extent" and self._order(e.axes)
         }
+
+    @cached_property
+    def held(self) -> dict[str, int]:
+        """The dimension of each tensor along which a tile holds it entirely, the last one."""
+        found: dict[str, int] = {}
+        for e in expressions(self.program.body):
+            places = e.args if e.op == "load" else ()
+            for dim, place in enumerate(places):
+                if place.op == "coordinate" and self.program.axes[place.attr].role == "whole":
+                    found[e.attr] = max(dim, found.get(e.attr, 0))
+        for o in self.program.outputs:
+            for dim, axis in enumerate(o.axes):
+                if self.program.axes[axis].role == "whole":
+                    found[o.name] = dim
+        return {tensor: dim for tensor, dim in found.items() if len(self._dims(tensor)) > 1}
+
+    def _steps(self) -> None:
+        """Say that STEP divides strides: what is held entirely is then loaded several elements
+        at a time. By itself Triton only looks whether 16 divides an argument."""
+        if self.held:
+            self._put("# STEP divides these: loads of several elements need to know.")
+        for tensor, held in self.held.items():
+            rank = len(self._dims(tensor))
+            for dim in (n for n in range(rank) if n != held):
+                stride = self._stride(tensor, dim)
+                self._assign(stride, f"{stride} // STEP * STEP")
 
     def _arguments(self, grid: list[Axis]) -> list[tuple[str, str, int]]:
         program = self.program
@@ -385,6 +418,8 @@ class KernelEmitter:
             found += [("option", "PRECISION", 0)]
         if any(e.op == "tanh" for e in expressions(self.program.body)):
             found += [("option", "FAST", 0)]
+        if self.held:
+            found += [("option", "STEP", 0)]
         return found
 
     # --- program instances --------------------------------------------------------------

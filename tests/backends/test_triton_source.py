@@ -23,8 +23,8 @@ from tests.backends.programs import EXAMPLES
 
 PROGRAMS = {n: library.load(n) for n in CASES} | {n: e.text for n, e in EXAMPLES.items()}
 # What emitted code may use beside what it defines itself, torch, triton and tl.
-BUILTINS = {"SystemExit", "ValueError", "__name__", "abs", "any", "float", "len", "max", "min"}
-BUILTINS |= {"list", "print", "range", "sum", "tuple", "zip"}
+BUILTINS = {"SystemExit", "ValueError", "__name__", "abs", "any", "enumerate", "float", "len"}
+BUILTINS |= {"list", "max", "min", "print", "range", "sum", "tuple", "zip"}
 MODULES = {"torch", "triton", "triton.language"}
 MODULES_OF_MAIN = {"os", "sys"}
 
