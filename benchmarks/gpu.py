@@ -182,6 +182,23 @@ def _schedules(
     return tuple(map(str, chosen))
 
 
+def in_one_tile(program: str, *tensors: Tensor) -> Prepare:
+    """Our kernel with the first schedule that holds every axis as one tile."""
+
+    def prepare() -> Call:
+        compiled = kernel(program)
+        inputs = dict(zip(compiled.program.inputs, tensors, strict=True))
+        if tensors[0].device.type != "cuda" and not INTERPRETED:
+            return ours(program, *tensors)()
+        binding = bind(compiled.program, {n: tuple(t.shape) for n, t in inputs.items()}, {})
+        runner = compiled._runner(inputs, binding)
+        spaces = runner.spaces(inputs, packed_extents(runner.program, binding.extents))
+        chosen = tuple(next(s for s in x.candidates() if not s.in_two) for x in spaces)
+        return lambda: runner._call(inputs, binding.params, chosen)[0]
+
+    return prepare
+
+
 # FlexAttention's: the blocks that it takes by itself, and those that its own search would try,
 # those before that have won more often
 FLEX_OPTIONS: tuple[dict[str, int], ...] = (

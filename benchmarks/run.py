@@ -16,6 +16,7 @@ NAMES = (
     "compile_time",
     "cpu_memory",
     "gpu_forward",
+    "gpu_heads",
     "gpu_variants",
     "gpu_area",
     "gpu_decode",
