@@ -51,6 +51,8 @@ RULE_SETS = (
 )
 RULES = {r.name: r for rule_set in RULE_SETS for r in (*rule_set.rules, *rule_set.choices)}
 CHOICES = frozenset(r for rule_set in RULE_SETS for r in rule_set.choices)
+CENTRING = frozenset(r.name for r in centring.choices)
+ROUNDS = 3  # more than were ever needed
 
 
 def derive(
@@ -77,11 +79,24 @@ def finish(rewriter: Rewriter, rules: Sequence[str] | None = None) -> None:
     rewriter.inline_definitions()
     rewriter.name_logits()
     wanted = None if rules is None else chosen(rules)
+    _apply_all(rewriter, wanted)
+    # Sums about a centre can meet their like again, for which the other sets are needed.
+    for _ in range(ROUNDS):
+        if rewriter.stopped or not any(step.rule in CENTRING for step in rewriter.steps):
+            break
+        again = Rewriter(rewriter.program)
+        _apply_all(again, wanted)
+        if again.program.equations == rewriter.program.equations:
+            break
+        _apply_all(rewriter, wanted)
+    rewriter.finished = not rewriter.stopped
+
+
+def _apply_all(rewriter: Rewriter, wanted: RuleSet | None) -> None:
     for rule_set in RULE_SETS:
         if rule_set is exchanged_normal_form:
-            rewriter.depends_on_sizes = bool(candidates(rewriter.program))
+            rewriter.depends_on_sizes |= bool(candidates(rewriter.program))
         rewriter.exhaust(rule_set if wanted is None else _in_order_of(wanted, rule_set))
-    rewriter.finished = not rewriter.stopped
 
 
 def _in_order_of(wanted: RuleSet, rule_set: RuleSet) -> RuleSet:
