@@ -20,6 +20,7 @@ from functools import cached_property
 from monocomp import counter_rng
 from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.layout import fit
+from monocomp.backends.triton.operands import Operands, has_float
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.tile import (
     Assign,
@@ -150,6 +151,23 @@ def merge_largest(
             x = tl.where(at == new_place, -float("inf"), x)
             old_values = tl.where(old_places == old_place, -float("inf"), old_values)
     return values, places''',
+    "rounding_error": '''@triton.jit
+def rounding_error(x, dtype: tl.constexpr):
+    """What x loses in a dtype, in that dtype; 0 where it overflows there."""
+    lost = x - x.to(dtype).to(tl.float32)
+    return tl.where(tl.abs(lost) < float("inf"), lost, 0.0).to(dtype)''',
+    "dot_in_parts": '''@triton.jit
+def dot_in_parts(a, b, acc, dtype: tl.constexpr, PRECISION: tl.constexpr):
+    """a @ b + acc. A tile of more bits than dtype has is taken as a sum of two that have it."""
+    a_high, b_high = a.to(dtype), b.to(dtype)
+    product = tl.dot(a_high, b_high, acc, input_precision=PRECISION)
+    if a.dtype != dtype:
+        a_low = rounding_error(a, dtype)
+        product += tl.dot(a_low, b_high, input_precision=PRECISION)
+    if b.dtype != dtype:
+        b_low = rounding_error(b, dtype)
+        product += tl.dot(a_high, b_low, input_precision=PRECISION)
+    return product''',
     "next_bits": f'''@triton.jit
 def next_bits(h, x):
     """Mix one more counter into 32 random bits (the finaliser of MurmurHash3)."""
@@ -212,6 +230,7 @@ class KernelEmitter:
         ranked = sorted(program.axes.values(), key=lambda a: order[a.role])
         self.rank = {a.name: n for n, a in enumerate(ranked)}
         self.lets = {s.name: s.value for s in walk(program.body) if isinstance(s, Let)}
+        self.operands = Operands(program)
         self.flipped = self._flipped_loads()
         self.bases: dict[str, str] = {}
         self.known: set[str] = set()
@@ -279,7 +298,7 @@ class KernelEmitter:
         for e in expressions(self.program.body):
             if e.op == "local":
                 uses[e.attr] = uses.get(e.attr, 0) + 1
-            if e.op == "contract" and self._is_product(e):
+            if e.op == "contract" and self.operands.is_product(e):
                 _, b = map(_unconverted, self._operands(e))
                 if b.op == "local" and self._order(b.axes)[0] != e.attr:
                     right[b.attr] = right.get(b.attr, 0) + 1
@@ -292,10 +311,6 @@ class KernelEmitter:
     def _layout(self, e: Expr) -> tuple[str, ...]:
         order = self._order(e.axes)
         return order[::-1] if e.op == "local" and e.attr in self.flipped else order
-
-    def _is_product(self, e: Expr) -> bool:
-        left, right = (self._order(a.axes) for a in e.args[:2])
-        return len(left) == len(right) == 2 and _has_float(e)
 
     def _operands(self, e: Expr) -> tuple[Expr, Expr]:
         """The operands of a product, the one with the result's first axis on the left."""
@@ -1238,7 +1253,8 @@ class KernelEmitter:
     def _multiplies(self) -> bool:
         """Does the kernel use the matrix units?"""
         return any(
-            e.op == "contract" and self._is_product(e) for e in expressions(self.program.body)
+            e.op == "contract" and self.operands.is_product(e)
+            for e in expressions(self.program.body)
         )
 
     def _infix(self, e: Expr, want: tuple[str, ...]) -> tuple[str, int]:
@@ -1401,30 +1417,40 @@ class KernelEmitter:
 
     def _product(self, e: Expr) -> str:
         """A product of two tiles on the matrix units, or by broadcasting where it is none."""
-        if not self._is_product(e):
+        if not self.operands.is_product(e):
             layout = self._order(e.args[0].axes | e.args[1].axes)
-            operand = self._wide if not _has_float(e) else self._value
+            operand = self._wide if not has_float(e) else self._value
             a, b = (operand(x, layout, _MUL) for x in e.args[:2])
             total = f"tl.sum({a} * {b}, {layout.index(e.attr)})"
             if len(e.args) > 2:
                 return f"({self._text(e.args[2], None, _ADD)} + {total})"
             return total
-        left, right = self._operands(e)
+        left, right = pair = self._operands(e)
         first, second = self._order(e.axes)
         a = self._side(left, (first, e.attr), right)
         b = self._side(right, (e.attr, second), left)
-        pair = (left, right)
         if all(map(self._is_input, pair)) and not any(map(self._is_narrow, pair)):
             names = (self.lets[left.attr].attr, self.lets[right.attr].attr)
             if names not in self.shared:
                 self.shared.append(names)
+        if any(self._is_in_parts(*p) for p in (pair, pair[::-1])):
+            self.helpers |= {"rounding_error": None, "dot_in_parts": None}
+            acc = self._text(e.args[2]) if len(e.args) > 2 else "None"
+            dtype = self._dtype_of_product(left, right) or self._dtype_of_product(right, left)
+            return f"dot_in_parts({a}, {b}, {acc}, {dtype}, PRECISION)"
         initial = f", {self._text(e.args[2])}" if len(e.args) > 2 else ""
         return f"tl.dot({a}, {b}{initial}, input_precision=PRECISION)"
 
     def _side(self, e: Expr, want: tuple[str, ...], other: Expr) -> str:
+        if self._is_in_parts(e, other):
+            return self._text(e, want)
         text = self._text(_unconverted(e), want, _ATOM)
         dtype = self._dtype_of_product(e, other)
         return f"{text}.to({dtype})" if dtype else text
+
+    def _is_in_parts(self, e: Expr, other: Expr) -> bool:
+        """Is an operand multiplied in two parts? In float32 one is all there is."""
+        return self.operands.is_in_parts(e) and self._dtype_of_product(e, other) is not None
 
     def _dtype_of_product(self, e: Expr, other: Expr) -> str | None:
         """What an operand is converted to. A tile of an input is multiplied as it is, and what
@@ -1464,11 +1490,6 @@ def _is_infinite(e: Expr) -> bool:
 
 
 _COMBINE = {"prod": "multiply", "max": "larger", "min": "smaller"}
-
-
-def _has_float(e: Expr) -> bool:
-    """Is the product of matrices one of floats, which the matrix units take?"""
-    return any(a.kind == "float" for a in e.args[:2])
 
 
 def _unconverted(e: Expr) -> Expr:

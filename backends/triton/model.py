@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod, sqrt
 
+from monocomp.backends.triton.operands import Operands
 from monocomp.backends.triton.schedule import Schedule, held_length, processors_of
 from monocomp.nominal import LONG, SHORT
 from monocomp.tile import (
@@ -32,6 +33,7 @@ TILE_LIMIT = 1 << 20  # elements that Triton lets a tile have
 _WORKING = 72  # registers for addresses, masks and counters
 _SOME = 64  # registers that the compiler saves by itself, or at a few bytes in memory
 _CHUNK = 16  # bytes that a thread loads at once
+_SHARED_RATE = 128  # bytes a cycle from and to shared memory
 _KEPT = 0.3  # of the rows and columns that a thread multiplies in full precision
 _LATENCY = 800  # cycles until a load arrives
 _TURN = 200  # cycles for what comes with each block, such as barriers
@@ -122,6 +124,9 @@ class Model:
         found = list(expressions(program.body))
         self.products = [e for e in found if e.op == "contract"]
         self.tiles = {e.axes & self.blocked for e in found if e.op not in ("local", "contract")}
+        operands = Operands(program)
+        products = [e for e in self.products if element_bytes <= 2 and operands.is_product(e)]
+        self.in_parts = {a for e in products for a in e.args[:2] if operands.is_in_parts(a)}
         multiplied = [a.attr for e in self.products for a in e.args[:2] if a.op == "local"]
         uses = [e.attr for e in found if e.op == "local"]
         # Tiles that are read as they are, and that only products use.
@@ -210,7 +215,19 @@ class Model:
             return sum(self._multiplied(e, schedule) for e in products)
         operands = [a for e in products for a in e.args[:2]]
         computed = [a for a in operands if a.op != "load" and a.attr not in self.operands]
-        return sum(self._held(a.axes, schedule, self.element_bytes) for a in computed)
+        sizes = {a: self.element_bytes * (1 + (a in self.in_parts)) for a in computed}
+        exchanged = [e.axes for e in products if self._is_exchanged(e, schedule)]
+        padding = 16 * schedule.num_warps // self._rows(schedule)
+        return sum(self._held(a.axes, schedule, sizes[a]) for a in computed) + sum(
+            padding * self._held(axes, schedule) for axes in exchanged
+        )
+
+    def _is_exchanged(self, e: Expr, schedule: Schedule) -> bool:
+        """Is a sum laid out anew between the parts of a product? Warps have 16 rows each in all
+        of them but the last, which gives warps that are left columns instead."""
+        in_parts = any(a in self.in_parts for a in e.args[:2])
+        is_lacking = self._rows(schedule) < 16 * schedule.num_warps
+        return in_parts and is_lacking and self._from_shared(schedule)
 
     def _multiplied(self, e: Expr, schedule: Schedule) -> int:
         """A thread computes a square of the result, from so many rows and columns."""
@@ -223,11 +240,13 @@ class Model:
         chunk = _CHUNK / self.element_bytes
         return ceil(sum(2 * self._held(a, schedule) / chunk for a in axes))
 
+    def _rows(self, schedule: Schedule) -> int:
+        return self.elements(self.program.axis_names("row"), schedule)
+
     def _from_shared(self, schedule: Schedule) -> bool:
         """Do products read their operands from shared memory?"""
-        rows = self.elements(self.program.axis_names("row"), schedule)
-        narrow = self.element_bytes <= 2
-        return self.gpu.reads_shared and narrow and rows >= 64 and schedule.num_warps >= 4
+        is_large = self._rows(schedule) >= 64 and schedule.num_warps >= 4
+        return self.gpu.reads_shared and self.element_bytes <= 2 and is_large
 
     def _streamed(self, e: Expr) -> bool:
         return any(self.program.axes[a].role == "stream" for a in e.axes)
@@ -249,7 +268,7 @@ class Model:
             for a in e.args[:2]:
                 if a.op == "local" and a.attr not in self.operands:
                     size = self.elements(a.axes, schedule) * self.element_bytes
-                    computed = max(computed, size)
+                    computed = max(computed, size * (1 + (a in self.in_parts)))
         if direct:
             return streamed * copies + fixed
         return streamed * copies + computed + (0 if self.gpu.lanes == 64 else fixed)
@@ -265,14 +284,15 @@ class Model:
             gpu.shared_in_all // (shared + 1024) or 1,
             2048 // threads or 1,
         )
-        instances = self._instances(schedule)
+        instances = self.instances(schedule)
         side_by_side = min(resident, ceil(instances / gpu.processors))
         rounds = ceil(instances / (gpu.processors * side_by_side))
         total = _STARTING + self._time(self.program.body, schedule, side_by_side, instances)
         lacking = max(0, registers - gpu.registers)
         return rounds * total * (1 + lacking / 32)
 
-    def _instances(self, schedule: Schedule) -> int:
+    def instances(self, schedule: Schedule) -> int:
+        """How many program instances there are."""
         axes = self.program.axes.values()
         grid = [a for a in axes if a.role == "grid" and a.extent not in self.program.parts]
         counts = [self.size(a.name) for a in grid]
@@ -310,7 +330,10 @@ class Model:
                 if e.op == "contract":
                     axes = e.args[0].axes | e.args[1].axes
                     share = min(1.0, self._columns(e, schedule) / 64) if direct else 1.0
-                    product += 2 * self.elements(axes, schedule) / rate / share
+                    more = sum(a in self.in_parts for a in e.args[:2])
+                    product += 2 * (1 + more) * self.elements(axes, schedule) / rate / share
+                    if self._is_exchanged(e, schedule):
+                        simple += 4 * 4 * self.elements(e.axes, schedule) / _SHARED_RATE
                 elif e.op == "load":
                     moved += self.elements(e.axes, schedule) * self.element_bytes
                 elif e.op not in _FREE:
@@ -332,7 +355,7 @@ class Model:
             return self.size(loop.axis.name)
         size = float(self.size(loop.axis.name))
         if self.program.parts and loop in self.program.body:
-            whole = self._instances(replace(schedule, programs=0))
+            whole = self.instances(replace(schedule, programs=0))
             size /= max(1, instances // max(1, whole))
         bounds = sum(1 for e in loop.bounds if e.axes & self.blocked)
         block = self.length(loop.axis.name, schedule)

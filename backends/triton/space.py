@@ -125,7 +125,8 @@ class Space:
             return replace(self._divided.first(), in_two=self._in_two)
         estimates = {s: self._model.estimate(s) for s in self._known()}
         fitting = [s for s, e in estimates.items() if e.fits(self.gpu)]
-        rough = self.element_bytes > 2  # the model knows little of products in full precision
+        # The model knows little of products in full precision, and of some that are in parts.
+        rough = self.element_bytes > 2 or self._multiplies_in_parts
         lasting = [s for s in fitting if rough or not estimates[s].spills(self.gpu)]
         if lasting and not self.program.axis_names("serial"):
             return lasting[0]
@@ -235,6 +236,8 @@ class Space:
         in_two = any(a.after for a in program.axes.values())
         if in_two and _accumulators(program, program.body) == 1:
             return _for_hopper_in_two(whole, bool(self._whole_loops()))
+        if self._multiplies_in_parts:
+            return _for_products_in_parts(whole, self._has_few_rows(rows))
         return _for_hopper(whole, self._is_long())
 
     def _row(self) -> int:
@@ -242,6 +245,19 @@ class Space:
         axes = [self.program.axes[a] for a in self.program.axis_names("row")]
         lengths = [power_of_two(self.sizes.get(a.extent, 64)) for a in axes]
         return max(MIN_DOT, min(64, max(lengths, default=1)))
+
+    @cached_property
+    def _multiplies_in_parts(self) -> bool:
+        """Is this one of the kernels that `_for_products_in_parts` is for?"""
+        program = self.program
+        is_alone = len(program.axis_names("row")) == 1 and not program.parts
+        is_usual = self._row() > 32 and self._accumulated() <= 384
+        return is_alone and is_usual and self.gpu.reads_shared and bool(self._model.in_parts)
+
+    def _has_few_rows(self, rows: Sequence[str]) -> bool:
+        """Would blocks of 128 rows leave processors idle?"""
+        blocks = tuple(dict.fromkeys(rows, 128).items())
+        return self._model.instances(Schedule(blocks, 8, 1)) < self.processors
 
     def _in_parts(self, row: int) -> list[tuple[int, int, int, int, int]]:
         size = self.element_bytes
@@ -428,6 +444,16 @@ def _for_hopper_in_two(whole: int, is_alike: bool) -> list[Shape]:
     if whole <= 256:
         return [(128, 64, 8, 3), (128, 64, 8, 2), (64, 64, 4, 2)]
     return [(128, 32, 8, 2), (64, 64, 8, 2)]
+
+
+def _for_products_in_parts(whole: int, has_few_rows: bool) -> list[Shape]:
+    """As on Hopper, for kernels that multiply computed operands in parts: 16 rows a warp, or else
+    the parts of a product are added up in different layouts."""
+    if whole <= 128:
+        large, small = (128, 64, 8, 3), (64, 64, 4, 3)
+    else:
+        large, small = (128, 32, 8, 2), (64, 32, 4, 2)
+    return [*([small, large] if has_few_rows else [large, small]), (64, 16, 4, 2), (32, 16, 4, 1)]
 
 
 def _in_full_precision(whole: int) -> list[Shape]:

@@ -34,9 +34,6 @@ BITS16 = torch.bfloat16 if ON_GPU else torch.float16
 # the largest result. In 16 bits what counts is the rounding of the result, which either may do a
 # little better; in float32 it is the order of sums: logits of 50 are rounded by 2e-6 and more.
 RATIO = {torch.float16: 1.0, torch.bfloat16: 1.0, torch.float32: 2.0}
-# Known to exceed eager torch's error, by what was seen up to twice: tiles that a kernel computes
-# are rounded to 16 bits where they are multiplied, and more of them than eager torch rounds.
-ROUNDED_TWICE = ("attention_moments", "rms_norm", "talking_heads")
 FLOOR = {torch.float16: 1e-5, torch.bfloat16: 1e-4, torch.float32: 1e-5}
 PADDING = 16  # elements: a multiple of what vectors of loads align to, so that views do
 
@@ -79,8 +76,9 @@ class Tally:
                 continue
             usual = largest_error(e, w)
             assert usual < torch.inf, f"{where}: eager torch cannot do this"
-            times = 2.0 if case in ROUNDED_TWICE else RATIO[f.dtype]
-            allowed = times * usual + (FLOOR[f.dtype] if floor is None else floor) * scale_of(w)
+            allowed = RATIO[f.dtype] * usual + (
+                FLOOR[f.dtype] if floor is None else floor
+            ) * scale_of(w)
             error = largest_error(f, w)
             ratio = error / allowed if error else 0.0
             if ratio > self.worst:

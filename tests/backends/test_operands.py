@@ -1,0 +1,75 @@
+"""What is rounded where a kernel multiplies in 16 bits, and what is multiplied in two parts."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import monocomp as mc
+from monocomp import library
+from tests.backends.library_cases import CASES
+from tests.backends.running import exact, run
+from tests.backends.tolerances import BESIDE_EAGER
+
+LONG = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}
+MASKED = "O[i,j] = sum[k if k <= i](A[i,k] * B[k,j])"
+
+
+def parts(text: str, **extents: int) -> int:
+    """How many products a program's kernels take in parts."""
+    source = mc.compile(text).source("triton", target="cuda:90", dtype="bf16", extents=extents)
+    return source.count("dot_in_parts(") - source.count("def dot_in_parts(")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["attention", "causal", "gqa", "softcap", "taylor_attention", "sigmoid_attention", "mla"],
+)
+def test_weights_are_rounded(name: str) -> None:
+    """What follows from another product costs as little as in eager torch, and as ever."""
+    assert parts(library.load(name), **(LONG if name != "mla" else {})) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("O[i,j] = A[i,k] * B[k,j]", 0),
+        (MASKED, 0),  # what a mask leaves of an input is an input's
+        ("O[i,j] = where(k <= i, -A[i,k], 0) * B[k,j]", 0),
+        ("O[i,j] = tanh(A[i,k]) * B[k,j]", 1),
+        ("O[i,j] = tanh(A[i,k]) * tanh(B[k,j])", 1),
+        ("X[i,j] = A[i,k] * B[k,j]\nO[i,l] = relu(X[i,j]) * C[j,l]", 0),
+        ("X[i,j] = A[i,k] * B[k,j]\nO[i,l] = relu(X[i,j]) * tanh(C[j,l])", 1),
+    ],
+)
+def test_what_is_multiplied_in_parts(text: str, count: int) -> None:
+    """Computed operands that no product has gone into."""
+    extents = dict.fromkeys((i for i in "ijkl" if f"{i}]" in text or f"{i}," in text), 64)
+    assert parts(text, **extents) == count
+
+
+@pytest.mark.parametrize(
+    ("name", "q", "k"),
+    [("attention_moments", 128, 256), ("talking_heads", 128, 256), ("rms_norm", 1, 1000)],
+)
+def test_no_worse_than_eager_torch(name: str, q: int, k: int) -> None:
+    """In float16, where roundings were seen to add up to more than those of eager torch."""
+    case = CASES[name]
+    sizes = case.sizes(q, k, 64, 64, 2) | {"q": q, "k": k, "d": 64}
+    inputs = case.inputs(sizes, torch.float16)
+    found = run("triton", case.text, inputs, name=name, block=None, **case.params)
+    wanted = exact(case.text, inputs, **case.params)
+    for f, w, e in zip(found, wanted, case.in_eager_torch(inputs), strict=True):
+        BESIDE_EAGER[torch.float16].check(f, w, e)
+
+
+@pytest.mark.parametrize("value", [300.0, -300.0, torch.inf, torch.nan])
+def test_what_16_bits_cannot_hold(value: float) -> None:
+    """Overflows to an infinity of its sign, as in eager torch, and does not become NaN."""
+    A, B = torch.ones(16, 16), torch.ones(16, 16)
+    A[3, 5] = value
+    inputs = {"A": A.half(), "B": B.half()}
+    (found,) = run("triton", "O[i,j] = A[i,k] ** 3 * B[k,j]", inputs)
+    wanted = (inputs["A"] ** 3) @ inputs["B"]
+    assert torch.equal(found.nan_to_num(), wanted.nan_to_num())
+    assert torch.equal(found.isnan(), wanted.isnan())
