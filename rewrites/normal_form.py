@@ -175,7 +175,7 @@ def _separated(t: Term, name: str, extent: str) -> dict[Term, Term]:
                 for f in s.args:
                     found = _product(found, visit(f))
                 return found
-            case "cast" if T.is_bracket(s):
+            case "cast":
                 conditions = T.conjuncts(s.args[0])
                 fixed = [c for c in conditions if is_result(c)]
                 if fixed:

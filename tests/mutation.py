@@ -60,7 +60,7 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "normal_form._quotient: if len(addends(numerator)) != len(base.args)": (
         "the product that is compared with the numerator has as many addends as the base"
     ),
-    "centring.centre_moments: if total not in known": (
+    "centring.centre_moments: if T.split_coefficient(total)[1] not in known": (
         "then the power of the mean meets nothing that it cancels with"
     ),
     "centring.centre_on_maximum: if not outside": "then no maximum leaves",
