@@ -68,7 +68,7 @@ def assume_bracket(t: Term) -> Term | None:
     if not brackets:
         return None
     known = frozenset(c for f in brackets for c in T.conjuncts(f.args[0]))
-    new = T.mul(*brackets, *(_assume(f, known) for f in t.args if f not in brackets))
+    new = T.mul(*brackets, *(_assume(f, known) for f in factors(t)))
     return None if new is t else new
 
 

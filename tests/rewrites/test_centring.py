@@ -92,6 +92,13 @@ NEAR_MISSES = {
         "V[i] = sum[k]((X[i,k] - sum[l](X[i,l])) ** 2)",  # no mean
         "V[i] = sum[k]((X[i,k] - sum[l](Y[l]) / sum[l](1.0)) ** 2)",  # of something else
         f"V[i] = sum[k]((X[i,k] - {MEAN}) ** 2 * (Y[k] - sum[l](Y[l]) / sum[l](1.0)) ** 2)",
+        *(  # elements that are sums over a part, or of sums
+            f"V = sum[k](({sums} - sum[n]({sums.replace('k', 'n')}) / sum[n](1.0)) ** 2)"
+            for sums in (
+                "sum[l if l < 3](Y[l] * Z[k,l])",
+                "sum[l](Y[l] * max[m](Z[l,m] * Z[k,m]))",
+            )
+        ),
         "V[i] = sum[k]((B[i] - sum[l](B[i]) / sum[l](1.0)) ** 2)"
         " + sum[k](X[i,k]) + sum[l](X[i,l])",  # of what does not vary
     ],

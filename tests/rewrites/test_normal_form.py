@@ -35,6 +35,7 @@ NEAR_MISSES = {
     ],
     "common_result": [
         "A[i] = exp(-M[i]) * X[i,0] + exp(-M[i])",  # no result
+        "A[i] = M[i] * X[i,0] + M[i] * Y[i]",
         "A[i] = exp(-max[k](X[i,k])) * M[i] + 1",  # not of all
         "A[i] = exp(-max[k](X[i,k])) + exp(-2 * max[k](X[i,k]))",
         "A[i] = exp(M[i] * max[k](X[i,k])) + exp(max[k](X[i,k]))",
