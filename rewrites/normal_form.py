@@ -76,7 +76,7 @@ def _assume(t: Term, known: frozenset[Term]) -> Term:
     if t.kind == "bool":
         return T.conjunction(*(c for c in T.conjuncts(t) if c not in known))
     if T.is_bracket(t):
-        return T.bracket(_assume(t.args[0], known))
+        return T.rebuild(t, (_assume(t.args[0], known),))
     if t.op in ("mul", "add", "where", "exp", "pow", "log"):
         return T.map_children(t, lambda a: _assume(a, known))
     return t

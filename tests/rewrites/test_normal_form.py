@@ -245,6 +245,7 @@ VARIANTS = {
             "X[i,0] * (0 < B[i] and i < 2) * (X[i,0] - (0 < B[i]) * B[i])",
             "X[i,0] * (0 < B[i] and i < 2) * (X[i,0] - B[i])",
         ),
+        ("(i < 2) * (i - 3 * (i < 2)) * (i < 2)", "(i < 2) * (i - 3)"),  # integers stay integers
     ],
     "common_result": [
         (
