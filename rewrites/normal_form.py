@@ -120,7 +120,9 @@ def common_result(t: Term) -> Term | None:
 def _without(t: Term, base: Term, power: Fraction) -> Term:
     """A product with a lower power of the base; x / x would not be 1 everywhere."""
     parts = (T.base_and_power(f) for f in factors(t))
-    return T.mul(T.ONE, *(T.power_of(b, p - power if b is base else p) for b, p in parts))
+    return T.mul(
+        T.const(1, t.kind), *(T.power_of(b, p - power if b is base else p) for b, p in parts)
+    )
 
 
 def _is_frame(t: Term) -> bool:
