@@ -105,8 +105,9 @@ def _without(a: Term, leaving: Mapping[Term, Fraction]) -> Term:
 
 
 def _may_vanish(m: Monomial) -> bool:
-    """Is there a factor that may be 0 as a sum over nothing is?"""
-    return any(p > 0 and (T.is_bracket(b) or T.may_be_empty(b)) for b, p in m.powers.items())
+    """Is there a factor that may be 0 because of a sum over nothing?"""
+    inside = T.subterms(*(b for b, p in m.powers.items() if p > 0))
+    return any(T.is_bracket(t) or T.may_be_empty(t) for t in inside)
 
 
 def _spread(lead: Term, exponents: Iterable[Term]) -> tuple[int, int, Fraction, list[Any]]:

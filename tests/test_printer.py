@@ -188,6 +188,11 @@ PROGRAMS = {
     "O[k] = var[j if j < s](W[j] * max[l](Y[l] + sum[i](exp(X[i] * |k|) * |k|))) - Y[k]",
     "masked exponents of a square": "param s: int = 2\n"
     "E[j,i] = 1 / (1 + exp(log_softmax[j](where(j < s, 1 + X[i], -inf))) ** 2) + W[j]",
+    "an absolute value over nothing": "param s: int = 2\n"
+    "E[j,i] = W[j] / (1 + abs(sum[k if k > j + s](exp(A[i,k]) * B[k,j]))"
+    " / sum[k if k > j + s](exp(A[i,k])))",
+    "whole numbers that are shared": "param s: int = 2\ninput Y[l]\n"
+    "C = sum[l if Y[l] < 1](1)\nO = C + C * (0 < s)",
     "output that does not vary": "O[i] = X[i] - X[i]\nB[i] = i < 0 or X[i] < 0 or 0 <= i",
 }
 
