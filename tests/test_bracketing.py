@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, reduce
+from operator import add, eq, le, lt, mul, truediv
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -13,8 +15,11 @@ from torch import Tensor
 
 import monocomp as mc
 from monocomp import library
+from monocomp import terms as T
+from monocomp.backends.interpreter import Interpreter
 from monocomp.kernel import Kernel
 from monocomp.lowering.bracketing import ALIGNMENT
+from monocomp.lowering.pieces import Stretch, extremes
 from monocomp.program import Equations
 from monocomp.rewriting import Step
 from tests.backends import interpreted
@@ -34,6 +39,8 @@ WHOLE: Mapping[str, str] = {
     "linear_attention": "a stream that is inside of another loop too",
     "two_simplicial": "a stream that is inside of another loop",
 }
+
+CAUSAL = ("causal", "sliding_window", "softcap", "alibi", "learned_sink", "document", "sink_window")
 
 NAN = float("nan")
 
@@ -68,27 +75,113 @@ def check_backends(text: str, inputs: Mapping[str, Tensor], *backends: str, **pa
 # --- parts ----------------------------------------------------------------------------------
 
 
-def test_parts_are_a_disjoint_cover() -> None:
-    """For any length and number of parts each element is in exactly one part."""
-    length, parts, k, s = z3.Ints("length parts k s")
-    whole = ALIGNMENT * parts
-    part = ALIGNMENT * ((length + whole - 1) / whole)
-    given = [length >= 0, parts >= 1, k >= 0, k < length]
-    inside = z3.And(s >= 0, s < parts, s * part <= k, k < (s + 1) * part)
+K, PART, LENGTH_OF_K = T.index("k", "k"), T.index("k_part", "k_part"), T.extent_of("k")
+START, END = T.param("start", "int"), T.param("end", "int")
+STRETCHES = {
+    "the axis": Stretch(LENGTH_OF_K),
+    "an interval": Stretch(LENGTH_OF_K, (START,), (END,)),
+    "the longest of some intervals": Stretch(LENGTH_OF_K, (START,), (END,), is_all=False),
+}
+
+
+def in_z3(t: T.Term, values: Mapping[T.Term, Any]) -> Any:
+    """A term over integers in z3, whose division by positive numbers rounds down, too."""
+    if t in values:
+        return values[t]
+    a = [in_z3(x, values) for x in t.args]
+    match t.op:
+        case "const":
+            return int(t.attr)
+        case "add" | "mul" | "floordiv":
+            operation = {"add": add, "mul": mul, "floordiv": truediv}[t.op]
+            return reduce(operation, a)
+        case "maximum":
+            return reduce(lambda x, y: z3.If(x >= y, x, y), a)
+        case "minimum":
+            return reduce(lambda x, y: z3.If(x <= y, x, y), a)
+        case "where":
+            return z3.If(*a)
+        case "compare":
+            return {"<": lt, "<=": le, "==": eq}[t.attr](*a)
+    raise AssertionError(t)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
+@pytest.mark.parametrize("kind", STRETCHES)
+def test_parts_are_a_disjoint_cover(kind: str, count: int) -> None:
+    """Each element that a filter may leave is in exactly one part, and parts are short enough,
+    for any length of the stream and any interval of it."""
+    stretch = STRETCHES[kind]
+    k, length, start, end = z3.Ints("k length start end")
+    given = [k >= 0, k < length]
+    known = {K: k, LENGTH_OF_K: length, START: start, END: end}
+    if kind == "an interval":  # the filter holds the elements in it
+        given += [start <= k, k < end]
+    within = []
+    for part in range(count):
+        parts = {PART: z3.IntVal(part), T.extent_of("k_part"): z3.IntVal(count)}
+        within.append(z3.And(*(in_z3(c, known | parts) for c in stretch.piece(K, PART, ALIGNMENT))))
+    once = z3.PbEq([(inside, 1) for inside in within], 1)
     solver = z3.Solver()
-    solver.add(*given, part >= 1, parts * part < length)
-    assert solver.check() == z3.unsat  # long enough
-    one = z3.Solver()
-    quotient = z3.Int("quotient")  # k // part is the part, and the only one
-    one.add(*given, part >= 1, quotient * part <= k, k < (quotient + 1) * part)
-    one.add(inside, s != quotient)
-    assert one.check() == z3.unsat
+    solver.add(*given, z3.Not(once))
+    assert solver.check() == z3.unsat
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
+def test_parts_share_evenly(count: int) -> None:
+    """No part is longer than its share of the interval by more than two blocks."""
+    k, other, length, start, end = z3.Ints("k other length start end")
+    solver = z3.Solver()
+    solver.add(start >= 0, start < end, end <= length)
+    for part in range(count):
+        known = {LENGTH_OF_K: length, START: start, END: end}
+        known |= {PART: z3.IntVal(part), T.extent_of("k_part"): z3.IntVal(count)}
+        piece = STRETCHES["an interval"].piece(K, PART, ALIGNMENT)
+        inside = [in_z3(c, known | {K: x}) for c in piece for x in (k, other)]
+        solver.push()
+        solver.add(*inside, (other - k) * count >= end - start + 2 * ALIGNMENT * count)
+        assert solver.check() == z3.unsat
+        solver.pop()
+
+
+Q, N = T.index("q", "q"), T.param("n", "int")
+BOUNDS = {
+    "a place": T.add(Q, T.const(3)),
+    "backwards": T.sub(N, T.mul(T.const(2), Q)),
+    "the larger": T.function("maximum", T.sub(Q, N), T.mul(T.const(-1), Q)),
+    "a block": T.mul(T.const(5), T.floordiv(T.add(Q, N), T.const(3))),
+    "free of rows": T.mul(T.const(5), N),
+}
+
+
+@pytest.mark.parametrize("kind", BOUNDS)
+def test_extremes_of_a_block(kind: str) -> None:
+    """The bound of each row lies between those of its block, which mention no row."""
+    first, last = T.param("first", "int"), T.param("last", "int")
+    found = extremes(BOUNDS[kind], {"q": (first, last)})
+    assert not any(t.free for t in found)
+    q, n, a, b = z3.Ints("q n a b")
+    known = {Q: q, N: n, first: a, last: b}
+    least, bound, largest = (in_z3(t, known) for t in (found[0], BOUNDS[kind], found[1]))
+    solver = z3.Solver()
+    solver.add(a <= q, q <= b, z3.Or(bound < least, bound > largest))
+    assert solver.check() == z3.unsat
+
+
+@pytest.mark.parametrize(
+    "bound", [T.read("X", (Q,), "int"), T.mul(Q, N), T.mul(Q, Q), T.floordiv(Q, N)]
+)
+def test_extremes_that_are_not_known(bound: T.Term) -> None:
+    """Of what is read for each row, and of products of what varies, each row has its own."""
+    assert extremes(bound, {"q": (T.const(0), N)}) == (bound, bound)
 
 
 def sizes_of(name: str) -> dict[str, int]:
-    """Few rows and a long stream."""
+    """Few rows and a long stream; as many rows where these see what is before them."""
     sizes = CASES[name].sizes(3, LENGTH, 8, 8)
     longer = {"k": LENGTH, "n": LENGTH // 5 + 1}
+    if name in CAUSAL:
+        longer["q"] = LENGTH
     if name == "column_sums":  # it streams queries
         longer = {"q": LENGTH, "k": 3}
     if name == "dilated":  # it streams places of a window
@@ -293,16 +386,140 @@ def test_lengths_that_leave_parts_empty() -> None:
             Bound(0.0, 1e-5).check(f, w)
 
 
-FILTERS = ("k if k <= q", "k if q + 40 <= k < q + 50", "k if k < 5 or k > 70", "k if k < q - 5")
+FILTERS = (
+    "k if k <= n[q]",
+    "k if n[q] + 10 <= k < n[q] + 76",
+    "k if k < 5 or k > 70",
+    "k if k < n[q] - 5",
+)
 
 
 @pytest.mark.parametrize("keys", FILTERS)
 def test_filters_that_leave_parts_empty(keys: str) -> None:
-    """The first part only, the second, all but the second, none."""
+    """All but the first part, none, those in the middle, all."""
     text = f"O[b,q,e] = softmax[{keys}](Q[b,q,d] * K[b,k,d]) * V[b,k,e]"
+    text = "input n[q]: int\n" * ("n[q]" in keys) + text
     sizes = {"b": 2, "q": 3, "k": LENGTH, "d": 8, "e": 8}
     assert "split_stream" in rules(text, **sizes)
-    check_backends(text, make_inputs(text, sizes))
+    inputs = make_inputs(text, sizes)
+    check_backends(text, inputs | {"n": torch.arange(3)} if "n[q]" in keys else inputs)
+
+
+# --- parts of what a filter leaves --------------------------------------------------------------
+
+DECODING = """
+    input length[b]: int, last[b,q]: int
+    param window: int = 64, sink: int = 4
+    S[b,h,q,k] = Q[b,h,q,d] * K[b,k,d]
+    O[b,h,q,e] = softmax[k if {}](S[b,h,q,k]) * V[b,k,e]
+    """
+LEAVING = {
+    "lengths": "k < length[b]",
+    "window": "k <= q + |k| - |q| and q + |k| - |q| - k < window",
+    "window of lengths": "length[b] - window <= k and k < length[b]",
+    "window of rows": "k <= last[b,q] and last[b,q] - k < window",
+    "sink and window": "k <= q + |k| - |q| and (q + |k| - |q| - k < window or k < sink)",
+    "two far apart": "k < length[b] or k >= |k| - window",
+}
+FEW_QUERIES = {"b": 4, "h": 2, "q": 2, "k": 300, "d": 8, "e": 8}
+LENGTHS = torch.tensor([0, 33, 150, 300])
+
+
+def decoding(kind: str) -> tuple[str, dict[str, Tensor]]:
+    """A program and inputs for it."""
+    text = DECODING.format(LEAVING[kind])
+    inputs = make_inputs(text, FEW_QUERIES)
+    inputs |= {"length": LENGTHS, "last": LENGTHS[:, None] + torch.tensor([-40, -2])}
+    return text, {n: inputs[n] for n in compiled(text).program.inputs}
+
+
+@pytest.mark.parametrize("window", [1, 40, 64, 1000])
+@pytest.mark.parametrize("kind", LEAVING)
+def test_what_a_filter_leaves_is_cut(kind: str, window: int) -> None:
+    """Windows other than the one that the cut was made for give the same as the oracle."""
+    text, inputs = decoding(kind)
+    assert "split_stream" in rules(text, **FEW_QUERIES)
+    given = {"window": window} if "window" in LEAVING[kind] else {}
+    check_backends(text, inputs, **given)
+    program, _ = split(text, FEW_QUERIES)
+    wanted = exact(text, inputs, **given)
+    for parts in (1, 3):
+        counts = dict.fromkeys(program.parts.values(), parts)
+        for f, w in zip(exact(program.text(), inputs, **given, **counts), wanted, strict=True):
+            ALONE["numpy"].check(f, w)
+
+
+@pytest.mark.parametrize("kind", [k for k in LEAVING if k != "two far apart"])
+def test_parts_have_equal_shares(kind: str) -> None:
+    """Of each sequence, whatever its length, every part reads as many blocks, but for two."""
+    text, inputs = decoding(kind)
+    blocks: dict[int, dict[int, int]] = {}
+    original = Interpreter._slice
+
+    def recorded(self: Interpreter, tensor: Any, names: list[str]) -> Any:
+        if names == ["b", "k", "e"]:  # V
+            sequence = blocks.setdefault(self.range["b"][0], {})
+            part = self.range["k_part"][0]
+            sequence[part] = sequence.get(part, 0) + 1
+        return original(self, tensor, names)
+
+    with patch.object(Interpreter, "_slice", recorded):
+        run("numpy", text, inputs, processors=PROCESSORS)
+    for sequence, counts in blocks.items():
+        found = [counts.get(part, 0) for part in range(max(counts) + 1)]
+        assert max(found) - min(found) <= 2, (sequence, found)
+        assert len(found) > 1 or sum(found) < 4, (sequence, found)
+
+
+def test_folds_with_filters_of_their_own() -> None:
+    """The axis is cut, into the same parts for both."""
+    text, inputs = decoding("window of lengths")
+    text += "\nL[b,h,q] = logsumexp[k if k < length[b]](S[b,h,q,k])"
+    assert rules(text, **FEW_QUERIES).count("split_stream") == 1
+    check_backends(text, inputs)
+
+
+def parts_of(kind: str, wanted: int = 100, **params: int) -> int:
+    """Into how many parts a call is cut."""
+    text, _ = decoding(kind)
+    program, _ = split(text, FEW_QUERIES)
+    extent = program.text().partition("index k_part < ")[2].partition("\n")[0]
+    given = "".join(f"param {n}: int = {v}\n" for n, v in (params | {"k_parts": wanted}).items())
+    found = exact(f"{given}C[b,q,k] = 0 * X[b,q,k] + {extent}", {"X": torch.zeros(4, 2, 300)})
+    return int(found[0].flatten()[0])
+
+
+def test_the_number_of_parts_follows_from_the_window() -> None:
+    """As it is at the call; where lengths are read, from the longest there may be."""
+    assert parts_of("lengths") == -(-300 // 32)
+    assert parts_of("window", window=100) == -(-(100 + 1) // 32)
+    assert parts_of("window of lengths", window=100) == -(-100 // 32)
+    assert parts_of("window of rows", window=100) == -(-100 // 32)
+    assert parts_of("window", window=1000) == parts_of("lengths")
+    assert parts_of("window", window=100, wanted=2) == 2
+    assert parts_of("window", window=-5) == 0
+    assert parts_of("sink and window", window=-5, sink=7) == 1
+
+
+def test_bounds_that_may_divide_by_nothing() -> None:
+    """They are in the filter alone: a call without pages computes no number of parts from them."""
+    text = DECODING.format("k < 200 // |p|") + "\nX[p] = Y[p]"
+    sizes = FEW_QUERIES | {"p": 0}
+    assert "split_stream" in rules(text, **sizes)
+    inputs = make_inputs(text, FEW_QUERIES | {"p": 2})
+    inputs = {n: x[:0] if n == "Y" else x for n, x in inputs.items()}
+    program, _ = split(text, sizes)
+    assert "200" not in program.text().partition("index k_part < ")[2].partition("\n")[0]
+    check_backends(text, {n: inputs[n] for n in compiled(text).program.inputs})
+
+
+def test_a_stream_of_which_little_is_left_stays_whole() -> None:
+    """A window of 64 is worth two parts, one of 63 with one query is not."""
+    text = DECODING.format(LEAVING["window of lengths"]).replace("V[b,k,e]", "V[b,h,k,e]")
+    text = text.replace("K[b,k,d]", "K[b,h,k,d]")  # or rows are packed
+    assert rules(text, **FEW_QUERIES) == ["split_stream"]
+    assert not rules(text.replace("window: int = 64", "window: int = 63"), **FEW_QUERIES)
+    assert rules(text.replace("window: int = 64", "window: int"), **FEW_QUERIES)
 
 
 def _emitted(lengths: list[int]) -> list[tuple[Tensor, Tensor]]:

@@ -1,8 +1,9 @@
 """Bracketing: a stream that too few rows share is cut into parts, folded side by side.
 
-The fold over a disjoint union is the product of the folds. So a long stream may be cut into
-parts; program instances of their own fold these, and store what they carry; and one more
-kernel folds the partial results, with the same combine (Flash-Decoding: Dao et al., 2023).
+The fold over a disjoint union is the product of the folds. So what a filter leaves of a long
+stream may be cut into parts; program instances of their own fold these, and store what they
+carry; and one more kernel folds the partial results, with the same combine (Flash-Decoding: Dao
+et al., 2023).
 For SE a partial result is a mantissa and its frame, which is an element like any other.
 A sum about a centre, a mean or a maximum, is taken about the centre of each part, and moved
 to the centre of all by the binomial theorem (Chan, Golub and LeVeque, 1983).
@@ -28,6 +29,7 @@ from monocomp.algebra import SE_PAIR, frame, is_selection, mantissa
 from monocomp.errors import InternalError, Span
 from monocomp.language import syntax
 from monocomp.lowering.cutting import in_order, new_name, taken_names
+from monocomp.lowering.pieces import Stretch, stretch
 from monocomp.lowering.roles import (
     choose_roles,
     fits_whole,
@@ -41,7 +43,7 @@ from monocomp.moving import Centred, centred, coefficient, weighted_sum
 from monocomp.printer import show
 from monocomp.program import Equation, Equations, translate_expression
 from monocomp.rewrites.normal_form import normalise
-from monocomp.rewrites.pullback import Pass, passes
+from monocomp.rewrites.pullback import passes
 from monocomp.rewriting import Step
 from monocomp.terms import Term
 
@@ -71,7 +73,7 @@ def split(
     """
     steps: list[Step] = []
     for group in kernel_groups(program, sizes):
-        stream = _long_stream(group, sizes, processors)
+        stream = _long_stream(program, group, sizes, processors)
         if stream is not None:
             steps += _Splitting(program, group, sizes, stream).steps()
             program = steps[-1].program
@@ -89,13 +91,18 @@ def packed_extents(program: Equations, sizes: Mapping[str, int]) -> dict[str, in
     return found
 
 
-def _evaluated(t: Term, sizes: Mapping[str, int]) -> int | None:
-    """An extent, of extents that are known."""
-    if t.op == "const":
-        return int(t.attr)
-    if t.op == "extent":
-        return sizes.get(t.attr)
-    operands = [_evaluated(a, sizes) for a in t.args]
+def _evaluated(t: Term, sizes: Mapping[str, int], params: Mapping[str, int] = {}) -> int | None:
+    """A number, of extents and parameters that are known; an index is in the middle."""
+    match t.op:
+        case "const":
+            return int(t.attr)
+        case "extent":
+            return sizes.get(t.attr)
+        case "param":
+            return params.get(t.attr)
+        case "index":
+            return sizes[t.attr[1]] // 2
+    operands = [_evaluated(a, sizes, params) for a in t.args]
     if t.op not in _ARITHMETIC or None in operands or (t.op == "floordiv" and operands[1] == 0):
         return None
     return reduce(_ARITHMETIC[t.op], operands)
@@ -105,19 +112,35 @@ _ARITHMETIC: dict[str, Callable[..., int]] = {
     "add": operator.add,
     "mul": operator.mul,
     "floordiv": operator.floordiv,
+    "maximum": max,
+    "minimum": min,
 }
 
 
+@dataclass(frozen=True)
+class _Stream:
+    """What is to be cut.
+
+    Attributes:
+        folds: those over the stream.
+        rows: to be packed, if that is worth it.
+        stretch: the interval of the stream that filters leave.
+    """
+
+    folds: tuple[Term, ...]
+    rows: _Rows | None
+    stretch: Stretch
+
+
 def _long_stream(
-    group: Sequence[Equation], sizes: Mapping[str, int], processors: int
-) -> list[Pass] | None:
-    """The passes to cut: those over the longest index, if there is reason to and they can be."""
+    program: Equations, group: Sequence[Equation], sizes: Mapping[str, int], processors: int
+) -> _Stream | None:
+    """The stream to cut: the longest one, if there is reason to and it can be."""
     loops = passes([e.body for e in group], partial(_is_loop, names=_names(group)))
     if not loops or scan_of(group) is not None:
         return None
     longest = max((p.extent for p in loops), key=sizes.__getitem__)
-    stream = [p for p in loops if p.extent == longest]
-    folds = [f for p in stream for f in p.folds]
+    folds = [f for p in loops if p.extent == longest for f in p.folds]
     if sizes[longest] < 2 * SHORTEST_PART or not all(map(_can_be_split, folds)):
         return None
     if any(_needs(f, folds) for f in folds):
@@ -133,10 +156,30 @@ def _long_stream(
     instances = math.prod(
         math.ceil(sizes[a.extent] / blocks[a.role]) for a in roles.values() if a.role in blocks
     )
-    rows = [sizes[a.extent] for a in roles.values() if a.role == "row"]
-    shared = _packed_rows(group, folds, sizes) is not None
-    few = max(rows, default=1) <= FEW_ROWS
-    return stream if 2 * instances <= processors or (few and shared) else None
+    inside = set(T.subterms(*(e.body for e in group)))  # a frame may be in none
+    folds = [f for f in folds if f in inside]
+    rows = [T.index(a.name, a.extent) for a in roles.values() if a.role == "row"]
+    packed = _packed_rows(group, folds, sizes)
+    varying = rows if packed is None else [*rows, *(i for i, _ in packed.parts)]
+    value = partial(_evaluated, sizes=sizes, params=_defaults(program))
+    found = stretch(folds, {i.attr[0]: _block(i, sizes) for i in varying}, value, SHORTEST_PART)
+    few = max((sizes[i.attr[1]] for i in rows), default=1) <= FEW_ROWS
+    idle = 2 * instances <= processors and found.expected(value) >= 2 * SHORTEST_PART
+    return _Stream(tuple(folds), packed, found) if idle or (few and packed is not None) else None
+
+
+def _defaults(program: Equations) -> dict[str, int]:
+    """The integer parameters, by what they are where a call does not say."""
+    params = program.source.params.values()
+    return {p.name: int(p.default) for p in params if p.kind == "int" and p.default is not None}
+
+
+def _block(i: Term, sizes: Mapping[str, int]) -> tuple[Term, Term]:
+    """The first and the last place of a row's block."""
+    if sizes[i.attr[1]] <= ROWS:
+        return T.const(0), T.sub(T.extent_of(i.attr[1]), T.const(1))
+    first = T.mul(T.const(ROWS), T.floordiv(i, T.const(ROWS)))
+    return first, T.add(first, T.const(ROWS - 1))
 
 
 def _names(group: Sequence[Equation]) -> frozenset[str]:
@@ -225,18 +268,16 @@ class _Splitting:
         program: Equations,
         group: Sequence[Equation],
         sizes: Mapping[str, int],
-        stream: Sequence[Pass],
+        stream: _Stream,
     ) -> None:
         self.program, self.group = program, group
-        inside = set(T.subterms(*(e.body for e in group)))  # a frame may be in none
-        self.folds = [f for p in stream for f in p.folds if f in inside]
-        self.extent = stream[0].extent
+        self.folds, self.packed, self.stretch = stream.folds, stream.rows, stream.stretch
+        self.extent: str = self.stretch.extent.attr
         self.rows = rows_of(group)
         source = program.source
         self.taken = taken_names(program) | source.extent_of.keys() | source.bounds.keys()
         self.extent_of, self.bounds = dict(source.extent_of), dict(source.bounds)
         self.params = dict(source.params)
-        self.packed = _packed_rows(group, self.folds, sizes)
         self.p: Term | None = None
 
     def steps(self) -> Iterator[Step]:
@@ -244,11 +285,8 @@ class _Splitting:
         base = self.extent.lstrip(".")
         count = self._named(f"{base}_parts")
         self.params[count] = syntax.Param(count, "int", 8, span=_NOWHERE)
-        rounded = _binary("+", self._extent(self.extent), SHORTEST_PART - 1)
-        most = _binary("//", rounded, SHORTEST_PART)
         wanted = syntax.Name(count, "param", span=_NOWHERE)
-        number = syntax.Call("minimum", (wanted, most), span=_NOWHERE)
-        self.part = self._index(f"{base}_part", number)
+        self.part = self._index(f"{base}_part", _call("minimum", wanted, self._most_parts()))
         if self.packed is not None:
             self._pack(self.packed)
         start = self.program
@@ -278,6 +316,15 @@ class _Splitting:
             yield Step("pack_rows", PACKING_LAW, place, rows, show(self.p, names), start, start)
         after = f"{after}, folded over {self.part.attr[0]}"
         yield Step("split_stream", SPLITTING_LAW, place, before, after, start, program)
+
+    def _most_parts(self) -> syntax.Expr:
+        """How many parts are worth an instance, by what is known of the stretch before a call."""
+        limits = [t for t in self.stretch.limits if _is_known_to_the_host(t)]
+        length = reduce(partial(T.function, "minimum"), limits)
+        if len(limits) > 1 or not self.stretch.is_all:
+            length = T.function("maximum", length, T.const(int(not self.stretch.is_all)))
+        rounded = T.add(length, T.const(SHORTEST_PART - 1))
+        return self._syntax(T.floordiv(rounded, T.const(SHORTEST_PART)))
 
     # --- new names --------------------------------------------------------------------
 
@@ -347,11 +394,21 @@ class _Splitting:
                 return self._extent(t.attr)
             case "floordiv":
                 return _binary("//", *map(self._syntax, t.args))
-        factors = list(map(self._syntax, t.args))
-        total = factors[0]
-        for other in factors[1:]:
-            total = _binary("*" if t.op == "mul" else "+", total, other)
-        return total
+            case "maximum" | "minimum":
+                return _call(t.op, *map(self._syntax, t.args))
+            case "add":
+                # What is added comes first, and numbers last.
+                parts = sorted(
+                    t.args, key=lambda a: (T.split_coefficient(a)[0] < 0, a.op == "const")
+                )
+                return reduce(self._plus, parts[1:], self._syntax(parts[0]))
+        first, *others = map(self._syntax, t.args)
+        return reduce(partial(_binary, "*"), others, first)
+
+    def _plus(self, total: syntax.Expr, t: Term) -> syntax.Expr:
+        if T.split_coefficient(t)[0] < 0:
+            return _binary("-", total, self._syntax(T.neg(t)))
+        return _binary("+", total, self._syntax(t))
 
     def _in_packed_rows(self, t: Term) -> Term:
         if self.p is None:
@@ -368,7 +425,7 @@ class _Splitting:
         if taken is not None:
             return self._merged_about_centres(f, taken, stored)
         (bound,), (condition, *elements) = T.open_fold(f)
-        here = T.conjunction(condition, *self._inside(bound))
+        here = T.conjunction(condition, *self._piece(bound))
         monoid = f.attr.monoid
         if monoid is SE_PAIR:
             value, exponent = elements
@@ -416,16 +473,12 @@ class _Splitting:
         for g in _outermost_first(sorted(results, key=lambda g: g.key)):
             own = self._in_part(g)
             elements = [T.replace(e, g, own) for e in elements]
-        here = T.conjunction(condition, *self._inside(bound))
+        here = T.conjunction(condition, *self._piece(bound))
         return T.fold(f.attr.monoid, (bound,), here, *elements)
 
-    def _inside(self, bound: Term) -> tuple[Term, Term]:
-        """Is an element in the part? All parts but the last are equally long."""
-        all_ = T.mul(T.const(ALIGNMENT), T.extent_of(self.part.attr[1]))
-        upwards = T.add(T.extent_of(self.extent), all_, T.const(-1))
-        length = T.mul(T.const(ALIGNMENT), T.floordiv(upwards, all_))
-        begin = T.mul(self.part, length)
-        return T.compare("<=", begin, bound), T.compare("<", bound, T.add(begin, length))
+    def _piece(self, bound: Term) -> tuple[Term, Term]:
+        """Is an element in the part?"""
+        return self.stretch.piece(bound, self.part, ALIGNMENT)
 
     def _stored(self, letter: str, body: Term, stored: list[Equation]) -> Term:
         """Read a partial result; it is an equation of its own."""
@@ -459,6 +512,14 @@ class _Splitting:
 def _outermost_first(folds: Iterable[Term]) -> list[Term]:
     """Sums about centres before what their centres are made of."""
     return sorted(folds, key=lambda f: -sum(t.op == "fold" for t in T.subterms(f)))
+
+
+def _is_known_to_the_host(t: Term) -> bool:
+    return all(s.op not in ("index", "read") for s in T.subterms(t))
+
+
+def _call(name: str, *operands: syntax.Expr) -> syntax.Expr:
+    return syntax.Call(name, operands, span=_NOWHERE)
 
 
 def _binary(op: str, left: syntax.Expr, right: syntax.Expr | int) -> syntax.Expr:

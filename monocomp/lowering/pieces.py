@@ -1,0 +1,173 @@
+"""Pieces: what filters leave of a stream, cut into pieces of about one length.
+
+A window is short beside its stream, and lengths differ from request to request. So not the axis
+is cut, but the interval that a filter leaves of it: piece p of n is
+`start + p * length <= k < start + (p + 1) * length`, where length is that of the interval over n,
+rounded up. Bounds are computed where they are used, for each row: from parameters, from tensors.
+An interval may be taken larger than the set is: its pieces are disjoint, and cover it.
+
+So within a block of rows all have the interval that any of them needs, as far as it is known how
+bounds vary from row to row. A filter that leaves several intervals has the longest cut, where the
+others are short: the first piece takes what is before it, and the last what is behind it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+
+from monocomp import terms as T
+from monocomp.domain import Interval, split
+from monocomp.terms import Term
+
+Ranges = Mapping[str, tuple[Term, Term]]  # by index: its first and its last value in a block
+Expected = Callable[[Term], int | None]
+_COMPUTED = ("const", "param", "extent", "index", "add", "mul", "floordiv", "maximum", "minimum")
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """An interval of a stream: {k : l <= k < u for all l in lower, u in upper}, cut to the axis.
+
+    Attributes:
+        extent: of the stream.
+        lower, upper: its bounds.
+        is_all: does the filter leave nothing outside of it?
+    """
+
+    extent: Term
+    lower: tuple[Term, ...] = ()
+    upper: tuple[Term, ...] = ()
+    is_all: bool = True
+
+    def piece(self, bound: Term, part: Term, alignment: int) -> tuple[Term, Term]:
+        """Is an element in a piece? Pieces begin at multiples of a number."""
+        unit, count = T.const(alignment), T.extent_of(part.attr[1])
+        start = reduce(_maximum, self.lower, T.const(0))
+        start = T.mul(unit, T.floordiv(start, unit))
+        length = T.sub(reduce(_minimum, self.upper, self.extent), start)
+        if not self.is_all:  # what is outside has to be in one piece also where this is empty
+            length = _maximum(length, T.const(0))
+        all_ = T.mul(unit, count)
+        length = T.mul(unit, T.floordiv(T.add(length, all_, T.const(-1)), all_))
+        begin = T.add(start, T.mul(part, length))
+        end = T.add(begin, length)
+        if not self.is_all:
+            last = T.sub(count, T.const(1))
+            begin = T.where(T.compare("==", part, T.const(0)), T.const(0), begin)
+            end = T.where(T.compare("==", part, last), self.extent, end)
+        return T.compare("<=", begin, bound), T.compare("<", bound, end)
+
+    @property
+    def limits(self) -> Iterator[Term]:
+        """Numbers that its length does not exceed."""
+        yield from (self.extent, *self.upper)
+        yield from (T.sub(u, low) for u, low in product(self.upper, self.lower))
+
+    def expected(self, value: Expected) -> float:
+        """About how long it is; `value` is that of a term, where it can be told."""
+        known = [n for n in map(value, self.limits) if n is not None]
+        return max(0, min(known, default=math.inf))
+
+
+def stretch(folds: Sequence[Term], ranges: Ranges, value: Expected, short: int) -> Stretch:
+    """The interval that the filters of all folds leave of their index.
+
+    Args:
+        folds: over one index of the same extent.
+        ranges: of the rows in a block.
+        value: what a term is expected to be.
+        short: intervals of fewer elements together are not cut.
+    """
+    domains = []
+    for f in folds:
+        (bound,), (condition, *_) = T.open_fold(f)
+        domains.append(tuple(split(bound, condition).intervals))
+    extent = T.extent_of(folds[0].attr.extents[0])
+    if any(d != domains[0] for d in domains):
+        return Stretch(extent)
+    is_all = len(domains[0]) == 1
+    found = [_widened(i, ranges, extent, is_all) for i in domains[0]]
+    longest, *others = sorted(found, key=lambda s: -s.expected(value))
+    return longest if sum(s.expected(value) for s in others) < short else Stretch(extent)
+
+
+def _widened(i: Interval, ranges: Ranges, extent: Term, is_all: bool) -> Stretch:
+    """The interval of a block of rows; bounds that do not follow from rows stay theirs."""
+    lower = (extremes(t, ranges) for t in i.lower if _is_plain(t))
+    upper = (extremes(t, ranges) for t in i.upper if _is_plain(t))
+    return Stretch(extent, tuple(a for a, _ in lower), tuple(b for _, b in upper), is_all)
+
+
+def _is_plain(t: Term) -> bool:
+    """Is this computed from numbers, and from elements at the places of its indices?"""
+    for s in T.subterms(t):
+        if s.op == "floordiv" and not (s.args[1].op == "const" and s.args[1].attr > 0):
+            return False  # a call may divide by 0
+        is_element = s.op == "read" and all(a.op == "index" for a in s.args)
+        if s.op not in _COMPUTED and not is_element:
+            return False
+    return True
+
+
+def extremes(t: Term, ranges: Ranges) -> tuple[Term, Term]:
+    """The least and the largest value in a block of rows; t itself if they are not known."""
+    return _interval(t, ranges) or (t, t)
+
+
+def _interval(t: Term, ranges: Ranges) -> tuple[Term, Term] | None:
+    if t.free.isdisjoint(ranges):
+        return t, t
+    match t.op:
+        case "index":
+            return ranges[t.attr[0]]
+        case "maximum" | "minimum":
+            return _both(lambda *sides: T.function(t.op, *sides), t.args, ranges)
+        case "floordiv" if t.args[1].op == "const" and t.args[1].attr > 0:
+            return _both(lambda side: T.floordiv(side, t.args[1]), t.args[:1], ranges)
+        case "add" | "mul":
+            addends, number = T.split_addends(t)
+            if [base for _, base in addends] == [t]:  # a product of what varies
+                return None
+            scaled = (_scaled(int(n), base, ranges) for n, base in addends)
+            return _sum(scaled, T.const(number))
+    return None
+
+
+def _both(
+    f: Callable[..., Term], operands: Iterable[Term], ranges: Ranges
+) -> tuple[Term, Term] | None:
+    """A monotone function of the least values and of the largest ones."""
+    sides = [_interval(t, ranges) for t in operands]
+    known = [s for s in sides if s is not None]
+    if len(known) < len(sides):
+        return None
+    return f(*(a for a, _ in known)), f(*(b for _, b in known))
+
+
+def _scaled(number: int, base: Term, ranges: Ranges) -> tuple[Term, Term] | None:
+    found = _interval(base, ranges)
+    if found is None:
+        return None
+    low, high = (T.mul(T.const(number), side) for side in found)
+    return (low, high) if number > 0 else (high, low)
+
+
+def _sum(parts: Iterable[tuple[Term, Term] | None], number: Term) -> tuple[Term, Term] | None:
+    low = high = number
+    for part in parts:
+        if part is None:
+            return None
+        low, high = T.add(low, part[0]), T.add(high, part[1])
+    return low, high
+
+
+def _maximum(a: Term, b: Term) -> Term:
+    return T.function("maximum", a, b)
+
+
+def _minimum(a: Term, b: Term) -> Term:
+    return T.function("minimum", a, b)
