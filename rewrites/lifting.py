@@ -77,10 +77,10 @@ def recognise_sigmoid(t: Term) -> Term | None:
     exponent = exponent_of(t)
     for f in t.args:
         base, power = T.base_and_power(f)
-        if base.op != "sigmoid" or power < 1:
+        if base.op != "sigmoid" or power <= 0:
             continue
         x = T.neg(base.args[0])
-        for n in (power, Fraction(1)):
+        for n in dict.fromkeys((power, min(power, Fraction(1)))):
             moved = T.mul(T.const(n, "float"), x)
             if set(addends(moved)) <= set(addends(exponent)):
                 others = (g for g in t.args if g.op != "exp" and g is not f)
