@@ -197,6 +197,13 @@ NEAR_MISSES = {
     "divide_addends": [
         "A[i] = (X[i,0] * Y[i] + Z[i]) ** 2 / Y[i] ** 2",  # that it leaves, see common_factor
         "A[i] = (sum[k if k < i](X[i,k] ** 0) * M[i] + Y[i]) ** 2 / sum[k if k < i](X[i,k] ** 0)",
+        *(  # a root, in which the divisor would lose its sign, and another divisor
+            f"A[i] = {x} / sum[k if k < i](X[i,k])"
+            for x in (
+                "sqrt(sum[k if k < i](X[i,k]) * M[i] + 1)",
+                "1 / (sum[k if k < i](X[i,k]) * M[i] + Y[i])",
+            )
+        ),
         "A[i] = (B[i] + C[i]) / D[i]",  # nothing cancels
         "A[i] = (B[i] * C[i] + D[i]) * C[i]",
         "A[i] = (exp(B[i]) + C[i]) / D[i]",
