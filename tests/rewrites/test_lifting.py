@@ -234,6 +234,7 @@ APPLIES = {
     ],
     "join_exponentials": [
         "Y[i] = sqrt(exp(A[i]) + exp(B[i]))",
+        "Y[i] = log(exp(-abs(A[i])) + exp(-abs(B[i])))",  # both may be far below 0
         "Y[i] = 1 / (exp(A[i]) + exp(B[i]))",
         "Y[i] = relu(exp(A[i]) - exp(B[i]))",
         "Y[i] = (exp(A[i]) + exp(B[i])) * exp(C[i])",
