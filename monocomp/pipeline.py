@@ -38,7 +38,10 @@ lifted_normal_form = RuleSet(
 # What these bring is brought to normal form again, with what stands around it.
 split_normal_form = RuleSet("products", products.purpose, [*normal_form.rules, *products.rules])
 exchanged_normal_form = RuleSet(
-    "exchange", exchange.purpose, split_normal_form.rules, exchange.choices
+    "exchange",
+    exchange.purpose,
+    split_normal_form.rules,
+    [*normal_form.choices, *exchange.choices],
 )
 RULE_SETS = (
     elaboration,

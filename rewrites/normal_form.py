@@ -59,6 +59,8 @@ def assume_filter(t: Term) -> Term | None:
 def assume_bracket(t: Term) -> Term | None:
     """Beside a condition it holds: elsewhere the product is 0.
 
+    What is read at a computed place stays guarded.
+
     Law:     [c] * f([c]) = [c] * f(1)
     Claims:  brackets
     before:  A[i] = (0 < M[i]) * (X[i] - (0 < M[i]) * Y[i]) ** 2
@@ -68,17 +70,21 @@ def assume_bracket(t: Term) -> Term | None:
     if not brackets:
         return None
     known = frozenset(c for f in brackets for c in T.conjuncts(f.args[0]))
-    new = T.mul(*brackets, *(_assume(f, known) for f in factors(t)))
+    new = T.mul(*brackets, *(_assume(f, known, guarded=False) for f in factors(t)))
     return None if new is t else new
 
 
-def _assume(t: Term, known: frozenset[Term]) -> Term:
+def _assume(t: Term, known: frozenset[Term], guarded: bool = True) -> Term:
+    """A term where the conditions hold. If nothing else guards it, a read at a computed place
+    keeps its guard."""
+    if t.op == "where" and not guarded and _reads_computed(t):
+        return t
     if t.kind == "bool":
         return T.conjunction(*(c for c in T.conjuncts(t) if c not in known))
     if T.is_bracket(t):
-        return T.rebuild(t, (_assume(t.args[0], known),))
+        return T.rebuild(t, (_assume(t.args[0], known, guarded),))
     if t.op in ("mul", "add", "where", "exp", "pow", "log"):
-        return T.map_children(t, lambda a: _assume(a, known))
+        return T.map_children(t, lambda a: _assume(a, known, guarded))
     return t
 
 

@@ -48,6 +48,7 @@ NEAR_MISSES = {
         "A[i] = (0 < M[i]) + (X[i,0] - (0 < M[i]) * Y[i])",  # no product
         "A[i] = (0 < M[i]) * (X[i,0] - (0 < Y[i]) * Y[i])",  # not this condition
         "A[i] = M[i] * (X[i,0] - (0 < M[i]) * Y[i])",
+        "A[i] = (2 < |i|) * where(2 < |i|, Y[2], 0) * Y[i]",  # it would be read where it is not
         "A[i] = (0 < M[i]) * sum[k]((0 < M[i]) * X[i,k] * (k < i))",  # in a fold it is said of k
     ],
     "separate_results": [
