@@ -54,7 +54,6 @@ RULE_SETS = (
 )
 RULES = {r.name: r for rule_set in RULE_SETS for r in (*rule_set.rules, *rule_set.choices)}
 CHOICES = frozenset(r for rule_set in RULE_SETS for r in rule_set.choices)
-CENTRING = frozenset(r.name for r in centring.choices)
 ROUNDS = 3  # more than were ever needed
 
 
@@ -83,9 +82,9 @@ def finish(rewriter: Rewriter, rules: Sequence[str] | None = None) -> None:
     rewriter.name_logits()
     wanted = None if rules is None else chosen(rules)
     _apply_all(rewriter, wanted)
-    # Sums about a centre can meet their like again, for which the other sets are needed.
+    # What a later set brings can be a place for an earlier one, mostly where sums are centred.
     for _ in range(ROUNDS):
-        if rewriter.stopped or not any(step.rule in CENTRING for step in rewriter.steps):
+        if rewriter.stopped:
             break
         again = Rewriter(rewriter.program)
         _apply_all(again, wanted)

@@ -193,6 +193,8 @@ PROGRAMS = {
     " / sum[k if k > j + s](exp(A[i,k])))",
     "whole numbers that are shared": "param s: int = 2\ninput Y[l]\n"
     "C = sum[l if Y[l] < 1](1)\nO = C + C * (0 < s)",
+    "a sigmoid of an index": "O[i] = sum[k](A[i,k] * sigmoid(k + 0.5))",
+    "a sigmoid about its row": "O[i,j] = sum[k](B[k,j] * sigmoid(A[i,k] + X[i]))",
     "output that does not vary": "O[i] = X[i] - X[i]\nB[i] = i < 0 or X[i] < 0 or 0 <= i",
 }
 

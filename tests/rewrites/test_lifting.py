@@ -43,6 +43,7 @@ NEAR_MISSES = {
         "Y[i] = exp(X[i]) * sigmoid(X[i])",
         "Y[i] = exp(X[i]) / sigmoid(-X[i])",
         "Y[i] = X[i] + sigmoid(0)",  # no product
+        "Y[i,k] = exp(S[i,k]) * sigmoid(-X[i])",
     ],
     "scale_sigmoid": [
         "Y[i] = exp(X[i]) + sigmoid(Z[i])",
