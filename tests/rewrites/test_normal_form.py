@@ -250,6 +250,10 @@ INPUTS = "input D[i,j,k], X[i,k], Y[k], B[i]"
 VARIANTS = {
     "assume_bracket": [
         (
+            "(0 < B[i]) * sin(1) * where(0 < B[i], B[i] ** 2, B[i])",
+            "(0 < B[i]) * sin(1) * B[i] ** 2",
+        ),
+        (
             "X[i,0] * (0 < B[i] and i < 2) * (X[i,0] - (0 < B[i]) * B[i])",
             "X[i,0] * (0 < B[i] and i < 2) * (X[i,0] - B[i])",
         ),
