@@ -94,14 +94,15 @@ def content(t: Term, positive: bool = False, clear: bool = True) -> tuple[Term, 
         return T.ONE, t
     # One by one, as a number times a sum is a sum, which would not meet that sum's inverse.
     inverses = [T.power_of(f, -1) for f in outside]
-    return common, T.add(*(T.mul(_without(a, leaving), *inverses) for a in t.args))
+    return common, T.add(*(T.mul(without_powers(a, leaving), *inverses) for a in t.args))
 
 
-def _without(a: Term, leaving: Mapping[Term, Fraction]) -> Term:
+def without_powers(t: Term, leaving: Mapping[Term, Fraction]) -> Term:
     """A product with lower powers; where that is 0 the base is gone, even if it may be 0."""
-    kept = (f for f in factors(a) if T.base_and_power(f)[0] not in leaving)
-    powers = monomial(a).powers
-    return T.mul(T.ONE, *kept, *(T.power_of(b, powers.get(b, 0) - n) for b, n in leaving.items()))
+    kept = (f for f in factors(t) if T.base_and_power(f)[0] not in leaving)
+    powers = monomial(t).powers
+    lower = (T.power_of(b, powers.get(b, 0) - n) for b, n in leaving.items())
+    return T.mul(T.const(1, t.kind), *kept, *lower)
 
 
 def _may_vanish(m: Monomial) -> bool:
@@ -146,9 +147,11 @@ def primitive(t: Term, index: str) -> tuple[Fraction, Term]:
     """A factor in a float sum over an index as (number, primitive factor), which is the same
     for t and for any number times t. Of what varies with the index in a primitive sum less is
     taken away than added; if as much, the first is added."""
+    if index not in t.free:
+        return Fraction(1), t
     if t.op == "mul":
         coefficient, product = T.split_coefficient(t)
-        if product and isinstance(coefficient, Fraction):
+        if product is not None and isinstance(coefficient, Fraction):
             return coefficient, product
         return Fraction(1), t
     number, rest = common_number(t)

@@ -18,7 +18,6 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 
 from monocomp import terms as T
@@ -96,11 +95,7 @@ class Centred:
 
 def weighted_sum(bound: Term, condition: Term, value: Term, exponent: Term | None) -> Term:
     """sum(value), or in SE the mantissa of sum(value * exp(exponent)), of primitive factors."""
-    index = bound.attr[0]
-    taken = [
-        primitive(f, index) if index in f.free else (Fraction(1), f)
-        for f in factors(T.as_float(value))
-    ]
+    taken = [primitive(f, bound.attr[0]) for f in factors(T.as_float(value))]
     number = T.const(math.prod(n for n, _ in taken), "float")
     value = T.mul(T.ONE, *(f for _, f in taken))
     if exponent is not None:

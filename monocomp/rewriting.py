@@ -200,6 +200,15 @@ class Rewriter:
         self.program = program
         self.steps.append(step)
 
+    def follow(self, other: Rewriter) -> None:
+        """Take the steps that another one took from this program on."""
+        self.depends_on_sizes |= other.depends_on_sizes
+        for step in other.steps:
+            if self.stopped:
+                return
+            self.program = step.program
+            self.steps.append(step)
+
     def _show(self, t: Term) -> str:
         """A term for readers, with the names that the program gives its parts."""
         return show(t, self.program.reader_names(t))

@@ -20,6 +20,7 @@ from monocomp.monomials import (
     factors,
     monomial,
     primitive,
+    without_powers,
 )
 from monocomp.program import Equations
 from monocomp.rewriting import Choice, RuleSet
@@ -108,30 +109,24 @@ def common_result(t: Term) -> Term | None:
     one, *others = map(monomial, t.args)
     exponents = [set(addends(m.exponent)) for m in others]
     frame = [a for a in addends(one.exponent) if _is_frame(a) and all(a in e for e in exponents)]
-    common: list[Term] = []
-    moved: list[Term] = list(t.args)
-    if frame:
-        common.append(T.exp(T.add(*frame)))
-        moved = [T.mul(a, T.exp(T.neg(T.add(*frame)))) for a in moved]
+    leaving: dict[Term, Fraction] = {}
     for base, power in one.powers.items() if t.op == "add" else ():
         least = min(power, *(m.powers.get(base, Fraction(0)) for m in others))
         if base.folded and least > 0 and not T.is_bracket(base):
-            common.append(T.power_of(base, least))
-            moved = [_without(a, base, least) for a in moved]
-    if not common:
+            leaving[base] = least
+    if not frame and not leaving:
         return None
+    moved = [without_powers(a, leaving) for a in t.args]
+    common = [T.power_of(base, least) for base, least in leaving.items()]
+    if frame:
+        exponent = T.add(*frame)
+        common.append(T.exp(exponent))
+        moved = [T.mul(a, T.exp(T.neg(exponent))) for a in moved]
     return T.mul(*common, T.add(*moved) if t.op == "add" else T.function(t.op, *moved))
 
 
-def _without(t: Term, base: Term, power: Fraction) -> Term:
-    """A product with a lower power of the base; x / x would not be 1 everywhere."""
-    parts = (T.base_and_power(f) for f in factors(t))
-    return T.mul(
-        T.const(1, t.kind), *(T.power_of(b, p - power if b is base else p) for b, p in parts)
-    )
-
-
 def _is_frame(t: Term) -> bool:
+    """Is this an exponent that lifting takes numbers apart by: an aggregate or a maximum?"""
     return bool(t.folded) or any(f.op == "maximum" for f in factors(t))
 
 

@@ -79,6 +79,3 @@ class Operands:
 def has_float(e: Expr) -> bool:
     """Is a factor of a contraction a float?"""
     return any(a.kind == "float" for a in e.args[:2])
-
-
-__all__ = ["Operands", "has_float"]
