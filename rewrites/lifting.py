@@ -66,7 +66,7 @@ def recognise_sigmoid(t: Term) -> Term | None:
 
     Law:     1 / (1 + exp(x)) = sigmoid(-x), and exp(x) * sigmoid(-x) = sigmoid(x)
     Claims:  sigmoids
-    Needs:   x stands in the exponent, or the exponent varies with fewer indices without it
+    Needs:   those addends of x that vary with most indices stand in the exponent
     before:  Y[i] = exp(X[i]) / (1 + exp(X[i]))
     after:   Y[i] = sigmoid(X[i])
     """
@@ -78,19 +78,18 @@ def recognise_sigmoid(t: Term) -> Term | None:
     exponent = exponent_of(t)
     for f in t.args:
         base, power = T.base_and_power(f)
-        if base.op != "sigmoid" or power <= 0:
+        if base.op != "sigmoid":
             continue
         x = T.neg(base.args[0])
         for n in dict.fromkeys((power, min(power, Fraction(1)))):
             moved = T.mul(T.const(n, "float"), x)
-            rest = T.sub(exponent, moved)
-            # A number has left the exponent if they stood in a sum.
-            parts = {a for a in addends(moved) if a.op != "const"} or {moved}
-            if parts <= set(addends(exponent)) or rest.free < exponent.free:
+            # What varies with fewer indices has left the exponent if they stood in a sum.
+            most = {a for a in addends(moved) if not any(a.free < b.free for b in addends(moved))}
+            if most <= set(addends(exponent)):
                 others = (g for g in t.args if g.op != "exp" and g is not f)
                 turned = T.power_of(T.function("sigmoid", x), n)
                 left = T.power_of(base, power - n)
-                return T.mul(*others, left, T.exp(rest), turned)
+                return T.mul(*others, left, T.exp(T.sub(exponent, moved)), turned)
     return None
 
 

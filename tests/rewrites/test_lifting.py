@@ -44,6 +44,7 @@ NEAR_MISSES = {
         "Y[i] = exp(X[i]) / sigmoid(-X[i])",
         "Y[i] = X[i] + sigmoid(0)",  # no product
         "Y[i,k] = exp(S[i,k]) * sigmoid(-X[i])",
+        "Y[i,k] = exp(X[i]) * sigmoid(-S[i,k] - X[i])",
     ],
     "scale_sigmoid": [
         "Y[i] = exp(X[i]) + sigmoid(Z[i])",
@@ -171,6 +172,12 @@ def test_near_miss(name: str, text: str) -> None:
 SUM = "sum[k if k < i](X[i,k])"
 M = "max[k](S[i,k])"
 VARIANTS = [
+    ("recognise_sigmoid", "Y[i] = exp(X[i]) / sigmoid(X[i])", "Y[i] = 1 / sigmoid(-X[i])"),
+    (  # a row's number and a constant have left the exponent
+        "recognise_sigmoid",
+        "Y[i,k] = exp(S[i,k] + A[i,k]) * sigmoid(-S[i,k] - C[i] - 0.5)",
+        "Y[i,k] = exp(A[i,k] - C[i] - 0.5) * sigmoid(S[i,k] + C[i] + 0.5)",
+    ),
     (  # a number that is not small has no exponent
         "lift_weighted_sum",
         "O[i] = sum[k](exp(S[i,k]) * sigmoid(abs(R[i,k])))",
