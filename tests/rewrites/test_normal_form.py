@@ -292,6 +292,10 @@ VARIANTS = {
             "sum[k if k <= i and k < 3](exp(X[i,k]))",
         ),
         ("max[k if k <= i](where(k <= i, X[i,k], 0))", "max[k if k <= i](X[i,k])"),
+        (  # the filter guards a read at a computed place
+            "sum[k if 0 < k](where(0 < k, X[i,k - 1], 0))",
+            "sum[k if 0 < k](X[i,k - 1])",
+        ),
     ],
     "separate_results": [
         (
