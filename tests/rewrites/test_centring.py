@@ -131,6 +131,7 @@ def test_near_miss(name: str, text: str) -> None:
     check_does_not_fire(rule_of(centring, name), text)
 
 
+ANCHORED = "X[i,k] - where(0 < |k|, X[i,0], 0)"
 VARIANTS = {
     "distribute_bracket": [
         (
@@ -170,6 +171,10 @@ VARIANTS = {
             "sum[k](X[i,k] ** 2 * Y[k] ** 2)"
             " - sum[k](X[i,k] ** 2 * Y[k]) ** 2 / sum[k](X[i,k] ** 2)",
             "sum[k](X[i,k] ** 2 * (Y[k] - sum[l](X[i,l] ** 2 * Y[l]) / sum[l](X[i,l] ** 2)) ** 2)",
+        ),
+        (  # distances from the anchor, which have all indices of their mean
+            f"sum[k](({ANCHORED}) ** 2) - sum[k]({ANCHORED}) ** 2 / |k|",
+            f"sum[k](({ANCHORED} - sum[k]({ANCHORED}) / sum[k](1.0)) ** 2)",
         ),
         (
             "SE[k](X[i,k] ** 2, D[i,k]).v / SE[k](1, D[i,k]).v"
