@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cache
 
 from monocomp import terms as T
 from monocomp.algebra import is_mantissa
@@ -92,8 +93,7 @@ def drop_beside_logarithm(t: Term) -> Term | None:
     logarithms = {
         x.args[0] for number, x in split if x is not None and x.op == "log" and number > 0
     }
-    left = [a for a in t.args if logarithms.isdisjoint(_zeros(a))]
-    return T.add(*left) if len(left) < len(t.args) else None
+    return T.add(*(a for a in t.args if logarithms.isdisjoint(_zeros(a))))
 
 
 def _zeros(t: Term) -> Iterator[Term]:
@@ -131,20 +131,15 @@ def common_count(t: Term) -> Term | None:
 def _replacing(before: Term, after: Term, program: Equations) -> Choice:
     """The choice of a sum in place of a term; where the term is a factor, the addends are
     multiplied out, so that they meet their like."""
-    memo: dict[Term, Term] = {}
 
+    @cache
     def visit(t: Term) -> Term:
-        found = memo.get(t)
-        if found is None:
-            if t is before:
-                found = after
-            elif t.op == "mul" and before in t.args:
-                others = [visit(f) for f in t.args if f is not before]
-                found = T.add(*(T.mul(*others, a) for a in addends(after)))
-            else:
-                found = T.map_children(t, visit)
-            memo[t] = found
-        return found
+        if t is before:
+            return after
+        if t.op == "mul" and before in t.args:
+            others = [visit(f) for f in t.args if f is not before]
+            return T.add(*(T.mul(*others, a) for a in addends(after)))
+        return T.map_children(t, visit)
 
     return Choice(before, after, program.map(visit))
 
@@ -163,13 +158,13 @@ def _sums(program: Equations) -> Iterator[tuple[Term, Term, Term, Term, Term | N
                 yield t, bound, condition, value, None
 
 
-def _addend_count(program: Equations) -> int:
-    """How many numbers are added outside of folds."""
+def _operand_count(program: Equations) -> int:
+    """How many operands stand outside of folds."""
     total = 0
     stack = [e.body for e in program.equations]
     while stack:
         t = stack.pop()
-        total += len(t.args) if t.op == "add" else 0
+        total += len(t.args)
         if t.op not in ("fold", "fold_at", "field"):
             stack.extend(t.args)
     return total
@@ -202,7 +197,7 @@ def centre_moments(program: Equations) -> Choice | None:
                 continue  # about the anchor these are products of matrices, see anchor_means
             new = _about_mean(bound, condition, weight, unit, int(power), exponent)
             choice = _replacing(t, new, program)
-            if _addend_count(choice.program) < _addend_count(program):
+            if _operand_count(choice.program) < _operand_count(program):
                 return choice
     return None
 
@@ -305,7 +300,7 @@ def centre_on_maximum(program: Equations) -> Choice | None:
 
     Law:     SE(g * u, s).v = SE(g * (u - m), s).v + m * SE(g, s).v
     Claims:  distributivity, scaled numbers, brackets
-    Needs:   m = max(u) is known, and fewer maxima stand outside of exponents afterwards
+    Needs:   m = max(u) is known, and fewer maxima stand outside of folds afterwards
     before:  H[i] = max[k](S[i,k]) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v
     after:   H[i] = (not 0 < SE[k](1, S[i,k]).v) * max[k](S[i,k]) - SE[k](S[i,k] - max[l](S[i,l]), S[i,k]).v / SE[k](1, S[i,k]).v
     """  # noqa: E501
@@ -347,7 +342,7 @@ def _about(value: Term, centres: dict[Term, Term]) -> tuple[Term, list[tuple[Ter
             parts.append(T.neg(T.mul(number, centre)))
             continue
         for place, part in enumerate(parts):
-            for f in factors(part) if body.op != "mul" else ():
+            for f in factors(part):
                 if f is body:
                     rest = T.mul(T.ONE, *(g for g in factors(part) if g is not f))
                     outside.append((T.ONE, centre, rest))
@@ -381,8 +376,8 @@ def _settled(choice: Choice) -> Choice:
 
 
 def _bare_extrema(program: Equations) -> int:
-    """How often a maximum or minimum is added or multiplied outside of exponents, but for
-    where there is nothing else."""
+    """How often a maximum or minimum stands outside of folds, but for where there is nothing
+    else."""
     total = 0
     stack = [e.body for e in program.equations]
     while stack:
@@ -391,6 +386,6 @@ def _bare_extrema(program: Equations) -> int:
             total += t.attr.monoid in ("max", "min")
         elif t.op == "mul" and any(T.is_bracket(f) and f.args[0].op == "not" for f in t.args):
             continue
-        elif t.op not in ("exp", "fold_at", "field", "cast"):
+        else:
             stack.extend(t.args)
     return total

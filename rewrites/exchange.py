@@ -68,11 +68,8 @@ def _exchanged(t: Term) -> Term:
     """The sum with every sum inside of its products taken outside of it; t if there is none."""
     (bound,), (condition, body) = T.open_fold(t)
     name = bound.attr[0]
-    monomials = _expanded(body, name)
-    if not any(_is_inner_sum(f, name) for m in monomials for f in m):
-        return t
     parts = []
-    for m in monomials:
+    for m in _expanded(body, name):
         outside: list[Term] = []
         inside = [f for f in m if not _is_inner_sum(f, name)]
         binders: list[tuple[Term, Term]] = []

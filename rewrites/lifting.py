@@ -30,13 +30,10 @@ def scaled(t: Term) -> tuple[Term, Term]:
             return T.mul(*(v for v, _ in parts)), T.add(T.ZERO, *(e for _, e in parts))
         case "pow":
             value, exponent = scaled(t.args[0])
-            if exponent is not T.ZERO:
-                power = T.const(t.attr, "float")
-                return T.power_of(value, t.attr), T.mul(power, exponent)
+            return T.power_of(value, t.attr), T.mul(T.const(t.attr, "float"), exponent)
         case "relu" | "abs":
             value, exponent = scaled(t.args[0])
-            if exponent is not T.ZERO:
-                return T.function(t.op, value), exponent
+            return T.function(t.op, value), exponent
         case "add" | "maximum" | "minimum" if not _are_bounded(t.args):
             return _joined(t, [scaled(a) for a in t.args])
         case "sigmoid" if not T.is_nonnegative(t.args[0]):
@@ -147,23 +144,11 @@ def lift_weighted_sum(t: Term) -> Term | None:
     if t.op != "fold" or t.attr.monoid != "sum" or len(t.attr.indices) != 1:
         return None
     (bound,), (condition, body) = T.open_fold(t)
-    if not any(bound.attr[0] in e.free for e in _exponents(body)):
+    if not any(s.op == "exp" and bound.attr[0] in s.free for s in T.subterms(body)):
         return None
     if _is_at_most_zero(scaled(body)[1], T.conjunction(condition, _condition(body))):
         return None  # no element is large, and nobody divides by their sum
     return _lifted(t)
-
-
-def _exponents(t: Term) -> list[Term]:
-    """Exponents in the factors of a value, and in the sums that are its factors."""
-    found = []
-    for f in factors(t):
-        base, _ = T.base_and_power(f)
-        if base.op == "exp":
-            found.append(base.args[0])
-        elif base.op in ("relu", "abs", "add", "maximum", "minimum"):
-            found += [e for a in base.args for e in _exponents(a)]
-    return found
 
 
 def _lifted(t: Term) -> Term | None:
@@ -187,11 +172,9 @@ def lift_divisor(t: Term) -> Term | None:
     after:   O[i] = log(SE[k](sigmoid(abs(S[i,k])), minimum(S[i,k], 0)).v) + max[k](minimum(S[i,k], 0))
     """  # noqa: E501
     if t.op == "log" or (t.op == "pow" and (t.attr < 0 or t.attr.denominator > 1)):
-        base = _lift_parts(t.args[0])
-        return None if base is t.args[0] else T.rebuild(t, (base,))
+        return T.rebuild(t, (_lift_parts(t.args[0]),))
     if t.op == "mul" and any(f.op == "pow" and f.attr < 0 and _holds_mantissa(f) for f in t.args):
-        new = _lift_parts(t)
-        return None if new is t else new
+        return _lift_parts(t)
     return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from monocomp import terms as T
@@ -53,7 +54,7 @@ def assume_filter(t: Term) -> Term | None:
     opened, (condition, *bodies) = T.open_fold(t)
     known = frozenset(T.conjuncts(condition))
     new = [_assume(b, known) for b in bodies]
-    return T.refold(t, condition, *new, opened=opened) if new != bodies else None
+    return T.refold(t, condition, *new, opened=opened)
 
 
 @normal_form.rule
@@ -71,8 +72,7 @@ def assume_bracket(t: Term) -> Term | None:
     if not brackets:
         return None
     known = frozenset(c for f in brackets for c in T.conjuncts(f.args[0]))
-    new = T.mul(*brackets, *(_assume(f, known, guarded=False) for f in factors(t)))
-    return None if new is t else new
+    return T.mul(*brackets, *(_assume(f, known, guarded=False) for f in factors(t)))
 
 
 def _assume(t: Term, known: frozenset[Term], guarded: bool = True) -> Term:
@@ -181,14 +181,12 @@ def _separated(t: Term, name: str, extent: str) -> dict[Term, Term]:
             case "cast":
                 conditions = T.conjuncts(s.args[0])
                 fixed = [c for c in conditions if is_result(c)]
-                if fixed:
-                    moving = [c for c in conditions if not is_result(c)]
-                    return {T.bracket(T.conjunction(*fixed)): T.bracket(T.conjunction(*moving))}
+                moving = [c for c in conditions if not is_result(c)]
+                return {T.bracket(T.conjunction(*fixed)): T.bracket(T.conjunction(*moving))}
             case "exp":
                 fixed = [a for a in addends(s.args[0]) if is_result(a)]
                 moving = [a for a in addends(s.args[0]) if not is_result(a)]
-                if fixed:
-                    return {T.exp(T.add(*fixed)): T.exp(T.add(T.ZERO, *moving))}
+                return {T.exp(T.add(T.ZERO, *fixed)): T.exp(T.add(T.ZERO, *moving))}
             case "pow" if s.attr.denominator == 1:
                 groups = visit(s.args[0])
                 if len(groups) == 1:
@@ -376,10 +374,8 @@ def hoist_factor(t: Term) -> Term | None:
         if factor.op == "exp" and name in factor.free:
             fixed = [a for a in addends(factor.args[0]) if name not in a.free]
             moving = [a for a in addends(factor.args[0]) if name in a.free]
-            if fixed:
-                outside.append(T.exp(T.add(*fixed)))
-                factor = T.exp(T.add(*moving))
-            inside.append(factor)
+            outside.append(T.exp(T.add(T.ZERO, *fixed)))
+            inside.append(T.exp(T.add(*moving)))
         elif name in factor.free:
             number, factor = primitive(factor, name)
             outside.append(T.const(number, body.kind))
@@ -721,16 +717,11 @@ def order_sums(t: Term) -> Term | None:
 
 def normalise(t: Term) -> Term:
     """Bring one term to normal form."""
-    memo: dict[Term, Term] = {}
 
+    @cache
     def visit(s: Term) -> Term:
-        found = memo.get(s)
-        if found is None:
-            found = T.map_children(s, visit)
-            step = normal_form.first(found)
-            if step is not None:
-                found = visit(step[1])
-            memo[s] = found
-        return found
+        new = T.map_children(s, visit)
+        step = normal_form.first(new)
+        return new if step is None else visit(step[1])
 
     return visit(t)

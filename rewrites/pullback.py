@@ -51,7 +51,7 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
         if known is not None:
             return known
         is_loop = is_streamed(t)
-        taken = centred(t) if is_loop else None
+        taken = centred(t)
         if taken is None:
             deepest = max((level_of(a) for a in T.children(t)), default=0)
         else:
@@ -61,9 +61,7 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
                 (bound,), (condition, _, exponent) = T.open_fold(t)
                 level_of(normalise(frame(bound, condition, exponent)))
             key = (deepest, *T.domain_of(t))
-            group = found.setdefault(key, Pass(t.attr.extents[0], deepest))
-            if t not in group.folds:
-                group.folds.append(t)
+            found.setdefault(key, Pass(t.attr.extents[0], deepest)).folds.append(t)
             deepest += 1
         levels[t] = deepest
         return deepest

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from monocomp import terms as T
 from monocomp.algebra import is_selection
+from monocomp.monomials import factors
 from monocomp.rewriting import RuleSet
 from monocomp.terms import Term
 
@@ -31,8 +32,8 @@ def choose_by_order(t: Term) -> Term | None:
     """
     if t.op != "fold" or t.attr.monoid not in _OPPOSITE:
         return None
-    (bound,), (condition, x) = T.open_fold(t)
-    monoid, core = t.attr.monoid, x
+    (bound,), (condition, core) = T.open_fold(t)
+    monoid = t.attr.monoid
     while True:
         number, rest = T.split_coefficient(core)
         if rest is not None and number < 0:
@@ -41,7 +42,7 @@ def choose_by_order(t: Term) -> Term | None:
         if inner is None:
             break
         core = inner[0]
-    return None if core is x else T.fold(monoid, (bound,), condition, core)
+    return T.fold(monoid, (bound,), condition, core)
 
 
 @selection.rule
@@ -58,8 +59,8 @@ def list_places_by_order(t: Term) -> Term | None:
     """
     if not is_selection(t) or t.attr.monoid != "argtop":
         return None
-    core, images = _peeled(t)
-    return _selected(t, "argtop", core) if images else None
+    core, _ = _peeled(t)
+    return _selected(t, "argtop", core)
 
 
 @selection.rule
@@ -115,11 +116,10 @@ def _without_increasing(x: Term, choice: Term) -> tuple[Term, Callable[[Term], T
         if not fixed or not all(map(_is_finite, fixed)):
             return None
         return T.add(T.const(0, x.kind), *moving), lambda y: T.add(*fixed, y)
-    factors = x.args if x.op == "mul" else (x,)
-    fixed = [f for f in factors if name not in f.free and _is_positive(f, choice)]
+    fixed = [f for f in factors(x) if name not in f.free and _is_positive(f, choice)]
     if not fixed:
         return None
-    moving = [f for f in factors if f not in fixed]
+    moving = [f for f in factors(x) if f not in fixed]
     return T.mul(T.const(1, x.kind), *moving), lambda y: T.mul(*fixed, y)
 
 

@@ -37,6 +37,7 @@ NEAR_MISSES = {
         "Y[i] = X[i] * (max[k](S[i,k]) + B[i]) - X[i] * max[k](S[i,k])",
         "Y[i] = (0 < X[i]) * max[k](S[i,k]) - max[k](S[i,k])",
         "Y[i] = maximum((0 < X[i]) * (max[k](S[i,k]) + B[i]), -max[k](S[i,k]))",  # no sum
+        "Y[i] = (0 < X[i]) * exp(max[k](S[i,k])) - (0 < X[i]) * max[k](S[i,k])",
     ],
     "complement_bracket": [
         "Y[i] = A[i] - (0 < X[i]) * A[i]",
@@ -76,6 +77,7 @@ NEAR_MISSES = {
         "V[i] = sum[k](1 / X[i,k]) - (1.0 * |k|) ** 2 / sum[k](X[i,k])",
         "V[i] = sum[k](X[i,k] ** 9) - sum[k](X[i,k]) ** 9 / |k| ** 8",
         "V[i] = max[k](X[i,k] ** 2) - max[k](X[i,k]) ** 2",
+        "V[i] = max[k](X[i,k] ** 2) - sum[k](X[i,k]) ** 2 / |k|",
         "V[i] = sum[k](Z[i] ** 2 * X[i,k]) - sum[k](Z[i] * X[i,k]) ** 2 / sum[k](X[i,k])",
         "V[i] = sum[k]((X[i,k] - max[l](X[i,l])) ** 2)"
         " - sum[k](X[i,k] - max[l](X[i,l])) ** 2 / |k|",  # it varies with a result

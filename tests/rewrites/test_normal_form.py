@@ -88,6 +88,7 @@ NEAR_MISSES = {
         "V[i] = sum[k](exp(M[i]) * X[i,k] + exp(M[i]) * Y[k])",  # it does not vary
         "V[i] = sum[k](exp(S[i,k]) * (X[i,k] + Y[k]))",  # a factor already
         "V[i] = sum[k](tanh(exp(S[i,k]) * X[i,k] + exp(S[i,k]) * Y[k]))",  # no factor
+        "V[i] = sum[k](tanh(exp(S[i,k]) * X[i,k]))",
         "V[i] = max[k](exp(S[i,k]) * X[i,k] + exp(S[i,k]) * Y[k])",
         "V[i] = sum[k, l](exp(S[i,k]) * X[i,l] + exp(S[i,k]) * Y[l])",  # two indices
     ],
@@ -463,6 +464,13 @@ VARIANTS = {
             "(sum[k if k < i](1.0) * X[i,0] + B[i]) ** 2 / sum[k if k < i](1.0) ** 4",
             "(sum[k if k < i](1.0) * X[i,0] / sum[k if k < i](1.0) ** 2"
             " + B[i] / sum[k if k < i](1.0) ** 2) ** 2",
+        ),
+        *(  # beside a sum in which nothing cancels, whichever stands first
+            (
+                f"(B[i] * X[i,0] + {a}) * (X[i,0] + {b}) / B[i]",
+                f"(X[i,0] + {b}) * (X[i,0] + {a} / B[i])",
+            )
+            for a, b in ((5, 6), (6, 5))
         ),
     ],
     "cancel_denominator": [

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from monocomp.rewrites.products import products
+from monocomp import terms as T
+from monocomp.rewrites.products import apart, products
 from monocomp.rewriting import Rule
 from tests.rewrites.rules import (
     check_does_not_fire,
     check_example,
     check_variant,
+    equations,
     rule_of,
 )
 
@@ -84,3 +86,9 @@ def test_every_rule_has_variants() -> None:
 def test_variant(name: str, before: str, after: str) -> None:
     start = f"{INPUTS}\nA[i,j] = C[i,j] + "
     check_variant(rule_of(products, name), start + before, start + after)
+
+
+def test_where_all_addends_are_products_nothing_is_left() -> None:
+    program = equations("A[i,j] = sum[k](X[i,k] * Y[j,k] + Z[i,k] * W[j,k])")
+    (bound,), (_, body) = T.open_fold(program.equations[0].body)
+    assert len(apart(body, bound.attr[0])) == 2

@@ -36,6 +36,7 @@ ONE = {
     "scaled by a positive factor": ATTENTION
     + "O[q,e] = softmax[k](S[q,k]) * V[k,e] + softmax[k](0.5 * S[q,k]) * W[k,e]",
     "sums of one domain": "O[q] = sum[k](A[q,k]) * max[k](B[q,k])",
+    "about a centre that moves": "O[q] = var[k](A[q,k])",
 }
 
 

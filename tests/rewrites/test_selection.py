@@ -31,6 +31,7 @@ OTHERS = [
     "S[i,k] + S[k,i]",  # nothing that the index leaves alone
     "S[i,k] * exp(S[k,i])",  # a factor that varies
     "abs(S[i,k])",
+    "maximum(S[i,k], exp(C[i]))",  # no product
     "S[i,k] + where(C[i] > 0, C[i], -inf)",  # may make every element missing
     "(k <= i) * exp(S[i,k])",  # 0 is an element, where the filter fails
     "exp(S[i,k]) / sum[j if j < i](exp(S[i,j]))",  # 0 for all k in the first row
