@@ -67,6 +67,7 @@ NEAR_MISSES = {
         "O[i] = sum[k](exp(S[i,k] - maximum(S[i,k], 0)) * V[k])",
         "O[i] = sum[k](V[k] / (exp(-maximum(S[i,k], 0)) + exp(S[i,k] - maximum(S[i,k], 0))))",
         "O[i] = sum[k](sigmoid(S[i,k]) * sigmoid(C[k]))",  # no factor is large
+        "O[i] = sum[k](exp(M[i]) * sigmoid(S[i,k]) * sigmoid(C[k]))",  # nor one that varies
         "O[i] = sum[k](S[i,k] * V[k])",  # no exponent
         "O[i] = sum[k](tanh(S[i,k]) * V[k])",
         "O[i] = sum[k](exp(M[i]) * V[k])",  # the exponent does not vary
