@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from monocomp import __version__
 from monocomp import terms as T
+from monocomp.backends.triton.descriptors import Block
 from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.kernel_source import HELPERS, KernelEmitter, KernelSource
 from monocomp.backends.triton.layout import fit, parse
@@ -25,7 +26,10 @@ from monocomp.tile import Axis, Combine, Fold, OutputTensor, TileProgram, walk
 _HOST_NAMES = frozenset(
     ("config", "configs", "fast", "name", "precision", "programs", "shape", "t", "tensor", "wide")
 )
-_FUNCTIONS = frozenset(("empty", "launch", "span", "step", "two_tiles"))  # what it calls
+# What it calls.
+_FUNCTIONS = frozenset(
+    ("TensorDescriptor", "descriptor", "empty", "launch", "span", "step", "two_tiles")
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Module:
         blocks: for each kernel the names of its block lengths by axis.
         params: the names of the host function's keywords by parameter.
         places: for each kernel by name, which of its positional arguments are parameters.
+        described: for each kernel, can descriptors load tiles of it?
     """
 
     source: str
@@ -47,12 +52,11 @@ class Module:
     blocks: tuple[Mapping[str, str], ...]
     params: Mapping[str, str]
     places: Mapping[str, Mapping[int, str]]
+    described: tuple[bool, ...]
 
     def config(self, kernel: int, schedule: Schedule) -> dict[str, int]:
         """A schedule in the form that the host function takes."""
-        named = {self.blocks[kernel][a]: n for a, n in schedule.blocks}
-        rest = {"num_warps": schedule.num_warps, "num_stages": schedule.num_stages}
-        return named | rest | ({"PROGRAMS": schedule.programs} if schedule.programs else {})
+        return _config(schedule, self.blocks[kernel], self.described[kernel])
 
 
 def emit(
@@ -105,17 +109,16 @@ def emit(
         for n, k in enumerate(kernels)
     )
     lines = [*_header(start, outline, target, schedules), "", "import torch", "import triton"]
-    lines += ["import triton.language as tl", ""]
-    blocks = []
+    lines += ["import triton.language as tl"]
+    described = tuple(bool(s.blocks) for s in sources)
+    if any(described):
+        lines += ["from triton.tools.tensor_descriptor import TensorDescriptor"]
+    lines += [""]
+    blocks: list[dict[str, str]] = []
     for emitter, config, schedule in zip(emitters, configs, schedules, strict=True):
-        given = {a: emitter._block(a) for a, _ in schedule.blocks}
-        blocks.append(given)
-        entries = [f'    "{given[a]}": {n},' for a, n in schedule.blocks]
-        entries += [f'    "num_warps": {schedule.num_warps},']
-        entries += [f'    "num_stages": {schedule.num_stages},']
-        if schedule.programs:
-            entries += [f'    "PROGRAMS": {schedule.programs},']
-        lines += [f"{config} = {{", *entries, "}"]
+        blocks.append({a: emitter._block(a) for a, _ in schedule.blocks})
+        entries = _config(schedule, blocks[-1], bool(emitter.descriptors))
+        lines += [f"{config} = {{", *(f'    "{k}": {v},' for k, v in entries.items()), "}"]
     for helper in dict.fromkeys(h for s in sources for h in s.helpers):
         lines += ["", "", HELPERS[helper]]
     for text in dict.fromkeys(f for s in sources for f in s.functions.values()):
@@ -126,6 +129,8 @@ def emit(
         lines += ["", "", *_two_tiles_function()]
     if any(s.held for s in sources):
         lines += ["", "", *_step_function()]
+    if any(described):
+        lines += ["", "", *_descriptor_function()]
     lines += ["", "", *_span_function(), "", "", *_launch_function()]
     written = _Host(start, lowered or start, kernels, sources, emitters, names, configs, narrow)
     lines += ["", "", *written.lines(host, precision)]
@@ -142,7 +147,18 @@ def emit(
         s.name: {n: p for n, (purpose, p, _) in enumerate(s.arguments) if purpose == "param"}
         for s in sources
     }
-    return Module(text, host, configs, tuple(blocks), params, places)
+    return Module(text, host, configs, tuple(blocks), params, places, described)
+
+
+def _config(schedule: Schedule, blocks: Mapping[str, str], is_described: bool) -> dict[str, int]:
+    """A schedule by the names that the host function and the kernel have for it."""
+    entries = {blocks[axis]: length for axis, length in schedule.blocks}
+    entries |= {"num_warps": schedule.num_warps, "num_stages": schedule.num_stages}
+    if schedule.programs:
+        entries["PROGRAMS"] = schedule.programs
+    if is_described:
+        entries["DESCRIPTORS"] = schedule.descriptors
+    return entries
 
 
 def _identifiers(start: Equations, names: Identifiers) -> dict[str, str]:
@@ -195,6 +211,24 @@ def _step_function() -> list[str]:
         "            while dim != held and tensor.shape[dim] > 1 and stride % common:",
         "                common //= 2",
         "    return 1 if common == 16 else common",
+    ]
+
+
+def _descriptor_function() -> list[str]:
+    return [
+        "def descriptor(tensor, block):",
+        '    """What loads blocks of a tensor by the GPU\'s copy engine, or None: it takes a last',
+        "    dimension without gaps, and 16 bytes must divide the address and the other strides.",
+        '    """',
+        "    shape, strides = list(tensor.shape), list(tensor.stride())",
+        "    if tensor.data_ptr() % 16 != 0 or strides[-1] != 1 or min(shape) < 1:",
+        "        return None",
+        "    for dim, stride in enumerate(strides[:-1]):",
+        "        if shape[dim] == 1:",
+        "            strides[dim] = 16",
+        "        elif stride < 1 or stride * tensor.element_size() % 16 != 0:",
+        "            return None",
+        "    return TensorDescriptor(tensor, shape, strides, block)",
     ]
 
 
@@ -390,9 +424,9 @@ class _Host:
     def _launch(self, n: int, kernel: TileProgram) -> None:
         source, emitter = self.sources[n], self.emitters[n]
         tensors = [self.tensor(x) for x in (*kernel.inputs, *(o.name for o in kernel.outputs))]
-        self.put(f"config = configs[{n}]")
+        self.put(f"config = configs[{n}]{'.copy()' if kernel.parts or source.blocks else ''}")
         if kernel.parts:
-            self.put('config = {k: v for k, v in config.items() if k != "PROGRAMS"}')
+            self.put('config.pop("PROGRAMS")')
         counts = []
         for axis in source.grid:
             size = self.size(axis.extent)
@@ -404,6 +438,8 @@ class _Host:
             if axis.after is not None:
                 both = [self._length(kernel, kernel.axes[a]) for a in (axis.after, axis.name)]
                 self.put(f"{', '.join(both)} = two_tiles({self.size(axis.extent)})")
+        if source.blocks:
+            self._descriptors(kernel, emitter)
         self.put("launch(")
         self.put(f"{source.name},", 2)
         self.put("programs,", 2)
@@ -411,6 +447,27 @@ class _Host:
             self._argument(kernel, emitter, purpose, name, dim)
         self.put("**config,", 2)
         self.put(")")
+
+    def _descriptors(self, kernel: TileProgram, emitter: KernelEmitter) -> None:
+        """What loads the blocks of tensors, where the schedule wants it so."""
+        names = [self._described(emitter, block) for block in emitter.descriptors]
+        self.put(f"{' = '.join(names)} = None")
+        self.put('if config.pop("DESCRIPTORS") and not wide:')
+        for name, block in zip(names, emitter.descriptors, strict=True):
+            lengths = ", ".join(self._side(kernel, emitter, a) for a in block.axes)
+            text = f"descriptor({self.tensor(block.tensor)}, [{lengths}])"
+            self.out += fit(f"{name} = ", text, "", 2)
+
+    def _side(self, kernel: TileProgram, emitter: KernelEmitter, axis: str | None) -> str:
+        """How long a block is along an axis; 1 along none."""
+        if axis is None:
+            return "1"
+        if kernel.axes[axis].role == "whole":
+            return self._length(kernel, kernel.axes[axis])
+        return f'config["{emitter._block(axis)}"]'
+
+    def _described(self, emitter: KernelEmitter, block: Block) -> str:
+        return self.names.of("descriptor", repr(block), emitter.descriptor(block))
 
     def _length(self, kernel: TileProgram, axis: Axis) -> str:
         """The length of the tile of an axis that is held entirely."""
@@ -436,6 +493,8 @@ class _Host:
         match purpose:
             case "pointer":
                 self.put(f"{self.tensor(name)},", 2)
+            case "descriptor":
+                self.put(f"{self._described(emitter, emitter.descriptors[dim])},", 2)
             case "stride":
                 self.put(f"{self.tensor(name)}.stride({dim}),", 2)
             case "size":

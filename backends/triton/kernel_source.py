@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from monocomp import counter_rng
+from monocomp.backends.triton.descriptors import Block, described_loads, has_plain_part
 from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.layout import fit
 from monocomp.backends.triton.operands import Operands, has_float
@@ -193,6 +194,7 @@ class KernelSource:
         grid: rows and grid axes, the fastest first.
         shared: pairs of tensors that one matrix product takes together.
         held: the dimension of tensors along which a tile holds them entirely.
+        blocks: what descriptors load, in the order of the arguments.
     """
 
     name: str
@@ -203,6 +205,7 @@ class KernelSource:
     grid: list[Axis]
     shared: list[tuple[str, str]] = field(default_factory=list)
     held: dict[str, int] = field(default_factory=dict)
+    blocks: list[Block] = field(default_factory=list)
 
 
 class KernelEmitter:
@@ -232,6 +235,11 @@ class KernelEmitter:
         self.lets = {s.name: s.value for s in walk(program.body) if isinstance(s, Let)}
         self.operands = Operands(program)
         self.flipped = self._flipped_loads()
+        self.described = described_loads(program)
+        self.descriptors: list[Block] = []
+        self.covered: dict[
+            str, str
+        ] = {}  # by axis: which blocks need no mask but the tensor's end?
         self.bases: dict[str, str] = {}
         self.known: set[str] = set()
         self.loops: list[Loop] = []
@@ -273,6 +281,10 @@ class KernelEmitter:
 
     def _stride(self, tensor: str, dim: int) -> str:
         return self._name("stride", f"{tensor}/{dim}", f"stride_{tensor}_{self._dim(tensor, dim)}")
+
+    def descriptor(self, block: Block) -> str:
+        """The name of what loads such blocks."""
+        return self._name("descriptor", repr(block), f"{block.tensor}_desc")
 
     def _dims(self, tensor: str) -> tuple[str, ...]:
         if tensor in self.program.inputs:
@@ -362,12 +374,15 @@ class KernelEmitter:
             grid,
             self.shared,
             self.held,
+            self.descriptors,
         )
 
     def _argument(self, purpose: str, name: str, dim: int) -> str:
         match purpose:
             case "pointer":
                 return self._pointer(name)
+            case "descriptor":
+                return self.descriptor(self.descriptors[dim])
             case "stride":
                 return self._stride(name, dim)
             case "size":
@@ -422,6 +437,7 @@ class KernelEmitter:
         tensors = [(n, len(t.dims)) for n, t in program.inputs.items()]
         tensors += [(o.name, len(o.axes)) for o in program.outputs]
         found += [("pointer", n, 0) for n, _ in tensors]
+        found += [("descriptor", b.tensor, n) for n, b in enumerate(self.descriptors)]
         found += [("stride", n, d) for n, rank in tensors for d in range(rank)]
         found += [("size", e, 0) for e in program.extents()]
         found += [("param", n, 0) for n in program.params]
@@ -574,6 +590,18 @@ class KernelEmitter:
                 return self._grows_by_one(bound.args[0]) and not self._order(bound.args[1].axes)
         return bound.op == "coordinate"
 
+    def _is_short(self, segment: Segment) -> bool:
+        """Do the ends of a block's rows lie within as many elements as there are rows?"""
+        return bool(segment.upper) and all(map(self._steps_by_one, segment.upper))
+
+    def _steps_by_one(self, bound: Expr) -> bool:
+        """Is a bound the same for all rows, or at most one more for the next row?"""
+        if bound.op == "local" and bound.attr in self.lets:
+            return self._steps_by_one(self.lets[bound.attr])
+        if bound.op in ("maximum", "minimum"):
+            return all(map(self._steps_by_one, bound.args))
+        return self._grows_by_one(bound)
+
     def _reads_along(self, e: Expr, axes: set[str]) -> bool:
         """Is a tensor read along one of the axes to compute the value?"""
         if axes.isdisjoint(e.axes):
@@ -691,6 +719,50 @@ class KernelEmitter:
         return function
 
     def _load(self, s: Let) -> None:
+        """Load a tile: by a descriptor, where there is one and it can, or by pointers."""
+        block = self.described.get(s.name)
+        streams = [a for a in block.tile if self._streams(a)] if block else []
+        if block is None or not all(a in self.covered for a in streams):
+            self._load_by_pointers(s)
+            return
+        if block not in self.descriptors:
+            self.descriptors.append(block)
+        tests = [self.covered[a] for a in streams if self.covered[a]]
+        self._put(f"if {' and '.join([f'{self.descriptor(block)} is not None', *tests])}:")
+        self.indent += 1
+        self._load_by_descriptor(s, block)
+        self.indent -= 1
+        self._put("else:")
+        self.indent += 1
+        self._load_by_pointers(s)
+        self.indent -= 1
+
+    def _streams(self, axis: str) -> bool:
+        return self.program.axes[axis].role == "stream"
+
+    def _load_by_descriptor(self, s: Let, block: Block) -> None:
+        layout = self._order(s.value.axes)
+        if s.name in self.flipped:
+            layout = layout[::-1]
+        places = ", ".join(map(self._first, block.axes, s.value.args))
+        tile = f"{self.descriptor(block)}.load([{places}])"
+        tile = f"tl.reshape({tile}, [{self._shape(block.tile)}])"
+        text = tile if block.tile == layout else f"tl.trans({tile})"
+        self._assign(self._local(s.name), text)
+
+    def _first(self, axis: str | None, place: Expr) -> str:
+        """The first element of a block along a dimension, or the only one."""
+        if axis is None:
+            text = self._text(place, ())
+            return text if place.op in ("number", "coordinate") else f"tl.cast({text}, tl.int32)"
+        known = self.program.axes[axis]
+        if known.role == "whole":
+            return self._block(known.after) if known.after else "0"
+        if known.role == "row":
+            return self._name("start", axis, f"start_{axis}")
+        return self._name("first", axis, f"first_{axis}")
+
+    def _load_by_pointers(self, s: Let) -> None:
         e = s.value
         layout = self._order(e.axes)
         if s.name in self.flipped:
@@ -894,7 +966,12 @@ class KernelEmitter:
         self._assign(begin, f"{low} if {part} == 1 else {middle}")
         self._assign(end, f"{middle} if {part} == 1 else {high}")
         condition = f"({self._axis(axis)} < {high}) | {self.unmasked}"
-        self._blocks(loop, f"tl.range({begin}, {end}, {block})", condition)
+        if has_plain_part(loop, self.operands.blocked):
+            self.covered[axis] = f"{part} == 1" if segment.bounds else ""
+        # A pipeline for a block or two would take shared memory from that of the others.
+        depth = f", num_stages=None if {part} == 1 else 1" if self._is_short(segment) else ""
+        self._blocks(loop, f"tl.range({begin}, {end}, {block}{depth})", condition)
+        self.covered.pop(axis, None)
         self.indent -= 1
 
     def _segments(self, loop: Loop) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod, sqrt
 
+from monocomp.backends.triton.descriptors import described_loads
 from monocomp.backends.triton.operands import Operands
 from monocomp.backends.triton.schedule import Schedule, held_length, processors_of
 from monocomp.nominal import LONG, SHORT
@@ -36,6 +37,8 @@ _CHUNK = 16  # bytes that a thread loads at once
 _SHARED_RATE = 128  # bytes a cycle from and to shared memory
 _KEPT = 0.3  # of the rows and columns that a thread multiplies in full precision
 _LATENCY = 800  # cycles until a load arrives
+_RESERVED = 1024  # bytes of shared memory that each instance takes beside its own
+_BARRIER = 8  # bytes, for a tile that the copy engine loads
 _TURN = 200  # cycles for what comes with each block, such as barriers
 _STARTING = 2500  # cycles for the parts of an instance that come before and after its loops
 _SPECIAL = ("exp2", "log2", "log", "tanh", "rsqrt", "sqrt", "sin", "cos", "erf", "div")
@@ -53,6 +56,7 @@ class Gpu:
         matrix: operations a cycle of the matrix units, on elements of 16 bits.
         bandwidth: bytes a cycle from the second-level cache.
         reads_shared: do matrix units take operands from shared memory, given 64 rows?
+        copies: does it have an engine that copies blocks of tensors to shared memory?
         processors: number of multiprocessors.
     """
 
@@ -64,6 +68,7 @@ class Gpu:
     matrix: int
     bandwidth: int
     reads_shared: bool
+    copies: bool
     processors: int
 
 
@@ -73,14 +78,14 @@ def gpu(target: str | None, processors: int = 0) -> Gpu:
     processors = processors if processors > 1 else processors_of(target)
     if target.startswith("hip:"):
         kib = 160 if target == "hip:gfx950" else 64
-        return Gpu(64, 512, 131072, kib << 10, kib << 10, 2048, 24, False, processors)
+        return Gpu(64, 512, 131072, kib << 10, kib << 10, 2048, 24, False, False, processors)
     arch = int(target.removeprefix("cuda:"))
     if arch in (86, 87, 89, 120, 121):
-        return Gpu(32, 255, 65536, 99 << 10, 100 << 10, 1024, 24, False, processors)
+        return Gpu(32, 255, 65536, 99 << 10, 100 << 10, 1024, 24, False, False, processors)
     if arch < 90:
-        return Gpu(32, 255, 65536, 163 << 10, 164 << 10, 2048, 24, False, processors)
+        return Gpu(32, 255, 65536, 163 << 10, 164 << 10, 2048, 24, False, False, processors)
     matrix = 4096 if arch < 100 else 8192
-    return Gpu(32, 255, 65536, 227 << 10, 228 << 10, matrix, 32, True, processors)
+    return Gpu(32, 255, 65536, 227 << 10, 228 << 10, matrix, 32, True, True, processors)
 
 
 @dataclass(frozen=True)
@@ -127,6 +132,7 @@ class Model:
         operands = Operands(program)
         products = [e for e in self.products if element_bytes <= 2 and operands.is_product(e)]
         self.in_parts = {a for e in products for a in e.args[:2] if operands.is_in_parts(a)}
+        self.described = described_loads(program)
         multiplied = [a.attr for e in self.products for a in e.args[:2] if a.op == "local"]
         uses = [e.attr for e in found if e.op == "local"]
         # Tiles that are read as they are, and that only products use.
@@ -269,8 +275,9 @@ class Model:
                 if a.op == "local" and a.attr not in self.operands:
                     size = self.elements(a.axes, schedule) * self.element_bytes
                     computed = max(computed, size * (1 + (a in self.in_parts)))
+        barriers = _BARRIER * (1 + copies * len(self.described)) if schedule.descriptors else 0
         if direct:
-            return streamed * copies + fixed
+            return streamed * copies + fixed + barriers
         return streamed * copies + computed + (0 if self.gpu.lanes == 64 else fixed)
 
     # --- time ---------------------------------------------------------------------------
@@ -281,7 +288,7 @@ class Model:
         threads = schedule.num_warps * gpu.lanes
         resident = min(
             gpu.file // (min(registers, gpu.registers) * threads) or 1,
-            gpu.shared_in_all // (shared + 1024) or 1,
+            gpu.shared_in_all // (shared + _RESERVED) or 1,
             2048 // threads or 1,
         )
         instances = self.instances(schedule)
@@ -290,6 +297,10 @@ class Model:
         total = _STARTING + self._time(self.program.body, schedule, side_by_side, instances)
         lacking = max(0, registers - gpu.registers)
         return rounds * total * (1 + lacking / 32)
+
+    def room(self, schedule: Schedule) -> int:
+        """For how many program instances there is shared memory on a multiprocessor."""
+        return self.gpu.shared_in_all // (self._shared(schedule) + _RESERVED)
 
     def instances(self, schedule: Schedule) -> int:
         """How many program instances there are."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from monocomp.language.binding import params_of_extents
 from monocomp.language.syntax import Program
@@ -23,16 +24,21 @@ _PLANS = 256  # that a kernel keeps; the oldest go
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _ALIGNMENT = 16  # bytes; Triton compiles for pointers and integers that this divides
 _KINDS = {"int": int, "float": float}
+_THREAD = threading.local()  # for which devices a thread has a context
 
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """A kernel with its grid, and its arguments but for some that a call gives."""
+    """A kernel with its grid, and its arguments but for some that a call gives.
+
+    Of a descriptor a call gives the tensor; the other attributes have been checked.
+    """
 
     run: Callable[..., object]
     args: list[Any]
     options: dict[str, Any]
     given: tuple[tuple[int, str | int], ...]
+    described: tuple[tuple[int, str | int, dict[str, Any]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,11 @@ class Plan:
             args = launch.args.copy()
             for place, name in launch.given:
                 args[place] = known[name]
+            if launch.described:
+                require_context(self.device)
+            for place, name, attributes in launch.described:
+                args[place] = described = TensorDescriptor.__new__(TensorDescriptor)
+                vars(described).update(attributes, base=known[name])
             launch.run(*args, **launch.options)
         return tuple([known[number] for number in self.results])
 
@@ -103,14 +114,23 @@ class Recorder:
         """Run a kernel."""
         if programs <= 0:
             return
+        if any(isinstance(value, TensorDescriptor) for value in args):
+            require_context(self.device)
         compiled = kernel[(programs,)](*args, **options)
         given: list[tuple[int, str | int]] = []
+        described: list[tuple[int, str | int, dict[str, Any]]] = []
         for place, value in enumerate(args):
-            if isinstance(value, torch.Tensor):
-                if id(value) not in self.names:  # a copy that the host function has made
+            is_described = isinstance(value, TensorDescriptor)
+            tensor = value.base if is_described else value
+            if isinstance(tensor, torch.Tensor):
+                if id(tensor) not in self.names:  # a copy that the host function has made
                     self.is_complete = False
                     return
-                given.append((place, self.names[id(value)]))
+                name = self.names[id(tensor)]
+                if is_described:
+                    described.append((place, name, vars(value) | {"base": None}))
+                else:
+                    given.append((place, name))
         for place, name in self.params[kernel.__name__].items():
             if name in self.varying:
                 given.append((place, name))
@@ -119,9 +139,9 @@ class Recorder:
             names = kernel.arg_names[len(args) :]
             run, args, rest = compiled[(programs, 1, 1)], (*args, *(options[n] for n in names)), {}
         template = list(args)
-        for place, _ in given:
+        for place in (*(place for place, _ in given), *(place for place, *_ in described)):
             template[place] = None  # no tensor outlives its call
-        self.launches.append(_Launch(run, template, rest, tuple(given)))
+        self.launches.append(_Launch(run, template, rest, tuple(given), tuple(described)))
 
     def plan(self, results: Sequence[torch.Tensor]) -> Plan | None:
         """What the call did; None if it did more than hooks can see."""
@@ -131,6 +151,16 @@ class Recorder:
             return None
         made = tuple((tuple(t.shape), t.dtype) for t in self.allocated)
         return Plan(self.device, made, tuple(self.launches), numbers)
+
+
+def require_context(device: torch.device) -> None:
+    """Let this thread have a CUDA context. A launch makes one, but Triton describes tensors to
+    the GPU before, which fails in a thread that has used no GPU yet."""
+    if device.type == "cuda" and torch.version.hip is None:
+        known: set[int | None] = _THREAD.__dict__.setdefault("devices", set())
+        if device.index not in known:
+            torch.cuda.mem_get_info(device)
+            known.add(device.index)
 
 
 def _can_be_launched(compiled: object) -> bool:

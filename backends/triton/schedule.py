@@ -19,6 +19,7 @@ class Schedule:
 
     `programs` is how many program instances a stream is cut into parts for; 0 if it is not.
     `in_two` are the axes that are held as two tiles, where they would be padded as one.
+    `descriptors`: are tiles loaded by the copy engine, of tensors whose layout it can take?
     """
 
     blocks: tuple[tuple[str, int], ...]
@@ -26,6 +27,7 @@ class Schedule:
     num_stages: int
     programs: int = 0
     in_two: tuple[str, ...] = ()
+    descriptors: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -38,20 +40,24 @@ class Schedule:
         blocks = {str(axis): _whole_number(n) for axis, n in dict(data["blocks"]).items()}
         warps, stages, programs = (_whole_number(data[n]) for n in names)
         in_two = tuple(str(axis) for axis in dict(data).get("in_two", ()))
+        descriptors = dict(data).get("descriptors", False)
+        if not isinstance(descriptors, bool):
+            raise TypeError(f"{descriptors!r} is no truth value")
         if any(n < 1 or n & (n - 1) or n > LONGEST_BLOCK for n in blocks.values()):
             raise ValueError("block lengths are powers of two")
         if warps not in (1, 2, 4, 8, 16) or not 1 <= stages <= 8:
             raise ValueError("warps or stages out of range")
         if not 0 <= programs <= MOST_PROGRAMS:
             raise ValueError("the number of program instances is out of range")
-        return Schedule(tuple(blocks.items()), warps, stages, programs, in_two)
+        return Schedule(tuple(blocks.items()), warps, stages, programs, in_two, descriptors)
 
     def __str__(self) -> str:
         """As in "128 x 64, 8 warps, 3 stages"."""
         blocks = " x ".join(str(length) for _, length in self.blocks) or "1"
         parts = f", {self.programs} programs" if self.programs else ""
         tiles = f", {' and '.join(self.in_two)} in two tiles" if self.in_two else ""
-        return f"{blocks}, {self.num_warps} warps, {self.num_stages} stages{parts}{tiles}"
+        loads = ", descriptors" if self.descriptors else ""
+        return f"{blocks}, {self.num_warps} warps, {self.num_stages} stages{parts}{tiles}{loads}"
 
 
 def one_tile(size: int) -> int:

@@ -15,6 +15,7 @@ from itertools import product
 from math import log2, prod
 from typing import TypeAlias
 
+from monocomp.backends.triton.descriptors import described_loads
 from monocomp.backends.triton.model import Gpu, Model, gpu
 from monocomp.backends.triton.schedule import (
     MIN_DOT,
@@ -112,6 +113,11 @@ class Space:
         accumulators = max(1, _accumulators(self.program, self.program.body))
         return whole_length(self.program, self.sizes) * accumulators
 
+    @cached_property
+    def _describes(self) -> bool:
+        """Can the copy engine load tiles of this kernel, in the dtypes that pay?"""
+        return self.gpu.copies and self.element_bytes <= 2 and bool(described_loads(self.program))
+
     def first(self) -> Schedule:
         """The schedule to take where nothing is measured: the first of those that are known to
         be good. Kernels with a contraction too long to hold are no such class of their own; for
@@ -123,6 +129,20 @@ class Space:
         """
         if self._divided is not None and self._is_divided_first():
             return replace(self._divided.first(), in_two=self._in_two)
+        first = self._first()
+        return replace(first, descriptors=self._is_described_first(first))
+
+    def _is_described_first(self, schedule: Schedule) -> bool:
+        """Are descriptors known to be better? They are on Hopper where several instances wait
+        for their loads in turn, and the barriers do not take the room of one of these."""
+        is_known = self._describes and not self.program.parts and schedule.num_warps == 4
+        if not is_known or (self.target or "cuda:90") != "cuda:90":
+            return False
+        described = replace(schedule, descriptors=True)
+        is_kept = 1 < self._model.room(schedule) == self._model.room(described)
+        return is_kept and self._model.estimate(described).fits(self.gpu)
+
+    def _first(self) -> Schedule:
         estimates = {s: self._model.estimate(s) for s in self._known()}
         fitting = [s for s, e in estimates.items() if e.fits(self.gpu)]
         # The model knows little of products in full precision, and of some that are in parts.
@@ -141,18 +161,25 @@ class Space:
 
     def candidates(self, count: int = 12) -> list[Schedule]:
         """At most so many schedules that are worth measuring, the one to take first without
-        measuring before those that are known to be good, and then what the model ranks best."""
+        measuring before those that are known to be good, and then what the model ranks best.
+        Who loads the tiles is tried out with the first."""
         first = self.first()
+        other = replace(first, descriptors=not first.descriptors)
+        found = dict.fromkeys([first, other, *self._others(count)])
+        return [s for s in found if not s.descriptors or self.admits(s)][:count]
+
+    def _others(self, count: int) -> list[Schedule]:
         known = [s for s in self._known() if self._model.estimate(s).fits(self.gpu)]
-        if self._divided is None:
-            ranked = [] if len(known) >= count else self._ranked()
-        else:
+        if self._divided is not None:
             divided = self._divided.candidates(max(1, count - len(known)))
-            ranked = [replace(s, in_two=self._in_two) for s in divided]
-        return list(dict.fromkeys([first, *known, *ranked]))[:count]
+            return known + [replace(s, in_two=self._in_two) for s in divided]
+        ranked = [] if len(known) >= count else self._ranked()
+        return [replace(s, descriptors=self._is_described_first(s)) for s in known + ranked]
 
     def admits(self, schedule: Schedule) -> bool:
         """Could this be a schedule of the kernel? Not everything that was remembered is."""
+        if schedule.descriptors and not self._describes:
+            return False
         if schedule.in_two:
             if self._divided is None or schedule.in_two != self._in_two:
                 return False

@@ -21,6 +21,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 TARGETS = {
     "cuda:80": GPUTarget("cuda", 80, 32),
@@ -114,7 +115,8 @@ def _compiled(target: str, launch: Launch) -> Any:
     attributes: dict[tuple[int, ...], list[Any]] = {}
     for place, name in enumerate(names):
         value = given[name]
-        is_constant = launch.function.params[place].is_constexpr or _is_one(value)
+        is_constexpr = launch.function.params[place].is_constexpr
+        is_constant = is_constexpr or value is None or _is_one(value)
         signature[name] = "constexpr" if is_constant else _type_of(value)
         if is_constant:
             constants[place,] = value
@@ -131,6 +133,8 @@ def _is_one(value: Any) -> bool:
 def _type_of(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return _POINTERS[value.dtype]
+    if isinstance(value, TensorDescriptor):
+        return f"tensordesc<{_POINTERS[value.base.dtype][1:]}{value.block_shape}>"
     if isinstance(value, float):
         return "fp32"
     return "i32" if -(1 << 31) <= value < 1 << 31 else "i64"

@@ -25,7 +25,7 @@ PROGRAMS = {n: library.load(n) for n in CASES} | {n: e.text for n, e in EXAMPLES
 # What emitted code may use beside what it defines itself, torch, triton and tl.
 BUILTINS = {"SystemExit", "ValueError", "__name__", "abs", "any", "enumerate", "float", "len"}
 BUILTINS |= {"list", "max", "min", "print", "range", "sum", "tuple", "zip"}
-MODULES = {"torch", "triton", "triton.language"}
+MODULES = {"torch", "triton", "triton.language", "triton.tools.tensor_descriptor"}
 MODULES_OF_MAIN = {"os", "sys"}
 
 
@@ -55,15 +55,15 @@ def faults(source: str) -> Iterator[str]:
                 defined.add(node.id)
             case ast.FunctionDef():
                 defined.add(node.name)
-            case ast.Import(names=names):
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
                 defined |= {(n.asname or n.name).partition(".")[0] for n in names}
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
                 allowed = MODULES | (MODULES_OF_MAIN if node.col_offset else set())
                 yield from (f"import {n.name}" for n in names if n.name not in allowed)
-            case ast.ImportFrom():
-                yield f"from {node.module} import"
+            case ast.ImportFrom(module=module) if module not in MODULES:
+                yield f"from {module} import"
             case ast.Attribute(attr=attr) if attr.startswith("_"):
                 yield f".{attr}"
             case ast.Name(id=name) if name not in defined | BUILTINS:

@@ -23,12 +23,14 @@
 import torch
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 CONFIG = {
     "BLOCK_Q": 64,
     "BLOCK_K": 64,
     "num_warps": 4,
     "num_stages": 3,
+    "DESCRIPTORS": False,
 }
 
 
@@ -38,6 +40,8 @@ def attention_kernel(
     Q_ptr,
     V_ptr,
     O_ptr,
+    K_desc,
+    V_desc,
     stride_K_b,
     stride_K_h,
     stride_K_k,
@@ -124,21 +128,33 @@ def attention_kernel(
         for first_k in tl.range(begin, end, BLOCK_K):
             offs_k = first_k + tl.arange(0, BLOCK_K).to(INDEX)
             in_k = (offs_k < size_k) | (part == 1)
-            K_tile = tl.load(
-                K_base + offs_k[None, :] * stride_K_k + offs_d[:, None] * stride_K_d,
-                mask=in_d[:, None] & in_k[None, :],
-                other=0.0,
-            )
+            if K_desc is not None:
+                K_tile = tl.trans(
+                    tl.reshape(K_desc.load([b, h, first_k, 0]), [BLOCK_K, BLOCK_D])
+                )
+            else:
+                K_tile = tl.load(
+                    K_base
+                    + offs_k[None, :] * stride_K_k
+                    + offs_d[:, None] * stride_K_d,
+                    mask=in_d[:, None] & in_k[None, :],
+                    other=0.0,
+                )
             s = tl.dot(Q_tile, K_tile, input_precision=PRECISION)
             s_in = tl.where(in_k[None, :], s, -float("inf"))
             m_i_new = tl.maximum(m_i, tl.max(s_in, 1))
             t_3 = tl.where(tl.abs(m_i_new) > 1e38, 0.0, m_i_new)
             p = tl.exp2(scale * (m_i - t_3))
-            V_tile = tl.load(
-                V_base + offs_k[:, None] * stride_V_k + offs_e[None, :] * stride_V_e,
-                mask=in_k[:, None] & in_e[None, :],
-                other=0.0,
-            )
+            if V_desc is not None:
+                V_tile = tl.reshape(V_desc.load([b, h, first_k, 0]), [BLOCK_K, BLOCK_E])
+            else:
+                V_tile = tl.load(
+                    V_base
+                    + offs_k[:, None] * stride_V_k
+                    + offs_e[None, :] * stride_V_e,
+                    mask=in_k[:, None] & in_e[None, :],
+                    other=0.0,
+                )
             p_2 = tl.exp2(scale * s_in - scale * t_3[:, None])
             acc = tl.dot(
                 p_2.to(V_tile.dtype),
@@ -169,6 +185,21 @@ def step(*tensors):
             while dim != held and tensor.shape[dim] > 1 and stride % common:
                 common //= 2
     return 1 if common == 16 else common
+
+
+def descriptor(tensor, block):
+    """What loads blocks of a tensor by the GPU's copy engine, or None: it takes a last
+    dimension without gaps, and 16 bytes must divide the address and the other strides.
+    """
+    shape, strides = list(tensor.shape), list(tensor.stride())
+    if tensor.data_ptr() % 16 != 0 or strides[-1] != 1 or min(shape) < 1:
+        return None
+    for dim, stride in enumerate(strides[:-1]):
+        if shape[dim] == 1:
+            strides[dim] = 16
+        elif stride < 1 or stride * tensor.element_size() % 16 != 0:
+            return None
+    return TensorDescriptor(tensor, shape, strides, block)
 
 
 def span(tensor):
@@ -221,9 +252,17 @@ def attention(
     if Q.dtype != K.dtype:  # one product takes both
         Q, K = Q.to(dtype), K.to(dtype)
     O = empty((size_b, size_h, size_q, size_e), dtype=dtype, device=Q.device)
-    config = configs[0]
+    config = configs[0].copy()
     wide = any(span(t) >= 2**31 for t in (K, Q, V, O))
     programs = triton.cdiv(size_q, config["BLOCK_Q"]) * size_h * size_b
+    K_desc = V_desc = None
+    if config.pop("DESCRIPTORS") and not wide:
+        K_desc = descriptor(
+            K, [1, 1, config["BLOCK_K"], max(16, triton.next_power_of_2(size_d))]
+        )
+        V_desc = descriptor(
+            V, [1, 1, config["BLOCK_K"], max(16, triton.next_power_of_2(size_e))]
+        )
     launch(
         attention_kernel,
         programs,
@@ -231,6 +270,8 @@ def attention(
         Q,
         V,
         O,
+        K_desc,
+        V_desc,
         K.stride(0),
         K.stride(1),
         K.stride(2),

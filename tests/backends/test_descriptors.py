@@ -1,0 +1,222 @@
+"""Tiles that the copy engine loads: which can be, who chooses it, and that nothing else changes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+import monocomp as mc
+from monocomp import library
+from monocomp.backends.triton.descriptors import Block, described_loads
+from monocomp.backends.triton.emit import emit
+from monocomp.backends.triton.launch import interpreted, load
+from monocomp.backends.triton.schedule import Schedule
+from monocomp.backends.triton.space import Space
+from tests.backends import interpreted as interpreter
+from tests.backends.compiling import SHARED_LIMIT, Launch, compile_for, instructions, recorded
+from tests.backends.library_cases import CASES
+from tests.backends.running import largest_error, make_inputs
+from tests.gpu.comparing import all_in_nan
+
+SIZES = {"b": 2, "h": 4, "g": 2, "q": 1000, "k": 1000, "d": 128, "e": 128}
+
+
+def space(name: str, target: str = "cuda:90", element_bytes: int = 2, **sizes: int) -> Space:
+    """The space of a program's only kernel."""
+    kernel = mc.compile(library.load(name))
+    known = {e: (SIZES | sizes)[e] for e in kernel.program.extent_of.values()}
+    (program,) = kernel.tile_programs(known)
+    return Space(program, known, element_bytes, target)
+
+
+# --- what can be loaded so ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["attention", "causal", "softcap", "alibi", "prefix_lm"])
+def test_keys_and_values(name: str) -> None:
+    """The streams of attention: one element of the batch and of the heads, all of d."""
+    kernel = mc.compile(library.load(name))
+    (program,) = kernel.tile_programs({})
+    found = {(b.tensor, len(b.tile)) for b in described_loads(program).values()}
+    assert found == {("K", 2), ("V", 2)}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sliding_window",  # where blocks lie inside is not known before
+        "document",
+        "paged_attention",  # pages lie anywhere
+        "logsumexp",  # no product
+        "tree",  # a mask that is read leaves keys out
+    ],
+)
+def test_nothing(name: str) -> None:
+    programs = mc.compile(library.load(name)).tile_programs({})
+    assert not any(described_loads(p) for p in programs)
+
+
+def test_a_head_that_is_computed() -> None:
+    """Of grouped heads the head of the keys is not that of the queries, but the same for a tile."""
+    text = "O[b,h,q,e] = softmax[k](Q[b,h,q,d] * K[b,h // 4,k,d]) * V[b,h // 4,k,e]"
+    (program,) = mc.compile(text).tile_programs({})
+    assert set(described_loads(program).values()) == {
+        Block("K", (None, None, "k", "d")),
+        Block("V", (None, None, "k", "e")),
+    }
+
+
+def test_a_diagonal_is_no_block() -> None:
+    """X[k,k] has one axis and two dimensions."""
+    text = "O[q,e] = softmax[k](Q[q,k] + X[k,k]) * V[k,e]"
+    (program,) = mc.compile(text).tile_programs({})
+    assert {b.tensor for b in described_loads(program).values()} == {"V"}
+
+
+# --- the choice ---------------------------------------------------------------------------
+
+
+def test_where_they_pay() -> None:
+    """Two instances of 64 rows have room for the barriers at d = 128; of four at d = 64 one
+    would be lost. Of other GPUs and full precision nothing is known."""
+    for name in ("attention", "causal"):
+        assert space(name).first().descriptors
+        assert not space(name, d=64, e=64).first().descriptors
+        assert not space(name, target="cuda:100").first().descriptors
+        assert not space(name, element_bytes=4).first().descriptors
+        assert not space(name, q=1).first().descriptors
+
+
+def test_a_search_tries_both() -> None:
+    for head in (64, 128):
+        candidates = space("attention", d=head, e=head).candidates()
+        assert replace(candidates[0], descriptors=not candidates[0].descriptors) == candidates[1]
+    for target in ("cuda:80", "hip:gfx942"):
+        assert not any(s.descriptors for s in space("attention", target=target).candidates())
+
+
+def test_what_is_admitted() -> None:
+    good = space("attention").first()
+    assert space("attention").admits(good)
+    assert not space("attention", target="cuda:80").admits(good)
+    other = space("sliding_window").first()
+    assert not space("sliding_window").admits(replace(other, descriptors=True))
+
+
+def test_as_plain_data() -> None:
+    """Schedules that were written before there was a choice are schedules; others are not."""
+    schedule = Schedule((("q", 64),), 4, 2, descriptors=True)
+    data = schedule.to_json()
+    assert Schedule.from_json(data) == schedule
+    assert str(schedule) == "64, 4 warps, 2 stages, descriptors"
+    with pytest.raises(TypeError, match="no truth value"):
+        Schedule.from_json(data | {"descriptors": "yes"})
+    del data["descriptors"]
+    assert Schedule.from_json(data) == replace(schedule, descriptors=False)
+
+
+# --- emitted ------------------------------------------------------------------------------
+
+
+def _run(
+    text: str, name: str, inputs: Mapping[str, torch.Tensor], described: bool
+) -> tuple[torch.Tensor, int]:
+    """The result, and how many tensors were described."""
+    module = load(text)
+    (config,) = (dict(v) for k, v in vars(module).items() if k.startswith("CONFIG"))
+    kernel = mc.compile(library.load(name))
+    made: list[Any] = []
+    original = module.TensorDescriptor
+
+    def count(*args: Any) -> Any:
+        made.append(args)
+        return original(*args)
+
+    module.TensorDescriptor = count  # type: ignore[attr-defined]
+    try:
+        config |= {"BLOCK_Q": 16, "BLOCK_K": 16, "DESCRIPTORS": described}
+        ordered = (inputs[n] for n in kernel.program.inputs)
+        found = module.kernel(*ordered, configs=(config,), empty=_nan)
+    finally:
+        module.TensorDescriptor = original  # type: ignore[attr-defined]
+    return found, len(made)
+
+
+def _nan(shape: tuple[int, ...], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    return torch.full(shape, math.nan, dtype=dtype, device=device)
+
+
+def both(name: str, inputs: Mapping[str, torch.Tensor]) -> int:
+    """How many tensors were described, if that changes nothing but how NumPy rounds, which
+    multiplies for Triton's interpreter: it depends on how tiles lie in memory."""
+    text = mc.compile(library.load(name)).source(target="cuda:90")
+    plain, none = interpreter.call(_run, text, name, inputs, False)
+    found, count = interpreter.call(_run, text, name, inputs, True)
+    assert none == 0
+    assert largest_error(found, plain) < 2e-6
+    return count
+
+
+@pytest.mark.parametrize("length", [1, 15, 16, 17, 37])
+@pytest.mark.parametrize("name", ["attention", "causal", "gqa", "prefix_lm"])
+def test_lengths(name: str, length: int) -> None:
+    """The last block sticks out of the tensor, into NaN."""
+    case = CASES[name]
+    inputs = case.inputs(case.sizes(19, length, 24, 40), torch.float32)
+    assert both(name, inputs) == 2
+    both(name, all_in_nan(inputs))
+
+
+def test_layouts() -> None:
+    """Any order of the dimensions will do, if the last one has no gaps."""
+    sizes = {"b": 2, "h": 3, "q": 19, "k": 37, "d": 24, "e": 40}
+    made = make_inputs(library.load("attention"), sizes)
+    swapped = {n: t.transpose(1, 2).contiguous().transpose(1, 2) for n, t in made.items()}
+    assert both("attention", swapped) == 2
+    gaps = {n: torch.stack([t, t], -1)[..., 0] for n, t in made.items()}
+    assert both("attention", gaps) == 0
+    shared = made | {"K": made["K"][:1].expand(2, -1, -1, -1)}
+    assert both("attention", shared) == 1
+    one = {n: t[:, :1] for n, t in make_inputs(library.load("attention"), sizes).items()}
+    assert both("attention", one) == 2
+    shifted = {
+        n: torch.cat([t.new_zeros(1), t.flatten()])[1:].view(t.shape) for n, t in made.items()
+    }
+    assert both("attention", shifted) == 0
+    odd = make_inputs(library.load("attention"), sizes | {"d": 23})
+    assert both("attention", odd) == 1
+
+
+# --- compiled -----------------------------------------------------------------------------
+
+
+def launch(name: str, length: int) -> Launch:
+    """The launch of a kernel with its first schedule on Hopper, at d = 128."""
+    kernel = mc.compile(library.load(name))
+    sizes = SIZES | {"q": length, "k": length}
+    inputs = {
+        n: torch.empty([sizes[d] for d in i.dims], dtype=torch.bfloat16, device="meta")
+        for n, i in kernel.program.inputs.items()
+    }
+    schedule = space(name, q=length, k=length).first()
+    programs = kernel.tile_programs({e: sizes[e] for e in kernel.program.extent_of.values()})
+    module = emit(kernel.equations, programs, [schedule], target="cuda:90")
+    configs = (module.config(0, schedule),)
+    (found,) = recorded(load(module.source), module.host, inputs, configs=configs)
+    return found
+
+
+@pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
+@pytest.mark.parametrize("length", [1000, 1024])
+@pytest.mark.parametrize("name", ["attention", "causal"])
+def test_compiled(name: str, length: int) -> None:
+    """The copy engine loads, nothing spills, and two instances fit a multiprocessor."""
+    made = launch(name, length)
+    used = compile_for("cuda:90", made)
+    assert used.spilled == 0 and 2 * (used.shared + 1024) <= SHARED_LIMIT["cuda:90"] + 1024
+    assert any(i.startswith("UTMALDG") for i in instructions(made))
