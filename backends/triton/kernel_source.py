@@ -970,9 +970,21 @@ class KernelEmitter:
             self.covered[axis] = f"{part} == 1" if segment.bounds else ""
         # A pipeline for a block or two would take shared memory from that of the others.
         depth = f", num_stages=None if {part} == 1 else 1" if self._is_short(segment) else ""
-        self._blocks(loop, f"tl.range({begin}, {end}, {block}{depth})", condition)
+        fusion = self._fusion(loop, f"{part} == 1")
+        self._blocks(loop, f"tl.range({begin}, {end}, {block}{depth}{fusion})", condition)
         self.covered.pop(axis, None)
         self.indent -= 1
+
+    def _fusion(self, loop: Loop, is_plain: str) -> str:
+        """Let a loop and the only one inside it become one, whose loads are under way while the
+        outer loop does the rest: with pointers it would carry their addresses along, and gain
+        nothing."""
+        inner = [s for s in loop.body if isinstance(s, Loop)]
+        loads = [s.name for x in inner for s in x.body if isinstance(s, Let)]
+        if len(inner) != 1 or not loads or not self.described.keys() >= {*loads}:
+            return ""
+        name, is_even = self.descriptor(self.described[loads[0]]), self._even(inner[0].axis.name)
+        return f", flatten=({name} is not None) & {is_even} & ({is_plain})"
 
     def _segments(self, loop: Loop) -> None:
         """Several segments; all blocks of a masked one are masked."""

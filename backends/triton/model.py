@@ -32,6 +32,7 @@ from monocomp.tile import (
 
 TILE_LIMIT = 1 << 20  # elements that Triton lets a tile have
 _WORKING = 72  # registers for addresses, masks and counters
+_COUNTERS = 40  # where no operand of a product needs addresses and masks
 _SOME = 64  # registers that the compiler saves by itself, or at a few bytes in memory
 _CHUNK = 16  # bytes that a thread loads at once
 _SHARED_RATE = 128  # bytes a cycle from and to shared memory
@@ -162,7 +163,9 @@ class Model:
     def estimate(self, schedule: Schedule) -> Estimate:
         """What a schedule takes."""
         tile = max((self.elements(axes, schedule) for axes in self.tiles), default=1)
-        registers = _WORKING + self._registers(self.program.body, schedule)
+        has_no_addresses = bool(self.operands) and self.operands <= self._described(schedule)
+        working = _COUNTERS if has_no_addresses else _WORKING
+        registers = working + self._registers(self.program.body, schedule)
         shared = self._shared(schedule)
         return Estimate(registers, shared, tile, self._cycles(schedule, registers, shared))
 
@@ -242,9 +245,15 @@ class Model:
 
     def _addresses(self, body: Sequence[Statement], schedule: Schedule) -> int:
         """Pointers to what a loop reads: two registers for each chunk that a thread loads."""
-        axes = [load.axes for s in body for root in roots(s) for load in _loads(root)]
+        described = self._described(schedule)
+        pointed = (s for s in body if not (isinstance(s, Let) and s.name in described))
+        axes = [load.axes for s in pointed for root in roots(s) for load in _loads(root)]
         chunk = _CHUNK / self.element_bytes
         return ceil(sum(2 * self._held(a, schedule) / chunk for a in axes))
+
+    def _described(self, schedule: Schedule) -> set[str]:
+        """The tiles that descriptors load."""
+        return {*self.described} if schedule.descriptors else set()
 
     def _rows(self, schedule: Schedule) -> int:
         return self.elements(self.program.axis_names("row"), schedule)

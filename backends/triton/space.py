@@ -134,13 +134,25 @@ class Space:
 
     def _is_described_first(self, schedule: Schedule) -> bool:
         """Are descriptors known to be better? They are on Hopper where several instances wait
-        for their loads in turn, and the barriers do not take the room of one of these."""
-        is_known = self._describes and not self.program.parts and schedule.num_warps == 4
-        if not is_known or (self.target or "cuda:90") != "cuda:90":
+        for their loads in turn, and the barriers do not take the room of one of these; and for
+        products in loops inside others where an instance is alone, but not for smaller ones."""
+        if not self._describes or (self.target or "cuda:90") != "cuda:90":
             return False
         described = replace(schedule, descriptors=True)
+        if self._has_inner_product:
+            return schedule.num_warps == 8 and self._model.estimate(described).fits(self.gpu)
+        if self.program.parts or schedule.num_warps != 4:
+            return False
         is_kept = 1 < self._model.room(schedule) == self._model.room(described)
         return is_kept and self._model.estimate(described).fits(self.gpu)
+
+    @cached_property
+    def _has_inner_product(self) -> bool:
+        """Does a loop inside another sum up a product of tiles that it reads?"""
+        loops = [s for s in walk(self.program.body) if isinstance(s, Loop)]
+        inner = {s.axis.name for x in loops for s in x.body if isinstance(s, Loop)}
+        products = (e for e in expressions(self.program.body) if e.op == "contract")
+        return any(e.attr in inner for e in products)
 
     def _first(self) -> Schedule:
         estimates = {s: self._model.estimate(s) for s in self._known()}
@@ -228,7 +240,9 @@ class Space:
         inner = _streamed_contraction(program)
         if inner is not None:
             target, processors = self.target, self.processors
-            return _of_matrix_product(program, inner, sizes, self.element_bytes, target, processors)
+            width = self.element_bytes
+            found = _of_matrix_product(program, inner, sizes, width, target, processors)
+            return [replace(s, descriptors=self._is_described_first(s)) for s in found]
         if not has_product(program) and not program.parts:
             return _without_product(program, rows, streams, sizes)
         found = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -120,6 +121,34 @@ def test_as_plain_data() -> None:
     assert Schedule.from_json(data) == replace(schedule, descriptors=False)
 
 
+VOCABULARIES = {
+    "cross_entropy": {"t": 8192, "v": 131072, "d": 4096},
+    "softmax_top8": {"t": 8192, "v": 32768, "d": 2048, "r": 8},
+    "kl_divergence": {"t": 4096, "v": 32768, "c": 2048, "d": 1024},
+}
+
+
+def of_vocabulary(name: str, target: str = "cuda:90", processors: int = 132) -> str:
+    """The source of a loss over a vocabulary, whose contraction is too long to hold."""
+    kernel = mc.compile(library.load(name), name="kernel", processors=processors)
+    return kernel.source(target=target, extents=VOCABULARIES[name])
+
+
+def test_where_they_pay_in_inner_loops() -> None:
+    """In a large instance, which is alone on its multiprocessor; smaller ones have been slower."""
+    for name, is_described in {**dict.fromkeys(VOCABULARIES, False), "cross_entropy": True}.items():
+        config = load(of_vocabulary(name)).CONFIG
+        assert config["DESCRIPTORS"] == is_described == (config["num_warps"] == 8), name
+    assert not load(of_vocabulary("cross_entropy", "cuda:100")).CONFIG["DESCRIPTORS"]
+
+
+def test_a_search_tries_pointers_in_inner_loops() -> None:
+    kernel = mc.compile(library.load("cross_entropy"))
+    program = kernel.tile_programs(VOCABULARIES["cross_entropy"], 132)[0]
+    found = Space(program, VOCABULARIES["cross_entropy"], 2, "cuda:90", 132).candidates()
+    assert found[0].descriptors and replace(found[0], descriptors=False) in found
+
+
 # --- emitted ------------------------------------------------------------------------------
 
 
@@ -192,6 +221,48 @@ def test_layouts() -> None:
     assert both("attention", odd) == 1
 
 
+def fused(text: str, **sizes: int) -> list[str]:
+    """The heads of loops that become one with the loop inside them."""
+    known = {"q": 1000, "k": 50_000, "d": 4096, **sizes}
+    source = mc.compile(text).source(target="cuda:90", extents=known)
+    assert load(source)
+    heads = re.findall(r"for (\w+) in tl\.range\(([^:]*)\):", source)
+    return [name for name, how in heads if "flatten" in how]
+
+
+LOGITS = "L[q] = logsumexp[k](sum[d](Q[q,d] * K[k,d]))"
+
+
+def test_loops_that_become_one() -> None:
+    """The loop over keys and the one inside it, if descriptors can load all that this reads."""
+    assert fused(LOGITS) == ["first_k"]
+    assert not fused(LOGITS, d=64)  # held entirely
+    assert not fused("L[q] = logsumexp[k](sum[d](Q[q,d] * K[k // 2,d]) + B[k])")
+    assert not fused("L[q] = logsumexp[k if k > q](sum[d](Q[q,d] * K[k,d]))")
+    two = "L[q] = logsumexp[k](sum[d](Q[q,d] * K[k,d]) - sum[c](R[q,c] * C[k,c]) ** 2)"
+    assert not fused(two, c=4096)  # two loops inside it
+
+
+def _logits(inputs: Mapping[str, torch.Tensor], described: bool) -> torch.Tensor:
+    extents = {"q": 1000, "k": 1000, "d": 4096}
+    kernel = mc.compile(LOGITS, processors=1)
+    module = load(kernel.source(target="cuda:90", extents=extents))
+    blocks = {n: 16 for n in module.CONFIG if n.startswith("BLOCK_")}
+    config = module.CONFIG | blocks | {"DESCRIPTORS": described}
+    result: torch.Tensor = module.kernel(*inputs.values(), configs=(config,), empty=_nan)
+    return result
+
+
+@pytest.mark.parametrize("head", [16, 20, 48, 52])
+def test_inner_loops(head: int) -> None:
+    """Blocks stick out of rows, of the stream, and of the summed axis."""
+    q, k = torch.randn(19, head), torch.randn(37, head)
+    inputs = {"Q": q, "K": k}
+    for described in (False, True):
+        found = interpreter.call(_logits, inputs, described)
+        assert largest_error(found, torch.logsumexp(q @ k.T, 1)) < 1e-5
+
+
 # --- compiled -----------------------------------------------------------------------------
 
 
@@ -209,6 +280,29 @@ def launch(name: str, length: int) -> Launch:
     configs = (module.config(0, schedule),)
     (found,) = recorded(load(module.source), module.host, inputs, configs=configs)
     return found
+
+
+@pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_compiled_in_inner_loops(name: str) -> None:
+    """The copy engine loads where a schedule says so, and what is loaded fits."""
+    module = load(of_vocabulary(name))
+    kernel, sizes = mc.compile(library.load(name)), VOCABULARIES[name]
+    inputs = {
+        n: torch.empty(
+            [sizes[d] for d in i.dims],
+            dtype=torch.int64 if i.kind == "int" else torch.bfloat16,
+            device="meta",
+        )
+        for n, i in kernel.program.inputs.items()
+    }
+    made = recorded(module, "kernel", inputs)[0]
+    used = compile_for("cuda:90", made)
+    # What spills is in the part that is masked, beside pointers.
+    assert used.spilled <= (192 if name == "cross_entropy" else 0)
+    assert used.shared <= SHARED_LIMIT["cuda:90"]
+    copied = any(i.startswith("UTMALDG") for i in instructions(made))
+    assert copied == module.CONFIG["DESCRIPTORS"]
 
 
 @pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
