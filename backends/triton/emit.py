@@ -15,7 +15,7 @@ from monocomp.backends.triton.descriptors import Block
 from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.kernel_source import HELPERS, KernelEmitter, KernelSource
 from monocomp.backends.triton.layout import fit, parse
-from monocomp.backends.triton.schedule import MIN_DOT, Schedule
+from monocomp.backends.triton.schedule import MIN_DOT, Schedule, has_order
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.lowering import in_two_tiles
@@ -44,6 +44,7 @@ class Module:
         params: the names of the host function's keywords by parameter.
         places: for each kernel by name, which of its positional arguments are parameters.
         described: for each kernel, can descriptors load tiles of it?
+        ordered: for each kernel, does it take the order of its instances?
     """
 
     source: str
@@ -53,10 +54,12 @@ class Module:
     params: Mapping[str, str]
     places: Mapping[str, Mapping[int, str]]
     described: tuple[bool, ...]
+    ordered: tuple[bool, ...]
 
     def config(self, kernel: int, schedule: Schedule) -> dict[str, int]:
         """A schedule in the form that the host function takes."""
-        return _config(schedule, self.blocks[kernel], self.described[kernel])
+        flags = (self.described[kernel], self.ordered[kernel])
+        return _config(schedule, self.blocks[kernel], *flags)
 
 
 def emit(
@@ -111,14 +114,15 @@ def emit(
     lines = [*_header(start, outline, target, schedules), "", "import torch", "import triton"]
     lines += ["import triton.language as tl"]
     described = tuple(bool(s.blocks) for s in sources)
+    ordered = tuple(map(has_order, kernels))
     if any(described):
         lines += ["from triton.tools.tensor_descriptor import TensorDescriptor"]
     lines += [""]
     blocks: list[dict[str, str]] = []
-    for emitter, config, schedule in zip(emitters, configs, schedules, strict=True):
+    for n, (emitter, schedule) in enumerate(zip(emitters, schedules, strict=True)):
         blocks.append({a: emitter._block(a) for a, _ in schedule.blocks})
-        entries = _config(schedule, blocks[-1], bool(emitter.descriptors))
-        lines += [f"{config} = {{", *(f'    "{k}": {v},' for k, v in entries.items()), "}"]
+        entries = _config(schedule, blocks[n], described[n], ordered[n])
+        lines += [f"{configs[n]} = {{", *(f'    "{k}": {v},' for k, v in entries.items()), "}"]
     for helper in dict.fromkeys(h for s in sources for h in s.helpers):
         lines += ["", "", HELPERS[helper]]
     for text in dict.fromkeys(f for s in sources for f in s.functions.values()):
@@ -147,10 +151,12 @@ def emit(
         s.name: {n: p for n, (purpose, p, _) in enumerate(s.arguments) if purpose == "param"}
         for s in sources
     }
-    return Module(text, host, configs, tuple(blocks), params, places, described)
+    return Module(text, host, configs, tuple(blocks), params, places, described, ordered)
 
 
-def _config(schedule: Schedule, blocks: Mapping[str, str], is_described: bool) -> dict[str, int]:
+def _config(
+    schedule: Schedule, blocks: Mapping[str, str], is_described: bool, is_ordered: bool
+) -> dict[str, int]:
     """A schedule by the names that the host function and the kernel have for it."""
     entries = {blocks[axis]: length for axis, length in schedule.blocks}
     entries |= {"num_warps": schedule.num_warps, "num_stages": schedule.num_stages}
@@ -158,6 +164,8 @@ def _config(schedule: Schedule, blocks: Mapping[str, str], is_described: bool) -
         entries["PROGRAMS"] = schedule.programs
     if is_described:
         entries["DESCRIPTORS"] = schedule.descriptors
+    if is_ordered:
+        entries["ABREAST"] = schedule.abreast
     return entries
 
 
@@ -315,7 +323,7 @@ class _Host:
         self.put("Args:")
         for s in shapes:
             self.put(_clean(s) + ".", 2)
-        self.put("configs: block lengths, warps and stages of each kernel.", 2)
+        self.put("configs: block lengths, warps, stages and order of each kernel.", 2)
         self.put('precision: of float32 products, "ieee" or "tf32".', 2)
         self.put("empty, launch: how tensors are allocated and kernels run.", 2)
         self.put('"""')

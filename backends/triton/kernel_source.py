@@ -22,6 +22,7 @@ from monocomp.backends.triton.descriptors import Block, described_loads, has_pla
 from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.layout import fit
 from monocomp.backends.triton.operands import Operands, has_float
+from monocomp.backends.triton.schedule import has_order
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.tile import (
     Assign,
@@ -71,6 +72,17 @@ _CALLS = {
 }
 # Functions that Triton lacks on every target, written out where they are used.
 HELPERS = {
+    "in_turns": '''@triton.jit
+def in_turns(pid, blocks, places, abreast):
+    """The number of a block, counted place by place, that an instance works on: so many places
+    abreast take turns, a block each, and then the next ones."""
+    if abreast > 1:
+        count = tl.minimum(abreast, places)
+        first = pid // (blocks * count) * count
+        turn = pid - first * blocks
+        count = tl.minimum(count, places - first)
+        pid = ((first + turn % count) * blocks + turn // count).to(tl.int32)
+    return pid''',
     "tanh": '''@triton.jit
 def tanh(x, FAST: tl.constexpr):
     """tanh to float32 accuracy: a series near 0, else from exp2. FAST: the GPU's own, to the
@@ -224,7 +236,8 @@ class KernelEmitter:
         self.function_names = functions or {}  # of the combines, by monoid
         self.functions: dict[str, str] = {}
         reserved = {*HELPERS, kernel_name, *self.function_names.values()}
-        self.names = Identifiers({*reserved, "INDEX", "PRECISION", "FAST", "STEP", "pid"})
+        reserved |= {"INDEX", "PRECISION", "FAST", "STEP", "ABREAST", "pid"}
+        self.names = Identifiers(reserved)
         self.lines: list[str] = []
         self.indent = 1
         self.helpers: dict[str, None] = {}
@@ -451,6 +464,8 @@ class KernelEmitter:
             found += [("option", "FAST", 0)]
         if self.held:
             found += [("option", "STEP", 0)]
+        if has_order(program):
+            found += [("order", "ABREAST", 0)]
         return found
 
     # --- program instances --------------------------------------------------------------
@@ -463,7 +478,19 @@ class KernelEmitter:
         if not grid:
             return
         reversed_rows = self._bounding_rows(upper_only=True)
-        self._assign("pid", "tl.program_id(0)")
+        counts, sizes = [], []
+        for axis in grid:
+            size = self._size(axis.extent)
+            if axis.role == "grid":
+                sizes.append(size)
+                continue
+            counts.append(self._name("count", axis.name, f"num_{axis.name}"))
+            self._assign(counts[-1], f"tl.cdiv({size}, {self._block(axis.name)})")
+        pid = "tl.program_id(0)"
+        if has_order(self.program):
+            self.helpers["in_turns"] = None
+            pid = f"in_turns({pid}, {' * '.join(counts)}, {' * '.join(sizes)}, ABREAST)"
+        self._assign("pid", pid)
         for n, axis in enumerate(grid):
             last = n == len(grid) - 1
             if axis.role == "grid":
@@ -475,7 +502,6 @@ class KernelEmitter:
             block = self._block(axis.name)
             count = self._name("count", axis.name, f"num_{axis.name}")
             start = self._name("start", axis.name, f"start_{axis.name}")
-            self._assign(count, f"tl.cdiv({self._size(axis.extent)}, {block})")
             place = "pid" if last else f"pid % {count}"
             if axis.name in reversed_rows:  # the longest rows first: they end last
                 place = f"{count} - 1 - {place}"

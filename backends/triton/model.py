@@ -15,7 +15,13 @@ from math import ceil, prod, sqrt
 
 from monocomp.backends.triton.descriptors import described_loads
 from monocomp.backends.triton.operands import Operands
-from monocomp.backends.triton.schedule import Schedule, held_length, processors_of
+from monocomp.backends.triton.schedule import (
+    MOST_ABREAST,
+    Schedule,
+    has_order,
+    held_length,
+    processors_of,
+)
 from monocomp.nominal import LONG, SHORT
 from monocomp.tile import (
     Expr,
@@ -37,6 +43,7 @@ _SOME = 64  # registers that the compiler saves by itself, or at a few bytes in 
 _CHUNK = 16  # bytes that a thread loads at once
 _SHARED_RATE = 128  # bytes a cycle from and to shared memory
 _KEPT = 0.3  # of the rows and columns that a thread multiplies in full precision
+_FEW = 64  # rows of a block or two, whose order hardly matters
 _LATENCY = 800  # cycles until a load arrives
 _RESERVED = 1024  # bytes of shared memory that each instance takes beside its own
 _BARRIER = 8  # bytes, for a tile that the copy engine loads
@@ -58,6 +65,8 @@ class Gpu:
         bandwidth: bytes a cycle from the second-level cache.
         reads_shared: do matrix units take operands from shared memory, given 64 rows?
         copies: does it have an engine that copies blocks of tensors to shared memory?
+        cached: bytes that places may stream while they take turns: on Hopper a sixth of the
+            second-level cache has been best, and others are taken to be alike.
         processors: number of multiprocessors.
     """
 
@@ -70,6 +79,7 @@ class Gpu:
     bandwidth: int
     reads_shared: bool
     copies: bool
+    cached: int
     processors: int
 
 
@@ -77,16 +87,18 @@ def gpu(target: str | None, processors: int = 0) -> Gpu:
     """The GPU that a target names; Hopper for None, and what came before for others."""
     target = target or "cuda:90"
     processors = processors if processors > 1 else processors_of(target)
+    cached = 8 << 20
     if target.startswith("hip:"):
-        kib = 160 if target == "hip:gfx950" else 64
-        return Gpu(64, 512, 131072, kib << 10, kib << 10, 2048, 24, False, False, processors)
+        held = (160 if target == "hip:gfx950" else 64) << 10
+        return Gpu(64, 512, 131072, held, held, 2048, 24, False, False, cached, processors)
     arch = int(target.removeprefix("cuda:"))
     if arch in (86, 87, 89, 120, 121):
-        return Gpu(32, 255, 65536, 99 << 10, 100 << 10, 1024, 24, False, False, processors)
+        cached //= 8
+        return Gpu(32, 255, 65536, 99 << 10, 100 << 10, 1024, 24, False, False, cached, processors)
     if arch < 90:
-        return Gpu(32, 255, 65536, 163 << 10, 164 << 10, 2048, 24, False, False, processors)
-    matrix = 4096 if arch < 100 else 8192
-    return Gpu(32, 255, 65536, 227 << 10, 228 << 10, matrix, 32, True, True, processors)
+        return Gpu(32, 255, 65536, 163 << 10, 164 << 10, 2048, 24, False, False, cached, processors)
+    matrix, cached = (4096, cached) if arch < 100 else (8192, 2 * cached)
+    return Gpu(32, 255, 65536, 227 << 10, 228 << 10, matrix, 32, True, True, cached, processors)
 
 
 @dataclass(frozen=True)
@@ -288,6 +300,52 @@ class Model:
         if direct:
             return streamed * copies + fixed + barriers
         return streamed * copies + computed + (0 if self.gpu.lanes == 64 else fixed)
+
+    # --- order --------------------------------------------------------------------------
+
+    def orders(self) -> list[int]:
+        """How many places of the grid may take turns, the best first. Where rows bound what they
+        stream, some have more to do than others: the heaviest of several places come first, so
+        that light ones even out the end, but of no more places than share the cache. Where all
+        are alike, the rows of one place, which read the same, follow each other."""
+        loops, rows = self._loops(), prod(map(self.size, self.program.axis_names("row")))
+        if not has_order(self.program) or not loops or self.program.parts or rows <= _FEW:
+            return [1]
+        places = prod(map(self.size, self.program.axis_names("grid")))
+        abreast, streamed = MOST_ABREAST // 2, max(1, self._streamed_bytes())
+        while abreast > 1 and abreast * streamed > self.gpu.cached * places:
+            abreast //= 2
+        is_even = not any(self._varies(loop.bounds) for loop in loops)
+        return list(dict.fromkeys([1, abreast] if is_even else [abreast, 2 * abreast, 1]))
+
+    def _streamed_bytes(self) -> float:
+        """The bytes that all places stream in loops that their blocks of rows have in common."""
+        known = {a.extent: self.size(a.name) for a in self.program.axes.values()}
+        rows = {*self.program.axis_names("row")}
+        found: dict[str, float] = {}
+        for loop in self._loops():
+            for e in expressions(loop.body):
+                if e.op == "load" and loop.axis.name in e.axes and not e.axes & rows:
+                    dims = self.program.inputs[e.attr].dims
+                    elements = prod(self.sizes.get(d) or known.get(d, LONG) for d in dims)
+                    read = elements * self.element_bytes * self._share(loop)
+                    found[e.attr] = max(read, found.get(e.attr, 0))
+        return sum(found.values())
+
+    def _loops(self) -> list[Loop]:
+        """The loops over streams."""
+        loops = [s for s in walk(self.program.body) if isinstance(s, Loop)]
+        return [loop for loop in loops if loop.axis.role == "stream"]
+
+    def _share(self, loop: Loop) -> float:
+        """How much of a stream a block of rows reads, on average: an end that varies with the
+        rows leaves half."""
+        ends = [self._varies(s.lower) + self._varies(s.upper) for s in loop.segments]
+        return min(1.0, sum(0.5**n for n in ends))
+
+    def _varies(self, bounds: Iterable[Expr]) -> bool:
+        """Do bounds of a stream vary with the rows?"""
+        return any(e.axes & self.blocked for e in bounds)
 
     # --- time ---------------------------------------------------------------------------
 

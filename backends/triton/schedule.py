@@ -11,6 +11,7 @@ from monocomp.tile import TileProgram
 MIN_DOT = 16  # the shortest side of a matrix product
 LONGEST_BLOCK = 1 << 16
 MOST_PROGRAMS = 1 << 20
+MOST_ABREAST = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class Schedule:
     `programs` is how many program instances a stream is cut into parts for; 0 if it is not.
     `in_two` are the axes that are held as two tiles, where they would be padded as one.
     `descriptors`: are tiles loaded by the copy engine, of tensors whose layout it can take?
+    `abreast` is the order of the instances: so many places of the grid, such as heads, take
+    turns, a block of rows each; with 1, all rows of one come before those of the next.
     """
 
     blocks: tuple[tuple[str, int], ...]
@@ -28,6 +31,7 @@ class Schedule:
     programs: int = 0
     in_two: tuple[str, ...] = ()
     descriptors: bool = False
+    abreast: int = 1
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -43,13 +47,17 @@ class Schedule:
         descriptors = dict(data).get("descriptors", False)
         if not isinstance(descriptors, bool):
             raise TypeError(f"{descriptors!r} is no truth value")
+        abreast = _whole_number(dict(data).get("abreast", 1))
         if any(n < 1 or n & (n - 1) or n > LONGEST_BLOCK for n in blocks.values()):
             raise ValueError("block lengths are powers of two")
         if warps not in (1, 2, 4, 8, 16) or not 1 <= stages <= 8:
             raise ValueError("warps or stages out of range")
         if not 0 <= programs <= MOST_PROGRAMS:
             raise ValueError("the number of program instances is out of range")
-        return Schedule(tuple(blocks.items()), warps, stages, programs, in_two, descriptors)
+        if not 1 <= abreast <= MOST_ABREAST or abreast & (abreast - 1):
+            raise ValueError("the number of places abreast is a power of two")
+        rest = (programs, in_two, descriptors, abreast)
+        return Schedule(tuple(blocks.items()), warps, stages, *rest)
 
     def __str__(self) -> str:
         """As in "128 x 64, 8 warps, 3 stages"."""
@@ -57,7 +65,9 @@ class Schedule:
         parts = f", {self.programs} programs" if self.programs else ""
         tiles = f", {' and '.join(self.in_two)} in two tiles" if self.in_two else ""
         loads = ", descriptors" if self.descriptors else ""
-        return f"{blocks}, {self.num_warps} warps, {self.num_stages} stages{parts}{tiles}{loads}"
+        order = f", {self.abreast} abreast" if self.abreast > 1 else ""
+        more = parts + tiles + loads + order
+        return f"{blocks}, {self.num_warps} warps, {self.num_stages} stages{more}"
 
 
 def one_tile(size: int) -> int:
@@ -82,6 +92,11 @@ def held_length(program: TileProgram, axis: str, size: int) -> int:
         return two_tiles(size)[1]
     is_first = any(a.after == axis for a in program.axes.values())
     return two_tiles(size)[0] if is_first else one_tile(size)
+
+
+def has_order(program: TileProgram) -> bool:
+    """Can instances take turns: are there blocks of rows at each place of a grid?"""
+    return bool(program.axis_names("row") and program.axis_names("grid"))
 
 
 def _whole_number(x: Any) -> int:

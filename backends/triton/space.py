@@ -20,6 +20,7 @@ from monocomp.backends.triton.model import Gpu, Model, gpu
 from monocomp.backends.triton.schedule import (
     MIN_DOT,
     Schedule,
+    has_order,
     held_length,
     one_tile,
     shortest,
@@ -86,6 +87,10 @@ class Space:
         return Model(self.program, self.sizes, self.element_bytes, self.gpu)
 
     @cached_property
+    def _orders(self) -> list[int]:
+        return self._model.orders()
+
+    @cached_property
     def _in_two(self) -> tuple[str, ...]:
         """The axes that are padded less in two tiles, in a kernel that multiplies matrices."""
         if not _multiplies_floats(self.program):
@@ -130,7 +135,8 @@ class Space:
         if self._divided is not None and self._is_divided_first():
             return replace(self._divided.first(), in_two=self._in_two)
         first = self._first()
-        return replace(first, descriptors=self._is_described_first(first))
+        described = self._is_described_first(first)
+        return replace(first, descriptors=described, abreast=self._orders[0])
 
     def _is_described_first(self, schedule: Schedule) -> bool:
         """Are descriptors known to be better? They are on Hopper where several instances wait
@@ -173,20 +179,26 @@ class Space:
 
     def candidates(self, count: int = 12) -> list[Schedule]:
         """At most so many schedules that are worth measuring, the one to take first without
-        measuring before those that are known to be good, and then what the model ranks best.
-        Who loads the tiles is tried out with the first."""
+        measuring before those that are known to be good, its other orders, and then what the
+        model ranks best. Who loads the tiles is tried out with the first."""
         first = self.first()
         other = replace(first, descriptors=not first.descriptors)
-        found = dict.fromkeys([first, other, *self._others(count)])
+        found = dict.fromkeys([first, other, *self._others(first, count)])
         return [s for s in found if not s.descriptors or self.admits(s)][:count]
 
-    def _others(self, count: int) -> list[Schedule]:
+    def _others(self, first: Schedule, count: int) -> list[Schedule]:
+        usual, *further = self._orders
         known = [s for s in self._known() if self._model.estimate(s).fits(self.gpu)]
+        known = [replace(s, abreast=usual) for s in known]
+        orders = [replace(first, abreast=n) for n in further]
         if self._divided is not None:
             divided = self._divided.candidates(max(1, count - len(known)))
-            return known + [replace(s, in_two=self._in_two) for s in divided]
+            kept = [replace(s, in_two=self._in_two) for s in divided]
+            return [*known, *orders, *kept]
         ranked = [] if len(known) >= count else self._ranked()
-        return [replace(s, descriptors=self._is_described_first(s)) for s in known + ranked]
+        ranked = [replace(s, abreast=usual) for s in ranked]
+        found = [*known, *orders, *ranked]
+        return [replace(s, descriptors=self._is_described_first(s)) for s in found]
 
     def admits(self, schedule: Schedule) -> bool:
         """Could this be a schedule of the kernel? Not everything that was remembered is."""
@@ -200,6 +212,8 @@ class Space:
         if sorted(a for a, _ in schedule.blocks) != sorted(axes):
             return False
         if bool(schedule.programs) != bool(self.program.parts):
+            return False
+        if schedule.abreast > 1 and not has_order(self.program):
             return False
         return self._model.estimate(schedule).fits(self.gpu)
 

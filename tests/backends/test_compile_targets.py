@@ -187,8 +187,9 @@ def test_other_sizes(target: str) -> None:
     # Blocks of 128 rows are twice as fast as those of 64, also with some bytes in memory.
     fits(of_library("sliding_window", target, torch.bfloat16, 256, ODD), target, spilled=80)
     fits(of_library("sliding_window", target, torch.bfloat16, 512, ODD), target)
-    for head in (64, 512):
-        fits(of_library("causal", target, torch.float32, head, ODD), target)
+    fits(of_library("causal", target, torch.float32, 64, ODD), target)
+    # The compiler takes half of the registers, and keeps a few in memory during the loops.
+    fits(of_library("causal", target, torch.float32, 512, ODD), target, spilled=24)
     fits(of_library("causal", target, torch.float16, 80, ODD), target)
 
 

@@ -32,7 +32,21 @@ CONFIG = {
     "num_warps": 4,
     "num_stages": 3,
     "DESCRIPTORS": False,
+    "ABREAST": 4,
 }
+
+
+@triton.jit
+def in_turns(pid, blocks, places, abreast):
+    """The number of a block, counted place by place, that an instance works on: so many places
+    abreast take turns, a block each, and then the next ones."""
+    if abreast > 1:
+        count = tl.minimum(abreast, places)
+        first = pid // (blocks * count) * count
+        turn = pid - first * blocks
+        count = tl.minimum(count, places - first)
+        pid = ((first + turn % count) * blocks + turn // count).to(tl.int32)
+    return pid
 
 
 @triton.jit
@@ -76,6 +90,7 @@ def causal_kernel(
     INDEX: tl.constexpr,
     PRECISION: tl.constexpr,
     STEP: tl.constexpr,
+    ABREAST,
 ):
     # STEP divides these: loads of several elements need to know.
     stride_Q_b = stride_Q_b // STEP * STEP
@@ -90,8 +105,8 @@ def causal_kernel(
     stride_O_b = stride_O_b // STEP * STEP
     stride_O_h = stride_O_h // STEP * STEP
     stride_O_q = stride_O_q // STEP * STEP
-    pid = tl.program_id(0)
     num_q = tl.cdiv(size_q, BLOCK_Q)
+    pid = in_turns(tl.program_id(0), num_q, size_h * size_b, ABREAST)
     start_q = (num_q - 1 - pid % num_q) * BLOCK_Q
     pid = pid // num_q
     last_q = tl.minimum(start_q + BLOCK_Q, size_q) - 1
@@ -239,7 +254,7 @@ def causal(
         Q (b, h, q, d).
         K (b, h, k, d).
         V (b, h, k, e).
-        configs: block lengths, warps and stages of each kernel.
+        configs: block lengths, warps, stages and order of each kernel.
         precision: of float32 products, "ieee" or "tf32".
         empty, launch: how tensors are allocated and kernels run.
     """

@@ -1,0 +1,261 @@
+"""The order of program instances: who chooses it, and that it changes no bit of a result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+
+import monocomp as mc
+from monocomp import library
+from monocomp.backends.triton.emit import emit
+from monocomp.backends.triton.kernel_source import HELPERS
+from monocomp.backends.triton.launch import interpreted, load
+from monocomp.backends.triton.model import gpu
+from monocomp.backends.triton.schedule import MOST_ABREAST, Schedule
+from monocomp.backends.triton.space import Space
+from tests.backends import interpreted as interpreter
+from tests.backends.compiling import TARGETS, compile_for, recorded
+from tests.backends.library_cases import CASES
+from tests.backends.running import make_inputs, poisoned_empty, short_parts, small_schedules
+from tests.backends.test_space import spaces
+
+ORDERS = (1, 2, 4, 16, MOST_ABREAST)
+GQA_CAUSAL = """
+input Q[b,h,q,d], K[b,g,k,d], V[b,g,k,e]
+G[h] = h // (|h| // |g|)
+O[b,h,q,e] = softmax[k if k <= q](Q[b,h,q,d] * K[b,G[h],k,d]) * V[b,G[h],k,e]
+"""
+ROWS_ALONE = "input X[q,d], Y[k,d]\nO[q,k] = X[q,d] * Y[k,d]"
+
+
+# --- the numbering ----------------------------------------------------------------------------
+
+
+def in_turns(pid: int, blocks: int, places: int, abreast: int) -> int:
+    """The helper of emitted files, as Python."""
+    scope: dict[str, Any] = {}
+    text = HELPERS["in_turns"].removeprefix("@triton.jit\n").replace(".to(tl.int32)", "")
+    exec(text.replace("tl.minimum", "min"), scope)
+    found = scope["in_turns"](pid, blocks, places, abreast)
+    assert isinstance(found, int)
+    return found
+
+
+@pytest.mark.parametrize("abreast", ORDERS)
+@pytest.mark.parametrize("blocks", [1, 2, 5])
+@pytest.mark.parametrize("places", [1, 3, 4, 21])
+def test_every_block_has_its_turn(places: int, blocks: int, abreast: int) -> None:
+    """Once; at each place in ascending order; and those of a group before those of the next."""
+    walked = [divmod(in_turns(n, blocks, places, abreast), blocks) for n in range(blocks * places)]
+    assert sorted(walked) == [(p, b) for p in range(places) for b in range(blocks)]
+    assert walked == sorted(walked, key=lambda at: (at[0] // abreast, at[1], at[0]))
+
+
+def test_long_grids() -> None:
+    """No number on the way is larger than the grid, whatever the order."""
+
+    class Narrow(int):
+        def __mul__(self, other: int) -> Narrow:
+            return checked(int(self) * int(other))
+
+        __rmul__ = __mul__
+
+        def __floordiv__(self, other: int) -> Narrow:
+            return checked(int(self) // int(other))
+
+        def __mod__(self, other: int) -> Narrow:
+            return checked(int(self) % int(other))
+
+        def __sub__(self, other: int) -> Narrow:
+            return checked(int(self) - int(other))
+
+        def __add__(self, other: int) -> Narrow:
+            return checked(int(self) + int(other))
+
+    def checked(n: int) -> Narrow:
+        assert 0 <= n < 2**31
+        return Narrow(n)
+
+    blocks, places = Narrow(1 << 16), Narrow((1 << 15) - 1)
+    for abreast in ORDERS:
+        for pid in (0, 12345, blocks * places - 1):
+            in_turns(Narrow(pid), blocks, places, Narrow(abreast))
+
+
+# --- results ----------------------------------------------------------------------------------
+
+
+def _in_orders(
+    text: str, inputs: Mapping[str, torch.Tensor], processors: int | None
+) -> list[tuple[torch.Tensor, ...]]:
+    """The results in each order, in small blocks; and that the orders have arrived."""
+    original = Space.first
+    results = []
+    for abreast in ORDERS:
+
+        def first(space: Space, abreast: int = abreast) -> Schedule:
+            found = replace(original(space), abreast=abreast)
+            return found if space.admits(found) else original(space)
+
+        kernel = mc.compile(text, backend="triton", processors=processors)
+        with (
+            patch.object(Space, "first", first),
+            small_schedules(16),
+            short_parts(),
+            poisoned_empty(),
+        ):
+            found = kernel(*(inputs[n] for n in kernel.program.inputs))
+        (runner,) = kernel._runners.values()
+        (choice,) = runner._chosen.values()
+        assert abreast in {s.abreast for s in choice}
+        results.append(found if isinstance(found, tuple) else (found,))
+    return results
+
+
+@pytest.mark.parametrize(
+    ("name", "processors"),
+    [
+        ("attention", None),
+        ("causal", None),
+        ("prefix_lm", None),
+        ("sliding_window", None),
+        ("document", None),
+        ("gqa", None),
+        ("pair_bias", None),
+        ("attention_statistics", None),
+        ("attention", 8),
+        ("gqa", 8),
+    ],
+)
+def test_same_bits(name: str, processors: int | None) -> None:
+    """Whatever the order; with parts of streams, and packed rows, too."""
+    case = CASES[name]
+    rows = 5 if processors else 37
+    inputs = case.inputs(case.sizes(rows, 130 if processors else 37, 16, 16), torch.float32)
+    usual, *others = interpreter.call(_in_orders, case.text, inputs, processors)
+    for found in others:
+        for x, y in zip(found, usual, strict=True):
+            torch.testing.assert_close(x, y, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("empty", ["b", "h", "q", "k"])
+def test_empty_axes(empty: str) -> None:
+    sizes = {"b": 2, "h": 3, "q": 20, "k": 20, "d": 16, "e": 16, empty: 0}
+    inputs = make_inputs(library.load("attention"), sizes)
+    for found in interpreter.call(_in_orders, library.load("attention"), inputs, None):
+        assert torch.equal(found[0], torch.zeros(sizes["b"], sizes["h"], sizes["q"], 16))
+
+
+# --- who chooses it ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "head", "wanted"),
+    [
+        ("attention", 4096, 128, [1, 4]),
+        ("causal", 4096, 128, [8, 16, 1]),
+        ("causal", 4096, 64, [16, 32, 1]),
+        ("causal", 16384, 128, [2, 4, 1]),
+        ("causal", 64, 128, [1]),
+        ("prefix_lm", 4096, 128, [8, 16, 1]),
+        ("document", 4096, 128, [16, 32, 1]),
+        ("sink_window", 4096, 128, [4, 8, 1]),
+    ],
+)
+def test_orders(name: str, length: int, head: int, wanted: list[int]) -> None:
+    """Where rows bound what they stream, as many heads take turns as share the cache."""
+    (space,) = spaces(name, length, length, head)
+    assert space._orders == wanted
+    first = space.first()
+    assert first.abreast == wanted[0]
+    of_first = [s for s in space.candidates() if replace(s, abreast=first.abreast) == first]
+    assert [s.abreast for s in of_first] == wanted
+
+
+def test_a_smaller_cache() -> None:
+    with patch.object(Space, "gpu", property(lambda s: replace(gpu(s.target), cached=4 << 20))):
+        (space,) = spaces("causal", 4096, 4096, 128)
+        assert space.first().abreast == 4
+
+
+def test_heads_that_share_a_stream() -> None:
+    """Count what they read once: groups of four are read by four times as many."""
+    (program,) = mc.compile(GQA_CAUSAL).tile_programs({})
+    sizes = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}
+    few, many = (Space(program, {**sizes, "g": g}, 2, "cuda:90", 132) for g in (4, 16))
+    assert (few.first().abreast, many.first().abreast) == (32, 8)
+
+
+def test_what_is_admitted() -> None:
+    """An order needs blocks of rows and places beside them."""
+    (space,) = spaces("causal", 4096, 4096, 128)
+    assert all(space.admits(replace(space.first(), abreast=n)) for n in ORDERS)
+    kernel = mc.compile(ROWS_ALONE)
+    (program,) = kernel.tile_programs({})
+    alone = Space(program, {}, 2, "cuda:90", 132)
+    assert alone.first().abreast == 1 and alone.admits(alone.first())
+    assert not alone.admits(replace(alone.first(), abreast=2))
+    in_parts = spaces("attention", 1, 65536, 128)[0]
+    assert in_parts._orders == [1]
+
+
+# --- as data ----------------------------------------------------------------------------------
+
+
+def test_as_plain_data() -> None:
+    """Schedules that were written before there was a choice have the order of then."""
+    schedule = Schedule((("q", 64), ("k", 32)), 4, 2, abreast=16)
+    data = json.loads(json.dumps(schedule.to_json()))
+    assert Schedule.from_json(data) == schedule
+    assert str(schedule) == "64 x 32, 4 warps, 2 stages, 16 abreast"
+    assert str(replace(schedule, abreast=1)) == "64 x 32, 4 warps, 2 stages"
+    del data["abreast"]
+    assert Schedule.from_json(data) == replace(schedule, abreast=1)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 3, MOST_ABREAST * 2, 2.0, "2", True, None])
+def test_orders_that_are_none(wrong: object) -> None:
+    data = Schedule((("q", 64),), 4, 2).to_json()
+    with pytest.raises((ValueError, TypeError)):
+        Schedule.from_json({**data, "abreast": wrong})
+
+
+# --- emitted ----------------------------------------------------------------------------------
+
+
+def test_emitted() -> None:
+    """A file says its order where there is one to choose."""
+    causal = mc.compile(library.load("causal"))
+    extents = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}
+    text = causal.source(target="cuda:90", extents=extents)
+    assert '    "ABREAST": 8,\n' in text
+    assert "pid = in_turns(tl.program_id(0), num_q, size_h * size_b, ABREAST)" in text
+    assert "ABREAST" not in mc.compile(ROWS_ALONE).source(target="cuda:90")
+
+
+@pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
+@pytest.mark.parametrize("heads", [1, 16])
+@pytest.mark.parametrize("target", TARGETS)
+def test_compiled(target: str, heads: int) -> None:
+    """An order takes nothing of a GPU that a block needs; one head is a constant of a kernel."""
+    kernel = mc.compile(library.load("causal"))
+    inputs = {n: torch.empty(1, heads, 1024, 64, dtype=torch.bfloat16) for n in "QKV"}
+    extents = {"b": 1, "h": heads, "q": 1024, "k": 1024, "d": 64, "e": 64}
+    programs = kernel.tile_programs(extents)
+    usages = []
+    for abreast in (1, 4):
+        first = replace(Space(programs[0], extents, 2, target).first(), abreast=abreast)
+        module = emit(kernel.equations, programs, [first], target=target)
+        configs = (module.config(0, first),)
+        assert configs[0]["ABREAST"] == abreast
+        (launch,) = recorded(load(module.source), module.host, inputs, configs=configs)
+        usages.append(compile_for(target, launch))
+    usual, in_turns = usages
+    assert (in_turns.shared, in_turns.spilled) == (usual.shared, 0)
+    assert in_turns.registers <= usual.registers + 8
