@@ -43,6 +43,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # in rehearsals
 DTYPE = torch.float16 if INTERPRETED else torch.bfloat16  # whose products are not interpreted
 ROUNDS, QUICK_ROUNDS = 9, 5
 BURST_MS, REST_S = 3.0, 0.004
+BUSY_CYCLES = 2_000_000  # about a millisecond
 CHECKED_ROWS = 256  # at the start, in the middle and at the end
 SECONDS = 480.0  # what a run may take
 MiB = 1 << 20
@@ -374,9 +375,11 @@ def poison(like: Tensor, blocks: int = 3) -> None:
 
 
 def burst(call: Callable[[], object], count: int) -> float:
-    """Milliseconds a call, over a few calls back to back."""
+    """Milliseconds a call, over a few calls back to back. The GPU is kept busy until they have
+    been launched, or the CPU's time for the first one would count."""
     start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     call()
+    torch.cuda._sleep(BUSY_CYCLES)
     start.record()
     for _ in range(count):
         call()

@@ -28,7 +28,7 @@ from monocomp.filters import Filters
 from monocomp.language import syntax
 from monocomp.language.binding import Binding, bind, signature
 from monocomp.language.checker import check
-from monocomp.lowering import WHOLE_LIMIT, cut, lower, packed_extents, split
+from monocomp.lowering import WHOLE_LIMIT, cut, has_same_elements, lower, packed_extents, split
 from monocomp.nominal import nominal_sizes, power_of_two
 from monocomp.pipeline import RULE_SETS, complete, derive
 from monocomp.program import Equations, translate
@@ -232,12 +232,12 @@ class Kernel:
         return found
 
     def _cut(
-        self, given: Mapping[str, int], processors: int | None = None
+        self, given: Mapping[str, int], processors: int | None = None, divides: bool = True
     ) -> tuple[Equations, list[Step]]:
         """The program in kernels, with what they store for one another, and the steps to it."""
         processors = processors or self.processors or 1
         bucket = {e: power_of_two(n) for e, n in sorted(given.items())}
-        key = (processors, *bucket.items())
+        key = (processors, divides, *bucket.items())
         found = self._cuts.get(key)
         if found is None:
             sizes = nominal_sizes(self.program, bucket)
@@ -247,9 +247,11 @@ class Kernel:
                     program = derive(replace(self.equations, sizes=bucket)).program
                 program, steps = cut(program, sizes)
                 if processors > 1:
-                    program, more = split(program, sizes, processors)
+                    program, more = split(program, sizes, processors, divides=divides)
                     steps = [*steps, *more]
                 found = self._cuts.setdefault(key, (program, steps))
+        if given and not has_same_elements(found[0], given):
+            return self._cut(given, processors, divides=False)
         return found
 
     # --- source -----------------------------------------------------------------------
@@ -480,7 +482,7 @@ class Kernel:
                 checked=self.checked,
             )
         self._last = "numpy", None
-        return tuple(outputs[o.name] for o in self.program.outputs)
+        return self._cut(binding.extents)[0].results(outputs, binding.extents)
 
     def _run_torch_tensors(
         self, inputs: Mapping[str, Any], params: Mapping[str, object], binding: Binding
@@ -504,12 +506,12 @@ class Kernel:
             checked=self.checked,
         )
         self._last = "torch", device
-        return tuple(outputs[o.name] for o in self.program.outputs)
+        return self._cut(binding.extents)[0].results(outputs, binding.extents)
 
     def _all_extents(self, inputs: Mapping[str, Any], binding: Binding) -> dict[str, int]:
         """The extents of a call, also of parts: one for each processor."""
         program, _ = self._cut(binding.extents)
-        if not program.parts:
+        if not program.parts and not program.views:
             return binding.extents
         counts = dict.fromkeys(program.parts.values(), self.processors)
         shapes = {n: tuple(t.shape) for n, t in inputs.items()}

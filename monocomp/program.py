@@ -27,7 +27,9 @@ class Equations:
 
     `known` are names for readers: what inlined definitions were called; `sizes` are extents
     that are known, by representative, for choices that depend on them; `parts` are parameters
-    that a backend sets to say into how many parts a stream is cut, by the extent of the parts.
+    that a backend sets to say into how many parts a stream is cut, by the extent of the parts;
+    `views` are outputs that only lay out anew what another equation computes, in the same
+    order: that one's name, by theirs.
     """
 
     source: syntax.Program
@@ -35,6 +37,7 @@ class Equations:
     known: tuple[Abbreviation, ...] = field(default=(), compare=False)
     sizes: Mapping[str, int] = field(default_factory=dict, compare=False)
     parts: Mapping[str, str] = field(default_factory=dict, compare=False)
+    views: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @cached_property
     def monoids(self) -> tuple[T.UserMonoid, ...]:
@@ -61,6 +64,14 @@ class Equations:
         outputs = {o.name for o in self.source.outputs}
         others = tuple(e for e in self.equations if e.name not in outputs)
         return others + self.outputs
+
+    def results(self, computed: Mapping[str, Any], extents: Mapping[str, int]) -> tuple[Any, ...]:
+        """The outputs, as arrays or tensors, of what kernels have computed."""
+        found = []
+        for e in self.outputs:
+            shape = [extents[i.attr[1]] for i in e.indices]
+            found.append(computed[self.views.get(e.name, e.name)].reshape(shape))
+        return tuple(found)
 
     def map(self, f: Callable[[Term], Term]) -> Equations:
         """The same equations with f applied to the right-hand sides."""

@@ -41,6 +41,7 @@ WHOLE: Mapping[str, str] = {
 }
 
 CAUSAL = ("causal", "sliding_window", "softcap", "alibi", "learned_sink", "document", "sink_window")
+CAUSAL += ("mla",)
 
 NAN = float("nan")
 
@@ -352,10 +353,87 @@ def test_packed_rows(kind: str) -> None:
     program, steps = split(text, sizes)
     found = [f"{s.before} -> {s.after}" for s in steps if s.rule == "pack_rows"]
     assert found == ([packing] if packing else [])
-    assert [s.rule for s in steps] == ["pack_rows"] * bool(packing) + ["split_stream"]
+    is_cut = kind not in ("mla", "a window")  # which leave too few keys
+    assert [s.rule for s in steps] == ["pack_rows"] * bool(packing) + ["split_stream"] * is_cut
     stored = [e for e in program.equations if "k_part" in [i.attr[0] for i in e.indices]]
     assert all(("h_q" in [i.attr[0] for i in e.indices]) == bool(packing) for e in stored)
     check_backends(text, make_inputs(text, sizes))
+
+
+MANY = HEADS | {"b": 40, "g": 2}
+WITH_STATE = """
+    input Q[b,h,q,d], K[b,g,k,d], V[b,g,k,e]
+    G[h]       = h // (|h| // |g|)
+    S[b,h,q,k] = Q[b,h,q,d] * K[b,G[h],k,d]
+    O[b,h,q,e] = softmax[k](S[b,h,q,k]) * V[b,G[h],k,e]
+    L[b,h,q]   = logsumexp[k](S[b,h,q,k])
+    return O, L
+    """
+
+
+@pytest.mark.parametrize("kind", ["gqa", "mqa", "with state"])
+def test_rows_that_are_only_packed(kind: str) -> None:
+    """Where packed rows fill the device nothing is cut, and one kernel computes the outputs."""
+    text = {"gqa": library.load("gqa"), "mqa": MQA, "with state": WITH_STATE}[kind]
+    sizes = {n: size for n, size in MANY.items() if n != "g" or kind != "mqa"}
+    program, steps = split(text, sizes)
+    assert [s.rule for s in steps] == ["pack_rows"]
+    assert list(program.views) == [o.name for o in program.outputs]
+    assert len(compiled(text).tile_programs(sizes)) == 1
+    inputs = make_inputs(text, sizes)
+    wanted = exact(text, inputs)
+    for f, w in zip(exact(program.text(), inputs), wanted, strict=True):
+        ALONE["numpy"].check(f, w)
+    check_backends(text, inputs)
+
+
+@pytest.mark.parametrize("output", ["b,q,h,e", "h,q,b,e", "q,b,h,e"])
+def test_rows_in_another_order(output: str) -> None:
+    """Packed rows do not lie as these outputs do: they are merged from parts, of one if need be."""
+    text = library.load("gqa").replace("O[b,h,q,e]", f"O[{output}]")
+    program, steps = split(text, MANY)
+    assert [s.rule for s in steps] == ["pack_rows", "split_stream"] and not program.views
+    check_backends(text, make_inputs(text, MANY))
+
+
+def test_an_output_of_more_than_rows() -> None:
+    """The same rows for each b do not lie as the output does."""
+    text = """
+        input Q[h,q,d], K[k,d], V[k,e]
+        index b < 40
+        O[b,h,q,e] = softmax[k](Q[h,q,d] * K[k,d]) * V[k,e]
+        """
+    sizes = {n: size for n, size in HEADS.items() if n != "b"}
+    assert not split(text, sizes)[0].views
+    check_backends(text, make_inputs(text, sizes))
+
+
+def test_groups_that_are_not_alike() -> None:
+    """5 heads are no 2 groups: those that are left read beyond the keys, which are 0 there."""
+    sizes = MANY | {"h": 5}
+    program, _ = split(library.load("gqa"), sizes)
+    assert not program.views
+    assert split(library.load("gqa"), sizes | {"h": 6})[0].views
+
+
+def test_a_repeated_call_lays_out_anew() -> None:
+    """A plan knows the shapes of views."""
+    found = interpreted.call(_repeated, library.load("gqa"), MANY)
+    for results, wanted in found:
+        Bound(0.0, 1e-5).check(results, wanted)
+    assert [tuple(results.shape) for results, _ in found] == [(40, 4, 2, 8)] * 2
+
+
+def _repeated(text: str, sizes: Mapping[str, int]) -> list[tuple[Tensor, Tensor]]:
+    kernel = mc.compile(text, backend="triton", processors=PROCESSORS)
+    found = []
+    for seed in range(2):
+        inputs = make_inputs(text, sizes, seed=seed)
+        with short_parts():
+            result = kernel(*inputs.values())
+        assert isinstance(result, Tensor)
+        found.append((result, exact(text, inputs)[0]))
+    return found
 
 
 # --- parts without members --------------------------------------------------------------------

@@ -307,6 +307,10 @@ class _Host:
         self._outputs()
         for n, kernel in enumerate(self.kernels):
             self._launch(n, kernel)
+        for name, packed in self.lowered.views.items():
+            sizes = [self.size(i.attr[1]) for i in self.lowered.by_name[name].indices]
+            text = f"{self.tensor(packed)}.view({', '.join(sizes)})"
+            self.out += fit(f"{self.tensor(name)} = ", text, "", 1)
         results = [self.tensor(o.name) for o in self.program.outputs]
         self.put(f"return {', '.join(results)}")
         return self.out

@@ -363,7 +363,7 @@ class TritonRunner:
             outputs = interpreter.run_all(self.kernels, inputs, known, params, torch.float32)
         except torch.OutOfMemoryError:
             return None
-        return tuple(outputs[o.name] for o in self.program.source.outputs)
+        return self.program.results(outputs, extents)
 
 
 def _wants_search(device: torch.device) -> bool:

@@ -43,7 +43,8 @@ class _Launch:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a call does: allocations, launches, and which tensors are its results.
+    """What a call does: allocations, launches, and its results: which tensors, in which shapes
+    where these are not their own.
 
     A given value goes by its name, a tensor that the call allocates by its number.
     """
@@ -51,7 +52,7 @@ class Plan:
     device: torch.device
     allocations: tuple[tuple[tuple[int, ...], torch.dtype], ...]
     launches: tuple[_Launch, ...]
-    results: tuple[int, ...]
+    results: tuple[tuple[int, tuple[int, ...] | None], ...]
 
     def __call__(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
         """The results for values of this look."""
@@ -75,7 +76,9 @@ class Plan:
                 args[place] = described = TensorDescriptor.__new__(TensorDescriptor)
                 vars(described).update(attributes, base=known[name])
             launch.run(*args, **launch.options)
-        return tuple([known[number] for number in self.results])
+        return tuple(
+            [known[n] if shape is None else known[n].view(shape) for n, shape in self.results]
+        )
 
 
 class Recorder:
@@ -143,14 +146,23 @@ class Recorder:
             template[place] = None  # no tensor outlives its call
         self.launches.append(_Launch(run, template, rest, tuple(given), tuple(described)))
 
+    def _origin(self, result: torch.Tensor) -> tuple[int, tuple[int, ...] | None] | None:
+        """The number of the tensor that a result is; or is a view of, and its shape."""
+        for number, t in enumerate(self.allocated):
+            if t is result:
+                return number, None
+            is_alike = t.dtype == result.dtype and t.numel() == result.numel()
+            if is_alike and t.data_ptr() == result.data_ptr():
+                return number, tuple(result.shape)
+        return None
+
     def plan(self, results: Sequence[torch.Tensor]) -> Plan | None:
         """What the call did; None if it did more than hooks can see."""
-        names = [self.names.get(id(t)) for t in results]
-        numbers = tuple(n for n in names if isinstance(n, int))
-        if not self.is_complete or len(numbers) != len(names):
+        origins = tuple(o for o in map(self._origin, results) if o is not None)
+        if not self.is_complete or len(origins) != len(results):
             return None
         made = tuple((tuple(t.shape), t.dtype) for t in self.allocated)
-        return Plan(self.device, made, tuple(self.launches), numbers)
+        return Plan(self.device, made, tuple(self.launches), origins)
 
 
 def require_context(device: torch.device) -> None:

@@ -147,7 +147,7 @@ class Space:
         described = replace(schedule, descriptors=True)
         if self._has_inner_product:
             return schedule.num_warps == 8 and self._model.estimate(described).fits(self.gpu)
-        if self.program.parts or schedule.num_warps != 4:
+        if self.program.parts or self._row() <= 32 or schedule.num_warps != 4:
             return False
         is_kept = 1 < self._model.room(schedule) == self._model.room(described)
         return is_kept and self._model.estimate(described).fits(self.gpu)
@@ -293,7 +293,8 @@ class Space:
             return _for_hopper_in_two(whole, bool(self._whole_loops()))
         if self._multiplies_in_parts:
             return _for_products_in_parts(whole, self._has_few_rows(rows))
-        return _for_hopper(whole, self._is_long())
+        is_shared = _streamed_length(program, self.sizes) < 2 * whole
+        return _for_hopper(whole, self._is_long(), is_shared)
 
     def _row(self) -> int:
         """How many rows a block has at most; after that the rows are no longer few."""
@@ -475,9 +476,10 @@ def _for_parts(
     return shapes
 
 
-def _for_hopper(whole: int, is_long: bool) -> list[Shape]:
+def _for_hopper(whole: int, is_long: bool, is_shared: bool) -> list[Shape]:
     """Two instances of 64 rows overlap products with what comes between them; over a long
-    stream 128 rows make up for that by reading it half as often."""
+    stream 128 rows make up for that by reading it half as often. Where one long tile is keys
+    and values, there is room for a larger one."""
     if whole <= 64:
         return [(64, 64, 4, 3), (128, 64, 8, 3), (64, 128, 4, 3), (128, 128, 8, 2)]
     if whole <= 128:
@@ -486,7 +488,8 @@ def _for_hopper(whole: int, is_long: bool) -> list[Shape]:
     if whole <= 256:
         return [(128, 64, 8, 2), (64, 32, 8, 2), (64, 64, 8, 2), (64, 64, 4, 2)]
     if whole <= 512:
-        return [(64, 32, 8, 2), (64, 64, 8, 1), (64, 16, 8, 3), (32, 32, 8, 2)]
+        shapes = [(64, 32, 8, 2), (64, 64, 8, 1), (64, 16, 8, 3), (32, 32, 8, 2)]
+        return [(64, 64, 8, 2), *shapes] if is_shared else shapes
     return [(32, 16, 8, 2), (32, 32, 8, 1), (16, 16, 8, 1)]
 
 

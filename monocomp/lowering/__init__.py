@@ -9,7 +9,7 @@ stand in front of the exponent folded into one factor outside the loop.
 
 from __future__ import annotations
 
-from monocomp.lowering.bracketing import packed_extents, split
+from monocomp.lowering.bracketing import has_same_elements, packed_extents, split
 from monocomp.lowering.cutting import cut
 from monocomp.lowering.kernels import lower
 from monocomp.lowering.roles import WHOLE_LIMIT
@@ -19,6 +19,7 @@ __all__ = [
     "WHOLE_LIMIT",
     "cut",
     "divisible",
+    "has_same_elements",
     "in_two_tiles",
     "lower",
     "packed_extents",

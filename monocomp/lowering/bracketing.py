@@ -46,6 +46,7 @@ from monocomp.rewrites.normal_form import normalise
 from monocomp.rewrites.pullback import passes
 from monocomp.rewriting import Step
 from monocomp.terms import Term
+from monocomp.tile import Axis
 
 SPLITTING_LAW = "the fold over a disjoint union is the product of the folds"
 PACKING_LAW = "indices i and j are one index p with i = p // |j| and j = p % |j|"
@@ -59,21 +60,23 @@ _JOINED = ("sum", "max", "min", "prod")  # folds whose elements are their partia
 
 
 def split(
-    program: Equations, sizes: Mapping[str, int], processors: int
+    program: Equations, sizes: Mapping[str, int], processors: int, *, divides: bool = True
 ) -> tuple[Equations, list[Step]]:
-    """Cut the streams of kernels that would not fill a device.
+    """Pack few rows that share a stream, and cut the streams of kernels that would not fill a
+    device.
 
     Args:
         program: equations in kernels, as `cut` leaves them.
         sizes: a number for every extent.
         processors: how many program instances a device runs side by side, at least.
+        divides: are groups of rows taken to have the same number of rows?
 
     Returns:
         The program with equations for partial results, and the steps to it.
     """
     steps: list[Step] = []
     for group in kernel_groups(program, sizes):
-        stream = _long_stream(program, group, sizes, processors)
+        stream = _long_stream(program, group, sizes, processors, divides)
         if stream is not None:
             steps += _Splitting(program, group, sizes, stream).steps()
             program = steps[-1].program
@@ -89,6 +92,18 @@ def packed_extents(program: Equations, sizes: Mapping[str, int]) -> dict[str, in
             if size is not None:
                 found[extent] = size
     return found
+
+
+def has_same_elements(program: Equations, sizes: Mapping[str, int]) -> bool:
+    """Have all views as many elements as what they are views of? Not if groups are unequal:
+    5 heads are not 2 groups of 5 // 2."""
+    known = packed_extents(program, sizes)
+    for names in program.views.items():
+        extents = ([i.attr[1] for i in program.by_name[n].indices] for n in names)
+        here, there = (math.prod(known.get(e, 0) for e in found) for found in extents)
+        if here != there:
+            return False
+    return True
 
 
 def _evaluated(t: Term, sizes: Mapping[str, int], params: Mapping[str, int] = {}) -> int | None:
@@ -125,15 +140,21 @@ class _Stream:
         folds: those over the stream.
         rows: to be packed, if that is worth it.
         stretch: the interval of the stream that filters leave.
+        is_cut: else the rows fill the device once they are packed.
     """
 
     folds: tuple[Term, ...]
     rows: _Rows | None
     stretch: Stretch
+    is_cut: bool
 
 
 def _long_stream(
-    program: Equations, group: Sequence[Equation], sizes: Mapping[str, int], processors: int
+    program: Equations,
+    group: Sequence[Equation],
+    sizes: Mapping[str, int],
+    processors: int,
+    divides: bool,
 ) -> _Stream | None:
     """The stream to cut: the longest one, if there is reason to and it can be."""
     loops = passes([e.body for e in group], partial(_is_loop, names=_names(group)))
@@ -152,10 +173,6 @@ def _long_stream(
     if any(a.role == "stream" for a in roles.values()):
         return None  # an output along the stream takes all of it
     is_long = any(not fits_whole(e, sizes) for f in folds for e in f.folded - {longest})
-    blocks = {"grid": 1, "row": PRODUCT_ROWS if is_long else ROWS}
-    instances = math.prod(
-        math.ceil(sizes[a.extent] / blocks[a.role]) for a in roles.values() if a.role in blocks
-    )
     inside = set(T.subterms(*(e.body for e in group)))  # a frame may be in none
     folds = [f for f in folds if f in inside]
     rows = [T.index(a.name, a.extent) for a in roles.values() if a.role == "row"]
@@ -164,8 +181,44 @@ def _long_stream(
     value = partial(_evaluated, sizes=sizes, params=_defaults(program))
     found = stretch(folds, {i.attr[0]: _block(i, sizes) for i in varying}, value, SHORTEST_PART)
     few = max((sizes[i.attr[1]] for i in rows), default=1) <= FEW_ROWS
-    idle = 2 * instances <= processors and found.expected(value) >= 2 * SHORTEST_PART
-    return _Stream(tuple(folds), packed, found) if idle or (few and packed is not None) else None
+
+    def is_idle(together: _Rows | None) -> bool:
+        instances = _instances(roles.values(), together, sizes, PRODUCT_ROWS if is_long else ROWS)
+        return 2 * instances <= processors and found.expected(value) >= 2 * SHORTEST_PART
+
+    if packed is not None and few:
+        is_cut = is_idle(packed) or not (divides and _are_in_order(group, packed))
+        return _Stream(tuple(folds), packed, found, is_cut)
+    return _Stream(tuple(folds), packed, found, True) if is_idle(None) else None
+
+
+def _instances(
+    axes: Iterable[Axis], packed: _Rows | None, sizes: Mapping[str, int], block: int
+) -> int:
+    """How many program instances there are, in blocks of so many rows."""
+    value = partial(_evaluated, sizes=sizes)
+    parts = {} if packed is None else {i.attr[0]: value(n) or 1 for i, n in packed.parts}
+    count = 1 if packed is None else math.ceil(math.prod(parts.values()) / block)
+    for a in axes:
+        if a.role in ("grid", "row"):
+            size = math.ceil(sizes[a.extent] / parts.get(a.name, 1))
+            is_row = a.role == "row" and a.name not in parts
+            count *= math.ceil(size / block) if is_row else size
+    return count
+
+
+def _are_in_order(group: Sequence[Equation], packed: _Rows) -> bool:
+    """Do packed rows lie as the outputs do: other rows, the packed indices, columns?"""
+    parts = [i.attr[0] for i, _ in packed.parts]
+    grouped = [h.attr[0] for _, h, _ in packed.groups]
+    rows = {i.attr[0] for i in rows_of(group)}
+    for e in group:
+        names = [i.attr[0] for i in e.indices]
+        others = [n for n in names if n in rows and n not in parts]
+        columns = [n for n in names if n not in rows]
+        if names != [*others, *parts, *columns] or not e.body.free.issuperset(names):
+            return False
+    return grouped in ([], parts[:1])
 
 
 def _defaults(program: Equations) -> dict[str, int]:
@@ -279,9 +332,23 @@ class _Splitting:
         self.extent_of, self.bounds = dict(source.extent_of), dict(source.bounds)
         self.params = dict(source.params)
         self.p: Term | None = None
+        self.is_cut = stream.is_cut
 
     def steps(self) -> Iterator[Step]:
-        """Pack the rows, if that is worth it, and cut the stream."""
+        """Pack the rows, if that is worth it, and cut the stream, if that is."""
+        return self._cut() if self.is_cut else self._only_packed()
+
+    def _only_packed(self) -> Iterator[Step]:
+        """Compute packed rows; the outputs are the same elements in the same order."""
+        assert self.packed is not None
+        self._pack(self.packed)
+        stored: list[Equation] = []
+        bodies = {e.name: self._stored("R", e.body, stored) for e in self.group}
+        views = {name: body.attr.name for name, body in bodies.items()}
+        program = replace(self._with(bodies, stored), views={**self.program.views, **views})
+        yield self._packing(program)
+
+    def _cut(self) -> Iterator[Step]:
         base = self.extent.lstrip(".")
         count = self._named(f"{base}_parts")
         self.params[count] = syntax.Param(count, "int", 8, span=_NOWHERE)
@@ -296,26 +363,39 @@ class _Splitting:
         for f in _outermost_first(self.folds):
             old, new = self._merged(f, stored)
             bodies = {n: T.replace(body, old, new) for n, body in bodies.items()}
+        program = self._with(bodies, stored)
+        program = replace(program, parts={**start.parts, self.part.attr[1]: count})
+        names = program.reader_names()
+        after = "; ".join(show(T.stored(e, e.indices), names) for e in stored)
+        if self.p is not None:
+            yield self._packing(start)
+        after = f"{after}, folded over {self.part.attr[0]}"
+        yield Step("split_stream", SPLITTING_LAW, self._place, before, after, start, program)
+
+    @property
+    def _place(self) -> tuple[str, ...]:
+        return tuple(e.name for e in self.group)
+
+    def _packing(self, program: Equations) -> Step:
+        """The step that packs the rows, to a program."""
+        assert self.packed is not None and self.p is not None
+        rows = ", ".join(i.attr[0] for i, _ in self.packed.parts)
+        after = show(self.p, program.reader_names())
+        return Step("pack_rows", PACKING_LAW, self._place, rows, after, self.program, program)
+
+    def _with(self, bodies: Mapping[str, Term], stored: Sequence[Equation]) -> Equations:
+        """The program with other bodies, and with equations for what these read."""
+        start = self.program
         changed = [replace(e, body=bodies.get(e.name, e.body)) for e in start.equations]
         source = replace(
             start.source, params=self.params, extent_of=self.extent_of, bounds=self.bounds
         )
-        known = tuple(a for a in start.known if a.name not in {e.name for e in stored})
-        program = replace(
+        return replace(
             start,
             source=source,
             equations=in_order([*stored, *changed]),
-            known=known,
-            parts={**start.parts, self.part.attr[1]: count},
+            known=tuple(a for a in start.known if a.name not in {e.name for e in stored}),
         )
-        place = tuple(e.name for e in self.group)
-        names = program.reader_names()
-        after = "; ".join(show(T.stored(e, e.indices), names) for e in stored)
-        if self.packed is not None and self.p is not None:
-            rows = ", ".join(i.attr[0] for i, _ in self.packed.parts)
-            yield Step("pack_rows", PACKING_LAW, place, rows, show(self.p, names), start, start)
-        after = f"{after}, folded over {self.part.attr[0]}"
-        yield Step("split_stream", SPLITTING_LAW, place, before, after, start, program)
 
     def _most_parts(self) -> syntax.Expr:
         """How many parts are worth an instance, by what is known of the stretch before a call."""
@@ -485,7 +565,7 @@ class _Splitting:
         body = self._in_packed_rows(body)
         found = next((e for e in stored if e.body is body), None)
         if found is None:
-            name = self._named(f"{letter}_{self.part.attr[0]}")
+            name = self._named(f"{letter}_{self.part.attr[0] if self.is_cut else 'rows'}")
             found = Equation(name, self._indices(body), body)
             stored.append(found)
         return T.stored(found, (self._subscript(i) for i in found.indices))
@@ -498,7 +578,7 @@ class _Splitting:
         if self.p is not None:
             rows += [g for g in self.group_of.values() if g not in rows]
             rows.append(self.p)
-        return (*rows, self.part, *columns)
+        return (*rows, *([self.part] if self.is_cut else []), *columns)
 
     def _subscript(self, i: Term) -> Term:
         """What an index of a partial result is where it is read."""

@@ -35,6 +35,7 @@ def lower(program: Equations, sizes: Mapping[str, int] | None = None) -> tuple[T
     program = guard_reads(program)
     kernels = []
     groups = kernel_groups(program, nominal_sizes(program.source, sizes))
+    groups = [g for g in groups if not all(e.name in program.views for e in g)]
     for number_, group in enumerate(groups):
         suffix = "" if number_ == 0 else f"_{number_ + 1}"
         kernels.append(_Kernel(program, group, sizes, suffix).run())
@@ -92,7 +93,7 @@ class _Kernel(Loops):
         used = list(expressions(body))
         loads = {e.attr for e in used if e.op == "load"}
         params = {e.attr for e in used if e.op == "param"}
-        dtypes = {o.name: o.dtype for o in source.outputs}
+        dtypes = {self.program.views.get(o.name, o.name): o.dtype for o in source.outputs}
         outputs = tuple(
             OutputTensor(
                 e.name,
