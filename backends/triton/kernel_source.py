@@ -994,12 +994,22 @@ class KernelEmitter:
         condition = f"({self._axis(axis)} < {high}) | {self.unmasked}"
         if has_plain_part(loop, self.operands.blocked):
             self.covered[axis] = f"{part} == 1" if segment.bounds else ""
-        # A pipeline for a block or two would take shared memory from that of the others.
-        depth = f", num_stages=None if {part} == 1 else 1" if self._is_short(segment) else ""
+        depth = self._depth(loop, segment, f"{part} != 1")
         fusion = self._fusion(loop, f"{part} == 1")
         self._blocks(loop, f"tl.range({begin}, {end}, {block}{depth}{fusion})", condition)
         self.covered.pop(axis, None)
         self.indent -= 1
+
+    def _depth(self, loop: Loop, segment: Segment, is_last: str) -> str:
+        """Do not load the few blocks at the end ahead where descriptors load the others: two
+        pipelines would take more shared memory than one."""
+        lets = (s.name for s in walk(loop.body) if isinstance(s, Let))
+        found = [self.described[name] for name in lets if name in self.described]
+        blocks = [b for b in found if loop.axis.name in b.tile]
+        if not blocks or not self._is_short(segment):
+            return ""
+        is_described = f"({self.descriptor(blocks[0])} is not None)"
+        return f", num_stages=1 if {is_described} & ({is_last}) else None"
 
     def _fusion(self, loop: Loop, is_plain: str) -> str:
         """Let a loop and the only one inside it become one, whose loads are under way while the

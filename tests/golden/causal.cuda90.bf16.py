@@ -147,7 +147,10 @@ def causal_kernel(
         begin = 0 if part == 1 else full_end_k
         end = full_end_k if part == 1 else high_k
         for first_k in tl.range(
-            begin, end, BLOCK_K, num_stages=None if part == 1 else 1
+            begin,
+            end,
+            BLOCK_K,
+            num_stages=1 if (K_desc is not None) & (part != 1) else None,
         ):
             offs_k = first_k + tl.arange(0, BLOCK_K).to(INDEX)
             in_k = (offs_k < high_k) | (part == 1)
