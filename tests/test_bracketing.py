@@ -387,6 +387,17 @@ def test_rows_that_are_only_packed(kind: str) -> None:
     check_backends(text, inputs)
 
 
+def test_pages_are_read_by_more_instances() -> None:
+    """Where a table tells the places of keys, twice as many instances wait for them."""
+    sizes = MANY | {"b": 30}
+    assert rules(library.load("gqa"), **sizes) == ["pack_rows"]
+    text = library.load("paged_attention")
+    pages = sizes | {"p": 60, "s": 8, "n": LENGTH // 8}
+    del pages["k"]
+    assert rules(text, **pages) == ["pack_rows", "split_stream"]
+    assert rules(text, **pages | {"b": 70}) == ["pack_rows"]
+
+
 @pytest.mark.parametrize("output", ["b,q,h,e", "h,q,b,e", "q,b,h,e"])
 def test_rows_in_another_order(output: str) -> None:
     """Packed rows do not lie as these outputs do: they are merged from parts, of one if need be."""
