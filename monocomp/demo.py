@@ -77,7 +77,8 @@ def main() -> int:
 def device_function(source: str) -> list[str]:
     """The function that runs on the GPU, from the carried state on; its parameters left out."""
     lines = source.splitlines()
-    start = next((n for n, line in enumerate(lines) if line.startswith("@triton.jit")), 0)
+    heads = (n for n, line in enumerate(lines) if line.startswith("@triton.jit"))
+    start = next((n for n in heads if lines[n + 1].endswith("_kernel(")), 0)
     body = next((n for n in range(start, len(lines)) if lines[n].rstrip().endswith("):")), start)
     stop = next(
         (n for n in range(body + 1, len(lines)) if lines[n][:1] not in ("", " ", "#")), len(lines)

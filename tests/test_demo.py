@@ -35,7 +35,13 @@ def test_device_function() -> None:
     source = """import x
 
 @triton.jit
-def f(
+def helper(
+    a,
+):
+    m = tl.full(2)
+
+@triton.jit
+def f_kernel(
     a,
 ):
     b = a
@@ -47,7 +53,7 @@ x = 1
 """
     assert demo.device_function(source) == [
         "@triton.jit",
-        "def f(",
+        "def f_kernel(",
         "    ...",
         "):",
         "    ...",
