@@ -54,6 +54,8 @@ def assume_filter(t: Term) -> Term | None:
     opened, (condition, *bodies) = T.open_fold(t)
     known = frozenset(T.conjuncts(condition))
     new = [_assume(b, known) for b in bodies]
+    if new == bodies:
+        return None
     return T.refold(t, condition, *new, opened=opened)
 
 

@@ -46,6 +46,7 @@ LIMIT = 20  # seconds of this process for the tests of a mutant
 SAME = "without it the rule gives the term that it was given, which is no step"
 EQUIVALENT = {  # mutants that no test can notice, and why
     "normal_form.assume_filter: t.args[0] is T.TRUE": "without a filter nothing is known",
+    "normal_form.assume_filter: if new == bodies": SAME,
     "normal_form.common_result: if not frame and (not leaving)": SAME,
     "normal_form.split_weights: if len(groups) == 1": SAME,
     "normal_form.filter_bracket: if all((m is T.TRUE for m in masks))": SAME,
