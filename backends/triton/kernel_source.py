@@ -250,9 +250,8 @@ class KernelEmitter:
         self.flipped = self._flipped_loads()
         self.described = described_loads(program)
         self.descriptors: list[Block] = []
-        self.covered: dict[
-            str, str
-        ] = {}  # by axis: which blocks need no mask but the tensor's end?
+        # By axis: which blocks end only with their tensors, as a test; empty for all of them.
+        self.covered: dict[str, str] = {}
         self.bases: dict[str, str] = {}
         self.known: set[str] = set()
         self.loops: list[Loop] = []

@@ -19,6 +19,7 @@ from unittest.mock import patch
 import pytest
 import torch
 from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 import monocomp as mc
 from monocomp import library
@@ -92,9 +93,11 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     return driver
 
 
-def tensors(q: int = 16, k: int = 16, dtype: torch.dtype = torch.bfloat16) -> dict[str, Tensor]:
+def tensors(
+    q: int = 16, k: int = 16, dtype: torch.dtype = torch.bfloat16, head: int = 16
+) -> dict[str, Tensor]:
     """Queries, keys and values."""
-    shapes = {"Q": (1, 2, q, 16), "K": (1, 2, k, 16), "V": (1, 2, k, 16)}
+    shapes = {"Q": (1, 2, q, head), "K": (1, 2, k, head), "V": (1, 2, k, head)}
     return {n: torch.randn(shape).to(dtype) for n, shape in shapes.items()}
 
 
@@ -106,7 +109,10 @@ def launched(driver: Driver, kernel: mc.Kernel, /, **values: Any) -> Any:
     names = {id(v): n for n, v in values.items()} | {id(result): "result"}
     places = {v.data_ptr(): n for n, v in values.items() if isinstance(v, Tensor)}
     for n, value in enumerate(passed):
-        if isinstance(value, Tensor):
+        if isinstance(value, TensorDescriptor):
+            where = places.get(value.base.data_ptr())
+            passed[n] = where, *(v for k, v in vars(value).items() if k != "base")
+        elif isinstance(value, Tensor):
             where = places.get(value.data_ptr(), names.get(id(value)))
             passed[n] = where, value.shape, value.stride(), value.dtype, value.device
     return form, grid, passed
@@ -167,6 +173,17 @@ def test_what_looks_different_is_planned_anew(driver: Driver, change: str) -> No
     assert launched(driver, kernel, **other) == wanted[1]
     for values, launch in zip((first, other, first), (*wanted, wanted[0]), strict=True):
         assert repeated(driver, kernel, **values) == launch
+
+
+def test_descriptors_are_of_the_tensors_of_a_call(driver: Driver) -> None:
+    """Shapes, strides and blocks are those of the first call, and the tensors those of this one."""
+    kernel = mc.compile(library.load("causal"), backend="triton")
+    first, other = tensors(256, 256, head=128), tensors(256, 256, head=128)
+    wanted = launched(driver, kernel, **first)
+    assert sum(isinstance(v, tuple) and v[0] in "KV" for v in wanted[2]) == 4  # pointers too
+    assert repeated(driver, kernel, **other) == wanted
+    assert not is_repeated(driver, kernel, **other | {"V": transposed(other["V"])})
+    assert not is_repeated(driver, kernel, **other | {"K": shifted(other["K"])})
 
 
 def test_a_parameter_that_only_kernels_read_varies(driver: Driver) -> None:

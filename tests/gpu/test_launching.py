@@ -101,6 +101,25 @@ def test_the_device_of_the_inputs() -> None:
         assert torch.equal(found.to("cuda:0"), wanted)
 
 
+def test_a_thread_that_has_used_no_gpu() -> None:
+    """Tensors are described to the GPU before anything is launched; at d = 128 they are."""
+    kernel, faults = mc.compile(ATTENTION), []
+    inputs = [torch.randn(2, 4, 256, 128, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
+    wanted = torch.nn.functional.scaled_dot_product_attention(*inputs)
+    kernel(*inputs)
+
+    def work() -> None:
+        try:
+            assert torch.allclose(kernel(*inputs), wanted, atol=2e-2)
+        except Exception as fault:  # else it would end in the thread
+            faults.append(fault)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert not faults
+
+
 def test_threads_on_streams_of_their_own() -> None:
     """Each gets the results of its own inputs."""
     kernel, faults = mc.compile(ATTENTION), []
