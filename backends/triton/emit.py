@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from monocomp import __version__
 from monocomp import terms as T
 from monocomp.backends.triton.descriptors import Block
+from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.identifiers import Identifiers
-from monocomp.backends.triton.kernel_source import HELPERS, KernelEmitter, KernelSource
+from monocomp.backends.triton.kernel_source import KernelEmitter, KernelSource
 from monocomp.backends.triton.layout import fit, parse
 from monocomp.backends.triton.schedule import MIN_DOT, Schedule, has_order
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines
@@ -88,7 +89,7 @@ def emit(
     narrow = narrow or {}
     pairs = zip(kernels, schedules, strict=True)
     kernels = [in_two_tiles(k, s.in_two) for k, s in pairs]
-    names = Identifiers({*HELPERS, *_HOST_NAMES, *_FUNCTIONS, *RESERVED})
+    names = Identifiers({*DEVICE_FUNCTIONS, *_HOST_NAMES, *_FUNCTIONS, *RESERVED})
     source = start.source
     if not source.inputs:
         raise UnsupportedError(
@@ -124,7 +125,7 @@ def emit(
         entries = _config(schedule, blocks[n], described[n], ordered[n])
         lines += [f"{configs[n]} = {{", *(f'    "{k}": {v},' for k, v in entries.items()), "}"]
     for helper in dict.fromkeys(h for s in sources for h in s.helpers):
-        lines += ["", "", HELPERS[helper]]
+        lines += ["", "", DEVICE_FUNCTIONS[helper]]
     for text in dict.fromkeys(f for s in sources for f in s.functions.values()):
         lines += ["", "", text]
     for s in sources:

@@ -79,3 +79,8 @@ class Operands:
 def has_float(e: Expr) -> bool:
     """Is a factor of a contraction a float?"""
     return any(a.kind == "float" for a in e.args[:2])
+
+
+def unconverted(e: Expr) -> Expr:
+    """The integers of an operand that is converted for a product: it takes them in its dtype."""
+    return e.args[0] if e.op == "cast" and e.args[0].kind == "int" else e

@@ -13,8 +13,8 @@ import torch
 
 import monocomp as mc
 from monocomp import library
+from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.emit import emit
-from monocomp.backends.triton.kernel_source import HELPERS
 from monocomp.backends.triton.launch import interpreted, load
 from monocomp.backends.triton.model import gpu
 from monocomp.backends.triton.schedule import MOST_ABREAST, Schedule
@@ -40,7 +40,7 @@ ROWS_ALONE = "input X[q,d], Y[k,d]\nO[q,k] = X[q,d] * Y[k,d]"
 def in_turns(pid: int, blocks: int, places: int, abreast: int) -> int:
     """The helper of emitted files, as Python."""
     scope: dict[str, Any] = {}
-    text = HELPERS["in_turns"].removeprefix("@triton.jit\n").replace(".to(tl.int32)", "")
+    text = DEVICE_FUNCTIONS["in_turns"].removeprefix("@triton.jit\n").replace(".to(tl.int32)", "")
     exec(text.replace("tl.minimum", "min"), scope)
     found = scope["in_turns"](pid, blocks, places, abreast)
     assert isinstance(found, int)

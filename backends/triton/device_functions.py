@@ -1,0 +1,126 @@
+"""Functions that Triton lacks on every target, as text: files hold those that they use."""
+
+from __future__ import annotations
+
+from monocomp import counter_rng
+
+DEVICE_FUNCTIONS = {
+    "in_turns": '''@triton.jit
+def in_turns(pid, blocks, places, abreast):
+    """The number of a block, counted place by place, that an instance works on: so many places
+    abreast take turns, a block each, and then the next ones."""
+    if abreast > 1:
+        count = tl.minimum(abreast, places)
+        first = pid // (blocks * count) * count
+        turn = pid - first * blocks
+        count = tl.minimum(count, places - first)
+        pid = ((first + turn % count) * blocks + turn // count).to(tl.int32)
+    return pid''',
+    "tanh": '''@triton.jit
+def tanh(x, FAST: tl.constexpr):
+    """tanh to float32 accuracy: a series near 0, else from exp2. FAST: the GPU's own, to the
+    11 bits that results of 16-bit inputs have at most."""
+    if FAST:
+        y = tl.inline_asm_elementwise(
+            "tanh.approx.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1
+        )
+    else:
+        a = tl.abs(x)
+        t = tl.exp2(-2.8853900817779268 * a)
+        x2 = x * x
+        series = x * (1 + x2 * (-0.33333334 + x2 * (0.13333334 - 0.053968254 * x2)))
+        large = (1 - t) / (1 + t)
+        y = tl.where(a < 0.2, series, tl.where(x < 0, -large, large))
+    return y''',
+    "floordiv": '''@triton.jit
+def floordiv(a, b):
+    """a // b of integers rounded down, and 0 for b = 0; Triton rounds towards 0."""
+    divisor = tl.where(b == 0, 1, b)
+    q = a // divisor
+    q = tl.where((a % divisor != 0) & ((a < 0) != (b < 0)), q - 1, q)
+    return tl.where(b == 0, 0, q)''',
+    "mod": '''@triton.jit
+def mod(a, b):
+    """a % b of integers with the sign of b, and 0 for b = 0; Triton's has a's sign."""
+    r = a % tl.where(b == 0, 1, b)
+    r = tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
+    return tl.where(b == 0, 0, r)''',
+    "float_floordiv": '''@triton.jit
+def float_floordiv(a, b):
+    """a // b of floats; a quotient that was rounded past an integer is set right."""
+    q = tl.floor(a / b)
+    r = a - q * b
+    q = tl.where((r != 0) & ((r < 0) != (b < 0)), q - 1, q)
+    return tl.where(tl.abs(r) >= tl.abs(b), q + 1, q)''',
+    "float_mod": '''@triton.jit
+def float_mod(a, b):
+    """a % b of floats with the sign of b."""
+    r = a - tl.floor(a / b) * b
+    r = tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
+    return tl.where(tl.abs(r) >= tl.abs(b), r - b, r)''',
+    "larger": '''@triton.jit
+def larger(a, b):
+    """The combine of a maximum, for tl.reduce; tl.max may lose a NaN."""
+    return tl.maximum(a, b, tl.PropagateNan.ALL)''',
+    "smaller": '''@triton.jit
+def smaller(a, b):
+    """The combine of a minimum, for tl.reduce; tl.min may lose a NaN."""
+    return tl.minimum(a, b, tl.PropagateNan.ALL)''',
+    "multiply": '''@triton.jit
+def multiply(a, b):
+    """The combine of a product, for tl.reduce."""
+    return a * b''',
+    "merge_largest": '''@triton.jit
+def merge_largest(
+    values, places, ranks, count, x, at, k: tl.constexpr, r: tl.constexpr
+):
+    """The `count` largest of a list and of a tile: values at places along axis r, in order,
+    and x along axis k. Of equal values the first places win, and NaN is the largest."""
+    last = tl.max(tl.where(ranks == count - 1, values, -float("inf")), r)
+    last = tl.expand_dims(last, k)
+    # Most tiles of a long stream hold nothing that enters the list.
+    if tl.max(tl.where((x > last) | (x != x), 1, 0)) > 0:
+        old_values, old_places = values, places
+        values = tl.full(values.shape, -float("inf"), tl.float32)
+        places = tl.full(places.shape, -1, tl.int64)
+        for rank in range(count):
+            best = larger(tl.reduce(x, k, larger), tl.reduce(old_values, r, larger))
+            new, old = tl.expand_dims(best, k), tl.expand_dims(best, r)
+            hits = tl.where((x == new) | (x != x), at, 9223372036854775807)
+            old_hits = (old_values == old) | (old_values != old_values)
+            old_hits = tl.where(old_hits, old_places, 9223372036854775807)
+            place = tl.minimum(tl.min(hits, k), tl.min(old_hits, r))
+            new_place, old_place = tl.expand_dims(place, k), tl.expand_dims(place, r)
+            is_here = (ranks == rank) & (old != -float("inf"))
+            values = tl.where(is_here, old, values)
+            places = tl.where(is_here, old_place, places)
+            x = tl.where(at == new_place, -float("inf"), x)
+            old_values = tl.where(old_places == old_place, -float("inf"), old_values)
+    return values, places''',
+    "rounding_error": '''@triton.jit
+def rounding_error(x, dtype: tl.constexpr):
+    """What x loses in a dtype, in that dtype; 0 where it overflows there."""
+    lost = x - x.to(dtype).to(tl.float32)
+    return tl.where(tl.abs(lost) < float("inf"), lost, 0.0).to(dtype)''',
+    "dot_in_parts": '''@triton.jit
+def dot_in_parts(a, b, acc, dtype: tl.constexpr, PRECISION: tl.constexpr):
+    """a @ b + acc. A tile of more bits than dtype has is taken as a sum of two that have it."""
+    a_high, b_high = a.to(dtype), b.to(dtype)
+    product = tl.dot(a_high, b_high, acc, input_precision=PRECISION)
+    if a.dtype != dtype:
+        a_low = rounding_error(a, dtype)
+        product += tl.dot(a_low, b_high, input_precision=PRECISION)
+    if b.dtype != dtype:
+        b_low = rounding_error(b, dtype)
+        product += tl.dot(a_high, b_low, input_precision=PRECISION)
+    return product''',
+    "next_bits": f'''@triton.jit
+def next_bits(h, x):
+    """Mix one more counter into 32 random bits (the finaliser of MurmurHash3)."""
+    h = h ^ (x.to(tl.uint32) * tl.full([], {counter_rng.STEP}, tl.uint32))
+    h = h ^ (h >> {counter_rng.SHIFTS[0]})
+    h = h * tl.full([], {counter_rng.FACTOR_1}, tl.uint32)
+    h = h ^ (h >> {counter_rng.SHIFTS[1]})
+    h = h * tl.full([], {counter_rng.FACTOR_2}, tl.uint32)
+    return h ^ (h >> {counter_rng.SHIFTS[2]})''',
+}
