@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 
 from monocomp import terms as T
@@ -56,6 +57,7 @@ class Domain:
 
 def split(bound: Term, condition: Term) -> Domain:
     """The domain of `fold[bound if condition]`."""
+    _is_at_least.cache_clear()  # facts are asked anew for each rule: certificates name them
     intervals, rest = _Sets(bound).conjunction(T.conjuncts(condition))
     if not any(i.masked for i in intervals):
         rest = []
@@ -315,8 +317,9 @@ def _join(terms: Iterable[Term], op: str) -> tuple[Term]:
     return (first,)
 
 
+@cache
 def _is_at_least(a: Term, b: Term) -> bool:
-    """Provably a >= b."""
+    """Provably a >= b; remembered until the next split."""
     return (
         T.compare("<=", b, a) is T.TRUE
         or (a.op == "maximum" and any(_is_at_least(t, b) for t in a.args))
