@@ -58,6 +58,8 @@ def shape_of(axes: Axes) -> tuple[int, ...]:
 
 def spread(array: Array, axes: Axes, target: Axes) -> Array:
     """A view with the dimensions of `target`, which holds all of `axes`; new ones have length 1."""
+    if axes == target:
+        return array
     order = sorted(range(len(axes)), key=lambda place: target.index(axes[place]))
     present = set(axes)
     sizes = iter(array.transpose(order).shape)
