@@ -26,6 +26,7 @@ RESERVED = reference.RESERVED | {"main", "error"}
 
 _LARGEST_PARAM = 9  # so that a window, say, is smaller than the inputs
 _TINY, _SMALL, _LARGE = (3, 5, 7, 9, 11), (17, 19, 21, 23, 25), (133, 139, 37, 41, 27)
+_PAIRED = _LARGE[2:]  # for indices that one fold binds: the reference takes all combinations
 
 _ERROR = '''
 def error(result, exact):
@@ -146,8 +147,12 @@ def _extents(equations: Equations, params: Mapping[str, Any]) -> dict[str, int]:
     program = equations.source
     given: dict[str, int] = {}
     free = random_inputs.fits(program, {}, params)
+    terms = T.subterms(*(e.body for e in equations.equations))
+    bound = [t.attr.extents for t in terms if t.op == "fold"]
+    paired = {name for extents in bound if len(extents) > 1 for name in extents}
     for name in random_inputs.free_extents(program):
         sizes = _sizes_like(equations, name)
+        sizes = _PAIRED if name in paired and sizes == _LARGE else sizes
         size = next((n for n in sizes if n not in given.values()), sizes[0])
         if not free or random_inputs.fits(program, {**given, name: size}, params):
             given[name] = size
