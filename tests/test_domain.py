@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import Any, TypeAlias
 
+import numpy as np
 import pytest
 import z3
 
@@ -116,24 +118,23 @@ def random_formula(rng: random.Random, depth: int) -> str:
     return "(" + rng.choice((" and ", " or ")).join(parts) + ")"
 
 
-def value(t: Term, at: Mapping[str, Any]) -> Any:
-    """A term without folds, at values of its names."""
+Values: TypeAlias = Mapping[str, Any]  # arrays [trial, q, k], of length 1 where all is the same
+SIZE = 6
+
+
+def value(t: Term, at: Values) -> Any:
+    """A term without folds, at values of its names: an array [trial, q, k]."""
     if t.op in ("index", "param", "extent"):
         return at[t.attr[0] if t.op == "index" else t.attr if t.op == "param" else f"|{t.attr}|"]
     args = [value(a, at) for a in t.args]
     match t.op:
         case "const":
-            return bool(t.attr) if t.kind == "bool" else int(t.attr)
-        case "read":
-            return at[t.attr][tuple(args)]
-        case "floordiv" | "mod" if args[1] == 0:
-            return 0
-        case "floordiv":
-            return args[0] // args[1]
-        case "mod":
-            return args[0] % args[1]
-        case "where":
-            return args[1] if args[0] else args[2]
+            return np.asarray(bool(t.attr) if t.kind == "bool" else int(t.attr))
+        case "read":  # a table for each trial
+            return at[t.attr][(at["trial"], *args)]
+        case "floordiv" | "mod":
+            divide = np.floor_divide if t.op == "floordiv" else np.mod
+            return np.where(args[1] == 0, 0, divide(args[0], np.where(args[1] == 0, 1, args[1])))
         case "pow":
             return args[0] ** int(t.attr)
         case "compare":
@@ -150,45 +151,55 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 _FUNCTIONS: dict[str, Callable[[list[Any]], Any]] = {
     "add": sum,
     "mul": math.prod,
-    "maximum": max,
-    "minimum": min,
-    "abs": lambda args: abs(args[0]),
-    "and": all,
-    "or": any,
-    "not": lambda args: not args[0],
-    "cast": lambda args: args[0],
+    "maximum": lambda args: reduce(np.maximum, args),
+    "minimum": lambda args: reduce(np.minimum, args),
+    "abs": lambda args: np.abs(args[0]),
+    "and": lambda args: reduce(np.logical_and, args),
+    "or": lambda args: reduce(np.logical_or, args),
+    "not": lambda args: ~args[0],
+    "where": lambda args: np.where(*args),
+    "cast": lambda args: args[0].astype(np.int64),
 }
-SIZE = 6
 
 
-def places(rng: random.Random) -> Mapping[str, Any]:
-    """Values of everything but k and q, also where they make no sense."""
+def places(rng: random.Random, trials: int) -> Values:
+    """Values of everything, also where they make no sense."""
     numbers = [-7, -2, -1, 0, 1, 2, 3, 5, 9]
-    at: dict[str, Any] = {name: rng.choice(numbers) for name in "swr"}
-    for name in ("n", "first", "last"):
-        at[name] = {(q,): rng.choice(numbers) for q in range(SIZE)}
-    at["m"] = {(k,): rng.choice(numbers) for k in range(SIZE)}
-    at["X"] = {(q, k): rng.choice(numbers) for q in range(SIZE) for k in range(SIZE)}
-    at["seen"] = {(q, k): rng.random() < 0.5 for q in range(SIZE) for k in range(SIZE)}
-    return at | {"|k|": SIZE, "|q|": SIZE}
+
+    def table(*shape: int, choices: Sequence[Any] = numbers) -> Any:
+        size = (trials, *shape)
+        return np.array(rng.choices(choices, k=math.prod(size))).reshape(size)
+
+    at: dict[str, Any] = {name: table(1, 1) for name in "swr"}
+    at |= {name: table(SIZE) for name in ("n", "first", "last", "m")}
+    at |= {"X": table(SIZE, SIZE), "seen": table(SIZE, SIZE, choices=(False, True))}
+    at |= {
+        "trial": np.arange(trials)[:, None, None],
+        "|k|": np.asarray(SIZE),
+        "|q|": np.asarray(SIZE),
+    }
+    return at | {"q": np.arange(SIZE)[:, None], "k": np.arange(SIZE)}
 
 
 def check_by_counting(text: str, rng: random.Random, trials: int) -> None:
+    """The members of the intervals, one after the other, are those of the condition in order."""
     c = condition(text)
     domain = split(K, c)
     assert len(domain.intervals) <= LIMIT
-    for _ in range(trials):
-        at = dict(places(rng))
-        for q in range(SIZE):
-            at["q"] = q
-            found = []
-            for i in domain.intervals:
-                low = max([0, *(value(t, at) for t in i.lower)])
-                high = min([SIZE, *(value(t, at) for t in i.upper)])
-                members = range(low, high)
-                found += [k for k in members if not i.masked or value(domain.mask, at | {"k": k})]
-            wanted = [k for k in range(SIZE) if value(c, at | {"k": k})]
-            assert found == wanted, (text, shown(domain), at)
+    at = places(rng, trials)
+    shape, k = (trials, SIZE, SIZE), at["k"]
+    mask = value(domain.mask, at)
+    members = []
+    for i in domain.intervals:
+        low = reduce(np.maximum, (value(t, at) for t in i.lower), 0)
+        high = reduce(np.minimum, (value(t, at) for t in i.upper), SIZE)
+        inside = (low <= k) & (k < high)
+        members.append(np.broadcast_to(inside & mask if i.masked else inside, shape))
+    counted = np.sum(members, axis=0) if members else np.zeros(shape, int)
+    assert (counted == value(c, at)).all(), (text, shown(domain))
+    for earlier, later in itertools.combinations(members, 2):
+        last = np.where(earlier, k, -1).max(axis=-1)
+        assert (last < np.where(later, k, SIZE).min(axis=-1)).all(), (text, shown(domain))
 
 
 @pytest.mark.parametrize("text", [*SPLITS, *ATOMS])
