@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import json
 import os
 import re
 import subprocess
@@ -35,9 +36,16 @@ def emitted(text: str, name: str | None = None) -> str:
 
 
 @pytest.fixture(scope="module")
-def sources() -> dict[str, str]:
+def kernels() -> dict[str, mc.Kernel]:
+    """All programs, compiled."""
+    names = {n: n if n.isidentifier() else None for n in PROGRAMS}
+    return {n: mc.compile(text, name=names[n]) for n, text in PROGRAMS.items()}
+
+
+@pytest.fixture(scope="module")
+def sources(kernels: dict[str, mc.Kernel]) -> dict[str, str]:
     """The files of all programs."""
-    return {n: emitted(text, n if n.isidentifier() else None) for n, text in PROGRAMS.items()}
+    return {n: kernel.source() for n, kernel in kernels.items()}
 
 
 # --- what is in a file --------------------------------------------------------------------
@@ -186,36 +194,36 @@ def test_layout_keeps_the_expression(text: str) -> None:
 
 # --- the same file every time -------------------------------------------------------------
 
-_DIGESTS = """
-import hashlib, json, sys
+_EMIT = """
+import json, sys
 import monocomp as mc
-programs = json.load(sys.stdin)
-for name, text in programs.items():
-    source = mc.compile(text, name="kernel").source(target="cuda:90", dtype="bf16")
-    print(hashlib.sha256(source.encode()).hexdigest())
-print(sorted({"torch", "triton", "numpy"} & set(sys.modules)))
+options, programs = json.load(sys.stdin)
+sources = {}
+for name, text in reversed(programs.items()):
+    sources[name] = mc.compile(text, name=name if name.isidentifier() else None).source(**options)
+json.dump([sources, hash("monocomp"), sorted(sys.modules)], sys.stdout)
 """
 
 
-def test_deterministic_and_light() -> None:
-    """Byte-identical under any hash seed, and emitted without importing torch or triton."""
-    import json
-
-    printed = []
-    for seed in ("0", "1", "12345"):
-        result = subprocess.run(
-            [sys.executable, "-c", _DIGESTS],
-            input=json.dumps(PROGRAMS),
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert result.returncode == 0, result.stderr
-        printed.append(result.stdout)
-    assert printed[0] == printed[1] == printed[2]
-    modules = printed[0].splitlines()[-1]
-    assert "torch" not in modules and "triton" not in modules
+def test_deterministic_and_light(kernels: dict[str, mc.Kernel]) -> None:
+    """Byte-identical under another hash seed and after other programs, and emitted without
+    importing torch or triton."""
+    options = {"target": "cuda:90", "dtype": "bf16"}
+    other_seed = "1" if os.environ.get("PYTHONHASHSEED") == "0" else "0"
+    result = subprocess.run(
+        [sys.executable, "-c", _EMIT],
+        input=json.dumps([options, PROGRAMS]),
+        env={**os.environ, "PYTHONHASHSEED": other_seed},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    sources, hashed, modules = json.loads(result.stdout)
+    assert hashed != hash("monocomp")
+    assert not {"torch", "triton"} & set(modules)
+    for name, kernel in kernels.items():
+        assert sources[name] == kernel.source(**options), name
 
 
 def test_names_do_not_change_the_kernel() -> None:
@@ -273,9 +281,9 @@ def test_names_of_kernels(name: str) -> None:
     assert source.isascii() and not list(faults(source))
 
 
-def test_strings_of_the_program_are_quoted() -> None:
+def test_strings_of_the_program_are_quoted(sources: dict[str, str]) -> None:
     """Docstrings and messages hold names alone."""
-    for source in map(emitted, PROGRAMS.values()):
+    for source in sources.values():
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 assert node.value.isascii() and "\\" not in node.value
