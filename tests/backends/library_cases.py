@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from monocomp import library
-from monocomp.language.checker import check
 from tests.backends import eager
-from tests.backends.running import make_inputs
+from tests.backends.running import make_inputs, program_of
 
 Inputs: TypeAlias = dict[str, Tensor]
 Move: TypeAlias = Callable[[Inputs, float, float], None]
@@ -172,7 +171,7 @@ class Case:
     @property
     def is_attention(self) -> bool:
         """Does it take queries, keys and values?"""
-        return {"Q", "K", "V"} <= check(self.text).inputs.keys()
+        return {"Q", "K", "V"} <= program_of(self.text).inputs.keys()
 
     def sizes(self, q: int, k: int, d: int = 16, e: int = 16, b: int = 1) -> dict[str, int]:
         """Extents for lengths q and k; a matrix has q rows and k columns."""
@@ -180,7 +179,7 @@ class Case:
         usual |= {"i": q, "t": q, "v": k, "c": e, "s": k}
         for name, size in self.extents.items():
             usual[name] = usual[size] if isinstance(size, str) else size
-        program = check(self.text)
+        program = program_of(self.text)
         given = program.extent_of.keys() - program.bounds.keys()
         return {n: size for n, size in usual.items() if n in given}
 

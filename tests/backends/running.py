@@ -29,6 +29,12 @@ BLOCK = 16  # rows and streamed elements in a block: the least that Triton multi
 GARBAGE = -7777  # what integer outputs hold before a kernel writes them
 
 
+@cache
+def program_of(text: str) -> Program:
+    """The checked program."""
+    return check(text)
+
+
 def make_inputs(
     text: str,
     extents: Mapping[str, int],
@@ -39,14 +45,14 @@ def make_inputs(
 ) -> dict[str, torch.Tensor]:
     """Random inputs by name."""
     name = str(dtype).removeprefix("torch.")
-    arrays = random_inputs(check(text), extents, dtype=name, seed=seed, params=params)
+    arrays = random_inputs(program_of(text), extents, dtype=name, seed=seed, params=params)
     tensors = {n: torch.from_numpy(np.array(a)) for n, a in arrays.items()}
     return {n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}
 
 
 def exact(text: str, inputs: Tensors, **params: Any) -> tuple[torch.Tensor, ...]:
     """The oracle's results."""
-    found = evaluate(text, inputs, **params)
+    found = evaluate(program_of(text), inputs, **params)
     results = found if isinstance(found, tuple) else (found,)
     return tuple(torch.from_numpy(np.array(r)) for r in results)
 
@@ -245,8 +251,3 @@ def scale_of(wanted: torch.Tensor) -> float:
     """The largest finite magnitude."""
     finite = wanted.double().nan_to_num(0.0, 0.0, 0.0).abs()
     return float(finite.max()) if finite.numel() else 0.0
-
-
-def program_of(text: str) -> Program:
-    """The checked program."""
-    return check(text)
