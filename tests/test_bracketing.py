@@ -510,8 +510,8 @@ LEAVING = {
     "sink and window": "k <= q + |k| - |q| and (q + |k| - |q| - k < window or k < sink)",
     "two far apart": "k < length[b] or k >= |k| - window",
 }
-FEW_QUERIES = {"b": 4, "h": 2, "q": 2, "k": 300, "d": 8, "e": 8}
-LENGTHS = torch.tensor([0, 33, 150, 300])
+FEW_QUERIES = {"b": 4, "h": 2, "q": 2, "k": 170, "d": 8, "e": 8}  # k: six parts of two blocks
+LENGTHS = torch.tensor([0, 33, 100, 170])
 
 
 def decoding(kind: str) -> tuple[str, dict[str, Tensor]]:
@@ -574,13 +574,13 @@ def parts_of(kind: str, wanted: int = 100, **params: int) -> int:
     program, _ = split(text, FEW_QUERIES)
     extent = program.text().partition("index k_part < ")[2].partition("\n")[0]
     given = "".join(f"param {n}: int = {v}\n" for n, v in (params | {"k_parts": wanted}).items())
-    found = exact(f"{given}C[b,q,k] = 0 * X[b,q,k] + {extent}", {"X": torch.zeros(4, 2, 300)})
+    found = exact(f"{given}C[b,q,k] = 0 * X[b,q,k] + {extent}", {"X": torch.zeros(4, 2, 170)})
     return int(found[0].flatten()[0])
 
 
 def test_the_number_of_parts_follows_from_the_window() -> None:
     """As it is at the call; where lengths are read, from the longest there may be."""
-    assert parts_of("lengths") == -(-300 // 32)
+    assert parts_of("lengths") == -(-170 // 32)
     assert parts_of("window", window=100) == -(-(100 + 1) // 32)
     assert parts_of("window of lengths", window=100) == -(-100 // 32)
     assert parts_of("window of rows", window=100) == -(-100 // 32)

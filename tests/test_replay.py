@@ -52,12 +52,10 @@ def check_kernel(name: str, kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_stopped_anywhere(name: str) -> None:
-    total = len(derive(translate(check(PROGRAMS[name]))).steps)
-    for count in range(total + 1):
+    full = [s.rule for s in derive(translate(check(PROGRAMS[name]))).steps]
+    for count in range(len(full) + 1):
         kernel = compile(PROGRAMS[name], steps=count, backend="numpy")
-        taken = kernel.derivation
-        full = derive(translate(check(PROGRAMS[name]))).steps
-        assert [s.rule for s in taken[:count]] == [s.rule for s in full[:count]]
+        assert [s.rule for s in kernel.derivation[:count]] == full[:count]
         check_kernel(name, kernel)
 
 
