@@ -18,7 +18,7 @@ FILES = sorted(
         "monocomp/lowering/*.py",
         "monocomp/lowering.py",
         "monocomp/tile*.py",
-        "monocomp/terms.py",
+        "monocomp/terms/*.py",
         "monocomp/algebra.py",
         "monocomp/domain.py",
         "monocomp/pipeline.py",
@@ -32,7 +32,8 @@ APPLICATIONS = re.compile(r"attention|attend|quer(y|ies)|flash|\bqkv\b|causal", 
 # terms that hold them, and where an emitted self-check evaluates the language itself.
 DEFINED = {
     Path("rewrites/elaboration.py"),
-    Path("monocomp/terms.py"),
+    Path("monocomp/terms/__init__.py"),
+    Path("monocomp/terms/folds.py"),
     Path("monocomp/rewriting.py"),  # it names their operands for readers
     Path("backends/triton/reference/folds.py"),
     Path("backends/triton/reference/scope.py"),

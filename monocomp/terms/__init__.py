@@ -1,0 +1,138 @@
+"""Index terms: the one language that every stage between the text and the kernels works on.
+
+    term = const | index | extent | param | read | ref | stored | fold | fold_at | field
+         | add | mul | pow | cast | compare | and | or | not | where | function
+
+Terms are immutable and interned: structurally equal means identical (`is`), so common
+subexpressions are found by construction. Bound indices are numbered from the inside
+(`%1` binds nothing deeper), so alpha-equal folds are one object. Every term knows its
+kind, its free indices and the extents that it folds, and an ill-typed term cannot be
+built. Sums and products are kept in canonical form (flattened, collected, sorted): the
+arithmetic of a commutative ring, over which the rewrites work.
+
+Each module builds on those before it, in this order: nodes, constructors (the table of them),
+leaves, parts, facts, logic, binding, emptiness, ring, comparisons, functions, folds, walking.
+"""
+
+from __future__ import annotations
+
+from monocomp.terms.binding import domain_of, is_open, open_as, open_fold
+from monocomp.terms.comparisons import compare, negate, where
+from monocomp.terms.constructors import rebuild
+from monocomp.terms.emptiness import is_there, may_be_empty
+from monocomp.terms.facts import facts_asked, is_nonnegative, is_positive
+from monocomp.terms.folds import (
+    BOOL_REDUCTIONS,
+    INT_REDUCTIONS,
+    by_definition,
+    field,
+    fold,
+    fold_at,
+    refold,
+    softmax,
+    substitute,
+)
+from monocomp.terms.functions import floordiv, function, general_power, log, modulo
+from monocomp.terms.leaves import (
+    FALSE,
+    INF,
+    NEG_INF,
+    ONE,
+    TRUE,
+    ZERO,
+    as_int,
+    const,
+    extent_of,
+    index,
+    param,
+    read,
+    ref,
+    stored,
+)
+from monocomp.terms.logic import conjunction, conjuncts, disjunction
+from monocomp.terms.nodes import Binder, Equation, Number, Term, UserMonoid, inert
+from monocomp.terms.parts import base_and_power, is_bracket, split_addends, split_coefficient
+from monocomp.terms.ring import (
+    add,
+    as_float,
+    bracket,
+    divide,
+    exp,
+    mul,
+    multiply_out,
+    neg,
+    power_of,
+    sub,
+)
+from monocomp.terms.walking import children, map_children, replace, subterms
+
+__all__ = [
+    "BOOL_REDUCTIONS",
+    "FALSE",
+    "INF",
+    "INT_REDUCTIONS",
+    "NEG_INF",
+    "ONE",
+    "TRUE",
+    "ZERO",
+    "Binder",
+    "Equation",
+    "Number",
+    "Term",
+    "UserMonoid",
+    "add",
+    "as_float",
+    "as_int",
+    "base_and_power",
+    "bracket",
+    "by_definition",
+    "children",
+    "compare",
+    "conjunction",
+    "conjuncts",
+    "const",
+    "disjunction",
+    "divide",
+    "domain_of",
+    "exp",
+    "extent_of",
+    "facts_asked",
+    "field",
+    "floordiv",
+    "fold",
+    "fold_at",
+    "function",
+    "general_power",
+    "index",
+    "inert",
+    "is_bracket",
+    "is_nonnegative",
+    "is_open",
+    "is_positive",
+    "is_there",
+    "log",
+    "map_children",
+    "may_be_empty",
+    "modulo",
+    "mul",
+    "multiply_out",
+    "neg",
+    "negate",
+    "open_as",
+    "open_fold",
+    "param",
+    "power_of",
+    "read",
+    "rebuild",
+    "ref",
+    "refold",
+    "replace",
+    "softmax",
+    "split_addends",
+    "split_coefficient",
+    "stored",
+    "sub",
+    "substitute",
+    "subterms",
+    "where",
+]

@@ -1,0 +1,82 @@
+"""Bound indices: folds bind them under canonical names, and are opened under free ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from monocomp.terms.constructors import rebuild
+from monocomp.terms.leaves import index
+from monocomp.terms.nodes import Binder, Term, UserMonoid
+
+
+def close(
+    monoid: str | UserMonoid,
+    opened: tuple[Term, ...],
+    parts: tuple[Term, ...],
+    target: str | None,
+) -> tuple[Binder, tuple[Term, ...]]:
+    """The binder of a fold over opened indices, and its parts under canonical names."""
+    height = max(t.height for t in parts)
+    names = {t.attr[0]: f"%{height + n + 1}" for n, t in enumerate(opened)}
+    extents = tuple(t.attr[1] for t in opened)
+    mapping = {t.attr[0]: index(names[t.attr[0]], t.attr[1]) for t in opened}
+    closed = tuple(rename(t, mapping, {}) for t in parts)
+    return Binder(monoid, tuple(names.values()), extents, target), closed
+
+
+@lru_cache(maxsize=16384)
+def open_fold(t: Term) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
+    """The bound indices of a fold under free names, and its condition and bodies with them.
+
+    The names depend on the term alone, so that equal folds open to equal parts.
+    """
+    binder: Binder = t.attr
+    parts = t.args if t.op == "fold" else t.args[1:]
+    opened = []
+    number = t.height - len(binder.indices)
+    for extent_name in binder.extents:
+        number += 1
+        while f"${number}" in t.free:
+            number += 1
+        opened.append(index(f"${number}", extent_name))
+    mapping = dict(zip(binder.indices, opened, strict=True))
+    memo: dict[Term, Term] = {}
+    return tuple(opened), tuple(rename(p, mapping, memo) for p in parts)
+
+
+def is_open(t: Term) -> bool:
+    """Does t stand inside of a fold that `open_fold` has opened, and vary with its index?"""
+    return any(name.startswith("$") for name in t.free)
+
+
+def open_as(t: Term, names: Iterable[str]) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
+    """Like `open_fold`, under names of the caller's choice that are not free in t."""
+    binder: Binder = t.attr
+    opened = tuple(index(n, e) for n, e in zip(names, binder.extents, strict=True))
+    mapping = dict(zip(binder.indices, opened, strict=True))
+    memo: dict[Term, Term] = {}
+    parts = t.args if t.op == "fold" else t.args[1:]
+    return opened, tuple(rename(p, mapping, memo) for p in parts)
+
+
+@lru_cache(maxsize=16384)
+def domain_of(t: Term) -> tuple[tuple[str, ...], Term]:
+    """The extents and the filter of a fold, the same for all folds over one domain."""
+    names = tuple(f"@{n}" for n in range(len(t.attr.indices)))
+    return t.attr.extents, open_as(t, names)[1][0]
+
+
+def rename(t: Term, mapping: Mapping[str, Term], memo: dict[Term, Term]) -> Term:
+    """Rename free indices. Never captures: bound names are numbers, given ones are not,
+    or are larger than any number inside."""
+    if t.free.isdisjoint(mapping):
+        return t
+    found = memo.get(t)
+    if found is None:
+        if t.op == "index":
+            found = mapping[t.attr[0]]
+        else:
+            found = rebuild(t, tuple(rename(a, mapping, memo) for a in t.args))
+        memo[t] = found
+    return found

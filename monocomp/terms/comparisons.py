@@ -1,0 +1,124 @@
+"""Comparisons in one form each, their negation, and the choice by a condition."""
+
+from __future__ import annotations
+
+import math
+
+from monocomp.terms.constructors import CONSTRUCTORS
+from monocomp.terms.facts import is_nonnegative
+from monocomp.terms.leaves import FALSE, TRUE, ZERO, as_int, const
+from monocomp.terms.logic import conjunction, disjunction
+from monocomp.terms.nodes import Term, intern
+from monocomp.terms.parts import split_addends
+from monocomp.terms.ring import add, as_float, mul, promote, sub
+
+
+def compare(op: str, a: Term, b: Term) -> Term:
+    """a op b; > and >= are turned round. Ints are compared in one form, as `_compare_ints` says."""
+    if op in (">", ">="):
+        return compare("<" if op == ">" else "<=", b, a)
+    if a.kind == b.kind == "bool":
+        a, b = as_int(a), as_int(b)
+    (a, b), kind = promote((a, b))
+    if kind == "int":
+        return _compare_ints(op, a, b)
+    if op in ("==", "!=") and b.key < a.key:
+        a, b = b, a
+    if a.op == "const" and b.op == "const":
+        table = {"<": a.attr < b.attr, "<=": a.attr <= b.attr, "==": a.attr == b.attr}
+        return const(table.get(op, a.attr != b.attr))
+    if a.op == b.op == "exp":  # which is monotone
+        return compare(op, a.args[0], b.args[0])
+    if a is ZERO and b.op == "mul" and any(t.op == "exp" for t in b.args):
+        b = mul(*(t for t in b.args if t.op != "exp"))  # a positive factor keeps the sign
+    elif b is ZERO and a.op == "mul" and any(t.op == "exp" for t in a.args):
+        a = mul(*(t for t in a.args if t.op != "exp"))
+    return intern("compare", (a, b), op, "bool")
+
+
+def _compare_ints(op: str, a: Term, b: Term) -> Term:
+    """One term for `q - k >= 0`, `k <= q`, `not (k > q)`, `k < q + 1` and `2 * k <= 2 * q + 1`.
+
+    What is subtracted on one side is added on the other, common factors leave, and a
+    number that is left over stands where it is positive, with `<` in front of it.
+    """
+    addends, rest = split_addends(sub(b, a))  # 0 op addends + rest
+    rest -= op == "<"
+    divisor = math.gcd(*(int(number) for number, _ in addends))
+    if not addends:
+        return const({"==": rest == 0, "!=": rest != 0}.get(op, rest >= 0))
+    if op in ("==", "!=") and rest % divisor != 0:
+        return const(op == "!=")
+    rest //= divisor  # rounded down: of whole numbers that is the same bound
+    left, right = (
+        [_times(abs(int(n)) // divisor, t) for n, t in addends if (n > 0) == side]
+        for side in (False, True)
+    )
+    if op in ("<", "<="):
+        if not left and rest >= 0 and all(map(is_nonnegative, right)):
+            return TRUE
+        if not right and rest < 0 and all(map(is_nonnegative, left)):
+            return FALSE
+        op, rest = ("<=", 0) if rest == 0 else ("<", rest + 1)
+    left.append(const(max(0, -rest)))
+    right.append(const(max(0, rest)))
+    sides = add(*left), add(*right)
+    if op in ("==", "!=") and sides[1].key < sides[0].key:
+        sides = sides[::-1]
+    return intern("compare", sides, op, "bool")
+
+
+def _times(number: int, t: Term) -> Term:
+    return t if number == 1 else mul(const(number), t)
+
+
+def negate(t: Term) -> Term:
+    """not t; comparisons of integers turn round."""
+    if t.op == "const":
+        return const(not t.attr)
+    if t.op == "not":
+        return t.args[0]
+    if t.op == "compare" and all(map(_is_never_nan, t.args)):
+        a, b = t.args
+        flipped = {
+            "<": ("<=", b, a),
+            "<=": ("<", b, a),
+            "==": ("!=", a, b),
+            "!=": ("==", a, b),
+        }
+        return compare(*flipped[t.attr])
+    if t.op in ("and", "or"):
+        dual = disjunction if t.op == "and" else conjunction
+        return dual(*map(negate, t.args))
+    return intern("not", (t,), None, "bool")
+
+
+def _is_never_nan(t: Term) -> bool:
+    """Integers, numbers and random numbers are ordered; what is read may be NaN."""
+    return (
+        t.kind == "int"
+        or t.op in ("const", "param", "uniform")
+        or (t.op in ("cast", "add", "mul") and all(map(_is_never_nan, t.args)))
+    )
+
+
+def where(condition: Term, a: Term, b: Term) -> Term:
+    """a where the condition holds, else b."""
+    if a.kind == b.kind == "bool":
+        return disjunction(conjunction(condition, a), conjunction(negate(condition), b))
+    (a, b), kind = promote((a, b))
+    if condition.op == "const":
+        return a if condition.attr else b
+    if a is b:
+        return a
+    if b.op == "const" and b.attr == 0 and a.op == "const" and a.attr == 1:
+        return as_float(condition) if kind == "float" else as_int(condition)
+    return intern("where", (condition, a, b), None, kind)
+
+
+CONSTRUCTORS.update(
+    {
+        "compare": lambda args, attr, kind: compare(attr, *args),
+        "not": lambda args, attr, kind: negate(*args),
+    }
+)

@@ -1,0 +1,157 @@
+"""Folds: their constructors, and substitution, in which they must not capture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from monocomp.language.syntax import Kind
+from monocomp.terms.binding import close, open_fold, rename
+from monocomp.terms.comparisons import compare, where
+from monocomp.terms.constructors import CONSTRUCTORS, rebuild
+from monocomp.terms.leaves import FALSE, INF, NEG_INF, as_int, const, index
+from monocomp.terms.logic import conjunction
+from monocomp.terms.nodes import Binder, Term, UserMonoid, intern
+from monocomp.terms.ring import as_float, bracket, divide, exp, mul, sub
+
+INT_REDUCTIONS = ("argmax", "argmin", "argtop")
+BOOL_REDUCTIONS = ("any", "all")
+
+
+def _fold_kind(name: str, bodies: tuple[Term, ...]) -> Kind:
+    if name in INT_REDUCTIONS:
+        return "int"
+    if name in BOOL_REDUCTIONS:
+        return "bool"
+    if name in ("sum", "max", "min", "prod"):
+        return bodies[0].kind
+    return "float"
+
+
+def fold(
+    monoid: str | UserMonoid,
+    opened: tuple[Term, ...],
+    condition: Term,
+    *bodies: Term,
+    target: str | None = None,
+) -> Term:
+    """Fold the bodies over the opened indices where the condition holds.
+
+    `opened` are index terms that occur free in the condition and bodies; the fold binds
+    them under canonical names.
+    """
+    if not isinstance(monoid, str) or monoid not in BOOL_REDUCTIONS:
+        bodies = tuple(as_int(t) for t in bodies)
+    if monoid in ("mean", "var", "logsumexp", "softmax", "log_softmax", "top"):
+        bodies = tuple(as_float(t) for t in bodies)
+    if not isinstance(monoid, str):
+        bodies = tuple(as_float(t) for t in bodies)
+    if isinstance(monoid, str) and (condition is FALSE or bodies[0].op == "const"):
+        unit = _unit(monoid, _fold_kind(monoid, bodies))
+        if unit is not None and (condition is FALSE or bodies[0] is unit):
+            return unit
+    binder, args = close(monoid, opened, (condition, *bodies), target)
+    return intern("fold", args, binder, _fold_kind(binder.name, args[1:]))
+
+
+def _unit(monoid: str, kind: Kind) -> Term | None:
+    """What an aggregate over nothing is."""
+    if monoid in ("max", "min"):
+        return None if kind == "int" else NEG_INF if monoid == "max" else INF
+    if monoid in BOOL_REDUCTIONS:
+        return const(monoid == "all")
+    if monoid == "logsumexp":
+        return NEG_INF
+    return const(1 if monoid == "prod" else 0, kind)
+
+
+def fold_at(
+    monoid: str | UserMonoid,
+    place: Term,
+    opened: Term,
+    condition: Term,
+    *bodies: Term,
+    target: str | None = None,
+) -> Term:
+    """An aggregate that keeps its index, taken at `place`: a softmax's element there, the
+    prefix up to there, or the entry of `top` of that rank.
+
+    The language has no word for such an aggregate at a computed place, nor at one that the
+    bodies depend on: these are written by their definitions.
+    """
+    if monoid in ("softmax", "log_softmax", "top", "argtop"):
+        bodies = tuple(as_float(t) for t in bodies)
+    binder, args = close(monoid, (opened,), (condition, *bodies), target)
+    t = intern("fold_at", (place, *args), binder, _fold_kind(binder.name, args[1:]))
+    if target is None and (place.op != "index" or any(place.attr[0] in a.free for a in args)):
+        return by_definition(t)
+    return t
+
+
+def by_definition(t: Term) -> Term:
+    """A softmax, log_softmax or prefix in terms of the aggregate that it is defined with."""
+    place = t.args[0]
+    (bound,), (condition, *bodies) = open_fold(t)
+    monoid, here = t.attr.monoid, {bound.attr[0]: place}
+    if monoid not in ("softmax", "log_softmax"):
+        earlier = conjunction(condition, compare("<=", bound, place))
+        return fold(monoid, (bound,), earlier, *bodies)
+    return substitute(softmax(monoid, (bound,), condition, bodies[0]), here)
+
+
+def softmax(monoid: str, opened: tuple[Term, ...], condition: Term, x: Term) -> Term:
+    """A softmax or log_softmax over the opened indices, at their own place."""
+    x = as_float(x)
+    if monoid == "log_softmax":
+        return where(condition, sub(x, fold("logsumexp", opened, condition, x)), NEG_INF)
+    return divide(mul(bracket(condition), exp(x)), fold("sum", opened, condition, exp(x)))
+
+
+def field(t: Term, name: str) -> Term:
+    """One field of a user monoid's aggregate."""
+    return intern("field", (t,), name, "float")
+
+
+def refold(t: Term, condition: Term, *bodies: Term, opened: tuple[Term, ...]) -> Term:
+    """The fold t with other opened parts."""
+    return fold(t.attr.monoid, opened, condition, *bodies, target=t.attr.target)
+
+
+def substitute(t: Term, mapping: Mapping[str, Term]) -> Term:
+    """Replace free indices by integer terms, without capture."""
+    return _substitute(t, mapping, {})
+
+
+_FRESH = iter(range(1, 1 << 62))
+
+
+def _substitute(t: Term, mapping: Mapping[str, Term], memo: dict[Term, Term]) -> Term:
+    if t.free.isdisjoint(mapping):
+        return t
+    found = memo.get(t)
+    if found is not None:
+        return found
+    if t.op == "index":
+        found = mapping[t.attr[0]]
+    elif t.op in ("fold", "fold_at"):
+        # The given terms may hold any name: open under one that nothing else has.
+        binder: Binder = t.attr
+        opened = tuple(index(f"~{next(_FRESH)}", e) for e in binder.extents)
+        inner = dict(zip(binder.indices, opened, strict=True))
+        parts = t.args if t.op == "fold" else t.args[1:]
+        new = tuple(_substitute(rename(p, inner, {}), mapping, memo) for p in parts)
+        if t.op == "fold":
+            found = fold(binder.monoid, opened, *new, target=binder.target)
+        else:
+            place = _substitute(t.args[0], mapping, memo)
+            found = fold_at(binder.monoid, place, opened[0], *new, target=binder.target)
+    else:
+        found = rebuild(t, tuple(_substitute(a, mapping, memo) for a in t.args))
+    memo[t] = found
+    return found
+
+
+CONSTRUCTORS.update(
+    fold=lambda args, attr, kind: intern("fold", args, attr, kind),
+    fold_at=lambda args, attr, kind: intern("fold_at", args, attr, kind),
+    field=lambda args, attr, kind: field(args[0], attr),
+)

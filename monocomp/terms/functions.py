@@ -1,0 +1,165 @@
+"""The functions of the language, logarithms, division of integers, and powers with any exponent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+
+from monocomp.language.syntax import FUNCTIONS
+from monocomp.terms.comparisons import where
+from monocomp.terms.constructors import CONSTRUCTORS, Constructor
+from monocomp.terms.emptiness import may_be_empty
+from monocomp.terms.facts import is_nonnegative, is_positive
+from monocomp.terms.leaves import ONE, ZERO, as_int, const, ints
+from monocomp.terms.nodes import Term, intern
+from monocomp.terms.parts import split_coefficient
+from monocomp.terms.ring import (
+    add,
+    as_float,
+    divide,
+    exp,
+    leading_positive,
+    mul,
+    neg,
+    power_of,
+    promote,
+)
+
+
+def function(name: str, *args: Term) -> Term:
+    """A scalar function of the language by name, in canonical form."""
+    made = _FUNCTIONS.get(name)
+    if made is not None:
+        return made(*args)
+    return intern(name, tuple(as_float(t) for t in args), None, "float")
+
+
+def _extremum(name: str, *args: Term) -> Term:
+    operands, kind = promote(args)
+    if operands[0] is operands[1]:
+        return operands[0]
+    if all(t.op == "exp" for t in operands):  # which is monotone
+        return exp(_extremum(name, *(t.args[0] for t in operands)))
+    if all(t.op == "const" for t in operands):
+        return const((max if name == "maximum" else min)(t.attr for t in operands), kind)
+    operands.sort(key=lambda t: t.key)
+    return intern(name, tuple(operands), None, kind)
+
+
+def _of_its_kind(name: str, operand: Term) -> Term:
+    operand = as_int(operand)
+    return intern(name, (operand,), None, operand.kind)
+
+
+def _homogeneous(name: str, operand: Term) -> Term:
+    """abs and relu, which positive factors leave."""
+    if is_nonnegative(operand):
+        return operand
+    if operand.op == "const":
+        return neg(operand) if name == "abs" else const(0, operand.kind)
+    scale, operand = _scale(operand, even=name == "abs")
+    if scale is not None:
+        return mul(scale, _homogeneous(name, operand))
+    return intern(name, (operand,), None, operand.kind)
+
+
+def _scale(t: Term, even: bool) -> tuple[Term | None, Term]:
+    """(positive factor, rest): what leaves a homogeneous function, f(a x) = a f(x) for a > 0;
+    an even one loses its operand's sign, too."""
+    if even and t.op == "add" and leading_positive(t) is not t:
+        return const(1, t.kind), neg(t)
+    number, rest = split_coefficient(t)
+    if rest is None or isinstance(number, float):
+        return None, t
+    factors = rest.args if rest.op == "mul" else (rest,)
+    outside = [f for f in factors if is_nonnegative(f)]
+    if abs(number) == 1 and not outside and (number == 1 or not even):
+        return None, t
+    sign = 1 if number > 0 or even else -1
+    inside = mul(const(sign, t.kind), *(f for f in factors if f not in outside))
+    return mul(const(abs(number), t.kind), *outside), inside
+
+
+def log(x: Term) -> Term:
+    """The natural logarithm; exponentials leave it."""
+    x = as_float(x)
+    if x is ONE:
+        return ZERO
+    if x.op == "exp":
+        return x.args[0]
+    if x.op == "mul":
+        exponent = [t.args[0] for t in x.args if t.op == "exp"]
+        if exponent:
+            return add(*exponent, log(mul(*(t for t in x.args if t.op != "exp"))))
+        apart = [t for t in x.args if is_positive(t) and not may_be_empty(t)]
+        rest = [t for t in x.args if t not in apart]
+        if apart and len(x.args) > 1:
+            return add(*map(log, apart), log(mul(ONE, *rest)))
+    if x.op == "pow" and (x.attr % 2 == 0 or is_nonnegative(x.args[0])):
+        return mul(const(x.attr, "float"), log(function("abs", x.args[0])))
+    return intern("log", (x,), None, "float")
+
+
+_LOG_2 = log(const(2, "float"))
+
+
+def floordiv(a: Term, b: Term) -> Term:
+    """a // b, rounded towards minus infinity."""
+    return _integer_division("floordiv", a, b)
+
+
+def modulo(a: Term, b: Term) -> Term:
+    """a % b with the sign of b."""
+    return _integer_division("mod", a, b)
+
+
+def _integer_division(op: str, a: Term, b: Term) -> Term:
+    (a, b), kind = promote((a, b))
+    if b.op == "const" and b.attr == 1 and kind == "int":
+        return a if op == "floordiv" else const(0)
+    if op == "floordiv" and a is b and a.op == "extent":
+        return const(1)
+    if a.op == "const" and b.op == "const" and b.attr != 0 and kind == "int":
+        return const(int(a.attr // b.attr if op == "floordiv" else a.attr % b.attr))
+    return intern(op, (a, b), None, kind)
+
+
+def general_power(a: Term, b: Term) -> Term:
+    """a ** b with any exponent."""
+    if b.op == "const" and isinstance(b.attr, Fraction):
+        if b.kind == "int" and (b.attr >= 0 or a.kind == "float"):
+            return power_of(as_int(a), b.attr)
+        if b.attr.denominator <= 64 and abs(b.attr.numerator) <= 64:
+            return power_of(as_float(a), b.attr)
+    return intern("power", (as_float(a), as_float(b)), None, "float")
+
+
+_FUNCTIONS: dict[str, Callable[..., Term]] = {
+    "abs": lambda x: _homogeneous("abs", as_int(x)),
+    "exp": exp,
+    "exp2": lambda x: exp(mul(x, _LOG_2)),
+    "log": log,
+    "log2": lambda x: divide(log(x), _LOG_2),
+    "maximum": partial(_extremum, "maximum"),
+    "minimum": partial(_extremum, "minimum"),
+    "relu": lambda x: _homogeneous("relu", as_float(x)),
+    "rsqrt": lambda x: power_of(as_float(x), Fraction(-1, 2)),
+    "sign": partial(_of_its_kind, "sign"),
+    "sqrt": lambda x: power_of(as_float(x), Fraction(1, 2)),
+    "stop": partial(_of_its_kind, "stop"),
+    "uniform": lambda *args: intern("uniform", ints(args), None, "float"),
+    "where": where,
+}
+
+
+def _by_name(name: str) -> Constructor:
+    return lambda args, attr, kind: function(name, *args)
+
+
+CONSTRUCTORS.update({name: _by_name(name) for name in FUNCTIONS})
+CONSTRUCTORS.update(
+    floordiv=lambda args, attr, kind: floordiv(*args),
+    mod=lambda args, attr, kind: modulo(*args),
+    power=lambda args, attr, kind: general_power(*args),
+)

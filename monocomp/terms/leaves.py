@@ -1,0 +1,88 @@
+"""Leaves: numbers, indices, extents, parameters, and elements of tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+
+from monocomp.errors import InternalError
+from monocomp.language.syntax import Kind
+from monocomp.terms.constructors import CONSTRUCTORS
+from monocomp.terms.nodes import Equation, Number, Term, intern
+
+
+def const(value: int | Fraction | float | bool, kind: Kind | None = None) -> Term:
+    """A number or truth value. Ints are of kind int unless `kind` says otherwise."""
+    if isinstance(value, bool) and kind in (None, "bool"):
+        return intern("const", (), value, "bool")
+    if kind is None:
+        kind = "int" if isinstance(value, int) else "float"
+    if isinstance(value, float):
+        number: Number = value if math.isinf(value) else Fraction(value)
+    else:
+        number = Fraction(value)
+    return intern("const", (), number, kind)
+
+
+def index(name: str, extent: str) -> Term:
+    """An index as a value, and as a subscript."""
+    return intern("index", (), (name, extent), "int")
+
+
+def extent_of(extent_name: str) -> Term:
+    """`|k|`."""
+    return intern("extent", (), extent_name, "int")
+
+
+def param(name: str, kind: Kind) -> Term:
+    """A scalar parameter."""
+    return intern("param", (), name, kind)
+
+
+def read(tensor: str, subscripts: Iterable[Term], kind: Kind) -> Term:
+    """An element of an input tensor."""
+    return intern("read", ints(subscripts), tensor, kind)
+
+
+def ref(name: str, subscripts: Iterable[Term], kind: Kind) -> Term:
+    """An element of a definition of the same program that is not inlined yet."""
+    return intern("ref", ints(subscripts), name, kind)
+
+
+def stored(equation: Equation, subscripts: Iterable[Term]) -> Term:
+    """An element of what another kernel computes and stores. To rules it is one value, and
+    what is known of it is what is known of the equation's body."""
+    return intern("stored", ints(subscripts), equation, equation.body.kind)
+
+
+def ints(terms: Iterable[Term]) -> tuple[Term, ...]:
+    """Subscripts; truth values are 0 or 1, and floats an error."""
+    out = tuple(as_int(t) for t in terms)
+    if any(t.kind != "int" for t in out):
+        raise InternalError("a subscript is not an integer: " + ", ".join(map(repr, out)))
+    return out
+
+
+def as_int(t: Term) -> Term:
+    """A truth value as 0 or 1; an int as it is."""
+    if t.kind != "bool":
+        return t
+    if t.op == "const":
+        return const(int(t.attr))
+    return intern("cast", (t,), "int", "int")
+
+
+TRUE = const(True)
+FALSE = const(False)
+ZERO = const(0, "float")
+ONE = const(1, "float")
+INF = const(math.inf)
+NEG_INF = const(-math.inf)
+# The table holds terms weakly; these live as long as the module.
+
+CONSTRUCTORS.update(
+    read=lambda args, attr, kind: read(attr, args, kind),
+    ref=lambda args, attr, kind: ref(attr, args, kind),
+    stored=lambda args, attr, kind: stored(attr, args),
+)

@@ -1,0 +1,58 @@
+"""Conjunctions and disjunctions, flat, each operand once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from monocomp.terms.constructors import CONSTRUCTORS
+from monocomp.terms.leaves import FALSE, TRUE
+from monocomp.terms.nodes import Term, intern
+
+
+def conjunction(*terms: Term) -> Term:
+    """and"""
+    return _logic("and", TRUE, FALSE, terms)
+
+
+def disjunction(*terms: Term) -> Term:
+    """or"""
+    return _logic("or", FALSE, TRUE, terms)
+
+
+def _logic(op: str, unit: Term, zero: Term, terms: Iterable[Term]) -> Term:
+    parts: dict[Term, None] = {}
+    for t in terms:
+        for part in t.args if t.op == op else (t,):
+            parts[part] = None
+    if zero in parts:
+        return zero
+    parts.pop(unit, None)
+    # What is decided from left to right may guard a read further right.
+    ordered = sorted(parts, key=lambda t: (_depth_of_reads(t), t.key))
+    if not ordered:
+        return unit
+    return ordered[0] if len(ordered) == 1 else intern(op, tuple(ordered), None, "bool")
+
+
+@lru_cache(maxsize=16384)
+def _depth_of_reads(t: Term) -> int:
+    """How many computed subscripts stand one inside the other; they may leave their tensor."""
+    inside = max(map(_depth_of_reads, t.args), default=0)
+    computed = t.op == "read" and any(a.op not in ("index", "const") for a in t.args)
+    return inside + 1 if computed else inside
+
+
+def conjuncts(t: Term) -> tuple[Term, ...]:
+    """The parts of a condition that must all hold."""
+    if t is TRUE:
+        return ()
+    return t.args if t.op == "and" else (t,)
+
+
+CONSTRUCTORS.update(
+    {
+        "and": lambda args, attr, kind: conjunction(*args),
+        "or": lambda args, attr, kind: disjunction(*args),
+    }
+)

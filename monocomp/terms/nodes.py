@@ -1,0 +1,166 @@
+"""Nodes: what a term is made of, and the table in which structurally equal terms are one."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+from weakref import WeakValueDictionary
+
+from monocomp.language.syntax import Kind
+
+Number: TypeAlias = Fraction | float  # the only floats are inf and -inf
+# Where a factor or addend stands when terms are printed and summed: numbers first.
+_RANK = {
+    "const": 0,
+    "param": 1,
+    "extent": 1,
+    "index": 2,
+    "cast": 3,
+    "read": 4,
+    "ref": 4,
+    "stored": 4,
+}
+
+
+class Term:
+    """A node. Build one with the constructors of this package, never directly.
+
+    Attributes:
+        op: what the node is.
+        args: the operands.
+        attr: the payload that is not a term (a name, a number, a binder).
+        kind: "int", "float" or "bool".
+        free: names of the indices that occur free.
+        folded: extents of the folds inside; a term with `e in folded` holds a result over e.
+        height: the largest bound index number inside.
+        key: sorts terms by structure, the same in every run.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "args",
+        "attr",
+        "folded",
+        "free",
+        "height",
+        "key",
+        "kind",
+        "op",
+    )
+
+    op: str
+    args: tuple[Term, ...]
+    attr: Any
+    kind: Kind
+    free: frozenset[str]
+    folded: frozenset[str]
+    height: int
+    key: tuple[int, str, str]
+
+    def __repr__(self) -> str:
+        from monocomp.printer import show
+
+        return show(self)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("terms are interned and are not pickled; print and parse them instead")
+
+
+@dataclass(frozen=True, slots=True)
+class Binder:
+    """What a fold binds: its monoid (or reduction), indices and their extents.
+
+    `monoid` is the name of a built-in or a `UserMonoid`; `target` is the extent of the
+    new index of `top` and `argtop`.
+    """
+
+    monoid: str | UserMonoid
+    indices: tuple[str, ...]
+    extents: tuple[str, ...]
+    target: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The reduction's name in the language."""
+        return self.monoid if isinstance(self.monoid, str) else self.monoid.name
+
+
+_MONOIDS: WeakValueDictionary[tuple[Any, ...], UserMonoid] = WeakValueDictionary()
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class UserMonoid:
+    """A monoid on tuples: the unit, and `combine` over the parameters x and x'.
+
+    Interned like terms: equal means identical.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    unit: tuple[Term, ...]
+    combine: tuple[Term, ...]
+
+    def __new__(cls, *parts: Any, **named: Any) -> UserMonoid:
+        return _MONOIDS.setdefault((*parts, *named.values()), object.__new__(cls))
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """`name[indices] = body`; the indices are index terms, free in the body."""
+
+    name: str
+    indices: tuple[Term, ...]
+    body: Term
+
+
+_TABLE: WeakValueDictionary[tuple[Any, ...], Term] = WeakValueDictionary()
+
+
+def intern(op: str, args: tuple[Term, ...], attr: Any, kind: Kind) -> Term:
+    """The one term with these parts, for constructors: nothing is brought to canonical form."""
+    identity = (op, tuple(map(id, args)), attr, kind)
+    found = _TABLE.get(identity)
+    if found is not None:
+        return found
+    term = object.__new__(Term)
+    term.op, term.args, term.attr, term.kind = op, args, attr, kind
+    term.free = frozenset().union(*(a.free for a in args)) if args else frozenset()
+    term.folded = frozenset().union(*(a.folded for a in args)) if args else frozenset()
+    term.height = max((a.height for a in args), default=0)
+    name = ""
+    if op == "index":
+        term.free = frozenset((attr[0],))
+        name = attr[0]
+    elif op in ("read", "ref", "param"):
+        name = attr
+    elif op == "stored":
+        name = attr.name
+        term.folded |= attr.body.folded
+    elif op in ("fold", "fold_at"):
+        bound = frozenset(attr.indices)
+        at = args[0].free if op == "fold_at" else frozenset()
+        term.free = (term.free - bound) | at
+        term.folded |= frozenset(attr.extents)
+        term.height += len(attr.indices)
+    identity_text = repr((op, _attr_key(attr), kind, [a.key[2] for a in args]))
+    digest = hashlib.blake2b(identity_text.encode(), digest_size=12).hexdigest()
+    term.key = (_RANK.get(op, 5), name, digest)
+    _TABLE[identity] = term
+    return term
+
+
+def _attr_key(attr: Any) -> Any:
+    """The part of a payload that takes part in the structural order."""
+    if isinstance(attr, Binder):
+        return (attr.name, attr.indices, attr.extents, attr.target)
+    if isinstance(attr, Equation):
+        return (attr.name, attr.body.key)
+    return attr
+
+
+def inert(op: str, *args: Term, attr: Any = None) -> Term:
+    """A float operation as it stands, not brought to canonical form: for printing, and for
+    stating the laws that the constructors apply. Equal to the canonical term, and not it."""
+    return intern(op, args, attr, "float")

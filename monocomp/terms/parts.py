@@ -1,0 +1,52 @@
+"""What sums and products consist of: coefficients, addends, factors, powers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+from monocomp.terms.nodes import Number, Term, intern
+
+
+def split_coefficient(t: Term) -> tuple[Number, Term | None]:
+    """t as (number, rest); rest is None for a number."""
+    if t.op == "const":
+        return t.attr, None
+    if t.op == "mul" and t.args[0].op == "const":
+        rest = t.args[1:]
+        return t.args[0].attr, rest[0] if len(rest) == 1 else intern("mul", rest, None, t.kind)
+    return Fraction(1), t
+
+
+def split_addends(t: Term) -> tuple[list[tuple[Fraction, Term]], int]:
+    """The int t as a sum of (coefficient, term) and a number."""
+    addends, rest = [], 0
+    for part in t.args if t.op == "add" else (t,):
+        number, base = split_coefficient(part)
+        assert isinstance(number, Fraction)  # no int is infinite
+        if base is None:
+            rest = int(number)
+        else:
+            addends.append((number, base))
+    return addends, rest
+
+
+def factors(terms: Iterable[Term]) -> Iterable[Term]:
+    """The factors of a product of terms, those of products among them written out."""
+    stack = list(terms)[::-1]
+    while stack:
+        t = stack.pop()
+        if t.op == "mul":
+            stack.extend(reversed(t.args))
+        else:
+            yield t
+
+
+def base_and_power(t: Term) -> tuple[Term, Fraction]:
+    """t = base ** power with a rational power."""
+    return (t.args[0], t.attr) if t.op == "pow" else (t, Fraction(1))
+
+
+def is_bracket(t: Term) -> bool:
+    """[condition]: a truth value as a number."""
+    return t.op == "cast" and t.args[0].kind == "bool"

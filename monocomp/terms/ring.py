@@ -1,0 +1,314 @@
+"""The ring: sums, products, powers and exponentials in canonical form.
+
+Sums are flat with like terms collected, products flat with powers of equal bases collected
+and exponentials joined, numbers in front.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+
+from monocomp.language.syntax import Kind
+from monocomp.terms.constructors import CONSTRUCTORS, construct
+from monocomp.terms.emptiness import is_said, is_there, may_be_empty
+from monocomp.terms.facts import is_nonnegative, is_positive
+from monocomp.terms.leaves import NEG_INF, ONE, TRUE, ZERO, as_int, const
+from monocomp.terms.logic import conjunction, conjuncts
+from monocomp.terms.nodes import Number, Term, intern
+from monocomp.terms.parts import base_and_power, factors, is_bracket, split_coefficient
+
+
+def as_float(t: Term) -> Term:
+    """The same value as a float. An int expression stays whole behind its cast but for a
+    number in front, so that large index values are subtracted exactly before they are
+    rounded."""
+    if t.kind == "float":
+        return t
+    if t.op == "const":
+        return const(t.attr if t.kind == "int" else int(t.attr), "float")
+    if t.op == "cast":  # a truth value as an int
+        t = t.args[0]
+    if t.op == "fold" and t.attr.monoid == "sum" and t.args[1].op == "const":  # a count
+        return intern("fold", (t.args[0], as_float(t.args[1])), t.attr, "float")
+    number, rest = split_coefficient(t)
+    if number != 1 and rest is not None:
+        return mul(const(number, "float"), as_float(rest))
+    return intern("cast", (t,), "float", "float")
+
+
+def bracket(condition: Term) -> Term:
+    """1 where the condition holds, else 0, as a float."""
+    return as_float(condition)
+
+
+def promote(terms: Iterable[Term]) -> tuple[list[Term], Kind]:
+    """Numbers of one kind: floats if there is any."""
+    terms = [as_int(t) for t in terms]
+    if any(t.kind == "float" for t in terms):
+        return [as_float(t) for t in terms], "float"
+    return terms, "int"
+
+
+def add(*terms: Term) -> Term:
+    """The sum, like terms collected."""
+    operands, kind = promote(terms)
+    total: Number = Fraction(0)
+    coefficients: dict[Term, Number] = {}
+    stack = list(reversed(operands))
+    while stack:
+        t = stack.pop()
+        if t.op == "add":
+            stack.extend(reversed(t.args))
+            continue
+        number, rest = split_coefficient(t)
+        if rest is None:
+            total = total + number
+        else:
+            coefficients[rest] = coefficients.get(rest, Fraction(0)) + number
+    total = total + _join_casts(coefficients)
+    if isinstance(total, float):  # inf + x is inf wherever x is finite; -inf masks win
+        if math.isnan(total):
+            total = -math.inf
+        if kind == "float" and not coefficients:
+            return const(total)
+    parts = [
+        rest if number == 1 else mul(const(number, kind), rest)
+        for rest, number in coefficients.items()
+        if number != 0 and number == number  # inf * x - inf * x has no finite value
+    ]
+    parts.sort(key=lambda t: t.key)
+    if total != 0:
+        parts.append(const(total, kind))
+    if not parts:
+        return const(0, kind)
+    return parts[0] if len(parts) == 1 else intern("add", tuple(parts), None, kind)
+
+
+def _join_casts(coefficients: dict[Term, Number]) -> Number:
+    """Collect the int expressions of a float sum in one, which is exact: q - k of large
+    indices must not be rounded before the difference is taken. A number that is left over
+    is returned."""
+    casts = [
+        t
+        for t, number in coefficients.items()
+        if t.op == "cast" and not is_bracket(t) and t.kind == "float" and _is_whole(number)
+    ]
+    if len(casts) < 2:
+        return Fraction(0)
+    joined = add(*(mul(const(int(coefficients.pop(t))), t.args[0]) for t in casts))
+    number, rest = split_coefficient(as_float(joined))
+    if rest is None:
+        return number
+    coefficients[rest] = coefficients.get(rest, Fraction(0)) + number
+    return Fraction(0)
+
+
+def _is_whole(number: Number) -> bool:
+    return isinstance(number, Fraction) and number.denominator == 1
+
+
+def neg(t: Term) -> Term:
+    """-t."""
+    return mul(const(-1), t)
+
+
+def sub(a: Term, b: Term) -> Term:
+    """a - b."""
+    return add(a, neg(b))
+
+
+def mul(*terms: Term) -> Term:
+    """The product, powers of equal bases collected and exponentials joined."""
+    operands, kind = promote(terms)
+    number: Number = Fraction(1)
+    powers: dict[Term, Fraction] = {}
+    exponents: list[Term] = []
+    conditions: list[Term] = []
+    divisors: list[Term] = []
+    for t in factors(operands):
+        if t.op == "const":
+            number = number * t.attr
+        elif is_bracket(t):
+            conditions.append(t.args[0])
+        elif t.op == "pow" and is_bracket(t.args[0]):
+            divisors.append(t.args[0].args[0])
+        elif t.op == "exp":
+            exponents.append(t.args[0])
+        else:
+            base, power = base_and_power(t)
+            powers[base] = powers.get(base, Fraction(0)) + power
+    _join_absolute_values(powers)
+    if number == 0 or number != number:  # 0 * inf is 0: equal wherever the source is finite
+        return const(0, kind)
+    parts = [power_of(base, power) for base, power in powers.items() if power != 0]
+    empty = [base for base in powers if may_be_empty(base)]
+    conditions += [is_there(base) for base in empty if powers[base] == 0]
+    if conditions or divisors:  # but for what need not be said, as the product is 0 without it
+        there = [is_there(base) for base in empty if powers[base] != 0]
+        sums = [base for base in empty if powers[base] > 0]
+        holds = conjunction(*(c for c in conjuncts(conjunction(*conditions)) if c not in there))
+        holds = conjunction(*(c for c in conjuncts(holds) if not is_said(c, sums)))
+        if holds is not TRUE:
+            parts.append(as_float(holds) if kind == "float" else as_int(holds))
+        known = {*there, *conjuncts(holds)}
+        under = conjunction(*(c for c in conjuncts(conjunction(*divisors)) if c not in known))
+        under = conjunction(*(c for c in conjuncts(under) if not is_said(c, sums)))
+        if under is not TRUE:
+            parts.append(power_of(bracket(under), -1))
+    if exponents:
+        parts.append(exp(add(*exponents)) if len(exponents) > 1 else _exp(exponents[0]))
+    if any(t.op in ("const", "mul") for t in parts) or sum(t.op == "exp" for t in parts) > 1:
+        return mul(const(number, kind), *parts)
+    if not parts:
+        return const(number, kind)
+    if len(parts) == 1 and number != 1:  # numbers distribute
+        (only,) = parts
+        if only.op == "add":
+            return add(*(mul(const(number, kind), t) for t in only.args))
+        if only.op == "cast" and only.args[0].op == "add" and _is_whole(number):
+            return as_float(mul(const(int(number)), only.args[0]))
+    parts.sort(key=lambda t: t.key)
+    if number != 1:
+        parts.insert(0, const(number, kind))
+    return parts[0] if len(parts) == 1 else intern("mul", tuple(parts), None, kind)
+
+
+def _join_absolute_values(powers: dict[Term, Fraction]) -> None:
+    """x ** 2 * abs(x) is abs(x) ** 3, and abs(x) ** 2 is x ** 2."""
+    for size in [base for base in powers if base.op == "abs"]:
+        (x,) = size.args
+        even = powers.get(x, Fraction(0)) // 2 * 2
+        power = powers.pop(size) + even
+        if power % 2 == 0:
+            powers[x] = powers.get(x, Fraction(0)) - even + power
+        else:
+            powers[size] = power
+            if even:
+                powers[x] -= even
+
+
+def divide(a: Term, b: Term) -> Term:
+    """a / b, as floats."""
+    return mul(as_float(a), power_of(as_float(b), -1))
+
+
+def power_of(base: Term, power: Fraction | int) -> Term:
+    """base ** power for a rational power.
+
+    A product's power is the product of powers where that is true for reals: for whole
+    powers, and for the factors that are not negative. A bracket is its own power; under a
+    divisor it is 1 or infinite.
+    """
+    power = Fraction(power)
+    if power == 0:
+        return const(1, base.kind)
+    if power == 1 or (power > 0 and is_bracket(base)):
+        return base
+    if base.kind != "float" and (power.denominator != 1 or power < 0):
+        base = as_float(base)
+    if base.op == "const":
+        if base.attr == 0:  # 0, or infinite whatever the power
+            return base if power > 0 else intern("pow", (base,), Fraction(-1), base.kind)
+        exact = _exact_power(base.attr, power)
+        if exact is not None:
+            return const(exact, base.kind)
+    if is_bracket(base):
+        power = Fraction(-1)
+    if base.op == "abs" and power % 2 == 0:
+        return power_of(base.args[0], power)
+    if base.op == "exp":
+        return exp(mul(const(power, "float"), base.args[0]))
+    if base.op == "pow":
+        inner, first = base.args[0], base.attr
+        if first % 2 == 0 and (first * power) % 2 != 0:  # (x ** 2) ** (1 / 2) is abs(x)
+            inner = construct("abs", inner)
+        return power_of(inner, first * power)
+    if base.op == "mul":
+        if power.denominator == 1:
+            return mul(*(power_of(t, power) for t in base.args))
+        # 0 times a negative number has a root, so beside unknown signs 0 must not leave.
+        leaves = is_nonnegative if all(map(is_nonnegative, base.args)) else is_positive
+        outside = [power_of(t, power) for t in base.args if leaves(t)]
+        rest = [t for t in base.args if not leaves(t)]
+        if outside:
+            return mul(*outside, power_of(mul(*rest), power)) if rest else mul(*outside)
+    if base.op == "add" and power % 2 == 0:
+        base = leading_positive(base)
+    return intern("pow", (base,), power, base.kind)
+
+
+def leading_positive(t: Term) -> Term:
+    """t or -t, whichever has a positive coefficient before its first addend, by the order
+    of addends without their coefficients."""
+    parts = [(number, rest) for number, rest in map(split_coefficient, t.args) if rest is not None]
+    number, _ = min(parts, key=lambda part: part[1].key)
+    return neg(t) if number < 0 else t
+
+
+def _exact_power(number: Number, power: Fraction) -> Number | None:
+    """number ** power where that is a rational number of moderate size."""
+    if isinstance(number, float) or abs(power.numerator) > 64 or (number == 0 and power < 0):
+        return None
+    if power.denominator == 1:
+        size = max(number.numerator.bit_length(), number.denominator.bit_length())
+        if size > 64 and abs(power) != 1:
+            return None
+        return number ** int(power)
+    if power.denominator == 2 and number > 0:
+        roots = math.isqrt(number.numerator), math.isqrt(number.denominator)
+        if roots[0] ** 2 == number.numerator and roots[1] ** 2 == number.denominator:
+            return _exact_power(Fraction(*roots), Fraction(power.numerator))
+    return None
+
+
+def exp(exponent: Term) -> Term:
+    """e ** exponent. Results of folds are multiplied out of products in the exponent, so
+    that they can cancel; logarithms leave as powers, and -inf as a bracket."""
+    return _exp(multiply_out(as_float(exponent)))
+
+
+def _exp(exponent: Term) -> Term:
+    addends = exponent.args if exponent.op == "add" else (exponent,)
+    leaving: list[Term] = []
+    kept: list[Term] = []
+    for t in addends:
+        number, rest = split_coefficient(t)
+        if rest is None and number == -math.inf:
+            return ZERO
+        if rest is not None and rest.op == "log" and isinstance(number, Fraction):
+            leaving.append(power_of(rest.args[0], number))
+        elif number > 0 and rest is not None and rest.op == "where" and NEG_INF in rest.args[1:]:
+            condition, a, b = rest.args
+            if a is NEG_INF:
+                condition, a, b = construct("not", condition), b, a
+            leaving.append(bracket(condition))
+            kept.append(mul(const(number, "float"), a))
+        else:
+            kept.append(t)
+    if leaving:
+        return mul(*leaving, exp(add(ZERO, *kept)))
+    if exponent is ZERO:
+        return ONE
+    return intern("exp", (exponent,), None, "float")
+
+
+def multiply_out(t: Term) -> Term:
+    """Distribute products over sums that hold a fold's result."""
+    if t.op == "add":
+        return add(*map(multiply_out, t.args))
+    if t.op == "mul":
+        for place, factor in enumerate(t.args):
+            if factor.op == "add" and factor.folded:
+                others = t.args[:place] + t.args[place + 1 :]
+                return add(*(multiply_out(mul(*others, part)) for part in factor.args))
+    return t
+
+
+CONSTRUCTORS.update(
+    add=lambda args, attr, kind: add(*args),
+    mul=lambda args, attr, kind: mul(*args),
+    pow=lambda args, attr, kind: power_of(args[0], attr),
+    cast=lambda args, attr, kind: as_float(args[0]) if kind == "float" else as_int(args[0]),
+)

@@ -1,0 +1,60 @@
+"""Walks over terms: operands with binders opened, every subterm, replacement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from monocomp.terms.binding import open_fold
+from monocomp.terms.constructors import rebuild
+from monocomp.terms.folds import fold_at, refold
+from monocomp.terms.nodes import Term
+
+
+def map_children(t: Term, f: Callable[[Term], Term]) -> Term:
+    """Apply f to the operands; below a binder to the opened parts."""
+    if not t.args:
+        return t
+    if t.op == "fold":
+        opened, parts = open_fold(t)
+        new = tuple(map(f, parts))
+        return t if new == parts else refold(t, *new, opened=opened)
+    if t.op == "fold_at":
+        opened, parts = open_fold(t)
+        place, new = f(t.args[0]), tuple(map(f, parts))
+        if new == parts and place is t.args[0]:
+            return t
+        return fold_at(t.attr.monoid, place, opened[0], *new, target=t.attr.target)
+    return rebuild(t, tuple(map(f, t.args)))
+
+
+def children(t: Term) -> tuple[Term, ...]:
+    """The operands; below a binder the opened parts."""
+    if t.op == "fold":
+        return open_fold(t)[1]
+    if t.op == "fold_at":
+        return (t.args[0], *open_fold(t)[1])
+    return t.args
+
+
+def subterms(*roots: Term) -> Iterable[Term]:
+    """Every subterm once, operands before the terms that hold them."""
+    seen: set[Term] = set()
+    stack: list[tuple[Term, bool]] = [(t, False) for t in reversed(roots)]
+    while stack:
+        t, done = stack.pop()
+        if done:
+            yield t
+        elif t not in seen:
+            seen.add(t)
+            stack.append((t, True))
+            stack.extend((a, False) for a in reversed(children(t)))
+
+
+def replace(t: Term, old: Term, new: Term, memo: dict[Term, Term] | None = None) -> Term:
+    """Replace every occurrence of a subterm, also below binders (in opened form)."""
+    memo = {} if memo is None else memo
+    found = memo.get(t)
+    if found is None:
+        found = new if t is old else map_children(t, lambda a: replace(a, old, new, memo))
+        memo[t] = found
+    return found
