@@ -177,7 +177,7 @@ def _schedules(
 ) -> tuple[str, ...]:
     inputs = dict(zip(compiled.program.inputs, tensors, strict=True))
     binding = bind(compiled.program, {n: tuple(t.shape) for n, t in inputs.items()}, params)
-    runner = compiled._runner(inputs, binding)
+    runner = compiled.calls.runner(inputs, binding)
     extents = packed_extents(runner.program, binding.extents)
     chosen = runner.schedules(inputs, binding.params, extents)
     return tuple(map(str, chosen))
@@ -192,7 +192,7 @@ def in_one_tile(program: str, *tensors: Tensor) -> Prepare:
         if tensors[0].device.type != "cuda" and not INTERPRETED:
             return ours(program, *tensors)()
         binding = bind(compiled.program, {n: tuple(t.shape) for n, t in inputs.items()}, {})
-        runner = compiled._runner(inputs, binding)
+        runner = compiled.calls.runner(inputs, binding)
         spaces = runner.spaces(inputs, packed_extents(runner.program, binding.extents))
         chosen = tuple(next(s for s in x.candidates() if not s.in_two) for x in spaces)
         return lambda: runner._call(inputs, binding.params, chosen)[0]

@@ -51,7 +51,7 @@ def split(text: str, sizes: Mapping[str, int]) -> tuple[Equations, list[Step]]:
     kernel = compiled(text)
     with short_parts():
         extents = {kernel.program.extent_of[n]: size for n, size in sizes.items()}
-        return kernel._cut(extents)
+        return kernel.specializations.in_kernels(extents)
 
 
 @cache
@@ -264,7 +264,7 @@ def test_a_stream_of_two_parts_is_cut() -> None:
     assert not rules(ATTENTION, **FEW | {"q": 64 * 128})
     one = mc.compile(ATTENTION, processors=1)
     with short_parts():
-        assert not one._cut(FEW)[1]
+        assert not one.specializations.in_kernels(FEW)[1]
 
 
 def test_a_long_contraction_takes_more_rows() -> None:

@@ -163,10 +163,13 @@ def small_schedules(length: int | None) -> Iterator[None]:
 @contextmanager
 def whole_limit(length: int) -> Iterator[None]:
     """Let no axis longer than this be held entirely."""
-    from monocomp import kernel
+    from monocomp import specialization
     from monocomp.lowering import roles
 
-    with patch.object(roles, "WHOLE_LIMIT", length), patch.object(kernel, "WHOLE_LIMIT", length):
+    with (
+        patch.object(roles, "WHOLE_LIMIT", length),
+        patch.object(specialization, "WHOLE_LIMIT", length),
+    ):
         yield
 
 

@@ -112,7 +112,7 @@ def _in_orders(
             poisoned_empty(),
         ):
             found = kernel(*(inputs[n] for n in kernel.program.inputs))
-        (runner,) = kernel._runners.values()
+        (runner,) = kernel.calls._runners.values()
         (choice,) = runner._chosen.values()
         assert abreast in {s.abreast for s in choice}
         results.append(found if isinstance(found, tuple) else (found,))

@@ -235,7 +235,7 @@ def test_inputs_by_position_and_by_name_repeat_one_another(driver: Driver) -> No
     kernel, (q, k, v) = mc.compile(WINDOW, backend="triton"), tensors().values()
     wanted = launched(driver, kernel, Q=q, K=k, V=v, window=7)
     assert repeated(driver, kernel, window=7, V=v, Q=q, K=k) == wanted
-    with patch("monocomp.kernel.bind", side_effect=AssertionError):
+    with patch("monocomp.calls.bind", side_effect=AssertionError):
         kernel(q, k, V=v, window=7)
 
 

@@ -32,7 +32,7 @@ def spaces(
     kernel = mc.compile(library.load(name))
     sizes = {"b": 4, "h": 16, "q": q, "k": k, "d": head, "e": head}
     extents = kernel._sizes(sizes)
-    program, _ = kernel._cut(extents, PROCESSORS)
+    program, _ = kernel.specializations.in_kernels(extents, PROCESSORS)
     found = packed_extents(program, extents)
     return [
         Space(p, found, element_bytes, target, PROCESSORS)
@@ -147,7 +147,7 @@ class Runner(TritonRunner):
 
     def __init__(self, fitting: set[int]) -> None:
         kernel = mc.compile(library.load("causal"))
-        program, _ = kernel._cut({})
+        program, _ = kernel.specializations.in_kernels({})
         super().__init__(program, kernel.tile_programs({}), lambda _: None, "ieee")  # type: ignore[arg-type, return-value]
         self.fitting = fitting
         self.tried: list[Schedule] = []
@@ -170,7 +170,7 @@ def test_what_candidates_are_compared_with(rows: int, parts: int) -> None:
     kernel = mc.compile(library.load("attention"), processors=parts)
     q, k, v = (torch.randn(1, 1, n, 4, dtype=torch.bfloat16) for n in (rows, 5000, 5000))
     extents = kernel._sizes({"b": 1, "h": 1, "q": rows, "k": 5000, "d": 4, "e": 4})
-    program, _ = kernel._cut(extents)
+    program, _ = kernel.specializations.in_kernels(extents)
     kernels = kernel.tile_programs(extents)
     assert any(p.parts for p in kernels) == (parts > 1)
     runner = TritonRunner(program, kernels, lambda _: None, "ieee")  # type: ignore[arg-type, return-value]

@@ -42,7 +42,7 @@ def test_stored_values(name: str, backend: str) -> None:
     if backend == "triton":  # its kernel is in another process
         return
     kernel = compiled(text, backend, None, 16, False, True, None, None)
-    (programs,) = kernel._lowered.values()
+    (programs,) = kernel.specializations._lowered.values()
     assert any(o.is_stored for p in programs for o in p.outputs)
 
 

@@ -195,7 +195,7 @@ def test_as_plain_data() -> None:
 def test_sizes_that_share_schedules() -> None:
     """Those that tiles pad alike; streams go by powers of two."""
     kernel = mc.compile(ATTENTION)
-    program, _ = kernel._cut({})
+    program, _ = kernel.specializations.in_kernels({})
     runner = TritonRunner(program, kernel.tile_programs({}), lambda _: None, "ieee")  # type: ignore[arg-type, return-value]
 
     def bucket(**sizes: int) -> tuple[tuple[str, int], ...]:
@@ -225,7 +225,7 @@ def _in_interpreter(inputs: Mapping[str, torch.Tensor], text: str) -> tuple[torc
     kernel = mc.compile(text, backend="triton")
     with poisoned_empty():
         found = kernel(*(inputs[n] for n in kernel.program.inputs))
-    (runner,) = kernel._runners.values()
+    (runner,) = kernel.calls._runners.values()
     return found, [axes for choice in runner._modules for axes in choice]
 
 

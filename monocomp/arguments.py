@@ -1,0 +1,107 @@
+"""What a call is given: tensors and parameters, refused before anything runs on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from monocomp.dtypes import FLOATS, INTEGERS, NARROW
+from monocomp.errors import DeviceError, InputError, UnsupportedDtypeError, UnsupportedError
+from monocomp.language.syntax import Input
+
+if TYPE_CHECKING:
+    import torch
+
+
+def check_params(params: Mapping[str, int | float]) -> None:
+    """Parameters that kernels can take."""
+    for name, value in params.items():
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            shown = str(value) if value.bit_length() < 128 else f"of {value.bit_length()} bits"
+            raise InputError(
+                f"parameter '{name}' is {shown}, and kernels take integers of 64 bits",
+                help=f"give {name} a value from -2**63 to 2**63 - 1",
+            )
+
+
+def shape_of(name: str, tensor: Any) -> tuple[int, ...]:
+    """The shape of a dense tensor."""
+    layout = "nested" if getattr(tensor, "is_nested", False) else getattr(tensor, "layout", None)
+    if layout is not None and str(layout) != "torch.strided":
+        raise InputError(
+            f"input {name} has the layout {str(layout).removeprefix('torch.')}",
+            help=f"pass a dense tensor, such as {name}.to_dense()",
+        )
+    shape = getattr(tensor, "shape", None)
+    if shape is None:
+        raise InputError(
+            f"input {name} is a {type(tensor).__name__}, not a tensor",
+            help="pass torch tensors, or NumPy arrays with backend='numpy'",
+        )
+    return tuple(int(n) for n in shape)
+
+
+def check_dtype(declared: Input, tensor: Any) -> None:
+    """A dtype that is supported, of the kind that the program needs."""
+    name = declared.name
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if dtype not in (*INTEGERS, *FLOATS):
+        raise UnsupportedDtypeError(
+            f"cannot load {name} with dtype {dtype}",
+            notes=["supported inputs: " + ", ".join((*FLOATS, *INTEGERS))],
+            help=f"convert it first: {name}.to(torch.float32)",
+        )
+    kind = "float" if dtype in FLOATS else "bool" if dtype == "bool" else "int"
+    if kind != declared.kind:
+        to = {"float": "torch.float32", "int": "torch.int64", "bool": "torch.bool"}[declared.kind]
+        raise UnsupportedDtypeError(
+            f"input {name} has dtype {dtype}, and the program needs {declared.kind}",
+            help=f"convert it, {name}.to({to}), or declare it in the program: "
+            f"input {name}[{','.join(d.lstrip('.') for d in declared.dims)}]: {kind}",
+        )
+
+
+def check_conversion(device: torch.device, narrow: Mapping[str, str]) -> None:
+    """Before compute capability 8.9 there is no instruction that converts from e4m3."""
+    import torch
+
+    if device.type != "cuda" or torch.version.hip is not None or NARROW[0] not in narrow.values():
+        return
+    major, minor = torch.cuda.get_device_capability(device)
+    if (major, minor) < (8, 9):
+        name = next(n for n, d in narrow.items() if d == NARROW[0])
+        raise UnsupportedDtypeError(
+            f"cannot load {name} with dtype {NARROW[0]} on a GPU of compute capability "
+            f"{major}.{minor}",
+            notes=["it takes 8.9 or more"],
+            help=f"convert it, {name}.to(torch.bfloat16), or use torch.{NARROW[1]}",
+        )
+
+
+def check_tensors(inputs: Mapping[str, Any], torch: Any) -> None:
+    """Torch tensors on one device, and no gradient that would be lost."""
+    devices: dict[str, str] = {}
+    for name, tensor in inputs.items():
+        if not isinstance(tensor, torch.Tensor):
+            raise InputError(
+                f"input {name} is a {type(tensor).__name__}, not a torch tensor",
+                help=f"convert it, torch.as_tensor({name}), or compile with backend='numpy'",
+            )
+        devices[name] = str(tensor.device)
+        if tensor.requires_grad and torch.is_grad_enabled():
+            raise UnsupportedError(
+                f"input {name} requires a gradient, and no gradient is derived yet",
+                help=f"call under torch.no_grad(), or pass {name}.detach()",
+            )
+    if len(set(devices.values())) > 1:
+        listed = ", ".join(f"{n} on {d}" for n, d in devices.items())
+        raise DeviceError(
+            "the inputs are on different devices",
+            notes=[listed],
+            help="move them to one device with .to(device)",
+        )
+    if "meta" in devices.values():
+        raise DeviceError(
+            "the inputs are on device meta, where tensors have no elements",
+            help="move them to a GPU or to the CPU",
+        )

@@ -1,0 +1,270 @@
+"""Calls of a kernel: what is given is bound and checked, and a backend runs it.
+
+The backend triton keeps a runner for each set of kernels, and of each call a plan that repeats it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from monocomp.arguments import (
+    check_conversion,
+    check_dtype,
+    check_params,
+    check_tensors,
+    shape_of,
+)
+from monocomp.building import BUILDING
+from monocomp.dtypes import LOADED_BY_TRITON, is_narrow, promoted
+from monocomp.errors import DeviceError, UnsupportedDtypeError, UnsupportedError, UsageError
+from monocomp.filters import Filters
+from monocomp.language.binding import Binding, bind, signature
+from monocomp.lowering import packed_extents
+from monocomp.specialization import Specializations
+
+if TYPE_CHECKING:
+    import torch
+
+    from monocomp.backends.triton.launch import TritonRunner
+    from monocomp.backends.triton.replay import Plans
+    from monocomp.backends.triton.search import Tuning
+
+
+class Calls:
+    """Runs the kernels of a program.
+
+    Args:
+        specializations: the program's kernels.
+        backend: one of `kernel.BACKENDS`.
+        checked: test every computed subscript.
+        tf32: let float32 products use the tf32 units.
+
+    Attributes:
+        last: the backend that ran last, and on which device.
+    """
+
+    def __init__(
+        self, specializations: Specializations, backend: str, *, checked: bool, tf32: bool
+    ) -> None:
+        self.program = specializations.program
+        self.specializations = specializations
+        self.backend = backend
+        self.checked = checked
+        self.tf32 = tf32
+        self.filters = Filters(specializations.equations)
+        self.last: tuple[str, torch.device | None] | None = None
+        self._runners: dict[tuple[str, ...], TritonRunner] = {}
+        self._plans: Plans | None = None
+
+    def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The result of a call: a tensor, or a tuple of the outputs."""
+        if self._plans is not None:
+            values = {**dict(zip(self.program.inputs, args, strict=False)), **kwargs}
+            plan = self._plans.find(values) if len(values) == len(args) + len(kwargs) else None
+            if plan is not None:
+                self.last = "triton", plan.device
+                return _unpacked(plan(values))
+        inputs, params, binding = self._bound(args, kwargs)
+        if self.backend == "numpy":
+            results = self._run_numpy(inputs, binding)
+        else:
+            results = self._run_torch_tensors(inputs, params, binding)
+        return _unpacked(results)
+
+    def tune(
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        seconds: float,
+        candidates: int,
+        progress: Callable[[str, int, int], None],
+    ) -> Tuning:
+        """Search schedules for calls like this one; see `Kernel.tune`."""
+        import torch
+
+        if not seconds > 0 or candidates < 1:
+            raise UsageError("a search takes more than 0 seconds and at least 1 candidate")
+        inputs, _, binding = self._bound(args, kwargs)
+        check_tensors(inputs, torch)
+        device = next((t.device for t in inputs.values()), torch.device("cpu"))
+        if device.type != "cuda" or self._backend_for(device) != "triton":
+            raise DeviceError(
+                "schedules are searched for backend 'triton' on a GPU, and this call runs on "
+                f"{self._backend_for(device)} ({device})",
+                help="move the inputs to the GPU",
+            )
+        runner = self.runner(inputs, binding)
+        extents = packed_extents(runner.program, binding.extents)
+        found = runner.tune(
+            inputs,
+            binding.params,
+            extents,
+            seconds=seconds,
+            candidates=candidates,
+            progress=progress,
+        )
+        self._plans = None  # they launch what was chosen before
+        return found
+
+    def _bound(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, object], Binding]:
+        """The inputs and parameters of a call by name, checked, and the sizes."""
+        inputs, params = signature(self.program, args, kwargs)
+        shapes = {n: shape_of(n, t) for n, t in inputs.items()}
+        binding = bind(self.program, shapes, params)
+        check_params(binding.params)
+        if not self.filters.have_admitted(binding.params):
+            with BUILDING:
+                self.filters.check(binding.params)
+        for name, tensor in inputs.items():
+            check_dtype(self.program.inputs[name], tensor)
+        return inputs, params, binding
+
+    def _run_numpy(self, inputs: Mapping[str, Any], binding: Binding) -> tuple[Any, ...]:
+        import numpy as np
+
+        from monocomp.backends import numpy as backend
+
+        arrays = {n: np.asarray(_host_array(t)) for n, t in inputs.items()}
+        dtypes: dict[str, Any] = {"float": np.float64, "int": np.int64, "bool": np.bool_}
+        outputs: dict[str, Any] = {}
+        extents = self._all_extents(inputs, binding)
+        for kernel in self.specializations.tile_programs(binding.extents):
+            for o in kernel.outputs:
+                shape = [extents[kernel.axes[a].extent] for a in o.axes]
+                outputs[o.name] = np.zeros(shape, dtypes[o.kind])
+            backend.run(
+                kernel,
+                {**arrays, **outputs},
+                outputs,
+                extents,
+                binding.params,
+                checked=self.checked,
+            )
+        self.last = "numpy", None
+        return self.specializations.in_kernels(binding.extents)[0].results(outputs, binding.extents)
+
+    def _run_torch_tensors(
+        self, inputs: Mapping[str, Any], params: Mapping[str, object], binding: Binding
+    ) -> tuple[torch.Tensor, ...]:
+        import torch
+
+        check_tensors(inputs, torch)
+        device = next(iter(inputs.values())).device if inputs else torch.device("cpu")
+        backend = self._backend_for(device)
+        if backend == "triton":
+            return self._run_triton(inputs, params, binding)
+        from monocomp.backends import torch as torch_backend
+
+        dtype = promoted(inputs, torch)
+        outputs = torch_backend.run_all(
+            self.specializations.tile_programs(binding.extents),
+            inputs,
+            self._all_extents(inputs, binding),
+            binding.params,
+            dtype,
+            checked=self.checked,
+        )
+        self.last = "torch", device
+        return self.specializations.in_kernels(binding.extents)[0].results(outputs, binding.extents)
+
+    def _all_extents(self, inputs: Mapping[str, Any], binding: Binding) -> dict[str, int]:
+        """The extents of a call, also of parts: one for each processor."""
+        program, _ = self.specializations.in_kernels(binding.extents)
+        if not program.parts and not program.views:
+            return binding.extents
+        counts = dict.fromkeys(program.parts.values(), self.specializations.processors)
+        shapes = {n: tuple(t.shape) for n, t in inputs.items()}
+        return bind(program.source, shapes, {**binding.params, **counts}).extents
+
+    def _backend_for(self, device: torch.device) -> str:
+        if self.backend != "auto":
+            return self.backend
+        has_triton = importlib.util.find_spec("triton") is not None
+        return "triton" if device.type == "cuda" and has_triton and not self.checked else "torch"
+
+    def _run_triton(
+        self, inputs: Mapping[str, torch.Tensor], params: Mapping[str, object], binding: Binding
+    ) -> tuple[torch.Tensor, ...]:
+        from monocomp.backends.triton.replay import Plans
+
+        runner = self.runner(inputs, binding)
+        if self._plans is None:
+            self._plans = Plans(self.program, self.filters.params)
+        values = {**inputs, **params}
+        varying = self._plans.varying(values)
+        extents = packed_extents(runner.program, binding.extents)
+        results, plan = runner(inputs, binding.params, extents, varying)
+        if plan is not None:
+            self._plans.keep(values, plan)
+        self.last = "triton", next(iter(inputs.values())).device
+        return results
+
+    def runner(self, inputs: Mapping[str, torch.Tensor], binding: Binding) -> TritonRunner:
+        """What launches the kernels for the sizes and dtypes of a call."""
+        from monocomp.backends.triton.emit import Module, emit
+        from monocomp.backends.triton.launch import TritonRunner, interpreted, multiprocessors
+        from monocomp.backends.triton.schedule import Schedule
+
+        for name, tensor in inputs.items():
+            if tensor.is_floating_point() and str(tensor.dtype)[6:] not in LOADED_BY_TRITON:
+                raise UnsupportedDtypeError(
+                    f"backend 'triton' cannot load {name} with dtype {str(tensor.dtype)[6:]}",
+                    notes=["supported inputs: " + ", ".join(LOADED_BY_TRITON)],
+                    help=f"convert it, {name}.to(torch.float32), or compile with backend='torch'",
+                )
+        if not inputs:
+            raise UnsupportedError(
+                "backend 'triton' needs an input tensor, to know which GPU to run on",
+                help="compile with backend='torch'",
+            )
+        device = next(iter(inputs.values())).device
+        if device.type != "cuda" and not interpreted():
+            raise DeviceError(
+                f"backend 'triton' needs CUDA tensors, and these are on {device}",
+                help="move them to the GPU, use backend='torch', or set TRITON_INTERPRET=1",
+            )
+        at = self.specializations
+        processors = at.processors
+        if processors is None and device.type == "cuda" and not interpreted():
+            processors = multiprocessors(device)
+        kernels = at.tile_programs(binding.extents, processors)
+        program, _ = at.in_kernels(binding.extents, processors)
+        precision = "tf32" if self.tf32 else "ieee"
+        narrow = {n: str(t.dtype)[6:] for n, t in inputs.items() if is_narrow(t)}
+        key = (str(len(kernels)), *(str(id(k)) for k in kernels), *map(str, narrow.items()))
+        runner = self._runners.get(key)
+        if runner is None:
+            check_conversion(device, narrow)
+            outline = at.derivation.outline()
+
+            def write(schedules: Sequence[Schedule]) -> Module:
+                with BUILDING:
+                    return emit(
+                        at.equations,
+                        kernels,
+                        schedules,
+                        lowered=program,
+                        outline=outline,
+                        precision=precision,
+                        narrow=narrow,
+                    )
+
+            runner = TritonRunner(program, kernels, write, precision, at.processors)
+            runner = self._runners.setdefault(key, runner)
+        return runner
+
+
+def _unpacked(results: tuple[Any, ...]) -> Any:
+    return results[0] if len(results) == 1 else results
+
+
+def _host_array(tensor: Any) -> Any:
+    if hasattr(tensor, "detach"):
+        tensor = tensor.detach().cpu()
+        return tensor.double().numpy() if tensor.is_floating_point() else tensor.numpy()
+    return tensor

@@ -1,0 +1,73 @@
+"""Dtypes by name: which backends load, and what `source` may be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from monocomp.errors import UnsupportedDtypeError, UsageError, nearest
+from monocomp.language.syntax import Program
+
+if TYPE_CHECKING:
+    import torch
+
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "bool")
+NARROW = ("float8_e4m3fn", "float8_e5m2")
+FLOATS = ("float16", "bfloat16", "float32", "float64", *NARROW)
+LOADED_BY_TRITON = ("float16", "bfloat16", "float32", *NARROW)
+# What `source` may be asked for: of all inputs, and of one.
+_OF_ALL = {
+    "float16": "float16",
+    "bfloat16": "bfloat16",
+    "float32": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp32": "float32",
+}
+_OF_AN_INPUT = {**_OF_ALL, **{n: n for n in NARROW}, "e4m3": NARROW[0], "e5m2": NARROW[1]}
+
+
+def dtypes_of(program: Program, dtype: str | Mapping[str, str]) -> dict[str, str]:
+    """The dtypes of the inputs of floats, of one for all or some by name."""
+    floats = [n for n, i in program.inputs.items() if i.kind == "float"]
+    if isinstance(dtype, str):
+        return dict.fromkeys(floats, _dtype_name(dtype, _OF_ALL))
+    for name in dtype:
+        if name not in floats:
+            near = nearest(name, floats)
+            raise UsageError(
+                f"the program has no input of floats {name!r}",
+                notes=[f"its inputs of floats: {', '.join(floats) or 'none'}"],
+                help=f"did you mean {near!r}?" if near else None,
+            )
+    given = {n: _dtype_name(d, _OF_AN_INPUT) for n, d in dtype.items()}
+    return {**dict.fromkeys(floats, "bfloat16"), **given}
+
+
+def _dtype_name(name: str, known: Mapping[str, str]) -> str:
+    if name not in known:
+        near = nearest(name, known)
+        raise UnsupportedDtypeError(
+            f"backend 'triton' has no dtype {name!r}",
+            notes=["supported: bf16, fp16, fp32, and e4m3, e5m2 for inputs by name"],
+            help=f"did you mean {near!r}?" if near else None,
+        )
+    return known[name]
+
+
+def promoted(inputs: Mapping[str, torch.Tensor], torch: Any) -> torch.dtype:
+    """The dtype of outputs. Floats of 8 bits have no say: the results of a program need more.
+    If there are no others it is bfloat16, which has all their values."""
+    floats = [t for t in inputs.values() if t.is_floating_point()]
+    found = None
+    for tensor in floats:
+        if not is_narrow(tensor):
+            found = tensor.dtype if found is None else torch.promote_types(found, tensor.dtype)
+    if found is None:
+        found = torch.bfloat16 if floats else torch.float32
+    return found
+
+
+def is_narrow(tensor: Any) -> bool:
+    """Is this a tensor of floats of 8 bits?"""
+    return str(tensor.dtype).removeprefix("torch.") in NARROW

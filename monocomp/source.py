@@ -1,0 +1,70 @@
+"""The source that the backend triton emits for a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from monocomp.building import BUILDING
+from monocomp.dtypes import NARROW, dtypes_of
+from monocomp.errors import UsageError
+from monocomp.lowering import packed_extents
+from monocomp.specialization import Specializations
+
+
+def triton_source(
+    specializations: Specializations,
+    extents: Mapping[str, int],
+    dtype: str | Mapping[str, str],
+    target: str | None,
+    *,
+    tf32: bool,
+) -> str:
+    """A self-contained Python file.
+
+    Args:
+        specializations: the program's kernels.
+        extents: sizes that are known, by representative.
+        dtype: of all inputs of floats, or of some by name.
+        target: what to choose the schedules for: "cuda:90", "hip:gfx942", ...
+        tf32: let float32 products use the tf32 units.
+    """
+    from monocomp.backends.triton.emit import emit
+    from monocomp.backends.triton.schedule import processors_of
+    from monocomp.backends.triton.space import Space, element_bytes
+
+    _check_target(target)
+    dtypes = dtypes_of(specializations.program, dtype)
+    widths = {n: 4 if d == "float32" else 2 for n, d in dtypes.items()}
+    processors = specializations.processors or processors_of(target)
+    kernels = specializations.tile_programs(extents, processors)
+    program, _ = specializations.in_kernels(extents, processors)
+    sizes = packed_extents(program, extents)
+    spaces = [Space(k, sizes, element_bytes(k, widths), target, processors) for k in kernels]
+    with BUILDING:
+        module = emit(
+            specializations.equations,
+            kernels,
+            [space.first() for space in spaces],
+            lowered=program,
+            outline=specializations.derivation_for(extents, processors).outline(),
+            precision="tf32" if tf32 else "ieee",
+            target=target,
+            narrow={n: d for n, d in dtypes.items() if d in NARROW},
+        )
+    return module.source
+
+
+def _check_target(target: str | None) -> None:
+    """None, or a GPU that schedules can be chosen for."""
+    if target is None:
+        return
+    kind, _, arch = target.partition(":")
+    fine = (kind == "cuda" and arch.isdigit() and len(arch) <= 3) or (
+        kind == "hip" and arch.startswith("gfx") and arch.isalnum() and len(arch) <= 8
+    )
+    if not fine:
+        raise UsageError(
+            f"unknown target {target!r}",
+            notes=["targets: cuda:80, cuda:90, cuda:100, hip:gfx942, ..."],
+            help="write cuda: and the compute capability without its point",
+        )
