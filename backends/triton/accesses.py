@@ -86,7 +86,7 @@ class Accesses(Expressions):
         if s.name in self.flipped:
             layout = layout[::-1]
         pointer = self._address(e, s.name, layout)
-        masks = [self._spread(self._inside(a), (a,), layout) for a in layout]
+        masks = self._all_inside(layout)
         subscripts = e.args[: len(e.args) - 1] if e.guarded else e.args
         if any(x.op != "coordinate" for x in subscripts):
             masks += self._in_range(e.attr, subscripts, layout)

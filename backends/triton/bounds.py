@@ -143,9 +143,11 @@ class Bounds(Expressions):
                 return self._quotient(e, low), self._quotient(e, high)
         layout = self._order(e.axes)
         text = self._wide(e, layout, 0) if self._is_load(e) else self._text(e, layout)
-        inside = " & ".join(self._spread(self._inside(a), (a,), layout) for a in layout)
-        least = f"tl.where({inside}, {text}, 2147483647)"
-        most = f"tl.where({inside}, {text}, -2147483648)"
+        least = most = text
+        inside = " & ".join(self._all_inside(layout))
+        if inside:
+            least = f"tl.where({inside}, {text}, 2147483647)"
+            most = f"tl.where({inside}, {text}, -2147483648)"
         for _ in layout:
             least, most = f"tl.min({least}, 0)", f"tl.max({most}, 0)"
         return least, most

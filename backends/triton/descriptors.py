@@ -37,7 +37,7 @@ def described_loads(program: TileProgram) -> dict[str, Block]:
     used = {a.attr for e in products if operands.is_product(e) for a in _locals(e)}
     blocked = frozenset(program.axis_names("row", "stream", "whole"))
     found = {}
-    for s, streams in _loads(program.body, blocked, frozenset()):
+    for s, streams in _loads(program.body, frozenset()):
         block = _block(s.value, blocked)
         streamed = {a for a in s.value.axes if program.axes[a].role == "stream"}
         if s.name in used and block is not None and streamed and streamed <= streams:
@@ -45,22 +45,19 @@ def described_loads(program: TileProgram) -> dict[str, Block]:
     return found
 
 
-def has_plain_part(loop: Loop, blocked: Collection[str]) -> bool:
-    """Are there blocks that are known beforehand to lie in the domain? So it is if the domain
-    is one interval that begins at the same element for all rows."""
-    (first, *others) = loop.segments
-    is_cut = others or first.masked or any(isinstance(s, Mask) for s in loop.body)
-    return not is_cut and all(e.axes.isdisjoint(blocked) for e in first.lower)
+def is_dense(loop: Loop) -> bool:
+    """Does the domain have all elements between its bounds? Then blocks can lie in it."""
+    return not any(isinstance(s, Mask) for s in loop.body)
 
 
 def _loads(
-    body: Sequence[Statement], blocked: Collection[str], streams: frozenset[str]
+    body: Sequence[Statement], streams: frozenset[str]
 ) -> Iterator[tuple[Let, frozenset[str]]]:
     """The loads of a body, each with the axes around it whose loops have such blocks."""
     for s in body:
         if isinstance(s, Loop):
-            inside = streams | {s.axis.name} if has_plain_part(s, blocked) else streams
-            yield from _loads(s.body, blocked, inside)
+            inside = streams | {s.axis.name} if is_dense(s) else streams
+            yield from _loads(s.body, inside)
         elif isinstance(s, Let) and s.value.op == "load":
             yield s, streams
 

@@ -16,6 +16,12 @@ def in_turns(pid, blocks, places, abreast):
         count = tl.minimum(count, places - first)
         pid = ((first + turn % count) * blocks + turn // count).to(tl.int32)
     return pid''',
+    "between": '''@triton.jit
+def between(places, low, high):
+    """low <= places < high, for the columns of a product: a thread has some of each 8. Which
+    ones is taken to the bounds, so that places are constants and take no registers."""
+    column = places & 7
+    return (places - column >= low - column) & (places - column < high - column)''',
     "tanh": '''@triton.jit
 def tanh(x, FAST: tl.constexpr):
     """tanh to float32 accuracy: a series near 0, else from exp2. FAST: the GPU's own, to the

@@ -5,7 +5,7 @@ every row, and those that stick out at the end. The body is written once; in the
 masks are constant and the compiler drops them. A loop that begins where its rows say would have
 a third part, and more to start and to end than to do; it asks at each block whether to mask it.
 What no row of a block admits is left out: intervals of rows with gaps between them are streamed
-run by run.
+run by run, and where descriptors can load blocks these begin and end where the elements do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from monocomp.backends.triton.accesses import Accesses
-from monocomp.backends.triton.descriptors import has_plain_part
+from monocomp.backends.triton.descriptors import Block, is_dense
 from monocomp.backends.triton.masks import Masks
 from monocomp.backends.triton.syntax import TYPES, literal
 from monocomp.tile import Let, Loop, Segment, walk
@@ -117,7 +117,7 @@ class Loops(Accesses, Masks):
         self._assign(begin, f"{low} if {part} == 1 else {middle}")
         self._assign(end, f"{middle} if {part} == 1 else {high}")
         condition = f"({self._axis(axis)} < {high}) | {self.unmasked}"
-        if has_plain_part(loop, self.operands.blocked):
+        if is_dense(loop):
             self.covered[axis] = f"{part} == 1" if segment.bounds else ""
         depth = self._depth(loop, segment, f"{part} != 1")
         fusion = self._fusion(loop, f"{part} == 1")
@@ -128,9 +128,7 @@ class Loops(Accesses, Masks):
     def _depth(self, loop: Loop, segment: Segment, is_last: str) -> str:
         """Do not load the few blocks at the end ahead where descriptors load the others: two
         pipelines would take more shared memory than one."""
-        lets = (s.name for s in walk(loop.body) if isinstance(s, Let))
-        found = [self.described[name] for name in lets if name in self.described]
-        blocks = [b for b in found if loop.axis.name in b.tile]
+        blocks = self._blocks_of(loop)
         if not blocks or not self._is_short(segment):
             return ""
         is_described = f"({self.descriptor(blocks[0])} is not None)"
@@ -159,15 +157,54 @@ class Loops(Accesses, Masks):
         indent, self.unmasked = self.indent, None
         if any(map(self._may_have_gaps, loop.segments)):
             low, high = self._each_run(loop, low, high)
-        begin = self._set(axis, "outer", f"{low} // {block} * {block}")
-        first, offs = self._name("first", axis, f"first_{axis}"), self._axis(axis)
-        self.edges[axis] = f"({first} < {full_low}) | ({first} + {block} > {full_high})"
-        self._put("# Blocks that are inside for every row need no mask.")
-        iterator = f"tl.range({begin}, {high}, {block})"
-        self._blocks(loop, iterator, f"({offs} >= {low}) & ({offs} < {high})")
+        if self._blocks_of(loop):
+            self._in_sliding_blocks(loop, low, high, full_low, full_high)
+        else:
+            begin = self._set(axis, "outer", f"{low} // {block} * {block}")
+            first, offs = self._name("first", axis, f"first_{axis}"), self._axis(axis)
+            self.edges[axis] = f"({first} < {full_low}) | ({first} + {block} > {full_high})"
+            self._put("# Blocks that are inside for every row need no mask.")
+            iterator = f"tl.range({begin}, {high}, {block})"
+            self._blocks(loop, iterator, f"({offs} >= {low}) & ({offs} < {high})")
         del self.edges[axis]
         self.runs.discard(axis)
         self.indent = indent
+
+    def _in_sliding_blocks(
+        self, loop: Loop, low: str, high: str, full_low: str, full_high: str
+    ) -> None:
+        """Blocks of elements that rows admit, and of no others: none needs a mask to be loaded.
+        The last one slides back to where the elements end. Fewer than a block of them descriptors
+        leave to pointers, which load the last element for those that are missing."""
+        axis, block = loop.axis.name, self._block(loop.axis.name)
+        part, place = self._name("part", axis, "part"), self._name("place", axis, f"place_{axis}")
+        start, stop = (self._name(x, axis, f"{x}_{axis}") for x in ("start", "stop"))
+        first = self._name("first", axis, f"first_{axis}")
+        described = " | ".join(f"({self.descriptor(b)} is not None)" for b in self._blocks_of(loop))
+        self._put("# The last block slides back to the end; what it has twice is masked.")
+        text = f"tl.where({high} - {low} < {block}, {low}, {high}) if {described} else {high}"
+        middle = self._set(axis, "full_end", text)
+        self._fit(f"for {part} in ", f"tl.static_range(1, 3 if {described} else 2)", ":")
+        self.indent += 1
+        self._assign(start, f"{low} if {part} == 1 else {middle}")
+        self._assign(stop, f"{middle} if {part} == 1 else {high}")
+        self.edges[axis] = f"({place} < {full_low}) | ({place} + {block} > {full_high})"
+        self.covered[axis] = f"{part} == 1"
+        self.sliding[axis] = (place, high)
+        depth = f"num_stages=None if {part} == 1 else 1"
+        self._fit(f"for {place} in ", f"tl.range({start}, {stop}, {block}, {depth})", ":")
+        self.indent += 1
+        self._assign(first, f"tl.maximum(tl.minimum({place}, {high} - {block}), {low})")
+        places = f"{first} + tl.arange(0, {block}).to(INDEX)"
+        self._assign(self._axis(axis), f"tl.minimum({places}, {high} - 1)")
+        self._block_body(loop)
+        del self.covered[axis], self.sliding[axis]
+
+    def _blocks_of(self, loop: Loop) -> list[Block]:
+        """What descriptors can load of a loop's blocks."""
+        lets = (s.name for s in walk(loop.body) if isinstance(s, Let))
+        found = (self.described[name] for name in lets if name in self.described)
+        return list(dict.fromkeys(b for b in found if loop.axis.name in b.tile))
 
     def _each_run(self, loop: Loop, low: str, high: str) -> tuple[str, str]:
         """Bounds of one run after the other of elements that rows admit: nothing in between is
@@ -241,7 +278,10 @@ class Loops(Accesses, Masks):
         block = self._block(axis)
         self._assign(self._axis(axis), f"{first} + tl.arange(0, {block}).to(INDEX)")
         self._assign(self._inside(axis), condition)
-        self.kept = {}
-        self.admitted.pop(axis, None)
-        self._body(loop.body)
+        self._block_body(loop)
         self.indent -= 1
+
+    def _block_body(self, loop: Loop) -> None:
+        self.kept = {}
+        self.admitted.pop(loop.axis.name, None)
+        self._body(loop.body)

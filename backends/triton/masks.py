@@ -70,6 +70,8 @@ class Masks(Bounds):
         found = self.kept.get((axis.name, want))
         if found is not None:
             return found
+        if axis.name in self.sliding:
+            return self._slid_domain(loop, want)
         serial = axis.role == "serial"
         offs = self._axis(axis.name)
         if not serial:
@@ -106,6 +108,25 @@ class Masks(Bounds):
             self._assign(name, f"{name} | {self.unmasked}")
         if not serial:
             self.kept[axis.name, want] = name
+        return name
+
+    def _slid_domain(self, loop: Loop, want: tuple[str, ...]) -> str:
+        """The elements of a block that slides which are in the domain, but for those that the
+        block before it has."""
+        axis = loop.axis.name
+        place, high = self.sliding[axis]
+        first, run = self._name("first", axis), "run_" if axis in self.runs else ""
+        rows = self._order({a for b in loop.bounds for a in b.axes})
+        low = f"(tl.maximum({self._bound(axis, f'{run}from')}, {place}) - {first})"
+        if len(loop.segments) > 1 or loop.segments[0].upper:
+            end = self._spread(f"({self._bound(axis, f'{run}to')} - {first})", rows, want)
+        else:
+            end = f"{high} - {first}"
+        places = self._spread(f"tl.arange(0, {self._block(axis)})", (axis,), want)
+        name = self._name("keep", f"{axis} {want}", "keep")
+        self.helpers["between"] = None
+        self._assign(name, f"between({places}, {self._spread(low, rows, want)}, {end})")
+        self.kept[axis, want] = name
         return name
 
     def _is_masked_at_edges(self, e: Expr) -> bool:

@@ -51,6 +51,8 @@ class KernelWriter:
         self.unmasked: str | None = None
         self.edges: dict[str, str] = {}  # by axis: is a block to be masked?
         self.runs: set[str] = set()  # axes that are streamed run by run
+        # By axis: where a block that slides would begin, and where elements end.
+        self.sliding: dict[str, tuple[str, str]] = {}
         self.admitted: dict[str, str] = {}
         self.kept: dict[tuple[str, tuple[str, ...]], str] = {}
         self.fast = "FAST"  # may functions be as accurate as 16-bit results?
@@ -164,6 +166,11 @@ class KernelWriter:
 
     def _shape(self, layout: tuple[str, ...]) -> str:
         return ", ".join(self._block(a) for a in layout)
+
+    def _all_inside(self, layout: tuple[str, ...]) -> list[str]:
+        """Masks of a tile's elements that are outside of a block; of blocks that slide none is."""
+        axes = (a for a in layout if a not in self.sliding)
+        return [self._spread(self._inside(a), (a,), layout) for a in axes]
 
     def _spread(self, text: str, have: tuple[str, ...], want: tuple[str, ...]) -> str:
         """Give a tile of some axes the axes of another: offs_q[:, None]."""

@@ -22,6 +22,8 @@ from tests.backends import interpreted as interpreter
 from tests.backends.compiling import SHARED_LIMIT, Launch, compile_for, instructions, recorded
 from tests.backends.library_cases import CASES
 from tests.backends.running import largest_error, make_inputs
+from tests.backends.test_domains import calls, program
+from tests.backends.tolerances import ALONE, Bound
 from tests.gpu.comparing import all_in_nan
 
 SIZES = {"b": 2, "h": 4, "g": 2, "q": 1000, "k": 1000, "d": 128, "e": 128}
@@ -38,7 +40,13 @@ def space(name: str, target: str = "cuda:90", element_bytes: int = 2, **sizes: i
 # --- what can be loaded so ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["attention", "causal", "softcap", "alibi", "prefix_lm"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("attention", "causal", "softcap", "alibi", "prefix_lm"),
+        *("sliding_window", "sink_window", "document"),  # whose blocks begin where rows say
+    ],
+)
 def test_keys_and_values(name: str) -> None:
     """The streams of attention: one element of the batch and of the heads, all of d."""
     kernel = mc.compile(library.load(name))
@@ -50,8 +58,6 @@ def test_keys_and_values(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "sliding_window",  # where blocks lie inside is not known before
-        "document",
         "paged_attention",  # pages lie anywhere
         "logsumexp",  # no product
         "tree",  # a mask that is read leaves keys out
@@ -85,7 +91,7 @@ def test_a_diagonal_is_no_block() -> None:
 def test_where_they_pay() -> None:
     """Two instances of 64 rows have room for the barriers at d = 128; of four at d = 64 one
     would be lost. Of other GPUs and full precision nothing is known."""
-    for name in ("attention", "causal"):
+    for name in ("attention", "causal", "sliding_window"):
         assert space(name).first().descriptors
         assert not space(name, d=64, e=64).first().descriptors
         assert not space(name, target="cuda:100").first().descriptors
@@ -105,8 +111,8 @@ def test_what_is_admitted() -> None:
     good = space("attention").first()
     assert space("attention").admits(good)
     assert not space("attention", target="cuda:80").admits(good)
-    other = space("sliding_window").first()
-    assert not space("sliding_window").admits(replace(other, descriptors=True))
+    other = space("tree").first()
+    assert not space("tree").admits(replace(other, descriptors=True))
 
 
 def test_as_plain_data() -> None:
@@ -201,6 +207,32 @@ def test_lengths(name: str, length: int) -> None:
     both(name, all_in_nan(inputs))
 
 
+def _filtered(text: str, inputs: Mapping[str, torch.Tensor], **params: int) -> list[torch.Tensor]:
+    """The results with descriptors, in which no load may need a mask that there is not."""
+    kernel = mc.compile(text, name="kernel")
+    module = load(kernel.source(target="cuda:90"))
+    config = module.CONFIG | {"BLOCK_Q": 16, "BLOCK_K": 16, "DESCRIPTORS": True}
+    ordered = (inputs[n] for n in kernel.program.inputs)
+    return list(module.kernel(*ordered, configs=(config,), empty=_nan, **params))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("window", "two-sided window", "sink and window", "documents of rows", "rows apart"),
+        *("packed documents", "documents and sink", "all but two", "chunks", "three parts"),
+    ],
+)
+def test_blocks_that_slide(name: str) -> None:
+    """Nothing comes twice that two blocks load, and keys that nobody sees hold NaN."""
+    (tile_program,) = mc.compile(program(name)).tile_programs({})
+    assert {b.tensor for b in described_loads(tile_program).values()} == {"K", "V"}
+    for params, inputs, wanted in calls(name, d=8, e=12):
+        found = interpreter.call(_filtered, program(name), inputs, **params)
+        for got, good in zip(found, wanted, strict=True):
+            Bound(0.0, 4 * ALONE["triton"].floor).check(got, good)
+
+
 def test_layouts() -> None:
     """Any order of the dimensions will do, if the last one has no gaps."""
     sizes = {"b": 2, "h": 3, "q": 19, "k": 37, "d": 24, "e": 40}
@@ -266,15 +298,19 @@ def test_inner_loops(head: int) -> None:
 # --- compiled -----------------------------------------------------------------------------
 
 
-def launch(name: str, length: int) -> Launch:
-    """The launch of a kernel with its first schedule on Hopper, at d = 128."""
+def launch(name: str, length: int, head: int = 128) -> Launch:
+    """The launch of a kernel with its first schedule on Hopper."""
     kernel = mc.compile(library.load(name))
-    sizes = SIZES | {"q": length, "k": length}
+    sizes = SIZES | {"q": length, "k": length, "d": head, "e": head}
     inputs = {
-        n: torch.empty([sizes[d] for d in i.dims], dtype=torch.bfloat16, device="meta")
+        n: torch.empty(
+            [sizes[d] for d in i.dims],
+            dtype=torch.int32 if i.kind == "int" else torch.bfloat16,
+            device="meta",
+        )
         for n, i in kernel.program.inputs.items()
     }
-    schedule = space(name, q=length, k=length).first()
+    schedule = space(name, **sizes).first()
     programs = kernel.tile_programs({e: sizes[e] for e in kernel.program.extent_of.values()})
     module = emit(kernel.equations, programs, [schedule], target="cuda:90")
     configs = (module.config(0, schedule),)
@@ -307,10 +343,18 @@ def test_compiled_in_inner_loops(name: str) -> None:
 
 @pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
 @pytest.mark.parametrize("length", [1000, 1024])
-@pytest.mark.parametrize("name", ["attention", "causal"])
+@pytest.mark.parametrize("name", ["attention", "causal", "sliding_window"])
 def test_compiled(name: str, length: int) -> None:
     """The copy engine loads, nothing spills, and two instances fit a multiprocessor."""
     made = launch(name, length)
     used = compile_for("cuda:90", made)
     assert used.spilled == 0 and 2 * (used.shared + 1024) <= SHARED_LIMIT["cuda:90"] + 1024
     assert any(i.startswith("UTMALDG") for i in instructions(made))
+
+
+@pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
+def test_compiled_by_pointers() -> None:
+    """At d = 64 four instances have room on a multiprocessor, and registers."""
+    used = compile_for("cuda:90", launch("sliding_window", 1024, 64))
+    assert used.spilled == 0 and used.registers <= 128
+    assert 4 * (used.shared + 1024) <= SHARED_LIMIT["cuda:90"] + 1024

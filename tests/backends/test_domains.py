@@ -73,10 +73,11 @@ def program(name: str) -> str:
     return HEAD + BODY.format(FILTERS[name])
 
 
-def inputs_for(text: str, seed: int = 0) -> dict[str, torch.Tensor]:
+def inputs_for(text: str, seed: int = 0, **sizes: int) -> dict[str, torch.Tensor]:
     """Documents of many lengths, some of them empty, and keys that belong to none."""
     known = {i.lstrip(".") for i in program_of(text).extent_of}
-    made = make_inputs(text, {i: n for i, n in EXTENTS.items() if i in known}, seed=seed)
+    extents = {i: n for i, n in {**EXTENTS, **sizes}.items() if i in known}
+    made = make_inputs(text, extents, seed=seed)
     generator = torch.Generator().manual_seed(seed)
 
     def integers(low: int, high: int, *shape: int) -> torch.Tensor:
@@ -119,11 +120,11 @@ def poisoned(
 
 
 @cache
-def calls(name: str) -> list[tuple[dict[str, int], dict[str, torch.Tensor], Results]]:
+def calls(name: str, **sizes: int) -> list[tuple[dict[str, int], dict[str, torch.Tensor], Results]]:
     """Parameters of all signs, inputs in which the keys that nobody sees hold NaN, and what the
     oracle gives; the same for all backends."""
     text = program(name)
-    inputs, used = inputs_for(text), program_of(text).params
+    inputs, used = inputs_for(text, **sizes), program_of(text).params
     choices = [{n: v for n, v in params.items() if n in used} for params in PARAMS]
     return [
         (params, poisoned(name, inputs, **params), exact(text, inputs, **params))

@@ -28,12 +28,14 @@
 import torch
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 CONFIG = {
     "BLOCK_Q": 64,
     "BLOCK_K": 64,
     "num_warps": 4,
     "num_stages": 3,
+    "DESCRIPTORS": False,
     "ABREAST": 8,
 }
 
@@ -52,11 +54,21 @@ def in_turns(pid, blocks, places, abreast):
 
 
 @triton.jit
+def between(places, low, high):
+    """low <= places < high, for the columns of a product: a thread has some of each 8. Which
+    ones is taken to the bounds, so that places are constants and take no registers."""
+    column = places & 7
+    return (places - column >= low - column) & (places - column < high - column)
+
+
+@triton.jit
 def sliding_window_kernel(
     K_ptr,
     Q_ptr,
     V_ptr,
     O_ptr,
+    K_desc,
+    V_desc,
     stride_K_b,
     stride_K_h,
     stride_K_k,
@@ -145,36 +157,65 @@ def sliding_window_kernel(
     full_high_k = tl.minimum(size_k, start_q + 1)
     from_k = tl.maximum(low_k, offs_q + 1 - window)
     to_k = tl.minimum(high_k, offs_q + 1)
-    outer_k = low_k // BLOCK_K * BLOCK_K
-    # Blocks that are inside for every row need no mask.
-    for first_k in tl.range(outer_k, high_k, BLOCK_K):
-        offs_k = first_k + tl.arange(0, BLOCK_K).to(INDEX)
-        in_k = (offs_k >= low_k) & (offs_k < high_k)
-        K_tile = tl.load(
-            K_base + offs_k[None, :] * stride_K_k + offs_d[:, None] * stride_K_d,
-            mask=in_d[:, None] & in_k[None, :],
-            other=0.0,
-        )
-        s = tl.dot(Q_tile, K_tile, input_precision=PRECISION)
-        s_in = s
-        if (first_k < full_low_k) | (first_k + BLOCK_K > full_high_k):
-            keep = offs_k[None, :] >= from_k[:, None]
-            keep = keep & (offs_k[None, :] < to_k[:, None])
-            s_in = tl.where(keep, s_in, -float("inf"))
-        m_i_new = tl.maximum(m_i, tl.max(s_in, 1))
-        t_5 = tl.where(tl.abs(m_i_new) > 1e38, 0.0, m_i_new)
-        p = tl.exp2(scale * (m_i - t_5))
-        V_tile = tl.load(
-            V_base + offs_k[:, None] * stride_V_k + offs_e[None, :] * stride_V_e,
-            mask=in_k[:, None] & in_e[None, :],
-            other=0.0,
-        )
-        p_2 = tl.exp2(scale * s_in - scale * t_5[:, None])
-        acc = tl.dot(
-            p_2.to(V_tile.dtype), V_tile, acc * p[:, None], input_precision=PRECISION
-        )
-        l_i = l_i * p + tl.sum(p_2, 1)
-        m_i = m_i_new
+    # The last block slides back to the end; what it has twice is masked.
+    full_end_k = (
+        tl.where(high_k - low_k < BLOCK_K, low_k, high_k)
+        if (K_desc is not None) | (V_desc is not None)
+        else high_k
+    )
+    for part in tl.static_range(
+        1, 3 if (K_desc is not None) | (V_desc is not None) else 2
+    ):
+        start_k = low_k if part == 1 else full_end_k
+        stop_k = full_end_k if part == 1 else high_k
+        for place_k in tl.range(
+            start_k, stop_k, BLOCK_K, num_stages=None if part == 1 else 1
+        ):
+            first_k = tl.maximum(tl.minimum(place_k, high_k - BLOCK_K), low_k)
+            offs_k = tl.minimum(first_k + tl.arange(0, BLOCK_K).to(INDEX), high_k - 1)
+            if K_desc is not None and part == 1:
+                K_tile = tl.trans(
+                    tl.reshape(K_desc.load([b, h, first_k, 0]), [BLOCK_K, BLOCK_D])
+                )
+            else:
+                K_tile = tl.load(
+                    K_base
+                    + offs_k[None, :] * stride_K_k
+                    + offs_d[:, None] * stride_K_d,
+                    mask=in_d[:, None],
+                    other=0.0,
+                )
+            s = tl.dot(Q_tile, K_tile, input_precision=PRECISION)
+            s_in = s
+            if (place_k < full_low_k) | (place_k + BLOCK_K > full_high_k):
+                keep = between(
+                    tl.arange(0, BLOCK_K)[None, :],
+                    (tl.maximum(from_k, place_k) - first_k)[:, None],
+                    (to_k - first_k)[:, None],
+                )
+                s_in = tl.where(keep, s_in, -float("inf"))
+            m_i_new = tl.maximum(m_i, tl.max(s_in, 1))
+            t_5 = tl.where(tl.abs(m_i_new) > 1e38, 0.0, m_i_new)
+            p = tl.exp2(scale * (m_i - t_5))
+            if V_desc is not None and part == 1:
+                V_tile = tl.reshape(V_desc.load([b, h, first_k, 0]), [BLOCK_K, BLOCK_E])
+            else:
+                V_tile = tl.load(
+                    V_base
+                    + offs_k[:, None] * stride_V_k
+                    + offs_e[None, :] * stride_V_e,
+                    mask=in_e[None, :],
+                    other=0.0,
+                )
+            p_2 = tl.exp2(scale * s_in - scale * t_5[:, None])
+            acc = tl.dot(
+                p_2.to(V_tile.dtype),
+                V_tile,
+                acc * p[:, None],
+                input_precision=PRECISION,
+            )
+            l_i = l_i * p + tl.sum(p_2, 1)
+            m_i = m_i_new
     O_tile = tl.where(l_i[:, None] == 0.0, 0.0, acc / l_i[:, None])
     tl.store(
         O_ptr
@@ -196,6 +237,21 @@ def step(*tensors):
             while dim != held and tensor.shape[dim] > 1 and stride % common:
                 common //= 2
     return 1 if common == 16 else common
+
+
+def descriptor(tensor, block):
+    """What loads blocks of a tensor by the GPU's copy engine, or None: it takes a last
+    dimension without gaps, and 16 bytes must divide the address and the other strides.
+    """
+    shape, strides = list(tensor.shape), list(tensor.stride())
+    if tensor.data_ptr() % 16 != 0 or strides[-1] != 1 or min(shape) < 1:
+        return None
+    for dim, stride in enumerate(strides[:-1]):
+        if shape[dim] == 1:
+            strides[dim] = 16
+        elif stride < 1 or stride * tensor.element_size() % 16 != 0:
+            return None
+    return TensorDescriptor(tensor, shape, strides, block)
 
 
 def span(tensor):
@@ -249,9 +305,17 @@ def sliding_window(
     if Q.dtype != K.dtype:  # one product takes both
         Q, K = Q.to(dtype), K.to(dtype)
     O = empty((size_b, size_h, size_q, size_e), dtype=dtype, device=Q.device)
-    config = configs[0]
+    config = configs[0].copy()
     wide = any(span(t) >= 2**31 for t in (K, Q, V, O))
     programs = triton.cdiv(size_q, config["BLOCK_Q"]) * size_h * size_b
+    K_desc = V_desc = None
+    if config.pop("DESCRIPTORS") and not wide:
+        K_desc = descriptor(
+            K, [1, 1, config["BLOCK_K"], max(16, triton.next_power_of_2(size_d))]
+        )
+        V_desc = descriptor(
+            V, [1, 1, config["BLOCK_K"], max(16, triton.next_power_of_2(size_e))]
+        )
     launch(
         sliding_window_kernel,
         programs,
@@ -259,6 +323,8 @@ def sliding_window(
         Q,
         V,
         O,
+        K_desc,
+        V_desc,
         K.stride(0),
         K.stride(1),
         K.stride(2),
