@@ -17,7 +17,7 @@ from monocomp.backends.triton.accesses import Accesses
 from monocomp.backends.triton.descriptors import Block, is_dense
 from monocomp.backends.triton.masks import Masks
 from monocomp.backends.triton.syntax import TYPES, literal
-from monocomp.tile import Let, Loop, Segment, walk
+from monocomp.tile import Let, Loop, Segment, expressions, walk
 
 
 class Loops(Accesses, Masks):
@@ -81,7 +81,7 @@ class Loops(Accesses, Masks):
             condition += f" | {self._even(axis)}"
         self.unmasked = None
         self._row_bounds(loop, low, high)
-        self._blocks(loop, f"tl.range({begin}, {high}, {block})", condition)
+        self._blocks(loop, begin, high, condition)
 
     def _one_segment(self, loop: Loop, segment: Segment) -> None:
         axis = loop.axis.name
@@ -121,7 +121,7 @@ class Loops(Accesses, Masks):
             self.covered[axis] = f"{part} == 1" if segment.bounds else ""
         depth = self._depth(loop, segment, f"{part} != 1")
         fusion = self._fusion(loop, f"{part} == 1")
-        self._blocks(loop, f"tl.range({begin}, {end}, {block}{depth}{fusion})", condition)
+        self._blocks(loop, begin, end, condition, depth + fusion)
         self.covered.pop(axis, None)
         self.indent -= 1
 
@@ -164,8 +164,7 @@ class Loops(Accesses, Masks):
             first, offs = self._name("first", axis, f"first_{axis}"), self._axis(axis)
             self.edges[axis] = f"({first} < {full_low}) | ({first} + {block} > {full_high})"
             self._put("# Blocks that are inside for every row need no mask.")
-            iterator = f"tl.range({begin}, {high}, {block})"
-            self._blocks(loop, iterator, f"({offs} >= {low}) & ({offs} < {high})")
+            self._blocks(loop, begin, high, f"({offs} >= {low}) & ({offs} < {high})")
         del self.edges[axis]
         self.runs.discard(axis)
         self.indent = indent
@@ -270,15 +269,21 @@ class Loops(Accesses, Masks):
         yield
         self.indent -= 1
 
-    def _blocks(self, loop: Loop, iterator: str, condition: str) -> None:
-        axis = loop.axis.name
+    def _blocks(self, loop: Loop, begin: str, end: str, condition: str, options: str = "") -> None:
+        """One block after the other, in a condition that says which elements count."""
+        axis, block = loop.axis.name, self._block(loop.axis.name)
         first = self._name("first", axis, f"first_{axis}")
-        self._fit(f"for {first} in ", iterator, ":")
+        places = f"tl.arange(0, {block}).to(INDEX)"
+        periodic = filter(self._is_in_period, expressions(loop.body))
+        if any(e.args[0].attr == axis for e in periodic):
+            self._assign(self._in_first_block(axis), f"{begin} + {places}")
+            self.aligned.add(axis)
+        self._fit(f"for {first} in ", f"tl.range({begin}, {end}, {block}{options})", ":")
         self.indent += 1
-        block = self._block(axis)
-        self._assign(self._axis(axis), f"{first} + tl.arange(0, {block}).to(INDEX)")
+        self._assign(self._axis(axis), f"{first} + {places}")
         self._assign(self._inside(axis), condition)
         self._block_body(loop)
+        self.aligned.discard(axis)
         self.indent -= 1
 
     def _block_body(self, loop: Loop) -> None:

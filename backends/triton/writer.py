@@ -51,6 +51,7 @@ class KernelWriter:
         self.unmasked: str | None = None
         self.edges: dict[str, str] = {}  # by axis: is a block to be masked?
         self.runs: set[str] = set()  # axes that are streamed run by run
+        self.aligned: set[str] = set()  # axes whose places in the first block have a name
         # By axis: where a block that slides would begin, and where elements end.
         self.sliding: dict[str, tuple[str, str]] = {}
         self.admitted: dict[str, str] = {}

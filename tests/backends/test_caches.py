@@ -92,6 +92,44 @@ def test_pages(size: int, rows: int, backend: str) -> None:
     ALONE[backend].check(found, wanted)
 
 
+@pytest.mark.parametrize("size", [4, 5, 16, 256])
+def test_blocks_that_begin_within_pages(size: int) -> None:
+    """Whether pages fill a block or not, the first element may lie anywhere in one."""
+    paged, _ = paged_inputs(size, 1, torch.float32)
+    paged["start"] = torch.tensor([size // 2 + 1, 0, size - 1])
+    text = library.load("paged_attention")
+    assert text.count("softmax[k if k <= q") == 1
+    text = text.replace("length[b]: int", "length[b]: int, start[b]: int")
+    text = text.replace("softmax[k if k <= q", "softmax[k if k >= start[b] and k <= q")
+    (wanted,) = exact(text, paged)
+    ALONE["triton"].check(only("triton", text, paged), wanted)
+
+
+def test_places_in_pages_are_known_before_a_loop() -> None:
+    """If whole pages fill its blocks."""
+    source = mc.compile(library.load("paged_attention"), name="paged").source()
+    before, loop = source.split("for first_k in tl.range(")
+    assert "first_offs_k = begin + tl.arange(0, BLOCK_K).to(INDEX)" in before
+    assert "(first_offs_k if BLOCK_K % size_s == 0 else offs_k) % size_s" in loop
+    ring = mc.compile("O[b] = sum[k](X[b,k % 8] * Y[b,k])", name="ring").source()
+    assert "(first_offs_k if BLOCK_K % 8 == 0 else offs_k) % 8" in ring
+    assert "first_offs" not in mc.compile(library.load("gqa"), name="gqa").source()
+
+
+def test_places_in_periods_of_blocks_that_slide() -> None:
+    """Such blocks begin anywhere."""
+    text = """
+        input Q[q,d], K[k,d], V[k,e], R[r], start[q]: int
+        S[q,k] = Q[q,d] * K[k,d] + R[k % |r|]
+        O[q,e] = softmax[k if start[q] <= k and k <= q + 3](S[q,k]) * V[k,e]
+        """
+    inputs = {"Q": normal(45, 8), "K": normal(45, 8, seed=1), "V": normal(45, 5, seed=2)}
+    inputs |= {"R": 3 * normal(4, seed=3), "start": torch.arange(45) - 7}
+    assert "place_k" in mc.compile(text, name="sliding").source()
+    (wanted,) = exact(text, inputs)
+    ALONE["triton"].check(only("triton", text, inputs), wanted)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 def test_pages_beside_eager_torch(dtype: torch.dtype) -> None:
     """In the emitted kernel, in the dtype of the cache."""
