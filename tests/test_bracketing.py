@@ -387,15 +387,13 @@ def test_rows_that_are_only_packed(kind: str) -> None:
     check_backends(text, inputs)
 
 
-def test_pages_are_read_by_more_instances() -> None:
-    """Where a table tells the places of keys, twice as many instances wait for them."""
-    sizes = MANY | {"b": 30}
-    assert rules(library.load("gqa"), **sizes) == ["pack_rows"]
-    text = library.load("paged_attention")
-    pages = sizes | {"p": 60, "s": 8, "n": LENGTH // 8}
+def test_pages_are_cut_as_other_keys_are() -> None:
+    """A table that tells the places of keys changes nothing."""
+    pages = MANY | {"p": 60, "s": 8, "n": LENGTH // 8}
     del pages["k"]
-    assert rules(text, **pages) == ["pack_rows", "split_stream"]
-    assert rules(text, **pages | {"b": 70}) == ["pack_rows"]
+    for b in (10, 20, 30, 40):
+        found = rules(library.load("paged_attention"), **pages | {"b": b})
+        assert found == rules(library.load("gqa"), **MANY | {"b": b}), b
 
 
 @pytest.mark.parametrize("output", ["b,q,h,e", "h,q,b,e", "q,b,h,e"])

@@ -101,6 +101,23 @@ def gpu(target: str | None, processors: int = 0) -> Gpu:
     return Gpu(32, 255, 65536, 227 << 10, 228 << 10, matrix, 32, True, True, cached, processors)
 
 
+def load_levels(program: TileProgram) -> int:
+    """How many loads of a block wait for each other: two where a table tells where the elements
+    of a tile are, such as the pages of a cache."""
+    levels: dict[str, int] = {}
+
+    def level(e: Expr) -> int:
+        if e.op == "local":
+            return levels.get(e.attr, 0)
+        is_streamed = any(program.axes[a].role == "stream" for a in e.axes)
+        return max(map(level, e.args), default=0) + (e.op == "load" and is_streamed)
+
+    for s in walk(program.body):
+        if isinstance(s, Let):
+            levels[s.name] = level(s.value)
+    return max([1, *levels.values()])
+
+
 @dataclass(frozen=True)
 class Estimate:
     """What a schedule takes: registers a thread, bytes of shared memory, elements of the
@@ -146,6 +163,7 @@ class Model:
         products = [e for e in self.products if element_bytes <= 2 and operands.is_product(e)]
         self.in_parts = {a for e in products for a in e.args[:2] if operands.is_in_parts(a)}
         self.described = described_loads(program)
+        self.levels = load_levels(program)
         multiplied = [a.attr for e in self.products for a in e.args[:2] if a.op == "local"]
         uses = [e.attr for e in found if e.op == "local"]
         # Tiles that are read as they are, and that only products use.
@@ -281,7 +299,7 @@ class Model:
     def _shared(self, schedule: Schedule) -> int:
         """Operands of products, those of streams as often as there are stages."""
         direct = self._from_shared(schedule)
-        copies = max(1, schedule.num_stages - (0 if direct else 1))
+        copies = max(1, self._ahead(schedule) + direct)
         streamed = fixed = computed = 0
         for name in self.operands:
             value = self.lets[name]
@@ -300,6 +318,20 @@ class Model:
         if direct:
             return streamed * copies + fixed + barriers
         return streamed * copies + computed + (0 if self.gpu.lanes == 64 else fixed)
+
+    def _ahead(self, schedule: Schedule) -> int:
+        """For how many blocks ahead tiles are loaded: levels of loads share the stages, but two
+        stages are for the last level alone."""
+        return max((schedule.num_stages - 1) // self.levels, schedule.num_stages > 1)
+
+    def stages(self, usual: int, is_few: bool) -> int:
+        """What so many stages of loads that are all of one level are where there are more. For
+        few rows it is best to have as many tiles under way. For many rows it is best to load a
+        tile while the one before is used, and what tells its places in between: that takes
+        little, and several instances wait in turn."""
+        if self.levels == 1 or usual <= 2:
+            return usual
+        return 1 + (usual - 1) * self.levels if is_few else 2
 
     # --- order --------------------------------------------------------------------------
 
@@ -388,7 +420,7 @@ class Model:
             product, simple, moved = self._work(loop.body, schedule)
             inner = self._time(loop.body, schedule, side_by_side, instances)
             chain = product + simple + inner + _TURN
-            waiting = max(0.0, _LATENCY - (schedule.num_stages - 1) * max(chain, 100.0))
+            waiting = max(0.0, _LATENCY - self._ahead(schedule) * max(chain, 100.0))
             block = max(
                 side_by_side * max(product, simple, moved) + inner, chain + waiting, moved + 100.0
             )

@@ -265,7 +265,8 @@ class Space:
             blocks |= {a: _clip(stream, sizes, program.axes[a].extent) for a in streams}
             _shrink(program, blocks, sizes, warps)
             programs = instances[0] * self.processors if program.parts else 0
-            found.append(Schedule(tuple(blocks.items()), warps, stages, programs))
+            depth = self._model.stages(stages, is_few=row <= 32)
+            found.append(Schedule(tuple(blocks.items()), warps, depth, programs))
         return list(dict.fromkeys(found))
 
     def _shapes(self, rows: Sequence[str]) -> Sequence[tuple[int, ...]]:

@@ -182,22 +182,14 @@ def _long_stream(
     found = stretch(folds, {i.attr[0]: _block(i, sizes) for i in varying}, value, SHORTEST_PART)
     few = max((sizes[i.attr[1]] for i in rows), default=1) <= FEW_ROWS
 
-    # Reads whose places are read first wait twice: two instances wait in turn.
-    wanted = 2 * processors if any(map(_gathers, folds)) else processors
-
     def is_idle(together: _Rows | None) -> bool:
         instances = _instances(roles.values(), together, sizes, PRODUCT_ROWS if is_long else ROWS)
-        return 2 * instances <= wanted and found.expected(value) >= 2 * SHORTEST_PART
+        return 2 * instances <= processors and found.expected(value) >= 2 * SHORTEST_PART
 
     if packed is not None and few:
         is_cut = is_idle(packed) or not (divides and _are_in_order(group, packed))
         return _Stream(tuple(folds), packed, found, is_cut)
     return _Stream(tuple(folds), packed, found, True) if is_idle(None) else None
-
-
-def _gathers(f: Term) -> bool:
-    """Are there tables, of pages say, that tell where a fold's elements are?"""
-    return any(t.op == "read" for r in streamed_reads(f) for t in T.subterms(*r.args))
 
 
 def _instances(

@@ -180,6 +180,20 @@ def test_pages_take_no_division() -> None:
     assert reciprocals[0] == reciprocals[1]
 
 
+def test_tiles_of_pages_are_loaded_as_far_ahead() -> None:
+    """As those of contiguous keys: two blocks of 128 keys and values, and the table's entries."""
+    (launch,) = of_cache("paged_attention", "cuda:90", 1)[:1]
+    extents = {"b": 2, "h": 8, "g": 2, "q": 1, "k": 4096, "d": 128, "e": 128}
+    program = check(library.load("gqa"))
+    inputs = {
+        n: torch.empty([extents[d] for d in i.dims], dtype=torch.bfloat16, device="meta")
+        for n, i in program.inputs.items()
+    }
+    (contiguous,) = launches(library.load("gqa"), "cuda:90", inputs, extents)[:1]
+    shared = [compile_for("cuda:90", x).shared for x in (launch, contiguous)]
+    assert 4 * 128 * 128 * 2 <= shared[1] <= shared[0] <= shared[1] + 2048
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_other_sizes(target: str) -> None:
     """Lengths that blocks fit, the largest head that is held whole, and other dtypes."""

@@ -205,3 +205,24 @@ def test_what_no_candidate_fits_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="can't hold a tile") as caught:
         called(Runner(fitting=set()))
     assert "q = 8" in str(caught.value) and "out of resource: shared memory" in str(caught.value)
+
+
+def test_stages_where_tables_tell_places() -> None:
+    """Few rows keep as many tiles under way as contiguous keys do, which takes more stages and
+    the same room; for many rows two stages have been best."""
+    sizes = {"b": 4, "h": 16, "g": 2, "d": 128, "e": 128}
+    pages = sizes | {"s": 16, "n": 4096, "p": 9999}
+
+    def space(name: str, q: int, sizes: Mapping[str, int]) -> Space:
+        kernel = mc.compile(library.load(name))
+        extents = kernel._sizes(sizes | {"q": q})
+        program = kernel.tile_programs(extents, PROCESSORS)[0]
+        found = packed_extents(kernel._cut(extents, PROCESSORS)[0], extents)
+        return Space(program, found, 2, "cuda:90", PROCESSORS)
+
+    gathered, contiguous = space("paged_attention", 1, pages), space("gqa", 1, sizes | {"k": 65536})
+    first, usual = gathered.first(), replace(contiguous.first(), descriptors=False)
+    assert (first.num_stages, usual.num_stages) == (5, 3)
+    assert replace(first, num_stages=3) == usual
+    assert gathered._model.estimate(first).shared == contiguous._model.estimate(usual).shared
+    assert short(space("paged_attention", 4096, pages).first()) == (64, 64, 4, 2)
