@@ -10,6 +10,7 @@ interruption ends the search with the best so far.
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ SECONDS, CANDIDATES = 20.0, 12
 _ROUNDS = 5
 _COMPILING = 0.75  # the share of the time after which nothing more is compiled
 _HOPELESS = 1.5  # times the fastest: not timed again
+_CHANCE = 0.01  # the part of a time by which few short measurements may differ
 
 
 class DoesNotFit(Exception):
@@ -207,6 +209,9 @@ class _Kernel:
             return
         medians = {s: statistics.median(t) for s, t in self.times.items()}
         best = min(medians, key=medians.__getitem__)
+        # The first of all has won longer measurements: it stays if it may be as fast.
+        if medians.get(first, math.inf) * (1 - _CHANCE) <= medians[best]:
+            best = first
         self.tuning.schedules = self._choice(best)
         self.tuning.milliseconds = medians[best]
         if self.tuning.before is None:

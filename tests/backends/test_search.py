@@ -77,6 +77,14 @@ def test_the_fastest_wins() -> None:
     assert "1 ms, before 4 ms" in str(found)
 
 
+def test_what_may_be_chance_does_not_win() -> None:
+    """The first stays, unless another is clearly faster."""
+    times = {A: 1.0, B: 0.995, C: 2.0}
+    assert Bench(times).search([A, B, C]).schedules == (A,)
+    assert Bench(times | {C: 0.98}).search([A, B, C]).schedules == (C,)
+    assert Bench(times).search([C, A, B]).schedules == (B,)
+
+
 @pytest.mark.parametrize("expected", [RIGHT, None])
 def test_what_is_wrong_never_wins(expected: Outputs | None) -> None:
     """However fast, and also where only candidates can be compared with one another."""
