@@ -31,6 +31,7 @@ from monocomp.nominal import power_of_two
 from monocomp.tile import Let, Loop, Statement, TileProgram, expressions, walk
 
 LARGEST_TILE = 1 << 12  # elements of a tile that a warp can hold in registers
+LONG_STREAM = 1 << 13  # elements: more take so long that the shape and the loads matter more
 Shape: TypeAlias = tuple[int, int, int, int]  # rows, streamed elements, warps, stages
 
 
@@ -140,16 +141,23 @@ class Space:
 
     def _is_described_first(self, schedule: Schedule) -> bool:
         """Are descriptors known to be better? They are on Hopper where several instances wait
-        for their loads in turn, and the barriers do not take the room of one of these; and for
-        products in loops inside others where an instance is alone, but not for smaller ones."""
+        for their loads in turn, and the barriers do not take the room of one of these; for
+        products in loops inside others where an instance is alone, but not for smaller ones; and
+        for long streams in parts, as a call takes the host a few microseconds more."""
         if not self._describes or (self.target or "cuda:90") != "cuda:90":
             return False
         described = replace(schedule, descriptors=True)
         if self._has_inner_product:
             return schedule.num_warps == 8 and self._model.estimate(described).fits(self.gpu)
-        if self.program.parts or self._row() <= 32 or schedule.num_warps != 4:
+        if schedule.num_warps != 4:
             return False
-        is_kept = 1 < self._model.room(schedule) == self._model.room(described)
+        room = self._model.room(schedule)
+        if self.program.parts:
+            is_alone = room == 1 and self._model.estimate(described).fits(self.gpu)
+            return is_alone and self._is_long(self._loops())
+        if self._row() <= 32:
+            return False
+        is_kept = 1 < room == self._model.room(described)
         return is_kept and self._model.estimate(described).fits(self.gpu)
 
     @cached_property
@@ -295,7 +303,7 @@ class Space:
         if self._multiplies_in_parts:
             return _for_products_in_parts(whole, self._has_few_rows(rows))
         is_shared = _streamed_length(program, self.sizes) < 2 * whole
-        return _for_hopper(whole, self._is_long(), is_shared)
+        return _for_hopper(whole, self._is_long(self._whole_loops()), is_shared)
 
     def _row(self) -> int:
         """How many rows a block has at most; after that the rows are no longer few."""
@@ -321,14 +329,16 @@ class Space:
         whole = whole_length(self.program, self.sizes) * size // 2
         return _for_parts(row, whole, size, _streamed_length(self.program, self.sizes))
 
-    def _is_long(self) -> bool:
-        """Is there a stream that is long for all rows alike?"""
-        return any(self.sizes.get(loop.axis.extent, 0) > 8192 for loop in self._whole_loops())
+    def _is_long(self, loops: Sequence[Loop]) -> bool:
+        """Is one of the streams long?"""
+        return any(self.sizes.get(loop.axis.extent, 0) > LONG_STREAM for loop in loops)
 
     def _whole_loops(self) -> list[Loop]:
         """The streams that are the same for all rows."""
-        loops = (s for s in walk(self.program.body) if isinstance(s, Loop))
-        return [loop for loop in loops if loop.is_whole]
+        return [loop for loop in self._loops() if loop.is_whole]
+
+    def _loops(self) -> list[Loop]:
+        return [s for s in walk(self.program.body) if isinstance(s, Loop)]
 
     # --- what could be good ---------------------------------------------------------------
 
@@ -461,8 +471,8 @@ def _for_parts(
     once, so what counts is that enough of it is under way."""
     if whole <= 128:
         return [
-            (row, 128, 8, 3, 1),
             (row, 128, 4, 3, 1),
+            (row, 128, 8, 3, 1),
             (row, 64, 4, 4, 2),
             (row, 64, 4, 2, 5),
             (row, 64, 4, 3, 2),

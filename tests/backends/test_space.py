@@ -55,7 +55,7 @@ def short(schedule: Schedule) -> tuple[int, ...]:
         ("causal", 16384, 16384, 128, (64, 64, 4, 3)),
         ("attention", 4096, 4096, 64, (64, 64, 4, 3)),
         ("causal", 16384, 16384, 64, (64, 64, 4, 3)),
-        ("attention", 1, 65536, 128, (16, 128, 8, 3, PROCESSORS)),
+        ("attention", 1, 65536, 128, (16, 128, 4, 3, PROCESSORS)),
     ],
 )
 def test_what_measurements_have_shown(
