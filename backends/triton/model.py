@@ -324,14 +324,16 @@ class Model:
         stages are for the last level alone."""
         return max((schedule.num_stages - 1) // self.levels, schedule.num_stages > 1)
 
-    def stages(self, usual: int, is_few: bool) -> int:
-        """What so many stages of loads that are all of one level are where there are more. For
-        few rows it is best to have as many tiles under way. For many rows it is best to load a
-        tile while the one before is used, and what tells its places in between: that takes
-        little, and several instances wait in turn."""
+    def stages(self, schedule: Schedule) -> int:
+        """What the stages of a schedule for loads of one level are where there are more. An
+        instance that is alone on its multiprocessor needs as many tiles under way. Where there
+        are several it is best to load a tile while the one before is used, and what tells its
+        places in between: that takes little, and they wait in turn."""
+        usual = schedule.num_stages
         if self.levels == 1 or usual <= 2:
             return usual
-        return 1 + (usual - 1) * self.levels if is_few else 2
+        is_alone = self.program.parts or self.instances(schedule) <= self.gpu.processors
+        return 1 + (usual - 1) * self.levels if is_alone else 2
 
     # --- order --------------------------------------------------------------------------
 

@@ -273,8 +273,8 @@ class Space:
             blocks |= {a: _clip(stream, sizes, program.axes[a].extent) for a in streams}
             _shrink(program, blocks, sizes, warps)
             programs = instances[0] * self.processors if program.parts else 0
-            depth = self._model.stages(stages, is_few=row <= 32)
-            found.append(Schedule(tuple(blocks.items()), warps, depth, programs))
+            schedule = Schedule(tuple(blocks.items()), warps, stages, programs)
+            found.append(replace(schedule, num_stages=self._model.stages(schedule)))
         return list(dict.fromkeys(found))
 
     def _shapes(self, rows: Sequence[str]) -> Sequence[tuple[int, ...]]:

@@ -29,8 +29,15 @@ def spaces(
     name: str, q: int, k: int, head: int, element_bytes: int = 2, target: str = "cuda:90"
 ) -> list[Space]:
     """The spaces of a program's kernels."""
-    kernel = mc.compile(library.load(name))
     sizes = {"b": 4, "h": 16, "q": q, "k": k, "d": head, "e": head}
+    return spaces_at(name, sizes, element_bytes, target)
+
+
+def spaces_at(
+    name: str, sizes: Mapping[str, int], element_bytes: int = 2, target: str = "cuda:90"
+) -> list[Space]:
+    """The same at any sizes."""
+    kernel = mc.compile(library.load(name))
     extents = kernel._sizes(sizes)
     program, _ = kernel.specializations.in_kernels(extents, PROCESSORS)
     found = packed_extents(program, extents)
@@ -67,6 +74,25 @@ def test_what_measurements_have_shown(
     ranked = space._ranked()
     estimate = space._model.estimate
     assert estimate(space.first()).cycles <= 1.15 * estimate(ranked[0]).cycles
+
+
+def test_stages_where_tables_tell_places() -> None:
+    """An instance alone keeps as many tiles under way as one for contiguous keys does, which
+    takes more stages and the same room; where there are several two stages have been best."""
+    sizes = {"b": 4, "h": 16, "g": 2, "d": 128, "e": 128}
+    pages = sizes | {"s": 16, "n": 4096, "p": 9999}
+
+    def gathered(**sizes: int) -> Space:
+        return spaces_at("paged_attention", pages | sizes)[0]
+
+    contiguous, alone = spaces_at("gqa", sizes | {"q": 1, "k": 65536})[0], gathered(q=1)
+    first, usual = alone.first(), replace(contiguous.first(), descriptors=False)
+    assert (first.num_stages, usual.num_stages) == (5, 3)
+    assert replace(first, num_stages=3) == usual
+    assert alone._model.estimate(first).shared == contiguous._model.estimate(usual).shared
+    assert short(gathered(q=4096).first()) == (64, 64, 4, 2)
+    assert short(gathered(q=1, g=8, b=64).first()) == (16, 128, 4, 2)
+    assert short(gathered(q=1, g=8, b=16).first()) == (16, 128, 4, 5)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -205,24 +231,3 @@ def test_what_no_candidate_fits_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="can't hold a tile") as caught:
         called(Runner(fitting=set()))
     assert "q = 8" in str(caught.value) and "out of resource: shared memory" in str(caught.value)
-
-
-def test_stages_where_tables_tell_places() -> None:
-    """Few rows keep as many tiles under way as contiguous keys do, which takes more stages and
-    the same room; for many rows two stages have been best."""
-    sizes = {"b": 4, "h": 16, "g": 2, "d": 128, "e": 128}
-    pages = sizes | {"s": 16, "n": 4096, "p": 9999}
-
-    def space(name: str, q: int, sizes: Mapping[str, int]) -> Space:
-        kernel = mc.compile(library.load(name))
-        extents = kernel._sizes(sizes | {"q": q})
-        program = kernel.tile_programs(extents, PROCESSORS)[0]
-        found = packed_extents(kernel._cut(extents, PROCESSORS)[0], extents)
-        return Space(program, found, 2, "cuda:90", PROCESSORS)
-
-    gathered, contiguous = space("paged_attention", 1, pages), space("gqa", 1, sizes | {"k": 65536})
-    first, usual = gathered.first(), replace(contiguous.first(), descriptors=False)
-    assert (first.num_stages, usual.num_stages) == (5, 3)
-    assert replace(first, num_stages=3) == usual
-    assert gathered._model.estimate(first).shared == contiguous._model.estimate(usual).shared
-    assert short(space("paged_attention", 4096, pages).first()) == (64, 64, 4, 2)
