@@ -242,7 +242,7 @@ class Model:
         where products read it."""
         if name not in self.operands:
             return self._held(value.axes, schedule)
-        if schedule.num_stages > 1 and (self._streamed(value) or self._from_shared(schedule)):
+        if schedule.num_stages > 1 and (self._streamed(value) or self.is_direct(schedule)):
             return 0
         return self._held(value.axes, schedule, self.element_bytes)
 
@@ -266,7 +266,7 @@ class Model:
         of them but the last, which gives warps that are left columns instead."""
         in_parts = any(a in self.in_parts for a in e.args[:2])
         is_lacking = self._rows(schedule) < 16 * schedule.num_warps
-        return in_parts and is_lacking and self._from_shared(schedule)
+        return in_parts and is_lacking and self.is_direct(schedule)
 
     def _multiplied(self, e: Expr, schedule: Schedule) -> int:
         """A thread computes a square of the result, from so many rows and columns."""
@@ -288,8 +288,8 @@ class Model:
     def _rows(self, schedule: Schedule) -> int:
         return self.elements(self.program.axis_names("row"), schedule)
 
-    def _from_shared(self, schedule: Schedule) -> bool:
-        """Do products read their operands from shared memory?"""
+    def is_direct(self, schedule: Schedule) -> bool:
+        """Do products read their operands from shared memory, as Hopper's do?"""
         is_large = self._rows(schedule) >= 64 and schedule.num_warps >= 4
         return self.gpu.reads_shared and self.element_bytes <= 2 and is_large
 
@@ -298,7 +298,7 @@ class Model:
 
     def _shared(self, schedule: Schedule) -> int:
         """Operands of products, those of streams as often as there are stages."""
-        direct = self._from_shared(schedule)
+        direct = self.is_direct(schedule)
         copies = max(1, self._ahead(schedule) + direct)
         streamed = fixed = computed = 0
         for name in self.operands:
@@ -316,7 +316,7 @@ class Model:
                     computed = max(computed, size * (1 + (a in self.in_parts)))
         barriers = _BARRIER * (1 + copies * len(self.described)) if schedule.descriptors else 0
         if direct:
-            return streamed * copies + fixed + barriers
+            return streamed * copies + fixed + barriers + self._added(schedule)
         return streamed * copies + computed + (0 if self.gpu.lanes == 64 else fixed)
 
     def _ahead(self, schedule: Schedule) -> int:
@@ -334,6 +334,21 @@ class Model:
             return usual
         is_alone = self.program.parts or self.instances(schedule) <= self.gpu.processors
         return 1 + (usual - 1) * self.levels if is_alone else 2
+
+    def _added(self, schedule: Schedule) -> int:
+        """Bytes for tiles that are added to a product of rows and a stream, which are loaded in
+        another layout than it has: for copies ahead of those that lie in rows, and for what threads
+        pass each other at a time, a chunk each, of those that are gathered."""
+        rows, copied, exchanged = {*self.program.axis_names("row")}, 0, 0
+        for name, value in self.lets.items():
+            is_added = name not in self.operands and bool(value.axes & rows)
+            if value.op != "load" or not is_added or not self._streamed(value):
+                continue
+            if all(place.op == "coordinate" for place in value.args):
+                copied += self.elements(value.axes, schedule) * self.element_bytes
+            else:
+                exchanged = _CHUNK * schedule.num_warps * self.gpu.lanes
+        return copied * max(0, schedule.num_stages - 1) + exchanged
 
     # --- order --------------------------------------------------------------------------
 
@@ -432,7 +447,7 @@ class Model:
     def _work(self, body: Sequence[Statement], schedule: Schedule) -> tuple[float, float, float]:
         """Cycles that a body keeps the matrix units, the lanes and the memory busy."""
         product = simple = moved = 0.0
-        rate, direct = float(self.gpu.matrix), self._from_shared(schedule)
+        rate, direct = float(self.gpu.matrix), self.is_direct(schedule)
         if self.element_bytes > 2:
             rate = 256.0  # one by one, in full precision
         elif self.gpu.reads_shared and not direct:

@@ -274,8 +274,17 @@ class Space:
             _shrink(program, blocks, sizes, warps)
             programs = instances[0] * self.processors if program.parts else 0
             schedule = Schedule(tuple(blocks.items()), warps, stages, programs)
-            found.append(replace(schedule, num_stages=self._model.stages(schedule)))
+            schedule = replace(schedule, num_stages=self._model.stages(schedule))
+            found.append(self._side_by_side(schedule))
         return list(dict.fromkeys(found))
+
+    def _side_by_side(self, schedule: Schedule) -> Schedule:
+        """With a stage less if that makes room for a second instance, where it takes two to overlap
+        products with what comes between them."""
+        model, fewer = self._model, replace(schedule, num_stages=schedule.num_stages - 1)
+        is_small = model.is_direct(schedule) and schedule.num_warps == 4
+        makes_room = model.room(schedule) == 1 and fewer.num_stages > 1 and model.room(fewer) > 1
+        return fewer if is_small and makes_room else schedule
 
     def _shapes(self, rows: Sequence[str]) -> Sequence[tuple[int, ...]]:
         program, target = self.program, self.target or "cuda:90"

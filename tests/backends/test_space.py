@@ -14,13 +14,14 @@ from triton.runtime.errors import OutOfResources
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.triton.launch import TritonRunner
+from monocomp.backends.triton.emit import emit
+from monocomp.backends.triton.launch import TritonRunner, interpreted, load
 from monocomp.backends.triton.model import Gpu, gpu
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.space import Space
 from monocomp.errors import UnsupportedError
 from monocomp.lowering import packed_extents
-from tests.backends.compiling import TARGETS
+from tests.backends.compiling import TARGETS, compile_for, recorded
 
 PROCESSORS = 132
 
@@ -231,3 +232,44 @@ def test_what_no_candidate_fits_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="can't hold a tile") as caught:
         called(Runner(fitting=set()))
     assert "q = 8" in str(caught.value) and "out of resource: shared memory" in str(caught.value)
+
+
+# --- room for two instances -----------------------------------------------------------------
+
+ADDED = {
+    "in rows": ("B[h,q,k]", "B[h,q,k]", ""),
+    "gathered": ("B[h,r]", "B[h,q - k + |k| - 1]", "index r < |q| + |k| - 1"),
+    "of a row": ("B[h,q]", "B[h,q]", ""),
+}
+
+
+@pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
+@pytest.mark.parametrize(
+    ("added", "stages"), [("in rows", 2), ("gathered", 2), ("of a row", 3)], ids=str
+)
+def test_what_is_added_takes_room(added: str, stages: int) -> None:
+    """A tile that is added to the logits takes shared memory too; a stage less makes room for the
+    second instance, without which products wait for what comes between them."""
+    declared, read, index = ADDED[added]
+    kernel = mc.compile(f"""
+        input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e], {declared}
+        {index}
+        S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|) + {read}
+        O[b,h,q,e] = softmax[k](S[b,h,q,k]) * V[b,h,k,e]
+        """)
+    sizes = {"b": 1, "h": 4, "q": 1024, "k": 1024, "d": 128, "e": 128, "r": 2047}
+    programs = kernel.tile_programs({e: sizes[e] for e in kernel.program.extent_of.values()})
+    space = Space(programs[0], sizes, 2, "cuda:90", PROCESSORS)
+    first = space.first()
+    assert short(first) == (64, 64, 4, stages)
+    assert space._model.room(first) == 2
+    inputs = {
+        name: torch.empty([sizes[d] for d in tensor.dims], dtype=torch.bfloat16)
+        for name, tensor in kernel.equations.source.inputs.items()
+    }
+    for schedule in (first, replace(first, num_stages=5 - stages)):
+        module = emit(kernel.equations, programs, [schedule], target="cuda:90")
+        configs = (module.config(0, schedule),)
+        (launch,) = recorded(load(module.source), module.host, inputs, configs=configs)
+        estimated = space._model.estimate(schedule).shared
+        assert abs(compile_for("cuda:90", launch).shared - estimated) <= 64
