@@ -153,6 +153,19 @@ def test_others_stay_at_their_best() -> None:
     assert ("compile", (C, B)) in bench.calls and ("compile", (A, D)) not in bench.calls
 
 
+def test_what_stays_takes_what_it_took() -> None:
+    """Clocks drift: what is measured later may seem slower than the same before."""
+
+    class Slowing(Bench):
+        def timer(self, choice: Choice) -> Callable[[], float]:
+            measure = super().timer(choice)
+            return lambda: measure() + self.now
+
+    found = Slowing(TIMES).search([C, A], [D, A])
+    assert found.schedules == (C, D) and found.measured == 4
+    assert found.milliseconds == found.before
+
+
 @pytest.mark.parametrize("steps", range(25))
 def test_an_interruption_keeps_the_best(steps: int) -> None:
     """Of what was measured; without any measurement, what comes first."""
