@@ -121,9 +121,15 @@ def _slopes(shape: Shape, device: str) -> dict[str, Tensor]:
     return {"slope": (2.0 ** (-8.0 * (heads + 1) / shape.heads)).to(DTYPE)}
 
 
+def _alike() -> torch.Generator:
+    """Random lengths are the same in each run, so that runs can be compared."""
+    return torch.Generator().manual_seed(0)
+
+
 def _prefixes(shape: Shape, device: str) -> dict[str, Tensor]:
-    n = shape.length
-    return {"prefix": torch.randint(n // 8, n // 2, (shape.batch,), device=device).int()}
+    n, size = shape.length, (shape.batch,)
+    prefix = torch.randint(n // 8, n // 2, size, generator=_alike())
+    return {"prefix": prefix.int().to(device)}
 
 
 def _bias(shape: Shape, device: str) -> dict[str, Tensor]:
@@ -134,9 +140,9 @@ def _bias(shape: Shape, device: str) -> dict[str, Tensor]:
 def packed(shape: Shape, device: str) -> dict[str, Tensor]:
     """Where the document of each query begins and ends: cut at random places."""
     count, n = max(1, shape.length // shape.document), shape.length
-    starts, ends = [], []
+    starts, ends, random = [], [], _alike()
     for _ in range(shape.batch):
-        cuts = torch.randperm(n - 1)[: count - 1].add(1).sort().values
+        cuts = torch.randperm(n - 1, generator=random)[: count - 1].add(1).sort().values
         edges = torch.cat([torch.tensor([0]), cuts, torch.tensor([n])])
         lengths = edges.diff()
         starts.append(edges[:-1].repeat_interleave(lengths))
