@@ -117,8 +117,9 @@ class Masks(Bounds):
         place, high = self.sliding[axis]
         first, run = self._name("first", axis), "run_" if axis in self.runs else ""
         rows = self._order({a for b in loop.bounds for a in b.axes})
-        low = f"(tl.maximum({self._bound(axis, f'{run}from')}, {place}) - {first})"
-        if len(loop.segments) > 1 or loop.segments[0].upper:
+        begin = f"{run}from" if rows else "low"  # of each row, or of all
+        low = f"(tl.maximum({self._bound(axis, begin)}, {place}) - {first})"
+        if rows and (len(loop.segments) > 1 or loop.segments[0].upper):
             end = self._spread(f"({self._bound(axis, f'{run}to')} - {first})", rows, want)
         else:
             end = f"{high} - {first}"
