@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import log2, prod
-from typing import TypeAlias
 
+from monocomp.backends.triton import known_shapes
 from monocomp.backends.triton.descriptors import described_loads
 from monocomp.backends.triton.model import Gpu, Model, gpu
 from monocomp.backends.triton.schedule import (
@@ -32,7 +32,6 @@ from monocomp.tile import Let, Loop, Statement, TileProgram, expressions, walk
 
 LARGEST_TILE = 1 << 12  # elements of a tile that a warp can hold in registers
 LONG_STREAM = 1 << 13  # elements: more take so long that the shape and the loads matter more
-Shape: TypeAlias = tuple[int, int, int, int]  # rows, streamed elements, warps, stages
 
 
 def has_product(program: TileProgram) -> bool:
@@ -299,20 +298,20 @@ class Space:
                 return [(64, 32, 4, 2), (32, 32, 4, 2)]
             return [(128, 64, 8, 3), (64, 64, 4, 3), (128, 32, 4, 4)]
         if target.startswith("hip:"):
-            return _for_cdna(whole, self.element_bytes)
+            return known_shapes.for_cdna(whole, self.element_bytes)
         if self.element_bytes > 2:
-            return _in_full_precision(whole)
+            return known_shapes.in_full_precision(whole)
         if row <= 32:
             return [shape[:4] for shape in self._in_parts(row)]
         if int(target.removeprefix("cuda:")) < 90:
-            return _before_hopper(whole)
+            return known_shapes.before_hopper(whole)
         in_two = any(a.after for a in program.axes.values())
         if in_two and _accumulators(program, program.body) == 1:
-            return _for_hopper_in_two(whole, bool(self._whole_loops()))
+            return known_shapes.for_hopper_in_two(whole, bool(self._whole_loops()))
         if self._multiplies_in_parts:
-            return _for_products_in_parts(whole, self._has_few_rows(rows))
+            return known_shapes.for_products_in_parts(whole, self._has_few_rows(rows))
         is_shared = _streamed_length(program, self.sizes) < 2 * whole
-        return _for_hopper(whole, self._is_long(self._whole_loops()), is_shared)
+        return known_shapes.for_hopper(whole, self._is_long(self._whole_loops()), is_shared)
 
     def _row(self) -> int:
         """How many rows a block has at most; after that the rows are no longer few."""
@@ -322,7 +321,7 @@ class Space:
 
     @cached_property
     def _multiplies_in_parts(self) -> bool:
-        """Is this one of the kernels that `_for_products_in_parts` is for?"""
+        """Is this one of the kernels that `known_shapes.for_products_in_parts` is for?"""
         program = self.program
         is_alone = len(program.axis_names("row")) == 1 and not program.parts
         is_usual = self._row() > 32 and self._accumulated() <= 384
@@ -336,7 +335,7 @@ class Space:
     def _in_parts(self, row: int) -> list[tuple[int, int, int, int, int]]:
         size = self.element_bytes
         whole = whole_length(self.program, self.sizes) * size // 2
-        return _for_parts(row, whole, size, _streamed_length(self.program, self.sizes))
+        return known_shapes.for_parts(row, whole, size, _streamed_length(self.program, self.sizes))
 
     def _is_long(self, loops: Sequence[Loop]) -> bool:
         """Is one of the streams long?"""
@@ -471,102 +470,6 @@ def _rank(schedule: Schedule, cycles: float) -> tuple[int, int, int]:
     """By the model; what it takes for about as fast, by large blocks and a usual depth."""
     elements = prod(length for _, length in schedule.blocks)
     return round(20 * log2(cycles)), -elements, abs(schedule.num_stages - 3)
-
-
-def _for_parts(
-    row: int, whole: int, element_bytes: int, streamed: int
-) -> list[tuple[int, int, int, int, int]]:
-    """For few rows, with how many program instances a processor holds: the stream is read
-    once, so what counts is that enough of it is under way."""
-    if whole <= 128:
-        return [
-            (row, 128, 4, 3, 1),
-            (row, 128, 8, 3, 1),
-            (row, 64, 4, 4, 2),
-            (row, 64, 4, 2, 5),
-            (row, 64, 4, 3, 2),
-        ]
-    if whole <= 256:
-        return [(row, 32, 4, 3, 2), (row, 64, 8, 2, 1), (row, 32, 4, 2, 2), (row, 64, 4, 2, 1)]
-    if element_bytes > 2:
-        return [(MIN_DOT, 16, 4, 2, 2), (MIN_DOT, 32, 8, 2, 1), (MIN_DOT, 32, 4, 2, 1)]
-    shapes = [(row, 32, 8, 2, 1), (row, 64, 8, 1, 1), (MIN_DOT, 32, 4, 2, 1)]
-    if streamed < 2 * whole:  # one tile is keys and values
-        shapes = [(row, 64, 8, 2, 1), *shapes]
-    return shapes
-
-
-def _for_hopper(whole: int, is_long: bool, is_shared: bool) -> list[Shape]:
-    """Two instances of 64 rows overlap products with what comes between them; over a long
-    stream 128 rows make up for that by reading it half as often. Where one long tile is keys
-    and values, there is room for a larger one."""
-    if whole <= 64:
-        return [(64, 64, 4, 3), (128, 64, 8, 3), (64, 128, 4, 3), (128, 128, 8, 2)]
-    if whole <= 128:
-        shapes = [(64, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 2), (64, 32, 4, 3)]
-        return [shapes[1], shapes[0], *shapes[2:]] if is_long else shapes
-    if whole <= 256:
-        return [(128, 64, 8, 2), (64, 32, 8, 2), (64, 64, 8, 2), (64, 64, 4, 2)]
-    if whole <= 512:
-        shapes = [(64, 32, 8, 2), (64, 64, 8, 1), (64, 16, 8, 3), (32, 32, 8, 2)]
-        return [(64, 64, 8, 2), *shapes] if is_shared else shapes
-    return [(32, 16, 8, 2), (32, 32, 8, 1), (16, 16, 8, 1)]
-
-
-def _for_hopper_in_two(whole: int, is_alike: bool) -> list[Shape]:
-    """Two tiles leave room for more rows, or for another stage, if for long ones with some
-    registers in memory. With short ones more rows pay where a stream is alike for all of them."""
-    if whole <= 128:
-        shapes = [(64, 64, 4, 3), (128, 64, 8, 3), (128, 64, 4, 3), (64, 64, 4, 2)]
-        return [shapes[1], shapes[0], *shapes[2:]] if is_alike else shapes
-    if whole <= 256:
-        return [(128, 64, 8, 3), (128, 64, 8, 2), (64, 64, 4, 2)]
-    return [(128, 32, 8, 2), (64, 64, 8, 2)]
-
-
-def _for_products_in_parts(whole: int, has_few_rows: bool) -> list[Shape]:
-    """As on Hopper, for kernels that multiply computed operands in parts: 16 rows a warp, or else
-    the parts of a product are added up in different layouts."""
-    if whole <= 128:
-        large, small = (128, 64, 8, 3), (64, 64, 4, 3)
-    else:
-        large, small = (128, 32, 8, 2), (64, 32, 4, 2)
-    return [*([small, large] if has_few_rows else [large, small]), (64, 16, 4, 2), (32, 16, 4, 1)]
-
-
-def _in_full_precision(whole: int) -> list[Shape]:
-    if whole <= 64:
-        return [(64, 32, 8, 2), (64, 32, 4, 2), (32, 32, 4, 2), (64, 64, 8, 2)]
-    if whole > 256:
-        return [(16, 16, 8, 1), (16, 16, 8, 2), (16, 16, 4, 1), (32, 16, 8, 1)]
-    first = (16, 16, 8 if whole <= 128 else 4, 2)
-    return [first, (32, 16, 4, 2), (32, 32, 8, 1), (64, 32, 4, 2)]
-
-
-def _for_cdna(whole: int, element_bytes: int) -> list[Shape]:
-    """64 lanes a warp, 512 registers, 64 KiB shared."""
-    if element_bytes > 2:
-        if whole > 256:
-            return [(16, 16, 4, 1), (16, 16, 8, 1)]
-        return [(64, 32, 4, 2), (32, 32, 4, 2)] if whole <= 128 else [(32, 16, 4, 2)]
-    if whole > 256:
-        return [(16, 32, 4, 1), (32, 32, 4, 1)]
-    if whole <= 64:
-        return [(128, 64, 4, 2), (64, 64, 4, 2), (128, 32, 4, 2)]
-    if whole <= 128:
-        return [(128, 32, 4, 2), (128, 64, 4, 2), (64, 64, 4, 2)]
-    return [(64, 32, 4, 2), (32, 32, 4, 2)]
-
-
-def _before_hopper(whole: int) -> list[Shape]:
-    """Operands in registers, 99 KiB shared or more."""
-    if whole <= 64:
-        return [(128, 64, 8, 3), (128, 64, 4, 3), (64, 64, 4, 3), (128, 32, 4, 3)]
-    if whole <= 128:
-        return [(128, 32, 8, 3), (128, 64, 8, 3), (64, 32, 4, 3), (64, 64, 4, 3)]
-    if whole <= 256:
-        return [(32, 32, 4, 2), (64, 32, 8, 2)]
-    return [(32, 32, 8, 2), (16, 32, 4, 1)]
 
 
 def _multiplies_floats(program: TileProgram) -> bool:
