@@ -35,15 +35,15 @@ def for_parts(
     return shapes
 
 
-def for_hopper(whole: int, is_long: bool, is_shared: bool) -> list[Shape]:
+def for_hopper(whole: int, reads_twice: bool, is_shared: bool) -> list[Shape]:
     """Two instances of 64 rows overlap products with what comes between them; over a long
-    stream 128 rows make up for that by reading it half as often. Where one long tile is keys
-    and values, there is room for a larger one."""
+    stream 128 rows make up for that by reading it half as often, where lanes compute addresses
+    for what is read. Where one long tile is keys and values, there is room for a larger one."""
     if whole <= 64:
         return [(64, 64, 4, 3), (128, 64, 8, 3), (64, 128, 4, 3), (128, 128, 8, 2)]
     if whole <= 128:
         shapes = [(64, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 2), (64, 32, 4, 3)]
-        return [shapes[1], shapes[0], *shapes[2:]] if is_long else shapes
+        return [shapes[1], shapes[0], *shapes[2:]] if reads_twice else shapes
     if whole <= 256:
         return [(128, 64, 8, 2), (64, 32, 8, 2), (64, 64, 8, 2), (64, 64, 4, 2)]
     if whole <= 512:

@@ -311,7 +311,8 @@ class Space:
         if self._multiplies_in_parts:
             return known_shapes.for_products_in_parts(whole, self._has_few_rows(rows))
         is_shared = _streamed_length(program, self.sizes) < 2 * whole
-        return known_shapes.for_hopper(whole, self._is_long(self._whole_loops()), is_shared)
+        reads_twice = self._is_long(self._whole_loops()) and not self._describes
+        return known_shapes.for_hopper(whole, reads_twice, is_shared)
 
     def _row(self) -> int:
         """How many rows a block has at most; after that the rows are no longer few."""
