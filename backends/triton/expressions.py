@@ -5,6 +5,7 @@ whose dimensions are in one order, and matrix products calls of the matrix units
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from functools import cached_property
 
 from monocomp import counter_rng
@@ -140,9 +141,9 @@ class Expressions(KernelWriter):
             return f"{_CALLS[e.op]}({parts})", ATOM
         raise UnsupportedError(f"backend 'triton' has no operation {e.op}")
 
+    @abstractmethod
     def _masked(self, e: Expr, want: tuple[str, ...]) -> str:
         """A value where its axis is in the domain, and a unit elsewhere."""
-        raise NotImplementedError
 
     def _larger_or_smaller(self, e: Expr, want: tuple[str, ...]) -> str:
         """Where a NaN counts it is kept; the frame of a sum need not, the sum has it too."""

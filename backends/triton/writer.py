@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 
 from monocomp.backends.triton.descriptors import Block, described_loads
@@ -13,7 +14,7 @@ from monocomp.errors import InternalError
 from monocomp.tile import Expr, Let, Loop, Statement, TileProgram, expressions, walk
 
 
-class KernelWriter:
+class KernelWriter(ABC):
     """Writes the lines of one kernel, in names that the program cannot choose."""
 
     def __init__(
@@ -189,6 +190,6 @@ class KernelWriter:
     def _is_load(self, e: Expr) -> bool:
         return e.op == "local" and e.attr in self.lets and self.lets[e.attr].op == "load"
 
+    @abstractmethod
     def _body(self, body: list[Statement]) -> None:
         """Write statements, those of loops and combines too."""
-        raise NotImplementedError

@@ -55,8 +55,9 @@ def in_turns(pid, blocks, places, abreast):
 
 @triton.jit
 def between(places, low, high):
-    """low <= places < high, for the columns of a product: a thread has some of each 8. Which
-    ones is taken to the bounds, so that places are constants and take no registers."""
+    """low <= places < high, for the columns of a product. A thread holds the same columns of
+    each 8: with the place in its 8 taken from both sides, what is left of the places is known
+    to the compiler and takes no registers."""
     column = places & 7
     return (places - column >= low - column) & (places - column < high - column)
 
