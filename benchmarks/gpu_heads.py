@@ -26,7 +26,8 @@ BATCH, HEADS, LENGTH = 1, 32, 4096
 ONE_TILE, EFFICIENT = f"{OURS}, one tile", "efficient"
 SDPA = (CUDNN, FLASH, EFFICIENT)
 LONGEST = 256  # of the heads that cuDNN and FlashAttention take
-SIZES = (40, 48, 64, 72, 80, 96, 100, 112, 120, 128, 160, 192, 256, 320, 384, 512)
+SIZES = (33, 40, 48, 64, 72, 80, 88, 96, 99, 100, 104, 112, 120, 128)
+SIZES = (*SIZES, 136, 160, 192, 200, 248, 256, 320, 384, 512)
 QUICK = (64, 72, 80, 96, 128, 160, 192, 256, 320, 512)
 
 

@@ -13,6 +13,7 @@ from monocomp import __version__
 from monocomp import terms as T
 from monocomp.backends.triton.descriptors import Block
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
+from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
 from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.kernel_source import KernelEmitter, KernelSource
 from monocomp.backends.triton.layout import fit, parse
@@ -23,14 +24,12 @@ from monocomp.lowering import in_two_tiles
 from monocomp.program import Equations, translate_expression
 from monocomp.tile import Axis, Combine, Fold, OutputTensor, TileProgram, walk
 
+MANY_BLOCKS = 8  # of rows, whose reading takes longer than a copy, if rows are odd
+
 # Names that the host function uses itself.
 _HOST_NAMES = frozenset(
     ("config", "configs", "fast", "name", "precision", "programs", "shape", "t", "tensor", "wide")
-)
-# What it calls.
-_FUNCTIONS = frozenset(
-    ("TensorDescriptor", "descriptor", "empty", "launch", "span", "step", "two_tiles")
-)
+) | {"TensorDescriptor", "empty"}
 
 
 @dataclass(frozen=True)
@@ -46,6 +45,7 @@ class Module:
         places: for each kernel by name, which of its positional arguments are parameters.
         described: for each kernel, can descriptors load tiles of it?
         ordered: for each kernel, does it take the order of its instances?
+        aligns: does the host function take how rows are aligned?
     """
 
     source: str
@@ -56,6 +56,7 @@ class Module:
     places: Mapping[str, Mapping[int, str]]
     described: tuple[bool, ...]
     ordered: tuple[bool, ...]
+    aligns: bool
 
     def config(self, kernel: int, schedule: Schedule) -> dict[str, int]:
         """A schedule in the form that the host function takes."""
@@ -89,7 +90,7 @@ def emit(
     narrow = narrow or {}
     pairs = zip(kernels, schedules, strict=True)
     kernels = [in_two_tiles(k, s.in_two) for k, s in pairs]
-    names = Identifiers({*DEVICE_FUNCTIONS, *_HOST_NAMES, *_FUNCTIONS, *RESERVED})
+    names = Identifiers({*DEVICE_FUNCTIONS, *HOST_FUNCTIONS, *_HOST_NAMES, *RESERVED})
     source = start.source
     if not source.inputs:
         raise UnsupportedError(
@@ -130,14 +131,16 @@ def emit(
         lines += ["", "", text]
     for s in sources:
         lines += ["", "", *s.lines]
-    if any(s.in_two for s in schedules):
-        lines += ["", "", *_two_tiles_function()]
-    if any(s.held for s in sources):
-        lines += ["", "", *_step_function()]
-    if any(described):
-        lines += ["", "", *_descriptor_function()]
-    lines += ["", "", *_span_function(), "", "", *_launch_function()]
     written = _Host(start, lowered or start, kernels, sources, emitters, names, configs, narrow)
+    needed = {
+        "two_tiles": any(s.in_two for s in schedules),
+        "step": any(s.held for s in sources),
+        "descriptor": any(described),
+        "aligned": written.aligns,
+    }
+    for function, text in HOST_FUNCTIONS.items():
+        if needed.get(function, True):
+            lines += ["", "", text]
     lines += ["", "", *written.lines(host, precision)]
     identifiers = _identifiers(start, names)
     lines += ["", "", *reference_lines(start, identifiers)]
@@ -152,7 +155,8 @@ def emit(
         s.name: {n: p for n, (purpose, p, _) in enumerate(s.arguments) if purpose == "param"}
         for s in sources
     }
-    return Module(text, host, configs, tuple(blocks), params, places, described, ordered)
+    flags = described, ordered, written.aligns
+    return Module(text, host, configs, tuple(blocks), params, places, *flags)
 
 
 def _config(
@@ -200,64 +204,6 @@ def _header(
     return [*out, "#", "# Run this file to check it against a plain evaluation in torch."]
 
 
-def _two_tiles_function() -> list[str]:
-    return [
-        "def two_tiles(size):",
-        '    """The lengths of the two tiles of an axis, such as 64 and 32 for 96."""',
-        f"    first = max({MIN_DOT}, triton.next_power_of_2((size + 1) // 2))",
-        f"    return first, max({MIN_DOT}, triton.next_power_of_2(size - first))",
-    ]
-
-
-def _step_function() -> list[str]:
-    return [
-        "def step(*tensors):",
-        '    """What divides the strides of tensors but along one dimension each: 2, 4 or 8; or 1,',
-        '    if 16 does: that is known of itself."""',
-        "    common = 16",
-        "    for tensor, held in tensors:",
-        "        for dim, stride in enumerate(tensor.stride()):",
-        "            while dim != held and tensor.shape[dim] > 1 and stride % common:",
-        "                common //= 2",
-        "    return 1 if common == 16 else common",
-    ]
-
-
-def _descriptor_function() -> list[str]:
-    return [
-        "def descriptor(tensor, block):",
-        '    """What loads blocks of a tensor by the GPU\'s copy engine, or None: it takes a last',
-        "    dimension without gaps, and 16 bytes must divide the address and the other strides.",
-        '    """',
-        "    shape, strides = list(tensor.shape), list(tensor.stride())",
-        "    if tensor.data_ptr() % 16 != 0 or strides[-1] != 1 or min(shape) < 1:",
-        "        return None",
-        "    for dim, stride in enumerate(strides[:-1]):",
-        "        if shape[dim] == 1:",
-        "            strides[dim] = 16",
-        "        elif stride < 1 or stride * tensor.element_size() % 16 != 0:",
-        "            return None",
-        "    return TensorDescriptor(tensor, shape, strides, block)",
-    ]
-
-
-def _span_function() -> list[str]:
-    return [
-        "def span(tensor):",
-        '    """The largest offset in a tensor; past 2**31 offsets need 64 bits."""',
-        "    return sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride()))",
-    ]
-
-
-def _launch_function() -> list[str]:
-    return [
-        "def launch(kernel, programs, *args, **options):",
-        '    """Run a kernel in so many programs."""',
-        "    if programs > 0:",
-        "        kernel[(programs,)](*args, **options)",
-    ]
-
-
 class _Host:
     """Writes the host function: sizes, outputs, launches."""
 
@@ -278,6 +224,7 @@ class _Host:
         self.kernels, self.sources, self.emitters = kernels, sources, emitters
         self.names = names
         self.configs = configs
+        self.aligns = any(map(self._aligned, kernels, emitters))
         self.out: list[str] = []
 
     def tensor(self, name: str) -> str:
@@ -301,7 +248,8 @@ class _Host:
         self.out += [f"    {t}," for t in tensors]
         self.out += ["    *,", *(f"    {p}," for p in params)]
         self.out += [f"    configs={configs},", f'    precision="{precision}",']
-        self.out += ["    empty=torch.empty,", "    launch=launch,", "):"]
+        hooks = ["empty=torch.empty", "launch=launch", *(["aligned=aligned"] * self.aligns)]
+        self.out += [*(f"    {hook}," for hook in hooks), "):"]
         self._doc()
         self._sizes()
         self._promote()
@@ -331,6 +279,8 @@ class _Host:
         self.put("configs: block lengths, warps, stages and order of each kernel.", 2)
         self.put('precision: of float32 products, "ieee" or "tf32".', 2)
         self.put("empty, launch: how tensors are allocated and kernels run.", 2)
+        if self.aligns:
+            self.put("aligned: how rows are laid out that do not begin where sectors do.", 2)
         self.put('"""')
 
     def _sizes(self) -> None:
@@ -445,6 +395,7 @@ class _Host:
             size = self.size(axis.extent)
             block = emitter._block(axis.name)
             counts.append(f'triton.cdiv({size}, config["{block}"])' if axis.role == "row" else size)
+        self._align(kernel, emitter)
         self.put(f"wide = any(span(t) >= 2**31 for t in {_tuple(tensors)})")
         self.out += fit("programs = ", " * ".join(counts) or "1", "", 1)
         for axis in kernel.axes.values():
@@ -460,6 +411,26 @@ class _Host:
             self._argument(kernel, emitter, purpose, name, dim)
         self.put("**config,", 2)
         self.put(")")
+
+    def _aligned(self, kernel: TileProgram, emitter: KernelEmitter) -> list[str]:
+        """The inputs whose rows, held entirely, blocks of other rows read again and again."""
+        if not kernel.axis_names("row"):
+            return []
+        held = (b.tensor for b in emitter.descriptors if kernel.axes[b.tile[-1]].role == "whole")
+        return [n for n in dict.fromkeys(held) if n in self.program.inputs]
+
+    def _align(self, kernel: TileProgram, emitter: KernelEmitter) -> None:
+        """Copies of these, where enough blocks read them to pay for that."""
+        names = ", ".join(map(self.tensor, self._aligned(kernel, emitter)))
+        if not names:
+            return
+        counts = []
+        for a in kernel.axis_names("row"):
+            block = f'config["{emitter._block(a)}"]'
+            counts.append(f"triton.cdiv({self.size(kernel.axes[a].extent)}, {block})")
+        self.out += fit("if ", " * ".join(counts), f" >= {MANY_BLOCKS}:", 1)
+        copies = ", ".join(f"aligned({n})" for n in names.split(", "))
+        self.out += fit(f"{names} = ", copies, "", 2)
 
     def _descriptors(self, kernel: TileProgram, emitter: KernelEmitter) -> None:
         """What loads the blocks of tensors, where the schedule wants it so."""

@@ -15,6 +15,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.machinery import SourceFileLoader
 from itertools import chain
 from os import PathLike
@@ -31,7 +32,7 @@ from monocomp.backends import torch as interpreter
 from monocomp.backends.triton.emit import Module
 from monocomp.backends.triton.measure import GpuBench
 from monocomp.backends.triton.replay import Plan, Recorder
-from monocomp.backends.triton.schedule import Schedule, shortest
+from monocomp.backends.triton.schedule import Schedule, longest_alike
 from monocomp.backends.triton.search import CANDIDATES, SECONDS, Choice, Progress, Tuning, search
 from monocomp.backends.triton.space import Space, element_bytes
 from monocomp.building import BUILDING
@@ -214,6 +215,8 @@ class TritonRunner:
         configs = tuple(module.config(n, s) for n, s in enumerate(choice))
         if recorder is not None:
             hooks = {"empty": recorder.empty, "launch": recorder.launch}
+            if module.aligns:
+                hooks["aligned"] = partial(recorder.aligned, loaded.aligned)
         with BUILDING:  # Triton compiles at the first call of a kind
             result = host(
                 *inputs.values(), **named, configs=configs, precision=self.precision, **hooks
@@ -321,12 +324,13 @@ class TritonRunner:
         )
 
     def _buckets(self, extents: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-        """Sizes that share their schedules: those that are padded to the same length."""
-        padded = (
-            (e, shortest(n) if e in self._held else power_of_two(max(1, n)))
-            for e, n in extents.items()
+        """Sizes that share their schedules, as the longest of these."""
+        return tuple(
+            sorted(
+                (e, longest_alike(n) if e in self._held else power_of_two(max(1, n)))
+                for e, n in extents.items()
+            )
         )
-        return tuple(sorted(padded))
 
     def _recall(
         self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]

@@ -9,6 +9,7 @@ from monocomp.nominal import power_of_two
 from monocomp.tile import TileProgram
 
 MIN_DOT = 16  # the shortest side of a matrix product
+CHUNK = 8  # elements of 16 bits that a lane loads at once
 LONGEST_BLOCK = 1 << 16
 MOST_PROGRAMS = 1 << 20
 MOST_ABREAST = 1 << 20
@@ -84,6 +85,12 @@ def two_tiles(size: int) -> tuple[int, int]:
 def shortest(size: int) -> int:
     """What an axis takes in one tile or in two."""
     return min(one_tile(size), sum(two_tiles(size)))
+
+
+def longest_alike(size: int) -> int:
+    """The longest size of an axis that is held entirely that takes the same schedules: it is padded
+    alike, and its rows can be loaded in the same chunks of 16 bytes, or cannot."""
+    return shortest(size) - (size % CHUNK > 0)
 
 
 def held_length(program: TileProgram, axis: str, size: int) -> int:

@@ -18,6 +18,7 @@ from monocomp.backends.triton import known_shapes
 from monocomp.backends.triton.descriptors import described_loads
 from monocomp.backends.triton.model import Gpu, Model, gpu
 from monocomp.backends.triton.schedule import (
+    CHUNK,
     MIN_DOT,
     Schedule,
     has_order,
@@ -140,24 +141,30 @@ class Space:
 
     def _is_described_first(self, schedule: Schedule) -> bool:
         """Are descriptors known to be better? They are on Hopper where several instances wait
-        for their loads in turn, and the barriers do not take the room of one of these; for
-        products in loops inside others where an instance is alone, but not for smaller ones; and
-        for long streams in parts, as a call takes the host a few microseconds more."""
+        for their loads in turn, and the barriers do not take the room of one of these; where lanes
+        could not load 16 bytes at once; for products in loops inside others where an instance is
+        alone, but not for smaller ones; and for long streams in parts, as a call takes the host a
+        few microseconds more."""
         if not self._describes or (self.target or "cuda:90") != "cuda:90":
             return False
         described = replace(schedule, descriptors=True)
         if self._has_inner_product:
             return schedule.num_warps == 8 and self._model.estimate(described).fits(self.gpu)
-        if schedule.num_warps != 4:
-            return False
-        room = self._model.room(schedule)
+        room, fits = self._model.room(schedule), self._model.estimate(described).fits(self.gpu)
         if self.program.parts:
-            is_alone = room == 1 and self._model.estimate(described).fits(self.gpu)
-            return is_alone and self._is_long(self._loops())
+            is_alone = schedule.num_warps == 4 and room == 1
+            return is_alone and fits and self._is_long(self._loops())
         if self._row() <= 32:
             return False
-        is_kept = 1 < room == self._model.room(described)
-        return is_kept and self._model.estimate(described).fits(self.gpu)
+        if self._has_odd_rows:
+            return fits
+        return schedule.num_warps == 4 and fits and 1 < room == self._model.room(described)
+
+    @cached_property
+    def _has_odd_rows(self) -> bool:
+        """Are rows that are held entirely of a length that chunks of 16 bytes do not divide?"""
+        axes = (self.program.axes[a] for a in self.program.axis_names("whole"))
+        return any(self.sizes.get(a.extent, CHUNK) % CHUNK for a in axes)
 
     @cached_property
     def _has_inner_product(self) -> bool:

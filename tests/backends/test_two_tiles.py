@@ -193,7 +193,7 @@ def test_as_plain_data() -> None:
 
 
 def test_sizes_that_share_schedules() -> None:
-    """Those that tiles pad alike; streams go by powers of two."""
+    """Those that tiles pad alike, and lanes load alike; streams go by powers of two."""
     kernel = mc.compile(ATTENTION)
     program, _ = kernel.specializations.in_kernels({})
     runner = TritonRunner(program, kernel.tile_programs({}), lambda _: None, "ieee")  # type: ignore[arg-type, return-value]
@@ -201,9 +201,9 @@ def test_sizes_that_share_schedules() -> None:
     def bucket(**sizes: int) -> tuple[tuple[str, int], ...]:
         return runner._buckets(sizes)
 
-    assert bucket(d=81, k=81) == bucket(d=96, k=96) == bucket(d=96, k=128)
-    assert bucket(d=96) != bucket(d=97) == bucket(d=128)
-    assert bucket(d=1) == bucket(d=16)
+    assert bucket(d=88, k=81) == bucket(d=96, k=96) == bucket(d=96, k=128)
+    assert bucket(d=96) != bucket(d=104) == bucket(d=128)
+    assert bucket(d=8) == bucket(d=16) != bucket(d=1) == bucket(d=15)
 
 
 # --- emitted ------------------------------------------------------------------------------

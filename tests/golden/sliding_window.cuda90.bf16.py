@@ -255,6 +255,24 @@ def descriptor(tensor, block):
     return TensorDescriptor(tensor, shape, strides, block)
 
 
+def aligned(tensor):
+    """The tensor, or a copy whose rows begin where sectors of the GPU's cache do, at
+    multiples of 32 bytes. Others take a sector more, or are loaded element by element.
+    """
+    size, strides = tensor.element_size(), tensor.stride()
+    if size > 2 or tensor.numel() == 0 or strides[-1] != 1:
+        return tensor
+    steps = [s for n, s in zip(tensor.shape[:-1], strides) if n > 1]
+    if tensor.data_ptr() % 16 == 0 and not any(s * size % 32 for s in steps):
+        return tensor
+    if min(steps, default=1) < 1:  # a copy of what is repeated would be larger
+        return tensor
+    length = tensor.shape[-1]
+    shape = *tensor.shape[:-1], triton.cdiv(length * size, 32) * 32 // size
+    rows = torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
+    return rows[..., :length].copy_(tensor)
+
+
 def span(tensor):
     """The largest offset in a tensor; past 2**31 offsets need 64 bits."""
     return sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride()))
@@ -276,6 +294,7 @@ def sliding_window(
     precision="ieee",
     empty=torch.empty,
     launch=launch,
+    aligned=aligned,
 ):
     """Computes O (b, h, q, e).
 
@@ -286,6 +305,7 @@ def sliding_window(
         configs: block lengths, warps, stages and order of each kernel.
         precision: of float32 products, "ieee" or "tf32".
         empty, launch: how tensors are allocated and kernels run.
+        aligned: how rows are laid out that do not begin where sectors do.
     """
     size_b = Q.shape[0]
     size_h = Q.shape[1]
@@ -307,6 +327,8 @@ def sliding_window(
         Q, K = Q.to(dtype), K.to(dtype)
     O = empty((size_b, size_h, size_q, size_e), dtype=dtype, device=Q.device)
     config = configs[0].copy()
+    if triton.cdiv(size_q, config["BLOCK_Q"]) >= 8:
+        K, V = (aligned(K), aligned(V))
     wide = any(span(t) >= 2**31 for t in (K, Q, V, O))
     programs = triton.cdiv(size_q, config["BLOCK_Q"]) * size_h * size_b
     K_desc = V_desc = None

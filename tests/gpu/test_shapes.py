@@ -51,6 +51,22 @@ def test_head_sizes(d: int, e: int, dtype: torch.dtype, tally: Tally) -> None:
     tally.check("causal", f"d={d} dv={e}", found, exact, usual)
 
 
+@pytest.mark.parametrize("d", [1, 33, 40, 88, 99, 100, 120, 130, 257])
+@pytest.mark.parametrize("name", ["causal", "sliding_window"])
+def test_odd_rows(name: str, d: int, tally: Tally) -> None:
+    """So many blocks of rows that keys and values are copied where they lie awkwardly."""
+    case = CASES[name]
+    made = case.inputs(case.sizes(1100, 1100, d, d + 3, 2), shift=20.0)
+    inputs = in_precision(made, BITS16)
+    formula = {"causal": eager.causal, "sliding_window": eager.sliding_window}[name]
+    exact, usual = both(formula, inputs, BITS16)
+    padded = all_in_nan(inputs)
+    found = run(case.text, name, padded)
+    tally.check(name, f"d={d} dv={d + 3} q=1100", found, exact, usual)
+    for _ in range(3):
+        assert all(map(torch.equal, run(case.text, name, padded), found))
+
+
 # --- decoding -------------------------------------------------------------------------------
 
 DECODE = """

@@ -1,0 +1,57 @@
+"""Functions of the host that emitted files hold, as text: files hold those that they use."""
+
+from __future__ import annotations
+
+from monocomp.backends.triton.schedule import MIN_DOT
+
+HOST_FUNCTIONS = {
+    "two_tiles": f'''def two_tiles(size):
+    """The lengths of the two tiles of an axis, such as 64 and 32 for 96."""
+    first = max({MIN_DOT}, triton.next_power_of_2((size + 1) // 2))
+    return first, max({MIN_DOT}, triton.next_power_of_2(size - first))''',
+    "step": '''def step(*tensors):
+    """What divides the strides of tensors but along one dimension each: 2, 4 or 8; or 1,
+    if 16 does: that is known of itself."""
+    common = 16
+    for tensor, held in tensors:
+        for dim, stride in enumerate(tensor.stride()):
+            while dim != held and tensor.shape[dim] > 1 and stride % common:
+                common //= 2
+    return 1 if common == 16 else common''',
+    "descriptor": '''def descriptor(tensor, block):
+    """What loads blocks of a tensor by the GPU's copy engine, or None: it takes a last
+    dimension without gaps, and 16 bytes must divide the address and the other strides.
+    """
+    shape, strides = list(tensor.shape), list(tensor.stride())
+    if tensor.data_ptr() % 16 != 0 or strides[-1] != 1 or min(shape) < 1:
+        return None
+    for dim, stride in enumerate(strides[:-1]):
+        if shape[dim] == 1:
+            strides[dim] = 16
+        elif stride < 1 or stride * tensor.element_size() % 16 != 0:
+            return None
+    return TensorDescriptor(tensor, shape, strides, block)''',
+    "aligned": '''def aligned(tensor):
+    """The tensor, or a copy whose rows begin where sectors of the GPU's cache do, at
+    multiples of 32 bytes. Others take a sector more, or are loaded element by element.
+    """
+    size, strides = tensor.element_size(), tensor.stride()
+    if size > 2 or tensor.numel() == 0 or strides[-1] != 1:
+        return tensor
+    steps = [s for n, s in zip(tensor.shape[:-1], strides) if n > 1]
+    if tensor.data_ptr() % 16 == 0 and not any(s * size % 32 for s in steps):
+        return tensor
+    if min(steps, default=1) < 1:  # a copy of what is repeated would be larger
+        return tensor
+    length = tensor.shape[-1]
+    shape = *tensor.shape[:-1], triton.cdiv(length * size, 32) * 32 // size
+    rows = torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
+    return rows[..., :length].copy_(tensor)''',
+    "span": '''def span(tensor):
+    """The largest offset in a tensor; past 2**31 offsets need 64 bits."""
+    return sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride()))''',
+    "launch": '''def launch(kernel, programs, *args, **options):
+    """Run a kernel in so many programs."""
+    if programs > 0:
+        kernel[(programs,)](*args, **options)''',
+}
