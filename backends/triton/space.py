@@ -18,8 +18,8 @@ from monocomp.backends.triton import known_shapes
 from monocomp.backends.triton.descriptors import described_loads
 from monocomp.backends.triton.model import Gpu, Model, gpu
 from monocomp.backends.triton.schedule import (
-    CHUNK,
     MIN_DOT,
+    SECTOR,
     Schedule,
     has_order,
     held_length,
@@ -142,9 +142,9 @@ class Space:
     def _is_described_first(self, schedule: Schedule) -> bool:
         """Are descriptors known to be better? They are on Hopper where several instances wait
         for their loads in turn, and the barriers do not take the room of one of these; where lanes
-        could not load 16 bytes at once; for products in loops inside others where an instance is
-        alone, but not for smaller ones; and for long streams in parts, as a call takes the host a
-        few microseconds more."""
+        would load parts of sectors, under masks; for products in loops inside others where an
+        instance is alone, but not for smaller ones; and for long streams in parts, as a call takes
+        the host a few microseconds more."""
         if not self._describes or (self.target or "cuda:90") != "cuda:90":
             return False
         described = replace(schedule, descriptors=True)
@@ -162,9 +162,9 @@ class Space:
 
     @cached_property
     def _has_odd_rows(self) -> bool:
-        """Are rows that are held entirely of a length that chunks of 16 bytes do not divide?"""
+        """Are there rows, held entirely, that do not fill sectors?"""
         axes = (self.program.axes[a] for a in self.program.axis_names("whole"))
-        return any(self.sizes.get(a.extent, CHUNK) % CHUNK for a in axes)
+        return any(self.sizes.get(a.extent, SECTOR) % SECTOR for a in axes)
 
     @cached_property
     def _has_inner_product(self) -> bool:

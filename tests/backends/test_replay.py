@@ -196,7 +196,8 @@ def test_odd_rows_are_copied_in_each_call(driver: Driver) -> None:
     kernel(**other)
     ((*_, passed),) = driver.launches
     copies = [v for v in passed if isinstance(v, Tensor) and v.stride(-2) == 32]
-    assert [torch.equal(v, other[n]) for v, n in zip(copies, "KV", strict=True)] == [True, True]
+    found = [torch.equal(v[..., :20], other[n]) for v, n in zip(copies, "KV", strict=True)]
+    assert found == [True, True]
     assert [v.base is c for v, c in zip(passed[4:6], copies, strict=True)] == [True, True]
 
 

@@ -218,21 +218,21 @@ def descriptor(tensor, block):
 
 
 def aligned(tensor):
-    """The tensor, or a copy whose rows begin where sectors of the GPU's cache do, at
-    multiples of 32 bytes. Others take a sector more, or are loaded element by element.
+    """The tensor, or a copy in rows that fill sectors of the GPU's cache, of 32 bytes, with
+    0 behind their end. Others take a sector more, or are loaded element by element.
     """
-    size, strides = tensor.element_size(), tensor.stride()
+    size, length, strides = tensor.element_size(), tensor.shape[-1], tensor.stride()
     if size > 2 or tensor.numel() == 0 or strides[-1] != 1:
         return tensor
-    steps = [s for n, s in zip(tensor.shape[:-1], strides) if n > 1]
+    steps = [length, *(s for n, s in zip(tensor.shape[:-1], strides) if n > 1)]
     if tensor.data_ptr() % 16 == 0 and not any(s * size % 32 for s in steps):
         return tensor
-    if min(steps, default=1) < 1:  # a copy of what is repeated would be larger
+    if min(steps) < 1:  # a copy of what is repeated would be larger
         return tensor
-    length = tensor.shape[-1]
     shape = *tensor.shape[:-1], triton.cdiv(length * size, 32) * 32 // size
-    rows = torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
-    return rows[..., :length].copy_(tensor)
+    rows = torch.zeros(shape, dtype=tensor.dtype, device=tensor.device)
+    rows[..., :length] = tensor
+    return rows
 
 
 def span(tensor):
