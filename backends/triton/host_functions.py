@@ -32,16 +32,16 @@ HOST_FUNCTIONS = {
             return None
     return TensorDescriptor(tensor, shape, strides, block)''',
     "aligned": '''def aligned(tensor):
-    """The tensor, or a copy in rows that fill sectors of the GPU's cache, of 32 bytes, with
-    0 behind their end. Others take a sector more, or are loaded element by element.
+    """The tensor, or a copy if 16 bytes do not divide the places of its rows: only element by
+    element could these be loaded. The copy's fill sectors of the cache, with 0 at their end.
     """
     size, length, strides = tensor.element_size(), tensor.shape[-1], tensor.stride()
     if size > 2 or tensor.numel() == 0 or strides[-1] != 1:
         return tensor
-    steps = [length, *(s for n, s in zip(tensor.shape[:-1], strides) if n > 1)]
-    if tensor.data_ptr() % 16 == 0 and not any(s * size % 32 for s in steps):
+    steps = [s for n, s in zip(tensor.shape[:-1], strides) if n > 1]
+    if tensor.data_ptr() % 16 == 0 and not any(s * size % 16 for s in steps):
         return tensor
-    if min(steps) < 1:  # a copy of what is repeated would be larger
+    if min(steps, default=1) < 1:  # a copy of what is repeated would be larger
         return tensor
     shape = *tensor.shape[:-1], triton.cdiv(length * size, 32) * 32 // size
     rows = torch.zeros(shape, dtype=tensor.dtype, device=tensor.device)

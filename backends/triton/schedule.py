@@ -9,7 +9,8 @@ from monocomp.nominal import power_of_two
 from monocomp.tile import TileProgram
 
 MIN_DOT = 16  # the shortest side of a matrix product
-SECTOR = 16  # elements of 16 bits, of the second-level cache
+CHUNK = 8  # elements of 16 bits that a lane loads at once
+SECTOR = 16  # the same that the second-level cache does
 LONGEST_BLOCK = 1 << 16
 MOST_PROGRAMS = 1 << 20
 MOST_ABREAST = 1 << 20
@@ -89,8 +90,10 @@ def shortest(size: int) -> int:
 
 def longest_alike(size: int) -> int:
     """The longest size of an axis that is held entirely that takes the same schedules: it is padded
-    alike, and its rows fill sectors as well, or do not."""
-    return shortest(size) - (size % SECTOR > 0)
+    alike, and its rows fill sectors too, or chunks, or neither."""
+    if size % SECTOR == 0:
+        return shortest(size)
+    return shortest(size) - (1 if size % CHUNK else CHUNK)
 
 
 def held_length(program: TileProgram, axis: str, size: int) -> int:

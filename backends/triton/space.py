@@ -18,6 +18,7 @@ from monocomp.backends.triton import known_shapes
 from monocomp.backends.triton.descriptors import described_loads
 from monocomp.backends.triton.model import Gpu, Model, gpu
 from monocomp.backends.triton.schedule import (
+    CHUNK,
     MIN_DOT,
     SECTOR,
     Schedule,
@@ -141,8 +142,8 @@ class Space:
 
     def _is_described_first(self, schedule: Schedule) -> bool:
         """Are descriptors known to be better? They are on Hopper where several instances wait
-        for their loads in turn, and the barriers do not take the room of one of these; where lanes
-        would load parts of sectors, under masks; for products in loops inside others where an
+        for their loads in turn, and the barriers do not take the room of one of these; where rows
+        do not fill chunks or, as a rule, sectors; for products in loops inside others where an
         instance is alone, but not for smaller ones; and for long streams in parts, as a call takes
         the host a few microseconds more."""
         if not self._describes or (self.target or "cuda:90") != "cuda:90":
@@ -156,15 +157,18 @@ class Space:
             return is_alone and fits and self._is_long(self._loops())
         if self._row() <= 32:
             return False
-        if self._has_odd_rows:
+        if self._has_rests(CHUNK):
             return fits
+        if self._has_rests(SECTOR):
+            in_two = any(a.after for a in self.program.axes.values())
+            whole = whole_length(self.program, self.sizes)
+            return fits and (64 < whole <= 128 if in_two else whole > 32)
         return schedule.num_warps == 4 and fits and 1 < room == self._model.room(described)
 
-    @cached_property
-    def _has_odd_rows(self) -> bool:
-        """Are there rows, held entirely, that do not fill sectors?"""
+    def _has_rests(self, unit: int) -> bool:
+        """Are there rows, held entirely, that units of so many elements do not divide?"""
         axes = (self.program.axes[a] for a in self.program.axis_names("whole"))
-        return any(self.sizes.get(a.extent, SECTOR) % SECTOR for a in axes)
+        return any(self.sizes.get(a.extent, unit) % unit for a in axes)
 
     @cached_property
     def _has_inner_product(self) -> bool:
@@ -314,12 +318,19 @@ class Space:
             return known_shapes.before_hopper(whole)
         in_two = any(a.after for a in program.axes.values())
         if in_two and _accumulators(program, program.body) == 1:
-            return known_shapes.for_hopper_in_two(whole, bool(self._whole_loops()))
+            return self._by_rows(known_shapes.for_hopper_in_two(whole, bool(self._whole_loops())))
         if self._multiplies_in_parts:
             return known_shapes.for_products_in_parts(whole, self._has_few_rows(rows))
         is_shared = _streamed_length(program, self.sizes) < 2 * whole
         reads_twice = self._is_long(self._whole_loops()) and not self._describes
-        return known_shapes.for_hopper(whole, reads_twice, is_shared)
+        return self._by_rows(known_shapes.for_hopper(whole, reads_twice, is_shared))
+
+    def _by_rows(self, shapes: list[known_shapes.Shape]) -> list[known_shapes.Shape]:
+        """With most rows first where streamed ones do not fill sectors: each takes another, and is
+        read less often so. Copies of those that do not even fill chunks do fill them."""
+        if self._has_rests(CHUNK) or not self._has_rests(SECTOR):
+            return shapes
+        return sorted(shapes, key=lambda shape: -shape[0])
 
     def _row(self) -> int:
         """How many rows a block has at most; after that the rows are no longer few."""

@@ -203,7 +203,7 @@ def test_sizes_that_share_schedules() -> None:
 
     assert bucket(d=81, k=81) == bucket(d=95, k=96) == bucket(d=95, k=128)
     assert bucket(d=95) != bucket(d=96) != bucket(d=112) == bucket(d=128)
-    assert bucket(d=1) == bucket(d=15) != bucket(d=16)
+    assert bucket(d=1) == bucket(d=15) != bucket(d=8) != bucket(d=16)
 
 
 # --- emitted ------------------------------------------------------------------------------
