@@ -11,7 +11,7 @@ from torch import Tensor
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.triton.emit import MANY_BLOCKS
+from monocomp.backends.triton.host_source import MANY_BLOCKS
 from monocomp.backends.triton.launch import load
 from monocomp.backends.triton.schedule import Schedule, longest_alike, shortest
 from monocomp.backends.triton.space import Space
