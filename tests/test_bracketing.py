@@ -396,6 +396,18 @@ def test_pages_are_cut_as_other_keys_are() -> None:
         assert found == rules(library.load("gqa"), **MANY | {"b": b}), b
 
 
+@pytest.mark.parametrize("page", [8, 16, 24, 48, 64])
+def test_parts_of_pages(page: int) -> None:
+    """Of pages that hold blocks, that blocks hold, and of others; some parts have no keys."""
+    text, count = library.load("paged_attention"), -(-113 // page)
+    sizes = {"b": 5, "h": 4, "g": 2, "q": 1, "d": 8, "e": 5, "p": 5 * count, "s": page, "n": count}
+    assert "split_stream" in rules(text, **sizes)
+    inputs = make_inputs(text, sizes)
+    inputs["table"] = torch.randperm(5 * count).view(5, count)
+    inputs["length"] = torch.tensor([113, 16, 17, 97, 1])
+    check_backends(text, inputs, "triton")
+
+
 @pytest.mark.parametrize("output", ["b,q,h,e", "h,q,b,e", "q,b,h,e"])
 def test_rows_in_another_order(output: str) -> None:
     """Packed rows do not lie as these outputs do: they are merged from parts, of one if need be."""

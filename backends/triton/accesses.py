@@ -81,6 +81,24 @@ class Accesses(Expressions):
         return self._name("first", axis, f"first_{axis}")
 
     def _load_by_pointers(self, s: Let) -> None:
+        """Load a tile, or one element, where a block needs no other."""
+        held = self._held_by_blocks(s.value)
+        if held is None:
+            self._load_elements(s)
+            return
+        (axis, test), target = held, self._local(s.name)
+        self._put(f"if {test}:")
+        self.indent += 1
+        with self._at_first_element(axis):
+            self._load_elements(s)
+        self._assign(target, f"tl.broadcast_to({target}, [{self._block(axis)}])")
+        self.indent -= 1
+        self._put("else:")
+        self.indent += 1
+        self._load_elements(s)
+        self.indent -= 1
+
+    def _load_elements(self, s: Let) -> None:
         e = s.value
         layout = self._order(e.axes)
         if s.name in self.flipped:
@@ -110,28 +128,39 @@ class Accesses(Expressions):
             if s.op == "number" and s.attr >= 0:
                 masks.append(f"({size} > {s.attr})")
             elif s.op != "coordinate" and not _is_remainder(value, extent):
-                text = self._text(s, layout, COMPARE + 1)
+                text = self._text(value if self.single else s, layout, COMPARE + 1)
                 if value.op not in ("floordiv", "mod") or value.attr != "nonnegative":
                     masks.append(f"({text} >= 0)")
                 masks.append(f"({text} < {size})")
         return masks
 
     def _address(self, e: Expr, key: str, layout: tuple[str, ...]) -> str:
-        """The pointers of a load; what is the same for the whole loop is added before it."""
+        """The pointers of a load: first what is the same for all of them, of which what is the
+        same for the whole loop is added before it."""
         subscripts = e.args[: len(e.args) - 1] if e.guarded else e.args
-        parts = [self.bases.get(key) or self._base(e, subscripts)]
+        numbers = [self.bases.get(key) or self._base(e, subscripts)]
+        tiles = []
         for dim, s in enumerate(subscripts):
-            if self._order(s.axes):
+            stride = self._stride(e.attr, dim)
+            if not s.axes.isdisjoint(self.single):
+                numbers.append(f"tl.cast({self._text(self._meaning(s), ())}, tl.int64) * {stride}")
+            elif self._is_moved(self._meaning(s)):
+                numbers.append(f"tl.cast({self._moved(self._meaning(s))}, tl.int64) * {stride}")
+                text = self._local(s.attr) if s.op == "local" else f"({self._place(s)})"
+                text = self._spread(text, self._layout(s), layout)
+                tiles.append(f"{text}.to(INDEX) * {stride}")
+            elif self._order(s.axes):
                 text = self._text(s, layout, MUL)
                 if s.op != "coordinate":
                     text = f"{self._text(s, layout, ATOM)}.to(INDEX)"
-                parts.append(f"{text} * {self._stride(e.attr, dim)}")
-        return " + ".join(parts)
+                tiles.append(f"{text} * {stride}")
+        return " + ".join([*numbers, *tiles])
 
     def _base(self, e: Expr, subscripts: tuple[Expr, ...]) -> str:
         parts = [self._pointer(e.attr)]
         for dim, s in enumerate(subscripts):
-            if not self._order(s.axes) and not (s.op == "number" and s.attr == 0):
+            is_zero = s.op == "number" and s.attr == 0
+            if not self._order(s.axes) and s.axes.isdisjoint(self.single) and not is_zero:
                 stride, place = self._stride(e.attr, dim), self._text(s, ())
                 if s.op == "number":
                     parts.append(f"{place} * tl.cast({stride}, tl.int64)")

@@ -10,8 +10,8 @@ from functools import cached_property
 
 from monocomp import counter_rng
 from monocomp.backends.triton.operands import has_float, unconverted
+from monocomp.backends.triton.periods import Periods
 from monocomp.backends.triton.syntax import ADD, ATOM, BIT_AND, BIT_OR, COMPARE, MUL, UNARY, literal
-from monocomp.backends.triton.writer import KernelWriter
 from monocomp.errors import UnsupportedError
 from monocomp.tile import Expr, expressions
 
@@ -41,7 +41,7 @@ _CALLS = {
 _COMBINE = {"prod": "multiply", "max": "larger", "min": "smaller"}
 
 
-class Expressions(KernelWriter):
+class Expressions(Periods):
     """Writes expressions."""
 
     def _text(self, e: Expr, want: tuple[str, ...] | None = None, context: int = 0) -> str:
@@ -90,6 +90,8 @@ class Expressions(KernelWriter):
                 return self._size(e.attr), ATOM
             case "coordinate":
                 return self._axis(e.attr), ATOM
+            case "local" if self._is_moved(self._meaning(e)):
+                return f"{self._local(e.attr)} + {self._moved(self._meaning(e))}", ADD
             case "local":
                 return self._local(e.attr), ATOM
             case "contract":
@@ -201,12 +203,13 @@ class Expressions(KernelWriter):
         return f"{self._value(e.args[0], want, ATOM)}.to({kind})", ATOM
 
     def _division(self, e: Expr, want: tuple[str, ...]) -> tuple[str, int]:
+        if self._is_moved(e):
+            return f"{self._place(e)} + {self._moved(e)}", ADD
+        if self._is_in_period(e):
+            return self._place(e), MUL
         if e.attr == "nonnegative" and e.kind == "int" and _is_never_zero(e.args[1]):
             a = self._value(e.args[0], want, MUL)
             b = self._value(e.args[1], want, MUL + 1)
-            axis = e.args[0].attr
-            if self._is_in_period(e) and axis in self.aligned:  # it may be the same in all blocks
-                a = f"({self._in_first_block(axis)} if {self._block(axis)} % {b} == 0 else {a})"
             return f"{a} {'//' if e.op == 'floordiv' else '%'} {b}", MUL
         helper = e.op if e.kind == "int" else f"float_{e.op}"
         self.helpers[helper] = None
@@ -214,17 +217,6 @@ class Expressions(KernelWriter):
         a, b = (operand(x, want, 0) for x in e.args)
         is_place = e.op == "mod" and e.args[1].op == "extent" and self._order(e.axes)
         return f"{helper}({a}, {b}){'.to(INDEX)' if is_place else ''}", ATOM
-
-    def _is_in_period(self, e: Expr) -> bool:
-        """Is this the place of a stream's element in a period of constant length, such as a
-        page?"""
-        if e.op != "mod" or e.attr != "nonnegative" or e.args[0].op != "coordinate":
-            return False
-        return self._streams(e.args[0].attr) and e.args[1].op in ("extent", "number")
-
-    def _in_first_block(self, axis: str) -> str:
-        """The name of the places of a loop's first block."""
-        return self._name("first block", axis, f"first_offs_{axis}")
 
     def _uniform(self, e: Expr, want: tuple[str, ...]) -> str:
         self.helpers["next_bits"] = None

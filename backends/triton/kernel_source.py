@@ -232,6 +232,8 @@ class KernelEmitter(Loops, Folds):
             self._load(s)
         elif s.value.op == "masked" and self._is_masked_at_edges(s.value):
             self._mask_at_edges(s)
+        elif self._is_in_period(s.value):
+            self._assign(self._local(s.name), self._place(s.value))
         else:
             self._assign(self._local(s.name), self._text(s.value))
         self.known.add(s.name)

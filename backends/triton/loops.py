@@ -17,7 +17,7 @@ from monocomp.backends.triton.accesses import Accesses
 from monocomp.backends.triton.descriptors import Block, is_dense
 from monocomp.backends.triton.masks import Masks
 from monocomp.backends.triton.syntax import TYPES, literal
-from monocomp.tile import Let, Loop, Segment, expressions, walk
+from monocomp.tile import Let, Loop, Segment, walk
 
 
 class Loops(Accesses, Masks):
@@ -74,14 +74,16 @@ class Loops(Accesses, Masks):
         low = self._set(axis, "low", low)
         high = self._set(axis, "high", high)
         begin, condition = low, f"({self._axis(axis)} < {high})"
+        divisor = self._divisor_of_lower(segment)
         if self._vary(segment.lower):
+            divisor = 0
             begin = self._set(axis, "begin", f"{low} // {block} * {block}")
             condition = f"({self._axis(axis)} >= {low}) & {condition}"
         elif not segment.bounds:
             condition += f" | {self._even(axis)}"
         self.unmasked = None
         self._row_bounds(loop, low, high)
-        self._blocks(loop, begin, high, condition)
+        self._blocks(loop, begin, high, condition, divisor)
 
     def _one_segment(self, loop: Loop, segment: Segment) -> None:
         axis = loop.axis.name
@@ -121,7 +123,8 @@ class Loops(Accesses, Masks):
             self.covered[axis] = f"{part} == 1" if segment.bounds else ""
         depth = self._depth(loop, segment, f"{part} != 1")
         fusion = self._fusion(loop, f"{part} == 1")
-        self._blocks(loop, begin, end, condition, depth + fusion)
+        divisor = self._divisor_of_lower(segment)
+        self._blocks(loop, begin, end, condition, divisor, depth + fusion)
         self.covered.pop(axis, None)
         self.indent -= 1
 
@@ -164,7 +167,7 @@ class Loops(Accesses, Masks):
             first, offs = self._name("first", axis, f"first_{axis}"), self._axis(axis)
             self.edges[axis] = f"({first} < {full_low}) | ({first} + {block} > {full_high})"
             self._put("# Blocks that are inside for every row need no mask.")
-            self._blocks(loop, begin, high, f"({offs} >= {low}) & ({offs} < {high})")
+            self._blocks(loop, begin, high, f"({offs} >= {low}) & ({offs} < {high})", 0)
         del self.edges[axis]
         self.runs.discard(axis)
         self.indent = indent
@@ -269,21 +272,23 @@ class Loops(Accesses, Masks):
         yield
         self.indent -= 1
 
-    def _blocks(self, loop: Loop, begin: str, end: str, condition: str, options: str = "") -> None:
-        """One block after the other, in a condition that says which elements count."""
+    def _blocks(
+        self, loop: Loop, begin: str, end: str, condition: str, divisor: int, options: str = ""
+    ) -> None:
+        """One block after the other, in a condition that says which elements count. They begin at
+        multiples of a divisor; if that is 0, of their own length."""
         axis, block = loop.axis.name, self._block(loop.axis.name)
         first = self._name("first", axis, f"first_{axis}")
-        places = f"tl.arange(0, {block}).to(INDEX)"
-        periodic = filter(self._is_in_period, expressions(loop.body))
-        if any(e.args[0].attr == axis for e in periodic):
-            self._assign(self._in_first_block(axis), f"{begin} + {places}")
-            self.aligned.add(axis)
+        self.divisors[axis] = divisor
+        self._first_places(loop, begin)
         self._fit(f"for {first} in ", f"tl.range({begin}, {end}, {block}{options})", ":")
         self.indent += 1
-        self._assign(self._axis(axis), f"{first} + {places}")
+        self._assign(self._axis(axis), f"{first} + tl.arange(0, {block}).to(INDEX)")
         self._assign(self._inside(axis), condition)
+        self._moves(loop, begin)
         self._block_body(loop)
         self.aligned.discard(axis)
+        del self.divisors[axis]
         self.indent -= 1
 
     def _block_body(self, loop: Loop) -> None:

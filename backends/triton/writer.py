@@ -41,6 +41,7 @@ class KernelWriter(ABC):
         self.rank = {a.name: n for n, a in enumerate(ranked)}
         self.lets = {s.name: s.value for s in walk(program.body) if isinstance(s, Let)}
         self.operands = Operands(program)
+        self.single: set[str] = set()  # axes of which just a block's first element counts
         self.flipped = self._flipped_loads()
         self.described = described_loads(program)
         self.descriptors: list[Block] = []
@@ -53,6 +54,8 @@ class KernelWriter(ABC):
         self.edges: dict[str, str] = {}  # by axis: is a block to be masked?
         self.runs: set[str] = set()  # axes that are streamed run by run
         self.aligned: set[str] = set()  # axes whose places in the first block have a name
+        # By axis: blocks begin at multiples of this number; if it is 0, of their own length.
+        self.divisors: dict[str, int] = {}
         # By axis: where a block that slides would begin, and where elements end.
         self.sliding: dict[str, tuple[str, str]] = {}
         self.admitted: dict[str, str] = {}
@@ -63,6 +66,8 @@ class KernelWriter(ABC):
         return self.names.of(purpose, name, wanted)
 
     def _axis(self, axis: str) -> str:
+        if axis in self.single:
+            return self._name("first", axis)
         role = self.program.axes[axis].role
         if role in ("grid", "serial"):
             return self._name("axis", axis)
@@ -104,6 +109,7 @@ class KernelWriter(ABC):
         return name if dims.count(dims[dim]) == 1 else f"{name}{dim}"
 
     def _order(self, axes: Iterable[str]) -> tuple[str, ...]:
+        axes = (a for a in axes if a not in self.single)
         kept = (a for a in axes if self.program.axes[a].role in ("row", "stream", "whole"))
         return tuple(sorted(kept, key=self.rank.__getitem__))
 

@@ -7,7 +7,7 @@ is never read.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ import monocomp as mc
 from monocomp import library
 from tests.backends import eager
 from tests.backends.interpreted import FLOATS_OF_8_BITS as FP8
-from tests.backends.running import BACKENDS, exact, run
+from tests.backends.running import BACKENDS, BLOCK, exact, run
 from tests.backends.tolerances import ALONE, BESIDE_EAGER
 
 NAN = float("nan")
@@ -57,15 +57,15 @@ def in_pages(
 
 
 def paged_inputs(
-    size: int, rows: int, dtype: torch.dtype, of_keys: torch.dtype | None = None
+    size: int, rows: int, dtype: torch.dtype, given: Sequence[int] = ()
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The same requests twice: in pages, and one after the other."""
-    most = max(40, size + 9)
-    lengths = torch.tensor([most, rows, size])
+    lengths = torch.tensor(given or [max(40, size + 9), rows, size])
+    count, most = len(lengths), int(lengths.max())
     plain = {
-        "Q": normal(3, 4, rows, 8, dtype=dtype),
-        "K": normal(3, 2, most, 8, dtype=of_keys or dtype, seed=1),
-        "V": normal(3, 2, most, 5, dtype=of_keys or dtype, seed=2),
+        "Q": normal(count, 4, rows, 8, dtype=dtype),
+        "K": normal(count, 2, most, 8, dtype=dtype, seed=1),
+        "V": normal(count, 2, most, 5, dtype=dtype, seed=2),
         "length": lengths,
     }
     paged = dict(plain)
@@ -92,6 +92,42 @@ def test_pages(size: int, rows: int, backend: str) -> None:
     ALONE[backend].check(found, wanted)
 
 
+@pytest.mark.parametrize("size", [8, 16, 24, 48, 64])
+def test_lengths_in_pages(size: int) -> None:
+    """Pages that are as long as blocks, shorter, longer, and neither."""
+    text = library.load("paged_attention")
+    lengths = (1, BLOCK - 1, BLOCK, BLOCK + 1, 31, 47, 61, 4 * BLOCK, 97, 113)
+    paged, _ = paged_inputs(size, 1, torch.float32, lengths)
+    (wanted,) = exact(text, paged)
+    ALONE["triton"].check(only("triton", text, paged), wanted)
+
+
+# Where a stream begins, and the number that is known to divide it.
+BEGINS = {
+    "24": 24,
+    "32": 32,
+    "16 * start[b]": 16,
+    "minimum(48 * start[b], 32)": 16,
+    "start[b] + 32": 1,
+}
+
+
+@pytest.mark.parametrize("begin", BEGINS)
+@pytest.mark.parametrize("size", [16, 48, 64])
+def test_multiples_that_pages_are_read_from(size: int, begin: str) -> None:
+    """A number that divides what a stream begins with tells whether blocks lie in pages."""
+    text = library.load("paged_attention")
+    text = text.replace("length[b]: int", "length[b]: int, start[b]: int")
+    text = text.replace("softmax[k if k <= q", f"softmax[k if k >= {begin} and k <= q")
+    source = mc.compile(text, name="paged").source()
+    known = f"(size_s % BLOCK_K == 0) & ({BEGINS[begin]} % BLOCK_K == 0)"
+    assert source.count(f"if {known}:") == ("moved_k" in source) == (BEGINS[begin] > 1)
+    paged, _ = paged_inputs(size, 1, torch.float32, (33, 31, 79, 97))
+    paged["start"] = torch.tensor([1, 0, 3, 2])
+    (wanted,) = exact(text, paged)
+    ALONE["triton"].check(only("triton", text, paged), wanted)
+
+
 @pytest.mark.parametrize("size", [4, 5, 16, 256])
 def test_blocks_that_begin_within_pages(size: int) -> None:
     """Whether pages fill a block or not, the first element may lie anywhere in one."""
@@ -106,14 +142,55 @@ def test_blocks_that_begin_within_pages(size: int) -> None:
 
 
 def test_places_in_pages_are_known_before_a_loop() -> None:
-    """If whole pages fill its blocks."""
+    """If whole pages fill its blocks; if whole blocks fill a page, but for a number."""
     source = mc.compile(library.load("paged_attention"), name="paged").source()
     before, loop = source.split("for first_k in tl.range(")
     assert "first_offs_k = begin + tl.arange(0, BLOCK_K).to(INDEX)" in before
-    assert "(first_offs_k if BLOCK_K % size_s == 0 else offs_k) % size_s" in loop
+    loop = " ".join(loop.split())
+    known = "(BLOCK_K % size_s == 0) | (size_s % BLOCK_K == 0)"
+    assert f"( first_offs_k if {known} else offs_k ) % size_s" in loop
+    moved = "moved_k = first_k % size_s - begin % size_s"
+    assert f"{moved} if size_s % BLOCK_K == 0 else 0" in loop
+    for tensor in "KV":
+        assert f"{tensor}_base + tl.cast(moved_k, tl.int64) * stride_{tensor}_s + table" in loop
     ring = mc.compile("O[b] = sum[k](X[b,k % 8] * Y[b,k])", name="ring").source()
     assert "(first_offs_k if BLOCK_K % 8 == 0 else offs_k) % 8" in ring
+    assert "moved" not in ring  # no block is that short
     assert "first_offs" not in mc.compile(library.load("gqa"), name="gqa").source()
+
+
+def test_places_in_periods_are_values_too() -> None:
+    """Of blocks that lie in a period, or hold several; and of a filter that is a mask."""
+    text = """
+        input Q[q,d], K[k,d], V[k,e], R[r]
+        S[q,k] = Q[q,d] * K[k,d] + R[k % |r|] - (k % |r|) / 16 + (k % 48) / 32
+        O[q,e] = softmax[k if k % 48 >= 16 and k <= q + 80](S[q,k]) * V[k,e]
+        """
+    inputs = {"Q": normal(5, 8), "K": normal(100, 8, seed=1), "V": normal(100, 5, seed=2)}
+    assert "moved_k_2" in mc.compile(text, name="periods").source()
+    for size in (4, 16, 24, 64):
+        inputs["R"] = normal(size, seed=3)
+        (wanted,) = exact(text, inputs)
+        ALONE["triton"].check(only("triton", text, inputs), wanted)
+
+
+def test_one_element_for_a_block() -> None:
+    """Where a filter may leave blocks out, what it leaves out is not read instead."""
+    text = """
+        input Q[q,d], K[k,d], V[k,e], scale[n]: float
+        S[q,k] = Q[q,d] * K[k,d] * scale[k // 32]
+        O[q,e] = softmax[k if k <= q + 70](S[q,k]) * V[k,e] * scale[k // 32]
+        """
+    masked = text.replace("k <= q + 70", "k % 64 < 32")
+    one = "scale_ptr + tl.cast(first_k // 32, tl.int64) * stride_scale_n"
+    inputs = {"Q": normal(5, 8), "K": normal(100, 8, seed=1), "V": normal(100, 5, seed=2)}
+    for program, spoilt, holds in ((text, [3], True), (masked, [1, 3], False)):
+        assert (one in mc.compile(program, name="scaled").source()) == holds
+        inputs["scale"] = 1 + normal(4, seed=3).abs()
+        inputs["scale"][spoilt] = NAN
+        (wanted,) = exact(program, inputs)
+        assert wanted.isfinite().all()
+        ALONE["triton"].check(only("triton", program, inputs), wanted)
 
 
 def test_places_in_periods_of_blocks_that_slide() -> None:
@@ -141,10 +218,15 @@ def test_pages_beside_eager_torch(dtype: torch.dtype) -> None:
 
 
 def test_a_table_is_read_once_for_each_key() -> None:
-    """Along the keys alone, for keys and values together; the page's size is a constant."""
+    """Along the keys alone, for keys and values together, or once for a block that lies in one
+    page; the page's size is a constant."""
     source = mc.compile(library.load("paged_attention"), name="paged").source()
-    assert source.count("table_base + (offs_k // size_s).to(INDEX) * stride_table_n,") == 1
-    assert source.count("tl.load(\n                table_base") == 1
+    one, each = source.partition("if size_s % BLOCK_K == 0:\n")[2].split("else:\n")[:2]
+    assert "table_base + tl.cast(first_k // size_s, tl.int64) * stride_table_n," in one
+    assert "mask=first_k // size_s < size_n," in one
+    assert "table_tile = tl.broadcast_to(table_tile, [BLOCK_K])" in one
+    assert "table_base + (offs_k // size_s).to(INDEX) * stride_table_n," in each
+    assert source.count("table_tile = tl.load(") == 2
     assert constants(source) == {"size_s", "size_d", "size_e"}
 
 

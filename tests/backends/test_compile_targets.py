@@ -180,9 +180,20 @@ def test_pages_take_no_division() -> None:
     assert reciprocals[0] == reciprocals[1]
 
 
-def test_tiles_of_pages_are_loaded_as_far_ahead() -> None:
+def test_pages_of_blocks_take_fewer_instructions() -> None:
+    """A block that lies in one page needs one entry of the table; it is not waited for."""
+    pages = [of_cache("paged_attention", "cuda:90", 1, page)[0] for page in (64, 192, 128, 256)]
+    found = [instructions(launch) for launch in pages]
+    several, neither, *one = map(len, found)
+    assert max(one) < several < neither
+    loads = [sum(i.startswith("LDG.") for i in x) for x in found]
+    assert len({*loads}) == 1  # outside of loops
+
+
+@pytest.mark.parametrize("page", [64, 256])
+def test_tiles_of_pages_are_loaded_as_far_ahead(page: int) -> None:
     """As those of contiguous keys: two blocks of 128 keys and values, and the table's entries."""
-    (launch,) = of_cache("paged_attention", "cuda:90", 1)[:1]
+    (launch,) = of_cache("paged_attention", "cuda:90", 1, page)[:1]
     extents = {"b": 2, "h": 8, "g": 2, "q": 1, "k": 4096, "d": 128, "e": 128}
     program = check(library.load("gqa"))
     inputs = {
