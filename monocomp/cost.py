@@ -33,11 +33,11 @@ from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, is_selection
 from monocomp.errors import UsageError
 from monocomp.language import syntax
-from monocomp.lowering.roles import choose_roles, kernel_groups, stored_in
 from monocomp.nominal import nominal_sizes
 from monocomp.program import Equation, Equations
 from monocomp.report import ELEMENT_BYTES, STORED_BYTES
 from monocomp.rewrites.pullback import Pass, passes
+from monocomp.roles import choose_roles, kernel_groups, stored_in
 from monocomp.terms import Term
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ the unit neutral.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from monocomp import terms as T
 from monocomp.errors import UsageError
@@ -21,9 +20,7 @@ from monocomp.language.resolving import Resolver
 from monocomp.language.scoping import Scope
 from monocomp.language.statements import MonoidStatement
 from monocomp.program import translate_monoid
-
-if TYPE_CHECKING:
-    from monocomp.proving.proofs import Law
+from monocomp.proving.proofs import Law, is_commutative, require
 
 _FORM = "Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')"
 
@@ -50,8 +47,6 @@ class Monoid:
     @property
     def is_commutative(self) -> bool:
         """Is it proved that the order of elements does not matter?"""
-        from monocomp.proving.proofs import is_commutative
-
         return is_commutative(self.laws)
 
     def __str__(self) -> str:
@@ -84,8 +79,6 @@ def monoid(declaration: str) -> Monoid:
     name, fields = statement.name.name, tuple(label.name for label in statement.fields)
     declared = syntax.Monoid(name, fields, unit, combine, span=statement.span)
     translated = translate_monoid(declared)
-    from monocomp.proving.proofs import require
-
     # Fields may have to be >= 0; whether they are is known where a program folds.
     laws = require(translated, elements=[(T.ONE,) * len(fields)], text=text, span=statement.span)
     return Monoid(name, fields, text, laws, statement)

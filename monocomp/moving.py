@@ -23,7 +23,7 @@ from functools import lru_cache
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, mantissa
 from monocomp.monomials import addends, factors, primitive
-from monocomp.rewriting import Rule
+from monocomp.rules import Rule
 from monocomp.terms import Term
 
 LARGEST_DEGREE = 8

@@ -20,7 +20,8 @@ from monocomp.rewrites.lifting import lifting
 from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewrites.products import products
 from monocomp.rewrites.selection import selection
-from monocomp.rewriting import Rewriter, Rule, RuleSet
+from monocomp.rewriting import Rewriter
+from monocomp.rules import Rule, RuleSet
 
 # Lifting brings new maxima and products, which are normalised like the user's own.
 _of_lifting = (

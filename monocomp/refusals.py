@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, frame
 from monocomp.cost import is_at_the_top, kernels
-from monocomp.lowering.roles import choose_roles, stored_in
 from monocomp.moving import move_centre
 from monocomp.printer import Names, show
 from monocomp.program import Equation, Equations
 from monocomp.rewrites.pullback import Pass, passes
 from monocomp.rewrites.tiling import PRODUCT_LAW
-from monocomp.rewriting import Rule, RuleSet
+from monocomp.roles import choose_roles, stored_in
+from monocomp.rules import Rule, RuleSet
 from monocomp.terms import Term
 
 

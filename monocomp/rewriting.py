@@ -1,20 +1,14 @@
-"""The rule engine: named rules, one driver, and the derivation that it records.
+"""The driver of the rules, and the steps that it records.
 
-A rule is a function from a term to an equal term, or None where it does not apply. Its
-docstring is its statement: the law, the side conditions and an example, which a test
-parses, rewrites with this rule alone and compares. The driver applies the first rule
-that matches at the innermost place, everywhere that the term occurs, and records the
-step with the whole program before and after; so each step can be printed, checked
-against the oracle, and a derivation can be stopped anywhere.
+The driver applies the first rule that matches at the innermost place, everywhere that the
+term occurs, and records the step with the whole program before and after; so each step can
+be printed, checked against the oracle, and a derivation can be stopped anywhere.
 """
 
 from __future__ import annotations
 
-import inspect
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
 from monocomp import terms as T
@@ -22,100 +16,15 @@ from monocomp.abbreviation import Abbreviation
 from monocomp.errors import InternalError
 from monocomp.printer import show
 from monocomp.program import Equation, Equations
+from monocomp.rules import Choice, Rule, RuleSet
 from monocomp.terms import Term
 
 if TYPE_CHECKING:
     from monocomp.cost import Cost
-    from monocomp.proving.proofs import Law as ProvedLaw
 
 STEP_LIMIT = 10_000
 NAMING_LAW = "a name equals what it is defined to be"
 _OF_LOGITS = ("softmax", "log_softmax", "logsumexp")
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A term, its better form, and the program with it."""
-
-    before: Term
-    after: Term
-    program: Equations
-
-    @classmethod
-    def replacing(cls, before: Term, after: Term, program: Equations) -> Choice:
-        """Replace the term everywhere."""
-        memo: dict[Term, Term] = {}
-        return cls(before, after, program.map(lambda t: T.replace(t, before, after, memo)))
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A named rewrite. The docstring of `apply` holds its law and its example."""
-
-    name: str
-    apply: Callable[[Any], Any]
-
-    @cached_property
-    def doc(self) -> str:
-        """The rule's statement."""
-        return inspect.getdoc(self.apply) or ""
-
-    def section(self, title: str) -> str:
-        """The text after `Title:` in the docstring, or ""."""
-        found = re.search(rf"^{title}:[ \t]*(.*(?:\n[ \t]+.*)*)", self.doc, re.MULTILINE)
-        return re.sub(r"\n[ \t]+", "\n", found[1]).strip() if found else ""
-
-    @property
-    def law(self) -> str:
-        """The law that the rule rests on, in one line."""
-        return " ".join(self.section("Law").split())
-
-    @property
-    def claims(self) -> tuple[str, ...]:
-        """The names of the proved laws (`proving.rule_laws`) that give this law. A
-        definition has none: it says what a word of the language means."""
-        return tuple(filter(None, map(str.strip, self.section("Claims").split(","))))
-
-    @cached_property
-    def unproved(self) -> ProvedLaw | None:
-        """The first of these laws that is not proved; the rule must then not be used."""
-        from monocomp.proving.proofs import certify_rule_law, missing
-
-        return missing(law for name in self.claims for law in certify_rule_law(name))
-
-
-@dataclass
-class RuleSet:
-    """Rules that are applied together, in order, until none matches.
-
-    `choices` are rules that look at the whole program, for they decide which of several equal
-    forms it gets. They give a term and what replaces it everywhere, or the new program.
-    """
-
-    name: str
-    purpose: str
-    rules: list[Rule] = field(default_factory=list)
-    choices: list[Rule] = field(default_factory=list)
-
-    def rule(self, apply: Callable[[Term], Term | None]) -> Callable[[Term], Term | None]:
-        """Add a rule (decorator)."""
-        self.rules.append(Rule(apply.__name__, apply))
-        return apply
-
-    def choice(self, apply: Callable[[Equations], Choice | None]) -> Callable[..., Choice | None]:
-        """Add a rule for the whole program (decorator)."""
-        self.choices.append(Rule(apply.__name__, apply))
-        return apply
-
-    def first(self, t: Term) -> tuple[Rule, Term] | None:
-        """The first rule that changes t, with its result."""
-        for rule in self.rules:
-            result = rule.apply(t)
-            if result is not None and result is not t and rule.unproved is None:
-                if result.kind != t.kind:
-                    raise InternalError(f"{rule.name} turned {t.kind} {t!r} into {result.kind}")
-                return rule, result
-        return None
 
 
 @dataclass(frozen=True)
@@ -159,7 +68,7 @@ class Step:
 
 
 def _cost(program: Equations, extents: Mapping[str, int] | None) -> Cost | dict[str, Any]:
-    from monocomp.cost import cost
+    from monocomp.cost import cost  # compiling counts nothing
 
     found = cost(program)
     return found if extents is None else found.at(extents, program.source)

@@ -15,12 +15,13 @@ from monocomp.building import BUILDING
 from monocomp.derivation import Derivation
 from monocomp.errors import UnsupportedError
 from monocomp.language.syntax import Program
-from monocomp.lowering import WHOLE_LIMIT, cut, has_same_elements, lower, split
+from monocomp.lowering import cut, has_same_elements, lower, split
 from monocomp.nominal import nominal_sizes, power_of_two
 from monocomp.pipeline import RULE_SETS, derive
 from monocomp.program import Equations
 from monocomp.rewrites.tiling import tiling_steps
 from monocomp.rewriting import Rewriter, Step
+from monocomp.roles import WHOLE_LIMIT
 from monocomp.tile import TileProgram
 
 

@@ -20,7 +20,8 @@ from monocomp.domain import split
 from monocomp.monomials import addends, factors, monomial, primitive
 from monocomp.moving import LARGEST_DEGREE, Centred, Unit, centred, weighted_sum
 from monocomp.program import Equations
-from monocomp.rewriting import Choice, Rewriter, RuleSet
+from monocomp.rewriting import Rewriter
+from monocomp.rules import Choice, RuleSet
 from monocomp.terms import Term
 
 centring = RuleSet("centring", "sums are taken about a centre, where that is more accurate")

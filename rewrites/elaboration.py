@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from monocomp import terms as T
 from monocomp.algebra import is_mantissa
-from monocomp.rewriting import RuleSet
+from monocomp.rules import RuleSet
 from monocomp.terms import Term
 
 elaboration = RuleSet("elaboration", "derived reductions become sums of exponentials")

@@ -19,7 +19,7 @@ from monocomp.monomials import addends, factors
 from monocomp.nominal import nominal_sizes
 from monocomp.program import Equations
 from monocomp.rewrites.normal_form import normalise
-from monocomp.rewriting import Choice, RuleSet
+from monocomp.rules import Choice, RuleSet
 from monocomp.terms import Term
 
 exchange = RuleSet("exchange", "nested sums of products are taken in the cheapest order")

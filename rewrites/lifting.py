@@ -13,7 +13,7 @@ from fractions import Fraction
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, frame, is_mantissa, mantissa
 from monocomp.monomials import addends, exponent_of, factors, without_exponent
-from monocomp.rewriting import RuleSet
+from monocomp.rules import RuleSet
 from monocomp.terms import Term
 
 lifting = RuleSet("lifting", "sums of exponentials become folds in SE(V)")

@@ -24,7 +24,7 @@ from monocomp.monomials import (
     without_powers,
 )
 from monocomp.program import Equations
-from monocomp.rewriting import Choice, RuleSet
+from monocomp.rules import Choice, RuleSet
 from monocomp.terms import Term
 
 normal_form = RuleSet("normal_form", "what does not vary with a fold's index leaves the fold")

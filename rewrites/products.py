@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from monocomp import terms as T
 from monocomp.monomials import addends, exponent_of, factors
-from monocomp.rewriting import RuleSet
+from monocomp.rules import RuleSet
 from monocomp.terms import Term
 
 products = RuleSet("products", "products of matrices are summed one by one")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from monocomp import terms as T
 from monocomp.algebra import is_selection
 from monocomp.monomials import factors
-from monocomp.rewriting import RuleSet
+from monocomp.rules import RuleSet
 from monocomp.terms import Term
 
 selection = RuleSet("selection", "increasing functions leave a choice among elements")

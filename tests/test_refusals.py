@@ -22,7 +22,7 @@ from monocomp.program import translate
 from monocomp.proving import proofs
 from monocomp.proving.rule_laws import EVERYWHERE, RULE_LAWS, Identity, RuleLaw
 from monocomp.refusals import Refusal, refusals
-from monocomp.rewriting import RuleSet
+from monocomp.rules import RuleSet
 from tests.rewrites.rules import equations
 
 

@@ -12,7 +12,8 @@ from monocomp.pipeline import RULE_SETS
 from monocomp.proving import proofs
 from monocomp.proving.laws import BUILT_IN
 from monocomp.proving.rule_laws import RULE_LAWS, Identity, RuleLaw
-from monocomp.rewriting import Rewriter, Rule, RuleSet
+from monocomp.rewriting import Rewriter
+from monocomp.rules import Rule, RuleSet
 from tests.rewrites.rules import equations
 
 RULES = {rule.name: rule for rules in RULE_SETS for rule in rules.rules + rules.choices}

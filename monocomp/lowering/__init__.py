@@ -12,11 +12,9 @@ from __future__ import annotations
 from monocomp.lowering.bracketing import has_same_elements, packed_extents, split
 from monocomp.lowering.cutting import cut
 from monocomp.lowering.kernels import lower
-from monocomp.lowering.roles import WHOLE_LIMIT
 from monocomp.lowering.two_tiles import divisible, in_two_tiles
 
 __all__ = [
-    "WHOLE_LIMIT",
     "cut",
     "divisible",
     "has_same_elements",

@@ -30,14 +30,6 @@ from monocomp.errors import InternalError, Span
 from monocomp.language import syntax
 from monocomp.lowering.cutting import in_order, new_name, taken_names
 from monocomp.lowering.pieces import Stretch, stretch
-from monocomp.lowering.roles import (
-    choose_roles,
-    fits_whole,
-    kernel_groups,
-    rows_of,
-    scan_of,
-    streamed_reads,
-)
 from monocomp.lowering.values import settle
 from monocomp.moving import Centred, centred, coefficient, weighted_sum
 from monocomp.printer import show
@@ -45,6 +37,14 @@ from monocomp.program import Equation, Equations, translate_expression
 from monocomp.rewrites.normal_form import normalise
 from monocomp.rewrites.pullback import passes
 from monocomp.rewriting import Step
+from monocomp.roles import (
+    choose_roles,
+    fits_whole,
+    kernel_groups,
+    rows_of,
+    scan_of,
+    streamed_reads,
+)
 from monocomp.terms import Term
 from monocomp.tile import Axis
 

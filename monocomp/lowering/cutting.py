@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 
 from monocomp import terms as T
 from monocomp.algebra import is_mantissa
-from monocomp.lowering.roles import rows_of, stored_in
 from monocomp.lowering.work import Place, Work, elements, work
 from monocomp.printer import show
 from monocomp.program import Equation, Equations
 from monocomp.rewriting import Step
+from monocomp.roles import rows_of, stored_in
 from monocomp.terms import Term
 
 STORING_LAW = "a value may be stored and read again"

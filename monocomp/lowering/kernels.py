@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from monocomp.lowering.guards import guard_reads
 from monocomp.lowering.loops import Loops
-from monocomp.lowering.roles import choose_roles, kernel_groups, scan_of
 from monocomp.lowering.scopes import Scope
 from monocomp.lowering.single_uses import inline_single_uses
 from monocomp.nominal import nominal_sizes
 from monocomp.program import Equation, Equations
+from monocomp.roles import choose_roles, kernel_groups, scan_of
 from monocomp.tile import (
     WHOLE,
     Loop,

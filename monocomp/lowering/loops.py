@@ -12,7 +12,6 @@ from monocomp.errors import InternalError, UnsupportedError
 from monocomp.language.syntax import Kind
 from monocomp.lowering.monoids import combine_of, prefix_monoid, tuple_monoid
 from monocomp.lowering.nests import Nests
-from monocomp.lowering.roles import is_read, prefix_of
 from monocomp.lowering.scopes import Scope
 from monocomp.lowering.values import EXTREMA, same, settle
 from monocomp.monomials import factors
@@ -20,9 +19,11 @@ from monocomp.moving import Centred, Unit, centred, coefficient
 from monocomp.nominal import nominal_sizes
 from monocomp.printer import show
 from monocomp.program import Equations
+from monocomp.proving.proofs import commutes
 from monocomp.rewrites.normal_form import normalise
 from monocomp.rewrites.products import apart
 from monocomp.rewrites.pullback import Pass, passes
+from monocomp.roles import is_read, prefix_of
 from monocomp.terms import Term
 from monocomp.tile import (
     Assign,
@@ -300,8 +301,6 @@ class Loops(Nests):
 
     def _commutes(self, monoid: T.UserMonoid) -> bool:
         """Is it proved that the order of elements does not matter?"""
-        from monocomp.proving.proofs import commutes
-
         return commutes(self.program, monoid)
 
     def _rank_axis(self, f: Term) -> str:

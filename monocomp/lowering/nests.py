@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 
 from monocomp import terms as T
 from monocomp.algebra import is_selection
-from monocomp.lowering.roles import fits_whole, is_read
 from monocomp.lowering.values import Values
 from monocomp.monomials import factors
 from monocomp.rewrites.pullback import Pass
+from monocomp.roles import fits_whole, is_read
 from monocomp.terms import Term
 from monocomp.tile import Role
 

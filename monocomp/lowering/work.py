@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from monocomp import terms as T
-from monocomp.lowering.roles import choose_roles, fits_whole, kernel_groups, prefix_of, scan_of
 from monocomp.program import Equation, Equations
+from monocomp.roles import choose_roles, fits_whole, kernel_groups, prefix_of, scan_of
 from monocomp.terms import Term
 
 ROW_BLOCK, LOOP_BLOCK = 128, 64  # what one load or one value serves, with the usual schedules

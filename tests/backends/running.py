@@ -163,8 +163,7 @@ def small_schedules(length: int | None) -> Iterator[None]:
 @contextmanager
 def whole_limit(length: int) -> Iterator[None]:
     """Let no axis longer than this be held entirely."""
-    from monocomp import specialization
-    from monocomp.lowering import roles
+    from monocomp import roles, specialization
 
     with (
         patch.object(roles, "WHOLE_LIMIT", length),

@@ -15,7 +15,8 @@ from monocomp.printer import show_monoid
 from monocomp.program import Equations, translate
 from monocomp.random_inputs import random_inputs
 from monocomp.reference.oracle import evaluate
-from monocomp.rewriting import Rewriter, Rule, RuleSet
+from monocomp.rewriting import Rewriter
+from monocomp.rules import Rule, RuleSet
 
 SIZES = {"i": 4, "j": 3, "k": 5, "e": 2}
 CHOICES = {choice.name for rules in RULE_SETS for choice in rules.choices}

@@ -10,7 +10,8 @@ import pytest
 from monocomp.nominal import nominal_sizes
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.exchange import candidates, exchange, operations
-from monocomp.rewriting import Rewriter, Rule
+from monocomp.rewriting import Rewriter
+from monocomp.rules import Rule
 from tests.rewrites.rules import (
     check_does_not_fire,
     check_example,

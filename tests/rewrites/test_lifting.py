@@ -10,7 +10,7 @@ from monocomp.algebra import is_mantissa
 from monocomp.pipeline import derive
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.lifting import lifting
-from monocomp.rewriting import Rule
+from monocomp.rules import Rule
 from tests.rewrites.rules import (
     apply_only,
     check_does_not_fire,

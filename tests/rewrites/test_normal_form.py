@@ -9,7 +9,7 @@ from monocomp import compile as compile_program
 from monocomp.pipeline import derive
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.normal_form import normal_form, normalise
-from monocomp.rewriting import Rule
+from monocomp.rules import Rule
 from tests.rewrites.rules import (
     check_does_not_fire,
     check_example,
