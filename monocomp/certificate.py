@@ -11,20 +11,18 @@ that rules replace by what they mean have no law to prove.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from monocomp import terms as T
 from monocomp.moving import centred, move_centre
 from monocomp.pipeline import CHOICES, RULES
 from monocomp.printer import show
+from monocomp.program import Equations
 from monocomp.proving.proofs import Law, certificate, certify_rule_law, is_proved
 from monocomp.proving.rule_laws import EVERYWHERE, RULE_LAWS
 from monocomp.rewriting import Step
-
-if TYPE_CHECKING:
-    from monocomp.derivation import Derivation
 
 _LOOPS = ("fuse_folds", "tile")  # the steps that rest on the laws of monoids
 _FACTS = {"is_positive": "> 0", "is_nonnegative": ">= 0"}
@@ -183,14 +181,16 @@ def _shown(law: Law) -> str:
     return f"not proved: {law.statement}"
 
 
-def certify(derivation: Derivation, fresh: bool = False) -> Certificate:
+def certify(start: Equations, made: Sequence[Step], fresh: bool = False) -> Certificate:
     """The certificate of a derivation.
 
     Args:
-        derivation: of a kernel, with the steps that make its loops.
+        start: the program before the first step.
+        made: the steps, for a kernel with those that make its loops.
         fresh: prove all laws anew, instead of remembering.
     """
-    steps = list(enumerate(derivation, 1))
+    steps = list(enumerate(made, 1))
+    result = made[-1].program if made else start
     laws: dict[str, list[Law]] = {}
     used: dict[str, list[tuple[int, str]]] = {}
     defined: list[tuple[int, str]] = []
@@ -205,12 +205,12 @@ def certify(derivation: Derivation, fresh: bool = False) -> Certificate:
     if any(step.rule in RULES for _, step in steps):
         laws[EVERYWHERE] = list(certify_rule_law(EVERYWHERE, fresh))
     loops = [(number, step.rule) for number, step in steps if step.rule in _LOOPS]
-    if any(map(centred, T.subterms(*(e.body for e in derivation.result.equations)))):
+    if any(map(centred, T.subterms(*(e.body for e in result.equations)))):
         for claim in move_centre.claims:
             laws[claim] = list(certify_rule_law(claim, fresh))
             used.setdefault(claim, []).extend(loops)
     known = set(laws)
-    for law in certificate(derivation.result, fresh):
+    for law in certificate(result, fresh):
         name = law.name.rpartition(": ")[0]
         if name not in known and law not in laws.setdefault(name, []):
             laws[name].append(law)
@@ -220,7 +220,7 @@ def certify(derivation: Derivation, fresh: bool = False) -> Certificate:
         Theory(name, _about(name), tuple(found), tuple(_uses(used.get(name, []))))
         for name, found in laws.items()
     )
-    outputs = ", ".join(o.name for o in derivation.start.source.outputs)
+    outputs = ", ".join(o.name for o in start.source.outputs)
     conditions = tuple(c for number, step in steps for c in _conditions(number, step))
     return Certificate(
         f"Certificate of {outputs}", theories, conditions, tuple(_uses(defined)), fresh

@@ -6,18 +6,17 @@ must give what the user's program gives. Sizes are small distinct primes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 
 from monocomp.errors import MonocompError
 from monocomp.language.syntax import Program
+from monocomp.program import Equations
 from monocomp.random_inputs import complete_extents, free_extents, random_inputs
-
-if TYPE_CHECKING:
-    from monocomp.derivation import Derivation
+from monocomp.rewriting import Step
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
@@ -157,20 +156,12 @@ class Checks(Sequence[StepCheck]):
         return f"<Checks: {str(self).partition(chr(10))[0]}>"
 
 
-def check_steps(
-    derivation: Derivation, extents: Mapping[str, int], params: Mapping[str, Any], seed: int
-) -> Checks:
-    """Evaluate the program after every step of a derivation."""
-    case = Case.of(derivation.start.source, extents, params, seed)
-    return Checks(case, tuple(checked_steps(derivation, case)))
-
-
-def checked_steps(derivation: Derivation, case: Case) -> Iterator[StepCheck]:
-    """The same, one by one."""
+def check_steps(start: Equations, steps: Iterable[Step], case: Case) -> Iterator[StepCheck]:
+    """Evaluate the program after every step of a derivation, one by one."""
     inputs = case.inputs("float64")
     expected = case.outputs(inputs)
-    texts = {derivation.start.text(): 0.0}  # steps that only name something change no text
-    for number, step in enumerate(derivation, 1):
+    texts = {start.text(): 0.0}  # steps that only name something change no text
+    for number, step in enumerate(steps, 1):
         text = step.program.text()
         try:
             if text not in texts:

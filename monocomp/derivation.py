@@ -25,7 +25,8 @@ from monocomp.errors import UsageError
 from monocomp.program import Equations
 from monocomp.rewriting import Rewriter, Step
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # loaded when they are asked for: compiling needs none of them
+    from monocomp.certificate import Certificate
     from monocomp.checking import Checks
     from monocomp.cost import Cost
     from monocomp.kernel import Kernel
@@ -105,7 +106,7 @@ class Derivation:
 
     def compile(self, **options: Any) -> Kernel:
         """A kernel from the program after the last step; options as for `monocomp.compile`."""
-        from monocomp.kernel import Kernel
+        from monocomp.kernel import Kernel  # which has a derivation
 
         return Kernel(self.start.source, derivation=self, **options)
 
@@ -122,9 +123,20 @@ class Derivation:
             params: parameters; the others have small values where their defaults are large.
             seed: of the inputs.
         """
-        from monocomp.checking import check_steps
+        from monocomp.checking import Case, Checks, check_steps
 
-        return check_steps(self, extents or {}, params or {}, seed)
+        case = Case.of(self.start.source, extents or {}, params or {}, seed)
+        return Checks(case, tuple(check_steps(self.start, self.steps, case)))
+
+    def certify(self, fresh: bool = False) -> Certificate:
+        """The laws and facts that the steps rest on, with their proofs.
+
+        Args:
+            fresh: prove all laws anew, instead of remembering.
+        """
+        from monocomp.certificate import certify
+
+        return certify(self.start, self.steps, fresh)
 
     @cached_property
     def refusals(self) -> tuple[Refusal, ...]:
@@ -189,8 +201,6 @@ class Derivation:
 
     def to_json(self) -> str:
         """Everything, as JSON; programs are texts of the language."""
-        from monocomp.certificate import certify
-
         steps = [
             {
                 "number": number,
@@ -213,7 +223,7 @@ class Derivation:
             "cost_before": before.to_json(),
             "cost_after": after.to_json(),
             "refusals": [asdict(refusal) for refusal in self.refusals],
-            "certificate": certify(self).as_data(),
+            "certificate": self.certify().as_data(),
         }
         return json.dumps(whole, indent=2)
 

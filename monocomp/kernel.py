@@ -172,10 +172,8 @@ class Kernel:
     @cached_property
     def certificate(self) -> Certificate:
         """What the kernel rests on: laws with their proofs, side conditions, and where."""
-        from monocomp.certificate import certify
-
         with BUILDING:
-            return certify(self.derivation)
+            return self.derivation.certify()
 
     def tile_programs(
         self, extents: Mapping[str, int] | None = None, processors: int | None = None

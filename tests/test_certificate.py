@@ -7,7 +7,6 @@ import json
 import pytest
 
 from monocomp import library
-from monocomp.certificate import certify
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.pipeline import RULES
@@ -85,7 +84,7 @@ def test_text_and_json() -> None:
 
 def test_proved_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     derivation = kernel(library.load("softmax")).derivation
-    certify(derivation)
+    derivation.certify()
     made: list[str] = []
     prove = proofs._prove
 
@@ -94,8 +93,8 @@ def test_proved_anew(monkeypatch: pytest.MonkeyPatch) -> None:
         return prove(claim, tick)  # type: ignore[arg-type]
 
     monkeypatch.setattr(proofs, "_prove", counting)
-    remembered = certify(derivation)
+    remembered = derivation.certify()
     assert made == [] and not remembered.fresh
-    fresh = certify(derivation, fresh=True)
+    fresh = derivation.certify(fresh=True)
     assert len(made) >= len({law.name for law in fresh.laws}) and fresh.fresh
     assert [law.statement for law in fresh.laws] == [law.statement for law in remembered.laws]

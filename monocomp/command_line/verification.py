@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from monocomp.checking import STEP_LIMIT, Array, Case, checked_steps, difference
+from monocomp.checking import STEP_LIMIT, Array, Case, check_steps, difference
 from monocomp.derivation import Derivation
 from monocomp.errors import (
     IndexRangeError,
@@ -92,10 +92,8 @@ def _longer(case: Case, given: Mapping[str, int]) -> list[Case]:
 
 
 def _proofs(derivation: Derivation) -> Iterator[Finding]:
-    from monocomp.certificate import certify
-
     section = "proofs: the laws that the rewrites, tiling and merging rest on, proved anew"
-    found = certify(derivation, fresh=True)
+    found = derivation.certify(fresh=True)
     width = max((len(law.name) for law in found.laws), default=0)
     for law in found.laws:
         what = f"{law.name:{width}}"
@@ -117,7 +115,7 @@ def _proofs(derivation: Derivation) -> Iterator[Finding]:
 def _steps(derivation: Derivation, case: Case) -> Iterator[Finding]:
     section = f"derivation: each step evaluated by the oracle, {case}"
     width = max((len(step.rule) for step in derivation), default=0)
-    for found in checked_steps(derivation, case):
+    for found in check_steps(derivation.start, derivation.steps, case):
         what = f"{found.number:3}. {found.rule:{width}}"
         detail = _shown(found.error, STEP_LIMIT)
         if found.problem is not None:
