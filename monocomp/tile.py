@@ -265,7 +265,7 @@ class TileProgram:
         return list(found)
 
     def __str__(self) -> str:
-        from monocomp.tile_printer import show_program
+        from monocomp.tile_printer import show_program  # which reads tile programs
 
         return show_program(self)
 

@@ -12,6 +12,8 @@ import sysconfig
 import tomllib
 import venv
 import zipfile
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from itertools import chain
 from pathlib import Path
 
@@ -236,3 +238,63 @@ def test_no_text_is_run_as_code() -> None:
             tree = ast.parse((ROOT / name).read_text(encoding="utf-8"))
             found |= {f"{name}:{use}" for use in unsafe_uses(tree)}
     assert found == set(AUDITED), "read each new place, then list it in AUDITED with its reason"
+
+
+# Two that know one another: what is printed and its printer, a kernel and its derivation.
+MUTUAL = {
+    ("monocomp.terms.nodes", "monocomp.printer"),
+    ("monocomp.tile", "monocomp.tile_printer"),
+    ("monocomp.derivation", "monocomp.kernel"),
+}
+
+
+def sources_of_modules() -> dict[str, str]:
+    """The text of every module, but for the package's own, whose names are looked up late."""
+    files = (Path(name) for name in files_of_the_package() if name.endswith(".py"))
+    texts = {f.with_suffix(""): (ROOT / f).read_text(encoding="utf-8") for f in files}
+    found = {".".join(p.parts).removesuffix(".__init__"): text for p, text in texts.items()}
+    return {name: text for name, text in found.items() if name != "monocomp"}
+
+
+def imported(name: str, text: str, modules: Mapping[str, str]) -> Iterator[str]:
+    """Modules that a module imports, also late or for its types, and the packages around them."""
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names):
+                targets = [f"{module}.{n.name}" for n in names] + [module]
+            case ast.Import(names=names):
+                targets = [n.name for n in names]
+            case _:
+                continue
+        for target in targets:
+            parts = target.split(".")
+            around = {".".join(parts[: n + 1]) for n in range(len(parts))}
+            yield from (m for m in around if m in modules and not f"{name}.".startswith(f"{m}."))
+
+
+def cycle(modules: Mapping[str, str]) -> list[str]:
+    """Modules that import one another in a circle, or none."""
+    graph = {
+        name: {m for m in imported(name, text, modules) if (name, m) not in MUTUAL}
+        for name, text in modules.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_cycles_are_seen() -> None:
+    late = {"a": "def f():\n    from b.c import d", "b": "", "b.c": "import b.e", "b.e": ""}
+    assert not cycle(late)
+    assert cycle({**late, "b.e": "import a"})
+    assert cycle({**late, "b": "from a import f"})
+
+
+def test_modules_import_in_one_direction() -> None:
+    """No module needs one that needs it, wherever the imports stand."""
+    modules = sources_of_modules()
+    assert not cycle(modules)
+    for name, other in MUTUAL:
+        assert other in imported(name, modules[name], modules), "remove it from MUTUAL"

@@ -60,7 +60,7 @@ class Term:
     key: tuple[int, str, str]
 
     def __repr__(self) -> str:
-        from monocomp.printer import show
+        from monocomp.printer import show  # which reads terms
 
         return show(self)
 
