@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 from itertools import chain
 
 from monocomp import terms as T
@@ -40,7 +39,7 @@ class Interval:
     @property
     def start(self) -> Term:
         """The first element, if there is any."""
-        return _join((T.const(0), *self.lower), "maximum")[0]
+        return _Order().join((T.const(0), *self.lower), "maximum")[0]
 
 
 @dataclass(frozen=True)
@@ -57,17 +56,69 @@ class Domain:
 
 def split(bound: Term, condition: Term) -> Domain:
     """The domain of `fold[bound if condition]`."""
-    _is_at_least.cache_clear()  # facts are asked anew for each rule: certificates name them
     intervals, rest = _Sets(bound).conjunction(T.conjuncts(condition))
     if not any(i.masked for i in intervals):
         rest = []
     return Domain(tuple(intervals) or (Interval(upper=(T.const(0),)),), T.conjunction(*rest))
 
 
+class _Order:
+    """Which terms are provably at least which others, and their maxima and minima.
+
+    What was found is remembered, for one domain: facts are asked anew for the next, as
+    certificates name those that a rule needed.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[Term, Term], bool] = {}
+
+    def is_at_least(self, a: Term, b: Term) -> bool:
+        """Provably a >= b."""
+        found = self._found.get((a, b))
+        if found is None:
+            found = self._found[a, b] = (
+                T.compare("<=", b, a) is T.TRUE
+                or (a.op == "maximum" and any(self.is_at_least(t, b) for t in a.args))
+                or (b.op == "minimum" and any(self.is_at_least(a, t) for t in b.args))
+            )
+        return found
+
+    def is_at_most(self, a: Term, b: Term) -> bool:
+        """Provably a <= b."""
+        return self.is_at_least(b, a)
+
+    def extreme(self, terms: Iterable[Term], op: str) -> tuple[Term, ...]:
+        """The same maximum or minimum of fewer terms: those that another one decides are left
+        out, nested ones are written out."""
+        kept: list[Term] = []
+        wins = self.is_at_least if op == "maximum" else self.is_at_most
+        for t in chain.from_iterable(t.args if t.op == op else (t,) for t in terms):
+            if not any(wins(other, t) for other in kept):
+                kept = [other for other in kept if not wins(t, other)] + [t]
+        return tuple(kept)
+
+    def join(self, terms: Iterable[Term], op: str) -> tuple[Term]:
+        """The maximum or minimum as one term."""
+        first, *others = sorted(self.extreme(terms, op), key=lambda t: t.key)
+        for t in others:
+            first = T.function(op, first, t)
+        return (first,)
+
+    def least_and_end(self, i: Interval) -> tuple[Term | None, Term | None]:
+        """The first element and the place after the last, or after nothing at the first: of
+        an interval that is empty at run time both are the same place."""
+        low = self.join(i.lower, "maximum")[0] if i.lower else None
+        high = self.join(i.upper, "minimum")[0] if i.upper else None
+        if low is not None and high is not None:
+            (high,) = self.join((low, high), "maximum")
+        return low, high
+
+
 class _Sets:
     """Sets of values of one index. A set is a list of intervals as a `Domain` has them."""
 
     def __init__(self, bound: Term) -> None:
+        self.order = _Order()
         self.bound = bound
         self.name: str = bound.attr[0]
         self.extent = T.extent_of(bound.attr[1])
@@ -108,16 +159,18 @@ class _Sets:
         return found
 
     def meet(self, a: Interval, b: Interval) -> Interval:
-        lower = (t for t in (*a.lower, *b.lower) if not _is_at_least(T.const(0), t))
-        upper = (t for t in (*a.upper, *b.upper) if not _is_at_least(t, self.extent))
+        lower = (t for t in (*a.lower, *b.lower) if not self.order.is_at_least(T.const(0), t))
+        upper = (t for t in (*a.upper, *b.upper) if not self.order.is_at_least(t, self.extent))
         return Interval(
-            _extreme(lower, "maximum"), _extreme(upper, "minimum"), a.masked or b.masked
+            self.order.extreme(lower, "maximum"),
+            self.order.extreme(upper, "minimum"),
+            a.masked or b.masked,
         )
 
     def is_empty(self, i: Interval) -> bool:
         """Provably without an element."""
         return any(
-            _is_at_least(low, high)
+            self.order.is_at_least(low, high)
             for low in (T.const(0), *i.lower)
             for high in (self.extent, *i.upper)
         )
@@ -136,7 +189,7 @@ class _Sets:
                 exact += parts
         found = [self.hull(masked)] if masked else []
         for part in sorted(exact, key=_variation):
-            low, high = _least_and_end(part)
+            low, high = self.order.least_and_end(part)
             below = [self.meet(i, Interval(upper=(low,))) for i in found] if low else []
             above = [self.meet(i, Interval(lower=(high,))) for i in found] if high else []
             found = [i for i in (*below, part, *above) if not self.is_empty(i)]
@@ -159,10 +212,10 @@ class _Sets:
         both may be cut at common bounds."""
         if first.masked != second.masked or not second.lower:
             return None
-        (place,) = _join(second.lower, "maximum")
+        (place,) = self.order.join(second.lower, "maximum")
         if place in first.upper:
             common = tuple(t for t in first.upper if t is not place)
-        elif place is _least_and_end(first)[1]:
+        elif place is self.order.least_and_end(first)[1]:
             common = ()
         else:
             return None
@@ -170,7 +223,7 @@ class _Sets:
         if len(rest) + len(common) != len(second.upper):
             return None
         if rest:
-            common += _join((place, *_join(rest, "minimum")), "maximum")
+            common += self.order.join((place, *self.order.join(rest, "minimum")), "maximum")
         return self.meet(Interval(self.lowest([first, second]), common, first.masked), Interval())
 
     def hull(self, parts: list[Interval]) -> Interval:
@@ -181,7 +234,9 @@ class _Sets:
         common = tuple(t for t in uppers[0] if all(t in u for u in uppers))
         rest = [tuple(t for t in u if t not in common) for u in uppers]
         if all(rest):
-            common += _join((t for r in rest for t in _join(r, "minimum")), "maximum")
+            common += self.order.join(
+                (t for r in rest for t in self.order.join(r, "minimum")), "maximum"
+            )
         return Interval(self.lowest(parts), common, masked=True)
 
     def lowest(self, parts: list[Interval]) -> tuple[Term, ...]:
@@ -190,7 +245,9 @@ class _Sets:
         common = tuple(t for t in lowers[0] if all(t in low for low in lowers))
         rest = [tuple(t for t in low if t not in common) for low in lowers]
         if all(rest):
-            common += _join((t for r in rest for t in _join(r, "maximum")), "minimum")
+            common += self.order.join(
+                (t for r in rest for t in self.order.join(r, "maximum")), "minimum"
+            )
         return common
 
     # --- comparisons ------------------------------------------------------------------
@@ -210,7 +267,7 @@ class _Sets:
         equal = self.meet(above, below)
         if c.attr == "==":
             return [equal]
-        low, high = _least_and_end(equal)
+        low, high = self.order.least_and_end(equal)
         parts = [Interval(upper=(low,))] if low else []
         parts += [Interval(lower=(high,))] if high else []
         return [i for i in (self.meet(p, Interval()) for p in parts) if not self.is_empty(i)]
@@ -282,50 +339,7 @@ def _half_line(factor: int, rest: Term) -> Interval | None:
     return Interval(upper=(T.add(quotient, T.const(1)),))
 
 
-def _least_and_end(i: Interval) -> tuple[Term | None, Term | None]:
-    """The first element and the place after the last, or after nothing at the first: of
-    an interval that is empty at run time both are the same place."""
-    low = _join(i.lower, "maximum")[0] if i.lower else None
-    high = _join(i.upper, "minimum")[0] if i.upper else None
-    if low is not None and high is not None:
-        (high,) = _join((low, high), "maximum")
-    return low, high
-
-
 def _variation(i: Interval) -> tuple[int, list[tuple[int, str, str]]]:
     """By how many indices the bounds vary; equal ones have an order that is always the same."""
     bounds = (*i.lower, *i.upper)
     return len(frozenset().union(*(t.free for t in bounds))), [t.key for t in bounds]
-
-
-def _extreme(terms: Iterable[Term], op: str) -> tuple[Term, ...]:
-    """The same maximum or minimum of fewer terms: those that another one decides are left
-    out, nested ones are written out."""
-    kept: list[Term] = []
-    wins = _is_at_least if op == "maximum" else _is_at_most
-    for t in chain.from_iterable(t.args if t.op == op else (t,) for t in terms):
-        if not any(wins(other, t) for other in kept):
-            kept = [other for other in kept if not wins(t, other)] + [t]
-    return tuple(kept)
-
-
-def _join(terms: Iterable[Term], op: str) -> tuple[Term]:
-    """The maximum or minimum as one term."""
-    first, *others = sorted(_extreme(terms, op), key=lambda t: t.key)
-    for t in others:
-        first = T.function(op, first, t)
-    return (first,)
-
-
-@cache
-def _is_at_least(a: Term, b: Term) -> bool:
-    """Provably a >= b; remembered until the next split."""
-    return (
-        T.compare("<=", b, a) is T.TRUE
-        or (a.op == "maximum" and any(_is_at_least(t, b) for t in a.args))
-        or (b.op == "minimum" and any(_is_at_least(a, t) for t in b.args))
-    )
-
-
-def _is_at_most(a: Term, b: Term) -> bool:
-    return _is_at_least(b, a)
