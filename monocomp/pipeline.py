@@ -23,6 +23,14 @@ from monocomp.rewrites.selection import selection
 from monocomp.rewriting import Rewriter
 from monocomp.rules import Rule, RuleSet
 
+# What has left a sum may meet its inverse where a sigmoid is recognised inside, which leaves it
+# before it is scaled.
+_of_sigmoids = ("recognise_sigmoid", "hoist_frame")
+sigmoids = RuleSet(
+    "sigmoids",
+    "quotients of exponentials become sigmoids",
+    [r for r in lifting.rules if r.name in _of_sigmoids],
+)
 # Lifting brings new maxima and products, which are normalised like the user's own.
 _of_lifting = (
     "assume_filter",
@@ -50,6 +58,7 @@ RULE_SETS = (
     selection,
     split_normal_form,
     exchanged_normal_form,
+    sigmoids,
     lifted_normal_form,
     centring,
 )

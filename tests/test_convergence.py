@@ -88,6 +88,15 @@ WRITINGS = {
         "by softplus": f"{QKV}{S}O[q,e] = exp(-softplus(log(|k|) - S[q,k])) * V[k,e]",
         "1 - sigmoid(-x)": f"{QKV}{S}O[q,e] = (1 - sigmoid(log(|k|) - S[q,k])) * V[k,e]",
     },
+    "sigmoid about its row": {
+        "sigmoid": "O[q] = sum[k](V[k] * sigmoid(S[q,k] + B[q]))",
+        "1 / (1 + exp(-x))": "O[q] = sum[k](V[k] / (1 + exp(-S[q,k] - B[q])))",
+        "exp(x) / (1 + exp(x))": "E[q,k] = exp(S[q,k] + B[q])\n"
+        "O[q] = sum[k](V[k] * E[q,k] / (1 + E[q,k]))",
+        "exp(x) / (exp(-b) + exp(x))": "E[q,k] = exp(S[q,k])\n"
+        "O[q] = sum[k](V[k] * E[q,k] / (exp(-B[q]) + E[q,k]))",
+        "1 - sigmoid(-x)": "O[q] = sum[k](V[k] * (1 - sigmoid(-S[q,k] - B[q])))",
+    },
     "variance": {
         "squares of differences": f"{MEAN}V[i] = mean[k]((X[i,k] - M[i]) ** 2)",
         "var": f"{MEAN}V[i] = var[k](X[i,k])",

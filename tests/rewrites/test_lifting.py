@@ -346,6 +346,21 @@ def test_a_lifted_sum_is_a_mantissa() -> None:
     assert not any(t.op == "exp" for t in T.subterms(derived.equations[0].body))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "O[i] = sum[k](V[k] * sigmoid(S[i,k] + X[i]))",
+        "O[i] = sum[k](V[k] * sigmoid(S[i,k] + X[i]) ** 2)",
+        "O[i] = sum[k](sigmoid(S[i,k] + X[i]) * sigmoid(-S[i,k] - X[i]))",
+        "O[i] = sum[k if k < i](V[k] * sigmoid(S[i,k] + X[i] + C[i]))",
+    ],
+)
+def test_a_sigmoid_about_its_row_stands_alone(text: str) -> None:
+    """The row's exponential has left the sum, and meets its inverse there."""
+    program = equations(text)
+    assert same_bodies(derive(program).program, program)
+
+
 def test_zero_has_any_exponent() -> None:
     before = "Z[i] = maximum(0, exp(max[k](S[i,k])) * X[i])"
     after = "Z[i] = exp(max[k](S[i,k])) * maximum(0, X[i])"
