@@ -166,6 +166,8 @@ def _lifted(t: Term) -> Term | None:
 def lift_divisor(t: Term) -> Term | None:
     """A sum of small numbers stays scaled where a quotient, root or logarithm is taken.
 
+    So it does where an exponential multiplies it that is not at most 1 by its form.
+
     Law:     sigmoid(x) = exp(min(x, 0)) * sigmoid(abs(x)), and that of lift_weighted_sum
     Claims:  sigmoids, scaled numbers, SE
     before:  O[i] = log(sum[k](sigmoid(S[i,k])))
@@ -173,7 +175,7 @@ def lift_divisor(t: Term) -> Term | None:
     """  # noqa: E501
     if t.op == "log" or (t.op == "pow" and (t.attr < 0 or t.attr.denominator > 1)):
         return T.rebuild(t, (_lift_parts(t.args[0]),))
-    if t.op == "mul" and any(f.op == "pow" and f.attr < 0 and _holds_mantissa(f) for f in t.args):
+    if t.op == "mul" and (not _is_bounded(t) or any(map(_divides_by_mantissa, t.args))):
         return _lift_parts(t)
     return None
 
@@ -184,6 +186,10 @@ def _lift_parts(t: Term) -> Term:
     if t.op == "fold" and t.attr.monoid == "sum" and len(t.attr.indices) == 1:
         return _lifted(t) or t
     return t
+
+
+def _divides_by_mantissa(t: Term) -> bool:
+    return t.op == "pow" and t.attr < 0 and _holds_mantissa(t)
 
 
 def _holds_mantissa(t: Term) -> bool:

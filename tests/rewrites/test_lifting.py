@@ -88,6 +88,9 @@ NEAR_MISSES = {
         "O[i] = sum[k](sigmoid(S[i,k])) / Z[i]",
         "O[i] = sum[k](sigmoid(S[i,k])) / tanh(SE[k](1, S[i,k]).v)",  # its frame can't cancel
         "O[i] = tanh(sum[k](sigmoid(S[i,k])))",
+        "O[i] = exp(X[i] - maximum(X[i], A[i])) * sum[k](sigmoid(S[i,k]))",  # at most 1
+        "O[i] = exp(X[i]) + sum[k](sigmoid(S[i,k]))",
+        "O[i] = exp(X[i]) * sum[k](tanh(S[i,k]))",
     ],
     "name_frame": [
         "O[i] = SE[k](V[k], S[i,k]).v",
@@ -240,6 +243,7 @@ APPLIES = {
         "O[i] = sqrt(sum[k](sigmoid(S[i,k])))",
         "O[i] = sum[k](sigmoid(S[i,k]) * V[k]) / SE[k](1, S[i,k]).v",
         "O[i] = sum[k](sigmoid(S[i,k]) * V[k]) / (1 + SE[k](1, S[i,k]).v)",
+        "O[i] = exp(X[i]) * sum[k](sigmoid(S[i,k]) * V[k])",
     ],
     "join_exponentials": [
         "Y[i] = sqrt(exp(A[i]) + exp(B[i]))",
