@@ -10,7 +10,8 @@ cache decode: one query a request, of a gigabyte of keys and values.
 
 Each program is first checked at a small size: its error against float64 eager torch, for all
 outputs, relative to that of eager torch in bf16, and at its full size in poisoned memory: every
-element must be written and finite, and bitwise the same twice.
+element must be written and finite, and bitwise the same twice. Eager torch is timed beside it,
+where it has the operations, and memory for what they give.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from monocomp.random_inputs import complete_extents
 from tests.backends.library_cases import CASES, Inputs, gentle_slopes
 
 TERAFLOPS, TERABYTES = 809.0, 4.2
+EAGER = "eager"
 CHECKED = {"q": 200, "k": 200, "d": 64, "e": 64}  # not multiples of a block
 SMALL = {"q": 24, "k": 24, "d": 16, "e": 16}
 REHEARSED, REHEARSED_BATCH = 48, 2  # the longest index, and the batch
@@ -247,6 +249,7 @@ class Result:
     name: str
     error: float = math.nan
     milliseconds: float = math.nan
+    eager_milliseconds: float = math.nan
     operations: float = math.nan
     bytes: float = math.nan
     kernels: int = 0
@@ -367,9 +370,16 @@ def run_case(name: str, setting: Setting) -> Result:
     result.kernels = len(chosen) or kernel.report(sizes)["kernels"]
     result.schedule = "; ".join(chosen)
     del found, again
-    call = partial(kernel, *tensors, **full.params)
-    taken = gpu.times({OURS: call}, setting.rounds, setting.device)
+    calls: dict[str, Callable[[], object]] = {OURS: partial(kernel, *tensors, **full.params)}
+    eager = partial(CASES[name].in_eager_torch, inputs)
+    try:
+        eager()
+        calls[EAGER] = eager
+    except (RuntimeError, NotImplementedError) as fault:
+        gpu.say(f"{name}: no eager torch ({str(fault).partition('.')[0]})")
+    taken = gpu.times(calls, setting.rounds, setting.device)
     result.milliseconds = statistics.median(taken[OURS])
+    result.eager_milliseconds = statistics.median(taken.get(EAGER, [math.nan]))
     gpu.say(
         f"{name}: {result.over_floor:.2f}x its floor, {result.milliseconds:.3f} ms, "
         f"error {result.error:.2f}; {result.schedule}"
@@ -383,14 +393,22 @@ def tables(setting: Setting) -> Report:
     chosen = setting.select([Case(name) for name in CASES])
     results = run.each(chosen, lambda case: run_case(case.name, setting))
     ran = sorted(results, key=lambda r: r.over_floor)
-    header = ["", "ms", "floor, ms", "by", "time / floor", "TFLOP/s", "TB/s", "error", "kernels"]
+    header = ["", "ms", "eager, ms", "floor, ms", "by", "x eager", "time / floor"]
+    header += ["TFLOP/s", "TB/s", "error", "kernels"]
     rows = []
     for r in ran:
         by = "matrix units" if r.compute_ms > r.memory_ms else "memory"
         floor = max(r.compute_ms, r.memory_ms)
-        before = gpu.numbers((r.milliseconds, floor), (".3f", ".3f"))
-        rates = (r.over_floor, r.operations / r.milliseconds / 1e9, r.bytes / r.milliseconds / 1e9)
-        after = gpu.numbers((*rates, r.error), (".2f", ".0f", ".2f", ".2f"))
+        times = (r.milliseconds, r.eager_milliseconds, floor)
+        before = gpu.numbers(times, (".3f", ".3f", ".3f"))
+        faster = r.eager_milliseconds / r.milliseconds
+        rates = (
+            faster,
+            r.over_floor,
+            r.operations / r.milliseconds / 1e9,
+            r.bytes / r.milliseconds / 1e9,
+        )
+        after = gpu.numbers((*rates, r.error), (".2f", ".2f", ".0f", ".2f", ".2f"))
         rows.append([r.name, *before, by, *after, r.kernels, r.sizes, r.schedule])
     lines = [
         "Every program of the library, bf16: time over its floor, the larger of operations over "

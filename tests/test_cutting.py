@@ -93,6 +93,17 @@ def test_long_sums_in_a_loop_are_stored() -> None:
     assert kernels_of(text, c=8) == 1
 
 
+def test_a_bias_is_stored_where_it_is_smaller_than_what_it_sums() -> None:
+    """And where what is weighed is read for several heads."""
+    text = PROGRAMS["a bias a head"].text
+    sizes = {"q": 2048, "k": 2048, "d": 64, "e": 64}
+    assert kernels_of(text, **sizes, h=16, c=32) == 2
+    assert kernels_of(text, **sizes, h=64, c=32) == 1
+    assert kernels_of(text, **sizes, h=1, c=32) == 1
+    queries = "O[b,h,e] = softmax[k](Q[b,h,d] * K[b,k,d]) * V[b,k,e]"  # rows of a product
+    assert kernels_of(queries, b=4, h=32, k=8192, d=128, e=128) == 1
+
+
 def test_nothing_large_is_stored() -> None:
     """Wide columns need the logits again for each block, and attention never stores them."""
     for size in (512, 2048):

@@ -166,9 +166,10 @@ class Space:
         return schedule.num_warps == 4 and fits and 1 < room == self._model.room(described)
 
     def _has_rests(self, unit: int) -> bool:
-        """Are there rows, held entirely, that units of so many elements do not divide?"""
-        axes = (self.program.axes[a] for a in self.program.axis_names("whole"))
-        return any(self.sizes.get(a.extent, unit) % unit for a in axes)
+        """Are rows of a stream held entirely that units of so many elements do not divide?"""
+        blocks = described_loads(self.program).values()
+        axes = {self.program.axes[b.tile[-1]] for b in blocks}
+        return any(self.sizes.get(a.extent, unit) % unit for a in axes if a.role == "whole")
 
     @cached_property
     def _has_inner_product(self) -> bool:

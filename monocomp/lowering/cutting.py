@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from monocomp import terms as T
 from monocomp.algebra import is_mantissa
 from monocomp.lowering.work import Place, Work, elements, work
+from monocomp.monomials import factors
 from monocomp.printer import show
 from monocomp.program import Equation, Equations
 from monocomp.rewriting import Step
@@ -69,7 +70,8 @@ class _Use:
 
 @dataclass(frozen=True)
 class _Value:
-    """A value that is computed more often than it has elements.
+    """A value that is computed more often than it has elements, or from what each program instance
+    reads anew.
 
     Attributes:
         closed: the term, as a function of `@0`, `@1`, ...
@@ -122,7 +124,8 @@ def _repeated_values(
             found.setdefault(closed, []).extend(_Use(t, subscripts, p, kernel) for p in places)
     for closed, uses in found.items():
         indices = close(closed)[1]
-        if sum(use.place.times for use in uses) < 2 * elements(indices, sizes):
+        is_repeated = sum(use.place.times for use in uses) >= 2 * elements(indices, sizes)
+        if not is_repeated and not any(map(_reads_anew_for_weights, uses)):
             continue
         beside = next((use for use in uses if _is_for_the_same_rows(use)), None)
         readers = [use for use in uses if beside is None or use.kernel is not beside.kernel]
@@ -130,6 +133,21 @@ def _repeated_values(
             most = max(readers, key=lambda use: use.place.times)
             names = frozenset(e.name for use in readers for e in use.kernel.equations)
             yield _Value(closed, indices, beside, most, names)
+
+
+def _reads_anew_for_weights(use: _Use) -> bool:
+    """Does every program instance weigh the same elements, with weights of its own? Like the
+    channels of each pair of places, for a bias a head: `sum[c](Z[q,k,c] * W[c,h])`. An instance
+    for one h has no matrix product in that, but a kernel of its own has."""
+    fold = use.term
+    if fold.op != "fold" or fold.attr.monoid != "sum" or len(fold.attr.indices) != 1:
+        return False
+    (bound,), (_, element) = T.open_fold(fold)
+    summed, grid = bound.attr[0], {i.attr[0] for i in use.kernel.grid}
+    parts = [f.free for f in factors(element) if summed in f.free]
+    weights = [free for free in parts if free <= {summed, *grid}]
+    varying = frozenset().union(*weights) - {summed}
+    return bool(varying) and any(varying.isdisjoint(free) for free in parts)
 
 
 def _is_for_the_same_rows(use: _Use) -> bool:
@@ -251,6 +269,8 @@ def _explained(program: Equations, value: _Value, equation: Equation) -> str:
         return f"{left}, which is needed{loop} for every {place.repeated_by.attr[1].lstrip('.')}"
     if any(s.op != "index" for s in value.reader.subscripts):
         return f"{left}, which is read{loop} at computed places"
+    if _reads_anew_for_weights(value.reader):
+        return f"{left}, for which each program instance would read the same"
     return f"{left}, which several kernels need"
 
 

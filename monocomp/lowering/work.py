@@ -46,11 +46,13 @@ class Work:
 
     Attributes:
         equations: what it computes.
+        grid: the indices of which each program instance has one value.
         operations, bytes: the estimates.
         folds: every fold (or field of one), with the places where it is computed.
     """
 
     equations: Sequence[Equation]
+    grid: frozenset[Term]
     operations: int = 0
     bytes: int = 0
     folds: dict[Term, list[Place]] = field(default_factory=dict)
@@ -73,7 +75,6 @@ def elements(indices: Iterable[Term], sizes: Mapping[str, int]) -> int:
 
 class _Counter:
     def __init__(self, group: Sequence[Equation], sizes: Mapping[str, int]) -> None:
-        self.work = Work(group)
         self.sizes = sizes
         self.scan = scan_of(group)
         self.indices = tuple(dict.fromkeys(i for e in group for i in e.indices))
@@ -82,6 +83,8 @@ class _Counter:
         self.blocks = {
             i: lengths.get(axes[i.attr[0]].role, max(1, sizes[i.attr[1]])) for i in self.indices
         }
+        grid = frozenset(i for i in self.indices if axes[i.attr[0]].role == "grid")
+        self.work = Work(group, grid)
         self.seen: set[tuple[Term, tuple[Term, ...]]] = set()
 
     def run(self) -> Work:

@@ -100,4 +100,11 @@ PROGRAMS = {
         "T[i,j], which several kernels need",
         3,
     ),
+    # Every head weighs the channels of all pairs of places: together that is a matrix product.
+    "a bias a head": Stored(
+        "B[h,q,k] = Z[q,k,c] * W[c,h]\nS[h,q,k] = Q[h,q,d] * K[h,k,d] / sqrt(|d|)\n"
+        "O[h,q,e] = softmax[k](S[h,q,k] + B[h,q,k]) * V[h,k,e]",
+        ("B",),
+        "B[q,h,k], for which each program instance would read the same",
+    ),
 }
