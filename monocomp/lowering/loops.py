@@ -396,10 +396,14 @@ class Loops(Nests):
                 value = self._masked(loop, value, 0.0)
             return apply("add", state, _reduce("sum", axis, value), kind=state.kind)
         left, right = (self._value(s) for s in sides)
-        if not vanishing and not (loop.is_whole and self._is_load(left) and self._is_load(right)):
-            left = self._masked(loop, left, 0.0)
-        if not vanishing and not self._is_load(right):
-            right = self._masked(loop, right, 0.0)
+        if not vanishing:
+            # What is loaded is 0 outside, and 0 times what a computed factor is masked to. Of two
+            # that are loaded, one is masked where the domain may differ from row to row.
+            loaded = self._is_load(left), self._is_load(right)
+            if not loaded[0] or (loaded[1] and not loop.is_whole):
+                left = self._masked(loop, left, 0.0)
+            if not loaded[1]:
+                right = self._masked(loop, right, 0.0)
         return _contract(axis, left, right, state)
 
     def _moving(self, f: Term, group: Pass) -> Centred | None:
