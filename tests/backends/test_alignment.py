@@ -88,8 +88,8 @@ def _run(text: str, inputs: Mapping[str, Tensor]) -> tuple[Tensor, int]:
     return module.kernel(*inputs.values(), configs=(config,), aligned=aligned), copies
 
 
-@pytest.mark.parametrize("head", [1, 7, 24, 33, 64])
-@pytest.mark.parametrize("name", ["attention", "causal", "gqa"])
+@pytest.mark.parametrize("head", [7, 24, 64])
+@pytest.mark.parametrize("name", ["causal", "gqa"])
 def test_results(name: str, head: int) -> None:
     """Keys and values have rows of their own lengths; with fewer blocks nothing is copied."""
     text, case = source(name, d=head, e=44), CASES[name]
