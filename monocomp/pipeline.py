@@ -25,11 +25,11 @@ from monocomp.rules import Rule, RuleSet
 
 # What has left a sum may meet its inverse where a sigmoid is recognised inside, which leaves it
 # before it is scaled.
-_of_sigmoids = ("recognise_sigmoid", "hoist_frame")
+_of_sigmoids = ("recognise_sigmoid", "recognise_softplus", "hoist_factor")
 sigmoids = RuleSet(
     "sigmoids",
     "quotients of exponentials become sigmoids",
-    [r for r in lifting.rules if r.name in _of_sigmoids],
+    [r for r in (*normal_form.rules, *lifting.rules) if r.name in _of_sigmoids],
 )
 # Lifting brings new maxima and products, which are normalised like the user's own.
 _of_lifting = (

@@ -61,15 +61,22 @@ def _joined(t: Term, parts: list[tuple[Term, Term]]) -> tuple[Term, Term]:
 def recognise_sigmoid(t: Term) -> Term | None:
     """A quotient of exponentials that backends know, and that can't overflow.
 
-    Law:     1 / (1 + exp(x)) = sigmoid(-x), and exp(x) * sigmoid(-x) = sigmoid(x)
+    Law:     1 / (c + d * exp(x)) = sigmoid(-y) / c  with  y = x - log(c / d);
+             exp(x) * sigmoid(-x) = sigmoid(x)
     Claims:  sigmoids
-    Needs:   those addends of x that vary with most indices stand in the exponent
-    before:  Y[i] = exp(X[i]) / (1 + exp(X[i]))
-    after:   Y[i] = sigmoid(X[i])
+    Needs:   c and d are provably positive and the same at all places, their extents those of
+             indices here, which are not 0; those addends of x that vary with most indices stand
+             in the exponent
+    before:  Y[i] = exp(X[i]) / (2 + exp(X[i]))
+    after:   Y[i] = sigmoid(X[i] - log(2))
     """
     if t.op == "pow" and t.attr < 0:
-        x = _one_plus_exponential(t.args[0])
-        return None if x is None else T.power_of(T.function("sigmoid", T.neg(x)), -t.attr)
+        found = _number_plus_exponential(t.args[0])
+        if found is None:
+            return None
+        c, y = found
+        quotient = T.power_of(T.function("sigmoid", T.neg(y)), -t.attr)
+        return T.mul(T.power_of(c, t.attr), quotient)
     if t.op != "mul":
         return None
     exponent = exponent_of(t)
@@ -113,21 +120,44 @@ def scale_sigmoid(t: Term) -> Term | None:
 
 @lifting.rule
 def recognise_softplus(t: Term) -> Term | None:
-    """The logarithm of one plus an exponential, without overflow.
+    """The logarithm of a number plus an exponential, without overflow.
 
-    Law:     log(1 + exp(x)) = softplus(x)
+    Law:     log(c + d * exp(x)) = log(c) + softplus(y)  with  y = x - log(c / d)
     Claims:  sigmoids
-    before:  Y[i] = log(1 + exp(X[i]))
-    after:   Y[i] = softplus(X[i])
+    Needs:   c and d are provably positive and the same at all places, their extents those of
+             indices here, which are not 0
+    before:  Y[i] = log(2 + exp(X[i]))
+    after:   Y[i] = softplus(X[i] - log(2)) + log(2)
     """
-    x = _one_plus_exponential(t.args[0]) if t.op == "log" else None
-    return None if x is None else T.function("softplus", x)
+    found = _number_plus_exponential(t.args[0]) if t.op == "log" else None
+    if found is None:
+        return None
+    c, y = found
+    return T.add(T.log(c), T.function("softplus", y))
 
 
-def _one_plus_exponential(t: Term) -> Term | None:
-    """x in 1 + exp(x)."""
-    rest = T.sub(t, T.ONE)
-    return rest.args[0] if rest.op == "exp" else None
+def _number_plus_exponential(t: Term) -> tuple[Term, Term] | None:
+    """(c, y) with t = c + d * exp(x) = c * (1 + exp(y)), for c, d > 0 that vary nowhere."""
+    weighted = [a for a in addends(t) if exponent_of(a) is not T.ZERO]
+    if len(weighted) != 1:
+        return None
+    c, d, x = T.sub(t, *weighted), without_exponent(*weighted), exponent_of(*weighted)
+    indices = (s.attr for s in T.subterms(t) if s.op == "index")
+    there = {extent for name, extent in indices if name in t.free}  # has an element
+    if not (_is_positive_number(c, there) and _is_positive_number(d, there)):
+        return None
+    return c, T.sub(x, T.log(T.divide(c, d)))
+
+
+def _is_positive_number(t: Term, there: set[str]) -> bool:
+    """Is t > 0 and the same at all places, of numbers whose quotients float32 holds? An extent
+    is, if it is one of those that have an element."""
+    for s in T.subterms(t):
+        if s.op == "const" and not 2**-50 < abs(s.attr) < 2**50:
+            return False
+        if s.op == "extent" and s.attr not in there:
+            return False
+    return T.is_positive(t) and not t.free and not t.folded
 
 
 @lifting.rule

@@ -85,8 +85,23 @@ WRITINGS = {
         "exp(x) / (1 + exp(x))": f"{QKV}{S}E[q,k] = exp(S[q,k] - log(|k|))\n"
         "O[q,e] = E[q,k] / (1 + E[q,k]) * V[k,e]",
         "exp(x) / (n + exp(x))": f"{QKV}{S}O[q,e] = exp(S[q,k]) / (|k| + exp(S[q,k])) * V[k,e]",
+        "1 / (1 + n exp(-x))": f"{QKV}{S}O[q,e] = 1 / (1 + |k| * exp(-S[q,k])) * V[k,e]",
         "by softplus": f"{QKV}{S}O[q,e] = exp(-softplus(log(|k|) - S[q,k])) * V[k,e]",
         "1 - sigmoid(-x)": f"{QKV}{S}O[q,e] = (1 - sigmoid(log(|k|) - S[q,k])) * V[k,e]",
+    },
+    "sigmoid about a number": {
+        "sigmoid": "O[q] = sum[k](V[k] * sigmoid(S[q,k] - log(1.5)))",
+        "1 / (1 + c exp(-x))": "O[q] = sum[k](V[k] / (1 + 1.5 * exp(-S[q,k])))",
+        "exp(x) / (c + exp(x))": "O[q] = sum[k](V[k] * exp(S[q,k]) / (1.5 + exp(S[q,k])))",
+        "d exp(x) / (c + d exp(x))": "E[q,k] = 2 * exp(S[q,k])\n"
+        "O[q] = sum[k](V[k] * E[q,k] / (3 + E[q,k]))",
+        "1 - c / (c + exp(x))": "O[q] = sum[k](V[k] * (1 - 1.5 / (1.5 + exp(S[q,k]))))",
+    },
+    "softplus about a number": {
+        "softplus": "O[q] = sum[k](V[k] * softplus(S[q,k] - log(|k|)))",
+        "log(1 + exp(x) / n)": "O[q] = sum[k](V[k] * log(1 + exp(S[q,k]) / |k|))",
+        "log(n + exp(x)) - log(n)": "O[q] = sum[k](V[k] * (log(|k| + exp(S[q,k])) - log(|k|)))",
+        "by sigmoid": "O[q] = -sum[k](V[k] * log(sigmoid(log(|k|) - S[q,k])))",
     },
     "sigmoid about its row": {
         "sigmoid": "O[q] = sum[k](V[k] * sigmoid(S[q,k] + B[q]))",

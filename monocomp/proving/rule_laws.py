@@ -290,6 +290,11 @@ law(
     "sigmoids",
     "a sigmoid is a quotient of exponentials, and a scaled number",
     quotient=Identity(_power(_add(T.ONE, _exp(_x)), -1), T.inert("sigmoid", _mul(_MINUS, _x))),
+    number_plus_exponential=Identity(
+        _add(_a, _mul(_b, _exp(_x))),
+        _mul(_a, _add(T.ONE, _exp(_sub(_x, _log(_mul(_a, _power(_b, -1))))))),
+        T.conjunction(_POSITIVE, T.compare("<", T.ZERO, _b)),
+    ),
     opposite=Identity(
         _mul(_exp(_x), T.inert("sigmoid", _mul(_MINUS, _x))), T.function("sigmoid", _x)
     ),

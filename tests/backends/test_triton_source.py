@@ -239,6 +239,14 @@ def test_names_do_not_change_the_kernel() -> None:
     assert shape(emitted(text)).count("x") == shape(emitted(other)).count("x")
 
 
+def test_a_sigmoid_takes_one_exponential(sources: dict[str, str]) -> None:
+    """And one division: what is subtracted from the logits of a kernel is known outside."""
+    source = sources["sigmoid_attention"]
+    kernel = source[source.index("@triton.jit\ndef sigmoid") : source.index("def step")]
+    found = re.findall(r"tl\.(?:exp2|log|maximum)\(|1\.0 / ", kernel)
+    assert sorted(found) == ["1.0 / ", "tl.exp2("]
+
+
 # --- hostile text -------------------------------------------------------------------------
 
 PLAIN = "O[i] = A[i] * 2"

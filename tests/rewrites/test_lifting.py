@@ -35,9 +35,21 @@ NEAR_MISSES = {
         "Y[i] = 1 + exp(X[i])",
         "Y[i] = sqrt(1 + exp(X[i]))",
         "Y[i] = 1 / (1 - exp(X[i]))",
-        "Y[i] = 1 / (2 + exp(X[i]))",
+        "Y[i] = 1 / (exp(X[i]) - 1)",
         "Y[i] = 1 / (1 + exp(X[i]) + exp(Z[i]))",
         "Y[i] = 1 / (1 + exp(X[i]) * Z[i])",
+        "Y[i] = 1 / (1 + exp(X[i]) * abs(N))\ninput N",  # it may be 0
+        "Y[i] = 1 / (abs(N) + exp(X[i]))\ninput N",
+        "Y[i] = 1 / (1 + Z[i] ** 2 + exp(X[i]))",  # the number varies
+        "Y[i] = 1 / (1 + exp(X[i]) / (1 + Z[i] ** 2))",
+        "Y[i] = 1 / (sum[k](exp(C[k])) + exp(X[i]))",  # or holds a fold
+        "Y[i] = 1 / (1 + exp(X[i]) * sum[k](exp(C[k])))",
+        "Y[i] = 1 / (|k| + exp(X[i])) + 0 * sum[k](C[k])",  # there may be no k
+        "Y[i] = 1 / (1 + |k| * exp(X[i])) + 0 * sum[k](C[k])",
+        "Y[i] = sum[k](C[k]) / (|k| + exp(X[i]))",  # nor is there any beside the sum
+        "Y[i] = 1 / (|k| + exp(max[k](S[i,k])))",
+        "Y[i] = 1 / (0.00000000000000001 + exp(X[i]))",  # its inverse may be too large
+        "Y[i] = 1 / (1 + 100000000000000000 * exp(X[i]))",
         "Y[i] = 1 / (1 + X[i])",
         "Y[i] = exp(Z[i]) * sigmoid(X[i])",
         "Y[i] = exp(X[i]) * sigmoid(X[i])",
@@ -57,7 +69,9 @@ NEAR_MISSES = {
     "recognise_softplus": [
         "Y[i] = log(1 + X[i])",
         "Y[i] = log(1 - exp(X[i]))",
-        "Y[i] = log(2 + exp(X[i]))",
+        "Y[i] = log(exp(X[i]) - 1)",
+        "Y[i] = log(1 + exp(X[i]) * Z[i])",
+        "Y[i] = log(1 + Z[i] ** 2 + exp(X[i]))",
         "Y[i] = log(1 + exp(X[i]) + exp(Z[i]))",
         "Y[i] = log(maximum(exp(X[i]), 1))",
         "Y[i] = 1 + exp(X[i])",
@@ -177,6 +191,26 @@ SUM = "sum[k if k < i](X[i,k])"
 M = "max[k](S[i,k])"
 VARIANTS = [
     ("recognise_sigmoid", "Y[i] = exp(X[i]) / sigmoid(X[i])", "Y[i] = 1 / sigmoid(-X[i])"),
+    (
+        "recognise_sigmoid",
+        "Y[i] = 1 / (2 + 3 * exp(X[i]))",
+        "Y[i] = sigmoid(log(2 / 3) - X[i]) / 2",
+    ),
+    (
+        "recognise_sigmoid",
+        "Y[i] = exp(2 * X[i]) / (|i| + exp(X[i])) ** 2",
+        "Y[i] = sigmoid(X[i] - log(|i|)) ** 2",
+    ),
+    (  # several addends are one number, and a root is taken of it
+        "recognise_sigmoid",
+        "input N\nY[i] = 1 / sqrt(1 + N ** 2 + exp(X[i]))",
+        "input N\nY[i] = sqrt(sigmoid(log(1 + N ** 2) - X[i])) / sqrt(1 + N ** 2)",
+    ),
+    (
+        "recognise_softplus",
+        "Y[i] = log(1 + exp(X[i]) / |i|)",
+        "Y[i] = softplus(X[i] - log(|i|))",
+    ),
     (  # a row's number and a constant have left the exponent
         "recognise_sigmoid",
         "Y[i,k] = exp(S[i,k] + A[i,k]) * sigmoid(-S[i,k] - C[i] - 0.5)",
@@ -357,10 +391,16 @@ def test_a_lifted_sum_is_a_mantissa() -> None:
         "O[i] = sum[k](V[k] * sigmoid(S[i,k] + X[i]) ** 2)",
         "O[i] = sum[k](sigmoid(S[i,k] + X[i]) * sigmoid(-S[i,k] - X[i]))",
         "O[i] = sum[k if k < i](V[k] * sigmoid(S[i,k] + X[i] + C[i]))",
+        "O[i] = sum[k](V[k] * sigmoid(S[i,k] - log(|k|)))",
+        "O[i] = sum[k](V[k] * sigmoid(log(|k|) - S[i,k]))",
+        "O[i] = sum[k](V[k] * sigmoid(S[i,k] - log(|k|)) ** 2)",
+        "O[i] = sum[k](V[k] * sigmoid(S[i,k] + X[i] - log(|k|)))",
+        "O[i] = sum[k](sigmoid(S[i,k] - log(|k|)) * sigmoid(log(|k|) - S[i,k]))",
+        "O[i] = sum[k](V[k] * softplus(sum[e](D[i,k,e]) - log(2)))",
     ],
 )
 def test_a_sigmoid_about_its_row_stands_alone(text: str) -> None:
-    """The row's exponential has left the sum, and meets its inverse there."""
+    """What has left the sum, a row's exponential or a number, meets its inverse there."""
     program = equations(text)
     assert same_bodies(derive(program).program, program)
 
