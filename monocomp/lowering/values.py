@@ -223,7 +223,7 @@ class Values(Scopes, ABC):
         the numerator must be 0 as well.
         """
         quotient = apply("div", over, divisor)
-        if not base.folded and not T.is_bracket(base):
+        if not (base.folded or T.is_bracket(base)) or _is_never_zero(base):
             return quotient
         empty = apply("compare", divisor, number(0.0), kind="bool", attr="==")
         if not _is_zero_only_if_empty(base):
@@ -389,6 +389,12 @@ def _is_zero_only_if_empty(t: Term) -> bool:
     if t.op in ("add", "mul"):
         return all(map(_is_zero_only_if_empty, t.args))
     return T.is_positive(t)
+
+
+def _is_never_zero(t: Term) -> bool:
+    """Is this a positive number and more, also where what is summed is nothing?"""
+    has_number = t.op == "add" and any(a.op == "const" and a.attr > 0 for a in t.args)
+    return has_number and T.is_nonnegative(t)
 
 
 def _settle(addend: Term) -> Term:
