@@ -22,8 +22,8 @@ def attention(b: Any, h: Any, q: Any, k: Any, d: Any, e: Any) -> Any:
 
 
 def sigmoid_attention(b: Any, h: Any, q: Any, k: Any, d: Any, e: Any) -> Any:
-    """e^-s (3), its multiple and 1 (2), and the guarded quotient (2)."""
-    return b * h * q * k * (2 * d + 2 * e + 7)
+    """e^-s (3), its multiple and 1 (2), and the quotient."""
+    return b * h * q * k * (2 * d + 2 * e + 6)
 
 
 def mla(b: Any, h: Any, q: Any, k: Any, c: Any, r: Any) -> Any:

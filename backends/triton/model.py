@@ -328,12 +328,32 @@ class Model:
         """What the stages of a schedule for loads of one level are where there are more. An
         instance that is alone on its multiprocessor needs as many tiles under way. Where there
         are several it is best to load a tile while the one before is used, and what tells its
-        places in between: that takes little, and they wait in turn."""
+        places in between: that takes little, and they wait in turn. But few rows do not wait for
+        more than an entry or two."""
         usual = schedule.num_stages
         if self.levels == 1 or usual <= 2:
             return usual
         is_alone = self.program.parts or self.instances(schedule) <= self.gpu.processors
-        return 1 + (usual - 1) * self.levels if is_alone else 2
+        is_waiting = self._rows(schedule) < _FEW and self._entries(schedule) > 2
+        return 1 + (usual - 1) * self.levels if is_alone or is_waiting else 2
+
+    def _entries(self, schedule: Schedule) -> float:
+        """How many entries of a table tell the places of a block: one for each of its pages."""
+        loads = [value for value in self.lets.values() if value.op == "load"]
+        inside = [e for value in loads for a in value.args for e in subexpressions(a)]
+        tables = (self.lets[e.attr] for e in inside if e.op == "local" and e.attr in self.lets)
+        places = (a for table in tables if table.op == "load" for a in table.args)
+        found = [self._periods(a, schedule) for a in places if self._streamed(a)]
+        return max(found, default=1)
+
+    def _periods(self, place: Expr, schedule: Schedule) -> float:
+        """Of how many values a subscript is in a block: fewer than it is long if they are those of
+        k // s for elements k."""
+        period = 1
+        if place.op == "floordiv" and place.args[0].op == "coordinate":
+            by = place.args[1]
+            period = by.attr if by.op == "number" else self.sizes.get(by.attr, 1)
+        return self.elements(place.axes & self.blocked, schedule) / max(1, period)
 
     def _added(self, schedule: Schedule) -> int:
         """Bytes for tiles that are added to a product of rows and a stream, which are loaded in

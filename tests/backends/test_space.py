@@ -79,7 +79,8 @@ def test_what_measurements_have_shown(
 
 def test_stages_where_tables_tell_places() -> None:
     """An instance alone keeps as many tiles under way as one for contiguous keys does, which
-    takes more stages and the same room; where there are several two stages have been best."""
+    takes more stages and the same room; where there are several two stages have been best, but
+    for few rows and many pages a block."""
     sizes = {"b": 4, "h": 16, "g": 2, "d": 128, "e": 128}
     pages = sizes | {"s": 16, "n": 4096, "p": 9999}
 
@@ -92,7 +93,8 @@ def test_stages_where_tables_tell_places() -> None:
     assert replace(first, num_stages=3) == usual
     assert alone._model.estimate(first).shared == contiguous._model.estimate(usual).shared
     assert short(gathered(q=4096).first()) == (64, 64, 4, 2)
-    assert short(gathered(q=1, g=8, b=64).first()) == (16, 128, 4, 2)
+    assert short(gathered(q=1, g=8, b=64).first()) == (16, 128, 4, 5)
+    assert short(gathered(q=1, g=8, b=64, s=64).first()) == (16, 128, 4, 2)
     assert short(gathered(q=1, g=8, b=16).first()) == (16, 128, 4, 5)
 
 
