@@ -46,6 +46,7 @@ _KEPT = 0.3  # of the rows and columns that a thread multiplies in full precisio
 _FEW = 64  # rows of a block or two, whose order hardly matters
 _LATENCY = 800  # cycles until a load arrives
 _RESERVED = 1024  # bytes of shared memory that each instance takes beside its own
+_STORED = 4  # bytes of an element that one kernel stores for another
 _BARRIER = 8  # bytes, for a tile that the copy engine loads
 _TURN = 200  # cycles for what comes with each block, such as barriers
 _STARTING = 2500  # cycles for the parts of an instance that come before and after its loops
@@ -365,10 +366,14 @@ class Model:
             if value.op != "load" or not is_added or not self._streamed(value):
                 continue
             if all(place.op == "coordinate" for place in value.args):
-                copied += self.elements(value.axes, schedule) * self.element_bytes
+                copied += self.elements(value.axes, schedule) * self._width(value)
             else:
                 exchanged = _CHUNK * schedule.num_warps * self.gpu.lanes
         return copied * max(0, schedule.num_stages - 1) + exchanged
+
+    def _width(self, load: Expr) -> int:
+        """The bytes of an element that is loaded: what another kernel has stored is float32."""
+        return _STORED if self.program.inputs[load.attr].is_stored else self.element_bytes
 
     # --- order --------------------------------------------------------------------------
 

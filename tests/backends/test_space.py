@@ -275,3 +275,25 @@ def test_what_is_added_takes_room(added: str, stages: int) -> None:
         (launch,) = recorded(load(module.source), module.host, inputs, configs=configs)
         estimated = space._model.estimate(schedule).shared
         assert abs(compile_for("cuda:90", launch).shared - estimated) <= 64
+
+
+@pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
+@pytest.mark.parametrize("head", [64, 128])
+def test_what_is_stored_takes_twice_the_room(head: int) -> None:
+    """What one kernel stores for another is float32: a bias that is added to the logits."""
+    kernel = mc.compile(library.load("pair_bias"))
+    sizes = {"b": 1, "h": 16, "q": 2048, "d": head, "k": 2048, "e": head, "c": 32}
+    lowered, _ = kernel.specializations.in_kernels(sizes, PROCESSORS)
+    programs = kernel.tile_programs(sizes, PROCESSORS)
+    spaces = [Space(p, sizes, 2, "cuda:90", PROCESSORS) for p in programs]
+    schedules = [space.first() for space in spaces]
+    module = emit(kernel.equations, programs, schedules, lowered=lowered, target="cuda:90")
+    inputs = {
+        name: torch.empty([sizes[d] for d in tensor.dims], dtype=torch.bfloat16)
+        for name, tensor in kernel.equations.source.inputs.items()
+    }
+    configs = tuple(module.config(n, s) for n, s in enumerate(schedules))
+    _, launch = recorded(load(module.source), module.host, inputs, configs=configs)
+    estimated = spaces[1]._model.estimate(schedules[1]).shared
+    assert abs(compile_for("cuda:90", launch).shared - estimated) <= 64
+    assert spaces[1]._model.room(schedules[1]) == 2
