@@ -195,6 +195,8 @@ PROGRAMS = {
     "C = sum[l if Y[l] < 1](1)\nO = C + C * (0 < s)",
     "a sigmoid of an index": "O[i] = sum[k](A[i,k] * sigmoid(k + 0.5))",
     "a sigmoid about its row": "O[i,j] = sum[k](B[k,j] * sigmoid(A[i,k] + X[i]))",
+    "roots of sigmoids": "D = (0.5 + sigmoid(sum[j](W[j]))) ** (1 / 3)\n"
+    "E[i] = sigmoid(X[i]) ** (1 / 3) + D\nF[i] = 1 / (2 + exp(X[i])) ** (1 / 3)",
     "output that does not vary": "O[i] = X[i] - X[i]\nB[i] = i < 0 or X[i] < 0 or 0 <= i",
 }
 

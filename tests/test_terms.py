@@ -373,6 +373,7 @@ def test_infinite_numbers() -> None:
         (T.const(3), 2, T.const(9)),
         (T.const(2), -1, number(HALF)),
         (number(0), 0, T.ONE),
+        (T.ONE, Fraction(-1, 3), T.ONE),
     ],
 )
 def test_exact_powers(base: Term, power: Fraction, result: Term) -> None:

@@ -249,6 +249,8 @@ def leading_positive(t: Term) -> Term:
 
 def _exact_power(number: Number, power: Fraction) -> Number | None:
     """number ** power where that is a rational number of moderate size."""
+    if number == 1:
+        return number
     if isinstance(number, float) or abs(power.numerator) > 64 or (number == 0 and power < 0):
         return None
     if power.denominator == 1:
