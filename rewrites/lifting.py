@@ -65,14 +65,15 @@ def recognise_sigmoid(t: Term) -> Term | None:
              exp(x) * sigmoid(-x) = sigmoid(x)
     Claims:  sigmoids
     Needs:   c and d are provably positive and the same at all places, their extents those of
-             indices here, which are not 0; those addends of x that vary with most indices stand
-             in the exponent
+             indices here, which are not 0; no root is taken of aggregates; those addends of x
+             that vary with most indices stand in the exponent
     before:  Y[i] = exp(X[i]) / (2 + exp(X[i]))
     after:   Y[i] = sigmoid(X[i] - log(2))
     """
     if t.op == "pow" and t.attr < 0:
         found = _number_plus_exponential(t.args[0])
-        if found is None:
+        is_root = t.attr.denominator > 1
+        if found is None or (is_root and t.folded):  # such a sum stays scaled itself
             return None
         c, y = found
         quotient = T.power_of(T.function("sigmoid", T.neg(y)), -t.attr)

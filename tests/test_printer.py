@@ -197,6 +197,8 @@ PROGRAMS = {
     "a sigmoid about its row": "O[i,j] = sum[k](B[k,j] * sigmoid(A[i,k] + X[i]))",
     "roots of sigmoids": "D = (0.5 + sigmoid(sum[j](W[j]))) ** (1 / 3)\n"
     "E[i] = sigmoid(X[i]) ** (1 / 3) + D\nF[i] = 1 / (2 + exp(X[i])) ** (1 / 3)",
+    "a root of a sigmoid of a variance": "E[i] = (0.5 + sigmoid(mean[j](W[j] ** 2)"
+    " - mean[j](W[j]) ** 2)) ** (1 / 3) - X[i]",
     "output that does not vary": "O[i] = X[i] - X[i]\nB[i] = i < 0 or X[i] < 0 or 0 <= i",
 }
 

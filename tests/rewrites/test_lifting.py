@@ -32,6 +32,7 @@ def test_example(rule: Rule) -> None:
 USER = "monoid M(v, m) = unit (0, 0), combine (v + v', m + m')\n"
 NEAR_MISSES = {
     "recognise_sigmoid": [
+        "Y = 1 / (1 + exp(sum[i](X[i]))) ** (1 / 3)",  # a sum that stays scaled
         "Y[i] = 1 + exp(X[i])",
         "Y[i] = sqrt(1 + exp(X[i]))",
         "Y[i] = 1 / (1 - exp(X[i]))",
