@@ -21,7 +21,7 @@ import os
 import statistics
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
 from unittest.mock import patch
@@ -374,12 +374,12 @@ def run_case(name: str, setting: Setting) -> Result:
     result.schedule = "; ".join(chosen)
     del found, again
     calls: dict[str, Callable[[], object]] = {OURS: partial(kernel, *tensors, **full.params)}
-    eager = partial(CASES[name].in_eager_torch, inputs)
+    eager = partial(replace(CASES[name], params=full.params).in_eager_torch, inputs)
     try:
         if name not in ON_THE_CPU:
             eager()
             calls[EAGER] = eager
-    except (RuntimeError, NotImplementedError) as fault:
+    except (torch.OutOfMemoryError, NotImplementedError) as fault:
         gpu.say(f"{name}: no eager torch ({str(fault).partition('.')[0]})")
     taken = gpu.times(calls, setting.rounds, setting.device)
     result.milliseconds = statistics.median(taken[OURS])

@@ -23,8 +23,8 @@ from monocomp.rewrites.selection import selection
 from monocomp.rewriting import Rewriter
 from monocomp.rules import Rule, RuleSet
 
-# What has left a sum may meet its inverse where a sigmoid is recognised inside, which leaves it
-# before it is scaled.
+# A sigmoid that is recognised inside a sum may release a factor that cancels one outside of it.
+# Lifting would scale the sigmoid first.
 _of_sigmoids = ("recognise_sigmoid", "recognise_softplus", "hoist_factor")
 sigmoids = RuleSet(
     "sigmoids",

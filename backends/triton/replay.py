@@ -2,9 +2,9 @@
 
 A `Recorder` watches a host function through its hooks `empty`, `aligned` and `launch`, and makes a
 `Plan` of what it saw: the tensors to allocate and to copy, and the kernels to launch, with every
-argument. `Plans`
-keeps one for each look of a call: everything but the elements of tensors and the values of
-parameters that only kernels read. A call that looks like an earlier one allocates and launches.
+argument. `Plans` keeps one for each look of a call: everything but the elements of tensors and the
+values of parameters that only kernels read. A call that looks like an earlier one allocates, copies
+and launches.
 """
 
 from __future__ import annotations
