@@ -33,6 +33,7 @@ from monocomp.nominal import power_of_two
 from monocomp.tile import Let, Loop, Statement, TileProgram, expressions, walk
 
 LARGEST_TILE = 1 << 12  # elements of a tile that a warp can hold in registers
+_SHORTEST = 4  # elements of a block that no product reads
 LONG_STREAM = 1 << 13  # elements: more take so long that the shape and the loads matter more
 
 
@@ -277,7 +278,9 @@ class Space:
             found = _of_matrix_product(program, inner, sizes, width, target, processors)
             return [replace(s, descriptors=self._is_described_first(s)) for s in found]
         if not has_product(program) and not program.parts:
-            return _without_product(program, rows, streams, sizes)
+            shortest_rows = Schedule(tuple((a, MIN_DOT) for a in rows), 1, 1)
+            is_many = self._model.instances(shortest_rows) >= 16 * self.processors
+            return _without_product(program, sizes, is_many)
         found = []
         for row, stream, warps, stages, *instances in self._shapes(rows):
             blocks = {a: _clip(row, sizes, program.axes[a].extent) for a in rows}
@@ -509,14 +512,24 @@ def _accumulators(program: TileProgram, body: Sequence[Statement]) -> int:
 
 
 def _without_product(
-    program: TileProgram, rows: list[str], streams: list[str], sizes: Mapping[str, int]
+    program: TileProgram, sizes: Mapping[str, int], is_many: bool
 ) -> list[Schedule]:
+    """Schedules for a kernel that only reads and adds up. Where axes are held and there are many
+    instances, a warp is one: a multiprocessor takes 32 of them, and none waits for another."""
+    rows, streams = program.axis_names("row"), program.axis_names("stream")
+    width = whole_length(program, sizes) if program.axis_names("whole") else 1
+    if width > 1 and not rows:
+        alone, several = (1024, 1), (4096, 4)
+        shapes = [alone, several] if is_many else [several, alone]
+        shapes += [(512, 1), (2048, 2), (8192, 8)]
+    else:
+        width = max(1, width // 4)
+        shapes = [(1024, 4), (2048, 8), (512, 2), (4096, 8)]
     found = []
-    width = whole_length(program, sizes) // 4 if program.axis_names("whole") else 1
-    for elements, warps in ((1024, 4), (2048, 8), (512, 2), (4096, 8)):
-        length = max(MIN_DOT, elements // width)
-        blocks = {a: _clip(length, sizes, program.axes[a].extent) for a in streams}
-        row = length if not streams else 16
+    for elements, warps in shapes:
+        length = max(_SHORTEST, elements // width)
+        blocks = {a: _clip(length, sizes, program.axes[a].extent, _SHORTEST) for a in streams}
+        row = length if not streams else MIN_DOT
         blocks |= {a: _clip(row, sizes, program.axes[a].extent) for a in rows}
         if streams and rows:
             blocks |= {a: min(blocks[a], 64) for a in streams}
@@ -525,6 +538,6 @@ def _without_product(
     return list(dict.fromkeys(found))
 
 
-def _clip(length: int, sizes: Mapping[str, int], extent: str) -> int:
+def _clip(length: int, sizes: Mapping[str, int], extent: str, least: int = MIN_DOT) -> int:
     size = sizes.get(extent)
-    return length if size is None else max(MIN_DOT, min(length, power_of_two(size)))
+    return length if size is None else max(least, min(length, power_of_two(size)))

@@ -21,6 +21,7 @@ from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.space import Space
 from monocomp.errors import UnsupportedError
 from monocomp.lowering import packed_extents
+from monocomp.nominal import power_of_two
 from tests.backends.compiling import TARGETS, compile_for, recorded
 
 PROCESSORS = 132
@@ -297,3 +298,17 @@ def test_what_is_stored_takes_twice_the_room(head: int) -> None:
     estimated = spaces[1]._model.estimate(schedules[1]).shared
     assert abs(compile_for("cuda:90", launch).shared - estimated) <= 64
     assert spaces[1]._model.room(schedules[1]) == 2
+
+
+@pytest.mark.parametrize("length", [3, 8, 1000])
+def test_rows_that_share_nothing(length: int) -> None:
+    """A warp takes each of many short rows, in blocks as long as the rows; few take more warps."""
+    kernel = mc.compile(library.load("merge_states"))
+    sizes = {"s": length, "b": 4, "h": 16, "q": 4096, "e": 128}
+    found = []
+    for rows in (1, 4096):
+        sizes["q"] = rows
+        (program,) = kernel.tile_programs(sizes)
+        first = Space(program, sizes, 2, "cuda:90", PROCESSORS).first()
+        found.append((dict(first.blocks)["s"], first.num_warps))
+    assert found == [(min(32, power_of_two(length)), 4), (min(8, power_of_two(length)), 1)]
