@@ -37,7 +37,6 @@ class Module:
         places: for each kernel by name, which of its positional arguments are parameters.
         described: for each kernel, can descriptors load tiles of it?
         ordered: for each kernel, does it take the order of its instances?
-        aligns: does the host function take how rows are aligned?
     """
 
     source: str
@@ -48,7 +47,6 @@ class Module:
     places: Mapping[str, Mapping[int, str]]
     described: tuple[bool, ...]
     ordered: tuple[bool, ...]
-    aligns: bool
 
     def config(self, kernel: int, schedule: Schedule) -> dict[str, int]:
         """A schedule in the form that the host function takes."""
@@ -130,6 +128,7 @@ def emit(
         "two_tiles": any(s.in_two for s in schedules),
         "step": any(s.held for s in sources),
         "descriptor": any(described),
+        "copy_rows": written.aligns,
         "aligned": written.aligns,
     }
     for function, text in HOST_FUNCTIONS.items():
@@ -149,8 +148,7 @@ def emit(
         s.name: {n: p for n, (purpose, p, _) in enumerate(s.arguments) if purpose == "param"}
         for s in sources
     }
-    flags = described, ordered, written.aligns
-    return Module(text, host, configs, tuple(blocks), params, places, *flags)
+    return Module(text, host, configs, tuple(blocks), params, places, described, ordered)
 
 
 def _config(

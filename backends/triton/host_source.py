@@ -65,8 +65,7 @@ class HostSource:
         self.out += [f"    {t}," for t in tensors]
         self.out += ["    *,", *(f"    {p}," for p in params)]
         self.out += [f"    configs={configs},", f'    precision="{precision}",']
-        hooks = ["empty=torch.empty", "launch=launch", *(["aligned=aligned"] * self.aligns)]
-        self.out += [*(f"    {hook}," for hook in hooks), "):"]
+        self.out += ["    empty=torch.empty,", "    launch=launch,", "):"]
         self._doc()
         self._sizes()
         self._promote()
@@ -96,8 +95,6 @@ class HostSource:
         self.put("configs: block lengths, warps, stages and order of each kernel.", 2)
         self.put('precision: of float32 products, "ieee" or "tf32".', 2)
         self.put("empty, launch: how tensors are allocated and kernels run.", 2)
-        if self.aligns:
-            self.put("aligned: how rows are laid out that do not begin where sectors do.", 2)
         self.put('"""')
 
     def _sizes(self) -> None:
@@ -238,7 +235,7 @@ class HostSource:
 
     def _align(self, kernel: TileProgram, emitter: KernelEmitter) -> None:
         """Copies of these, where enough blocks read them to pay for that."""
-        names = ", ".join(map(self.tensor, self._aligned(kernel, emitter)))
+        names = [self.tensor(n) for n in self._aligned(kernel, emitter)]
         if not names:
             return
         counts = []
@@ -246,8 +243,8 @@ class HostSource:
             block = f'config["{emitter._block(a)}"]'
             counts.append(f"triton.cdiv({self.size(kernel.axes[a].extent)}, {block})")
         self.out += fit("if ", " * ".join(counts), f" >= {MANY_BLOCKS}:", 1)
-        copies = ", ".join(f"aligned({n})" for n in names.split(", "))
-        self.out += fit(f"{names} = ", copies, "", 2)
+        for name in names:
+            self.out += fit(f"{name} = ", f"aligned({name}, empty, launch)", "", 2)
 
     def _descriptors(self, kernel: TileProgram, emitter: KernelEmitter) -> None:
         """What loads the blocks of tensors, where the schedule wants it so."""

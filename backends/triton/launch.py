@@ -15,7 +15,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from importlib.machinery import SourceFileLoader
 from itertools import chain
 from os import PathLike
@@ -215,8 +214,6 @@ class TritonRunner:
         configs = tuple(module.config(n, s) for n, s in enumerate(choice))
         if recorder is not None:
             hooks = {"empty": recorder.empty, "launch": recorder.launch}
-            if module.aligns:
-                hooks["aligned"] = partial(recorder.aligned, loaded.aligned)
         with BUILDING:  # Triton compiles at the first call of a kind
             result = host(
                 *inputs.values(), **named, configs=configs, precision=self.precision, **hooks

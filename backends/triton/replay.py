@@ -1,10 +1,9 @@
 """Calls that repeat an earlier one: what that one checked, chose and computed is not done again.
 
-A `Recorder` watches a host function through its hooks `empty`, `aligned` and `launch`, and makes a
-`Plan` of what it saw: the tensors to allocate and to copy, and the kernels to launch, with every
-argument. `Plans` keeps one for each look of a call: everything but the elements of tensors and the
-values of parameters that only kernels read. A call that looks like an earlier one allocates, copies
-and launches.
+A `Recorder` watches a host function through its hooks `empty` and `launch`, and makes a `Plan` of
+what it saw: the tensors to allocate, and the kernels to launch, with every argument. `Plans` keeps
+one for each look of a call: everything but the elements of tensors and the values of parameters
+that only kernels read. A call that looks like an earlier one allocates and launches.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from monocomp.language.binding import params_of_extents
 from monocomp.language.syntax import Program
 
 Look: TypeAlias = tuple[Any, ...]
-Align: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 _PLANS = 256  # that a kernel keeps; the oldest go
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _ALIGNMENT = 16  # bytes; Triton compiles for pointers and integers that this divides
@@ -48,13 +46,11 @@ class Plan:
     """What a call does: allocations, launches, and its results: which tensors, in which shapes
     where these are not their own.
 
-    A given value goes by its name, a tensor that the call allocates by its number, a copy of an
-    input in aligned rows by its name for that.
+    A given value goes by its name, a tensor that the call allocates by its number.
     """
 
     device: torch.device
     allocations: tuple[tuple[tuple[int, ...], torch.dtype], ...]
-    copies: tuple[tuple[str, str, Align], ...]
     launches: tuple[_Launch, ...]
     results: tuple[tuple[int, tuple[int, ...] | None], ...]
 
@@ -70,8 +66,6 @@ class Plan:
         known: dict[Any, Any] = dict(values)
         for number, (shape, dtype) in enumerate(self.allocations):
             known[number] = torch.empty(shape, dtype=dtype, device=self.device)
-        for copy, given, align in self.copies:
-            known[copy] = align(known[given])
         for launch in self.launches:
             args = launch.args.copy()
             for place, name in launch.given:
@@ -107,8 +101,6 @@ class Recorder:
         self.varying = varying
         self.params = params
         self.allocated: list[torch.Tensor] = []
-        self.copied: list[torch.Tensor] = []
-        self.copies: list[tuple[str, str, Align]] = []
         self.launches: list[_Launch] = []
         self.is_complete = True
 
@@ -120,16 +112,6 @@ class Recorder:
         self.names[id(tensor)] = len(self.allocated)
         self.allocated.append(tensor)
         return tensor
-
-    def aligned(self, align: Align, tensor: torch.Tensor) -> torch.Tensor:
-        """An input in aligned rows, by the function of the emitted file for that."""
-        found, name = align(tensor), self.names.get(id(tensor))
-        if found is not tensor and isinstance(name, str):
-            copy = f"{name}, aligned"
-            self.names[id(found)] = copy
-            self.copied.append(found)  # or else its number could be another's
-            self.copies.append((copy, name, align))
-        return found
 
     def launch(self, kernel: Any, programs: int, *args: Any, **options: Any) -> None:
         """Run a kernel."""
@@ -152,7 +134,7 @@ class Recorder:
                     described.append((place, name, vars(value) | {"base": None}))
                 else:
                     given.append((place, name))
-        for place, name in self.params[kernel.__name__].items():
+        for place, name in self.params.get(kernel.__name__, {}).items():
             if name in self.varying:
                 given.append((place, name))
         run, rest = kernel[(programs,)], options
@@ -180,7 +162,7 @@ class Recorder:
         if not self.is_complete or len(origins) != len(results):
             return None
         made = tuple((tuple(t.shape), t.dtype) for t in self.allocated)
-        return Plan(self.device, made, tuple(self.copies), tuple(self.launches), origins)
+        return Plan(self.device, made, tuple(self.launches), origins)
 
 
 def require_context(device: torch.device) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -28,10 +29,15 @@ def source(name: str, **sizes: int) -> str:
     return mc.compile(library.load(name), name="kernel").source(target="cuda:90", extents=sizes)
 
 
-@pytest.fixture(scope="module")
-def aligned() -> Callable[[Tensor], Tensor]:
-    function: Callable[[Tensor], Tensor] = load(source("attention")).aligned
-    return function
+def _aligned(text: str, tensor: Tensor) -> tuple[Tensor, bool]:
+    """A tensor in aligned rows, and whether it is the same one."""
+    module = load(text)
+
+    def empty(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+        return torch.full(shape, math.nan if dtype.is_floating_point else 99, dtype=dtype)
+
+    found: Tensor = module.aligned(tensor, empty, module.launch)
+    return found, found is tensor
 
 
 def _shifted(t: Tensor, by: int) -> Tensor:
@@ -48,6 +54,7 @@ LEFT: Mapping[str, Tensor] = {
     "repeated": torch.ones(1, 5, 33).half().expand(4, 5, 33),
     "columns": torch.ones(33, 5).half().T,
     "bytes": torch.ones(5, 48, dtype=torch.int8),
+    "six dimensions": torch.ones(2, 1, 1, 1, 5, 33).half(),
 }
 COPIED: Mapping[str, tuple[Tensor, int]] = {  # with the length of its rows
     "odd": (torch.randn(2, 3, 5, 33).half(), 48),
@@ -55,37 +62,37 @@ COPIED: Mapping[str, tuple[Tensor, int]] = {  # with the length of its rows
     "shifted": (_shifted(torch.randn(5, 32).half(), 1), 32),
     "swapped": (torch.randn(5, 3, 20).half().transpose(0, 1), 32),
     "bytes": (torch.ones(5, 40, dtype=torch.int8), 64),
+    "many, in parts, swapped": (torch.randn(3, 2, 4, 7, 21).half()[..., :19].transpose(0, 3), 32),
 }
 
 
 @pytest.mark.parametrize("kind", LEFT)
-def test_what_is_left_as_it_is(aligned: Callable[[Tensor], Tensor], kind: str) -> None:
-    assert aligned(LEFT[kind]) is LEFT[kind]
+def test_what_is_left_as_it_is(kind: str) -> None:
+    assert _aligned(source("attention"), LEFT[kind])[1]
 
 
 @pytest.mark.parametrize("kind", COPIED)
-def test_what_is_copied(aligned: Callable[[Tensor], Tensor], kind: str) -> None:
+def test_what_is_copied(kind: str) -> None:
     tensor, length = COPIED[kind]
-    found = aligned(tensor)
+    found, _ = interpreter.call(_aligned, source("attention"), tensor)
     assert found.is_contiguous() and found.shape == (*tensor.shape[:-1], length)
     assert torch.equal(found[..., : tensor.shape[-1]], tensor)
     assert not found[..., tensor.shape[-1] :].any()
-    assert aligned(found) is found
+    assert _aligned(source("attention"), found)[1]
 
 
 def _run(text: str, inputs: Mapping[str, Tensor]) -> tuple[Tensor, int]:
     """The result, and how many tensors were copied."""
     module, copies = load(text), 0
 
-    def aligned(tensor: Tensor) -> Tensor:
+    def launch(kernel: Any, programs: int, *args: Any, **options: Any) -> None:
         nonlocal copies
-        found: Tensor = module.aligned(tensor)
-        copies += found is not tensor
-        return found
+        copies += kernel is module.copy_rows
+        module.launch(kernel, programs, *args, **options)
 
     config: dict[str, Any] = module.CONFIG | {"BLOCK_Q": BLOCK, "BLOCK_K": BLOCK}
     config["DESCRIPTORS"] = True
-    return module.kernel(*inputs.values(), configs=(config,), aligned=aligned), copies
+    return module.kernel(*inputs.values(), configs=(config,), launch=launch), copies
 
 
 @pytest.mark.parametrize("head", [7, 24, 64])
@@ -106,7 +113,7 @@ def test_what_is_never_copied() -> None:
     """What lies in pages, and rows that are streamed themselves."""
     for name in ("paged_attention", "softmax"):
         assert "aligned" not in source(name), name
-    assert "W = aligned(W)" in source("cross_entropy", d=99)
+    assert "W = aligned(W, empty, launch)" in source("cross_entropy", d=99)
     assert "aligned" not in source("cross_entropy", d=4100)
 
 

@@ -217,21 +217,72 @@ def descriptor(tensor, block):
     return TensorDescriptor(tensor, shape, strides, block)
 
 
-def aligned(tensor):
+@triton.jit
+def copy_rows(
+    x_ptr,
+    y_ptr,
+    size_1,
+    size_2,
+    size_3,
+    stride_0,
+    stride_1,
+    stride_2,
+    stride_3,
+    count,
+    LENGTH: tl.constexpr,
+    FILLED: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Copies rows to memory without gaps between them, and fills them with 0 to their end."""
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, BLOCK)[None, :]
+    is_row = (row < count)[:, None]
+    places = row % size_3 * stride_3
+    rest = row // size_3
+    places += rest % size_2 * stride_2
+    rest = rest // size_2
+    places += rest % size_1 * stride_1 + rest // size_1 * stride_0
+    x = tl.load(
+        x_ptr + places[:, None] + column,
+        mask=is_row & (column < LENGTH),
+        other=tl.zeros([ROWS, BLOCK], x_ptr.dtype.element_ty),
+    )
+    y_ptr += row[:, None] * FILLED + column
+    tl.store(y_ptr, x, mask=is_row & (column < FILLED))
+
+
+def aligned(tensor, empty, launch):
     """The tensor, or a copy if 16 bytes do not divide the places of its rows: only element by
     element could these be loaded. The copy's fill sectors of the cache, with 0 at their end.
     """
     size, length, strides = tensor.element_size(), tensor.shape[-1], tensor.stride()
-    if size > 2 or tensor.numel() == 0 or strides[-1] != 1:
+    if size > 2 or tensor.numel() == 0 or strides[-1] != 1 or tensor.dim() > 5:
         return tensor
     steps = [s for n, s in zip(tensor.shape[:-1], strides) if n > 1]
     if tensor.data_ptr() % 16 == 0 and not any(s * size % 16 for s in steps):
         return tensor
     if min(steps, default=1) < 1:  # a copy of what is repeated would be larger
         return tensor
-    shape = *tensor.shape[:-1], triton.cdiv(length * size, 32) * 32 // size
-    rows = torch.zeros(shape, dtype=tensor.dtype, device=tensor.device)
-    rows[..., :length] = tensor
+    filled = triton.cdiv(length * size, 32) * 32 // size
+    rows = empty((*tensor.shape[:-1], filled), dtype=tensor.dtype, device=tensor.device)
+    count, missing = tensor.numel() // length, [1] * (5 - tensor.dim())
+    launch(
+        copy_rows,
+        triton.cdiv(count, 8),
+        tensor,
+        rows,
+        *[*missing, *tensor.shape[:-1]][1:],
+        *missing,
+        *strides[:-1],
+        count,
+        LENGTH=length,
+        FILLED=filled,
+        ROWS=8,
+        BLOCK=triton.next_power_of_2(filled),
+        num_warps=4,
+        num_stages=1,
+    )
     return rows
 
 
@@ -255,7 +306,6 @@ def attention(
     precision="ieee",
     empty=torch.empty,
     launch=launch,
-    aligned=aligned,
 ):
     """Computes O (b, h, q, e).
 
@@ -266,7 +316,6 @@ def attention(
         configs: block lengths, warps, stages and order of each kernel.
         precision: of float32 products, "ieee" or "tf32".
         empty, launch: how tensors are allocated and kernels run.
-        aligned: how rows are laid out that do not begin where sectors do.
     """
     size_b = Q.shape[0]
     size_h = Q.shape[1]
@@ -289,7 +338,8 @@ def attention(
     O = empty((size_b, size_h, size_q, size_e), dtype=dtype, device=Q.device)
     config = configs[0].copy()
     if triton.cdiv(size_q, config["BLOCK_Q"]) >= 8:
-        K, V = (aligned(K), aligned(V))
+        K = aligned(K, empty, launch)
+        V = aligned(V, empty, launch)
     wide = any(span(t) >= 2**31 for t in (K, Q, V, O))
     programs = triton.cdiv(size_q, config["BLOCK_Q"]) * size_h * size_b
     K_desc = V_desc = None
