@@ -39,7 +39,7 @@ from monocomp.tile import (
 TILE_LIMIT = 1 << 20  # elements that Triton lets a tile have
 _WORKING = 72  # registers for addresses, masks and counters
 _COUNTERS = 40  # where no operand of a product needs addresses and masks
-_SOME = 64  # registers that the compiler saves by itself, or at a few bytes in memory
+_SOME = 96  # registers that the compiler saves by itself, or at a few bytes in memory
 _CHUNK = 16  # bytes that a thread loads at once
 _SHARED_RATE = 128  # bytes a cycle from and to shared memory
 _KEPT = 0.3  # of the rows and columns that a thread multiplies in full precision

@@ -33,7 +33,6 @@ from monocomp.nominal import power_of_two
 from monocomp.tile import Let, Loop, Statement, TileProgram, expressions, walk
 
 LARGEST_TILE = 1 << 12  # elements of a tile that a warp can hold in registers
-_SHORTEST = 4  # elements of a block that no product reads
 LONG_STREAM = 1 << 13  # elements: more take so long that the shape and the loads matter more
 
 
@@ -514,26 +513,31 @@ def _accumulators(program: TileProgram, body: Sequence[Statement]) -> int:
 def _without_product(
     program: TileProgram, sizes: Mapping[str, int], is_many: bool
 ) -> list[Schedule]:
-    """Schedules for a kernel that only reads and adds up. Where axes are held and there are many
-    instances, a warp is one: a multiprocessor takes 32 of them, and none waits for another."""
+    """Schedules for a kernel that only reads and adds up: of rows that share what they stream, and
+    of rows that each are an instance. These have 32 elements a lane under way, and so many warps as
+    that makes. Where axes are held and there are many instances, a warp is one: a multiprocessor
+    takes 32 of them, and none waits for another."""
     rows, streams = program.axis_names("row"), program.axis_names("stream")
     width = whole_length(program, sizes) if program.axis_names("whole") else 1
-    if width > 1 and not rows:
-        alone, several = (1024, 1), (4096, 4)
-        shapes = [alone, several] if is_many else [several, alone]
-        shapes += [(512, 1), (2048, 2), (8192, 8)]
-    else:
-        width = max(1, width // 4)
+    if rows:
+        width, least = max(1, width // 4), MIN_DOT
         shapes = [(1024, 4), (2048, 8), (512, 2), (4096, 8)]
+    else:
+        least = 4
+        shapes = [(4096, 4), (1024, 1), (2048, 2), (8192, 8)]
+        if is_many and width > 1:
+            shapes = [shapes[1], shapes[0], *shapes[2:]]
     found = []
     for elements, warps in shapes:
-        length = max(_SHORTEST, elements // width)
-        blocks = {a: _clip(length, sizes, program.axes[a].extent, _SHORTEST) for a in streams}
+        length = max(least, elements // width)
+        blocks = {a: _clip(length, sizes, program.axes[a].extent, least) for a in streams}
         row = length if not streams else MIN_DOT
         blocks |= {a: _clip(row, sizes, program.axes[a].extent) for a in rows}
         if streams and rows:
             blocks |= {a: min(blocks[a], 64) for a in streams}
         _shrink(program, blocks, sizes, warps)
+        if not rows:
+            warps = min(warps, max(1, max(blocks.values(), default=1) * width // 1024))
         found.append(Schedule(tuple(blocks.items()), warps, 2))
     return list(dict.fromkeys(found))
 

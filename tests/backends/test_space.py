@@ -300,15 +300,25 @@ def test_what_is_stored_takes_twice_the_room(head: int) -> None:
     assert spaces[1]._model.room(schedules[1]) == 2
 
 
-@pytest.mark.parametrize("length", [3, 8, 1000])
-def test_rows_that_share_nothing(length: int) -> None:
-    """A warp takes each of many short rows, in blocks as long as the rows; few take more warps."""
+@pytest.mark.parametrize(("length", "few", "many"), [(3, 1, 1), (8, 1, 1), (20, 4, 1), (900, 4, 1)])
+def test_rows_that_share_nothing(length: int, few: int, many: int) -> None:
+    """A warp takes each of many, in blocks that are no longer than these; few take more warps."""
     kernel = mc.compile(library.load("merge_states"))
-    sizes = {"s": length, "b": 4, "h": 16, "q": 4096, "e": 128}
-    found = []
-    for rows in (1, 4096):
-        sizes["q"] = rows
+    for rows, longest, warps in ((1, 32, few), (4096, 8, many)):
+        sizes = {"s": length, "b": 4, "h": 16, "q": rows, "e": 128}
         (program,) = kernel.tile_programs(sizes)
         first = Space(program, sizes, 2, "cuda:90", PROCESSORS).first()
-        found.append((dict(first.blocks)["s"], first.num_warps))
-    assert found == [(min(32, power_of_two(length)), 4), (min(8, power_of_two(length)), 1)]
+        block = min(longest, power_of_two(length))
+        assert (dict(first.blocks), first.num_warps) == ({"s": block}, warps)
+
+
+@pytest.mark.parametrize(
+    ("length", "block", "warps"), [(7, 8, 1), (2000, 2048, 2), (9999, 4096, 4)]
+)
+def test_rows_of_numbers(length: int, block: int, warps: int) -> None:
+    """32 elements a lane, if there are so many."""
+    for name in ("softmax", "variance"):
+        sizes = {"i": 5000, "k": length}
+        (program,) = mc.compile(library.load(name)).tile_programs(sizes)
+        first = Space(program, sizes, 2, "cuda:90", PROCESSORS).first()
+        assert ({*dict(first.blocks).values()}, first.num_warps) == ({block}, warps)
