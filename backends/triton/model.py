@@ -24,6 +24,7 @@ from monocomp.backends.triton.schedule import (
 )
 from monocomp.nominal import LONG, SHORT
 from monocomp.tile import (
+    Assign,
     Expr,
     Fold,
     Let,
@@ -39,7 +40,6 @@ from monocomp.tile import (
 TILE_LIMIT = 1 << 20  # elements that Triton lets a tile have
 _WORKING = 72  # registers for addresses, masks and counters
 _COUNTERS = 40  # where no operand of a product needs addresses and masks
-_SOME = 96  # registers that the compiler saves by itself, or at a few bytes in memory
 _CHUNK = 16  # bytes that a thread loads at once
 _SHARED_RATE = 128  # bytes a cycle from and to shared memory
 _KEPT = 0.3  # of the rows and columns that a thread multiplies in full precision
@@ -61,6 +61,9 @@ class Gpu:
     Attributes:
         lanes: threads of a warp.
         registers: that a thread can have; a multiprocessor has `file` in all.
+        saved: registers by which estimates may be above that: so many the compiler has saved by
+            itself, or at a few bytes in memory, in what was compiled for Hopper; elsewhere nobody
+            has looked.
         shared: bytes that an instance can have; a multiprocessor has `shared_in_all`.
         matrix: operations a cycle of the matrix units, on elements of 16 bits.
         bandwidth: bytes a cycle from the second-level cache.
@@ -73,6 +76,7 @@ class Gpu:
 
     lanes: int
     registers: int
+    saved: int
     file: int
     shared: int
     shared_in_all: int
@@ -91,15 +95,15 @@ def gpu(target: str | None, processors: int = 0) -> Gpu:
     cached = 8 << 20
     if target.startswith("hip:"):
         held = (160 if target == "hip:gfx950" else 64) << 10
-        return Gpu(64, 512, 131072, held, held, 2048, 24, False, False, cached, processors)
+        return Gpu(64, 512, 64, 131072, held, held, 2048, 24, False, False, cached, processors)
     arch = int(target.removeprefix("cuda:"))
     if arch in (86, 87, 89, 120, 121):
         cached //= 8
-        return Gpu(32, 255, 65536, 99 << 10, 100 << 10, 1024, 24, False, False, cached, processors)
+        return Gpu(32, 255, 64, 65536, 99 << 10, 100 << 10, 1024, 24, False, False, cached, processors)
     if arch < 90:
-        return Gpu(32, 255, 65536, 163 << 10, 164 << 10, 2048, 24, False, False, cached, processors)
+        return Gpu(32, 255, 64, 65536, 163 << 10, 164 << 10, 2048, 24, False, False, cached, processors)
     matrix, cached = (4096, cached) if arch < 100 else (8192, 2 * cached)
-    return Gpu(32, 255, 65536, 227 << 10, 228 << 10, matrix, 32, True, True, cached, processors)
+    return Gpu(32, 255, 160, 65536, 227 << 10, 228 << 10, matrix, 32, True, True, cached, processors)
 
 
 def load_levels(program: TileProgram) -> int:
@@ -135,7 +139,7 @@ class Estimate:
 
     def spills(self, on: Gpu) -> bool:
         """Are far more registers live than there are?"""
-        return self.registers > on.registers + _SOME
+        return self.registers > on.registers + on.saved
 
 
 class Model:
@@ -173,6 +177,11 @@ class Model:
             for name, value in self.lets.items()
             if value.op == "load" and 0 < uses.count(name) == multiplied.count(name)
         }
+        # What takes no registers of its own: values that are computed where they are used, the
+        # only time, and those that replace what a loop carries.
+        once = (n for n, e in self.lets.items() if e.op != "load" and uses.count(n) == 1)
+        new = (s.value.attr for s in walk(program.body) if isinstance(s, Assign))
+        self.passed = {n for n in once if not _has_product(self.lets[n])} | {*new}
 
     def size(self, axis: str) -> int:
         """The extent of an axis, or what it is taken for."""
@@ -222,7 +231,7 @@ class Model:
             dying = {name for name in live if last.get(name, -1) <= n}
             match s:
                 case Let():
-                    if not any(e.op == "contract" for e in subexpressions(s.value)):
+                    if not _has_product(s.value):
                         live = {k: v for k, v in live.items() if k not in dying}  # in place
                     live[s.name] = self._held_as(s.name, s.value, schedule)
                 case Loop():
@@ -241,6 +250,8 @@ class Model:
         """Registers a thread for a named value; operands of products lie in shared memory, but
         without stages they get there through registers, and what no loop reads anew is kept
         where products read it."""
+        if name in self.passed:
+            return 0
         if name not in self.operands:
             return self._held(value.axes, schedule)
         if schedule.num_stages > 1 and (self._streamed(value) or self.is_direct(schedule)):
@@ -514,6 +525,10 @@ class Model:
         rows = self.elements(self.program.axis_names("row"), schedule)
         blocks = size / 2**bounds / block
         return max(1.0, ceil(size / block) if not bounds else blocks + (rows / block + 1) / 2)
+
+
+def _has_product(e: Expr) -> bool:
+    return any(part.op == "contract" for part in subexpressions(e))
 
 
 def _everything(s: Statement) -> Iterator[Expr]:
