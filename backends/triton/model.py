@@ -88,22 +88,52 @@ class Gpu:
     processors: int
 
 
+_AMPERE = Gpu(
+    lanes=32,
+    registers=255,
+    saved=64,
+    file=65536,
+    shared=163 << 10,
+    shared_in_all=164 << 10,
+    matrix=2048,
+    bandwidth=24,
+    reads_shared=False,
+    copies=False,
+    cached=8 << 20,
+    processors=0,
+)
+_HOPPER = replace(
+    _AMPERE,
+    saved=160,
+    shared=227 << 10,
+    shared_in_all=228 << 10,
+    matrix=4096,
+    bandwidth=32,
+    reads_shared=True,
+    copies=True,
+)
+_SMALLER_AMPERE = replace(
+    _AMPERE, shared=99 << 10, shared_in_all=100 << 10, matrix=1024, cached=1 << 20
+)
+_BLACKWELL = replace(_HOPPER, matrix=8192, cached=16 << 20)
+_CDNA = replace(_AMPERE, lanes=64, registers=512, file=131072)
+
+
 def gpu(target: str | None, processors: int = 0) -> Gpu:
     """The GPU that a target names; Hopper for None, and what came before for others."""
     target = target or "cuda:90"
     processors = processors if processors > 1 else processors_of(target)
-    cached = 8 << 20
     if target.startswith("hip:"):
         held = (160 if target == "hip:gfx950" else 64) << 10
-        return Gpu(64, 512, 64, 131072, held, held, 2048, 24, False, False, cached, processors)
+        return replace(_CDNA, shared=held, shared_in_all=held, processors=processors)
     arch = int(target.removeprefix("cuda:"))
     if arch in (86, 87, 89, 120, 121):
-        cached //= 8
-        return Gpu(32, 255, 64, 65536, 99 << 10, 100 << 10, 1024, 24, False, False, cached, processors)
-    if arch < 90:
-        return Gpu(32, 255, 64, 65536, 163 << 10, 164 << 10, 2048, 24, False, False, cached, processors)
-    matrix, cached = (4096, cached) if arch < 100 else (8192, 2 * cached)
-    return Gpu(32, 255, 160, 65536, 227 << 10, 228 << 10, matrix, 32, True, True, cached, processors)
+        found = _SMALLER_AMPERE
+    elif arch < 90:
+        found = _AMPERE
+    else:
+        found = _HOPPER if arch < 100 else _BLACKWELL
+    return replace(found, processors=processors)
 
 
 def load_levels(program: TileProgram) -> int:

@@ -13,10 +13,11 @@ from torch import Tensor
 import monocomp as mc
 from monocomp import library
 from monocomp.backends.triton.host_source import MANY_BLOCKS
-from monocomp.backends.triton.launch import load
+from monocomp.backends.triton.launch import interpreted, load
 from monocomp.backends.triton.schedule import Schedule, longest_alike, shortest
 from monocomp.backends.triton.space import Space
 from tests.backends import interpreted as interpreter
+from tests.backends.compiling import TARGETS, Launch, compile_for
 from tests.backends.library_cases import CASES
 from tests.backends.running import exact
 from tests.backends.tolerances import BESIDE_EAGER
@@ -79,6 +80,22 @@ def test_what_is_copied(kind: str) -> None:
     assert torch.equal(found[..., : tensor.shape[-1]], tensor)
     assert not found[..., tensor.shape[-1] :].any()
     assert _aligned(source("attention"), found)[1]
+
+
+@pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8, torch.float8_e5m2], ids=str)
+def test_the_copy_compiles(dtype: torch.dtype) -> None:
+    """Within the registers of a processor that is full."""
+    launches: list[Launch] = []
+
+    def launch(kernel: Any, programs: int, *args: Any, **options: Any) -> None:
+        launches.append(Launch(kernel, args, options))
+
+    rows = torch.empty(2, 3, 500, 33, dtype=dtype, device="meta")
+    load(source("attention")).aligned(rows, torch.empty, launch)
+    for target in TARGETS:
+        usage = compile_for(target, launches[0])
+        assert usage.spilled == 0 and usage.registers <= 64
 
 
 def _run(text: str, inputs: Mapping[str, Tensor]) -> tuple[Tensor, int]:
