@@ -277,9 +277,10 @@ class Space:
             found = _of_matrix_product(program, inner, sizes, width, target, processors)
             return [replace(s, descriptors=self._is_described_first(s)) for s in found]
         if not has_product(program) and not program.parts:
-            shortest_rows = Schedule(tuple((a, MIN_DOT) for a in rows), 1, 1)
-            is_many = self._model.instances(shortest_rows) >= 16 * self.processors
-            return _without_product(program, sizes, is_many)
+            if rows:
+                return _of_rows_alike(program, rows, streams, sizes)
+            are_many = self._model.instances(Schedule((), 1, 1)) >= 16 * self.processors
+            return _of_lone_rows(program, streams, sizes, are_many)
         found = []
         for row, stream, warps, stages, *instances in self._shapes(rows):
             blocks = {a: _clip(row, sizes, program.axes[a].extent) for a in rows}
@@ -510,35 +511,38 @@ def _accumulators(program: TileProgram, body: Sequence[Statement]) -> int:
     return most
 
 
-def _without_product(
-    program: TileProgram, sizes: Mapping[str, int], is_many: bool
+def _of_rows_alike(
+    program: TileProgram, rows: list[str], streams: list[str], sizes: Mapping[str, int]
 ) -> list[Schedule]:
-    """Schedules for a kernel that only reads and adds up: of rows that share what they stream, and
-    of rows that each are an instance. These have 32 elements a lane under way, and so many warps as
-    that makes. Where axes are held and there are many instances, a warp is one: a multiprocessor
-    takes 32 of them, and none waits for another."""
-    rows, streams = program.axis_names("row"), program.axis_names("stream")
-    width = whole_length(program, sizes) if program.axis_names("whole") else 1
-    if rows:
-        width, least = max(1, width // 4), MIN_DOT
-        shapes = [(1024, 4), (2048, 8), (512, 2), (4096, 8)]
-    else:
-        least = 4
-        shapes = [(4096, 4), (1024, 1), (2048, 2), (8192, 8)]
-        if is_many and width > 1:
-            shapes = [shapes[1], shapes[0], *shapes[2:]]
+    """Schedules for a kernel without products, with blocks of rows that share what they stream."""
+    width = max(1, whole_length(program, sizes) // 4) if program.axis_names("whole") else 1
     found = []
-    for elements, warps in shapes:
+    for elements, warps in ((1024, 4), (2048, 8), (512, 2), (4096, 8)):
+        length = max(MIN_DOT, elements // width)
+        blocks = {a: _clip(min(length, 64), sizes, program.axes[a].extent) for a in streams}
+        row = MIN_DOT if streams else length
+        blocks |= {a: _clip(row, sizes, program.axes[a].extent) for a in rows}
+        _shrink(program, blocks, sizes, warps)
+        found.append(Schedule(tuple(blocks.items()), warps, 2))
+    return list(dict.fromkeys(found))
+
+
+def _of_lone_rows(
+    program: TileProgram, streams: list[str], sizes: Mapping[str, int], are_many: bool
+) -> list[Schedule]:
+    """Schedules for a kernel whose rows are an instance each: 32 elements a lane under way, and as
+    many warps as that makes. Where axes are held and rows are many, it is a warp: a multiprocessor
+    takes 32 such instances, and no warp waits for another."""
+    least, width = 4, whole_length(program, sizes) if program.axis_names("whole") else 1
+    one, four = (1024, 1), (4096, 4)
+    first = [one, four] if are_many and width > 1 else [four, one]
+    found = []
+    for elements, warps in (*first, (2048, 2), (8192, 8)):
         length = max(least, elements // width)
         blocks = {a: _clip(length, sizes, program.axes[a].extent, least) for a in streams}
-        row = length if not streams else MIN_DOT
-        blocks |= {a: _clip(row, sizes, program.axes[a].extent) for a in rows}
-        if streams and rows:
-            blocks |= {a: min(blocks[a], 64) for a in streams}
         _shrink(program, blocks, sizes, warps)
-        if not rows:
-            warps = min(warps, max(1, max(blocks.values(), default=1) * width // 1024))
-        found.append(Schedule(tuple(blocks.items()), warps, 2))
+        needed = max(blocks.values(), default=1) * width // 1024
+        found.append(Schedule(tuple(blocks.items()), max(1, min(warps, needed)), 2))
     return list(dict.fromkeys(found))
 
 
