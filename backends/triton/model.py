@@ -62,8 +62,8 @@ class Gpu:
         lanes: threads of a warp.
         registers: that a thread can have; a multiprocessor has `file` in all.
         saved: registers by which estimates may be above that: so many the compiler has saved by
-            itself, or at a few bytes in memory, in what was compiled for Hopper; elsewhere nobody
-            has looked.
+            itself, or at a few bytes in memory, in what was compiled for Hopper; the shapes that
+            are known for others stay below.
         shared: bytes that an instance can have; a multiprocessor has `shared_in_all`.
         matrix: operations a cycle of the matrix units, on elements of 16 bits.
         bandwidth: bytes a cycle from the second-level cache.
