@@ -112,9 +112,7 @@ _HOPPER = replace(
     reads_shared=True,
     copies=True,
 )
-_SMALLER_AMPERE = replace(
-    _AMPERE, shared=99 << 10, shared_in_all=100 << 10, matrix=1024, cached=1 << 20
-)
+_CONSUMER = replace(_AMPERE, shared=99 << 10, shared_in_all=100 << 10, matrix=1024, cached=1 << 20)
 _BLACKWELL = replace(_HOPPER, matrix=8192, cached=16 << 20)
 _CDNA = replace(_AMPERE, lanes=64, registers=512, file=131072)
 
@@ -128,7 +126,7 @@ def gpu(target: str | None, processors: int = 0) -> Gpu:
         return replace(_CDNA, shared=held, shared_in_all=held, processors=processors)
     arch = int(target.removeprefix("cuda:"))
     if arch in (86, 87, 89, 120, 121):
-        found = _SMALLER_AMPERE
+        found = _CONSUMER
     elif arch < 90:
         found = _AMPERE
     else:
@@ -210,8 +208,9 @@ class Model:
         # What takes no registers of its own: values that are computed where they are used, the
         # only time, and those that replace what a loop carries.
         once = (n for n, e in self.lets.items() if e.op != "load" and uses.count(n) == 1)
-        new = (s.value.attr for s in walk(program.body) if isinstance(s, Assign))
-        self.passed = {n for n in once if not _has_product(self.lets[n])} | {*new}
+        new = (s.value for s in walk(program.body) if isinstance(s, Assign))
+        self.passed = {n for n in once if not _has_product(self.lets[n])}
+        self.passed |= {e.attr for e in new if e.op == "local"}
 
     def size(self, axis: str) -> int:
         """The extent of an axis, or what it is taken for."""

@@ -322,3 +322,32 @@ def test_rows_of_numbers(length: int, block: int, warps: int) -> None:
         (program,) = mc.compile(library.load(name)).tile_programs(sizes)
         first = Space(program, sizes, 2, "cuda:90", PROCESSORS).first()
         assert ({*dict(first.blocks).values()}, first.num_warps) == ({block}, warps)
+
+
+@pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("alibi", 256),
+        ("attention_jvp", 128),
+        ("attention_statistics", 256),
+        ("differential", 128),
+        ("dropout", 256),
+    ],
+)
+def test_what_registers_hold(name: str, head: int) -> None:
+    """Values that are computed where they are used, and new tiles in the place of old ones, take
+    no registers: what seems not to fit compiles with few of them in memory."""
+    kernel = mc.compile(library.load(name))
+    sizes = {"b": 1, "h": 16, "q": 4096, "k": 4096, "d": head, "e": head}
+    programs = kernel.tile_programs({e: sizes[e] for e in kernel.program.extent_of.values()})
+    first = Space(programs[0], sizes, 2, "cuda:90", PROCESSORS).first()
+    assert short(first) == (128, 64, 8, 2)
+    inputs = {
+        name: torch.empty([sizes[d] for d in tensor.dims], dtype=torch.bfloat16)
+        for name, tensor in kernel.equations.source.inputs.items()
+    }
+    module = emit(kernel.equations, programs, [first], target="cuda:90")
+    configs = (module.config(0, first),)
+    (launch,) = recorded(load(module.source), module.host, inputs, configs=configs)
+    assert compile_for("cuda:90", launch).spilled <= 128
