@@ -102,8 +102,14 @@ def compile_for(target: str, launch: Launch) -> Usage:
 
 def instructions(launch: Launch) -> list[str]:
     """The instructions of a launch on Hopper, with their modifiers."""
+    return [re.sub(r"^@!?\w+ ", "", text).split()[0] for _, text in machine_code(launch)]
+
+
+def machine_code(launch: Launch) -> list[tuple[int, str]]:
+    """The same by address, with their operands and predicates."""
     text = _dumped(_compiled("cuda:90", launch), "--dump-sass")
-    return re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?\w+\s+)?([\w.]+)", text, re.MULTILINE)
+    found = re.findall(r"^\s+/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;", text, re.MULTILINE)
+    return [(int(address, 16), instruction) for address, instruction in found]
 
 
 def _compiled(target: str, launch: Launch) -> Any:

@@ -1,0 +1,115 @@
+"""Products whose left operand is in registers, on Hopper.
+
+The assembler ptxas, before CUDA 13.3, may give such registers to other values while a loop still
+needs them (triton-lang/triton, pull requests 9514 and 11781; seen with ptxas 12.8 where queries
+are the result of a product before the loop, and blocks are as long as heads). So each block has to
+write the registers anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+import monocomp as mc
+from monocomp import library
+from monocomp.backends.triton.emit import emit
+from monocomp.backends.triton.launch import interpreted, load
+from monocomp.backends.triton.space import Space
+from tests.backends.compiling import machine_code, recorded
+
+LENGTH, HEAD = 4096, 64  # blocks are as long as heads
+PROJECTED = """
+P[b,h,q,d] = Q[b,h,q,c] * W[c,d]
+O[b,h,q,e] = softmax[k](P[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)) * V[b,h,k,e]
+"""
+BIASED = "O[b,h,q,e] = softmax[k]((Q[b,h,q,d] + B[h,d]) * K[b,h,k,d]) * V[b,h,k,e]"
+IN_LIBRARY = ("attention", "causal", "rms_norm", "taylor_attention", "linear_attention")
+PROGRAMS = {n: library.load(n) for n in IN_LIBRARY} | {"projected": PROJECTED, "biased": BIASED}
+
+
+def written(instruction: str) -> set[int]:
+    """The registers that an instruction writes, if its first operand is one."""
+    found = re.match(r"(?:@!?\w+ )?([A-Z0-9]+)(\S*)\s+R(\d+)\b", instruction)
+    if found is None:
+        return set()
+    name, modifiers, first = found[1], found[2], int(found[3])
+    product = re.match(r"\.64x(\d+)x\d+\.F32", modifiers)
+    count = 1
+    if name == "HGMMA" and product:
+        count = int(product[1]) // 2
+    elif ".128" in modifiers or (name == "LDSM" and modifiers.endswith(".4")):
+        count = 4
+    elif ".64" in modifiers or ".WIDE" in modifiers or modifiers.endswith(".2"):
+        count = 2
+    return {*range(first, first + count)}
+
+
+def held(code: Sequence[tuple[int, str]]) -> tuple[int, list[int]]:
+    """How many products in loops have their left operand in registers, and the addresses of those
+    that find there what no earlier instruction of the loop has written."""
+    places = {address: n for n, (address, _) in enumerate(code)}
+    count, found = 0, []
+    for n, (_, branch) in enumerate(code):
+        target = re.search(r"\bBRA\b.*?(0x[0-9a-f]+)", branch)
+        start = places.get(int(target[1], 16), n) if target else n
+        loop = code[start:n]
+        if any("EXIT" in text for _, text in loop):
+            continue  # not one: the end of the kernel has been laid out in between
+        known: set[int] = set()
+        for address, text in loop:
+            operand = re.search(r"HGMMA\S*\s+R\d+, R(\d+),", text)
+            if operand:
+                count += 1
+                first = int(operand[1])
+                if not {*range(first, first + 4)} <= known:
+                    found.append(address)
+            known |= written(text)
+    return count, found
+
+
+PRODUCT = "HGMMA.64x64x16.F32.BF16 R56, R88, gdesc[UR4].tnspB, R56"
+WRITTEN = [f"F2FP.BF16.F32.PACK_AB R{r}, R25, R24" for r in range(88, 92)]
+
+
+@pytest.mark.parametrize(
+    ("loop", "found"),
+    [
+        ([*WRITTEN, PRODUCT], []),
+        ([PRODUCT, *WRITTEN], [0]),  # overwritten
+        ([PRODUCT], [0]),
+        ([*WRITTEN[1:], PRODUCT, *WRITTEN], [48]),
+        (["LDSM.16.M88.4 R88, [R3]", PRODUCT], []),
+        (["LDSM.16.M88.2 R88, [R3]", PRODUCT], [16]),
+    ],
+)
+def test_what_is_found(loop: list[str], found: list[int]) -> None:
+    """In code as the disassembler writes it."""
+    code = [(16 * n, text) for n, text in enumerate([*loop, "@!P0 BRA 0x0"])]
+    assert held(code) == (1, found)
+
+
+@pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_operand_is_held_in_registers(name: str) -> None:
+    kernel = mc.compile(PROGRAMS[name])
+    known = {"b": 4, "h": 16, "q": LENGTH, "k": LENGTH, "d": HEAD, "e": HEAD, "c": HEAD}
+    sizes = {e: known[e] for e in kernel.program.extent_of.values()}
+    programs = kernel.tile_programs(sizes)
+    schedules = [Space(p, sizes, 2, "cuda:90", 132).first() for p in programs]
+    module = emit(kernel.equations, programs, schedules, target="cuda:90")
+    inputs = {
+        n: torch.empty([sizes[d] for d in i.dims], dtype=torch.bfloat16)
+        for n, i in kernel.equations.source.inputs.items()
+    }
+    configs = tuple(module.config(n, s) for n, s in enumerate(schedules))
+    launches = recorded(load(module.source), module.host, inputs, configs=configs)
+    counts = []
+    for launch in launches:
+        count, found = held(machine_code(launch))
+        assert not found, launch.function.__name__
+        counts.append(count)
+    assert any(counts)
