@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +22,12 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
+
+import monocomp as mc
+from monocomp.backends.triton.emit import emit
+from monocomp.backends.triton.launch import load
+from monocomp.backends.triton.schedule import Schedule
+from monocomp.tile import TileProgram
 
 TARGETS = {
     "cuda:80": GPUTarget("cuda", 80, 32),
@@ -93,6 +99,34 @@ def recorded(
         for name, function in kernels.items():
             setattr(module, name, function)
     return launches
+
+
+def without_elements(kernel: mc.Kernel, sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
+    """Inputs of these sizes that hold nothing: floats in bf16, integers in int32."""
+    return {
+        name: torch.empty(
+            [sizes[d] for d in i.dims],
+            dtype=torch.int32 if i.kind == "int" else torch.bfloat16,
+            device="meta",
+        )
+        for name, i in kernel.program.inputs.items()
+    }
+
+
+def launches_of(
+    kernel: mc.Kernel,
+    programs: Sequence[TileProgram],
+    schedules: Sequence[Schedule],
+    inputs: Mapping[str, torch.Tensor],
+    target: str = "cuda:90",
+    params: Mapping[str, float] | None = None,
+    **options: Any,
+) -> list[Launch]:
+    """The launches of tile programs with these schedules; options are those of `emit`."""
+    module = emit(kernel.equations, programs, schedules, target=target, **options)
+    configs = tuple(module.config(n, s) for n, s in enumerate(schedules))
+    named = {module.params[n]: v for n, v in (params or {}).items()}
+    return recorded(load(module.source), module.host, inputs, configs=configs, **named)
 
 
 def compile_for(target: str, launch: Launch) -> Usage:

@@ -13,8 +13,7 @@ import torch
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.triton.emit import emit
-from monocomp.backends.triton.launch import interpreted, load
+from monocomp.backends.triton.launch import interpreted
 from monocomp.backends.triton.space import Space, element_bytes
 from monocomp.language.checker import check
 from tests.backends.compiling import (
@@ -24,7 +23,7 @@ from tests.backends.compiling import (
     Usage,
     compile_for,
     instructions,
-    recorded,
+    launches_of,
 )
 from tests.backends.interpreted import FLOATS_OF_8_BITS
 from tests.backends.library_cases import CASES
@@ -68,11 +67,8 @@ def launches(
     floats = {n: t.dtype for n, t in inputs.items() if t.dtype in FLOATS_OF_8_BITS}
     narrow = {n: str(d).removeprefix("torch.") for n, d in floats.items()}
     schedules = [Space(p, extents, element_bytes(p, widths), target).first() for p in programs]
-    module = emit(kernel.equations, programs, schedules, target=target, narrow=narrow)
-    configs = tuple(module.config(n, s) for n, s in enumerate(schedules))
-    named = {module.params[n]: v for n, v in params.items()}
     ordered = {n: inputs[n] for n in kernel.program.inputs}
-    found = recorded(load(module.source), module.host, ordered, configs=configs, **named)
+    found = launches_of(kernel, programs, schedules, ordered, target, params, narrow=narrow)
     assert len(found) == len(programs)
     return found
 

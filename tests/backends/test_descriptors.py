@@ -14,12 +14,19 @@ import torch
 import monocomp as mc
 from monocomp import library
 from monocomp.backends.triton.descriptors import Block, described_loads
-from monocomp.backends.triton.emit import emit
 from monocomp.backends.triton.launch import interpreted, load
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.space import Space
 from tests.backends import interpreted as interpreter
-from tests.backends.compiling import SHARED_LIMIT, Launch, compile_for, instructions, recorded
+from tests.backends.compiling import (
+    SHARED_LIMIT,
+    Launch,
+    compile_for,
+    instructions,
+    launches_of,
+    recorded,
+    without_elements,
+)
 from tests.backends.library_cases import CASES
 from tests.backends.running import largest_error, make_inputs
 from tests.backends.test_domains import calls, program
@@ -302,19 +309,9 @@ def launch(name: str, length: int, head: int = 128) -> Launch:
     """The launch of a kernel with its first schedule on Hopper."""
     kernel = mc.compile(library.load(name))
     sizes = SIZES | {"q": length, "k": length, "d": head, "e": head}
-    inputs = {
-        n: torch.empty(
-            [sizes[d] for d in i.dims],
-            dtype=torch.int32 if i.kind == "int" else torch.bfloat16,
-            device="meta",
-        )
-        for n, i in kernel.program.inputs.items()
-    }
     schedule = space(name, **sizes).first()
     programs = kernel.tile_programs({e: sizes[e] for e in kernel.program.extent_of.values()})
-    module = emit(kernel.equations, programs, [schedule], target="cuda:90")
-    configs = (module.config(0, schedule),)
-    (found,) = recorded(load(module.source), module.host, inputs, configs=configs)
+    (found,) = launches_of(kernel, programs, [schedule], without_elements(kernel, sizes))
     return found
 
 

@@ -12,14 +12,12 @@ import re
 from collections.abc import Sequence
 
 import pytest
-import torch
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.triton.emit import emit
-from monocomp.backends.triton.launch import interpreted, load
+from monocomp.backends.triton.launch import interpreted
 from monocomp.backends.triton.space import Space
-from tests.backends.compiling import machine_code, recorded
+from tests.backends.compiling import launches_of, machine_code, without_elements
 
 LENGTH, HEAD = 4096, 64  # blocks are as long as heads
 PROJECTED = """
@@ -100,13 +98,7 @@ def test_no_operand_is_held_in_registers(name: str) -> None:
     sizes = {e: known[e] for e in kernel.program.extent_of.values()}
     programs = kernel.tile_programs(sizes)
     schedules = [Space(p, sizes, 2, "cuda:90", 132).first() for p in programs]
-    module = emit(kernel.equations, programs, schedules, target="cuda:90")
-    inputs = {
-        n: torch.empty([sizes[d] for d in i.dims], dtype=torch.bfloat16)
-        for n, i in kernel.equations.source.inputs.items()
-    }
-    configs = tuple(module.config(n, s) for n, s in enumerate(schedules))
-    launches = recorded(load(module.source), module.host, inputs, configs=configs)
+    launches = launches_of(kernel, programs, schedules, without_elements(kernel, sizes))
     counts = []
     for launch in launches:
         count, found = held(machine_code(launch))

@@ -14,15 +14,14 @@ from triton.runtime.errors import OutOfResources
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.triton.emit import emit
-from monocomp.backends.triton.launch import TritonRunner, interpreted, load
+from monocomp.backends.triton.launch import TritonRunner, interpreted
 from monocomp.backends.triton.model import Gpu, gpu
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.space import Space
 from monocomp.errors import UnsupportedError
 from monocomp.lowering import packed_extents
 from monocomp.nominal import power_of_two
-from tests.backends.compiling import TARGETS, compile_for, recorded
+from tests.backends.compiling import TARGETS, compile_for, launches_of, without_elements
 
 PROCESSORS = 132
 
@@ -266,14 +265,9 @@ def test_what_is_added_takes_room(added: str, stages: int) -> None:
     first = space.first()
     assert short(first) == (64, 64, 4, stages)
     assert space._model.room(first) == 2
-    inputs = {
-        name: torch.empty([sizes[d] for d in tensor.dims], dtype=torch.bfloat16)
-        for name, tensor in kernel.equations.source.inputs.items()
-    }
+    inputs = without_elements(kernel, sizes)
     for schedule in (first, replace(first, num_stages=5 - stages)):
-        module = emit(kernel.equations, programs, [schedule], target="cuda:90")
-        configs = (module.config(0, schedule),)
-        (launch,) = recorded(load(module.source), module.host, inputs, configs=configs)
+        (launch,) = launches_of(kernel, programs, [schedule], inputs)
         estimated = space._model.estimate(schedule).shared
         assert abs(compile_for("cuda:90", launch).shared - estimated) <= 64
 
@@ -288,13 +282,8 @@ def test_what_is_stored_takes_twice_the_room(head: int) -> None:
     programs = kernel.tile_programs(sizes, PROCESSORS)
     spaces = [Space(p, sizes, 2, "cuda:90", PROCESSORS) for p in programs]
     schedules = [space.first() for space in spaces]
-    module = emit(kernel.equations, programs, schedules, lowered=lowered, target="cuda:90")
-    inputs = {
-        name: torch.empty([sizes[d] for d in tensor.dims], dtype=torch.bfloat16)
-        for name, tensor in kernel.equations.source.inputs.items()
-    }
-    configs = tuple(module.config(n, s) for n, s in enumerate(schedules))
-    _, launch = recorded(load(module.source), module.host, inputs, configs=configs)
+    inputs = without_elements(kernel, sizes)
+    _, launch = launches_of(kernel, programs, schedules, inputs, lowered=lowered)
     estimated = spaces[1]._model.estimate(schedules[1]).shared
     assert abs(compile_for("cuda:90", launch).shared - estimated) <= 64
     assert spaces[1]._model.room(schedules[1]) == 2
@@ -343,11 +332,5 @@ def test_what_registers_hold(name: str, head: int) -> None:
     programs = kernel.tile_programs({e: sizes[e] for e in kernel.program.extent_of.values()})
     first = Space(programs[0], sizes, 2, "cuda:90", PROCESSORS).first()
     assert short(first) == (128, 64, 8, 2)
-    inputs = {
-        name: torch.empty([sizes[d] for d in tensor.dims], dtype=torch.bfloat16)
-        for name, tensor in kernel.equations.source.inputs.items()
-    }
-    module = emit(kernel.equations, programs, [first], target="cuda:90")
-    configs = (module.config(0, first),)
-    (launch,) = recorded(load(module.source), module.host, inputs, configs=configs)
+    (launch,) = launches_of(kernel, programs, [first], without_elements(kernel, sizes))
     assert compile_for("cuda:90", launch).spilled <= 128

@@ -268,6 +268,7 @@ def copy_rows(
 def aligned(tensor, empty, launch):
     """The tensor, or a copy if 16 bytes do not divide the places of its rows: only element by
     element could these be loaded. The copy's fill sectors of the cache, with 0 at their end.
+    Wide elements, and tensors of more than five dimensions, are left where they are.
     """
     size, length, strides = tensor.element_size(), tensor.shape[-1], tensor.stride()
     if size > 2 or tensor.numel() == 0 or strides[-1] != 1 or tensor.dim() > 5:
