@@ -1,17 +1,24 @@
-"""Einstein's rule: an index that is neither on the left nor bound is summed.
+"""Einstein's rule: an index that is neither on the left nor bound is summed, in each term.
 
-The sum covers the smallest part of the expression that holds all free occurrences of the
-index. Subscripts are not parts that could be summed, so a read is the smallest part there
-is; under a nonlinear function a read alone could be summed inside or outside, and is
-refused. Functions made by `def` stand for their text: what their bodies bind is bound in
-their arguments, and a binding that covers only some places of an argument keeps the sum
-outside the call.
+Addends are terms of their own, and so are the sides of a comparison or quotient and the
+arguments of a function. In each term in which the index occurs, the sum covers the smallest
+product that holds its occurrences; subscripts are not parts that could be summed, so a read is
+the smallest part there is. What could be meant two ways is refused, with both readings:
+
+    exp(A[q,k])                     one read under a nonlinear function
+    A[i,d] / B[i,d]                 both sides of a quotient
+    maximum(A[i,d], B[i,d])         several arguments of one function
+    exp(A[i,d] * B[d]) * C[i,d]     a product over the index under a function, times more
+
+Functions made by `def` stand for their text: what their bodies bind is bound in their
+arguments, and an index that their bodies have is summed where their text says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
+from typing import NoReturn
 
 from monocomp.errors import AmbiguousSumError
 from monocomp.language.scoping import walk
@@ -19,8 +26,10 @@ from monocomp.language.syntax import (
     KEEPING_REDUCTIONS,
     Binary,
     Call,
+    Compare,
     Expr,
     Function,
+    Logic,
     Name,
     Read,
     Reduce,
@@ -116,6 +125,18 @@ class FreeIndices:
             found = self._cache[id(node)] = (node, result)  # the node stays alive with its id
         return found[1]
 
+    def expanded(self, node: Call) -> Expr:
+        """The text that a call of a function made by `def` stands for."""
+        function = self._functions[node.function]
+        return _substituted(function.body, dict(zip(function.formals, node.args, strict=True)))
+
+
+def _substituted(expr: Expr, arguments: Mapping[str, Expr]) -> Expr:
+    if isinstance(expr, Name):
+        return arguments.get(expr.name, expr) if expr.kind == "formal" else expr
+    parts = children(expr)
+    return with_children(expr, tuple(_substituted(p, arguments) for p in parts)) if parts else expr
+
 
 def keeps_indices(node: Reduce) -> bool:
     """Whether the result of an aggregate still has the indices that it runs along."""
@@ -132,40 +153,198 @@ def add_implied_sums(
         if isinstance(node, Name):
             order.setdefault(node.name, node.span.start)
     ordered = sorted(pending, key=lambda name: (order.get(name, len(text or "")), name))
-    return _place(body, ordered, None, indices, text)
+    return _Placing(indices, text or "").place(body, ordered, None)
 
 
-def _place(
-    node: Expr, pending: list[str], under: Expr | None, indices: FreeIndices, text: str | None
-) -> Expr:
-    """Sum each index at this node or, when one child holds all of it, inside that child.
+class _Placing:
+    """Puts each pending index where its sums belong, or says why that is not known."""
 
-    `under` is the outermost nonlinear part around the node, if any.
-    """
-    if not pending:
-        return node
-    parts = list(children(node))
-    own = indices.own(node)
-    here, inside = [], [[] for _ in parts]  # type: tuple[list[str], list[list[str]]]
-    for index in pending:
-        holders = [
+    def __init__(self, indices: FreeIndices, text: str) -> None:
+        self.indices = indices
+        self.text = text
+
+    def place(self, node: Expr, pending: Sequence[str], under: Expr | None) -> Expr:
+        """The node with sums over the pending indices, all of which occur in it.
+
+        `under` is the outermost nonlinear part around the node, if any.
+        """
+        if not pending:
+            return node
+        parts = list(children(node))
+        here: list[str] = []
+        inside: list[list[str]] = [[] for _ in parts]
+        for index in pending:
+            holders = self.holders(node, index)
+            if index in self.indices.own(node):
+                if isinstance(node, Call) and not self.is_summed_as_a_whole(node, index, under):
+                    return self.place(self.indices.expanded(node), pending, under)
+                here.append(index)
+            elif len(holders) == 1 or _has_terms(node, holders):
+                for number in holders:
+                    inside[number].append(index)
+            else:
+                self.check_one_reading(node, index, holders, under)
+                here.append(index)
+        for number, part in enumerate(parts):
+            around = under or (None if _is_linear(node, number) else node)
+            parts[number] = self.place(part, inside[number], around)
+        result = with_children(node, tuple(parts)) if parts else node
+        if not here:
+            return result
+        if under is not None and not _is_product(node):
+            self.refuse_under(node, under, here)
+        return Reduce("sum", tuple(here), None, (result,), implied=True, span=node.span)
+
+    def holders(self, node: Expr, index: str) -> list[int]:
+        """The children in which the index occurs free."""
+        return [
             number
-            for number, part in enumerate(parts)
-            if index in indices.free(part) - indices.bound(node, number)
+            for number, part in enumerate(children(node))
+            if index in self.indices.free(part) - self.indices.bound(node, number)
         ]
-        if index in own or len(holders) != 1:
-            here.append(index)
-        else:
-            inside[holders[0]].append(index)
-    for number, part in enumerate(parts):
-        around = under or (None if _is_linear(node, number) else node)
-        parts[number] = _place(part, inside[number], around, indices, text)
-    result = with_children(node, tuple(parts)) if parts else node
-    if not here:
-        return result
-    if under is not None and isinstance(node, Read | Name):
-        _refuse(node, under, here, text or "")
-    return Reduce("sum", tuple(here), None, (result,), implied=True, span=node.span)
+
+    def is_summed_as_a_whole(self, node: Call, index: str, under: Expr | None) -> bool:
+        """Does the text that a call stands for have its sum around all of it?"""
+        text = self.indices.expanded(node)
+        placed = self.place(text, [index], under)
+        return isinstance(placed, Reduce) and placed.implied and placed.args[0] == text
+
+    def check_one_reading(
+        self, node: Expr, index: str, holders: Sequence[int], under: Expr | None
+    ) -> None:
+        """An index that several parts have: the sum must be around the node, and nowhere else."""
+        if _is_product(node):
+            if any(self.holds_product(f, index, under_function=False) for f in _factors(node)):
+                self.refuse_beside(node, index)
+        elif not _is_condition(node, holders[0]):
+            self.refuse_between(node, index, holders)
+
+    def holds_product(self, node: Expr, index: str, under_function: bool) -> bool:
+        """Is there a product of parts with the index under a nonlinear function?"""
+        holders = self.holders(node, index)
+        if under_function and _is_product(node) and len(holders) > 1:
+            return True
+        return any(
+            self.holds_product(
+                children(node)[number], index, under_function or not _is_linear(node, number)
+            )
+            for number in holders
+        )
+
+    # --- what could be meant two ways -------------------------------------------------
+
+    def quoted(self, node: Expr) -> str:
+        return self.text[node.span.start : node.span.stop]
+
+    def refuse_under(self, node: Expr, under: Expr, here: Sequence[str]) -> None:
+        """One place under a nonlinear function: the sum could be inside or outside of it."""
+        names = ", ".join(here)
+        term = next(
+            part
+            for part in children(under)
+            if part.span.start <= node.span.start and node.span.stop <= part.span.stop
+        )
+        before = self.text[under.span.start : term.span.start]
+        after = self.text[term.span.stop : under.span.stop]
+        is_alone = sum(n.name in here for n in walk(under) if isinstance(n, Name)) == len(here)
+        self.refuse(
+            node,
+            here,
+            "occurs only here, under a nonlinear function"
+            if is_alone
+            else "stands here under a nonlinear function, in a term of its own",
+            _summed(names, self.quoted(under)),
+            f"{before}{_summed(names, self.quoted(term))}{after}",
+        )
+
+    def refuse_between(self, node: Expr, index: str, holders: Sequence[int]) -> None:
+        """Several parts of a node: the sum could be around it, or one in each of them."""
+        pieces, at = [], node.span.start
+        for number in holders:
+            part = children(node)[number]
+            pieces += [self.text[at : part.span.start], _summed(index, self.quoted(part))]
+            at = part.span.stop
+        inside = "".join((*pieces, self.text[at : node.span.stop]))
+        where = "several operands" if isinstance(node, Binary) else "several arguments"
+        if isinstance(node, Binary) and node.op == "/":
+            where = "both sides of a quotient"
+        around = _summed(index, self.quoted(node))
+        self.refuse(node, [index], f"stands in {where}", around, inside)
+
+    def refuse_beside(self, node: Expr, index: str) -> None:
+        """A factor with a product under a function, beside other factors: those could be summed
+        with it or by themselves."""
+        parts = list(_factors(node))
+        alone = [p for p in parts if not self.is_factor_of_sum(p, index)]
+        others = " * ".join(self.quoted(p) for p in parts if p not in alone)
+        apart = " * ".join([*map(self.quoted, alone), _summed(index, others)])
+        why = "stands in several factors, in one of them in a product under a function"
+        self.refuse(node, [index], why, _summed(index, self.quoted(node)), apart)
+
+    def is_factor_of_sum(self, factor: Expr, index: str) -> bool:
+        """Has the factor the index, and no sum over it of its own?"""
+        return index in self.indices.free(factor) and not self.holds_product(factor, index, False)
+
+    def refuse(
+        self, node: Expr, here: Sequence[str], why: str, outside: str, inside: str
+    ) -> NoReturn:
+        outside, inside = (" ".join(reading.split()) for reading in (outside, inside))
+        readable = len(outside) < 80 and len(inside) < 80 and "#" not in outside
+        quoted = ", ".join(f"'{name}'" for name in here)
+        raise AmbiguousSumError(
+            f"the implied sum over {quoted} could be meant two ways",
+            text=self.text,
+            spans=node.span,
+            notes=(f"{quoted} is not on the left and {why}",),
+            help=f"write {outside} or {inside}"
+            if readable
+            else f"write sum[{', '.join(here)}](...) outright",
+        )
+
+
+def _summed(names: str, text: str) -> str:
+    """The text of a sum; one in brackets of its own gets no others."""
+    depth, closes = 0, -1
+    for place, sign in enumerate(text):
+        depth += (sign == "(") - (sign == ")")
+        if depth == 0:
+            closes = place
+            break
+    is_enclosed = text.startswith("(") and closes == len(text) - 1
+    return f"sum[{names}]{text}" if is_enclosed else f"sum[{names}]({text})"
+
+
+def _has_terms(node: Expr, holders: Sequence[int]) -> bool:
+    """Are these parts of a node terms of their own, each with a sum of its own?"""
+    match node:
+        case Binary():
+            return node.op in ("+", "-")
+        case Call(function="where"):
+            return 0 not in holders
+    return isinstance(node, Compare | Logic)
+
+
+def _is_condition(node: Expr, number: int) -> bool:
+    """Is this the condition of what is linear in its other parts? No sum could be around it
+    alone, so one over them all is around the node."""
+    match node:
+        case Call(function="where"):
+            return number == 0
+        case Reduce():
+            return node.condition is not None and number == 0 and _is_linear(node, 1)
+    return False
+
+
+def _is_product(node: Expr) -> bool:
+    return isinstance(node, Binary) and node.op == "*"
+
+
+def _factors(node: Expr) -> Iterator[Expr]:
+    if isinstance(node, Binary) and node.op == "*":
+        yield from _factors(node.left)
+        yield from _factors(node.right)
+    else:
+        yield node
 
 
 def _is_linear(node: Expr, number: int) -> bool:
@@ -183,21 +362,3 @@ def _is_linear(node: Expr, number: int) -> bool:
             is_operand = node.condition is None or number > 0
             return is_operand and node.op in ("sum", "mean")
     return False
-
-
-def _refuse(node: Expr, under: Expr, here: list[str], text: str) -> None:
-    names = ", ".join(here)
-    quoted = ", ".join(f"'{name}'" for name in here)
-    inner = text[node.span.start : node.span.stop]
-    before = text[under.span.start : node.span.start]
-    after = text[node.span.stop : under.span.stop]
-    outside = " ".join(f"sum[{names}]({before}{inner}{after})".split())
-    inside = " ".join(f"{before}sum[{names}]({inner}){after}".split())
-    readable = len(outside) < 80 and "#" not in outside
-    raise AmbiguousSumError(
-        f"the implied sum over {quoted} could be meant two ways",
-        text=text,
-        spans=node.span,
-        notes=(f"{quoted} is not on the left and occurs only here, under a nonlinear function",),
-        help=f"write {outside} or {inside}" if readable else f"write sum[{names}](...) outright",
-    )

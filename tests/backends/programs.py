@@ -58,7 +58,7 @@ EXAMPLES: dict[str, Example] = {
     "trace": Example("t = sum[i](A[i,i])", (sizes(i=37),)),
     "bilinear form": Example("O[i] = X[i,a] * W[a,b] * Y[i,b]", (sizes(i=17, a=5, b=7),)),
     "gated product": Example(
-        "O[q,e] = (X[q,c] * W[c,e]) * sigmoid(X[q,c] * G[c,e])", (sizes(q=17, c=19, e=6),)
+        "O[q,e] = sum[c](X[q,c] * W[c,e] * sigmoid(X[q,c] * G[c,e]))", (sizes(q=17, c=19, e=6),)
     ),
     # softmax and its relatives
     "softmax of products": Example("P[q,k] = softmax[k](Q[q,d] * K[k,d])", (ATTENTION,)),
@@ -356,7 +356,7 @@ EXAMPLES: dict[str, Example] = {
         tolerance=4,
     ),
     "latent keys": Example(
-        "O[h,q,e] = softmax[k](Q[h,q,d] * U[h,d,c] * L[k,c]) * W[h,e,c] * L[k,c]",
+        "O[h,q,e] = softmax[k](Q[h,q,d] * U[h,d,c] * L[k,c]) * sum[c](W[h,e,c] * L[k,c])",
         (sizes(h=2, q=17, k=21, d=5, e=6, c=7),),
         tolerance=4,
     ),
@@ -590,8 +590,9 @@ EXAMPLES: dict[str, Example] = {
     ),
     "running softmax": Example(
         """
-        L[t] = logsumexp[..t](50 * K[t,d] * W[d])
-        O[t,e] = sum[..t](exp(50 * K[t,d] * W[d]) * V[t,e]) / sum[..t](exp(50 * K[t,d] * W[d]))
+        S[t] = 50 * K[t,d] * W[d]
+        L[t] = logsumexp[..t](S[t])
+        O[t,e] = sum[..t](exp(S[t]) * V[t,e]) / sum[..t](exp(S[t]))
         Z[e] = sum[t](V[t,e])
         """,
         (sizes(t=37, d=4, e=5),),

@@ -86,14 +86,29 @@ def implied(text: str, name: str = "O") -> list[tuple[str, str]]:
          [("j", "W[k] * U[k,j] * Z[j]")]),
         ("index r < 2\nO[i] = top[k -> r](A[i,k]) * B[r]",
          [("r", "top[k -> r](A[i,k]) * B[r]")]),
+        # each term has a sum of its own
+        ("O[i] = exp(A[i,d] * B[d]) + exp(C[i,d] * D[d])",
+         [("d", "A[i,d] * B[d]"), ("d", "C[i,d] * D[d]")]),
+        ("O[i] = A[i,d] * B[d] + C[i,d]", [("d", "A[i,d] * B[d]"), ("d", "C[i,d]")]),
+        ("O[i] = A[i,d] * B[d] < C[i,d] * D[d]",
+         [("d", "A[i,d] * B[d]"), ("d", "C[i,d] * D[d]")]),
+        ("O[i] = (A[i,d] * B[d]) ** 2 / C[i]", [("d", "(A[i,d] * B[d])")]),
+        ("O[i] = where(C[i] > 0, A[i,d], B[i,d])", [("d", "A[i,d]"), ("d", "B[i,d]")]),
+        ("O[i] = exp(A[i,d]) * B[d] / C[i]", [("d", "exp(A[i,d]) * B[d]")]),
+        ("O[i] = A[i,d] / B[d] * C[d]", [("d", "A[i,d] / B[d] * C[d]")]),
+        ("O[i] = (A[i,d] + B[i]) * C[d]", [("d", "(A[i,d] + B[i]) * C[d]")]),
+        ("O[i] = sum[c](A[i,c] * B[c]) * tanh(A[i,c] * W[c])",
+         [("c", "A[i,c] * W[c]")]),
         # functions stand for their text
         ("def rms(x) = x * rsqrt(mean[d](x * x))\nO[b,d] = rms(A[b,d])", []),
-        ("def rms(x) = x * rsqrt(mean[d](x * x))\nO[b] = rms(A[b,d])", [("d", "rms(A[b,d])")]),
+        ("def rms(x) = x * rsqrt(mean[d](x * x))\nO[b] = rms(A[b,d])", [("d", "A[b,d]")]),
         ("def norm(x) = sqrt(sum[d](x * x))\nO[b] = norm(A[b,d])", []),
         ("def norm(x) = sqrt(sum[d](x * x))\ndef twice(x) = 2 * norm(x)\nO[b] = twice(A[b,d])",
          []),
         ("def gate(x) = x * W[d]\nO[b] = gate(A[b,d])", [("d", "gate(A[b,d])")]),
         ("def f(x) = tanh(x)\nO[b] = f(A[b,d] * W[d])", [("d", "A[b,d] * W[d]")]),
+        ("def f(x) = x + W[d]\nO[b] = f(A[b])", [("d", "W[d]")]),
+        ("def f(x) = tanh(x * W[d])\nO[b] = f(A[b,d])", [("d", "x * W[d]")]),
         ("def p(x) = softmax[k](x)\nO[b,k] = p(A[b,k])", []),
     ],
 )  # fmt: skip
@@ -110,6 +125,33 @@ def test_implied_sums(text: str, sums: list[tuple[str, str]]) -> None:
 def test_a_lone_read_under_a_nonlinear_function_is_refused(right: str) -> None:
     with pytest.raises(AmbiguousSumError):
         check(f"O[q] = {right} + 0 * B[q]")
+
+
+@pytest.mark.parametrize(
+    ("right", "outside", "inside"),
+    [
+        ("exp(A[q,d])", "sum[d](exp(A[q,d]))", "exp(sum[d](A[q,d]))"),
+        ("(A[q,d] - B[q,d]) ** 2", "sum[d]((A[q,d] - B[q,d]) ** 2)",
+         "sum[d](A[q,d] - B[q,d]) ** 2"),
+        ("A[q,d] / B[q,d]", "sum[d](A[q,d] / B[q,d])", "sum[d](A[q,d]) / sum[d](B[q,d])"),
+        ("max[k](A[k,d] * B[d]) / max[k](A[k,d] * C[d])",
+         "sum[d](max[k](A[k,d] * B[d]) / max[k](A[k,d] * C[d]))",
+         "sum[d](max[k](A[k,d] * B[d])) / sum[d](max[k](A[k,d] * C[d]))"),
+        ("maximum(A[q,d] * B[d], C[q,d])", "sum[d](maximum(A[q,d] * B[d], C[q,d]))",
+         "maximum(sum[d](A[q,d] * B[d]), sum[d](C[q,d]))"),
+        ("exp(A[q,d] * B[d]) * C[d]", "sum[d](exp(A[q,d] * B[d]) * C[d])",
+         "exp(A[q,d] * B[d]) * sum[d](C[d])"),
+        ("softmax[k](A[k,d] * B[d]) * C[k] * D[d]",
+         "sum[d](softmax[k](A[k,d] * B[d]) * C[k] * D[d])",
+         "softmax[k](A[k,d] * B[d]) * C[k] * sum[d](D[d])"),
+        ("exp(where(q < d, A[q,d], 0))", "sum[d](exp(where(q < d, A[q,d], 0)))",
+         "exp(sum[d](where(q < d, A[q,d], 0)))"),
+    ],
+)  # fmt: skip
+def test_what_could_be_meant_two_ways_is_refused(right: str, outside: str, inside: str) -> None:
+    with pytest.raises(AmbiguousSumError) as caught:
+        check(f"O[q] = {right} + 0 * E[q]")
+    assert str(caught.value).endswith(f"help: write {outside} or {inside}")
 
 
 def test_the_example_of_the_language() -> None:
