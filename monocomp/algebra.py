@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from monocomp import terms as T
 from monocomp.language.syntax import Kind
 from monocomp.terms import Term
+from monocomp.terms.nodes import SCALED
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ SE_PAIR = T.UserMonoid(
         _top,
     ),
 )
+
+SCALED.add(SE_PAIR)
 
 
 def mantissa(bound: Term, condition: Term, value: Term, exponent: Term) -> Term:

@@ -258,7 +258,7 @@ def _softmax(t: Term, opened: tuple[Term, ...], condition: Term, x: Term) -> Ter
     m, total = _weights(opened, condition, x)
     here = {opened[0].attr[0]: t.args[0]}
     admitted, logit = T.substitute(condition, here), T.substitute(x, here)
-    if t.attr.name == "log_softmax":
+    if t.attr.monoid == "log_softmax":
         return T.where(admitted, T.sub(T.sub(logit, m), T.log(total)), T.NEG_INF)
     return T.divide(T.mul(T.bracket(admitted), T.exp(T.sub(logit, m))), total)
 

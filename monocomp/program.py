@@ -282,9 +282,9 @@ def _bool(t: Term) -> Term:
 
 
 _BINARY: dict[str, Callable[[Term, Term], Term]] = {
-    "+": T.add,
-    "-": T.sub,
-    "*": T.mul,
+    "+": lambda a, b: T.construct("add", a, b),
+    "-": lambda a, b: T.construct("add", a, T.neg(b)),
+    "*": lambda a, b: T.construct("mul", a, b),
     "/": T.divide,
     "//": T.floordiv,
     "%": T.modulo,

@@ -178,7 +178,7 @@ class Rewriter:
             for t in T.subterms(equation.body):
                 if self.stopped:
                     return
-                if t.op in ("fold", "fold_at") and t.attr.name in _OF_LOGITS:
+                if t.op in ("fold", "fold_at") and t.attr.monoid in _OF_LOGITS:
                     self._name_operand(equation, T.open_fold(t)[1][1], free_names)
 
     def _name_operand(self, equation: Equation, operand: Term, free_names: Iterator[str]) -> None:

@@ -114,7 +114,7 @@ def expand_prefix(t: Term) -> Term | None:
     before:  C[i,k] = X[i,k] - sum[..k](X[i,k])
     after:   C[i,k] = X[i,k] - sum[j if j <= k](X[i,j])
     """
-    if t.op != "fold_at" or t.attr.name in ("softmax", "log_softmax", "top", "argtop"):
+    if t.op != "fold_at" or t.attr.monoid in ("softmax", "log_softmax", "top", "argtop"):
         return None
     return T.by_definition(t)
 

@@ -11,16 +11,24 @@ built. Sums and products are kept in canonical form (flattened, collected, sorte
 arithmetic of a commutative ring, over which the rewrites work.
 
 Each module builds on those before it, in this order: nodes, constructors (the table of them),
-leaves, parts, facts, logic, binding, emptiness, ring, comparisons, functions, folds, walking.
+leaves, parts, logic, binding, facts, losses, emptiness, ring, comparisons, functions, folds,
+walking.
 """
 
 from __future__ import annotations
 
 from monocomp.terms.binding import domain_of, is_open, open_as, open_fold
 from monocomp.terms.comparisons import compare, negate, where
-from monocomp.terms.constructors import rebuild
-from monocomp.terms.emptiness import is_there, may_be_empty
-from monocomp.terms.facts import facts_asked, is_nonnegative, is_positive
+from monocomp.terms.constructors import construct, rebuild
+from monocomp.terms.emptiness import is_there, may_be_empty, vanishes_with
+from monocomp.terms.facts import (
+    facts_asked,
+    has_element,
+    is_finite,
+    is_nonnegative,
+    is_positive,
+    is_weight,
+)
 from monocomp.terms.folds import (
     BOOL_REDUCTIONS,
     INT_REDUCTIONS,
@@ -50,6 +58,7 @@ from monocomp.terms.leaves import (
     stored,
 )
 from monocomp.terms.logic import conjunction, conjuncts, disjunction
+from monocomp.terms.losses import losses
 from monocomp.terms.nodes import Binder, Equation, Number, Term, UserMonoid, inert
 from monocomp.terms.parts import base_and_power, is_bracket, split_addends, split_coefficient
 from monocomp.terms.ring import (
@@ -91,6 +100,7 @@ __all__ = [
     "conjunction",
     "conjuncts",
     "const",
+    "construct",
     "disjunction",
     "divide",
     "domain_of",
@@ -103,14 +113,18 @@ __all__ = [
     "fold_at",
     "function",
     "general_power",
+    "has_element",
     "index",
     "inert",
     "is_bracket",
+    "is_finite",
     "is_nonnegative",
     "is_open",
     "is_positive",
     "is_there",
+    "is_weight",
     "log",
+    "losses",
     "map_children",
     "may_be_empty",
     "modulo",
@@ -134,5 +148,6 @@ __all__ = [
     "sub",
     "substitute",
     "subterms",
+    "vanishes_with",
     "where",
 ]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from monocomp.terms.constructors import CONSTRUCTORS
-from monocomp.terms.facts import is_nonnegative
-from monocomp.terms.leaves import FALSE, TRUE, ZERO, as_int, const
+from monocomp.terms.emptiness import Product
+from monocomp.terms.facts import is_finite, is_nonnegative, is_positive
+from monocomp.terms.leaves import FALSE, INF, NEG_INF, TRUE, ZERO, as_int, const
 from monocomp.terms.logic import conjunction, disjunction
+from monocomp.terms.losses import lose
 from monocomp.terms.nodes import Term, intern
-from monocomp.terms.parts import split_addends
-from monocomp.terms.ring import add, as_float, mul, promote, sub
+from monocomp.terms.parts import split_addends, split_coefficient
+from monocomp.terms.ring import add, as_float, is_small, mul, neg, promote, sub
 
 
 def compare(op: str, a: Term, b: Term) -> Term:
@@ -29,19 +32,54 @@ def compare(op: str, a: Term, b: Term) -> Term:
         return const(table.get(op, a.attr != b.attr))
     if a.op == b.op == "exp":  # which is monotone
         return compare(op, a.args[0], b.args[0])
-    if a is ZERO and b.op == "mul" and any(t.op == "exp" for t in b.args):
-        b = mul(*(t for t in b.args if t.op != "exp"))  # a positive factor keeps the sign
-    elif b is ZERO and a.op == "mul" and any(t.op == "exp" for t in a.args):
-        a = mul(*(t for t in a.args if t.op != "exp"))
+    if op == "<" and (
+        (a is NEG_INF and exceeds_minus_infinity(b))
+        or (b is INF and exceeds_minus_infinity(neg(a)))
+    ):
+        lose(a, b)
+        return TRUE
+    if a is ZERO:
+        b = _without_scale(b)
+    elif b is ZERO:
+        a = _without_scale(a)
     return intern("compare", (a, b), op, "bool")
+
+
+def exceeds_minus_infinity(t: Term) -> bool:
+    """More than -inf wherever it is a number."""
+    match t.op:
+        case "maximum":
+            return any(map(exceeds_minus_infinity, t.args))
+        case "minimum" | "add":
+            return all(map(exceeds_minus_infinity, t.args))
+    return is_finite(t) or is_nonnegative(t)
+
+
+def _without_scale(t: Term) -> Term:
+    """What has the sign of a product: an exponential keeps it that is positive, or 0 only where
+    another factor is."""
+    scale = [f for f in t.args if f.op == "exp"] if t.op == "mul" else []
+    if not scale:
+        return t
+    (exponent,) = scale[0].args
+    rest = [f for f in t.args if f not in scale]
+    sums = Product([f for f in rest if f.op != "pow" or f.attr > 0])
+    addends = exponent.args if exponent.op == "add" else (exponent,)
+    if not all(sums.says(intern("compare", (NEG_INF, a), "<", "bool")) for a in addends):
+        return t
+    lose(*scale)
+    return mul(*rest)
 
 
 def _compare_ints(op: str, a: Term, b: Term) -> Term:
     """One term for `q - k >= 0`, `k <= q`, `not (k > q)`, `k < q + 1` and `2 * k <= 2 * q + 1`.
 
     What is subtracted on one side is added on the other, common factors leave, and a
-    number that is left over stands where it is positive, with `<` in front of it.
+    number that is left over stands where it is positive, with `<` in front of it. Of two numbers
+    that are read the difference might be no int any more: they are compared as they are.
     """
+    if sum(not is_small(t) for x in (a, b) for t in (x.args if x.op == "add" else (x,))) > 1:
+        return _compare_as_they_are(op, a, b)
     addends, rest = split_addends(sub(b, a))  # 0 op addends + rest
     rest -= op == "<"
     divisor = math.gcd(*(int(number) for number, _ in addends))
@@ -55,9 +93,9 @@ def _compare_ints(op: str, a: Term, b: Term) -> Term:
         for side in (False, True)
     )
     if op in ("<", "<="):
-        if not left and rest >= 0 and all(map(is_nonnegative, right)):
+        if not left and rest + _least(right) >= 0 and all(map(is_nonnegative, right)):
             return TRUE
-        if not right and rest < 0 and all(map(is_nonnegative, left)):
+        if not right and rest - _least(left) < 0 and all(map(is_nonnegative, left)):
             return FALSE
         op, rest = ("<=", 0) if rest == 0 else ("<", rest + 1)
     left.append(const(max(0, -rest)))
@@ -66,6 +104,19 @@ def _compare_ints(op: str, a: Term, b: Term) -> Term:
     if op in ("==", "!=") and sides[1].key < sides[0].key:
         sides = sides[::-1]
     return intern("compare", sides, op, "bool")
+
+
+def _least(addends: Iterable[Term]) -> int:
+    """What the addends, none of which is less than 0, come to at least."""
+    return sum(int(split_coefficient(t)[0]) for t in addends if is_positive(t))
+
+
+def _compare_as_they_are(op: str, a: Term, b: Term) -> Term:
+    if op in ("==", "!=") and b.key < a.key:
+        a, b = b, a
+    if a is b:
+        return const(op in ("==", "<="))
+    return intern("compare", (a, b), op, "bool")
 
 
 def _times(number: int, t: Term) -> Term:
@@ -94,12 +145,8 @@ def negate(t: Term) -> Term:
 
 
 def _is_never_nan(t: Term) -> bool:
-    """Integers, numbers and random numbers are ordered; what is read may be NaN."""
-    return (
-        t.kind == "int"
-        or t.op in ("const", "param", "uniform")
-        or (t.op in ("cast", "add", "mul") and all(map(_is_never_nan, t.args)))
-    )
+    """Integers, numbers and random numbers are ordered; what is read or given may be NaN."""
+    return is_finite(t) or t.op == "const"
 
 
 def where(condition: Term, a: Term, b: Term) -> Term:

@@ -1,16 +1,27 @@
-"""Folds without elements: where they are 0, quotients by them are 0, and a product says so."""
+"""Folds without elements: where they are 0, quotients by them are 0, and a product says so.
+
+An aggregate over nothing is its unit, and so is one whose every weight is exp(-inf). What such a
+0 is multiplied with does not count, whatever it is; and 0 divided by it is 0 (`docs/semantics.md`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from monocomp.terms.binding import open_as
+from monocomp.terms.binding import open_as, open_fold, rename
 from monocomp.terms.constructors import construct
-from monocomp.terms.facts import is_positive
-from monocomp.terms.leaves import TRUE, const
+from monocomp.terms.facts import (
+    has_element,
+    is_finite,
+    is_nonnegative,
+    is_positive,
+    is_weight,
+)
+from monocomp.terms.leaves import INF, NEG_INF, const, index
 from monocomp.terms.logic import conjuncts
 from monocomp.terms.nodes import Term
-from monocomp.terms.parts import factors
+from monocomp.terms.parts import factors, split_coefficient
 
 
 def may_be_empty(t: Term) -> bool:
@@ -24,10 +35,11 @@ def may_be_empty(t: Term) -> bool:
         case "cast" | "field":
             return may_be_empty(t.args[0])
         case "fold":
-            if t.attr.name not in ("sum", "SE"):
+            if not (t.attr.monoid == "sum" or t.attr.is_scaled):
                 return False
-            weighted = any(f.op == "exp" or may_be_empty(f) for f in factors(t.args[1:2]))
-            return t.args[0] is not TRUE or weighted or t.attr.name == "SE"
+            weighted = any(map(_may_vanish, factors(t.args[1:2])))
+            scaled = t.attr.is_scaled and not is_finite(t.args[2])
+            return weighted or scaled or not has_element(t)
         case "add":
             return all(map(may_be_empty, t.args))
         case "mul":
@@ -37,32 +49,173 @@ def may_be_empty(t: Term) -> bool:
     return False
 
 
+def _may_vanish(factor: Term) -> bool:
+    return may_be_empty(factor) or (factor.op == "exp" and not is_finite(factor))
+
+
 def is_there(t: Term) -> Term:
     """t != 0, for a t that may be empty: the bracket [t != 0] is what t / t is."""
-    return construct("compare", const(0, t.kind), t, attr="<" if is_positive(t) else "!=")
+    return construct("compare", const(0, t.kind), t, attr="<" if is_nonnegative(t) else "!=")
 
 
-def is_said(condition: Term, sums: Iterable[Term]) -> bool:
-    """Is the condition 0 < z for a sum z without which one of the sums is 0, too?"""
-    if condition.op != "compare" or condition.args[0] is not const(0, condition.args[1].kind):
+@dataclass(frozen=True)
+class Product:
+    """What is known of a product: its factors, those it is divided by, and what holds in it."""
+
+    factors: Sequence[Term]
+    divisors: Sequence[Term] = ()
+    known: frozenset[Term] = frozenset()
+
+    def says(self, condition: Term) -> bool:
+        """Is the product 0 without the condition, or no number?
+
+        0 < z is said by a sum that is 0 where z is; -inf < m, for the largest exponent m of a sum,
+        by that sum. Where m is inf, the sum is infinite, and its scale exp(-m) is 0.
+        """
+        if condition.op != "compare":
+            return False
+        left, right = condition.args
+        if left is const(0, right.kind):
+            return any(self.vanishes_with(t, right) for t in self.factors)
+        if condition.attr != "<" or (left is not NEG_INF and right is not INF):
+            return False
+        m, unit = (right, "max") if left is NEG_INF else (left, "min")
+        return self._bounds(m, unit)
+
+    def vanishes_with(self, t: Term, z: Term) -> bool:
+        """Is the factor t 0 wherever z is: z may be a sum that t is an element of."""
+        if t.op == "exp":
+            (z,) = z.args if z.op == "field" else (z,)
+            return z.op == "fold" and z.attr.monoid == "sum" and self._is_element(t, z)
+        return vanishes_with(t, z)
+
+    def _is_element(self, weight: Term, z: Term) -> bool:
+        """Is exp(e), times more, an element of the sum z of weights, at one of its places?"""
+        return any(
+            all(f.op == "exp" and _holds(weight.args[0], f.args[0]) for f in factors([element]))
+            for element in self._elements(z, weight)
+        )
+
+    def _elements(self, fold: Term, t: Term) -> Iterable[Term]:
+        """The elements of a fold at the places that t varies with, where they are admitted."""
+        if len(fold.attr.indices) != 1:
+            return
+        (bound,), (condition, body, *_) = open_fold(fold)
+        for name in sorted(t.free):
+            here = {bound.attr[0]: index(name, bound.attr[1])}
+            if self.known.issuperset(conjuncts(rename(condition, here, {}))):
+                yield rename(body, here, {})
+
+    def _bounds(self, m: Term, unit: str) -> bool:
+        """Is m not infinite, or is that said? It is -inf as a maximum over nothing, and inf as a
+        minimum; otherwise it is infinite because one of the exponents is."""
+        if is_finite(m):
+            return True
+        match m.op:
+            case "fold" if m.attr.monoid in ("max", "min"):
+                parts = self.factors if m.attr.monoid == unit else self._addends()
+                return any(self._is_frame(m, f) for t in parts for f in factors([t]))
+            case "maximum" | "minimum":
+                said = [self._bounds(a, unit) for a in m.args]
+                return any(said) if m.op.startswith(unit) else all(said)
+            case "mul" if without_scale(m) is not m:
+                return self._bounds(without_scale(m), unit)
+        return any(
+            f.op == "exp" and _holds(f.args[0], m) for t in self._addends() for f in factors([t])
+        )
+
+    def _addends(self) -> Iterable[Term]:
+        """What is infinite, and makes the product so, or no number, where it is."""
+        stack = [*self.factors, *self.divisors]
+        while stack:
+            t = stack.pop()
+            if t.op in ("add", "relu", "abs"):
+                stack += t.args
+            else:
+                yield t
+
+    def _is_frame(self, m: Term, t: Term) -> bool:
+        """Is m the largest exponent of a sum t, or is t a weight with one of those exponents?"""
+        sign = const(1 if m.attr.monoid == "max" else -1, "float")
+        if t.op == "exp":
+            elements = (construct("mul", sign, x) for x in self._elements(m, t))
+            return any(_holds(t.args[0], x) for x in elements) or _holds_selected(t.args[0], m)
+        (t,) = t.args if t.op == "field" else (t,)
+        if t.op != "fold" or m.attr.extents != t.attr.extents:
+            return False
+        if not (t.attr.monoid == "sum" or t.attr.is_scaled):
+            return False
+        names = [f"@{n}" for n in range(len(t.attr.indices))]
+        _, (within, body, *exponent) = open_as(t, names)
+        _, (domain, element) = open_as(m, names)
+        found = exponent or [f.args[0] for f in factors([body]) if f.op == "exp"]
+        if within is not domain or len(found) != 1:
+            return False
+        return _holds(found[0], construct("mul", sign, element))
+
+
+def _holds_selected(exponent: Term, m: Term) -> bool:
+    """Is one of the largest elements, of which m is the maximum, among the addends?"""
+    if m.attr.monoid != "max" or len(m.attr.indices) != 1:
         return False
-    return any(_vanishes_with(t, condition.args[1]) for t in sums)
+    parts = open_as(m, ("@0",))[1]
+    return any(
+        a.op == "fold_at"
+        and a.attr.monoid == "top"
+        and a.attr.extents == m.attr.extents
+        and open_as(a, ("@0",))[1] == parts
+        for a in (exponent.args if exponent.op == "add" else (exponent,))
+    )
 
 
-def _vanishes_with(t: Term, z: Term) -> bool:
+def _holds(total: Term, part: Term) -> bool:
+    """Are the addends of c * part among those of a total, for a positive and finite c?"""
+    addends = total.args if total.op == "add" else (total,)
+    parts = part.args if part.op == "add" else (part,)
+    for a in addends:
+        scale = _quotient(a, parts[0])
+        if scale is not None and all(construct("mul", scale, p) in addends for p in parts):
+            return True
+    return False
+
+
+def _quotient(a: Term, b: Term) -> Term | None:
+    """c with a = c * b, if it is seen to be positive and finite."""
+    (number, x), (divisor, y) = split_coefficient(a), split_coefficient(b)
+    if x is None or y is None or number * divisor <= 0 or not divisor:
+        return None
+    ours, theirs = list(factors([x])), list(factors([y]))
+    if any(f not in ours for f in theirs):
+        return None
+    rest = [f for f in ours if f not in theirs]
+    is_scale = all(is_positive(f) and is_finite(f) for f in rest)
+    return construct("mul", const(number / divisor, "float"), *rest) if is_scale else None
+
+
+def without_scale(t: Term) -> Term:
+    """t without its positive and finite factors: what is infinite where t is, and as it."""
+    number, rest = split_coefficient(t)
+    if rest is None or number < 0:
+        return t
+    kept = [f for f in factors([rest]) if not (is_positive(f) and is_finite(f))]
+    return construct("mul", *kept) if kept else rest
+
+
+def vanishes_with(t: Term, z: Term) -> bool:
     """Is t 0 wherever z is: a sum over the domain of z or part of it, of multiples of z's
-    positive elements?"""
+    weights?"""
     (t, *v), (z, *w) = ((*x.args, x.attr) if x.op == "field" else (x,) for x in (t, z))
     if not (t.op == z.op == "fold") or v != w or t.attr.extents != z.attr.extents:
         return False
-    if t.attr.monoid != z.attr.monoid or t.attr.name not in ("sum", "SE") or v == ["m"]:
+    is_sum = t.attr.monoid == "sum" or (t.attr.is_scaled and v == ["v"])
+    if t.attr.monoid != z.attr.monoid or not is_sum:
         return False
     names = [f"@{n}" for n in range(len(t.attr.indices))]
     _, (within, x, *exponent) = open_as(t, names)
     _, (domain, y, *other) = open_as(z, names)
     if exponent != other or not set(conjuncts(domain)) <= set(conjuncts(within)):
         return False
-    return is_positive(y) and _vanishing(y) <= _vanishing(x)
+    return is_weight(y) and _vanishing(y) <= _vanishing(x)
 
 
 def _vanishing(t: Term) -> set[Term]:

@@ -1,11 +1,20 @@
-"""What is known of a term's value from its structure alone: its sign."""
+"""What is known of a term's value from its structure alone: its sign, and that it is finite.
+
+Facts are about real arithmetic: that exp(1000) is infinite in a float is rounding. What is read
+may be any number, infinite or NaN. An extent is at least 1: where one is 0, folds over it are
+their units before anything else is done (`monocomp.nothing`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from functools import lru_cache, wraps
 
+from monocomp.terms.binding import open_fold, rename
+from monocomp.terms.constructors import construct
+from monocomp.terms.leaves import TRUE, const, extent_of, index
 from monocomp.terms.nodes import Term
 
 _ASKED: list[dict[tuple[str, Term], None]] = []
@@ -13,7 +22,7 @@ _ASKED: list[dict[tuple[str, Term], None]] = []
 
 @contextmanager
 def facts_asked() -> Iterator[dict[tuple[str, Term], None]]:
-    """What `is_positive` and `is_nonnegative` say yes to meanwhile: what a rule relied on."""
+    """The facts that hold of those that are asked for meanwhile: what a rule relied on."""
     _ASKED.append({})
     try:
         yield _ASKED[-1]
@@ -36,37 +45,103 @@ def _fact(decide: Callable[[Term], bool]) -> Callable[[Term], bool]:
 
 
 @_fact
+def is_finite(t: Term) -> bool:
+    """Neither infinite nor NaN, whatever is read."""
+    if t.kind != "float":
+        return True
+    match t.op:
+        case "const":
+            return not isinstance(t.attr, float)
+        case "cast" | "uniform":
+            return True
+        case "read" | "ref" | "param" | "fold_at" | "field" | "exactly":
+            return False
+        case "stored":
+            return is_finite(t.attr.body)
+        case "pow":
+            base = t.args[0]
+            has_root = t.attr.denominator == 1 or is_nonnegative(base)
+            return is_finite(base) and has_root and (t.attr > 0 or is_positive(base))
+        case "log":
+            return is_finite(t.args[0]) and is_positive(t.args[0])
+        case "fold":
+            is_sum = t.attr.monoid in ("sum", "prod", "mean", "var")
+            is_there = is_sum or (t.attr.monoid in ("max", "min") and has_element(t))
+            return is_there and is_finite(t.args[1])
+        case "where":
+            return all(map(is_finite, t.args[1:]))
+        case "power" | "floordiv" | "mod":
+            return False
+    return all(map(is_finite, t.args))
+
+
+@_fact
 def is_positive(t: Term) -> bool:
-    """Provably > 0. A sum is positive when its elements are and it is not empty; the
-    quotient by an empty sum is 0 by definition, so cancelling it stays right."""
+    """More than 0 wherever it is a number. Of a divisor that is infinite, and the quotient 0,
+    nothing is promised (`docs/semantics.md`)."""
     match t.op:
         case "const":
             return t.kind != "bool" and t.attr > 0
-        case "exp" | "extent":
+        case "extent":
             return True
+        case "exp" | "sigmoid" | "softplus":
+            return is_finite(t.args[0])
         case "stored":
             return is_positive(t.attr.body)
-        case "cast":
+        case "cast" | "pow":
             return is_positive(t.args[0])
-        case "pow":
-            return is_positive(t.args[0])
-        case "mul":
+        case "mul" | "minimum":
             return all(map(is_positive, t.args))
+        case "maximum":
+            return any(map(is_positive, t.args))
+        case "where":
+            return all(map(is_positive, t.args[1:]))
         case "add":
             return all(map(is_nonnegative, t.args)) and any(map(is_positive, t.args))
         case "fold":
-            return t.attr.name == "sum" and is_positive(t.args[1])
+            if t.attr.monoid == "prod":
+                return is_positive(t.args[1])
+            is_known = t.attr.monoid in ("sum", "max", "min", "mean")
+            return is_known and is_positive(t.args[1]) and has_element(t)
         case "field":  # the mantissa of such a sum
-            (fold_,) = t.args
-            return t.attr == "v" and fold_.attr.name == "SE" and is_positive(fold_.args[1])
+            (fold,) = t.args
+            if t.attr != "v" or fold.op != "fold" or not fold.attr.is_scaled:
+                return False
+            _, value, exponent = fold.args
+            return is_positive(value) and is_finite(exponent) and has_element(fold)
     return False
 
 
 @_fact
-def is_nonnegative(t: Term) -> bool:
-    """Provably >= 0."""
+def is_weight(t: Term) -> bool:
+    """At least 0, and 0 only where a sum has no element or an exponent is -inf."""
     match t.op:
-        case "abs" | "relu" | "sigmoid" | "softplus" | "uniform" | "index":
+        case "exp":
+            return True
+        case "stored":
+            return is_weight(t.attr.body)
+        case "cast":
+            return is_weight(t.args[0]) if t.args[0].kind == "int" else False
+        case "pow":
+            return t.attr > 0 and is_weight(t.args[0])
+        case "mul":
+            return all(map(is_weight, t.args))
+        case "add":
+            return all(map(is_nonnegative, t.args)) and any(map(is_weight, t.args))
+        case "fold":
+            return t.attr.monoid == "sum" and is_weight(t.args[1])
+        case "field":
+            (fold,) = t.args
+            is_mantissa = t.attr == "v" and fold.op == "fold" and fold.attr.is_scaled
+            return is_mantissa and is_weight(fold.args[1])
+    return is_positive(t)
+
+
+@_fact
+def is_nonnegative(t: Term) -> bool:
+    """At least 0 wherever it is a number."""
+    match t.op:
+        case "abs" | "relu" | "sigmoid" | "softplus" | "uniform" | "index" | "exp":
             return True
         case "stored":
             return is_nonnegative(t.attr.body)
@@ -74,16 +149,34 @@ def is_nonnegative(t: Term) -> bool:
             return t.args[0].kind == "bool" or is_nonnegative(t.args[0])
         case "pow":
             even = t.attr.denominator == 1 and t.attr.numerator % 2 == 0
-            return even or t.attr.denominator == 2 or is_nonnegative(t.args[0])
-        case "mul" | "add" | "mod":
-            return all(map(is_nonnegative, t.args))
-        case "floordiv" | "minimum":
+            return even or t.attr == Fraction(1, 2) or is_nonnegative(t.args[0])
+        case "mul" | "add" | "mod" | "floordiv" | "minimum":
             return all(map(is_nonnegative, t.args))
         case "maximum":
             return any(map(is_nonnegative, t.args))
+        case "where":
+            return all(map(is_nonnegative, t.args[1:]))
         case "const":
             return t.kind != "bool" and t.attr >= 0
         case "fold":
-            if t.attr.name in ("sum", "prod"):
+            if t.attr.monoid in ("sum", "prod", "mean"):
                 return is_nonnegative(t.args[1])
-    return is_positive(t)
+            if t.attr.monoid in ("max", "min"):
+                return is_nonnegative(t.args[1]) and (t.attr.monoid == "min" or has_element(t))
+            return t.attr.monoid == "var"
+    return is_weight(t)
+
+
+@_fact
+def has_element(fold: Term) -> bool:
+    """Does the filter of a fold admit an element, whatever its free indices are? Tried are the
+    first place, the last one, and that of each free index of the same extent."""
+    if fold.args[0] is TRUE:
+        return True
+    if len(fold.attr.indices) != 1:
+        return False
+    (bound,), (condition, *_) = open_fold(fold)
+    name, extent = bound.attr
+    last = construct("add", extent_of(extent), const(-1), kind="int")
+    places = [const(0), last, *(index(n, extent) for n in sorted(condition.free) if n != name)]
+    return any(rename(condition, {name: place}, {}) is TRUE for place in places)

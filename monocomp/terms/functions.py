@@ -7,11 +7,11 @@ from fractions import Fraction
 from functools import partial
 
 from monocomp.language.syntax import FUNCTIONS
-from monocomp.terms.comparisons import where
+from monocomp.terms.comparisons import compare, where
 from monocomp.terms.constructors import CONSTRUCTORS, Constructor
 from monocomp.terms.emptiness import may_be_empty
-from monocomp.terms.facts import is_nonnegative, is_positive
-from monocomp.terms.leaves import ONE, ZERO, as_int, const, ints
+from monocomp.terms.facts import is_finite, is_nonnegative, is_positive
+from monocomp.terms.leaves import NEG_INF, ONE, ZERO, as_int, const, ints
 from monocomp.terms.nodes import Term, intern
 from monocomp.terms.parts import split_coefficient
 from monocomp.terms.ring import (
@@ -65,15 +65,19 @@ def _homogeneous(name: str, operand: Term) -> Term:
 
 
 def _scale(t: Term, even: bool) -> tuple[Term | None, Term]:
-    """(positive factor, rest): what leaves a homogeneous function, f(a x) = a f(x) for a > 0;
-    an even one loses its operand's sign, too."""
+    """(factor, rest): what leaves a homogeneous function, f(a x) = a f(x) for a >= 0; an even one
+    loses its operand's sign, too.
+
+    relu(x) is 0 for many x, and 0 times an exponential that overflows is none, so only those of
+    results leave a relu: they are exponents that are split off.
+    """
     if even and t.op == "add" and leading_positive(t) is not t:
         return const(1, t.kind), neg(t)
     number, rest = split_coefficient(t)
     if rest is None or isinstance(number, float):
         return None, t
     factors = rest.args if rest.op == "mul" else (rest,)
-    outside = [f for f in factors if is_nonnegative(f)]
+    outside = [f for f in factors if is_nonnegative(f) and (even or f.op != "exp" or f.folded)]
     if abs(number) == 1 and not outside and (number == 1 or not even):
         return None, t
     sign = 1 if number > 0 or even else -1
@@ -91,14 +95,23 @@ def log(x: Term) -> Term:
     if x.op == "mul":
         exponent = [t.args[0] for t in x.args if t.op == "exp"]
         if exponent:
-            return add(*exponent, log(mul(*(t for t in x.args if t.op != "exp"))))
-        apart = [t for t in x.args if is_positive(t) and not may_be_empty(t)]
+            return _log_of_scaled(exponent[0], mul(*(t for t in x.args if t.op != "exp")))
+        apart = [t for t in x.args if is_positive(t)]
         rest = [t for t in x.args if t not in apart]
         if apart and len(x.args) > 1:
             return add(*map(log, apart), log(mul(ONE, *rest)))
     if x.op == "pow" and (x.attr % 2 == 0 or is_nonnegative(x.args[0])):
         return mul(const(x.attr, "float"), log(function("abs", x.args[0])))
     return intern("log", (x,), None, "float")
+
+
+def _log_of_scaled(exponent: Term, value: Term) -> Term:
+    """log(value * exp(exponent)). Where the exponent is -inf that is -inf, also beside a value
+    less than 0, which has no logarithm."""
+    apart = add(exponent, log(value))
+    if is_nonnegative(value) or is_finite(exponent) or may_be_empty(value):
+        return apart
+    return where(compare("==", exponent, NEG_INF), NEG_INF, apart)
 
 
 _LOG_2 = log(const(2, "float"))
@@ -126,11 +139,14 @@ def _integer_division(op: str, a: Term, b: Term) -> Term:
 
 
 def general_power(a: Term, b: Term) -> Term:
-    """a ** b with any exponent."""
+    """a ** b with any exponent. A root of what may be less than 0 stays as it is: (-inf) ** 0.5
+    is inf, and -0.0 ** 0.5 is 0, as in C and IEEE 754, while sqrt gives NaN and -0.0."""
     if b.op == "const" and isinstance(b.attr, Fraction):
         if b.kind == "int" and (b.attr >= 0 or a.kind == "float"):
             return power_of(as_int(a), b.attr)
-        if b.attr.denominator <= 64 and abs(b.attr.numerator) <= 64:
+        is_whole = b.attr.denominator == 1
+        is_moderate = b.attr.denominator <= 64 and abs(b.attr.numerator) <= 64
+        if is_moderate and (is_whole or is_nonnegative(as_float(a))):
             return power_of(as_float(a), b.attr)
     return intern("power", (as_float(a), as_float(b)), None, "float")
 

@@ -83,11 +83,17 @@ class Binder:
 
     @property
     def name(self) -> str:
-        """The reduction's name in the language."""
+        """The reduction's name in the language. It decides nothing: users choose theirs."""
         return self.monoid if isinstance(self.monoid, str) else self.monoid.name
+
+    @property
+    def is_scaled(self) -> bool:
+        """Is this a sum of numbers with their exponents split off (`terms.scaled`)?"""
+        return self.monoid in SCALED
 
 
 _MONOIDS: WeakValueDictionary[tuple[Any, ...], UserMonoid] = WeakValueDictionary()
+SCALED: set[UserMonoid] = set()  # the one monoid of that kind, once it is made
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -154,7 +160,10 @@ def intern(op: str, args: tuple[Term, ...], attr: Any, kind: Kind) -> Term:
 def _attr_key(attr: Any) -> Any:
     """The part of a payload that takes part in the structural order."""
     if isinstance(attr, Binder):
-        return (attr.name, attr.indices, attr.extents, attr.target)
+        monoid: Any = attr.monoid
+        if isinstance(monoid, UserMonoid):
+            monoid = (monoid.name, *(t.key[2] for t in (*monoid.unit, *monoid.combine)))
+        return (monoid, attr.indices, attr.extents, attr.target)
     if isinstance(attr, Equation):
         return (attr.name, attr.body.key)
     return attr

@@ -2,6 +2,10 @@
 
 Sums are flat with like terms collected, products flat with powers of equal bases collected
 and exponentials joined, numbers in front.
+
+`add` and `mul` are those of real numbers, for rules, which know where theirs are finite. Terms as
+they are written, in programs and around what a rule has changed, are built by their constructors
+(`construct`, `rebuild`): what cancels there is known to be finite or leaves a condition.
 """
 
 from __future__ import annotations
@@ -12,10 +16,11 @@ from fractions import Fraction
 
 from monocomp.language.syntax import Kind
 from monocomp.terms.constructors import CONSTRUCTORS, construct
-from monocomp.terms.emptiness import is_said, is_there, may_be_empty
-from monocomp.terms.facts import is_nonnegative, is_positive
-from monocomp.terms.leaves import NEG_INF, ONE, TRUE, ZERO, as_int, const
+from monocomp.terms.emptiness import Product, is_there, may_be_empty, without_scale
+from monocomp.terms.facts import is_finite, is_nonnegative, is_positive
+from monocomp.terms.leaves import INF, NEG_INF, ONE, TRUE, ZERO, as_int, const
 from monocomp.terms.logic import conjunction, conjuncts
+from monocomp.terms.losses import lose
 from monocomp.terms.nodes import Number, Term, intern
 from monocomp.terms.parts import base_and_power, factors, is_bracket, split_coefficient
 
@@ -53,9 +58,15 @@ def promote(terms: Iterable[Term]) -> tuple[list[Term], Kind]:
 
 def add(*terms: Term) -> Term:
     """The sum, like terms collected."""
+    return _sum(terms, False)
+
+
+def _sum(terms: Iterable[Term], as_written: bool) -> Term:
+    """The sum; as it is written, what may be missing, and -inf, less itself is -inf there."""
     operands, kind = promote(terms)
     total: Number = Fraction(0)
     coefficients: dict[Term, Number] = {}
+    cancelled: dict[Term, bool] = {}
     stack = list(reversed(operands))
     while stack:
         t = stack.pop()
@@ -66,7 +77,18 @@ def add(*terms: Term) -> Term:
         if rest is None:
             total = total + number
         else:
-            coefficients[rest] = coefficients.get(rest, Fraction(0)) + number
+            before = coefficients.get(rest, Fraction(0))
+            if before * number < 0:
+                cancelled[rest] = True
+            coefficients[rest] = before + number
+    for rest in cancelled:
+        lose(rest)
+        if as_written and coefficients[rest] <= 0 and kind == "float" and may_be_missing(rest):
+            there = construct("compare", NEG_INF, rest, attr="<")
+            logarithms = [t.args[0] for t in coefficients if t.op == "log"]
+            if not Product(logarithms).says(there):  # where they are infinite, too
+                left = construct("where", there, ZERO, NEG_INF)
+                coefficients[left] = coefficients.get(left, Fraction(0)) + 1
     total = total + _join_casts(coefficients)
     if isinstance(total, float):  # inf + x is inf wherever x is finite; -inf masks win
         if math.isnan(total):
@@ -86,14 +108,32 @@ def add(*terms: Term) -> Term:
     return parts[0] if len(parts) == 1 else intern("add", tuple(parts), None, kind)
 
 
+def may_be_missing(t: Term) -> bool:
+    """Is -inf a value of t that stands for no element: of a maximum over nothing, a logarithm of
+    it, a place that a mask excludes? Less any other -inf it is -inf."""
+    match t.op:
+        case "fold":
+            return t.attr.monoid in ("max", "logsumexp")
+        case "log":
+            return may_be_empty(t.args[0])
+        case "where":
+            return NEG_INF in t.args[1:] or any(map(may_be_missing, t.args[1:]))
+        case "stored":
+            return may_be_missing(t.attr.body)
+        case "fold_at":
+            return t.attr.monoid in ("log_softmax", "top", "max", "logsumexp")
+    return False
+
+
 def _join_casts(coefficients: dict[Term, Number]) -> Number:
     """Collect the int expressions of a float sum in one, which is exact: q - k of large
     indices must not be rounded before the difference is taken. A number that is left over
-    is returned."""
+    is returned. What is read may be so large that the sum of ints is beyond them."""
     casts = [
         t
         for t, number in coefficients.items()
-        if t.op == "cast" and not is_bracket(t) and t.kind == "float" and _is_whole(number)
+        if t.op == "cast" and not is_bracket(t) and t.kind == "float"
+        if _is_whole(number) and is_small(t.args[0])
     ]
     if len(casts) < 2:
         return Fraction(0)
@@ -103,6 +143,25 @@ def _join_casts(coefficients: dict[Term, Number]) -> Number:
         return number
     coefficients[rest] = coefficients.get(rest, Fraction(0)) + number
     return Fraction(0)
+
+
+def is_small(t: Term) -> bool:
+    """Is this an int of places and extents, whose sums and small multiples are far from 2**63?"""
+    match t.op:
+        case "index" | "extent":
+            return True
+        case "const":
+            return abs(t.attr) < 2**40
+        case "add" | "floordiv" | "mod" | "maximum" | "minimum" | "abs" | "where":
+            return all(map(is_small, t.args[t.op == "where" :]))
+        case "mul":
+            small = [a for a in t.args if a.op != "const"]
+            return len(small) < 3 and all(map(is_small, t.args))
+        case "fold":
+            return t.attr.monoid in ("argmax", "argmin") or (
+                t.attr.monoid == "sum" and t.args[1].op == "const"
+            )
+    return t.kind == "bool" or (t.op == "cast" and t.args[0].kind == "bool")
 
 
 def _is_whole(number: Number) -> bool:
@@ -121,6 +180,11 @@ def sub(a: Term, b: Term) -> Term:
 
 def mul(*terms: Term) -> Term:
     """The product, powers of equal bases collected and exponentials joined."""
+    return _product(terms, False)
+
+
+def _product(terms: Iterable[Term], as_written: bool) -> Term:
+    """The product; as it is written, weights that cancel are there (`_are_there`)."""
     operands, kind = promote(terms)
     number: Number = Fraction(1)
     powers: dict[Term, Fraction] = {}
@@ -138,29 +202,43 @@ def mul(*terms: Term) -> Term:
             exponents.append(t.args[0])
         else:
             base, power = base_and_power(t)
+            if base in powers:
+                base, power = _joined_power(base, powers.pop(base), power)
             powers[base] = powers.get(base, Fraction(0)) + power
     _join_absolute_values(powers)
     if number == 0 or number != number:  # 0 * inf is 0: equal wherever the source is finite
+        lose(*powers, *map(_inert_exp, exponents))
         return const(0, kind)
     parts = [power_of(base, power) for base, power in powers.items() if power != 0]
+    exponent = add(*exponents) if len(exponents) != 1 else exponents[0]
+    if len(exponents) > 1:
+        there = list(_are_there(exponents))
+        conditions += there if as_written else []
     empty = [base for base in powers if may_be_empty(base)]
+    if conditions or any(powers[base] >= 0 for base in empty):
+        lose(*(b for b in powers if b not in empty), *map(_inert_exp, exponents))
     conditions += [is_there(base) for base in empty if powers[base] == 0]
     if conditions or divisors:  # but for what need not be said, as the product is 0 without it
-        there = [is_there(base) for base in empty if powers[base] != 0]
-        sums = [base for base in empty if powers[base] > 0]
-        holds = conjunction(*(c for c in conjuncts(conjunction(*conditions)) if c not in there))
-        holds = conjunction(*(c for c in conjuncts(holds) if not is_said(c, sums)))
+        weights = [_inert_exp(exponent)] if exponents else []
+        known = frozenset(conjuncts(conjunction(*conditions)))
+        product = Product(
+            [*(base for base in powers if powers[base] > 0), *weights],
+            [base for base in powers if powers[base] < 0],
+            known,
+        )
+        holds = conjunction(
+            *(c for c in conjuncts(conjunction(*conditions)) if not product.says(c))
+        )
         if holds is not TRUE:
             parts.append(as_float(holds) if kind == "float" else as_int(holds))
-        known = {*there, *conjuncts(holds)}
         under = conjunction(*(c for c in conjuncts(conjunction(*divisors)) if c not in known))
-        under = conjunction(*(c for c in conjuncts(under) if not is_said(c, sums)))
+        under = conjunction(*(c for c in conjuncts(under) if not product.says(c)))
         if under is not TRUE:
             parts.append(power_of(bracket(under), -1))
-    if exponents:
-        parts.append(exp(add(*exponents)) if len(exponents) > 1 else _exp(exponents[0]))
+    if exponents and exponent is not ZERO:
+        parts.append(exp(exponent) if len(exponents) > 1 else _exp(exponent))
     if any(t.op in ("const", "mul") for t in parts) or sum(t.op == "exp" for t in parts) > 1:
-        return mul(const(number, kind), *parts)
+        return _product((const(number, kind), *parts), as_written)
     if not parts:
         return const(number, kind)
     if len(parts) == 1 and number != 1:  # numbers distribute
@@ -173,6 +251,47 @@ def mul(*terms: Term) -> Term:
     if number != 1:
         parts.insert(0, const(number, kind))
     return parts[0] if len(parts) == 1 else intern("mul", tuple(parts), None, kind)
+
+
+def _joined_power(base: Term, first: Fraction, second: Fraction) -> tuple[Term, Fraction]:
+    """base ** first * base ** second as one power. A root says that the base is no less than 0,
+    and that of -0 has no sign that a divisor could see."""
+    power = first + second
+    has_root = first.denominator > 1 or second.denominator > 1
+    if first * second < 0 or has_root:
+        lose(intern("pow", (base,), Fraction(-1), base.kind))
+    return _of_root(base, power) if has_root else (base, power)
+
+
+def _of_root(base: Term, power: Fraction) -> tuple[Term, Fraction]:
+    is_signed = power < 0 and power % 2 == 1 and not is_nonnegative(base)
+    return (construct("abs", base) if is_signed else base), power
+
+
+def _inert_exp(exponent: Term) -> Term:
+    return intern("exp", (exponent,), None, "float")
+
+
+def _are_there(exponents: list[Term]) -> Iterable[Term]:
+    """The conditions without which a product of exponentials is 0.
+
+    exp(a) * exp(-a) is 1 where a is finite. Where a is infinite one of them is 0, and the other
+    a divisor that is 0, too: a quotient of weights that are not there.
+    """
+    numbers: dict[Term, list[Number]] = {}
+    for e in exponents:
+        for a in e.args if e.op == "add" else (e,):
+            number, rest = split_coefficient(a)
+            if rest is not None:
+                numbers.setdefault(rest, []).append(number)
+    for rest, found in numbers.items():
+        if min(found) < 0 < max(found) and not is_finite(rest):
+            lose(rest)
+            infinite = without_scale(rest)
+            if sum(found) <= 0:
+                yield construct("compare", NEG_INF, infinite, attr="<")
+            if sum(found) >= 0:
+                yield construct("compare", infinite, INF, attr="<")
 
 
 def _join_absolute_values(powers: dict[Term, Fraction]) -> None:
@@ -191,7 +310,7 @@ def _join_absolute_values(powers: dict[Term, Fraction]) -> None:
 
 def divide(a: Term, b: Term) -> Term:
     """a / b, as floats."""
-    return mul(as_float(a), power_of(as_float(b), -1))
+    return _product((as_float(a), power_of(as_float(b), -1)), True)
 
 
 def power_of(base: Term, power: Fraction | int) -> Term:
@@ -224,6 +343,10 @@ def power_of(base: Term, power: Fraction | int) -> Term:
         inner, first = base.args[0], base.attr
         if first % 2 == 0 and (first * power) % 2 != 0:  # (x ** 2) ** (1 / 2) is abs(x)
             inner = construct("abs", inner)
+        if first.denominator > 1:
+            if not is_nonnegative(inner):
+                lose(inner)
+            return power_of(*_of_root(inner, first * power))
         return power_of(inner, first * power)
     if base.op == "mul":
         if power.denominator == 1:
@@ -280,7 +403,10 @@ def _exp(exponent: Term) -> Term:
         if rest is None and number == -math.inf:
             return ZERO
         if rest is not None and rest.op == "log" and isinstance(number, Fraction):
-            leaving.append(power_of(rest.args[0], number))
+            (x,) = rest.args
+            if not is_positive(x):
+                lose(rest)
+            leaving.append(power_of(*_of_root(x, number)))
         elif number > 0 and rest is not None and rest.op == "where" and NEG_INF in rest.args[1:]:
             condition, a, b = rest.args
             if a is NEG_INF:
@@ -309,8 +435,8 @@ def multiply_out(t: Term) -> Term:
 
 
 CONSTRUCTORS.update(
-    add=lambda args, attr, kind: add(*args),
-    mul=lambda args, attr, kind: mul(*args),
+    add=lambda args, attr, kind: _sum(args, True),
+    mul=lambda args, attr, kind: _product(args, True),
     pow=lambda args, attr, kind: power_of(args[0], attr),
     cast=lambda args, attr, kind: as_float(args[0]) if kind == "float" else as_int(args[0]),
 )

@@ -153,7 +153,7 @@ class Facts:
                 return any(map(self.is_unbounded, t.args))
             case "fold" | "fold_at":
                 kinds = ("max", "min", "logsumexp", "log_softmax", "top")
-                return t.attr.name in kinds or any(map(self.is_unbounded, T.children(t)))
+                return t.attr.monoid in kinds or any(map(self.is_unbounded, T.children(t)))
             case "field":
                 return any(self.is_unbounded(u) for u in t.args[0].attr.monoid.unit)
         return False
