@@ -63,7 +63,8 @@ def content(t: Term, positive: bool = False, clear: bool = True) -> tuple[Term, 
     The primitive part is the same for t and for any monomial times t, so that sums which
     differ by a factor meet in quotients, roots and logarithms. With `positive` only
     factors that are provably positive leave, and numbers stay. With `clear` divisors leave
-    that are counts, so that a mean becomes a sum, or that may be sums over nothing.
+    that are counts, so that a mean becomes a sum; of other divisors only those of all addends,
+    as a * p + b is no number where a + b / p is a, for an infinite p.
     """
     if t.op != "add" or t.kind != "float":
         return T.ONE, t
@@ -73,20 +74,20 @@ def content(t: Term, positive: bool = False, clear: bool = True) -> tuple[Term, 
     for base in sorted(bases, key=lambda b: b.key):
         least = min(powers.get(base, Fraction(0)) for _, powers, _ in monomials)
         stays = T.is_bracket(base)
+        in_all = all(base in powers for _, powers, _ in monomials)
         if T.may_be_empty(base):  # x / x is not 1 everywhere, but a + b / x is (a * x + b) / x
             over = [m for m in monomials if m.powers.get(base, 0) == least]
             stays = least > 0 or not clear or any(map(_may_vanish, over))
-        if base.op == "cast" and not clear:
-            stays |= not all(base in powers for _, powers, _ in monomials)
-        if base.op == "add" and not base.folded:  # c + 1 / (1 + exp(x)) gets no one divisor
-            stays |= not all(base in powers for _, powers, _ in monomials)
+        elif not (base.op == "cast" and clear):
+            stays |= least < 0 and not in_all
         if least != 0 and not stays and (not positive or T.is_positive(base)):
             leaving[base] = least
     outside: list[Term] = []
     exponents = list(dict.fromkeys(exponent for _, _, exponent in monomials))
-    if exponents != [T.ZERO]:
-        lead = min(exponents, key=lambda e: _spread(e, exponents))
-        outside.append(T.exp(lead) if lead is not T.ZERO else T.ONE)
+    leads = [e for e in exponents if _may_lead(e, exponents)]
+    lead = min(leads, key=lambda e: _spread(e, exponents), default=_in_all(exponents))
+    if lead is not T.ZERO:
+        outside.append(T.exp(lead))
     if not positive:
         outside.append(T.const(_common_number([n for n, _, _ in monomials]), "float"))
     common = T.mul(T.ONE, *(T.power_of(b, least) for b, least in leaving.items()), *outside)
@@ -103,6 +104,21 @@ def without_powers(t: Term, leaving: Mapping[Term, Fraction]) -> Term:
     powers = monomial(t).powers
     lower = (T.power_of(b, powers.get(b, 0) - n) for b, n in leaving.items())
     return T.mul(T.const(1, t.kind), *kept, *lower)
+
+
+def _in_all(exponents: Iterable[Term]) -> Term:
+    """The addends that all exponents have."""
+    first, *others = (addends(e) for e in exponents)
+    return T.add(T.ZERO, *(a for a in first if all(a in e for e in others)))
+
+
+def _may_lead(lead: Term, exponents: Iterable[Term]) -> bool:
+    """Can exp(lead) leave a sum of exponentials? Where it is 0, what it leaves is infinite: so it
+    must be finite, or what all have in common, but for what is subtracted, a maximum mostly."""
+    common = addends(_in_all(exponents))
+    return all(
+        a in common or T.is_finite(a) or T.split_coefficient(a)[0] < 0 for a in addends(lead)
+    )
 
 
 def _may_vanish(m: Monomial) -> bool:

@@ -8,6 +8,7 @@ leaves through logarithms. No case for any function of several sums is needed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 
 from monocomp import terms as T
@@ -53,8 +54,19 @@ def _joined(t: Term, parts: list[tuple[Term, Term]]) -> tuple[Term, Term]:
         joint = there[0][1]
     for e in others:
         joint = T.function("maximum", joint, e)
+    joint = _settled(joint)
     moved = [T.mul(v, T.exp(T.sub(e, joint))) for v, e in parts]
     return (T.add(*moved) if t.op == "add" else T.function(t.op, *moved)), joint
+
+
+def _settled(joint: Term) -> Term:
+    """The exponent to subtract, 0 where it is infinite, so that -inf - -inf does not occur. The
+    maximum of a fold is settled anyway (`lowering.values`)."""
+    exponents = joint.args if joint.op == "maximum" else (joint,)
+    is_frame = any(f.op == "fold" for e in exponents for f in factors(e))
+    if is_frame or T.exceeds_minus_infinity(joint):
+        return joint
+    return T.where(T.compare("==", T.function("abs", joint), T.INF), T.ZERO, joint)
 
 
 @lifting.rule
@@ -165,8 +177,11 @@ def _is_positive_number(t: Term, there: set[str]) -> bool:
 def lift_weighted_sum(t: Term) -> Term | None:
     """A sum weighted by exponentials is a fold in SE(V), times the exponential of its frame.
 
-    Law:     sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v  with  m = max_k s_k
-    Claims:  scaled numbers, SE
+    Elements that are 0 are left out: were the largest exponent theirs, nothing would be left of
+    the others. What only columns of the values have in common does not count.
+
+    Law:     sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v  with  m = max_k s_k where v_k != 0
+    Claims:  scaled numbers, SE, units
     Needs:   the laws of SE: associative, unit, tile form (proved); exponents that are not at
              most 0 by their form
     before:  O[i,e] = sum[k](exp(S[i,k]) * V[k,e])
@@ -188,9 +203,25 @@ def _lifted(t: Term) -> Term | None:
     value, exponent = scaled(body)
     if bound.attr[0] not in exponent.free:
         return None
+    there = (T.compare("!=", w, T.ZERO) for w in _weights(value, exponent, bound.attr[0]))
+    condition = T.conjunction(condition, *there)
     return T.mul(
         T.exp(frame(bound, condition, exponent)), mantissa(bound, condition, value, exponent)
     )
+
+
+def _weights(value: Term, exponent: Term, name: str) -> Iterable[Term]:
+    """The factors that may be 0 at a place, whatever the exponent is there. A mantissa is 0 only
+    where its own exponent is -inf."""
+    conditions = [c for a in addends(exponent) if (c := T.is_weight_there(a)) is not None]
+    for f in factors(value):
+        w, _ = T.base_and_power(f)
+        varies = name in w.free and w.free <= exponent.free
+        is_scaled = any(s.op == "exp" and name in s.free for s in T.subterms(w)) or (
+            T.is_weight(w) and any(map(T.Product([w]).says, conditions))
+        )
+        if varies and not is_scaled and not T.is_bracket(w) and not T.is_positive(w):
+            yield w
 
 
 @lifting.rule
@@ -249,18 +280,22 @@ def name_frame(t: Term) -> Term | None:
 def split_frame(t: Term) -> Term | None:
     """What leaves a frame leaves the exponents under it: only differences are formed.
 
-    Law:     SE_k(v, a + s).v = SE_k(v, s).v, because exp((a + s) - (a + m)) = exp(s - m)
+    Where it is -inf there is nothing.
+
+    Law:     SE_k(v, a + s).v = [-inf < a] * SE_k(v, s).v, as exp((a + s) - (a + m)) = exp(s - m)
     Claims:  scaled numbers, translation
     before:  O[i] = SE[k](V[k], S[i,k] + A[i]).v
-    after:   O[i] = SE[k](V[k], S[i,k]).v
+    after:   O[i] = SE[k](V[k], S[i,k]).v * (-inf < A[i])
     """
-    if t.op != "fold" or t.attr.monoid is not SE_PAIR:
+    if not is_mantissa(t) or t.args[0].op != "fold":
         return None
-    (bound,), (condition, value, exponent) = T.open_fold(t)
+    (bound,), (condition, value, exponent) = T.open_fold(t.args[0])
     moving = [a for a in addends(exponent) if bound.attr[0] in a.free]
-    if not moving:
+    if not moving or len(moving) == len(addends(exponent)):
         return None
-    return T.fold(SE_PAIR, (bound,), condition, value, T.add(T.ZERO, *moving))
+    fixed = (T.is_weight_there(a) for a in addends(exponent) if a not in moving)
+    there = T.conjunction(*(c for c in fixed if c is not None))
+    return T.mul(T.bracket(there), mantissa(bound, condition, value, T.add(T.ZERO, *moving)))
 
 
 @lifting.rule
@@ -395,11 +430,14 @@ def _in_frame_of(part: Term, whole: Term) -> tuple[Term, Term] | None:
 
 
 def _condition(t: Term) -> Term:
-    """Where an addend is there: its brackets hold, and what divides it has an element."""
+    """Where an addend is there: its brackets hold, what divides it has an element, and what is read
+    is not 0: the exponent of a 0 would leave nothing of the others."""
     under = (f.args[0] for f in factors(t) if f.op == "pow" and f.attr < 0)
+    weights = (f for f in factors(t) if T.base_and_power(f)[0].op in ("read", "stored"))
     return T.conjunction(
         *(f.args[0] for f in factors(t) if T.is_bracket(f)),
         *(T.is_there(base) for base in under if T.may_be_empty(base)),
+        *(T.compare("!=", T.base_and_power(f)[0], T.ZERO) for f in weights),
     )
 
 
@@ -441,6 +479,8 @@ def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:
     conditions that hold."""
     if m is s:
         return True
+    if m.op == "where" and m is _settled(m.args[2]):
+        return _is_extremum(m.args[2], s, monoid, known)
     if m.op == monoid + "imum":
         return any(_is_extremum(a, s, monoid, known) for a in m.args)
     if m.op == "where":

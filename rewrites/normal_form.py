@@ -21,6 +21,7 @@ from monocomp.monomials import (
     factors,
     monomial,
     primitive,
+    without_exponent,
     without_powers,
 )
 from monocomp.program import Equations
@@ -146,7 +147,7 @@ def separate_results(t: Term) -> Term | None:
     before:  A[i] = sum[k]((X[i,k] + max[l](X[i,l])) * Y[k])
     after:   A[i] = sum[k](X[i,k] * Y[k]) + max[k](X[i,k]) * sum[k](Y[k])
     """
-    if not _is_fold(t, "sum"):
+    if not _is_fold(t, "sum") or t.kind != "float":
         return None
     bound, name, condition, body = _opened(t)
     groups = _separated(body, name, bound.attr[1])
@@ -251,7 +252,7 @@ def split_weights(t: Term) -> Term | None:
         if f.op != "add" or not any(_weight(a, name) is not T.ZERO for a in f.args):
             continue
         for a in f.args:
-            groups.setdefault((_weight(a, name), _brackets(a)), []).append(a)
+            groups.setdefault((exponent_of(a), _brackets(a)), []).append(a)
         if len(groups) == 1:
             return None
         others = [g for g in factors(body) if g is not f]
@@ -270,20 +271,19 @@ def factor_weight(t: Term) -> Term | None:
 
     Law:     sum(w * a + w * b) = sum(w * (a + b))
     Claims:  distributivity, exponentials
-    Needs:   the exponents vary with the index in the same way
-    before:  A[i] = sum[k](exp(S[i,k]) * X[k] - exp(S[i,k] + B[i]) * Y[k])
-    after:   A[i] = sum[k](exp(S[i,k]) * (X[k] - exp(B[i]) * Y[k]))
+    Needs:   the exponents are the same: the quotient of two might be infinite
+    before:  A[i] = sum[k](exp(S[i,k]) * X[k] - exp(S[i,k]) * Y[k])
+    after:   A[i] = sum[k](exp(S[i,k]) * (X[k] - Y[k]))
     """
     if not _is_fold(t, "sum"):
         return None
     bound, name, condition, body = _opened(t)
     for f in factors(body):
-        weights = {_weight(a, name) for a in f.args} if f.op == "add" else set()
-        if len(weights) != 1 or weights == {T.ZERO}:
+        weights = {exponent_of(a) for a in f.args} if f.op == "add" else set()
+        if len(weights) != 1 or name not in next(iter(weights)).free:
             continue
         (weight,) = weights
-        inverse = T.exp(T.neg(weight))
-        rest = T.add(*(T.mul(a, inverse) for a in f.args))
+        rest = T.add(*(without_exponent(a) for a in f.args))
         others = (g for g in factors(body) if g is not f)
         return T.fold("sum", (bound,), condition, T.mul(*others, T.exp(weight), rest))
     return None
@@ -407,6 +407,7 @@ def hoist_addend(t: Term) -> Term | None:
 
     Law:     max(a + x) = a + max(x), because addition is monotone
     Claims:  translation
+    Needs:   floats, or an element: the maximum of no ints is the least of all
     before:  M[i] = max[k](S[i,k] + B[i])
     after:   M[i] = B[i] + max[k](S[i,k])
     """
@@ -415,7 +416,7 @@ def hoist_addend(t: Term) -> Term | None:
     bound, name, condition, body = _opened(t)
     outside = [a for a in addends(body) if name not in a.free]
     inside = [a for a in addends(body) if name in a.free]
-    if not outside or not inside:
+    if not outside or not inside or not (t.kind == "float" or T.has_element(t)):
         return None
     moving = T.add(T.const(0, body.kind), *inside)
     return T.add(*outside, T.fold(t.attr.monoid, (bound,), condition, moving))
@@ -427,7 +428,7 @@ def hoist_positive_factor(t: Term) -> Term | None:
 
     Law:     max(a * x) = a * max(x) for a > 0, and max(-x) = -min(x)
     Claims:  scaling
-    Needs:   the factor is provably positive
+    Needs:   the factor is positive; or not negative, where there is an element
     before:  M[i] = max[k](-2 * S[i,k] / sqrt(|k|))
     after:   M[i] = -2 * min[k](S[i,k]) / sqrt(|k|)
     """
@@ -435,9 +436,9 @@ def hoist_positive_factor(t: Term) -> Term | None:
         return None
     bound, name, condition, body = _opened(t)
     number, rest = T.split_coefficient(body)
-    if rest is None or name not in rest.free:
+    if rest is None or name not in rest.free or not (t.kind == "float" or T.has_element(t)):
         return None
-    outside = [f for f in factors(rest) if name not in f.free and T.is_positive(f)]
+    outside = [f for f in factors(rest) if name not in f.free and _leaves_extremum(f, t)]
     inside = [f for f in factors(rest) if f not in outside]
     monoid = t.attr.monoid
     if number == 1 and not outside:
@@ -447,6 +448,17 @@ def hoist_positive_factor(t: Term) -> Term | None:
     moving = T.mul(T.const(1, body.kind), *inside)
     folded = T.fold(monoid, (bound,), condition, moving)
     return T.mul(T.const(number, body.kind), *outside, folded)
+
+
+def _leaves_extremum(factor: Term, t: Term) -> bool:
+    """Is max(a x) = a max(x), also where a is 0? Over nothing that would be 0 and not -inf. Where a
+    is infinite, because it is divided by a sum over nothing, x is 0 unless max(x) is not."""
+    if T.is_positive(factor):
+        return True
+    divides = factor.op == "pow" and factor.attr < 0 and T.is_weight(factor.args[0])
+    is_finite = T.is_finite(factor) and T.is_nonnegative(factor)
+    is_scale = factor.op == "exp" and (not factor.folded or T.is_weight(t.args[1]))
+    return T.has_element(t) and (divides or is_finite or is_scale)
 
 
 @normal_form.rule
@@ -558,6 +570,8 @@ def _solved(c: Term, bound: Term) -> Term | None:
 def extremum_of_exponentials(t: Term) -> Term | None:
     """The largest exponential is the exponential of the largest exponent.
 
+    Over nothing it is -inf, and not exp(-inf) = 0.
+
     Law:     max(exp(x)) = exp(max(x)), because exp is monotone
     Claims:  increasing functions
     before:  M[i] = max[k](exp(S[i,k]))
@@ -566,10 +580,11 @@ def extremum_of_exponentials(t: Term) -> Term | None:
     if not _is_fold(t, "max", "min") or t.args[1].op != "exp":
         return None
     bound, _, condition, body = _opened(t)
-    # Over nothing exp(-inf) is 0 and not -inf, so the filter must leave somebody.
-    if t.attr.monoid == "max" and condition is not T.TRUE:
-        return None
-    return T.exp(T.fold(t.attr.monoid, (bound,), condition, body.args[0]))
+    found = T.exp(T.fold(t.attr.monoid, (bound,), condition, body.args[0]))
+    if t.attr.monoid == "min" or T.has_element(t):
+        return found
+    count = T.fold("sum", (bound,), condition, T.const(1))
+    return T.where(T.compare("<", T.const(0), count), found, T.NEG_INF)
 
 
 @normal_form.rule
@@ -656,8 +671,10 @@ def cancel_denominator(t: Term) -> Term | None:
 
     Law:     a / p + b / p = (a + b) / p; a + b / p = (a * p + b) / p
     Claims:  common denominators
-    before:  A[i] = 1 - X[i] / (X[i] + Y[i])
-    after:   A[i] = Y[i] / (X[i] + Y[i])
+    Needs:   p holds an exponential or an aggregate, and is no sum over nothing: of numbers that
+             are read the quotients are as good, and nothing overflows
+    before:  A[i] = 1 - exp(X[i]) / (exp(X[i]) + Y[i] ** 2)
+    after:   A[i] = Y[i] ** 2 / (exp(X[i]) + Y[i] ** 2)
     """
     if t.op != "add":
         return None
@@ -666,7 +683,9 @@ def cancel_denominator(t: Term) -> Term | None:
     )
     for inverse in denominators:
         base = inverse.args[0]
-        if base.op != "add" or inverse.attr.denominator != 1:
+        if base.op != "add" or inverse.attr.denominator != 1 or T.may_be_empty(base):
+            continue
+        if not base.folded and not any(exponent_of(a) is not T.ZERO for a in base.args):
             continue
         over = [a for a in t.args if inverse in factors(a)]
         others = [a for a in t.args if a not in over]

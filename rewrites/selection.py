@@ -26,7 +26,7 @@ def choose_by_order(t: Term) -> Term | None:
 
     Law:     argmax f(x) = argmax x for increasing f, and argmax(-x) = argmin(x)
     Claims:  increasing functions
-    Needs:   f is a shift, a product with a positive factor, or exp, none of them by the index
+    Needs:   f is exp, a shift by a finite number, or a product with a positive and finite one
     before:  A[i] = argmax[k](3 * exp(S[i,k] - B[i]) + C[i])
     after:   A[i] = argmax[k](S[i,k])
     """
@@ -51,9 +51,10 @@ def list_places_by_order(t: Term) -> Term | None:
 
     Law:     argtop f(x) = argtop x for increasing f
     Claims:  increasing functions
-    Needs:   f is a shift, a product with a positive factor, or exp, none of them by the index
+    Needs:   f is a shift by a finite number, or a product with a positive and finite one; or exp,
+             of no less than a number, as -inf would be missing
     before:  index e < 2
-             A[i,e] = argtop[k -> e](3 * exp(S[i,k] - B[i]) + C[i])
+             A[i,e] = argtop[k -> e](3 * S[i,k] + i)
     after:   index e < 2
              A[i,e] = argtop[k -> e](S[i,k])
     """
@@ -69,11 +70,12 @@ def map_listed_values(t: Term) -> Term | None:
 
     Law:     top f(x) = f(top x) for increasing f; what is missing stays -inf
     Claims:  increasing functions
-    Needs:   f is a shift, a product with a positive factor, or exp, none of them by the index
+    Needs:   f is a shift by a finite number, or a product with a positive and finite one; or exp,
+             of no less than a number, as -inf would be missing
     before:  index e < 2
-             T[i,e] = top[k -> e](2 * exp(S[i,k]))
+             T[i,e] = top[k -> e](2 * S[i,k])
     after:   index e < 2
-             T[i,e] = where(0 <= argtop[k -> e](S[i,k]), 2 * exp(top[k -> e](S[i,k])), -inf)
+             T[i,e] = where(0 <= argtop[k -> e](S[i,k]), 2 * top[k -> e](S[i,k]), -inf)
     """
     if not is_selection(t) or t.attr.monoid != "top":
         return None
@@ -93,18 +95,25 @@ def _selected(t: Term, monoid: str, core: Term) -> Term:
 
 
 def _peeled(t: Term) -> tuple[Term, list[Callable[[Term], Term]]]:
-    """The element without increasing functions around it, and those, the outermost first."""
+    """The element without increasing functions around it, and those, the outermost first. An
+    element exp(-inf) = 0 is one, while -inf is none, so that its exponent is a number."""
     _, (_, core) = T.open_fold(t)
     images = []
     while (inner := _without_increasing(core, t)) is not None:
+        is_weight = core.op == "exp"
         core, image = inner
+        if is_weight and not T.exceeds_minus_infinity(core):
+            core = T.function("maximum", core, _LEAST)
         images.append(image)
     return core, images
 
 
+_LEAST = T.const(-(2**127), "float")  # the exponential of it is 0, and it is finite in all dtypes
+
+
 def _without_increasing(x: Term, choice: Term) -> tuple[Term, Callable[[Term], Term]] | None:
     """(y, f) with x = f(y) for an increasing f that does not vary with the index of a choice."""
-    (bound,), _ = T.open_fold(choice)
+    (bound,), (condition, _) = T.open_fold(choice)
     name = bound.attr[0]
     if name not in x.free:
         return None
@@ -113,26 +122,21 @@ def _without_increasing(x: Term, choice: Term) -> tuple[Term, Callable[[Term], T
     if x.op == "add":
         fixed = [a for a in x.args if name not in a.free]
         moving = [a for a in x.args if name in a.free]
-        if not fixed or not all(map(_is_finite, fixed)):
+        if not fixed or not all(map(T.is_finite, fixed)):
             return None
         return T.add(T.const(0, x.kind), *moving), lambda y: T.add(*fixed, y)
-    fixed = [f for f in factors(x) if name not in f.free and _is_positive(f, choice)]
+    known = [f.args[0] for f in factors(x) if T.is_bracket(f)]
+    elements = T.Product(factors(x), known=frozenset(T.conjuncts(T.conjunction(condition, *known))))
+    fixed = [f for f in factors(x) if name not in f.free and _keeps_order(f, elements)]
     if not fixed:
         return None
     moving = [f for f in factors(x) if f not in fixed]
     return T.mul(T.const(1, x.kind), *moving), lambda y: T.mul(*fixed, y)
 
 
-def _is_finite(t: Term) -> bool:
-    """Is no -inf written in t? An element that it is added to would be missing."""
-    return not any(s in (T.INF, T.NEG_INF) for s in T.subterms(t))
-
-
-def _is_positive(factor: Term, choice: Term) -> bool:
-    """Is the factor positive, wherever there is an element to choose? A divisor that is a sum
-    over nothing makes it 0."""
-    return T.is_positive(factor) and all(
-        s.args[0] is T.TRUE or T.domain_of(s) == T.domain_of(choice)
-        for s in T.subterms(factor)
-        if s.op == "fold"
-    )
+def _keeps_order(factor: Term, elements: T.Product) -> bool:
+    """Is the factor positive and finite, or the divisor of weights that are all 0 where it is?"""
+    if factor.op == "pow" and factor.attr < 0 and T.is_weight(factor.args[0]):
+        z = factor.args[0]
+        return any(elements.vanishes_with(f, z) for f in elements.factors)
+    return T.is_positive(factor) and T.is_finite(factor)

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from monocomp import terms as T
-from monocomp.algebra import is_mantissa, is_selection
+from monocomp.algebra import is_selection
 from monocomp.language.syntax import Kind
 from monocomp.lowering.scopes import Scopes
+from monocomp.monomials import addends as _addends
+from monocomp.monomials import factors
 from monocomp.terms import Term
 from monocomp.tile import Expr, Let, apply, local, number
 
@@ -36,6 +38,9 @@ class Values(Scopes, ABC):
     @abstractmethod
     def _refuse(self, t: Term) -> None:
         """Raise the error for a fold that no kernel is generated for."""
+
+    # Divisors of the product being built that are 0 only where what they divide is.
+    settled: frozenset[Term] = frozenset()
 
     def _value(self, t: Term, guard: Term | None = None) -> Expr:
         if t in self.locals:
@@ -75,7 +80,7 @@ class Values(Scopes, ABC):
             case "add":
                 return self._sum(t)
             case "mul":
-                return self._masked_product(t)
+                return self._masked_product(1.0, t)
             case "pow":
                 return self._power(t)
             case "exp":
@@ -132,28 +137,23 @@ class Values(Scopes, ABC):
             "load", (*subscripts, condition), name, axes | condition.axes, t.kind, guarded=True
         )
 
-    def _move(self, addends: list[Term]) -> tuple[Term, Term, Term] | None:
-        """(c, x, y) if the addends are c x and -c y.
-
-        Then the difference is taken before it is scaled: that is exact where x and y are
-        near one another, and 0 where they are equal, however large they are.
-        """
-        if len(addends) != 2:
-            return None
-        (a, left), (b, right) = map(T.split_coefficient, addends)
-        if a != -b or left is None or right is None or math.isinf(a):
-            return None
-        if a < 0:
-            a, left, right = b, right, left
-        ours, theirs = ((t.args if t.op == "mul" else (t,)) for t in (left, right))
-        common = [f for f in ours if f in theirs]
-        (x, y) = ([f for f in fs if f not in common] for fs in (ours, theirs))
-        if len(x) != 1 or len(y) != 1:
-            return None
-        return T.mul(T.const(a, "float"), *common), x[0], y[0]
-
     def _sum(self, t: Term) -> Expr:
-        return self._signed_sum(t.args, t.kind, self._value)
+        """A sum. Where a part is missing, and -inf, so is the sum, whatever is added or taken away:
+        -inf - -inf is -inf for a maximum over nothing."""
+        total = self._signed_sum(t.args, t.kind, self._value)
+        if not any(map(_may_be_infinite_by_itself, t.args)):
+            return total
+        infinite = [a for a in t.args if not T.is_finite(a)]
+        if len(infinite) > 1:
+            for a in infinite:
+                if not _is_negative(a) and not T.exceeds_minus_infinity(a):
+                    total = self._where_equal(self._value(a), -math.inf, -math.inf, total)
+        return total
+
+    def _where_equal(self, value: Expr, special: float, result: float, total: Expr) -> Expr:
+        """The result where the value is a special one, else the total."""
+        is_special = apply("compare", value, number(special), kind="bool", attr="==")
+        return apply("where", is_special, number(result, total.kind), total, kind=total.kind)
 
     def _signed_sum(
         self, addends: Iterable[Term], kind: Kind, value: Callable[[Term], Expr]
@@ -212,33 +212,56 @@ class Values(Scopes, ABC):
             total = value if total is None else apply("mul", total, value, kind=kind)
         for f in under:
             divisor = self._value(T.power_of(f.args[0], -f.attr))
-            total = self._divide(total or number(1.0), divisor, f.args[0])
+            if f in self.settled:
+                divisor = self._where_equal(divisor, 0.0, 1.0, divisor)
+            total = apply("div", total or number(1.0), divisor)
         assert total is not None
         return total
 
-    def _divide(self, over: Expr, divisor: Expr, base: Term) -> Expr:
-        """over / divisor; a quotient of aggregates over nothing is 0.
-
-        An aggregate that is a sum of positive elements is 0 only over nothing. For others
-        the numerator must be 0 as well.
-        """
+    def _quotient(self, over: Expr, divisor: Expr, base: Term) -> Expr:
+        """over / divisor, which is 0 / 0 = 0 for aggregates over nothing."""
         quotient = apply("div", over, divisor)
-        if not (base.folded or T.is_bracket(base)) or _is_never_zero(base):
+        if not T.may_be_empty(base) or over.op == "number":
             return quotient
         empty = apply("compare", divisor, number(0.0), kind="bool", attr="==")
-        if not _is_zero_only_if_empty(base):
-            none = apply("compare", over, number(0.0), kind="bool", attr="==")
-            empty = apply("and", empty, none, kind="bool")
+        none = apply("compare", over, number(0.0), kind="bool", attr="==")
+        empty = apply("and", empty, none, kind="bool")
         return apply("where", empty, number(0.0), quotient)
 
-    def _masked_product(self, t: Term) -> Expr:
-        """A product; a factor [condition] selects, so that 0 times NaN does not occur."""
-        brackets = [f for f in t.args if T.is_bracket(f)]
-        rest = [f for f in t.args if f not in brackets]
+    def _pinned_product(self, factor: float, t: Term) -> Expr:
+        """A product that is 0 where a factor is that is no element's, whatever the others are.
+
+        That is a sum over nothing; what is divided by a sum over nothing, if it is 0, too; a
+        weight exp(-inf) beside what is infinite because of the same exponent; and what meets a
+        maximum or logarithm of nothing. Facts tell where the others are finite anyway.
+        """
+        coefficient, rest = T.split_coefficient(t)
+        if rest is None or t.kind != "float":
+            return self._product(factor, t)
+        parts = _Parts([f for f in factors(rest) if not _is_infinite_bracket(f)])
+        outer = self.settled
+        self.settled |= parts.settled
+        total = self._product(factor, T.mul(T.const(coefficient, "float"), *parts.with_frames()))
+        self.settled = outer
+        for zero in parts.zeros():
+            total = self._where_equal(self._value(T.mul(*zero)), 0.0, 0.0, total)
+        for f in filter(_is_infinite_bracket, factors(rest)):
+            (condition,) = f.args[0].args
+            others = self._value(T.mul(T.const(coefficient, "float"), *parts.there(condition)))
+            infinite = apply("mul", others, number(math.inf))
+            infinite = self._where_equal(others, 0.0, 0.0, infinite)
+            total = apply("where", self._value(condition), total, infinite)
+        return total
+
+    def _masked_product(self, factor: float, t: Term) -> Expr:
+        """factor * t; a factor [condition] selects, so that 0 times NaN does not occur."""
+        brackets = [f for f in factors(t) if T.is_bracket(f)]
+        rest = [f for f in factors(t) if f not in brackets]
         if not brackets or not rest:
-            return self._product(1.0, t)
+            return self._pinned_product(factor, t)
         condition = T.conjunction(*(f.args[0] for f in brackets))
-        value = self._value(T.mul(*(_guarded(f, condition) for f in rest)))
+        number_ = [] if factor == 1 else [T.const(factor)]
+        value = self._value(T.mul(*number_, *(_guarded(f, condition) for f in rest)))
         return apply("where", self._value(condition), value, number(0, t.kind), kind=t.kind)
 
     def _power(self, t: Term) -> Expr:
@@ -247,46 +270,211 @@ class Values(Scopes, ABC):
             return apply("sqrt", self._value(base))
         if power == Fraction(-1, 2):
             return apply("rsqrt", self._value(base))
-        if power.denominator == 1 and power < 0:
-            divisor = self._value(T.power_of(base, -power))
-            return self._divide(number(1.0), divisor, base)
-        if power.denominator == 1 and power <= 8:
-            value = self._value(base)
-            total = value
-            for _ in range(int(power) - 1):
-                total = apply("mul", total, value, kind=t.kind)
-            return total
+        if power < 0 and power.denominator == 1:
+            return apply("div", number(1.0), self._value(T.power_of(base, -power)))
+        if power.denominator == 1:
+            half = self._value(T.power_of(base, power // 2))
+            total = apply("mul", half, half, kind=t.kind)
+            return total if power % 2 == 0 else self._times(total, base, t.kind)
+        if power.denominator == 2 and power > 0:
+            root = self._value(T.power_of(base, Fraction(1, 2)))
+            return apply("mul", self._value(T.power_of(base, power - Fraction(1, 2))), root)
         value = apply("log2", self._value(base))
         return apply("exp2", apply("mul", number(float(power)), value))
 
+    def _times(self, total: Expr, t: Term, kind: Kind) -> Expr:
+        return apply("mul", total, self._value(t), kind=kind)
+
     def _general_power(self, base: Term, exponent: Term) -> Expr:
-        """base ** exponent by logarithms; a negative base may be taken to whole powers."""
+        """base ** exponent by logarithms, with the special values of C and IEEE 754: anything to
+        the power 0 and 1 to any power are 1; a base less than 0, also -0.0, may be taken to whole
+        powers, and -inf to any."""
         b, e = self._value(base), self._value(exponent)
-        if T.is_positive(base):
-            return apply("exp2", apply("mul", e, apply("log2", b)))
+        one, zero = number(1.0), number(0.0)
+
+        def is_(x: Expr, sign: str, y: Expr) -> Expr:
+            return apply("compare", x, y, kind="bool", attr=sign)
+
+        size = apply("abs", b)
         half = apply("floor", apply("mul", number(0.5), e))
-        is_odd = apply("compare", apply("mul", number(2.0), half), e, kind="bool", attr="!=")
-        is_whole = apply("compare", apply("floor", e), e, kind="bool", attr="==")
-        is_below = apply("compare", b, number(0.0), kind="bool", attr="<")
-        logarithm = apply("log2", apply("where", is_whole, apply("abs", b), b))
-        size = apply("exp2", apply("mul", e, logarithm))
-        turned = apply("and", is_below, is_odd, kind="bool")
-        power = apply("where", turned, apply("neg", size), size)
-        is_zero = apply("compare", e, number(0.0), kind="bool", attr="==")
-        return apply("where", is_zero, number(1.0), power)
+        is_odd = is_(apply("mul", number(2.0), half), "!=", e)
+        is_whole = is_(apply("floor", e), "==", e)
+        is_below = is_(apply("where", is_(b, "==", zero), apply("div", one, b), b), "<", zero)
+        has_power = apply("or", is_whole, is_(b, "==", number(-math.inf)), kind="bool")
+        logarithm = apply("log2", apply("where", has_power, size, b))
+        power = apply("exp2", apply("mul", e, logarithm))
+        is_one = apply("and", is_(size, "==", one), is_whole, kind="bool")
+        power = apply("where", is_one, one, power)
+        is_turned = apply("and", apply("and", is_below, is_odd, kind="bool"), is_whole, kind="bool")
+        power = apply("where", is_turned, apply("neg", power), power)
+        is_one = apply("or", is_(e, "==", zero), is_(b, "==", one), kind="bool")
+        return apply("where", is_one, one, power)
 
     def _exponential(self, t: Term) -> Expr:
-        """exp(x) = exp2(x log2(e)); log2(e) joins the factors that are known outside."""
+        """exp(x) = exp2(x log2(e)); log2(e) joins the factors that are known outside.
+
+        Factors that all addends have are multiplied with their sum: that is exact where the addends
+        nearly cancel, however large they are, and 0 where they do.
+        """
         exponent = t.args[0]
-        addends = [_settle(a) for a in (exponent.args if exponent.op == "add" else (exponent,))]
+        addends = list(exponent.args if exponent.op == "add" else (exponent,))
         log2_e = math.log2(math.e)
-        move = self._move(addends)
-        if move is not None:
-            factor, old, new = move
-            scale = self._hoisted([factor], self._product(log2_e, factor))
-            difference = apply("sub", self._value(old), self._value(new))
-            return apply("exp2", apply("mul", scale, difference))
-        return apply("exp2", self._signed_sum(addends, "float", lambda a: self._product(log2_e, a)))
+        scale, rest = _common_scale(addends)
+        rest = [_clamped(a) for a in rest]
+        if scale is None:
+            total = self._signed_sum(rest, "float", lambda a: self._masked_product(log2_e, a))
+            return apply("exp2", total)
+        total = self._signed_sum(rest, "float", self._value)
+        divisors = [f for f in factors(scale) if _is_divisor(f)]
+        over = T.mul(T.ONE, *(f for f in factors(scale) if f not in divisors))
+        total = apply("mul", self._hoisted([over], self._product(log2_e, over)), total)
+        for f in divisors:
+            divisor = self._value(T.power_of(f.args[0], -f.attr))
+            total = self._quotient(total, divisor, f.args[0])
+        return apply("exp2", total)
+
+
+def _clamped(addend: Term) -> Term:
+    """An addend of an exponent, finite where it would be inf: a maximum over nothing that is
+    subtracted, a minimum that is added. So -inf - -inf never occurs: an element at -inf, and a sum
+    over nothing, still contribute exp(-inf) = 0, and any other element is infinitely larger."""
+    number_, rest = T.split_coefficient(addend)
+    if rest is None or T.is_finite(rest):
+        return addend
+    if (number_ < 0 and _is_greatest(rest)) or (number_ > 0 and _is_least(rest)):
+        return T.mul(T.const(number_, "float"), clamp(rest))
+    return addend
+
+
+def _is_infinite_bracket(f: Term) -> bool:
+    """1 / [condition]: infinite where the condition fails."""
+    return f.op == "pow" and T.is_bracket(f.args[0])
+
+
+def _is_divisor(f: Term) -> bool:
+    return f.op == "pow" and f.attr < 0 and T.may_be_empty(f.args[0])
+
+
+def _common_scale(addends: list[Term]) -> tuple[Term | None, list[Term]]:
+    """(c, rest) with addends = c * rest: the factors that all addends have, or the number of two
+    that are taken away from one another. None if there is none."""
+    parts, numbers = [], []
+    for a in addends:
+        n, rest = T.split_coefficient(a)
+        if rest is None or isinstance(n, float):
+            return None, addends
+        numbers.append(n)
+        parts.append(list(factors(rest)))
+    common = [f for f in parts[0] if all(f in p and len(p) > 1 for p in parts)]
+    is_difference = len(addends) == 2 and sum(numbers) == 0
+    if len(addends) < 2 or any(f.op == "exp" for f in common) or not (common or is_difference):
+        return None, addends
+    size = abs(numbers[0]) if len({abs(n) for n in numbers}) == 1 else Fraction(1)
+    left = [
+        T.mul(T.const(n / size, "float"), *(f for f in p if f not in common))
+        for n, p in zip(numbers, parts, strict=True)
+    ]
+    return T.mul(T.const(size, "float"), *common), left
+
+
+class _Parts:
+    """The factors of a product, and which of them settle it where they are 0."""
+
+    def __init__(self, parts: list[Term]) -> None:
+        self.parts = parts
+        over = [f for f in parts if f.op != "pow" or f.attr > 0]
+        self.sums = [f for f in over if T.may_be_empty(f)]
+        self.weights = [f for f in over if f.op == "exp"]
+        self.divisors = [f for f in parts if _is_divisor(f)]
+        # Divisors that are 0 only where a sum is: 0 over any number is 0, too.
+        self.settled = frozenset(
+            d for d in self.divisors if any(T.vanishes_with(f, d.args[0]) for f in self.sums)
+        )
+
+    def with_frames(self) -> list[Term]:
+        """The factors, their scale 1 where the sum over nothing that has it divides them."""
+        divisors = T.Product([d.args[0] for d in self.divisors if d not in self.settled])
+        found = []
+        for f in self.parts:
+            for a in _addends(f.args[0]) if f.op == "exp" else ():
+                m = T.split_coefficient(a)[1]
+                if m is not None and divisors.says(_is_there(m)):
+                    f = T.exp(T.replace(f.args[0], m, settle(m)))
+            found.append(f)
+        return found
+
+    def there(self, condition: Term) -> list[Term]:
+        """The factors that are left where a condition fails: no sums over nothing, nor divided by
+        any, nor with an exponent that is infinite then."""
+        left = []
+        for f in self.parts:
+            if f.op == "exp":
+                kept = (
+                    a
+                    for a in _addends(f.args[0])
+                    if not any(_unscaled(a) in T.subterms(side) for side in condition.args)
+                )
+                left.append(T.exp(T.add(T.ZERO, *kept)))
+            elif f not in self.sums and f not in self.divisors:
+                left.append(f)
+        return left
+
+    def zeros(self) -> Iterable[list[Term]]:
+        """The factors whose product makes all of it 0 where it is 0."""
+        unsettled = [d for d in self.divisors if d not in self.settled]
+        if unsettled:
+            rest = [f for f in self.parts if f not in self.divisors]
+            yield rest or [T.ONE]
+        elif any(map(_may_be_infinite_by_itself, self.parts)):
+            infinite = [f for f in self.parts if _may_be_infinite_by_itself(f)]
+            rest = [f for f in self.parts if f not in infinite and f not in self.divisors]
+            if rest and not all(map(T.is_positive, rest)):
+                yield rest
+        for f in self.sums:
+            others = (g for g in self.parts if g is not f and g not in self.settled)
+            if not unsettled and not all(map(T.is_finite, others)):
+                yield [f]
+        for f in self.weights:
+            if any(_is_infinite_with(g, f.args[0]) for g in self.parts if g is not f):
+                yield [f]
+
+
+def _is_there(m: Term) -> Term:
+    return T.compare("<", T.NEG_INF, m) if _is_greatest(m) else T.compare("<", m, T.INF)
+
+
+def _is_infinite_with(t: Term, exponent: Term) -> bool:
+    """Is t infinite where an exponent is, because they have an addend in common?"""
+    if t.op == "pow":
+        return t.attr > 0 and _is_infinite_with(t.args[0], exponent)
+    addends = exponent.args if exponent.op == "add" else (exponent,)
+    ours = t.args if t.op == "add" else (t,)
+    varying = {_unscaled(a) for a in addends if not T.is_finite(a)}
+    return any(_unscaled(a) in varying for a in ours)
+
+
+def _unscaled(t: Term) -> Term:
+    return T.split_coefficient(t)[1] or t
+
+
+def _may_be_infinite_by_itself(t: Term) -> bool:
+    """Is t infinite where it stands for nothing: a maximum, minimum or logarithm of that?"""
+    match t.op:
+        case "fold":
+            return t.attr.monoid in EXTREMA and not T.is_finite(t)
+        case "maximum" | "minimum" | "mul" | "abs":
+            return any(map(_may_be_infinite_by_itself, t.args))
+        case "add" | "where":
+            return any(map(_may_be_infinite_by_itself, t.args[t.op == "where" :]))
+        case "stored":
+            return _may_be_infinite_by_itself(t.attr.body)
+        case "log":
+            return T.may_be_empty(t.args[0])
+        case "pow":
+            return t.attr > 0 and _may_be_infinite_by_itself(t.args[0])
+        case "const":
+            return t is T.NEG_INF
+    return t.op == "fold_at"
 
 
 _HALF = T.const(Fraction(1, 2))
@@ -378,39 +566,27 @@ def _is_negative(t: Term) -> bool:
     return coefficient < 0 and coefficient != -math.inf
 
 
-def _is_zero_only_if_empty(t: Term) -> bool:
-    """A sum of positive elements, counted or weighted, and sums and products of those."""
-    if t.op == "cast":
-        return _is_zero_only_if_empty(t.args[0])
+def _is_greatest(t: Term) -> bool:
     if t.op == "stored":
-        return _is_zero_only_if_empty(t.attr.body)
-    if is_mantissa(t):
-        return T.is_positive(t.args[0].args[1])
-    if t.op in ("add", "mul"):
-        return all(map(_is_zero_only_if_empty, t.args))
-    return T.is_positive(t)
+        return _is_greatest(t.attr.body)
+    return t.op == "maximum" or (t.op == "fold" and t.attr.monoid == "max")
 
 
-def _is_never_zero(t: Term) -> bool:
-    """Is this a positive number and more, also where what is summed is nothing?"""
-    has_number = t.op == "add" and any(a.op == "const" and a.attr > 0 for a in t.args)
-    return has_number and T.is_nonnegative(t)
-
-
-def _settle(addend: Term) -> Term:
-    """A frame that is subtracted in an exponent is 0 while there is none. So is one that
-    is added, which then stands before a sum over nothing."""
-    if _is_frame(addend):
-        return settle(addend)
-    if addend.op in ("fold", "field", "stored"):  # what another frame is made of is settled there
-        return addend
-    return T.map_children(addend, _settle)
-
-
-def _is_frame(t: Term) -> bool:
+def _is_least(t: Term) -> bool:
     if t.op == "stored":
-        return _is_frame(t.attr.body)
-    return t.op == "fold" and t.attr.monoid in EXTREMA
+        return _is_least(t.attr.body)
+    return t.op == "minimum" or (t.op == "fold" and t.attr.monoid == "min")
+
+
+# What stands for an infinite frame: exp of it is infinite in all dtypes, and no small multiple of
+# it is.
+_LARGE = T.const(Fraction(2**100), "float")
+
+
+def clamp(frame: Term) -> Term:
+    """The frame, a large number where it is infinite."""
+    finite = T.function("minimum", T.function("maximum", frame, T.neg(_LARGE)), _LARGE)
+    return T.where(T.compare("==", T.INF, T.function("abs", frame)), finite, frame)
 
 
 def settle(frame: Term) -> Term:

@@ -18,9 +18,9 @@ walking.
 from __future__ import annotations
 
 from monocomp.terms.binding import domain_of, is_open, open_as, open_fold
-from monocomp.terms.comparisons import compare, negate, where
+from monocomp.terms.comparisons import compare, exceeds_minus_infinity, negate, where
 from monocomp.terms.constructors import construct, rebuild
-from monocomp.terms.emptiness import is_there, may_be_empty, vanishes_with
+from monocomp.terms.emptiness import Product, is_there, may_be_empty, vanishes_with
 from monocomp.terms.facts import (
     facts_asked,
     has_element,
@@ -67,6 +67,7 @@ from monocomp.terms.ring import (
     bracket,
     divide,
     exp,
+    is_weight_there,
     mul,
     multiply_out,
     neg,
@@ -87,6 +88,7 @@ __all__ = [
     "Binder",
     "Equation",
     "Number",
+    "Product",
     "Term",
     "UserMonoid",
     "add",
@@ -104,6 +106,7 @@ __all__ = [
     "disjunction",
     "divide",
     "domain_of",
+    "exceeds_minus_infinity",
     "exp",
     "extent_of",
     "facts_asked",
@@ -123,6 +126,7 @@ __all__ = [
     "is_positive",
     "is_there",
     "is_weight",
+    "is_weight_there",
     "log",
     "losses",
     "map_children",

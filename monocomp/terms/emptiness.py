@@ -7,7 +7,7 @@ An aggregate over nothing is its unit, and so is one whose every weight is exp(-
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from monocomp.terms.binding import open_as, open_fold, rename
 from monocomp.terms.constructors import construct
@@ -34,6 +34,8 @@ def may_be_empty(t: Term) -> bool:
             return may_be_empty(t.attr.body)
         case "cast" | "field":
             return may_be_empty(t.args[0])
+        case "fold" if t.attr.monoid == "max":
+            return is_weight(t) and not is_positive(t)
         case "fold":
             if not (t.attr.monoid == "sum" or t.attr.is_scaled):
                 return False
@@ -75,12 +77,24 @@ class Product:
         if condition.op != "compare":
             return False
         left, right = condition.args
+        if condition.attr == "!=" and const(0, left.kind) in (left, right):
+            return any(x in self.factors for x in (left, right))
         if left is const(0, right.kind):
             return any(self.vanishes_with(t, right) for t in self.factors)
         if condition.attr != "<" or (left is not NEG_INF and right is not INF):
             return False
         m, unit = (right, "max") if left is NEG_INF else (left, "min")
         return self._bounds(m, unit)
+
+    def says_of_divisor(self, condition: Term) -> bool:
+        """Need a divisor [condition] not be said? Without it another divisor is 0, or the product
+        is; but for the sum of which the condition is, which would be a factor that is 0."""
+        rest = [f for f in self.factors if f not in condition.args]
+        if replace(self, factors=rest).says(condition):
+            return True
+        return len(rest) == len(self.factors) and replace(self, factors=self.divisors).says(
+            condition
+        )
 
     def vanishes_with(self, t: Term, z: Term) -> bool:
         """Is the factor t 0 wherever z is: z may be a sum that t is an element of."""

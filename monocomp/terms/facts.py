@@ -81,7 +81,7 @@ def is_positive(t: Term) -> bool:
     nothing is promised (`docs/semantics.md`)."""
     match t.op:
         case "const":
-            return t.kind != "bool" and t.attr > 0
+            return t.kind != "bool" and bool(t.attr > 0)
         case "extent":
             return True
         case "exp" | "sigmoid" | "softplus":
@@ -114,20 +114,23 @@ def is_positive(t: Term) -> bool:
 
 @_fact
 def is_weight(t: Term) -> bool:
-    """At least 0, and 0 only where a sum has no element or an exponent is -inf."""
+    """At least 0, and 0 only where nothing is there: a sum has no element, an exponent is -inf, a
+    condition fails."""
     match t.op:
         case "exp":
             return True
         case "stored":
             return is_weight(t.attr.body)
         case "cast":
-            return is_weight(t.args[0]) if t.args[0].kind == "int" else False
+            return t.args[0].kind == "bool" or is_weight(t.args[0])
         case "pow":
             return t.attr > 0 and is_weight(t.args[0])
         case "mul":
             return all(map(is_weight, t.args))
         case "add":
             return all(map(is_nonnegative, t.args)) and any(map(is_weight, t.args))
+        case "fold" if t.attr.monoid == "max":
+            return is_weight(t.args[1]) and has_element(t)
         case "fold":
             return t.attr.monoid == "sum" and is_weight(t.args[1])
         case "field":
@@ -157,7 +160,7 @@ def is_nonnegative(t: Term) -> bool:
         case "where":
             return all(map(is_nonnegative, t.args[1:]))
         case "const":
-            return t.kind != "bool" and t.attr >= 0
+            return t.kind != "bool" and bool(t.attr >= 0)
         case "fold":
             if t.attr.monoid in ("sum", "prod", "mean"):
                 return is_nonnegative(t.args[1])

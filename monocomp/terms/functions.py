@@ -8,7 +8,7 @@ from functools import partial
 
 from monocomp.language.syntax import FUNCTIONS
 from monocomp.terms.comparisons import compare, where
-from monocomp.terms.constructors import CONSTRUCTORS, Constructor
+from monocomp.terms.constructors import CONSTRUCTORS, Constructor, construct
 from monocomp.terms.emptiness import may_be_empty
 from monocomp.terms.facts import is_finite, is_nonnegative, is_positive
 from monocomp.terms.leaves import NEG_INF, ONE, ZERO, as_int, const, ints
@@ -143,11 +143,11 @@ def general_power(a: Term, b: Term) -> Term:
     is inf, and -0.0 ** 0.5 is 0, as in C and IEEE 754, while sqrt gives NaN and -0.0."""
     if b.op == "const" and isinstance(b.attr, Fraction):
         if b.kind == "int" and (b.attr >= 0 or a.kind == "float"):
-            return power_of(as_int(a), b.attr)
+            return construct("pow", as_int(a), attr=b.attr, kind=a.kind)
         is_whole = b.attr.denominator == 1
         is_moderate = b.attr.denominator <= 64 and abs(b.attr.numerator) <= 64
         if is_moderate and (is_whole or is_nonnegative(as_float(a))):
-            return power_of(as_float(a), b.attr)
+            return construct("pow", as_float(a), attr=b.attr)
     return intern("power", (as_float(a), as_float(b)), None, "float")
 
 
@@ -160,7 +160,7 @@ _FUNCTIONS: dict[str, Callable[..., Term]] = {
     "maximum": partial(_extremum, "maximum"),
     "minimum": partial(_extremum, "minimum"),
     "relu": lambda x: _homogeneous("relu", as_float(x)),
-    "rsqrt": lambda x: power_of(as_float(x), Fraction(-1, 2)),
+    "rsqrt": lambda x: construct("pow", as_float(x), attr=Fraction(-1, 2)),
     "sign": partial(_of_its_kind, "sign"),
     "sqrt": lambda x: power_of(as_float(x), Fraction(1, 2)),
     "stop": partial(_of_its_kind, "stop"),

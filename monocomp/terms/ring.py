@@ -3,9 +3,9 @@
 Sums are flat with like terms collected, products flat with powers of equal bases collected
 and exponentials joined, numbers in front.
 
-`add` and `mul` are those of real numbers, for rules, which know where theirs are finite. Terms as
-they are written, in programs and around what a rule has changed, are built by their constructors
-(`construct`, `rebuild`): what cancels there is known to be finite or leaves a condition.
+`add`, `mul` and `power_of` are those of real numbers, for rules, which know where theirs are
+finite. Terms as they are written, in programs and around what a rule has changed, are built by
+their constructors (`construct`, `rebuild`): what cancels there is finite or leaves a condition.
 """
 
 from __future__ import annotations
@@ -179,12 +179,16 @@ def sub(a: Term, b: Term) -> Term:
 
 
 def mul(*terms: Term) -> Term:
-    """The product, powers of equal bases collected and exponentials joined."""
+    """The product, powers of equal bases collected and exponentials joined.
+
+    Of its conditions only those are kept without which it is not 0 anyway. A factor [c] is 0 where
+    the condition fails, whatever the others are; a divisor [c] makes the product infinite there,
+    unless the others are 0 (`_power_as_written`).
+    """
     return _product(terms, False)
 
 
 def _product(terms: Iterable[Term], as_written: bool) -> Term:
-    """The product; as it is written, weights that cancel are there (`_are_there`)."""
     operands, kind = promote(terms)
     number: Number = Fraction(1)
     powers: dict[Term, Fraction] = {}
@@ -211,28 +215,29 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
         return const(0, kind)
     parts = [power_of(base, power) for base, power in powers.items() if power != 0]
     exponent = add(*exponents) if len(exponents) != 1 else exponents[0]
+    cancelled: list[Term] = []
     if len(exponents) > 1:
-        there = list(_are_there(exponents))
-        conditions += there if as_written else []
+        cancelled += _that_cancel(exponents, divisors, as_written)
     empty = [base for base in powers if may_be_empty(base)]
     if conditions or any(powers[base] >= 0 for base in empty):
         lose(*(b for b in powers if b not in empty), *map(_inert_exp, exponents))
     conditions += [is_there(base) for base in empty if powers[base] == 0]
-    if conditions or divisors:  # but for what need not be said, as the product is 0 without it
+    if conditions or cancelled or divisors:  # but for those without which it is 0 anyway
         weights = [_inert_exp(exponent)] if exponents else []
-        known = frozenset(conjuncts(conjunction(*conditions)))
         product = Product(
             [*(base for base in powers if powers[base] > 0), *weights],
             [base for base in powers if powers[base] < 0],
-            known,
+            frozenset(conjuncts(conjunction(*conditions))),
         )
+        conditions += [c for c in cancelled if not product.says_of_divisor(c)]
+        known = frozenset(conjuncts(conjunction(*conditions)))
         holds = conjunction(
             *(c for c in conjuncts(conjunction(*conditions)) if not product.says(c))
         )
         if holds is not TRUE:
             parts.append(as_float(holds) if kind == "float" else as_int(holds))
-        under = conjunction(*(c for c in conjuncts(conjunction(*divisors)) if c not in known))
-        under = conjunction(*(c for c in conjuncts(under) if not product.says(c)))
+        under = (c for c in conjuncts(conjunction(*divisors)) if c not in known)
+        under = conjunction(*(c for c in under if not product.says_of_divisor(c)))
         if under is not TRUE:
             parts.append(power_of(bracket(under), -1))
     if exponents and exponent is not ZERO:
@@ -272,26 +277,43 @@ def _inert_exp(exponent: Term) -> Term:
     return intern("exp", (exponent,), None, "float")
 
 
-def _are_there(exponents: list[Term]) -> Iterable[Term]:
+def _that_cancel(
+    exponents: list[Term], divisors: Iterable[Term], as_written: bool
+) -> Iterable[Term]:
     """The conditions without which a product of exponentials is 0.
 
-    exp(a) * exp(-a) is 1 where a is finite. Where a is infinite one of them is 0, and the other
-    a divisor that is 0, too: a quotient of weights that are not there.
+    exp(a) * exp(-a) is 1 where a is finite. Where a is infinite one of them is 0: a weight of
+    nothing, which has left its sum, or is divided by one that is 0, too. The maximum of exponents
+    is in both because what was scaled by it is not any more.
     """
+    known = set(conjuncts(conjunction(*divisors)))
     numbers: dict[Term, list[Number]] = {}
     for e in exponents:
         for a in e.args if e.op == "add" else (e,):
+            lose(a)
             number, rest = split_coefficient(a)
-            if rest is not None:
+            if rest is not None and not is_finite(rest):
                 numbers.setdefault(rest, []).append(number)
     for rest, found in numbers.items():
-        if min(found) < 0 < max(found) and not is_finite(rest):
-            lose(rest)
-            infinite = without_scale(rest)
-            if sum(found) <= 0:
-                yield construct("compare", NEG_INF, infinite, attr="<")
-            if sum(found) >= 0:
-                yield construct("compare", infinite, INF, attr="<")
+        for sign in (1, -1):
+            there = is_weight_there(mul(const(sign, "float"), rest))
+            if there is None or not any(sign * n > 0 for n in found):
+                continue
+            is_joint = rest.op == ("maximum" if sign < 0 else "minimum")
+            cancels = sign * sum(found) <= 0 and min(found) < 0 < max(found)
+            if there in known or (as_written and cancels and not is_joint):
+                yield there
+
+
+def is_weight_there(exponent: Term) -> Term | None:
+    """exp(exponent) != 0, if that is no matter of course."""
+    number, rest = split_coefficient(exponent)
+    if rest is None or is_finite(rest):
+        return None
+    rest = without_scale(rest)
+    sides = (NEG_INF, rest) if number > 0 else (rest, INF)
+    there = construct("compare", *sides, attr="<")
+    return None if there is TRUE else there
 
 
 def _join_absolute_values(powers: dict[Term, Fraction]) -> None:
@@ -310,7 +332,25 @@ def _join_absolute_values(powers: dict[Term, Fraction]) -> None:
 
 def divide(a: Term, b: Term) -> Term:
     """a / b, as floats."""
-    return _product((as_float(a), power_of(as_float(b), -1)), True)
+    return _product((as_float(a), _power_as_written(as_float(b), Fraction(-1))), True)
+
+
+def _power_as_written(base: Term, power: Fraction) -> Term:
+    """base ** power, where a divisor may be 0: then what it divides is infinite, or 0 if that is 0,
+    too, for a weight or a sum of nothing. Two such divisors are not seen to be 0 any more, and are
+    named as conditions: 1 / exp(a) is exp(-a), and 1 / (x / z) is z / x.
+    """
+    found = power_of(base, power)
+    if power > 0:
+        return found
+    there: list[Term | None] = []
+    for f in factors([base]):
+        if f.op == "exp":
+            there += map(is_weight_there, f.args[0].args if f.args[0].op == "add" else f.args)
+        elif f.op == "pow" and f.attr < 0 and may_be_empty(f.args[0]):
+            there.append(is_there(f.args[0]))
+    divisors = [power_of(bracket(c), -1) for c in there if c is not None]
+    return mul(found, *divisors) if divisors else found
 
 
 def power_of(base: Term, power: Fraction | int) -> Term:
@@ -437,6 +477,6 @@ def multiply_out(t: Term) -> Term:
 CONSTRUCTORS.update(
     add=lambda args, attr, kind: _sum(args, True),
     mul=lambda args, attr, kind: _product(args, True),
-    pow=lambda args, attr, kind: power_of(args[0], attr),
+    pow=lambda args, attr, kind: _power_as_written(args[0], attr),
     cast=lambda args, attr, kind: as_float(args[0]) if kind == "float" else as_int(args[0]),
 )
