@@ -97,15 +97,17 @@ def finish(rewriter: Rewriter, rules: Sequence[str] | None = None) -> None:
         if rewriter.stopped:
             break
         again = Rewriter(rewriter.program)
-        _apply_all(again, wanted)
+        _apply_all(again, wanted, RULE_SETS[1:])
         if again.program.equations == rewriter.program.equations:
             break
         rewriter.follow(again)
     rewriter.finished = not rewriter.stopped
 
 
-def _apply_all(rewriter: Rewriter, wanted: RuleSet | None) -> None:
-    for rule_set in RULE_SETS:
+def _apply_all(
+    rewriter: Rewriter, wanted: RuleSet | None, rule_sets: Sequence[RuleSet] = RULE_SETS
+) -> None:
+    for rule_set in rule_sets:
         if rule_set is exchanged_normal_form:
             rewriter.depends_on_sizes |= bool(candidates(rewriter.program))
         rewriter.exhaust(rule_set if wanted is None else _in_order_of(wanted, rule_set))

@@ -14,6 +14,7 @@ from fractions import Fraction
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, frame, is_mantissa, mantissa
 from monocomp.monomials import addends, exponent_of, factors, without_exponent
+from monocomp.rewrites.normal_form import normalise
 from monocomp.rules import RuleSet
 from monocomp.terms import Term
 
@@ -215,12 +216,12 @@ def _weights(value: Term, exponent: Term, name: str) -> Iterable[Term]:
     where its own exponent is -inf."""
     conditions = [c for a in addends(exponent) if (c := T.is_weight_there(a)) is not None]
     for f in factors(value):
-        w, _ = T.base_and_power(f)
+        w, power = T.base_and_power(f)
         varies = name in w.free and w.free <= exponent.free
         is_scaled = any(s.op == "exp" and name in s.free for s in T.subterms(w)) or (
             T.is_weight(w) and any(map(T.Product([w]).says, conditions))
         )
-        if varies and not is_scaled and not T.is_bracket(w) and not T.is_positive(w):
+        if power > 0 and varies and not (is_scaled or T.is_bracket(w) or T.is_positive(w)):
             yield w
 
 
@@ -425,7 +426,8 @@ def _in_frame_of(part: Term, whole: Term) -> tuple[Term, Term] | None:
     if exponent is not other or not known < wanted:
         return None
     extra = T.conjunction(*(c for c in T.conjuncts(condition) if c not in known))
-    change = T.sub(frame(bound, condition, exponent), frame(bound, outer, exponent))
+    frames = (normalise(frame(bound, c, exponent)) for c in (condition, outer))
+    change = T.sub(*frames)
     return mantissa(bound, outer, T.mul(T.bracket(extra), value), exponent), T.neg(change)
 
 
@@ -433,11 +435,12 @@ def _condition(t: Term) -> Term:
     """Where an addend is there: its brackets hold, what divides it has an element, and what is read
     is not 0: the exponent of a 0 would leave nothing of the others."""
     under = (f.args[0] for f in factors(t) if f.op == "pow" and f.attr < 0)
-    weights = (f for f in factors(t) if T.base_and_power(f)[0].op in ("read", "stored"))
+    powers = map(T.base_and_power, factors(t))
+    weights = (base for base, power in powers if power > 0 and base.op in ("read", "stored"))
     return T.conjunction(
         *(f.args[0] for f in factors(t) if T.is_bracket(f)),
         *(T.is_there(base) for base in under if T.may_be_empty(base)),
-        *(T.compare("!=", T.base_and_power(f)[0], T.ZERO) for f in weights),
+        *(T.compare("!=", w, T.ZERO) for w in weights),
     )
 
 

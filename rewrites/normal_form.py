@@ -393,7 +393,7 @@ def hoist_factor(t: Term) -> Term | None:
     guard = T.conjunction(*(c for c in T.conjuncts(condition) if name not in c.free))
     if _reads_computed(common):
         common = T.where(guard, common, T.const(0, body.kind))
-    return T.mul(common, T.fold("sum", (bound,), condition, T.mul(one, *inside)))
+    return T.construct("mul", common, T.fold("sum", (bound,), condition, T.mul(one, *inside)))
 
 
 def _reads_computed(t: Term) -> bool:
@@ -419,7 +419,7 @@ def hoist_addend(t: Term) -> Term | None:
     if not outside or not inside or not (t.kind == "float" or T.has_element(t)):
         return None
     moving = T.add(T.const(0, body.kind), *inside)
-    return T.add(*outside, T.fold(t.attr.monoid, (bound,), condition, moving))
+    return T.construct("add", *outside, T.fold(t.attr.monoid, (bound,), condition, moving))
 
 
 @normal_form.rule
@@ -447,7 +447,7 @@ def hoist_positive_factor(t: Term) -> Term | None:
         monoid = "min" if monoid == "max" else "max"
     moving = T.mul(T.const(1, body.kind), *inside)
     folded = T.fold(monoid, (bound,), condition, moving)
-    return T.mul(T.const(number, body.kind), *outside, folded)
+    return T.construct("mul", T.const(number, body.kind), *outside, folded)
 
 
 def _leaves_extremum(factor: Term, t: Term) -> bool:

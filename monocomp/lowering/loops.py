@@ -13,7 +13,7 @@ from monocomp.language.syntax import Kind
 from monocomp.lowering.monoids import combine_of, prefix_monoid, tuple_monoid
 from monocomp.lowering.nests import Nests
 from monocomp.lowering.scopes import Scope
-from monocomp.lowering.values import EXTREMA, same, settle
+from monocomp.lowering.values import EXTREMA, is_infinite_with, same, settle
 from monocomp.monomials import factors
 from monocomp.moving import Centred, Unit, centred, coefficient
 from monocomp.nominal import nominal_sizes
@@ -468,7 +468,12 @@ class Loops(Nests):
                     for t in (taken.condition, taken.exponent)
                 )
                 parts = (condition, here, exponent)
-                state = self._mantissa(loop, f, parts, bound, joined, updates, moved)
+                settled = [
+                    T.power_of(T.sub(own.distance, own.centre), own.power)
+                    for own, unit in zip(units, taken.units, strict=True)
+                    if is_infinite_with(unit.distance, taken.exponent)
+                ]
+                state = self._mantissa(loop, f, parts, bound, joined, updates, moved, settled)
             value = self._let(scope, state.attr + "_new", updates[-1].value)
             updates[-1] = Assign(state.attr, value)
             visible = _visible(f)
@@ -512,10 +517,12 @@ class Loops(Nests):
         joined: Mapping[Term, tuple[Term, Term, Term]],
         updates: list[Assign],
         moved: Sequence[Term] = (),
+        settled: Iterable[Term] = (),
     ) -> Expr:
         """v <- move(m, m') v + sum_k embed(m', value, exponent), with m' the joined frame.
 
-        `moved` is what v gains in frame m as a centre moves.
+        `moved` is what v gains in frame m as a centre moves; `settled` are factors of the value
+        that are infinite where the exponent is.
         """
         condition, value, exponent = parts
         whole = normalise(frame(bound, condition, exponent))
@@ -541,8 +548,16 @@ class Loops(Nests):
         body = SE.embed(new, value, masked)
         safe = all(fac.op == "exp" or is_read(fac) for fac in factors(body))
         absorbed = _absorbed(SE.embed(new, value, exponent), loop.axis.name)
+        infinite = [f for f in factors(value) if f in settled or is_infinite_with(f, exponent)]
         if absorbed is not None:
             body, safe = absorbed, False
+        elif infinite:
+            # A weight of 0 beside what is infinite because the weight's exponent is.
+            weight = self._value(SE.embed(new, T.ONE, masked))
+            weighted = apply("mul", weight, self._value(T.mul(*infinite)))
+            there = self._where_equal(weight, 0.0, 0.0, weighted)
+            rest = (f for f in factors(value) if f not in infinite)
+            body, safe = T.mul(self._symbol("weighted", there), *rest), True
         updates.append(Assign(state.attr, self._sum_tile(loop, body, scaled, vanishing=safe)))
         return state
 

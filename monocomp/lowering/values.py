@@ -243,6 +243,8 @@ class Values(Scopes, ABC):
         self.settled |= parts.settled
         total = self._product(factor, T.mul(T.const(coefficient, "float"), *parts.with_frames()))
         self.settled = outer
+        if isinstance(coefficient, float):
+            total = self._where_equal(self._value(rest), 0.0, 0.0, total)
         for zero in parts.zeros():
             total = self._where_equal(self._value(T.mul(*zero)), 0.0, 0.0, total)
         for f in filter(_is_infinite_bracket, factors(rest)):
@@ -435,7 +437,7 @@ class _Parts:
             if not unsettled and not all(map(T.is_finite, others)):
                 yield [f]
         for f in self.weights:
-            if any(_is_infinite_with(g, f.args[0]) for g in self.parts if g is not f):
+            if any(is_infinite_with(g, f.args[0]) for g in self.parts if g is not f):
                 yield [f]
 
 
@@ -443,10 +445,10 @@ def _is_there(m: Term) -> Term:
     return T.compare("<", T.NEG_INF, m) if _is_greatest(m) else T.compare("<", m, T.INF)
 
 
-def _is_infinite_with(t: Term, exponent: Term) -> bool:
+def is_infinite_with(t: Term, exponent: Term) -> bool:
     """Is t infinite where an exponent is, because they have an addend in common?"""
     if t.op == "pow":
-        return t.attr > 0 and _is_infinite_with(t.args[0], exponent)
+        return t.attr > 0 and is_infinite_with(t.args[0], exponent)
     addends = exponent.args if exponent.op == "add" else (exponent,)
     ours = t.args if t.op == "add" else (t,)
     varying = {_unscaled(a) for a in addends if not T.is_finite(a)}
@@ -473,7 +475,7 @@ def _may_be_infinite_by_itself(t: Term) -> bool:
         case "pow":
             return t.attr > 0 and _may_be_infinite_by_itself(t.args[0])
         case "const":
-            return t is T.NEG_INF
+            return t in (T.INF, T.NEG_INF)
     return t.op == "fold_at"
 
 
@@ -485,14 +487,25 @@ def _sigmoid(x: Term) -> Term:
     return T.power_of(T.add(T.ONE, T.exp(T.neg(x))), -1)
 
 
+def _log_one_plus(x: Term) -> Term:
+    """log(1 + x) for x >= 0: what 1 + x has lost of a small x is a factor (Kahan)."""
+    total = T.inert("add", x, T.ONE)
+    scaled = T.inert(
+        "mul",
+        T.log(total),
+        T.inert("pow", T.inert("add", total, T.const(-1, "float")), attr=Fraction(-1)),
+        x,
+    )
+    return T.where(T.compare("==", total, T.ONE), x, scaled)
+
+
 # Functions that backends need not know, in forms that neither overflow nor cancel.
 _EXPANSIONS: dict[str, Callable[..., Term]] = {
     "sigmoid": _sigmoid,
     "relu": lambda x: T.function("maximum", x, T.const(0, x.kind)),
     "silu": lambda x: T.mul(x, _sigmoid(x)),
     "softplus": lambda x: T.add(
-        T.function("maximum", x, T.ZERO),
-        T.log(T.add(T.ONE, T.exp(T.neg(T.function("abs", x))))),
+        T.function("maximum", x, T.ZERO), _log_one_plus(T.exp(T.neg(T.function("abs", x))))
     ),
     "gelu": lambda x: T.mul(_HALF, x, T.add(T.ONE, T.function("erf", T.mul(x, _ROOT_HALF)))),
     "elu": lambda x: T.where(

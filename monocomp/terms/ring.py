@@ -62,7 +62,8 @@ def add(*terms: Term) -> Term:
 
 
 def _sum(terms: Iterable[Term], as_written: bool) -> Term:
-    """The sum; as it is written, what may be missing, and -inf, less itself is -inf there."""
+    """The sum; as it is written, what is -inf less itself is -inf: an element that is missing, less
+    the maximum or the logarithm of nothing."""
     operands, kind = promote(terms)
     total: Number = Fraction(0)
     coefficients: dict[Term, Number] = {}
@@ -83,10 +84,10 @@ def _sum(terms: Iterable[Term], as_written: bool) -> Term:
             coefficients[rest] = before + number
     for rest in cancelled:
         lose(rest)
-        if as_written and coefficients[rest] <= 0 and kind == "float" and may_be_missing(rest):
+        if as_written and coefficients[rest] <= 0 and kind == "float" and not is_finite(rest):
             there = construct("compare", NEG_INF, rest, attr="<")
-            logarithms = [t.args[0] for t in coefficients if t.op == "log"]
-            if not Product(logarithms).says(there):  # where they are infinite, too
+            logarithms = [t.args[0] for t, n in coefficients.items() if t.op == "log" and n > 0]
+            if not Product(logarithms).says(there):  # where they are -inf, too
                 left = construct("where", there, ZERO, NEG_INF)
                 coefficients[left] = coefficients.get(left, Fraction(0)) + 1
     total = total + _join_casts(coefficients)
@@ -106,23 +107,6 @@ def _sum(terms: Iterable[Term], as_written: bool) -> Term:
     if not parts:
         return const(0, kind)
     return parts[0] if len(parts) == 1 else intern("add", tuple(parts), None, kind)
-
-
-def may_be_missing(t: Term) -> bool:
-    """Is -inf a value of t that stands for no element: of a maximum over nothing, a logarithm of
-    it, a place that a mask excludes? Less any other -inf it is -inf."""
-    match t.op:
-        case "fold":
-            return t.attr.monoid in ("max", "logsumexp")
-        case "log":
-            return may_be_empty(t.args[0])
-        case "where":
-            return NEG_INF in t.args[1:] or any(map(may_be_missing, t.args[1:]))
-        case "stored":
-            return may_be_missing(t.attr.body)
-        case "fold_at":
-            return t.attr.monoid in ("log_softmax", "top", "max", "logsumexp")
-    return False
 
 
 def _join_casts(coefficients: dict[Term, Number]) -> Number:
@@ -207,7 +191,10 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
         else:
             base, power = base_and_power(t)
             if base in powers:
-                base, power = _joined_power(base, powers.pop(base), power)
+                before = powers.pop(base)
+                if max(before, power) > 0 >= before + power and may_be_empty(base):
+                    conditions.append(is_there(base))
+                base, power = _joined_power(base, before, power)
             powers[base] = powers.get(base, Fraction(0)) + power
     _join_absolute_values(powers)
     if number == 0 or number != number:  # 0 * inf is 0: equal wherever the source is finite
@@ -221,7 +208,6 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
     empty = [base for base in powers if may_be_empty(base)]
     if conditions or any(powers[base] >= 0 for base in empty):
         lose(*(b for b in powers if b not in empty), *map(_inert_exp, exponents))
-    conditions += [is_there(base) for base in empty if powers[base] == 0]
     if conditions or cancelled or divisors:  # but for those without which it is 0 anyway
         weights = [_inert_exp(exponent)] if exponents else []
         product = Product(
@@ -229,7 +215,7 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
             [base for base in powers if powers[base] < 0],
             frozenset(conjuncts(conjunction(*conditions))),
         )
-        conditions += [c for c in cancelled if not product.says_of_divisor(c)]
+        conditions += [c for c in cancelled if not product.says(c)]
         known = frozenset(conjuncts(conjunction(*conditions)))
         holds = conjunction(
             *(c for c in conjuncts(conjunction(*conditions)) if not product.says(c))
@@ -248,7 +234,7 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
         return const(number, kind)
     if len(parts) == 1 and number != 1:  # numbers distribute
         (only,) = parts
-        if only.op == "add":
+        if only.op == "add" and not isinstance(number, float):
             return add(*(mul(const(number, kind), t) for t in only.args))
         if only.op == "cast" and only.args[0].op == "add" and _is_whole(number):
             return as_float(mul(const(int(number)), only.args[0]))
