@@ -19,6 +19,7 @@ from monocomp.terms import (
     Binder,
     Term,
     UserMonoid,
+    as_it_stands,
     base_and_power,
     conjunction,
     const,
@@ -186,6 +187,8 @@ def _show(t: Term, names: Names, context: int, as_float: bool = False) -> str:
             return _paren(text, _MUL, context)
         case "fold" | "fold_at":
             return _show_fold(t, names)
+        case "exactly":
+            return _show_exactly(t, names, context)
         case "field":
             return f"{_show(t.args[0], names, _ATOM)}.{t.attr}"
         case "where":
@@ -196,6 +199,19 @@ def _show(t: Term, names: Names, context: int, as_float: bool = False) -> str:
             return f"where({', '.join(parts)})"
     floating = t.op not in ("maximum", "minimum", "uniform", "abs", "sign", "relu", "stop")
     return f"{t.op}({', '.join(_show(a, names, 0, floating) for a in t.args)})"
+
+
+def _show_exactly(t: Term, names: Names, context: int) -> str:
+    """An operation as it was written: two operands, or a function."""
+    op, _ = t.attr
+    if op not in ("add", "mul", "div"):
+        return _show(as_it_stands(t), names, context)
+    left, right = t.args
+    sign, level = {"add": ("+", _ADD), "mul": ("*", _MUL), "div": ("/", _MUL)}[op]
+    if op == "add" and split_coefficient(right)[0] < 0:
+        sign, right = "-", neg(right)
+    text = f"{_show(left, names, level)} {sign} {_show(right, names, level + 1)}"
+    return _paren(text, level, context)
 
 
 def _sides(a: Term, b: Term) -> tuple[Term, Term]:

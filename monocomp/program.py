@@ -6,7 +6,7 @@ expression. Definitions stay separate equations until a rewrite inlines them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,7 @@ from monocomp import terms as T
 from monocomp.abbreviation import Abbreviation, abbreviator
 from monocomp.errors import InternalError
 from monocomp.language import syntax
+from monocomp.operators import binary, compare, function
 from monocomp.printer import Names, definition_line, show, show_monoid
 from monocomp.terms import Equation, Term
 
@@ -153,10 +154,7 @@ def translate(program: syntax.Program) -> Equations:
     equations = []
     for definition in program.definitions.values():
         indices = tuple(translator.index(i) for i in definition.indices)
-        body = translator.expr(definition.body, {})
-        if program.kinds.get(definition.name) == "float" and body.kind != "float":
-            body = T.as_float(body)
-        equations.append(Equation(definition.name, indices, body))
+        equations.append(Equation(definition.name, indices, translator.definition(definition)))
     return Equations(program, tuple(equations))
 
 
@@ -177,11 +175,16 @@ def translate_monoid(monoid: syntax.Monoid) -> T.UserMonoid:
 
 
 Formals = Mapping[str, "tuple[syntax.Expr, Formals]"]
+_CHOICES = ("argmax", "argmin", *syntax.SELECTIONS, "any", "all")
 
 
 class _Translator:
+    """Translates expressions, their parts that are asked about (`operators`) exactly."""
+
     def __init__(self, program: syntax.Program) -> None:
         self.program = program
+        self._exact = False
+        self._definitions: dict[tuple[str, bool], Term] = {}
         self.monoids = {m.name: self.monoid(m) for m in program.monoids.values()}
 
     def index(self, name: str) -> Term:
@@ -189,8 +192,56 @@ class _Translator:
 
     def monoid(self, m: syntax.Monoid) -> T.UserMonoid:
         unit = tuple(T.as_float(self.expr(e, {})) for e in m.unit)
-        combine = tuple(T.as_float(self.expr(e, {})) for e in m.combine)
+        combine = tuple(T.as_float(self._as_declared(e)) for e in m.combine)
         return T.UserMonoid(m.name, m.fields, unit, combine)
+
+    def _as_declared(self, e: syntax.Expr) -> Term:
+        with T.losses() as lost:
+            found = self.expr(e, {})
+        return self._exactly(lambda: self.expr(e, {})) if lost else found
+
+    def _exactly(self, make: Callable[[], Term], exact: bool = True) -> Term:
+        before, self._exact = self._exact, exact
+        try:
+            return make()
+        finally:
+            self._exact = before
+
+    def definition(self, definition: syntax.Definition) -> Term:
+        """The right-hand side of a definition."""
+        key = definition.name, self._exact
+        if key not in self._definitions:
+            body = self.expr(definition.body, {})
+            is_float = self.program.kinds.get(definition.name) == "float"
+            self._definitions[key] = T.as_float(body) if is_float else body
+        return self._definitions[key]
+
+    def asked(self, e: syntax.Expr, formals: Formals) -> Term:
+        """An expression of which it is asked whether it is a number. The names in it stay, if
+        what they stand for is the same term in other places."""
+        if self._exact:
+            return self.expr(e, formals)
+        found = self.expr(e, formals)
+        exact = self._exactly(lambda: self.expr(e, formals))
+        return found if self._inlined(found) is exact else exact
+
+    def _inlined(self, t: Term) -> Term:
+        memo: dict[Term, Term] = {}
+
+        def visit(t: Term) -> Term:
+            if t not in memo:
+                new = T.map_children(t, visit)
+                if new.op == "ref":
+                    body = self.definition(self.program.definitions[new.attr])
+                    new = self._called(new.attr, visit(body), new.args)
+                memo[t] = new
+            return memo[t]
+
+        return self._exactly(lambda: visit(t), exact=False)
+
+    def _called(self, name: str, body: Term, subscripts: Sequence[Term]) -> Term:
+        names = self.program.definitions[name].indices
+        return T.substitute(body, dict(zip(names, subscripts, strict=True)))
 
     def expr(self, e: syntax.Expr, formals: Formals) -> Term:
         match e:
@@ -199,21 +250,24 @@ class _Translator:
             case syntax.Name():
                 return self._name(e, formals)
             case syntax.Read():
-                return self._read(e, formals)
+                return self._read(e.name, [self.expr(s, formals) for s in e.subscripts])
             case syntax.Extent():
                 return T.extent_of(self.program.extent_of[e.index])
+            case syntax.Unary() if e.op == "not":
+                return T.negate(_bool(self.asked(e.operand, formals)))
             case syntax.Unary():
-                operand = self.expr(e.operand, formals)
-                return T.neg(operand) if e.op == "-" else T.negate(_bool(operand))
+                return T.neg(self.expr(e.operand, formals))
             case syntax.Binary():
-                return _BINARY[e.op](self.expr(e.left, formals), self.expr(e.right, formals))
+                sides = self.expr(e.left, formals), self.expr(e.right, formals)
+                return binary(e.op, *sides, exact=self._exact)
             case syntax.Compare():
-                operands = [self.expr(x, formals) for x in e.operands]
+                operands = [self.asked(x, formals) for x in e.operands]
                 pairs = zip(e.ops, operands, operands[1:], strict=False)
-                return T.conjunction(*(T.compare(op, a, b) for op, a, b in pairs))
+                return T.conjunction(*(compare(op, a, b) for op, a, b in pairs))
             case syntax.Logic():
-                operands = [_bool(self.expr(x, formals)) for x in e.operands]
-                return T.conjunction(*operands) if e.op == "and" else T.disjunction(*operands)
+                conditions = [self._condition(x, formals) for x in e.operands]
+                join = T.conjunction if e.op == "and" else T.disjunction
+                return join(*conditions)
             case syntax.Call():
                 return self._call(e, formals)
             case syntax.Reduce():
@@ -222,6 +276,9 @@ class _Translator:
                 folded = self.expr(e.operand, formals)
                 return folded if folded.op == "field" else T.field(folded, e.name)
         raise InternalError(f"no translation for {type(e).__name__}")
+
+    def _condition(self, e: syntax.Expr, formals: Formals) -> Term:
+        return _bool(self.asked(e, formals))
 
     def _name(self, e: syntax.Name, formals: Formals) -> Term:
         program = self.program
@@ -233,36 +290,40 @@ class _Translator:
             case "formal" if e.name in formals:
                 argument, outer = formals[e.name]
                 return self.expr(argument, outer)
-            case "scalar" if e.name in program.definitions:
-                return T.ref(e.name, (), program.kinds[e.name])
             case "scalar":
-                return T.read(e.name, (), program.inputs[e.name].kind)
+                return self._read(e.name, [])
         return T.param(e.name, "float")  # a monoid's field
 
-    def _read(self, e: syntax.Read, formals: Formals) -> Term:
-        subscripts = [self.expr(s, formals) for s in e.subscripts]
-        if e.name in self.program.definitions:
-            return T.ref(e.name, subscripts, self.program.kinds[e.name])
-        return T.read(e.name, subscripts, self.program.inputs[e.name].kind)
+    def _read(self, name: str, subscripts: Sequence[Term]) -> Term:
+        program = self.program
+        if name not in program.definitions:
+            return T.read(name, subscripts, program.inputs[name].kind)
+        if self._exact:
+            return self._called(name, self.definition(program.definitions[name]), subscripts)
+        return T.ref(name, subscripts, program.kinds[name])
 
     def _call(self, e: syntax.Call, formals: Formals) -> Term:
-        function = self.program.functions.get(e.function)
-        if function is not None:
+        called = self.program.functions.get(e.function)
+        if called is not None:
             arguments = {
                 formal: (argument, formals)
-                for formal, argument in zip(function.formals, e.args, strict=True)
+                for formal, argument in zip(called.formals, e.args, strict=True)
             }
-            return self.expr(function.body, arguments)
-        arguments_ = [self.expr(a, formals) for a in e.args]
+            return self.expr(called.body, arguments)
         if e.function == "where":
-            arguments_[0] = _bool(arguments_[0])
-        return T.function(e.function, *arguments_)
+            condition, *branches = e.args
+            parts = [self._condition(condition, formals)]
+            parts += [self.expr(a, formals) for a in branches]
+        else:
+            parts = [self.expr(a, formals) for a in e.args]
+        return function(e.function, *parts, exact=self._exact)
 
     def _reduce(self, e: syntax.Reduce, formals: Formals) -> Term:
-        condition = T.TRUE if e.condition is None else _bool(self.expr(e.condition, formals))
-        bodies = [self.expr(a, formals) for a in e.args]
+        condition = T.TRUE if e.condition is None else self._condition(e.condition, formals)
         opened = tuple(self.index(i) for i in e.indices)
         monoid: str | T.UserMonoid = self.monoids.get(e.op, e.op)
+        asks = monoid in _CHOICES or (isinstance(monoid, T.UserMonoid) and _asks(monoid))
+        bodies = [(self.asked if asks else self.expr)(a, formals) for a in e.args]
         result: Term
         if e.op in syntax.KEEPING_REDUCTIONS and len(opened) > 1:
             return T.softmax(e.op, opened, condition, *bodies)
@@ -278,15 +339,9 @@ class _Translator:
 
 
 def _bool(t: Term) -> Term:
-    return t if t.kind == "bool" else T.compare("!=", t, T.const(0, t.kind))
+    return t if t.kind == "bool" else compare("!=", t, T.const(0, t.kind))
 
 
-_BINARY: dict[str, Callable[[Term, Term], Term]] = {
-    "+": lambda a, b: T.construct("add", a, b),
-    "-": lambda a, b: T.construct("add", a, T.neg(b)),
-    "*": lambda a, b: T.construct("mul", a, b),
-    "/": T.divide,
-    "//": T.floordiv,
-    "%": T.modulo,
-    "**": T.general_power,
-}
+def _asks(monoid: T.UserMonoid) -> bool:
+    """Does the combine of a monoid compare its operands?"""
+    return any(t.kind == "bool" for t in T.subterms(*monoid.combine))

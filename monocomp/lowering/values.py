@@ -13,7 +13,7 @@ from monocomp.language.syntax import Kind
 from monocomp.lowering.scopes import Scopes
 from monocomp.monomials import addends as _addends
 from monocomp.monomials import factors
-from monocomp.terms import Term
+from monocomp.terms import Number, Term
 from monocomp.tile import Expr, Let, apply, local, number
 
 # A frame is a maximum, or minus a minimum.
@@ -87,6 +87,8 @@ class Values(Scopes, ABC):
                 return self._exponential(t)
             case "power":
                 return self._general_power(*t.args)
+            case "exactly":
+                return self._build(T.as_it_stands(t), guard)
             case "cast":
                 return apply("cast", self._value(t.args[0]), kind=t.kind)
             case "fold":
@@ -241,12 +243,12 @@ class Values(Scopes, ABC):
         parts = _Parts([f for f in factors(rest) if not _is_infinite_bracket(f)])
         outer = self.settled
         self.settled |= parts.settled
-        total = self._product(factor, T.mul(T.const(coefficient, "float"), *parts.with_frames()))
+        total = self._product(factor, _times(coefficient, parts.with_frames()))
         self.settled = outer
         if isinstance(coefficient, float):
             total = self._where_equal(self._value(rest), 0.0, 0.0, total)
         for zero in parts.zeros():
-            total = self._where_equal(self._value(T.mul(*zero)), 0.0, 0.0, total)
+            total = self._where_equal(self._value(_times(1, zero)), 0.0, 0.0, total)
         for f in filter(_is_infinite_bracket, factors(rest)):
             (condition,) = f.args[0].args
             others = self._value(T.mul(T.const(coefficient, "float"), *parts.there(condition)))
@@ -262,8 +264,8 @@ class Values(Scopes, ABC):
         if not brackets or not rest:
             return self._pinned_product(factor, t)
         condition = T.conjunction(*(f.args[0] for f in brackets))
-        number_ = [] if factor == 1 else [T.const(factor)]
-        value = self._value(T.mul(*number_, *(_guarded(f, condition) for f in rest)))
+        guarded = _times(1, [_guarded(f, condition) for f in rest])
+        value = self._value(guarded) if factor == 1 else self._product(factor, guarded)
         return apply("where", self._value(condition), value, number(0, t.kind), kind=t.kind)
 
     def _power(self, t: Term) -> Expr:
@@ -275,7 +277,7 @@ class Values(Scopes, ABC):
         if power < 0 and power.denominator == 1:
             return apply("div", number(1.0), self._value(T.power_of(base, -power)))
         if power.denominator == 1:
-            half = self._value(T.power_of(base, power // 2))
+            half = self._value(base if power < 4 else T.inert("pow", base, attr=power // 2))
             total = apply("mul", half, half, kind=t.kind)
             return total if power % 2 == 0 else self._times(total, base, t.kind)
         if power.denominator == 2 and power > 0:
@@ -334,6 +336,14 @@ class Values(Scopes, ABC):
             divisor = self._value(T.power_of(f.args[0], -f.attr))
             total = self._quotient(total, divisor, f.args[0])
         return apply("exp2", total)
+
+
+def _times(number_: Number, parts: list[Term]) -> Term:
+    """A product as it stands: where it was written so that nothing cancels, nothing does."""
+    numbers = [] if number_ == 1 else [T.const(number_, parts[0].kind)]
+    if len(parts) + len(numbers) == 1 or parts[0].kind != "float":
+        return T.mul(*numbers, *parts)
+    return T.inert("mul", *numbers, *parts)
 
 
 def _clamped(addend: Term) -> Term:

@@ -58,7 +58,7 @@ from monocomp.terms.leaves import (
     stored,
 )
 from monocomp.terms.logic import conjunction, conjuncts, disjunction
-from monocomp.terms.losses import losses
+from monocomp.terms.losses import as_it_stands, exactly, losses
 from monocomp.terms.nodes import Binder, Equation, Number, Term, UserMonoid, inert
 from monocomp.terms.parts import base_and_power, is_bracket, split_addends, split_coefficient
 from monocomp.terms.ring import (
@@ -94,6 +94,7 @@ __all__ = [
     "add",
     "as_float",
     "as_int",
+    "as_it_stands",
     "base_and_power",
     "bracket",
     "by_definition",
@@ -106,6 +107,7 @@ __all__ = [
     "disjunction",
     "divide",
     "domain_of",
+    "exactly",
     "exceeds_minus_infinity",
     "exp",
     "extent_of",

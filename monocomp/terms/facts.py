@@ -166,7 +166,7 @@ def is_nonnegative(t: Term) -> bool:
                 return is_nonnegative(t.args[1])
             if t.attr.monoid in ("max", "min"):
                 return is_nonnegative(t.args[1]) and (t.attr.monoid == "min" or has_element(t))
-            return t.attr.monoid == "var"
+            return bool(t.attr.monoid == "var")
     return is_weight(t)
 
 

@@ -1,18 +1,23 @@
-"""What canonical form forgets: that a part which cancels may have been NaN.
+"""What canonical form forgets, that a part which cancels may have been NaN, and terms without it.
 
 `x - x` is 0 and `x / x` is 1 wherever they are numbers, which is all that a result needs. What
 asks whether a value is a number sees the difference: `where(x - x == 0, x, 0)` says of an infinite
-x that it is none. So constructors note what they let go, and what is asked about is built anew
-without canonical form (`exactly`) where something was lost.
+x that it is none. So constructors note what they let go, and what is asked about is built
+without canonical form where something would be lost: as one operation on its operands, which
+no rule looks into.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
+from typing import Any
 
+from monocomp.language.syntax import Kind
+from monocomp.terms.constructors import CONSTRUCTORS
 from monocomp.terms.facts import is_finite
-from monocomp.terms.nodes import Term
+from monocomp.terms.nodes import Term, inert, intern
 
 _NOTED: list[list[Term]] = []
 
@@ -33,3 +38,21 @@ def lose(*terms: Term) -> None:
     """Note that these are let go, but for those that are finite anyway."""
     if _NOTED:
         _NOTED[-1] += [t for t in terms if not is_finite(t)]
+
+
+def exactly(op: str, *args: Term, attr: Any = None, kind: Kind = "float") -> Term:
+    """An operation as IEEE 754 has it, x / x and x - x included: no operand cancels another.
+    `div` is one, too."""
+    return intern("exactly", args, (op, attr), kind)
+
+
+def as_it_stands(t: Term) -> Term:
+    """The operation of an `exactly` term, not brought to canonical form."""
+    op, attr = t.attr
+    if op == "div":
+        a, b = t.args
+        return inert("mul", a, inert("pow", b, attr=Fraction(-1)))
+    return intern(op, t.args, attr, t.kind)
+
+
+CONSTRUCTORS["exactly"] = lambda args, attr, kind: intern("exactly", args, attr, kind)

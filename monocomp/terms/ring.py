@@ -135,7 +135,7 @@ def is_small(t: Term) -> bool:
         case "index" | "extent":
             return True
         case "const":
-            return abs(t.attr) < 2**40
+            return bool(abs(t.attr) < 2**40)
         case "add" | "floordiv" | "mod" | "maximum" | "minimum" | "abs" | "where":
             return all(map(is_small, t.args[t.op == "where" :]))
         case "mul":
@@ -222,10 +222,10 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
         )
         if holds is not TRUE:
             parts.append(as_float(holds) if kind == "float" else as_int(holds))
-        under = (c for c in conjuncts(conjunction(*divisors)) if c not in known)
-        under = conjunction(*(c for c in under if not product.says_of_divisor(c)))
-        if under is not TRUE:
-            parts.append(power_of(bracket(under), -1))
+        under = [c for c in conjuncts(conjunction(*divisors)) if c not in known]
+        divisor = conjunction(*(c for c in under if not product.says_of_divisor(c)))
+        if divisor is not TRUE:
+            parts.append(power_of(bracket(divisor), -1))
     if exponents and exponent is not ZERO:
         parts.append(exp(exponent) if len(exponents) > 1 else _exp(exponent))
     if any(t.op in ("const", "mul") for t in parts) or sum(t.op == "exp" for t in parts) > 1:

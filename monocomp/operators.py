@@ -1,0 +1,97 @@
+"""The language's operators and functions on terms: in canonical form, or as they are written.
+
+Canonical form may forget that something was infinite or no number (`terms.losses`). Where a
+program asks, by a comparison, a filter or a choice among elements, operations stay as they are
+written if they would forget it, and so do those that make infinite numbers out of finite ones:
+what rules say of factors and addends holds for finite ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+from monocomp import terms as T
+from monocomp.terms import Term
+
+_BINARY: dict[str, Callable[[Term, Term], Term]] = {
+    "+": lambda a, b: T.construct("add", a, b),
+    "-": lambda a, b: T.construct("add", a, T.neg(b)),
+    "*": lambda a, b: T.construct("mul", a, b),
+    "/": T.divide,
+    "//": T.floordiv,
+    "%": T.modulo,
+    "**": T.general_power,
+}
+
+
+def binary(op: str, a: Term, b: Term, exact: bool = False) -> Term:
+    """a op b."""
+    make = _BINARY[op]
+    if not exact:
+        return make(a, b)
+    with T.losses() as lost:
+        found = make(a, b)
+    if found.kind != "float" or not (lost or _may_make_infinite(op, a, b)):
+        return found
+    a, b = T.as_float(a), T.as_float(b)
+    match op:
+        case "+" | "-":
+            return T.exactly("add", a, b if op == "+" else T.neg(b))
+        case "*":
+            return T.exactly("mul", a, b)
+        case "/":
+            return T.exactly("div", a, b)
+        case "**":
+            return T.exactly("power", a, b)
+    return found
+
+
+def _may_make_infinite(op: str, a: Term, b: Term) -> bool:
+    match op:
+        case "/":
+            return _may_be_zero(b)
+        case "**":
+            is_power = b.op == "const" and isinstance(b.attr, Fraction) and b.attr > 0
+            return not is_power and _may_be_zero(a)
+    return False
+
+
+def _may_be_zero(t: Term) -> bool:
+    """May t be 0 where there is something: what divides by a sum over nothing has its own law."""
+    is_number = t.op == "const" and t.attr != 0
+    return not (is_number or T.is_weight(t) or T.may_be_empty(t))
+
+
+def compare(op: str, a: Term, b: Term) -> Term:
+    """a op b. A comparison with what is no number is false, and != is true."""
+    with T.losses() as lost:
+        found = T.compare(op, a, b)
+    if not lost:
+        return found
+    if op in (">", ">="):
+        op, a, b = "<" + op[1:], b, a
+    return T.exactly("compare", T.as_float(a), T.as_float(b), attr=op, kind="bool")
+
+
+def function(name: str, *args: Term, exact: bool = False) -> Term:
+    """A function of the language by name."""
+    if not exact:
+        return T.function(name, *args)
+    with T.losses() as lost:
+        found = T.function(name, *args)
+    is_open = name in ("log", "log2", "rsqrt") and _may_be_zero(T.as_float(args[0]))
+    if found.kind != "float" or not (lost or is_open):
+        return found
+    floats = [T.as_float(a) for a in args]
+    match name:
+        case "exp2":
+            return T.exactly("exp", T.mul(floats[0], T.log(T.const(2, "float"))))
+        case "log2":
+            return T.divide(T.exactly("log", floats[0]), T.log(T.const(2, "float")))
+        case "sqrt" | "rsqrt":
+            half = Fraction(1, 2)
+            return T.exactly("pow", floats[0], attr=half if name == "sqrt" else -half)
+        case "where":
+            return found
+    return T.exactly(name, *floats)
