@@ -70,7 +70,7 @@ def _exchanged(t: Term) -> Term:
     name = bound.attr[0]
     parts = []
     for m in _expanded(body, name):
-        outside: list[Term] = []
+        outside = [_nonempty(bound, condition)]
         inside = [f for f in m if not _is_inner_sum(f, name)]
         binders: list[tuple[Term, Term]] = []
         for f in m:
@@ -91,6 +91,14 @@ def _exchanged(t: Term) -> Term:
             total = T.fold("sum", (index,), filter_, total)
         parts.append(total)
     return T.add(*parts)
+
+
+def _nonempty(bound: Term, condition: Term) -> Term:
+    """[the outer sum has an element]: what leaves it is not looked at if it has none."""
+    if T.has_element(T.fold("sum", (bound,), condition, T.ONE)):
+        return T.ONE
+    count = T.fold("sum", (bound,), condition, T.const(1))
+    return T.bracket(T.compare("<", T.const(0), count))
 
 
 def _is_inner_sum(t: Term, name: str) -> bool:

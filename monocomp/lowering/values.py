@@ -88,7 +88,10 @@ class Values(Scopes, ABC):
             case "power":
                 return self._general_power(*t.args)
             case "exactly":
-                return self._build(T.as_it_stands(t), guard)
+                inert = T.as_it_stands(t)
+                if inert.op == "mul":  # 0 * inf is no number, also where 0 is a truth value
+                    return self._pinned_product(1.0, inert)
+                return self._build(inert, guard)
             case "cast":
                 return apply("cast", self._value(t.args[0]), kind=t.kind)
             case "fold":
