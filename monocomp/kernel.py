@@ -21,6 +21,7 @@ from monocomp.language.checker import check
 from monocomp.pipeline import complete, derive
 from monocomp.program import Equations, translate
 from monocomp.proving.proofs import require_program
+from monocomp.rewriting import Rewriter
 from monocomp.source import triton_source
 from monocomp.specialization import Specializations
 from monocomp.tile import TileProgram
@@ -71,16 +72,13 @@ def compile(
     """
     text, stem = _text(text_or_path)
     program = check(text, name or stem, {m.name: m.statement for m in monoids})
-    derived = None  # the kernel's own affair, as it may depend on sizes
-    if steps is not None or rules is not None:
-        with BUILDING:
-            derived = Derivation.of(derive(translate(program), steps, rules))
     return Kernel(
         program,
         backend=backend,
         checked=checked,
         tf32=tf32,
-        derivation=derived,
+        steps=steps,
+        rules=rules,
         processors=processors,
     )
 
@@ -123,9 +121,12 @@ class Kernel:
         checked: bool = False,
         tf32: bool = False,
         derivation: Derivation | None = None,
+        steps: int | None = None,
+        rules: Sequence[str] | None = None,
         processors: int | None = None,
     ) -> None:
-        """Derive the kernel, or take it from where a derivation has come to."""
+        """Derive the kernel, or take it from where a derivation has come to. Where sizes matter
+        it is derived for them."""
         if backend not in BACKENDS:
             near = nearest(backend, BACKENDS)
             raise UsageError(
@@ -143,15 +144,22 @@ class Kernel:
         self.checked = checked
         self.tf32 = tf32
         self.processors = processors
+
+        def derived(sizes: Mapping[str, int]) -> Rewriter:
+            rewriter = derive(translate(program, sizes), steps, rules)
+            if not rewriter.finished or rules is not None:
+                complete(rewriter)
+            return rewriter
+
         with BUILDING:
             if derivation is None:
-                rewriter = derive(translate(program))
+                rewriter = derived({})
             else:
                 rewriter = derivation.rewriter()
                 complete(rewriter)
             require_program(rewriter.start)
             require_program(rewriter.program)
-            self.specializations = Specializations(program, rewriter, processors)
+            self.specializations = Specializations(program, rewriter, derived, processors)
             self.calls = Calls(self.specializations, backend, checked=checked, tf32=tf32)
 
     @property

@@ -15,6 +15,7 @@ from monocomp.errors import UsageError, nearest
 from monocomp.program import Equations
 from monocomp.rewrites.centring import centring
 from monocomp.rewrites.elaboration import elaboration
+from monocomp.rewrites.emptiness import emptiness
 from monocomp.rewrites.exchange import candidates, exchange
 from monocomp.rewrites.lifting import lifting
 from monocomp.rewrites.normal_form import normal_form
@@ -53,6 +54,7 @@ exchanged_normal_form = RuleSet(
     [*normal_form.choices, *exchange.choices],
 )
 RULE_SETS = (
+    emptiness,
     elaboration,
     normal_form,
     selection,
@@ -62,6 +64,7 @@ RULE_SETS = (
     lifted_normal_form,
     centring,
 )
+LATER_RULE_SETS = RULE_SETS[2:]  # what these bring is elaborated
 RULES = {r.name: r for rule_set in RULE_SETS for r in (*rule_set.rules, *rule_set.choices)}
 CHOICES = frozenset(r for rule_set in RULE_SETS for r in rule_set.choices)
 ROUNDS = 3  # the random programs of tests/test_printer.py need one at most
@@ -97,7 +100,7 @@ def finish(rewriter: Rewriter, rules: Sequence[str] | None = None) -> None:
         if rewriter.stopped:
             break
         again = Rewriter(rewriter.program)
-        _apply_all(again, wanted, RULE_SETS[1:])
+        _apply_all(again, wanted, LATER_RULE_SETS)
         if again.program.equations == rewriter.program.equations:
             break
         rewriter.follow(again)
@@ -124,6 +127,7 @@ def complete(rewriter: Rewriter) -> None:
     """Take the steps without which no kernel is generated."""
     rewriter.limit = None
     rewriter.inline_definitions()
+    rewriter.exhaust(emptiness)
     rewriter.exhaust(elaboration)
 
 

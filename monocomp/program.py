@@ -148,14 +148,14 @@ class Equations:
         return "\n".join(self.lines())
 
 
-def translate(program: syntax.Program) -> Equations:
-    """A checked program as equations."""
-    translator = _Translator(program)
+def translate(program: syntax.Program, sizes: Mapping[str, int] | None = None) -> Equations:
+    """A checked program as equations, for sizes as far as they are known, by representative."""
+    translator = _Translator(program, sizes or {})
     equations = []
     for definition in program.definitions.values():
         indices = tuple(translator.index(i) for i in definition.indices)
         equations.append(Equation(definition.name, indices, translator.definition(definition)))
-    return Equations(program, tuple(equations))
+    return Equations(program, tuple(equations), sizes=translator.sizes)
 
 
 def translate_expression(program: syntax.Program, expr: syntax.Expr) -> Term:
@@ -181,8 +181,9 @@ _CHOICES = ("argmax", "argmin", *syntax.SELECTIONS, "any", "all")
 class _Translator:
     """Translates expressions, their parts that are asked about (`operators`) exactly."""
 
-    def __init__(self, program: syntax.Program) -> None:
+    def __init__(self, program: syntax.Program, sizes: Mapping[str, int] | None = None) -> None:
         self.program = program
+        self.sizes = sizes or {}
         self._exact = False
         self._definitions: dict[tuple[str, bool], Term] = {}
         self.monoids = {m.name: self.monoid(m) for m in program.monoids.values()}
@@ -252,7 +253,8 @@ class _Translator:
             case syntax.Read():
                 return self._read(e.name, [self.expr(s, formals) for s in e.subscripts])
             case syntax.Extent():
-                return T.extent_of(self.program.extent_of[e.index])
+                extent = self.program.extent_of[e.index]
+                return T.extent_of(extent) if self.sizes.get(extent, 1) else T.const(0)
             case syntax.Unary() if e.op == "not":
                 return T.negate(_bool(self.asked(e.operand, formals)))
             case syntax.Unary():

@@ -6,8 +6,7 @@ are held entirely. Sizes that decide alike share their kernels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -17,8 +16,9 @@ from monocomp.errors import UnsupportedError
 from monocomp.language.syntax import Program
 from monocomp.lowering import cut, has_same_elements, lower, split
 from monocomp.nominal import nominal_sizes, power_of_two
-from monocomp.pipeline import RULE_SETS, derive
+from monocomp.pipeline import RULE_SETS
 from monocomp.program import Equations
+from monocomp.proving.proofs import require_program
 from monocomp.rewrites.tiling import tiling_steps
 from monocomp.rewriting import Rewriter, Step
 from monocomp.roles import WHOLE_LIMIT
@@ -31,13 +31,22 @@ class Specializations:
     Args:
         program: what the user has written.
         rewriter: where its derivation has come to.
+        derive: the same derivation for sizes.
         processors: how many program instances are to run side by side, unless a caller says.
     """
 
-    def __init__(self, program: Program, rewriter: Rewriter, processors: int | None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        rewriter: Rewriter,
+        derive: Callable[[Mapping[str, int]], Rewriter],
+        processors: int | None,
+    ) -> None:
         self.program = program
         self.rewriter = rewriter
+        self.derive = derive
         self.processors = processors
+        self._rewriters: dict[tuple[tuple[str, int], ...], Rewriter] = {}
         self._in_kernels: dict[tuple[Any, ...], tuple[Equations, list[Step]]] = {}
         self._lowered: dict[tuple[Any, ...], tuple[TileProgram, ...]] = {}
 
@@ -58,23 +67,33 @@ class Specializations:
         with BUILDING:
             program, steps = self.in_kernels(extents, processors)
             steps = [*steps, *tiling_steps(program, self.tile_programs(extents, processors))]
-            return Derivation.of(self.rewriter).then(steps)
+            return Derivation.of(self._rewriter_for(_rounded(extents))).then(steps)
+
+    def _rewriter_for(self, sizes: Mapping[str, int]) -> Rewriter:
+        """The derivation for sizes, if they could lead it elsewhere."""
+        matter = self.rewriter.depends_on_sizes or 0 in sizes.values()
+        if not matter or not sizes:
+            return self.rewriter
+        key = tuple(sizes.items())
+        found = self._rewriters.get(key)
+        if found is None:
+            found = self.derive(sizes)
+            require_program(found.program)
+            found = self._rewriters.setdefault(key, found)
+        return found
 
     def in_kernels(
         self, given: Mapping[str, int], processors: int | None = None, divides: bool = True
     ) -> tuple[Equations, list[Step]]:
         """The program in kernels, with what they store for one another, and the steps to it."""
         processors = processors or self.processors or 1
-        bucket = {e: power_of_two(n) for e, n in sorted(given.items())}
+        bucket = _rounded(given)
         key = (processors, divides, *bucket.items())
         found = self._in_kernels.get(key)
         if found is None:
-            sizes = nominal_sizes(self.program, bucket)
+            sizes = {e: max(n, 1) for e, n in nominal_sizes(self.program, bucket).items()}
             with BUILDING:
-                program = self.rewriter.program
-                if self.rewriter.depends_on_sizes:
-                    program = derive(replace(self.equations, sizes=bucket)).program
-                program, steps = cut(program, sizes)
+                program, steps = cut(self._rewriter_for(bucket).program, sizes)
                 if processors > 1:
                     program, more = split(program, sizes, processors, divides=divides)
                     steps = [*steps, *more]
@@ -106,6 +125,11 @@ class Specializations:
                 except UnsupportedError as error:
                     raise _with_laws(error, program) from None
         return found
+
+
+def _rounded(extents: Mapping[str, int]) -> dict[str, int]:
+    """Sizes that decide alike."""
+    return {e: power_of_two(n) if n else 0 for e, n in sorted(extents.items())}
 
 
 def _with_laws(error: UnsupportedError, program: Equations) -> UnsupportedError:

@@ -70,7 +70,7 @@ def _exchanged(t: Term) -> Term:
     name = bound.attr[0]
     parts = []
     for m in _expanded(body, name):
-        outside = [_nonempty(bound, condition)]
+        outside: list[Term] = []
         inside = [f for f in m if not _is_inner_sum(f, name)]
         binders: list[tuple[Term, Term]] = []
         for f in m:
@@ -89,7 +89,7 @@ def _exchanged(t: Term) -> Term:
         total = T.mul(total, *outside)
         for index, filter_ in reversed(binders):
             total = T.fold("sum", (index,), filter_, total)
-        parts.append(total)
+        parts.append(T.mul(total, _nonempty(bound, condition)) if binders else total)
     return T.add(*parts)
 
 

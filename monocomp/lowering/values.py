@@ -94,6 +94,8 @@ class Values(Scopes, ABC):
                 return self._build(inert, guard)
             case "cast":
                 return apply("cast", self._value(t.args[0]), kind=t.kind)
+            case "fold" if T.is_over_nothing(t):
+                return number(0.0)
             case "fold":
                 return self._fold(t)
             case "field" if t.args[0].op == "fold":

@@ -60,7 +60,13 @@ from monocomp.terms.leaves import (
 from monocomp.terms.logic import conjunction, conjuncts, disjunction
 from monocomp.terms.losses import as_it_stands, exactly, losses
 from monocomp.terms.nodes import Binder, Equation, Number, Term, UserMonoid, inert
-from monocomp.terms.parts import base_and_power, is_bracket, split_addends, split_coefficient
+from monocomp.terms.parts import (
+    base_and_power,
+    is_bracket,
+    is_over_nothing,
+    split_addends,
+    split_coefficient,
+)
 from monocomp.terms.ring import (
     add,
     as_float,
@@ -125,6 +131,7 @@ __all__ = [
     "is_finite",
     "is_nonnegative",
     "is_open",
+    "is_over_nothing",
     "is_positive",
     "is_there",
     "is_weight",

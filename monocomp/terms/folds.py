@@ -8,7 +8,7 @@ from monocomp.language.syntax import Kind
 from monocomp.terms.binding import close, open_fold, rename
 from monocomp.terms.comparisons import compare, where
 from monocomp.terms.constructors import CONSTRUCTORS, rebuild
-from monocomp.terms.leaves import FALSE, INF, NEG_INF, as_int, const, index
+from monocomp.terms.leaves import FALSE, INF, NEG_INF, ONE, as_int, const, index
 from monocomp.terms.logic import conjunction
 from monocomp.terms.nodes import Binder, Term, UserMonoid, intern
 from monocomp.terms.ring import as_float, bracket, divide, exp, mul, sub
@@ -45,7 +45,9 @@ def fold(
         bodies = tuple(as_float(t) for t in bodies)
     if not isinstance(monoid, str):
         bodies = tuple(as_float(t) for t in bodies)
-    if isinstance(monoid, str) and (condition is FALSE or bodies[0].op == "const"):
+    if monoid == "sum" and condition is FALSE and bodies[0].kind == "float":
+        bodies = (ONE,)  # which stays a sum: a quotient by it is one by nothing, and not by 0
+    elif isinstance(monoid, str) and (condition is FALSE or bodies[0].op == "const"):
         unit = _unit(monoid, _fold_kind(monoid, bodies))
         if unit is not None and (condition is FALSE or bodies[0] is unit):
             return unit

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
+from monocomp.terms.leaves import FALSE
 from monocomp.terms.nodes import Number, Term, intern
 
 
@@ -50,3 +51,8 @@ def base_and_power(t: Term) -> tuple[Term, Fraction]:
 def is_bracket(t: Term) -> bool:
     """[condition]: a truth value as a number."""
     return t.op == "cast" and t.args[0].kind == "bool"
+
+
+def is_over_nothing(t: Term) -> bool:
+    """A sum that has no element, whatever the sizes are."""
+    return t.op == "fold" and t.attr.monoid == "sum" and t.args[0] is FALSE

@@ -22,7 +22,13 @@ from monocomp.terms.leaves import INF, NEG_INF, ONE, TRUE, ZERO, as_int, const
 from monocomp.terms.logic import conjunction, conjuncts
 from monocomp.terms.losses import lose
 from monocomp.terms.nodes import Number, Term, intern
-from monocomp.terms.parts import base_and_power, factors, is_bracket, split_coefficient
+from monocomp.terms.parts import (
+    base_and_power,
+    factors,
+    is_bracket,
+    is_over_nothing,
+    split_coefficient,
+)
 
 
 def as_float(t: Term) -> Term:
@@ -65,6 +71,7 @@ def _sum(terms: Iterable[Term], as_written: bool) -> Term:
     """The sum; as it is written, what is -inf less itself is -inf: an element that is missing, less
     the maximum or the logarithm of nothing."""
     operands, kind = promote(terms)
+    operands = [t for t in operands if not is_over_nothing(t)] or operands[:1]
     total: Number = Fraction(0)
     coefficients: dict[Term, Number] = {}
     cancelled: dict[Term, bool] = {}
@@ -174,6 +181,8 @@ def mul(*terms: Term) -> Term:
 
 def _product(terms: Iterable[Term], as_written: bool) -> Term:
     operands, kind = promote(terms)
+    if nothing := next(filter(is_over_nothing, operands), None):
+        return nothing
     number: Number = Fraction(1)
     powers: dict[Term, Fraction] = {}
     exponents: list[Term] = []
