@@ -63,7 +63,7 @@ class Values(Scopes, ABC):
     def _leaf(self, t: Term) -> Expr | None:
         match t.op:
             case "const":
-                value = t.attr if t.kind == "bool" else float(t.attr)
+                value = t.attr if t.kind == "bool" else _rounded(t.attr)
                 return number(int(t.attr) if t.kind == "int" else value, t.kind)
             case "param":
                 return Expr("param", (), t.attr, frozenset(), t.kind)
@@ -192,7 +192,7 @@ class Values(Scopes, ABC):
     def _product(self, factor: float, t: Term) -> Expr:
         """factor * t, the factors that are known outside multiplied there first."""
         coefficient, rest = T.split_coefficient(t)
-        factor *= float(coefficient)
+        factor *= _rounded(coefficient)
         kind = t.kind
         factors = () if rest is None else rest.args if rest.op == "mul" else (rest,)
         negative = factor < 0
@@ -341,6 +341,14 @@ class Values(Scopes, ABC):
             divisor = self._value(T.power_of(f.args[0], -f.attr))
             total = self._quotient(total, divisor, f.args[0])
         return apply("exp2", total)
+
+
+def _rounded(exact: Number) -> float:
+    """The nearest float; of what is too large that is infinite."""
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.copysign(math.inf, exact)
 
 
 def _times(number_: Number, parts: list[Term]) -> Term:
