@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from monocomp import terms as T
-from monocomp.algebra import is_selection
+from monocomp.algebra import LARGEST_INT, is_selection
 from monocomp.language.syntax import Kind
 from monocomp.lowering.scopes import Scopes
 from monocomp.monomials import addends as _addends
@@ -63,8 +63,7 @@ class Values(Scopes, ABC):
     def _leaf(self, t: Term) -> Expr | None:
         match t.op:
             case "const":
-                value = t.attr if t.kind == "bool" else _rounded(t.attr)
-                return number(int(t.attr) if t.kind == "int" else value, t.kind)
+                return number(_stored(t.attr, t.kind), t.kind)
             case "param":
                 return Expr("param", (), t.attr, frozenset(), t.kind)
             case "extent":
@@ -192,14 +191,16 @@ class Values(Scopes, ABC):
     def _product(self, factor: float, t: Term) -> Expr:
         """factor * t, the factors that are known outside multiplied there first."""
         coefficient, rest = T.split_coefficient(t)
-        factor *= _rounded(coefficient)
         kind = t.kind
+        scale = _stored(coefficient, kind)
+        if kind == "float":
+            scale *= factor
         factors = () if rest is None else rest.args if rest.op == "mul" else (rest,)
-        negative = factor < 0
-        factor = abs(factor)
+        negative = scale < 0 and scale != _LEAST_INT
+        scale = abs(scale) if negative else scale
         total: Expr | None = None
-        if factor != 1 or not factors:
-            total = number(factor if kind == "float" else int(factor), kind)
+        if scale != 1 or not factors:
+            total = number(scale, kind)
         groups = self._by_depth(factors)
         for place, group in enumerate(groups):
             total = self._multiply(total, group, kind)
@@ -343,8 +344,13 @@ class Values(Scopes, ABC):
         return apply("exp2", total)
 
 
-def _rounded(exact: Number) -> float:
-    """The nearest float; of what is too large that is infinite."""
+_LEAST_INT = -LARGEST_INT - 1
+
+
+def _stored(exact: Number, kind: Kind) -> float:
+    """A number as a kernel has it: the nearest float, or the int modulo 2 ** 64."""
+    if kind != "float":
+        return exact if kind == "bool" else (int(exact) - _LEAST_INT) % 2**64 + _LEAST_INT
     try:
         return float(exact)
     except OverflowError:
