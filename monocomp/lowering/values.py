@@ -354,7 +354,7 @@ def _stored(exact: Number, kind: Kind) -> float:
     try:
         return float(exact)
     except OverflowError:
-        return math.copysign(math.inf, exact)
+        return math.inf if exact > 0 else -math.inf
 
 
 def _times(number_: Number, parts: list[Term]) -> Term:
