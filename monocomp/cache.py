@@ -1,10 +1,10 @@
-"""A folder of small JSON files that remember results between runs.
+"""A folder of small files that remember results between runs.
 
 The folder is `$MONOCOMP_CACHE_DIR`, else `$XDG_CACHE_HOME/monocomp`, else
 `~/.cache/monocomp`. What is remembered decides what the compiler believes, so a folder or
 file that others own or may write is not read, and an entry that is damaged, or stands in
 another entry's place, counts as absent. Remembering is never needed: where the folder
-cannot be used, `get` finds nothing and `put` does nothing.
+cannot be used, nothing is found in it, and what should be put there is a warning, once.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ import hashlib
 import json
 import os
 import stat
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from monocomp.plain_files import open_plain, replace
+
 _FORMAT = 1  # of the envelope; other formats are ignored
 _MOST_BYTES = 1 << 20
+_warned: set[Path | None] = set()  # the cache folders that cannot be used
 
 
 def cache_folder() -> Path | None:
@@ -36,8 +40,8 @@ def cache_folder() -> Path | None:
         return None
 
 
-class JsonStore:
-    """Results of one kind, in a folder of their own.
+class _Store:
+    """Files of one kind, in a folder of their own.
 
     Args:
         name: the folder's name inside the cache.
@@ -46,10 +50,47 @@ class JsonStore:
     def __init__(self, name: str) -> None:
         self.name = name
 
+    def _put(self, file: str, data: bytes) -> Path | None:
+        """Write a file, if that is possible, and tell its path."""
+        try:
+            with self._open_folder(create=True) as (folder, path):
+                replace(file, data, 0o600, folder)
+                return path / file
+        except OSError as error:
+            _warn(error)
+            return None
+
+    @contextmanager
+    def _open_folder(self, create: bool = False) -> Iterator[tuple[int, Path]]:
+        """The folder as a descriptor, so that nobody can exchange it after it was checked, and its
+        path."""
+        root = cache_folder()
+        if root is None:
+            raise FileNotFoundError("there is no home directory")
+        path = root / self.name
+        if create:
+            root.parent.mkdir(parents=True, exist_ok=True)
+            for folder in (root, path):
+                with suppress(FileExistsError):
+                    os.mkdir(folder, mode=0o700)
+        outer = _private_folder(str(root), None)
+        try:
+            inner = _private_folder(self.name, outer)
+        finally:
+            os.close(outer)
+        try:
+            yield inner, path
+        finally:
+            os.close(inner)
+
+
+class JsonStore(_Store):
+    """Results by key."""
+
     def get(self, key: str) -> dict[str, Any] | None:
         """What was put under this key, or None."""
         try:
-            with self._open_folder() as folder:
+            with self._open_folder() as (folder, _):
                 text = _read(folder, _file_name(key))
         except OSError:
             return None
@@ -58,13 +99,12 @@ class JsonStore:
     def put(self, key: str, value: dict[str, Any]) -> None:
         """Remember a value, if that is possible."""
         data = json.dumps({"content": _content(key, value), "digest": _digest(key, value)})
-        with suppress(OSError), self._open_folder(create=True) as folder:
-            _write(folder, _file_name(key), data.encode())
+        self._put(_file_name(key), data.encode())
 
     def values(self) -> Iterator[dict[str, Any]]:
         """Everything that was put, but for what is damaged."""
         texts = {}
-        with suppress(OSError), self._open_folder() as folder:
+        with suppress(OSError), self._open_folder() as (folder, _):
             for name in sorted(os.listdir(folder)):
                 with suppress(OSError):
                     texts[name] = _read(folder, name)
@@ -75,26 +115,31 @@ class JsonStore:
                 if value is not None:
                     yield value
 
-    @contextmanager
-    def _open_folder(self, create: bool = False) -> Iterator[int]:
-        """The folder as a descriptor, so that nobody can exchange it after it was checked."""
-        root = cache_folder()
-        if root is None:
-            raise FileNotFoundError("no cache folder")
-        if create:
-            root.parent.mkdir(parents=True, exist_ok=True)
-            for path in (root, root / self.name):
-                with suppress(FileExistsError):
-                    os.mkdir(path, mode=0o700)
-        outer = _private_folder(str(root), None)
-        try:
-            inner = _private_folder(self.name, outer)
-        finally:
-            os.close(outer)
-        try:
-            yield inner
-        finally:
-            os.close(inner)
+
+class TextStore(_Store):
+    """Texts that others read, by the path of a file."""
+
+    def place(self, name: str, text: str) -> Path | None:
+        """A file of this name that holds this text, or None where there can be none."""
+        data = text.encode()
+        with suppress(OSError), self._open_folder() as (folder, path):
+            if _read(folder, name) == data:
+                return path / name
+        return self._put(name, data)
+
+
+def _warn(error: OSError) -> None:
+    root = cache_folder()
+    if root in _warned:
+        return
+    _warned.add(root)
+    where = "" if root is None else f" '{root}'"
+    warnings.warn(
+        f"cannot write to the cache folder{where}: {error.strerror or error}; "
+        "MONOCOMP_CACHE_DIR can name another",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def _content(key: str, value: dict[str, Any]) -> dict[str, Any]:
@@ -139,25 +184,9 @@ def _private_folder(path: str, inside: int | None) -> int:
 
 
 def _read(folder: int, name: str) -> bytes:
-    # A pipe or device in the file's place must not block: O_NONBLOCK, then look.
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with open(os.open(name, flags, dir_fd=folder), "rb") as file:
+    with open_plain(name, folder) as file:
         status = os.fstat(file.fileno())
         _check_private(status)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
+        if status.st_size > _MOST_BYTES:
             raise OSError("not an entry")
         return file.read()
-
-
-def _write(folder: int, name: str, data: bytes) -> None:
-    """Write a file at once: a reader sees the old entry or the new one, never a part."""
-    temporary = f".{name}.{os.getpid()}.{os.urandom(8).hex()}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with open(os.open(temporary, flags, 0o600, dir_fd=folder), "wb") as file:
-            file.write(data)
-        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(temporary, dir_fd=folder)
-        raise

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import threading
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +21,7 @@ from typing import Any
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.cache import JsonStore
 from monocomp.errors import UsageError
+from monocomp.plain_files import open_plain, require_writable, write
 
 _FORMAT = 1
 _MOST_BYTES = 1 << 26
@@ -162,6 +162,13 @@ def add(path: str | os.PathLike[str], entries: Iterable[Entry]) -> int:
     return _write(Path(path), merged.values())
 
 
+def require_file(path: str | os.PathLike[str]) -> None:
+    """Raise before a search what `add` would raise after it."""
+    if os.path.exists(path):
+        _entries_of(Path(path))
+    require_writable(path)
+
+
 def _read_named() -> None:
     """Read the file that the environment names, once."""
     named = os.environ.get("MONOCOMP_SCHEDULES")
@@ -180,7 +187,7 @@ def _read_named() -> None:
 
 def _entries_of(path: Path) -> list[Entry]:
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             text = file.read(_MOST_BYTES + 1)
     except (OSError, ValueError) as fault:
         reason = getattr(fault, "strerror", None) or fault
@@ -210,22 +217,9 @@ def _valid(found: Iterable[Any]) -> list[Entry]:
 
 
 def _write(path: Path, entries: Iterable[Entry]) -> int:
-    """The file at once: whoever reads it sees the old one or the new one."""
     data: list[Mapping[str, Any]] = [
         e.to_json() for e in sorted(entries, key=lambda e: e.situation)
     ]
     text = json.dumps({"format": _FORMAT, "schedules": data}, indent=1) + "\n"
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except OSError:
-            os.unlink(temporary)
-            raise
-    except (OSError, ValueError) as fault:
-        reason = getattr(fault, "strerror", None) or fault
-        raise UsageError(f"cannot write schedules to '{path}': {reason}") from None
+    write(path, text.encode())
     return len(data)

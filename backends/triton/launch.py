@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import linecache
 import os
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.machinery import SourceFileLoader
 from itertools import chain
 from os import PathLike
-from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -35,7 +34,7 @@ from monocomp.backends.triton.schedule import Schedule, longest_alike
 from monocomp.backends.triton.search import CANDIDATES, SECONDS, Choice, Progress, Tuning, search
 from monocomp.backends.triton.space import Space, element_bytes
 from monocomp.building import BUILDING
-from monocomp.cache import cache_folder
+from monocomp.cache import TextStore
 from monocomp.errors import InternalError
 from monocomp.nominal import power_of_two
 from monocomp.program import Equations
@@ -48,6 +47,7 @@ _INTERPRETED_FLOPS = 1 << 40  # the torch backend takes about a second for these
 _LOCK = threading.Lock()
 _MEASURING = threading.Lock()  # measurements would disturb one another
 _LOADED: dict[str, ModuleType] = {}
+_SOURCES = TextStore("sources")
 
 
 def interpreted() -> bool:
@@ -56,15 +56,16 @@ def interpreted() -> bool:
 
 
 def load(source: str) -> ModuleType:
-    """Import an emitted file. Triton reads a kernel's source from a file, so it needs one."""
+    """Import an emitted file, which is kept in the cache for tracebacks and profilers to show."""
     digest = hashlib.blake2b(source.encode(), digest_size=16).hexdigest()
     name = f"monocomp_emitted_{digest}_{int(interpreted())}"
     with _LOCK:
         found = _LOADED.get(name)
         if found is None:
-            path = _written(source, digest)
-            loader = _Loader(name, str(path), source)
-            spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+            path = str(_SOURCES.place(f"{digest}.py", source) or f"{name}.py")
+            # Triton asks for the source of a kernel: it is given this one, whatever is in the file.
+            linecache.cache[path] = len(source), None, source.splitlines(keepends=True), path
+            spec = importlib.util.spec_from_loader(name, _Loader(name, path, source))
             if spec is None or spec.loader is None:
                 raise InternalError(f"cannot import {path}")
             found = importlib.util.module_from_spec(spec)
@@ -86,47 +87,6 @@ class _Loader(SourceFileLoader):
 
     def get_data(self, path: str | PathLike[str]) -> bytes:
         return self.source.encode()
-
-
-_TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
-
-
-def _written(source: str, digest: str) -> Path:
-    """The source as a private file: in the cache, or where that is not to be had, in a
-    temporary folder. A file whose text differs is replaced, not trusted."""
-    root = cache_folder()
-    if root is not None:
-        try:
-            root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _require_private(root)
-            return _write(root / "sources", source, digest)
-        except OSError:
-            pass
-    if not _TEMPORARY:
-        _TEMPORARY.append(tempfile.TemporaryDirectory(prefix="monocomp-"))
-    return _write(Path(_TEMPORARY[0].name), source, digest)
-
-
-def _require_private(folder: Path) -> None:
-    status = folder.stat()
-    if status.st_uid != os.getuid() or status.st_mode & 0o022:
-        raise PermissionError(f"{folder} can be written by others")
-
-
-def _write(folder: Path, source: str, digest: str) -> Path:
-    folder.mkdir(mode=0o700, exist_ok=True)
-    _require_private(folder)
-    path = folder / f"{digest}.py"
-    try:
-        if path.read_text(encoding="utf-8") == source and path.stat().st_uid == os.getuid():
-            return path
-    except (OSError, UnicodeDecodeError):
-        pass
-    handle, temporary = tempfile.mkstemp(dir=folder, suffix=".py")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(source)
-    os.replace(temporary, path)
-    return path
 
 
 class TritonRunner:

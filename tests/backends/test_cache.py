@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+import linecache
 import os
 import py_compile
+import resource
+import socket
 import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -93,24 +98,40 @@ def test_bytecode_beside_a_source(cache: Path) -> None:
     assert not bytecode.exists()
 
 
-def test_a_link_in_a_sources_place(cache: Path, tmp_path: Path) -> None:
-    """Is replaced; what it points to stays."""
-    path = place(loaded())
-    other = tmp_path / "other.py"
-    other.write_text("value = 3\n")
+@pytest.mark.timeout(30)  # it must not wait for a writer
+@pytest.mark.parametrize("kind", ["link", "dangling link", "looping link", "pipe", "socket"])
+def test_what_is_no_file_in_a_sources_place(
+    cache: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Is replaced; what a link points to stays."""
+    path, other = place(loaded()), tmp_path / "other.py"
+    monkeypatch.chdir(tmp_path)
     path.unlink()
-    path.symlink_to(other)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind("source")  # addresses of sockets are short
+        os.rename("source", path)
+    else:
+        path.symlink_to(path if kind == "looping link" else other)
+    if kind == "link":
+        other.write_text(SOURCE)
     assert loaded().value == 1
-    assert not path.is_symlink() and other.read_text() == "value = 3\n"
+    assert path.is_file() and not path.is_symlink() and path.read_text() == SOURCE
+    assert other.exists() == (kind == "link")
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
 def test_a_folder_in_a_sources_place(cache: Path) -> None:
-    """Then the source goes elsewhere."""
+    """Then the source runs from memory."""
     path = place(loaded())
     path.unlink()
     path.mkdir()
-    module = loaded()
-    assert module.value == 1 and not place(module).is_relative_to(cache)
+    with pytest.warns(RuntimeWarning, match="cannot write to the cache folder .*: Is a directory"):
+        module = loaded()
+    assert module.value == 1 and not place(module).exists()
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize("which", ["", "sources"])
@@ -119,26 +140,75 @@ def test_folders_that_others_may_write(cache: Path, which: str, mode: int) -> No
     """Nothing is read from them or written to them."""
     (cache / "sources").mkdir(parents=True)
     (cache / which).chmod(mode)
-    module = loaded()
-    assert module.value == 1 and not place(module).is_relative_to(cache)
+    with pytest.warns(RuntimeWarning, match="others may write here"):
+        module = loaded()
+    assert module.value == 1 and not place(module).exists()
     assert not list((cache / "sources").iterdir())
 
 
-@pytest.mark.parametrize("kind", ["a file", "below a file", "nowhere"])
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("kind", ["a file", "below a file", "a pipe", "a loop", "nowhere"])
 def test_no_cache_to_be_had(
     kind: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kernels run all the same."""
+    """Kernels run all the same, with one warning, and nothing is left anywhere."""
     (tmp_path / "file").write_text("not a folder")
-    folders = {"a file": "file", "below a file": "file/cache", "nowhere": "\0"}
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     if kind == "nowhere":
-        monkeypatch.setattr(launch, "cache_folder", lambda: None)
+        monkeypatch.setattr("monocomp.cache.cache_folder", lambda: None)
+        monkeypatch.setattr("monocomp.cache._warned", set())
     else:
-        monkeypatch.setenv("MONOCOMP_CACHE_DIR", str(tmp_path / folders[kind]))
-    assert loaded().value == 1
+        below = {"below a file": "file/cache"}.get(kind, kind.partition(" ")[2])
+        monkeypatch.setenv("MONOCOMP_CACHE_DIR", str(tmp_path / below))
     store = JsonStore("schedules")
-    store.put("key", {"a": 1})
-    assert kind == "nowhere" or store.get("key") is None
+    with pytest.warns(RuntimeWarning, match="cannot write to the cache folder") as caught:
+        assert loaded().value == 1
+        store.put("key", {"a": 1})
+    assert len(caught) == 1 and store.get("key") is None
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_full_disk(cache: Path) -> None:
+    """Leaves no file, not even an empty one."""
+    with full_disk(), pytest.warns(RuntimeWarning, match="File too large"):
+        assert loaded().value == 1
+        JsonStore("sources").put("key", {"a": 1})
+    assert not list((cache / "sources").iterdir())
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file may grow."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_an_interruption_leaves_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And goes on."""
+
+    def interrupt(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "replace", interrupt)
+        loaded()
+    assert not list((cache / "sources").iterdir())
+
+
+def test_what_runs_is_what_is_shown(cache: Path) -> None:
+    """Triton compiles what `inspect` shows, which is not read from the file again."""
+    source = "def kernel():\n    return 1\n"
+    module = loaded(source)
+    place(module).write_text("def kernel():\n    return 2\n")
+    linecache.checkcache()
+    assert inspect.getsource(module.kernel) == source
 
 
 _RUN = """
