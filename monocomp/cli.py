@@ -7,16 +7,15 @@ was (`STATUSES`). No traceback reaches a user for a fault in a program, nor for 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
 import monocomp
-from monocomp.command_line import verbs
+from monocomp.command_line import streams, verbs
 from monocomp.errors import InternalError, MonocompError, UsageError, nearest
 
 WRONG, BROKEN, INTERRUPTED, NO_READER = 2, 70, 130, 141
@@ -46,31 +45,34 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def guarded(run: Callable[[], int]) -> int:
     """The exit status of what `run` does, with a message instead of a traceback."""
+    streams.prepare()
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: streams.tell(f"warning: {message}")
+        return _guarded(run)
+
+
+def _guarded(run: Callable[[], int]) -> int:
     try:
-        if isinstance(sys.stdout, io.TextIOWrapper):  # source is UTF-8 whatever the locale
-            sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
         try:
             status = run()
         except SystemExit as done:  # --help and --version
             status = done.code if isinstance(done.code, int) else WRONG
-        verbs.saying(sys.stdout.flush)
+        streams.say()
         return status
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        streams.tell("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader has left, as `head` does. What is still buffered must not be tried again.
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader has left, as `head` does
+        streams.discard(sys.stdout)
         return NO_READER
     except InternalError as error:
         return _broken(error)
     except MonocompError as error:
-        print(error, file=sys.stderr)
+        streams.tell(str(error))
         return WRONG
     except Exception as error:
         if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-            print(UsageError(f"not enough memory: {error}"), file=sys.stderr)
+            streams.tell(str(UsageError(f"not enough memory: {error}")))
             return WRONG
         return _broken(error)
 
@@ -78,17 +80,16 @@ def guarded(run: Callable[[], int]) -> int:
 def _broken(error: Exception) -> int:
     """A fault of the compiler: say so, and ask for a report."""
     if os.environ.get("MONOCOMP_DEBUG"):
-        traceback.print_exception(error)
+        streams.tell("".join(traceback.format_exception(error)).rstrip())
     elif isinstance(error, InternalError):
-        print(error, file=sys.stderr)
+        streams.tell(str(error))
     else:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{os.path.basename(frame.filename)}, line {frame.lineno}"
-        print(f"InternalError: {type(error).__name__}: {error}\n  at {place}", file=sys.stderr)
-    print(
+        streams.tell(f"InternalError: {type(error).__name__}: {error}\n  at {place}")
+    streams.tell(
         "  This is a fault of monocomp, not of the program.\n"
-        "  help: please report it with the program and the command; MONOCOMP_DEBUG=1 shows more",
-        file=sys.stderr,
+        "  help: please report it with the program and the command; MONOCOMP_DEBUG=1 shows more"
     )
     return BROKEN
 
@@ -97,16 +98,19 @@ def _broken(error: Exception) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors look like all others."""
+    """A parser whose errors look like all others, also where its help cannot be written."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, help=f"{self.prog} --help")
+
+    def _print_message(self, message: str, file: object = None) -> None:
+        streams.say(message)
 
 
 def _run(argv: list[str]) -> int:
     parser = _parser()
     if not argv:
-        parser.print_help(sys.stderr)
+        streams.tell(parser.format_help().rstrip())
         return WRONG
     if not argv[0].startswith("-") and argv[0] not in VERBS:
         near = nearest(argv[0], VERBS)

@@ -106,7 +106,7 @@ def _writable(path: str | os.PathLike[str]) -> os.stat_result | None:
         old = os.stat(path)
     except FileNotFoundError:
         if not os.path.basename(path):
-            raise IsADirectoryError(errno.EISDIR, "it names a directory") from None
+            raise IsADirectoryError(errno.EISDIR, "it names no file") from None
         return None
     if stat.S_ISDIR(old.st_mode):
         raise IsADirectoryError(errno.EISDIR, "it is a directory")

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import tomllib
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,7 @@ from monocomp import checking, cli, library
 from monocomp.command_line import files
 from monocomp.errors import InternalError, UsageError
 from monocomp.language.checker import check
+from monocomp.plain_files import write
 from monocomp.random_inputs import random_inputs
 from monocomp.reference.oracle import evaluate
 
@@ -197,6 +199,15 @@ def test_bytes_that_are_no_text(call, tmp_path) -> None:
     assert "is not text: byte 12 (line 2) is no UTF-8" in result.err
 
 
+def test_program_from_a_pipe(tmp_path) -> None:
+    """As a shell makes one: `monocomp emit <(...)`."""
+    reader, writer = os.pipe()
+    os.write(writer, PRODUCT.encode())
+    os.close(writer)
+    assert files.read_program(f"/dev/fd/{reader}") == files.Source(PRODUCT, None)
+    os.close(reader)
+
+
 def test_endless_input() -> None:
     """Reading stops at the limit."""
     with open("/dev/zero", "rb") as endless, pytest.raises(monocomp.errors.LimitError):
@@ -358,7 +369,7 @@ def test_emit_is_light() -> None:
 
 def test_a_new_file_has_the_usual_mode(tmp_path) -> None:
     path = tmp_path / "new"
-    files.write(str(path), "text")
+    write(path, b"text")
     (tmp_path / "other").touch()
     assert path.stat().st_mode == (tmp_path / "other").stat().st_mode
 
@@ -366,11 +377,26 @@ def test_a_new_file_has_the_usual_mode(tmp_path) -> None:
 def test_an_old_file_keeps_its_mode_and_links(tmp_path) -> None:
     path, link = tmp_path / "real", tmp_path / "link"
     path.write_text("old and longer")
-    path.chmod(0o640)
+    path.chmod(0o662)  # more than the umask would leave
     link.symlink_to(path)
-    files.write(str(link), "new")
+    if os.geteuid() == 0:
+        os.chown(path, 1234, 5678)
+    before = path.stat()
+    write(link, b"new")
+    after = path.stat()
     assert link.is_symlink() and path.read_text() == "new"
-    assert path.stat().st_mode & 0o777 == 0o640
+    assert (after.st_mode, after.st_uid, after.st_gid) == (
+        before.st_mode,
+        before.st_uid,
+        before.st_gid,
+    )
+
+
+def test_a_link_to_what_is_not_there_yet(tmp_path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("target")
+    write(link, b"new")
+    assert link.is_symlink() and (tmp_path / "target").read_text() == "new"
 
 
 @pytest.mark.parametrize("step", ["replace", "open"])
@@ -380,8 +406,9 @@ def test_a_failure_leaves_what_was_there(call, tmp_path, monkeypatch, step: str)
 
     path = tmp_path / "kernel.py"
     path.write_text("old")
+    call("emit", "attention")  # its proofs are remembered
     with monkeypatch.context() as patch:
-        patch.setattr(files.os, step, full)
+        patch.setattr(os, step, full)
         result = call("emit", "attention", "-o", path)
     assert (result.status, result.out) == (2, "")
     assert result.err == f"UsageError: cannot write '{path}': No space left on device\n"
@@ -390,27 +417,69 @@ def test_a_failure_leaves_what_was_there(call, tmp_path, monkeypatch, step: str)
 
 
 def test_interruption_while_writing(tmp_path, monkeypatch) -> None:
-    def interrupt(*args):
+    def interrupt(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(files.os, "replace", interrupt)
+    monkeypatch.setattr(os, "replace", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        files.write(str(tmp_path / "new"), "text")
+        write(tmp_path / "new", b"text")
     assert not list(tmp_path.iterdir())
 
 
-def test_places_that_cannot_be_written(call, tmp_path) -> None:
-    missing = tmp_path / "missing" / "kernel.py"
-    result = call("emit", "attention", "-o", missing)
-    assert (result.status, result.out) == (2, "")
-    assert result.err == (
-        f"UsageError: cannot write '{missing}': No such file or directory\n"
-        f"  help: make the directory first: mkdir -p {missing.parent}\n"
-    )
-    result = call("emit", "attention", "-o", tmp_path)
-    assert (result.status, result.out) == (2, "")
-    assert result.err == f"UsageError: cannot write '{tmp_path}': it is a directory\n"
-    assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("folder", "it is a directory"),
+        ("missing/", "it names no file"),
+        ("file/", "Not a directory"),
+        ("file/below", "Not a directory"),
+        ("loop", "Too many levels of symbolic links"),
+        ("broken", "No such file or directory\n  help: make the directory first: mkdir -p {}/no"),
+        ("no/k.py", "No such file or directory\n  help: make the directory first: mkdir -p {}/no"),
+        ("x" * 300, "File name too long"),
+    ],
+)
+def test_places_that_cannot_be_written(call, tmp_path, name: str, problem: str) -> None:
+    """One error, before any work, and everything stays as it was."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "broken").symlink_to("no/where")
+    before = {path: path.lstat() for path in tmp_path.iterdir()}
+    wanted = f"UsageError: cannot write '{tmp_path}/{name}': {problem.format(tmp_path)}\n"
+    for words in (["emit", "attention"], ["run", "attention", "--random"]):
+        result = call(*words, "-o", f"{tmp_path}/{name}")
+        assert result == (2, "", wanted)
+    with pytest.raises(UsageError) as caught:
+        write(f"{tmp_path}/{name}", b"new")
+    assert f"{caught.value}\n" == wanted
+    assert {path: path.lstat() for path in tmp_path.iterdir()} == before
+
+
+def test_what_is_read_is_not_replaced(call, tmp_path) -> None:
+    path, link = tmp_path / "product.mc", tmp_path / "link"
+    path.write_text(PRODUCT)
+    link.symlink_to(path)
+    array = tmp_path / "a.npy"
+    np.save(array, np.zeros((2, 2)))
+    for words in (
+        ("emit", path, "-o", link),
+        ("run", path, "--input", f"A={array}", "-o", array),
+        ("run", path, "-o", path),
+    ):
+        result = call(*words)
+        assert (result.status, result.out) == (2, "")
+        assert "' is read, so the output cannot replace it\n" in result.err
+    assert path.read_text() == PRODUCT and np.load(array).shape == (2, 2)
+
+
+def test_standard_output_by_its_path(tmp_path) -> None:
+    """Is written on, also where it is a file that holds something."""
+    path = tmp_path / "log"
+    path.write_text("old\n")
+    with open(path, "a") as log:
+        assert process("emit", "attention", "-o", "/dev/stdout", stdout=log).returncode == 0
+    assert path.read_text().startswith("old\n# Generated by monocomp")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is write-protected for root")
@@ -419,7 +488,7 @@ def test_write_protected_files(tmp_path) -> None:
     path.write_text("old")
     path.chmod(0o444)
     with pytest.raises(UsageError, match="it is write-protected"):
-        files.write(str(path), "new")
+        write(path, b"new")
     assert path.read_text() == "old"
 
 
@@ -429,7 +498,7 @@ def test_pipes_and_devices_are_written_not_replaced(tmp_path) -> None:
     read: list[str] = []
     reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
     reader.start()
-    files.write(str(pipe), "text")
+    write(pipe, b"text")
     reader.join(10)
     assert read == ["text"] and pipe.is_fifo()
 
@@ -446,13 +515,100 @@ def test_a_reader_that_leaves() -> None:
     assert errors == b""
 
 
-def test_a_full_disk() -> None:
-    with open("/dev/full", "w") as full:
-        result = process("list", stdout=full)
-    assert result.returncode == 2
-    assert result.stderr == (
-        "UsageError: cannot write to standard output: No space left on device\n"
+CLOSED, FULL = "Bad file descriptor", "No space left on device"
+NO_INPUT = f"UsageError: cannot read standard input: {CLOSED}\n"
+NO_OUTPUT = "UsageError: cannot write to standard output: {}\n".format
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        ("list >/dev/full", 2, NO_OUTPUT(FULL)),
+        ("--help >/dev/full", 2, NO_OUTPUT(FULL)),
+        ("--version >/dev/full", 2, NO_OUTPUT(FULL)),
+        ("list >&-", 2, NO_OUTPUT(CLOSED)),
+        ("emit --help >&-", 2, NO_OUTPUT(CLOSED)),
+        ("--version >&-", 2, NO_OUTPUT(CLOSED)),
+        ("emit - <&-", 2, NO_INPUT),
+        ("emit - <&- >&-", 2, NO_INPUT),
+        ("emit - 0>/dev/null", 2, NO_INPUT),
+        ("list 2>&-", 0, ""),
+        ("emitt 2>&-", 2, ""),
+        ("emitt 2>/dev/full", 2, ""),
+        ("emitt <&- >&- 2>&-", 2, ""),
+        ("2>/dev/full", 2, ""),
+    ],
+)
+def test_streams_that_are_closed_or_full(
+    words: str, status: int, message: str, unbuffered: str
+) -> None:
+    """One message at most, where it can be read, and a status that tells. Neither is lost in
+    what Python does when it ends."""
+    result = subprocess.run(
+        ["sh", "-c", f"exec {sys.executable} -m monocomp {words}"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        capture_output=True,
+        text=True,
+        check=False,
     )
+    assert (result.returncode, result.stderr) == (status, message)
+    assert ("attention_jvp" in result.stdout) == (status == 0)
+
+
+def test_a_closed_stream_is_no_file(tmp_path) -> None:
+    """What is opened next does not take its place: what others print does not land there."""
+    code = (
+        "import os, sys\n"
+        "from monocomp import cli\n"
+        "def run():\n"
+        "    with open('output', 'w'):\n"
+        "        os.system('echo a message; echo a message >&2')\n"
+        "    return 0\n"
+        "sys.exit(cli.guarded(run))\n"
+    )
+    closed = ["sh", "-c", 'exec "$0" -c "$1" <&- >&- 2>&-', sys.executable, code]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    assert subprocess.run(closed, cwd=tmp_path, env=environment, check=False).returncode == 0
+    assert (tmp_path / "output").read_text() == ""
+
+
+def test_a_file_is_written_where_standard_output_is_closed(tmp_path) -> None:
+    path = tmp_path / "kernel.py"
+    words = f"exec {sys.executable} -m monocomp emit attention -o {path} <&- >&- 2>&-"
+    assert subprocess.run(["sh", "-c", words], cwd=ROOT, check=False).returncode == 0
+    ast.parse(path.read_text())
+
+
+def test_input_that_does_not_wait() -> None:
+    """Half a program is none."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.write(writer, b"O[i] = ")
+    with open(reader, "rb") as file, pytest.raises(UsageError, match="cannot read it: Resource"):
+        files._text(file, "it")
+    os.close(writer)
+
+
+def test_progress_that_nobody_can_read() -> None:
+    from monocomp.command_line.progress import Progress
+
+    with open("/dev/full", "w") as full:
+        with Progress(full) as progress:
+            progress("compiling", 1, 2)
+        full.flush()  # nothing is left that could not be written
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_are_messages(call, monkeypatch) -> None:
+    def warn(argument: str) -> files.Source:
+        warnings.warn("the cache is elsewhere", RuntimeWarning, stacklevel=2)
+        return files.Source("", None)
+
+    monkeypatch.setattr(files, "read_program", warn)
+    result = call("emit", "nothing")
+    assert result.err.startswith("warning: the cache is elsewhere\nEmptyProgramError: ")
 
 
 def test_a_locale_without_letters() -> None:
@@ -762,6 +918,21 @@ def test_tune(call, monkeypatch, tmp_path) -> None:
     (written,) = json.loads(path.read_text())["schedules"]
     assert written == entry.to_json()
     assert call(*words, "7", "--seconds", "1").status == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("other.json", "holds no schedules"), ("no/x.json", "cannot write")]
+)
+def test_a_search_does_not_begin_where_it_cannot_end(
+    call, monkeypatch, tmp_path, name: str, message: str
+) -> None:
+    import torch
+
+    (tmp_path / "other.json").write_text("{}")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    result = call("tune", "attention", "-o", tmp_path / name)
+    assert (result.status, result.out) == (2, "") and message in result.err
+    assert (tmp_path / "other.json").read_text() == "{}"
 
 
 @pytest.mark.parametrize(

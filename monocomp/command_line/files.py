@@ -1,21 +1,18 @@
-"""What the command line reads and writes: programs, arrays, and files that are whole or absent.
+"""What the command line reads: programs and arrays, from files, pipes and standard input.
 
-A program's text may come from anywhere, so reading stops at the compiler's limit. A file is
-written beside its place under another name and then moved there in one step, so that an
-error leaves what was there before, and a reader never sees half a file.
+A program's text may come from anywhere, so reading stops at the compiler's limit.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
-import secrets
-import stat
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any
 
 from monocomp import library
 from monocomp.errors import LimitError, UsageError, nearest
@@ -45,10 +42,11 @@ def read_program(argument: str) -> Source:
     """
     if argument == "-":
         return Source(_text(sys.stdin.buffer, "standard input"), None)
-    if os.path.isfile(argument):
+    if os.path.exists(argument) and not os.path.isdir(argument):
+        is_named = os.path.isfile(argument)  # pipes are not, such as /dev/fd/63
         stem = os.path.splitext(os.path.basename(argument))[0]
-        with _reading(argument), open(argument, "rb") as file:
-            return Source(_text(file, f"'{argument}'"), _as_name(stem))
+        with _reading(f"'{argument}'"), open(argument, "rb") as file:
+            return Source(_text(file, f"'{argument}'"), _as_name(stem) if is_named else None)
     if argument in library.names():
         return Source(library.load(argument), argument)
     if "=" in argument or "\n" in argument or not argument.strip():
@@ -75,8 +73,14 @@ def _no_program(argument: str) -> UsageError:
     )
 
 
-def _text(file: BinaryIO, what: str) -> str:
-    data = file.read(MAX_BYTES + 1)
+def _text(file: IO[Any], what: str) -> str:
+    data, part = b"", None
+    with _reading(what):
+        while part != b"" and len(data) <= MAX_BYTES:
+            part = file.read(MAX_BYTES + 1 - len(data))
+            if part is None:  # a pipe that does not wait for its writer
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            data += part
     if len(data) > MAX_BYTES:
         raise LimitError(f"{what} is longer than {MAX_BYTES} bytes, the most a program may have")
     try:
@@ -97,11 +101,11 @@ def _as_name(stem: str) -> str | None:
 
 
 @contextlib.contextmanager
-def _reading(path: str) -> Iterator[None]:
+def _reading(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UsageError(f"cannot read '{path}': {error.strerror or error}") from None
+        raise UsageError(f"cannot read {what}: {error.strerror or error}") from None
 
 
 # Arrays
@@ -113,7 +117,7 @@ def read_array(path: str) -> np.ndarray[Any, np.dtype[Any]]:
 
     import numpy as np
 
-    with _reading(path):
+    with _reading(f"'{path}'"):
         try:
             array = np.load(path, allow_pickle=False)
         except (ValueError, EOFError, BadZipFile) as error:
@@ -127,44 +131,3 @@ def read_array(path: str) -> np.ndarray[Any, np.dtype[Any]]:
         f"'{path}' is no .npy file with one array: {problem}",
         help="write it with numpy.save(path, array)",
     )
-
-
-# Writing
-
-
-def write(path: str, data: str | bytes) -> None:
-    """Write a file, or raise a `UsageError` and leave what was there."""
-    content = data.encode("utf-8") if isinstance(data, str) else data
-    target = os.path.realpath(path)
-    try:
-        if os.path.exists(target) and not os.path.isfile(target):
-            if os.path.isdir(target):
-                raise IsADirectoryError(0, "it is a directory")
-            with open(target, "wb") as file:  # a device or a pipe is not replaced
-                file.write(content)
-        else:
-            _replace(target, content)
-    except OSError as error:
-        folder = os.path.dirname(target)
-        raise UsageError(
-            f"cannot write '{path}': {error.strerror or error}",
-            help=None if os.path.isdir(folder) else f"make the directory first: mkdir -p {folder}",
-        ) from None
-
-
-def _replace(target: str, content: bytes) -> None:
-    mode = 0o666  # less what the umask takes
-    if os.path.exists(target):
-        mode = stat.S_IMODE(os.stat(target).st_mode)
-        if not os.access(target, os.W_OK):
-            raise PermissionError(0, "it is write-protected")
-    beside = os.path.join(os.path.dirname(target), f".monocomp-{secrets.token_hex(8)}.tmp")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        with open(handle, "wb") as file:
-            file.write(content)
-        os.replace(beside, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TextIO
 
+from monocomp.command_line import streams
+
 _WIDTH = 24
 _PAUSE = 5.0  # seconds between lines where they can't be written over
 
@@ -45,13 +47,15 @@ class Progress:
         self._write(f"[{bar}] {what} {number} of {count}, {now - self.begin:.0f} s")
 
     def _write(self, line: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # nobody reads it
+        try:
             if self.overwrites:
                 self.stream.write("\r" + line.ljust(self.width))
             else:
                 self.stream.write(line + "\n")
             self.stream.flush()
-            self.width = len(line)
+        except (OSError, ValueError):  # nobody reads it
+            streams.discard(self.stream)
+        self.width = len(line)
 
     def __enter__(self) -> Progress:
         return self

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import io
 import keyword
+import os
 import re
-import sys
 import zipfile
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from monocomp import library
-from monocomp.command_line import files
+from monocomp.command_line import files, streams
 from monocomp.errors import DeviceError, UnsupportedDtypeError, UsageError, nearest
+from monocomp.plain_files import require_writable, write
 
 if TYPE_CHECKING:
     from monocomp.kernel import Kernel
     from monocomp.language.syntax import Program
 
 OK, FAILED = 0, 1
+STANDARD_OUTPUT = (None, "-", "/dev/stdout")  # a file there is written on, not replaced
 
 _DTYPES = {
     **dict.fromkeys(("bf16", "bfloat16"), "bfloat16"),
@@ -156,25 +158,28 @@ def _compile(options: Namespace, name: str | None = None, **more: Any) -> Kernel
 # Output
 
 
-def saying(write: Callable[..., object], *text: str) -> None:
-    """Write to standard output; a full disk is the caller's to know, not a fault of ours."""
-    try:
-        write(*text)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise UsageError(f"cannot write to standard output: {error.strerror or error}") from None
-
-
 def _say(text: str) -> None:
-    saying(sys.stdout.write, text if text.endswith("\n") else text + "\n")
+    streams.say(text if text.endswith("\n") else text + "\n")
 
 
 def _deliver(path: str | None, text: str) -> None:
-    if path is None or path == "-":
+    if path in STANDARD_OUTPUT:
         _say(text)
     else:
-        files.write(path, text if text.endswith("\n") else text + "\n")
+        write(path, (text if text.endswith("\n") else text + "\n").encode())
+
+
+def _require_output(path: str | None, *read: str) -> None:
+    """Refuse a place for the output that cannot be written, or that is read, before any work."""
+    if path is None or path in STANDARD_OUTPUT:
+        return
+    require_writable(path)
+    for other in read:
+        if os.path.isfile(path) and os.path.isfile(other) and os.path.samefile(path, other):
+            raise UsageError(
+                f"'{path}' is read, so the output cannot replace it",
+                help="give -o the name of another file",
+            )
 
 
 # The verbs
@@ -192,6 +197,7 @@ def emit(options: Namespace) -> int:
     """`monocomp emit`: the source and nothing else."""
     name, extents = _name(options), _extents(options)
     dtype, named = _dtypes(options)
+    _require_output(options.output, options.program)
     kernel = _compile(options, name)
     if named and dtype is not None:
         floats = [n for n, i in kernel.program.inputs.items() if i.kind == "float"]
@@ -231,7 +237,6 @@ def check(options: Namespace) -> int:
             _say(("\n" if section else "") + finding.section)
             section = finding.section
         _say(f"  {finding}")
-        saying(sys.stdout.flush)
         failed |= finding.ok is False
     return FAILED if failed else OK
 
@@ -247,6 +252,7 @@ def run(options: Namespace) -> int:
         raise UsageError("--random makes every input, so it does not go with --input")
     if extents and not options.random:
         raise UsageError("--extent goes with --random; files have their sizes")
+    _require_output(options.output, options.program, *paths.values())
     kernel = _compile(options, backend=options.backend)
     program = kernel.program
     _refuse_unknown_params(program, params)
@@ -284,6 +290,8 @@ def tune(options: Namespace) -> int:
             "schedules are measured on a GPU, and there is none here",
             help="run it where there is one; -o FILE writes what other machines can use",
         )
+    if options.output is not None:
+        schedules.require_file(options.output)
     arrays = _random(kernel.program, extents, params, dtype, options.seed)
     tensors = _tensors(arrays, dtypes, "triton")
     with Progress() as progress:
@@ -356,7 +364,7 @@ def _save(path: str, named: Mapping[str, Any]) -> None:
             member = io.BytesIO()
             np.save(member, _array(value), allow_pickle=False)
             archive.writestr(f"{name}.npy", member.getvalue())
-    files.write(path, buffer.getvalue())
+    write(path, buffer.getvalue())
 
 
 def _array(value: Any) -> Any:
