@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from monocomp import terms as T
-from monocomp.algebra import SE_PAIR, mantissa
+from monocomp.algebra import SE_PAIR, is_mantissa, mantissa
 from monocomp.monomials import addends, factors, primitive
 from monocomp.rules import Rule
 from monocomp.terms import Term
@@ -75,9 +75,9 @@ class Centred:
         """sum(weight)."""
         return self.sum_of(self.weight)
 
-    def has_mean(self) -> bool:
-        """Is the centre of the single unit its mean?"""
-        return len(self.units) == 1 and self._is_mean(self.units[0])
+    def mean(self, unit: Unit) -> Mean | None:
+        """What the centre of a unit is the mean of, if it is one."""
+        return mean(unit.centre, unit.distance, self.bound, self.condition)
 
     def _is_mean(self, unit: Unit) -> bool:
         total = self.sum_of(T.mul(self.weight, unit.distance))
@@ -91,6 +91,61 @@ class Centred:
             for g in T.subterms(u.centre)
             if g.op == "fold" and _same_domain(g, self.fold) and not T.is_open(g)
         }
+
+
+@dataclass(frozen=True)
+class Mean:
+    """sum(weight * u) / sum(weight) over a domain, the weights times exponentials in SE."""
+
+    bound: Term
+    condition: Term
+    weight: Term
+    exponent: Term | None
+
+    def of(self, value: Term) -> Term:
+        """The mean of a value. Elements are counted, so that it is one while a loop runs, too."""
+        return T.mul(self._sum(T.mul(self.weight, value)), T.power_of(self._sum(self.weight), -1))
+
+    def is_of(self, value: Term, centre: Term) -> bool:
+        """Is this mean of a value the centre?"""
+        if centre is self.of(value):
+            return True
+        if self.exponent is not None or self.weight is not T.ONE or self.condition is not T.TRUE:
+            return False
+        count = T.as_float(T.extent_of(self.bound.attr[1]))
+        return centre is T.mul(self._sum(value), T.power_of(count, -1))
+
+    def _sum(self, value: Term) -> Term:
+        return weighted_sum(self.bound, self.condition, value, self.exponent)
+
+
+def mean(centre: Term, distance: Term, bound: Term, condition: Term) -> Mean | None:
+    """The mean of the distance over the domain that the centre is, for some weights."""
+    name, extent = bound.attr
+    _, unit = primitive(distance, name)
+    for f in factors(centre):
+        total = f.args[0] if is_mantissa(f) else f
+        if total.op != "fold" or total.attr.extents != (extent,):
+            continue
+        if total.attr.monoid not in ("sum", SE_PAIR) or name in total.free:
+            continue
+        _, (domain, value, *exponent) = T.open_as(total, (name,))
+        if domain is not condition or unit not in factors(value):
+            continue
+        weight = T.mul(T.ONE, *(g for g in factors(value) if g is not unit))
+        found = Mean(bound, condition, weight, exponent[0] if exponent else None)
+        if found.is_of(distance, centre):
+            return found
+    return None
+
+
+def is_distance(t: Term, bound: Term, condition: Term) -> bool:
+    """Is this u - c, with c a mean of u over the domain?"""
+    distance = [a for a in addends(t) if bound.attr[0] in a.free]
+    centre = [T.neg(a) for a in addends(t) if a not in distance]
+    if not distance or not centre:
+        return False
+    return mean(T.add(*centre), T.add(*distance), bound, condition) is not None
 
 
 def weighted_sum(bound: Term, condition: Term, value: Term, exponent: Term | None) -> Term:

@@ -18,7 +18,7 @@ from monocomp import terms as T
 from monocomp.algebra import is_mantissa
 from monocomp.domain import split
 from monocomp.monomials import addends, factors, monomial, primitive
-from monocomp.moving import LARGEST_DEGREE, Centred, Unit, centred, weighted_sum
+from monocomp.moving import LARGEST_DEGREE, Centred, Mean, Unit, centred, weighted_sum
 from monocomp.program import Equations
 from monocomp.rewriting import Rewriter
 from monocomp.rules import Choice, RuleSet
@@ -194,8 +194,10 @@ def centre_moments(program: Equations) -> Choice | None:
             total = weighted_sum(bound, condition, T.mul(weight, unit), exponent)
             if T.split_coefficient(total)[1] not in known:
                 continue
-            if total.free - unit.free and T.neg(_anchor(bound, condition, unit)) in addends(unit):
-                continue  # about the anchor these are products of matrices, see anchor_means
+            if total.free - unit.free:
+                anchor = _anchor(Mean(bound, condition, weight, exponent), unit)
+                if anchor is not None and T.neg(anchor) in addends(unit):
+                    continue  # about the anchor these are products of matrices, see anchor_means
             new = _about_mean(bound, condition, weight, unit, int(power), exponent)
             choice = _replacing(t, new, program)
             if _operand_count(choice.program) < _operand_count(program):
@@ -238,37 +240,64 @@ def anchor_means(program: Equations) -> Choice | None:
 
     Law:     sum(w * u) / sum(w) = a + sum(w * (u - a)) / sum(w), and the law of centre_moments
     Claims:  moments
-    Needs:   a sum of powers about the mean; a is the first element, or 0 if that is left out
+    Needs:   a sum of powers about the mean; a is the first element whose weight is not 0, as
+             far as that is the same for all means
     before:  V[i] = sum[k]((X[i,k] - sum[l](X[i,l]) / sum[l](1.0)) ** 2)
     after:   V[i] = sum[k]((X[i,k] - where(0 < |k|, X[i,0], 0) - sum[l](X[i,l] - where(0 < |k|, X[i,0], 0)) / sum[l](1.0)) ** 2)
     """  # noqa: E501
     for t, _, _, _, _ in _sums(program):
         taken = centred(t.args[0] if is_mantissa(t) else t)
-        if taken is None or not taken.has_mean():
-            continue
-        (unit,) = taken.units
-        anchor = _anchor(taken.bound, taken.condition, unit.distance)
-        if anchor is T.ZERO or T.neg(anchor) in addends(unit.distance):
-            continue
-        distance = T.sub(unit.distance, anchor)
-        if unit.centre.free - unit.distance.free:
-            return _replacing(t, _about_anchor(taken, distance), program)
-        total = taken.sum_of(T.mul(taken.weight, distance))
-        mean = T.mul(total, T.power_of(taken.count(), -1))
-        after = taken.sum_of(taken.element([Unit(distance, mean, unit.power)]))
-        return Choice.replacing(t, after, program)
+        for place, unit in enumerate(() if taken is None else taken.units):
+            mean = None if taken is None else taken.mean(unit)
+            anchor = None if mean is None else _anchor(mean, unit.distance)
+            if taken is None or mean is None or anchor is None:
+                continue
+            if anchor is not T.ZERO and T.neg(anchor) in addends(unit.distance):
+                continue
+            distance = T.sub(unit.distance, anchor)
+            if unit.centre.free <= unit.distance.free:
+                units = list(taken.units)
+                units[place] = Unit(distance, mean.of(distance), unit.power)
+                after = taken.sum_of(taken.element(units))
+                if after is not t:
+                    return Choice.replacing(t, after, program)
+            elif len(taken.units) == 1 and mean.weight is taken.weight and anchor is not T.ZERO:
+                return _replacing(t, _about_anchor(taken, distance), program)
     return None
 
 
-def _anchor(bound: Term, condition: Term, distance: Term) -> Term:
-    """What varies in the distances, at the lower end of the domain, or 0 where that is
-    left out. What the domain says of other indices holds wherever there is a distance."""
+def _anchor(mean: Mean, distance: Term) -> Term | None:
+    """What varies in the distances, at the first place whose weight is not 0; 0 where there is
+    none. None if other places are the first for other means.
+
+    Where means vary with an index that the elements lack, an exponential that varies with it, too,
+    is taken to be more than 0.
+    """
+    bound, condition = mean.bound, mean.condition
+    exponents = [] if mean.exponent is None else list(addends(mean.exponent))
+    weights = [f for f in factors(mean.weight) if not T.is_positive(f)]
+    own = distance.free | {bound.attr[0]}
+    everywhere = all(t.free <= own for t in (*exponents, *weights))
+    if (everywhere and (exponents or weights)) or not all(w.free <= own for w in weights):
+        return None
+    there = [T.is_weight_there(a) for a in exponents if a.free <= own]
+    is_there = T.conjunction(
+        *(c for c in there if c is not None), *(T.compare("!=", w, T.ZERO) for w in weights)
+    )
+    place = split(bound, condition).intervals[0].start
+    if is_there is not T.TRUE:
+        place = T.fold("argmax", (bound,), condition, T.as_int(is_there))
+    return _element(bound, condition, distance, place)
+
+
+def _element(bound: Term, condition: Term, distance: Term, place: Term) -> Term:
+    """What varies in the distances, at a place of the domain, or 0 where that is left out. What
+    the domain says of other indices holds wherever there is a distance."""
     varying = T.add(T.ZERO, *(a for a in addends(distance) if bound.attr[0] in a.free))
     number, element = primitive(varying, bound.attr[0])
     folds = (t for t in T.subterms(element) if t.op == "fold")
     if any(t.args[0] is not T.TRUE or any(a.folded for a in t.args) for t in folds):
         return T.ZERO  # at one place, what is filtered and sums of sums are other programs
-    place = split(bound, condition).intervals[0].start
     is_there = T.compare("<", place, T.extent_of(bound.attr[1]))
     of_element = T.conjunction(*(c for c in T.conjuncts(condition) if bound.attr[0] in c.free))
     inside = T.conjunction(is_there, T.substitute(of_element, {bound.attr[0]: place}))

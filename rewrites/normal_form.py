@@ -24,6 +24,7 @@ from monocomp.monomials import (
     without_exponent,
     without_powers,
 )
+from monocomp.moving import is_distance
 from monocomp.program import Equations
 from monocomp.rules import Choice, RuleSet
 from monocomp.terms import Term
@@ -143,14 +144,15 @@ def separate_results(t: Term) -> Term | None:
     Law:     sum(H * x + G * y) = H * sum(x) + G * sum(y)
     Claims:  distributivity, interchange, exponentials, binomial theorem, addition theorems,
              brackets
-    Needs:   the results stand in sums, products, whole powers up to 8, exponents, cos or sin
+    Needs:   the results stand in sums, products, whole powers up to 8, exponents, cos or sin;
+             products of distances from means stay: multiplied out they would cancel
     before:  A[i] = sum[k]((X[i,k] + max[l](X[i,l])) * Y[k])
     after:   A[i] = sum[k](X[i,k] * Y[k]) + max[k](X[i,k]) * sum[k](Y[k])
     """
     if not _is_fold(t, "sum") or t.kind != "float":
         return None
     bound, name, condition, body = _opened(t)
-    groups = _separated(body, name, bound.attr[1])
+    groups = _separated(body, bound, condition)
     if list(groups) == [T.ONE]:
         return None
     return T.add(
@@ -161,9 +163,15 @@ def separate_results(t: Term) -> Term | None:
     )
 
 
-def _separated(t: Term, name: str, extent: str) -> dict[Term, Term]:
-    """t as a sum of result * rest, by result: a product of results of folds over the extent,
-    free of the index `name`."""
+def _separated(t: Term, bound: Term, condition: Term) -> dict[Term, Term]:
+    """t as a sum of result * rest, by result: a product of results of folds over the extent of
+    the bound index, free of it."""
+    name, extent = bound.attr
+
+    def are_distances(parts: Iterable[Term]) -> list[Term]:
+        found = [f for f in parts if is_distance(T.base_and_power(f)[0], bound, condition)]
+        degree = sum(T.base_and_power(f)[1] for f in found)
+        return found if degree > 1 else []
 
     def is_result(f: Term) -> bool:
         return name not in f.free and extent in f.folded
@@ -173,14 +181,17 @@ def _separated(t: Term, name: str, extent: str) -> dict[Term, Term]:
             return {T.ONE: s}
         if is_result(s):
             return {s: T.const(1, s.kind)}
+        distances = are_distances(factors(s))
         match s.op:
             case "add":
                 return _collect(pair for a in s.args for pair in visit(a).items())
             case "mul":
                 found = {T.ONE: T.const(1, s.kind)}
                 for f in s.args:
-                    found = _product(found, visit(f))
+                    found = _product(found, {T.ONE: f} if f in distances else visit(f))
                 return found
+            case "pow" if distances:
+                return {T.ONE: s}
             case "cast":
                 conditions = T.conjuncts(s.args[0])
                 fixed = [c for c in conditions if is_result(c)]
@@ -648,7 +659,8 @@ def divide_addends(t: Term) -> Term | None:
     for f in t.args:
         total, power = T.base_and_power(f)
         if total.op == "add" and power.denominator == 1 and power > 0:
-            bases = {T.base_and_power(g)[0] for a in total.args for g in factors(a)}
+            powers = [T.base_and_power(g) for a in total.args for g in factors(a)]
+            bases = {base for base, n in powers if n > 0}
             inverses = [
                 T.power_of(base, n / power)
                 for base, n in divisors.items()

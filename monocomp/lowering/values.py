@@ -349,8 +349,10 @@ _LEAST_INT = -LARGEST_INT - 1
 
 def _stored(exact: Number, kind: Kind) -> float:
     """A number as a kernel has it: the nearest float, or the int modulo 2 ** 64."""
-    if kind != "float":
-        return exact if kind == "bool" else (int(exact) - _LEAST_INT) % 2**64 + _LEAST_INT
+    if kind == "bool":
+        return bool(exact)
+    if kind == "int":
+        return (int(exact) - _LEAST_INT) % 2**64 + _LEAST_INT
     try:
         return float(exact)
     except OverflowError:
