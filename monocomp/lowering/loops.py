@@ -616,7 +616,8 @@ class Loops(Nests):
         if condition is not T.TRUE:
             body = T.mul(T.bracket(condition), body)
         sides = self._sides(body, name)
-        if len(sides) == 2:
+        # Where the filter is a factor, 0 times what it leaves out must be 0.
+        if len(sides) == 2 and (condition is T.TRUE or all(map(T.is_finite_if_read, sides))):
             left, right = (self._padded(self._value(s), name) for s in sides)
             return _contract(axis, left, right, initial)
         value = self._value(body)

@@ -463,6 +463,8 @@ class _Parts:
             rest = [f for f in self.parts if f not in infinite and f not in self.divisors]
             if rest and not all(map(T.is_positive, rest)):
                 yield rest
+            if len(infinite) > 1:
+                yield from ([f] for f in infinite)
         for f in self.sums:
             others = (g for g in self.parts if g is not f and g not in self.settled)
             if not unsettled and not all(map(T.is_finite, others)):

@@ -165,6 +165,8 @@ def _absence(op: str, left: Value, right: Value, x: Array, y: Array, result: Arr
         for one, other, level in ((left, right, in_left), (right, left, in_right)):
             if other.absent is None and is_finite(other.array).all() and is_finite(one.array).all():
                 return level  # 0 times finite is 0: no need to look at the whole product
+    if op == "/":  # what an infinite number divides is a plain 0
+        in_right = np.where(is_infinite(result), in_right, np.uint8(0))
     return still_absent(np.maximum(in_left, in_right), result)
 
 

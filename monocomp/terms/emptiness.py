@@ -36,6 +36,8 @@ def may_be_empty(t: Term) -> bool:
             return may_be_empty(t.args[0])
         case "fold" if t.attr.monoid == "max":
             return is_weight(t) and not is_positive(t)
+        case "fold" if t.attr.monoid in ("argmax", "argmin"):
+            return not has_element(t)
         case "fold":
             if not (t.attr.monoid == "sum" or t.attr.is_scaled):
                 return False

@@ -47,6 +47,16 @@ def _fact(decide: Callable[[Term], bool]) -> Callable[[Term], bool]:
 @_fact
 def is_finite(t: Term) -> bool:
     """Neither infinite nor NaN, whatever is read."""
+    return _is_finite(t, is_finite)
+
+
+@_fact
+def is_finite_if_read(t: Term) -> bool:
+    """Neither infinite nor NaN, if all that is read is."""
+    return t.op in ("read", "param") or _is_finite(t, is_finite_if_read)
+
+
+def _is_finite(t: Term, is_finite: Callable[[Term], bool]) -> bool:
     if t.kind != "float":
         return True
     match t.op:

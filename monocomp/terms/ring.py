@@ -216,7 +216,8 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
         cancelled += _that_cancel(exponents, divisors, as_written)
     empty = [base for base in powers if may_be_empty(base)]
     if conditions or any(powers[base] >= 0 for base in empty):
-        lose(*(b for b in powers if b not in empty), *map(_inert_exp, exponents))
+        lost = [b for b in powers if conditions or b not in empty]
+        lose(*lost, *map(_inert_exp, exponents))
     if conditions or cancelled or divisors:  # but for those without which it is 0 anyway
         weights = [_inert_exp(exponent)] if exponents else []
         product = Product(
