@@ -306,7 +306,14 @@ class Kernel:
         Raises:
             DeviceError: the inputs are not on a GPU.
             UnsupportedError: no candidate fits the GPU.
+            UsageError: the program uses the name of an argument that is not its own.
         """
+        for name in ("seconds", "candidates", "progress"):
+            if name in self.program.params or name in self.program.inputs:
+                raise UsageError(
+                    f"the program's '{name}' and the argument '{name}' of tune have one name",
+                    help="give the one in the program another name, or use `monocomp tune`",
+                )
         return self.calls.tune(
             args, kwargs, seconds=seconds, candidates=candidates, progress=progress
         )

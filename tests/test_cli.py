@@ -878,16 +878,16 @@ def test_tune(call, monkeypatch, tmp_path) -> None:
     from monocomp import schedules
     from monocomp.backends.triton.schedule import Schedule
     from monocomp.backends.triton.search import Tuning
+    from monocomp.calls import Calls
     from monocomp.command_line import verbs
-    from monocomp.kernel import Kernel
 
     place = schedules.Situation("gpu", "3", "0", "ieee", (("A", "float16"),), (("i", 4),))
     chosen = (Schedule((("i", 64), ("j", 32)), 4, 3),)
     entry = schedules.Entry(place, chosen, 0.5)
     seen: dict[str, object] = {}
 
-    def tune(kernel: Kernel, *, progress, **given) -> Tuning:
-        seen.update(given)
+    def tune(calls: Calls, args: tuple[()], kwargs, *, progress, **given) -> Tuning:
+        seen.update(kwargs, **given)
         progress("compiling", 1, 7)
         is_right = given["seconds"] > 1
         return Tuning(chosen, 0.5, 0.75, measured=7, is_checked=is_right, entry=entry)
@@ -898,7 +898,7 @@ def test_tune(call, monkeypatch, tmp_path) -> None:
         "_tensors",
         lambda arrays, dtypes, _: {n: (a.shape, dtypes[n]) for n, a in arrays.items()},
     )
-    monkeypatch.setattr(Kernel, "tune", tune)
+    monkeypatch.setattr(Calls, "tune", tune)
     path = tmp_path / "schedules.json"
     words = ("tune", PRODUCT, "--extent", "i=4", "j=5", "k=6", "--dtype", "fp16", "--candidates")
     result = call(*words, "7", "--seconds", "9", "-o", path)

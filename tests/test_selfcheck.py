@@ -412,7 +412,7 @@ def test_script_refuses_a_wrong_kernel(
 ) -> None:
     made = in_this_process(LIBRARY["library causal"], tmp_path, monkeypatch)
     made.attention = lambda *inputs: change(made.reference(*inputs)[0].float())
-    assert made.main() == 1
+    assert made.main(made.attention) == 1
     out, err = capsys.readouterr()
     assert not err and out.endswith("\nthe kernel's error is too large\n")
 
@@ -428,4 +428,4 @@ def test_script_makes_inputs_that_fit(
     made.attention = lambda *inputs, **params: (
         made.reference(*inputs, **params) if several else made.reference(*inputs, **params)[0]
     )
-    assert made.main() == 0
+    assert made.main(made.attention) == 0

@@ -80,14 +80,14 @@ def emit(
     narrow = narrow or {}
     pairs = zip(kernels, schedules, strict=True)
     kernels = [in_two_tiles(k, s.in_two) for k, s in pairs]
-    names = Identifiers({*DEVICE_FUNCTIONS, *HOST_FUNCTIONS, *HOST_NAMES, *RESERVED})
+    taken = {*DEVICE_FUNCTIONS, *HOST_FUNCTIONS, *RESERVED}
+    names = Identifiers({*taken, *HOST_NAMES})
     source = start.source
     if not source.inputs:
         raise UnsupportedError(
             "backend 'triton' needs an input tensor, to know which GPU to run on",
             help="compile with backend='torch'",
         )
-    host = names.of("host", source.name or "kernel")
     kernel_names = [names.of("kernel", k.name, f"{k.name}_kernel") for k in kernels]
     for name in source.inputs:
         names.of("tensor", name)
@@ -103,6 +103,9 @@ def emit(
         names.of("config", k.name, "CONFIG" if n == 0 else f"CONFIG_{n + 1}")
         for n, k in enumerate(kernels)
     )
+    # The function never reads its own name, so what is inside may have it too, as a tensor.
+    taken |= {*kernel_names, *functions.values(), *configs, "TensorDescriptor"}
+    host = Identifiers(taken).of("host", source.name or "kernel")
     lines = [*_header(start, outline, target, schedules), "", "import torch", "import triton"]
     lines += ["import triton.language as tl"]
     described = tuple(bool(s.blocks) for s in sources)

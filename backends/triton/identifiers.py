@@ -14,11 +14,24 @@ from collections.abc import Iterable
 
 from monocomp.errors import InternalError
 
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,80}\Z", re.ASCII)
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z", re.ASCII)
+_LONGEST = 80
 
 RESERVED = frozenset(
     {*keyword.kwlist, *keyword.softkwlist, *dir(builtins), "tl", "triton", "torch"}
 )
+
+# What a launch takes for itself: its arguments, the options of Triton's backends, and names in the
+# function that Triton makes of a kernel's parameters.
+_LAUNCH = """
+grid warmup stream device device_type debug instrumentation_mode num_warps num_stages num_ctas
+warp_size maxnreg ptx_version ptx_options ir_override enable_fp_fusion enable_reflect_ftz
+launch_cooperative_grid launch_pdl supported_fp8_dtypes deprecated_fp8_dot_operand_dtypes
+default_dot_input_precision allowed_dot_input_precisions max_num_imprecise_acc_default extern_libs
+backend_name sanitize_overflow arch waves_per_eu matrix_instr_nonkdim kpack allow_flush_denorm
+schedule_hint options params specialization specialize_impl backend dynamic_func JITCallable
+"""
+LAUNCH = frozenset(_LAUNCH.split())  # no parameter of a kernel may have these names
 
 
 class Identifiers:
@@ -32,7 +45,7 @@ class Identifiers:
         """The identifier of a name used for a purpose; `wanted` is the preferred spelling."""
         found = self._given.get((purpose, name))
         if found is None:
-            base = (wanted if wanted is not None else name).lstrip("_.") or "x"
+            base = (wanted if wanted is not None else name).lstrip("_.")[:_LONGEST] or "x"
             if not _PLAIN.match(base):
                 base = "x_" + re.sub(r"[^A-Za-z0-9_]", "", base, flags=re.ASCII)
             if not _PLAIN.match(base):

@@ -21,7 +21,8 @@ from monocomp.program import Equations
 
 __all__ = ["RESERVED", "main_lines", "reference_lines"]
 
-# Names that the identifiers of a program and its host function must leave alone.
+# Names of the file that the identifiers of a program and its host function must leave alone; the
+# function is passed to `main`, where names are its own.
 RESERVED = reference.RESERVED | {"main", "error"}
 
 _LARGEST_PARAM = 9  # so that a window, say, is smaller than the inputs
@@ -39,7 +40,7 @@ def error(result, exact):
 '''
 
 _HEAD = '''
-def main():
+def main(kernel):
     """Compare with the program evaluated as it is written, on small random inputs."""
     import os
     import sys
@@ -73,7 +74,7 @@ _LOOP = """
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main({host}))
 """
 
 
@@ -99,7 +100,7 @@ def main_lines(
         raise InternalError(f"the host function's name is reserved: {host}")
     params = _params(equations)
     several = len(equations.source.outputs) > 1
-    call = f"{host}(*inputs, **params)"
+    call = "kernel(*inputs, **params)"
     outputs = [f'"{o.name}"' for o in equations.source.outputs]
     keywords = [f'"{identifiers[name]}": {default_text(value)}' for name, value in params.items()]
     out = [*_ERROR.strip().splitlines(), "", "", *_HEAD.strip().splitlines()]
@@ -112,7 +113,9 @@ def main_lines(
     out += ["    made = [", *inputs, "    ]"] if inputs else ["    made = []"]
     out += call_lines("params = {", keywords, "}")
     out += call_lines("names = (", outputs, ")" if several else ",)")
-    out += _LOOP.format(results=call if several else f"({call},)").strip("\n").splitlines()
+    out += (
+        _LOOP.format(host=host, results=call if several else f"({call},)").strip("\n").splitlines()
+    )
     return out
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from monocomp.backends.triton.descriptors import Block, described_loads
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
-from monocomp.backends.triton.identifiers import Identifiers
+from monocomp.backends.triton.identifiers import LAUNCH, Identifiers
 from monocomp.backends.triton.layout import fit
 from monocomp.backends.triton.operands import Operands, unconverted
 from monocomp.errors import InternalError
@@ -29,7 +29,7 @@ class KernelWriter(ABC):
         self.kernel_name = kernel_name
         self.function_names = functions or {}  # of the combines, by monoid
         self.functions: dict[str, str] = {}
-        reserved = {*DEVICE_FUNCTIONS, kernel_name, *self.function_names.values()}
+        reserved = {*LAUNCH, *DEVICE_FUNCTIONS, kernel_name, *self.function_names.values()}
         reserved |= {"INDEX", "PRECISION", "FAST", "STEP", "ABREAST", "pid"}
         self.names = Identifiers(reserved)
         self.lines: list[str] = []

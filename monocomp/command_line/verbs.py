@@ -295,9 +295,9 @@ def tune(options: Namespace) -> int:
     arrays = _random(kernel.program, extents, params, dtype, options.seed)
     tensors = _tensors(arrays, dtypes, "triton")
     with Progress() as progress:
-        found = kernel.tune(
-            **tensors,
-            **params,
+        found = kernel.calls.tune(
+            (),
+            {**tensors, **params},
             seconds=options.seconds,
             candidates=options.candidates,
             progress=progress,

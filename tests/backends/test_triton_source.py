@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import ast
 import builtins
+import io
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
 import monocomp as mc
 from monocomp import library
+from monocomp.backends.triton.identifiers import LAUNCH
 from monocomp.backends.triton.layout import WIDTH, fit
 from monocomp.errors import MonocompError
-from tests.backends.interpreted import environment, require_interpreter
+from tests.backends.interpreted import call, environment, require_interpreter
 from tests.backends.library_cases import CASES
 from tests.backends.programs import EXAMPLES
 
@@ -287,6 +291,55 @@ def test_names_of_kernels(name: str) -> None:
     except MonocompError:
         return
     assert source.isascii() and not list(faults(source))
+
+
+# Names of modules, of what the file holds, and of what its functions call their own.
+NAMES = "sys os math torch triton class None main error reference launch CONFIG A O ratio " + (
+    "made exact results names good x kernel num_warps TensorDescriptor plain_kernel"
+)
+
+
+@pytest.mark.parametrize("name", NAMES.split())
+def test_the_self_check_of_any_kernel(name: str, tmp_path: Path) -> None:
+    """Runs the kernel, whatever it is called."""
+    path = tmp_path / "emitted.py"
+    path.write_text(emitted("O[i] = A[i] / B[i]", name))
+    assert call(_status, str(path)) == 0
+
+
+def _status(path: str) -> object:
+    """Of a file that is run as a script."""
+    with pytest.raises(SystemExit) as done, redirect_stdout(io.StringIO()):
+        runpy.run_path(path, run_name="__main__")
+    return done.value.code
+
+
+def test_tensors_keep_their_names() -> None:
+    """Also where the kernel has the same one."""
+    assert "def A(\n    A,\n" in emitted(PLAIN, "A")
+
+
+def test_long_names() -> None:
+    """Names of kernels, tensors and indices may each be as long as they may be."""
+    a, b, i, k = (letter * 64 for letter in "abik")
+    source = emitted(f"O[{i}] = {a}[{i},{k}] * {b}[{k}]", "n" * 200)
+    assert not list(faults(source))
+
+
+def test_launches_have_their_names() -> None:
+    """No parameter of a kernel has a name that Triton takes for itself."""
+    from dataclasses import fields
+
+    from triton.backends.amd.compiler import HIPOptions
+    from triton.backends.nvidia.compiler import CUDAOptions
+
+    options = {f.name for kind in (CUDAOptions, HIPOptions) for f in fields(kind)}
+    assert options <= LAUNCH
+    lines = [f"param {name}: float" for name in sorted(LAUNCH)]
+    source = emitted("\n".join(lines) + "\nO[i] = A[i] * (" + " + ".join(sorted(LAUNCH)) + ")")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef) and node.decorator_list:
+            assert not LAUNCH & {a.arg for a in node.args.args}
 
 
 def test_strings_of_the_program_are_quoted(sources: dict[str, str]) -> None:
