@@ -165,7 +165,7 @@ class Cost:
 
 def cost(program: Equations) -> Cost:
     """The cost of a program as it is written."""
-    dims = {i.name: i.dims for i in program.source.inputs.values()}
+    dims = {name: program.source.extents(name) for name in program.source.inputs}
     outputs = tuple(o.name for o in program.source.outputs)
     found = _EMPTY
     for group in kernels(program):
@@ -218,14 +218,15 @@ def inlined(program: Equations) -> tuple[Equation, ...]:
     for e in program.equations:
         known[e.name] = replace(e, body=visit(e.body))
     outputs = [known[o.name] for o in program.source.outputs]
-    needed: dict[Equation, None] = {}
+    needed: set[str] = set()
     waiting = list(outputs)
     while waiting:
-        for read in stored_in(waiting.pop().body):
-            needed[read] = None
-            waiting.append(read)
-    stored = [e for e in program.equations if e in needed]  # each after those that it reads
-    return (*stored, *(e for e in outputs if e not in needed))
+        # By name: what is stored may have come to read something stored itself since.
+        names = {read.name for read in stored_in(waiting.pop().body)}
+        waiting += (known[name] for name in names - needed)
+        needed |= names
+    stored = [known[e.name] for e in program.equations if e.name in needed]
+    return (*stored, *(e for e in outputs if e.name not in needed))
 
 
 @lru_cache(maxsize=4096)

@@ -10,6 +10,7 @@ import pytest
 
 from monocomp import library
 from monocomp.derivation import WIDTH, Derivation, wrap_formula
+from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.pipeline import derive
 from monocomp.program import translate
@@ -169,6 +170,19 @@ def test_long_derivations_are_folded(causal: Derivation) -> None:
     many = Derivation(causal.start, causal.steps * 5)
     assert "open" in Page(causal._repr_html_()).attributes
     assert "open" not in Page(many._repr_html_()).attributes
+
+
+def test_every_beginning_can_be_read() -> None:
+    """Also where what is stored reads what has been stored after it."""
+    sinkhorn = """
+        P[i,j] = softmax[j](S[i,j])
+        R[i,j] = P[i,j] / sum[i](P[i,j])
+        T[i,j] = R[i,j] / sum[j](R[i,j])
+        """
+    derivation = Kernel(check(sinkhorn)).derivation
+    assert [s.rule for s in derivation].count("store_value") > 1
+    for count in range(len(derivation) + 1):
+        assert "Cost" in str(derivation.first(count)) or count == 0
 
 
 def test_json(causal: Derivation) -> None:

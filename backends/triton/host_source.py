@@ -101,7 +101,7 @@ class HostSource:
         known: set[str] = set()
         bounds = self.lowered.source.bounds
         for i in self.program.inputs.values():
-            for dim, extent in enumerate(i.dims):
+            for dim, extent in enumerate(self.program.extents(i.name)):
                 if extent not in known and extent not in bounds:
                     known.add(extent)
                     self.put(f"{self.size(extent)} = {self.tensor(i.name)}.shape[{dim}]")
@@ -111,8 +111,8 @@ class HostSource:
             text = self._int(translate_expression(self.lowered.source, bounds[extent]))
             self.out += fit(f"{self.size(extent)} = ", text, "", 1)
         entries = [
-            f'("{i.name}", {self.tensor(i.name)}, {_tuple([self.size(d) for d in i.dims])})'
-            for i in self.program.inputs.values()
+            f'("{n}", {self.tensor(n)}, {_tuple(list(map(self.size, self.program.extents(n))))})'
+            for n in self.program.inputs
         ]
         if len(entries) == 1:
             self.put(f"for name, tensor, shape in ({entries[0]},):")

@@ -266,6 +266,10 @@ class Program:
     bounds: dict[str, Expr]
     kinds: dict[str, Kind]
 
+    def extents(self, tensor: str) -> tuple[str, ...]:
+        """The extents of an input's dimensions, by their representatives."""
+        return tuple(self.extent_of[dim] for dim in self.inputs[tensor].dims)
+
 
 # The vocabulary. Number of arguments of each built-in function; None: one or more.
 FUNCTIONS: dict[str, int | None] = {

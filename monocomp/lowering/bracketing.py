@@ -457,8 +457,7 @@ class _Splitting:
             for r in streamed_reads(f):
                 for n, a in enumerate(r.args):
                     if a is subscript and r.op == "read":
-                        dim = source.inputs[r.attr].dims[n]
-                        return source.extent_of.get(dim, dim)
+                        return source.extents(r.attr)[n]
                     if a is subscript:
                         return str(r.attr.indices[n].attr[1])
         raise AssertionError(f"no read has {subscript!r}")

@@ -109,7 +109,7 @@ def _choices(
 
 def _largest_tensor(program: Equations, sizes: Mapping[str, int]) -> int:
     source = program.source
-    shapes = [[sizes[source.extent_of[e]] for e in i.dims] for i in source.inputs.values()]
+    shapes = [[sizes[e] for e in source.extents(name)] for name in source.inputs]
     shapes += [[sizes[i.attr[1]] for i in e.indices] for e in program.outputs]
     return max(map(math.prod, shapes))
 
@@ -281,10 +281,7 @@ class Closing:
     """Finds which values are elements of one tensor: terms that differ by subscripts alone."""
 
     def __init__(self, program: Equations) -> None:
-        extent_of = program.source.extent_of
-        self.dims = {
-            n: tuple(extent_of.get(d, d) for d in i.dims) for n, i in program.source.inputs.items()
-        }
+        self.dims = {name: program.source.extents(name) for name in program.source.inputs}
         self.memo: dict[Term, tuple[Term, tuple[Term, ...]]] = {}
 
     def __call__(self, t: Term) -> tuple[Term, tuple[Term, ...]]:

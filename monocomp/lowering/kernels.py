@@ -104,7 +104,7 @@ class _Kernel(Loops):
             )
             for e in self.group
         )
-        tensors = {n: Tensor(n, i.dims, i.kind) for n, i in source.inputs.items()}
+        tensors = {n: Tensor(n, source.extents(n), i.kind) for n, i in source.inputs.items()}
         for e in self.program.computed:
             dims = tuple(i.attr[1] for i in e.indices)
             tensors[e.name] = Tensor(e.name, dims, e.body.kind, is_stored=True)

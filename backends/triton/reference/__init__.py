@@ -75,7 +75,7 @@ def _size_lines(scope: Scope) -> list[str]:
     out = []
     for declared in program.inputs.values():
         name = scope.identifiers[declared.name]
-        extents = [program.extent_of.get(d, d) for d in declared.dims]
+        extents = program.extents(declared.name)
         if len(extents) > 1 and len(set(extents)) == len(extents) and left.keys() >= {*extents}:
             out.append(f"    {', '.join(map(left.pop, extents))} = {name}.shape")
             continue

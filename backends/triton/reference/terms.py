@@ -230,7 +230,7 @@ class Terms(ABC):
         if t.op == "ref":
             return [i.attr[1] for i in self.scope.equations.by_name[t.attr].indices]
         program = self.scope.program
-        return [program.extent_of.get(d, d) for d in program.inputs[t.attr].dims]
+        return list(program.extents(t.attr))
 
     def _subscript(self, s: Term, extent: str) -> Code:
         plain = s.op == "index" and s.attr[1] == extent
