@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from monocomp import terms as T
 from monocomp.algebra import LARGEST_INT, SE, SE_PAIR, carried_places, carrier, frame, is_selection
@@ -90,12 +91,16 @@ class Loops(Nests):
             self._refuse(t)
         scope = self.scopes[-1]
         if scope.axis is None:
-            return True
+            return self._late().isdisjoint(t.free)
         if self._home(t.free) is not scope:
             return False
         if t.attr.monoid != "sum":
             return True
         return not self._is_short(t.attr.extents[0]) or not self._is_contraction(t)
+
+    def _late(self) -> set[str]:
+        """Indices of outputs that a loop of its own walks along, to store them."""
+        return {n for n in self.output_indices if self.axes[n].role == "stream"}
 
     def _is_contraction(self, t: Term) -> bool:
         """Is the body a product of two groups of factors with different axes, or else no
@@ -389,7 +394,8 @@ class Loops(Nests):
         sides = self._sides(body, axis.name)
         if axis.role == "serial":
             value = self._value(body)
-            return apply("add", state, value if vanishing else self._masked(loop, value, 0.0))
+            value = value if vanishing else self._masked(loop, value, 0.0)
+            return apply("add", state, value, kind=state.kind)
         if len(sides) != 2:
             value = self._value(body)
             if not vanishing:
@@ -436,7 +442,7 @@ class Loops(Nests):
                 old[t], new[t] = settle(before), after
                 continue
             old[t] = self._symbol("old", state)
-            new[t] = self._symbol("new", new_values[state.attr])
+            new[t] = self._symbol("new", _with_locals(state, new_values))
             if t.op == "fold" and t.attr.monoid in EXTREMA:
                 old[t], new[t] = settle(old[t]), settle(new[t])
         for f in sorted(moving, key=lambda f: sum(u.power for u in moving[f].units)):
@@ -614,7 +620,8 @@ class Loops(Nests):
         _, (condition, body) = T.open_as(t, (name,))
         axis = self.axes[name]
         if condition is not T.TRUE:
-            body = T.mul(T.bracket(condition), body)
+            is_float = t.kind == "float"
+            body = T.mul(T.bracket(condition), body) if is_float else _where(condition, body)
         sides = self._sides(body, name)
         # Where the filter is a factor, 0 times what it leaves out must be 0.
         if len(sides) == 2 and (condition is T.TRUE or all(map(T.is_finite_if_read, sides))):
@@ -662,6 +669,13 @@ def _multiple(t: Term, symbols: Mapping[Term, Term]) -> Term:
     return T.mul(T.const(number, t.kind), symbols[fold_ or t])
 
 
+def _with_locals(e: Expr, values: Mapping[str, Expr]) -> Expr:
+    """An expression of states with other values of these."""
+    if e.op == "local":
+        return values.get(e.attr, e)
+    return replace(e, args=tuple(_with_locals(a, values) for a in e.args)) if e.args else e
+
+
 def _in_terms(t: Term, symbols: Mapping[Term, Term]) -> Term:
     """t with symbols for the folds in it; a quotient by nothing is 0."""
     for fold_, symbol in symbols.items():
@@ -705,10 +719,16 @@ def _in_terms_of(t: Term, part: Term, symbol: Term) -> Term:
     return t
 
 
+def _where(condition: Term, body: Term) -> Term:
+    """An integer where a condition holds, else 0: brackets are floats."""
+    return T.where(condition, body, T.const(0, body.kind))
+
+
 def _contract(axis: Axis, left: Expr, right: Expr, initial: Expr | None = None) -> Expr:
     axes = (left.axes | right.axes) - {axis.name}
     args = (left, right) if initial is None else (left, right, initial)
-    return Expr("contract", args, axis.name, axes, "float")
+    kind: Kind = "float" if "float" in (left.kind, right.kind) else "int"
+    return Expr("contract", args, axis.name, axes, kind)
 
 
 def _reduce(monoid: str, axis: Axis, value: Expr) -> Expr:

@@ -107,7 +107,7 @@ class Scopes:
 
     def _symbol(self, base: str, value: Expr) -> Term:
         """A term that stands for a value, to write formulas of the algebra with."""
-        t = T.param(f"#{base}{len(self.locals)}", "float")
+        t = T.param(f"#{base}{len(self.locals)}", value.kind)
         self.locals[t] = value
         return t
 
