@@ -108,14 +108,18 @@ class Accesses(Expressions):
         subscripts = e.args[: len(e.args) - 1] if e.guarded else e.args
         if any(x.op != "coordinate" for x in subscripts):
             masks += self._in_range(e.attr, subscripts, layout)
-        if e.guarded:
-            masks.append(self._value(e.args[-1], layout, BIT_AND + 1))
+        mask = " & ".join(masks)
+        if e.guarded and (self._order(e.args[-1].axes) or not layout):
+            guard = self._value(e.args[-1], layout, BIT_AND + 1)
+            mask = f"{mask} & {guard}" if mask else guard
+        elif e.guarded:  # as in `_infix`
+            mask = f"tl.where({self._value(e.args[-1], (), 0)}, {mask or 'True'}, False)"
         target = self._local(s.name)
-        if not masks:
+        if not mask:
             self._assign(target, f"tl.load({pointer})")
             return
         other = "0.0" if e.kind == "float" else "0"
-        self._assign(target, f"tl.load({pointer}, mask={' & '.join(masks)}, other={other})")
+        self._assign(target, f"tl.load({pointer}, mask={mask}, other={other})")
 
     def _in_range(
         self, tensor: str, subscripts: tuple[Expr, ...], layout: tuple[str, ...]
@@ -154,6 +158,8 @@ class Accesses(Expressions):
                 if s.op != "coordinate":
                     text = f"{self._text(s, layout, ATOM)}.to(INDEX)"
                 tiles.append(f"{text} * {stride}")
+        if layout and not tiles:  # a guard varies alone, and no mask is larger than its pointers
+            tiles.append(f"tl.zeros([{self._shape(layout)}], tl.int32)")
         return " + ".join([*numbers, *tiles])
 
     def _base(self, e: Expr, subscripts: tuple[Expr, ...]) -> str:

@@ -11,7 +11,17 @@ from functools import cached_property
 from monocomp import counter_rng
 from monocomp.backends.triton.operands import has_float, unconverted
 from monocomp.backends.triton.periods import Periods
-from monocomp.backends.triton.syntax import ADD, ATOM, BIT_AND, BIT_OR, COMPARE, MUL, UNARY, literal
+from monocomp.backends.triton.syntax import (
+    ADD,
+    ATOM,
+    BIT_AND,
+    BIT_OR,
+    COMPARE,
+    MUL,
+    SMALL_INT,
+    UNARY,
+    literal,
+)
 from monocomp.errors import UnsupportedError
 from monocomp.tile import Expr, expressions
 
@@ -25,7 +35,7 @@ _INFIX = {
 }
 _BROADCASTING = ("compare", "where", "neg", "not", "cast", "masked")
 _LARGEST = "1e38"  # what scale * x - scale * y takes in float32: more counts as infinite
-_SMALL_INT = 1 << 6  # a factor that takes no index past 32 bits
+_SMALL_FACTOR = 1 << 6  # it takes no index past 32 bits
 _CALLS = {
     "exp2": "tl.exp2",
     "log": "tl.log",
@@ -174,10 +184,13 @@ class Expressions(Periods):
 
     def _infix(self, e: Expr, want: tuple[str, ...]) -> tuple[str, int]:
         sign, level = _INFIX[e.op]
-        if e.op == "and" and want and not self._order(e.args[0].axes):
+        scalars = [a for a in e.args if not (self._order(a.axes) or _compares_numbers(a))]
+        if e.op in ("and", "or") and want and scalars:
             # Triton's interpreter takes a truth value that it makes a tile of for a float.
-            scalar, tile = self._value(e.args[0], (), 0), self._value(e.args[1], want, 0)
-            return f"tl.where({scalar}, {tile}, False)", ATOM
+            (other,) = (a for a in e.args if a is not scalars[0])
+            scalar, tile = self._value(scalars[0], (), 0), self._value(other, want, 0)
+            chosen = f"{tile}, False" if e.op == "and" else f"True, {tile}"
+            return f"tl.where({scalar}, {chosen})", ATOM
         if e.op == "div" and e.kind == "int":
             sign = "//"
         operand = self._wide if self._is_wide(e) else self._value
@@ -192,9 +205,9 @@ class Expressions(Periods):
         if e.kind != "int":
             return False
         numbers = [abs(a.attr) for a in e.args if a.op == "number"]
-        if any(n >= 1 << 31 for n in numbers) or any(self._is_load(a) for a in e.args):
+        if any(n >= SMALL_INT for n in numbers) or any(self._is_load(a) for a in e.args):
             return True
-        return e.op == "mul" and not any(n <= _SMALL_INT for n in numbers)
+        return e.op == "mul" and not any(n <= _SMALL_FACTOR for n in numbers)
 
     def _cast(self, e: Expr, want: tuple[str, ...]) -> tuple[str, int]:
         kind = "tl.float32" if e.kind == "float" else "tl.int32"
@@ -313,6 +326,10 @@ def _is_infinite(e: Expr) -> bool:
     """inf == abs(x)?"""
     a, b = e.args
     return e.attr == "==" and a.op == "number" and math.isinf(a.attr) and b.op == "abs"
+
+
+def _compares_numbers(e: Expr) -> bool:
+    return e.op == "compare" and all(a.op == "number" for a in e.args)
 
 
 def _is_never_zero(e: Expr) -> bool:

@@ -10,6 +10,7 @@ from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.kernel_source import KernelEmitter, KernelSource
 from monocomp.backends.triton.layout import fit
 from monocomp.backends.triton.schedule import MIN_DOT
+from monocomp.backends.triton.syntax import SMALL_INT
 from monocomp.errors import InternalError
 from monocomp.program import Equations, translate_expression
 from monocomp.tile import Axis, OutputTensor, TileProgram
@@ -211,6 +212,9 @@ class HostSource:
             counts.append(f'triton.cdiv({size}, config["{block}"])' if axis.role == "row" else size)
         self._align(kernel, emitter)
         self.put(f"wide = any(span(t) >= 2**31 for t in {_tuple(tensors)})")
+        if source.added:
+            added = _tuple([self.names.of("param", name) for name in source.added])
+            self.put(f"wide = wide or any(abs(n) >= {SMALL_INT} for n in {added})")
         self.out += fit("programs = ", " * ".join(counts) or "1", "", 1)
         for axis in kernel.axes.values():
             if axis.after is not None:

@@ -5,6 +5,7 @@ Rows and grid indices become program instances, the stream a loop over blocks.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from monocomp.backends.triton.descriptors import Block
@@ -26,6 +27,8 @@ from monocomp.tile import (
     walk,
 )
 
+_SUMS = ("add", "sub", "neg", "mul")
+
 
 @dataclass
 class KernelSource:
@@ -41,6 +44,7 @@ class KernelSource:
         shared: pairs of tensors that one matrix product takes together.
         held: the dimension of tensors along which a tile holds them entirely.
         blocks: what descriptors load, in the order of the arguments.
+        added: the integer parameters of sums and products.
     """
 
     name: str
@@ -52,6 +56,7 @@ class KernelSource:
     shared: list[tuple[str, str]] = field(default_factory=list)
     held: dict[str, int] = field(default_factory=dict)
     blocks: list[Block] = field(default_factory=list)
+    added: list[str] = field(default_factory=list)
 
 
 class KernelEmitter(Loops, Folds):
@@ -61,6 +66,9 @@ class KernelEmitter(Loops, Folds):
         """Write the kernel."""
         grid = self._grid_axes()
         self._steps()
+        added = self._added_params()
+        for name in map(self._param, added):  # sums with large ones take 64 bits
+            self._assign(name, f"tl.cast({name}, INDEX)")
         self._program_ids(grid)
         for axis in self.program.axes.values():
             if axis.role == "whole":
@@ -90,6 +98,7 @@ class KernelEmitter(Loops, Folds):
             self.shared,
             self.held,
             self.descriptors,
+            added,
         )
 
     def _argument(self, purpose: str, name: str, dim: int) -> str:
@@ -119,6 +128,19 @@ class KernelEmitter(Loops, Folds):
             for e in expressions(self.program.body)
             if e.op in ("floordiv", "mod") and e.args[1].op == "extent" and self._order(e.axes)
         }
+
+    def _added_params(self) -> list[str]:
+        """The integer parameters of sums and products, where large ones could leave 32 bits."""
+        sums = [e for e in expressions(self.program.body) if e.op in _SUMS and e.kind == "int"]
+        found = {name for e in sums for name in self._params_in(e)}
+        return [name for name in self.program.params if name in found]
+
+    def _params_in(self, e: Expr) -> Iterator[str]:
+        meaning = self._meaning(e)
+        if e.op == "param" and e.kind == "int":
+            yield e.attr
+        for part in e.args if meaning is e else (meaning,):
+            yield from self._params_in(part)
 
     def _arguments(self, grid: list[Axis]) -> list[tuple[str, str, int]]:
         program = self.program

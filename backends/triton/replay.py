@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from monocomp.backends.triton.syntax import SMALL_INT
 from monocomp.language.binding import params_of_extents
 from monocomp.language.syntax import Program
 
@@ -262,4 +263,4 @@ class Plans:
         if type(value) is float:
             return ()
         narrow, wide = -(1 << 31) <= value < 1 << 31, -(1 << 63) <= value < 1 << 63
-        return value == 1, value % _ALIGNMENT == 0, narrow, wide
+        return value == 1, value % _ALIGNMENT == 0, abs(value) < SMALL_INT, narrow, wide

@@ -6,6 +6,8 @@ import math
 
 # How tightly operators bind.
 ATOM, UNARY, MUL, ADD, BIT_AND, BIT_OR, COMPARE = 9, 8, 7, 6, 5, 4, 3
+# Numbers and parameters below it take no sum of indices, nor a small multiple, past 32 bits.
+SMALL_INT = 1 << 24
 TYPES = {"float": "tl.float32", "int": "tl.int64", "bool": "tl.int1"}
 
 

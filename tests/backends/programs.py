@@ -746,6 +746,63 @@ EXAMPLES: dict[str, Example] = {
         "input M[i,k]: bool\nO[i,j] = M[i,k] * A[k,j]\nC[i] = sum[k](M[i,k])",
         (sizes(i=17, k=19, j=18),),
     ),
+    # places and guards
+    "elements that a filter of rows guards": Example(
+        """
+        input T[k]: int
+        O[q] = var[k if S[q,k] > 0](V[k])
+        P[q] = var[k if S[q,k] > 0](W[T[k]] - V[k])
+        """,
+        (sizes(q=19, k=37),),
+        inputs={"T": [0, 1] * 18 + [0], "W": [0.5, -1.5]},
+    ),
+    "a guard that is a number's": Example(
+        """
+        input B
+        O[q] = var[k if S[k] > 0](V[q,k])
+        P[q,k] = where(V[q,k] > 0 or B > 0, V[q,k], -1)
+        R[q,k] = where(V[q,k] > 0 and not B > 0, V[q,k], -1)
+        """,
+        (sizes(q=19, k=37),),
+    ),
+    "the place of an extremum beside moments": Example(
+        """
+        A[q] = argmax[k](S[q,k])
+        O[q] = var[k](S[q,k]) + A[q]
+        P[q] = sum[k](exp(S[q,k]) * (k - A[q]) ** 2) / sum[k](exp(S[q,k]))
+        """,
+        (sizes(q=19, k=37),),
+    ),
+    "extrema of indices beside sums without them": Example(
+        "O[q] = max[k if k <= q](k) + sum[k](V[k]) + B[q]", (sizes(q=19, k=37),)
+    ),
+    "one input under two names of its indices": Example(
+        "O[q,e] = softmax[k if k <= q](X[q,d] * X[k,d]) * X[k,e]", (sizes(q=37, d=5),)
+    ),
+    "documents counted by where they start": Example(
+        """
+        input starts[j]: int, W[n]
+        D[k] = sum[j](where(starts[j] <= k, 1, 0))
+        S[q,k] = Q[q,d] * K[k,d] + W[sum[j if j < k](starts[j])]
+        O[q,e] = softmax[k if D[k] == D[q]](S[q,k]) * V[k,e]
+        """,
+        (sizes(q=37, j=3, n=26, d=5, e=6),),
+        inputs={"starts": [0, 5, 20]},
+    ),
+    **{
+        f"a window of {w}": Example(
+            """
+            param w: int
+            S[q,k] = Q[q,d] * K[k,d]
+            O[q,e] = softmax[k if k <= q and (k >= q - w or k < 2)](S[q,k]) * V[k,e]
+            P[q,e] = softmax[k if abs(q - k) <= w](S[q,k]) * V[k,e]
+            R[q] = (q + w) * 3 - w // 2 + w % 7
+            """,
+            (sizes(q=19, k=37, d=5, e=6),),
+            params={"w": w},
+        )
+        for w in (2**31 - 1, -(2**31), 2**31, -(2**31) - 1)
+    },
     "division by zero": Example(
         """
         input n[i]: int, m[i]: int
