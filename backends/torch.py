@@ -6,6 +6,7 @@ outputs and a few tiles.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -39,6 +40,8 @@ class TorchOps:
 
     def full(self, shape: tuple[int, ...], value: float, kind: str) -> torch.Tensor:
         dtype = {"float": self.dtype, "int": torch.int64, "bool": torch.bool}[kind]
+        if kind == "float" and abs(value) > torch.finfo(dtype).max:  # torch would refuse it
+            value = math.copysign(math.inf, value)
         return torch.full(shape, value, dtype=dtype, device=self.device)
 
     def float(self, x: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     import torch
 
 
+_LARGEST = 3.4028234663852886e38  # float of 32 bits
+
+
 def check_params(params: Mapping[str, int | float]) -> None:
     """Parameters that kernels can take."""
     for name, value in params.items():
@@ -22,6 +26,40 @@ def check_params(params: Mapping[str, int | float]) -> None:
                 f"parameter '{name}' is {shown}, and kernels take integers of 64 bits",
                 help=f"give {name} a value from -2**63 to 2**63 - 1",
             )
+
+
+def check_floats(params: Mapping[str, int | float], backend: str) -> None:
+    """Parameters that are finite, where kernels compute in float32, are finite there too."""
+    for name, value in params.items():
+        if isinstance(value, float) and not is_in_float32(value):
+            raise InputError(
+                f"parameter '{name}' is {value}, and backend '{backend}' computes in float32, "
+                "which ends at 3.4e38",
+                help=f"give {name} a smaller value, or math.inf; "
+                "with inputs of float64 backend 'torch' computes in float64",
+            )
+
+
+def is_in_float32(value: float) -> bool:
+    """Is a float no larger than those of 32 bits, or no number, or infinite?"""
+    return not _LARGEST < abs(value) < math.inf
+
+
+def check_no_gradients(params: Mapping[str, Any]) -> None:
+    """No parameter is a tensor whose gradient would be lost."""
+    for name, value in params.items():
+        if getattr(value, "requires_grad", False):
+            import torch
+
+            if torch.is_grad_enabled():
+                raise _no_gradient(f"parameter {name}", name)
+
+
+def _no_gradient(what: str, name: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{what} requires a gradient, and no gradient is derived yet",
+        help=f"call under torch.no_grad(), or pass {name}.detach()",
+    )
 
 
 def shape_of(name: str, tensor: Any) -> tuple[int, ...]:
@@ -89,10 +127,7 @@ def check_tensors(inputs: Mapping[str, Any], torch: Any) -> None:
             )
         devices[name] = str(tensor.device)
         if tensor.requires_grad and torch.is_grad_enabled():
-            raise UnsupportedError(
-                f"input {name} requires a gradient, and no gradient is derived yet",
-                help=f"call under torch.no_grad(), or pass {name}.detach()",
-            )
+            raise _no_gradient(f"input {name}", name)
     if len(set(devices.values())) > 1:
         listed = ", ".join(f"{n} on {d}" for n, d in devices.items())
         raise DeviceError(

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from monocomp.arguments import (
     check_conversion,
     check_dtype,
+    check_floats,
+    check_no_gradients,
     check_params,
     check_tensors,
     shape_of,
@@ -96,6 +98,7 @@ class Calls:
                 f"{self._backend_for(device)} ({device})",
                 help="move the inputs to the GPU",
             )
+        check_floats(binding.params, "triton")
         runner = self.runner(inputs, binding)
         extents = packed_extents(runner.program, binding.extents)
         found = runner.tune(
@@ -115,6 +118,7 @@ class Calls:
         """The inputs and parameters of a call by name, checked, and the sizes."""
         inputs, params = signature(self.program, args, kwargs)
         shapes = {n: shape_of(n, t) for n, t in inputs.items()}
+        check_no_gradients(params)
         binding = bind(self.program, shapes, params)
         check_params(binding.params)
         if not self.filters.have_admitted(binding.params):
@@ -161,6 +165,8 @@ class Calls:
         from monocomp.backends import torch as torch_backend
 
         dtype = promoted(inputs, torch)
+        if dtype != torch.float64:
+            check_floats(binding.params, "torch")
         outputs = torch_backend.run_all(
             self.specializations.tile_programs(binding.extents),
             inputs,
@@ -192,6 +198,7 @@ class Calls:
     ) -> tuple[torch.Tensor, ...]:
         from monocomp.backends.triton.replay import Plans
 
+        check_floats(binding.params, "triton")
         runner = self.runner(inputs, binding)
         if self._plans is None:
             self._plans = Plans(self.program, self.filters.params)

@@ -150,8 +150,9 @@ def is_distance(t: Term, bound: Term, condition: Term) -> bool:
 
 def weighted_sum(bound: Term, condition: Term, value: Term, exponent: Term | None) -> Term:
     """sum(value), or in SE the mantissa of sum(value * exp(exponent)), of primitive factors."""
-    taken = [primitive(f, bound.attr[0]) for f in factors(T.as_float(value))]
-    number = T.const(math.prod(n for n, _ in taken), "float")
+    coefficient, rest = T.split_coefficient(T.as_float(value))
+    taken = [primitive(f, bound.attr[0]) for f in factors(T.ONE if rest is None else rest)]
+    number = T.const(coefficient * math.prod(n for n, _ in taken), "float")
     value = T.mul(T.ONE, *(f for _, f in taken))
     if exponent is not None:
         return T.mul(number, mantissa(bound, condition, value, exponent))

@@ -21,17 +21,10 @@ from monocomp.rewrites.lifting import lifting
 from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewrites.products import products
 from monocomp.rewrites.selection import selection
+from monocomp.rewrites.sigmoids import sigmoids
 from monocomp.rewriting import Rewriter
 from monocomp.rules import Rule, RuleSet
 
-# A sigmoid that is recognised inside a sum may release a factor that cancels one outside of it.
-# Lifting would scale the sigmoid first.
-_of_sigmoids = ("recognise_sigmoid", "recognise_softplus", "hoist_factor")
-sigmoids = RuleSet(
-    "sigmoids",
-    "quotients of exponentials become sigmoids",
-    [r for r in (*normal_form.rules, *lifting.rules) if r.name in _of_sigmoids],
-)
 # Lifting brings new maxima and products, which are normalised like the user's own.
 _of_lifting = (
     "assume_filter",
@@ -43,7 +36,7 @@ _of_lifting = (
 lifted_normal_form = RuleSet(
     "lifting",
     lifting.purpose,
-    [*(r for r in normal_form.rules if r.name in _of_lifting), *lifting.rules],
+    [*(r for r in normal_form.rules if r.name in _of_lifting), *sigmoids.rules, *lifting.rules],
 )
 # What these bring is brought to normal form again, with what stands around it.
 split_normal_form = RuleSet("products", products.purpose, [*normal_form.rules, *products.rules])
@@ -60,7 +53,6 @@ RULE_SETS = (
     selection,
     split_normal_form,
     exchanged_normal_form,
-    sigmoids,
     lifted_normal_form,
     centring,
 )

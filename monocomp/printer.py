@@ -25,6 +25,7 @@ from monocomp.terms import (
     const,
     inert,
     is_bracket,
+    is_nonnegative,
     neg,
     open_fold,
     power_of,
@@ -352,6 +353,8 @@ def _show_power(t: Term, names: Names, context: int) -> str:
     if power < 0:
         text = f"1 / {_show(_divisor(base, power), names, _MUL + 1, as_float=True)}"
         return _paren(text, _MUL, context)
+    if power.denominator % 2 == 0 and not is_nonnegative(base):  # the root of a negative number
+        base, power = inert("pow", base, attr=Fraction(1, 2)), 2 * power
     exponent = (
         str(power) if power.denominator == 1 else f"({power.numerator} / {power.denominator})"
     )

@@ -140,6 +140,8 @@ def _replacing(before: Term, after: Term, program: Equations) -> Choice:
         if t.op == "mul" and before in t.args:
             others = [visit(f) for f in t.args if f is not before]
             return T.add(*(T.mul(*others, a) for a in addends(after)))
+        if t.op == "add":  # of what cancels nothing is left: it is no number where it is infinite
+            return T.add(*map(visit, t.args))
         return T.map_children(t, visit)
 
     return Choice(before, after, program.map(visit))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from monocomp import terms as T
 from monocomp.algebra import is_mantissa
+from monocomp.monomials import addends
 from monocomp.rules import RuleSet
 from monocomp.terms import Term
 
@@ -161,13 +162,14 @@ def nest_indices(t: Term) -> Term | None:
 
 @elaboration.rule
 def expand_sigmoid(t: Term) -> Term | None:
-    """A sigmoid is a quotient of exponentials; lifting brings it back where it stands alone.
+    """The sigmoid of a logarithm is a quotient without exponentials.
 
     Law:     definition of sigmoid
-    before:  Y[i] = sigmoid(X[i])
-    after:   Y[i] = 1 / (1 + exp(-X[i]))
+    Needs:   the logarithm of an aggregate in the operand
+    before:  Y[i] = sigmoid(log(sum[k](S[i,k] ** 2)) + X[i])
+    after:   Y[i] = 1 / (1 + exp(-log(sum[k](S[i,k] ** 2)) - X[i]))
     """
-    if t.op != "sigmoid":
+    if t.op != "sigmoid" or not _has_logarithm(t.args[0]):
         return None
     return T.power_of(T.add(T.ONE, T.exp(T.neg(t.args[0]))), -1)
 
@@ -185,10 +187,18 @@ def expand_silu(t: Term) -> Term | None:
 
 @elaboration.rule
 def expand_softplus(t: Term) -> Term | None:
-    """A soft maximum of a number and 0.
+    """The soft maximum of a logarithm and 0 is the logarithm of a sum.
 
     Law:     definition of softplus
-    before:  Y[i] = softplus(X[i])
-    after:   Y[i] = log(1 + exp(X[i]))
+    Needs:   the logarithm of an aggregate in the operand
+    before:  Y[i] = softplus(log(sum[k](S[i,k] ** 2)) + X[i])
+    after:   Y[i] = log(1 + exp(log(sum[k](S[i,k] ** 2)) + X[i]))
     """
-    return T.log(T.add(T.ONE, T.exp(t.args[0]))) if t.op == "softplus" else None
+    if t.op != "softplus" or not _has_logarithm(t.args[0]):
+        return None
+    return T.log(T.add(T.ONE, T.exp(t.args[0])))
+
+
+def _has_logarithm(t: Term) -> bool:
+    parts = (T.split_coefficient(a)[1] for a in addends(t))
+    return any(x is not None and x.op == "log" and bool(x.folded) for x in parts)

@@ -9,7 +9,6 @@ leaves through logarithms. No case for any function of several sums is needed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from fractions import Fraction
 
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, frame, is_mantissa, mantissa
@@ -71,47 +70,6 @@ def _settled(joint: Term) -> Term:
 
 
 @lifting.rule
-def recognise_sigmoid(t: Term) -> Term | None:
-    """A quotient of exponentials that backends know, and that can't overflow.
-
-    Law:     1 / (c + d * exp(x)) = sigmoid(-y) / c  with  y = x - log(c / d);
-             exp(x) * sigmoid(-x) = sigmoid(x)
-    Claims:  sigmoids
-    Needs:   c and d are provably positive and the same at all places, their extents those of
-             indices here, which are not 0; no root is taken of aggregates; those addends of x
-             that vary with most indices stand in the exponent
-    before:  Y[i] = exp(X[i]) / (2 + exp(X[i]))
-    after:   Y[i] = sigmoid(X[i] - log(2))
-    """
-    if t.op == "pow" and t.attr < 0:
-        found = _number_plus_exponential(t.args[0])
-        is_root = t.attr.denominator > 1
-        if found is None or (is_root and t.folded):  # such a sum stays scaled itself
-            return None
-        c, y = found
-        quotient = T.power_of(T.function("sigmoid", T.neg(y)), -t.attr)
-        return T.mul(T.power_of(c, t.attr), quotient)
-    if t.op != "mul":
-        return None
-    exponent = exponent_of(t)
-    for f in t.args:
-        base, power = T.base_and_power(f)
-        if base.op != "sigmoid":
-            continue
-        x = T.neg(base.args[0])
-        for n in dict.fromkeys((power, min(power, Fraction(1)))):
-            moved = T.mul(T.const(n, "float"), x)
-            # What varies with fewer indices has left the exponent if they stood in a sum.
-            most = {a for a in addends(moved) if not any(a.free < b.free for b in addends(moved))}
-            if most <= set(addends(exponent)):
-                others = (g for g in t.args if g.op != "exp" and g is not f)
-                turned = T.power_of(T.function("sigmoid", x), n)
-                left = T.power_of(base, power - n)
-                return T.mul(*others, left, T.exp(T.sub(exponent, moved)), turned)
-    return None
-
-
-@lifting.rule
 def scale_sigmoid(t: Term) -> Term | None:
     """A sigmoid that a large exponential multiplies is a scaled number, too.
 
@@ -130,48 +88,6 @@ def scale_sigmoid(t: Term) -> Term | None:
             scale = T.exp(T.mul(T.const(power, "float"), exponent))
             return T.mul(*(g for g in t.args if g is not f), T.power_of(value, power), scale)
     return None
-
-
-@lifting.rule
-def recognise_softplus(t: Term) -> Term | None:
-    """The logarithm of a number plus an exponential, without overflow.
-
-    Law:     log(c + d * exp(x)) = log(c) + softplus(y)  with  y = x - log(c / d)
-    Claims:  sigmoids
-    Needs:   c and d are provably positive and the same at all places, their extents those of
-             indices here, which are not 0
-    before:  Y[i] = log(2 + exp(X[i]))
-    after:   Y[i] = softplus(X[i] - log(2)) + log(2)
-    """
-    found = _number_plus_exponential(t.args[0]) if t.op == "log" else None
-    if found is None:
-        return None
-    c, y = found
-    return T.add(T.log(c), T.function("softplus", y))
-
-
-def _number_plus_exponential(t: Term) -> tuple[Term, Term] | None:
-    """(c, y) with t = c + d * exp(x) = c * (1 + exp(y)), for c, d > 0 that vary nowhere."""
-    weighted = [a for a in addends(t) if exponent_of(a) is not T.ZERO]
-    if len(weighted) != 1:
-        return None
-    c, d, x = T.sub(t, *weighted), without_exponent(*weighted), exponent_of(*weighted)
-    indices = (s.attr for s in T.subterms(t) if s.op == "index")
-    there = {extent for name, extent in indices if name in t.free}  # has an element
-    if not (_is_positive_number(c, there) and _is_positive_number(d, there)):
-        return None
-    return c, T.sub(x, T.log(T.divide(c, d)))
-
-
-def _is_positive_number(t: Term, there: set[str]) -> bool:
-    """Is t > 0 and the same at all places, of numbers whose quotients float32 holds? An extent
-    is, if it is one of those that have an element."""
-    for s in T.subterms(t):
-        if s.op == "const" and not 2**-50 < abs(s.attr) < 2**50:
-            return False
-        if s.op == "extent" and s.attr not in there:
-            return False
-    return T.is_positive(t) and not t.free and not t.folded
 
 
 @lifting.rule

@@ -26,10 +26,13 @@ from monocomp.monomials import (
 )
 from monocomp.moving import is_distance
 from monocomp.program import Equations
+from monocomp.rewrites.sigmoids import sigmoids
 from monocomp.rules import Choice, RuleSet
 from monocomp.terms import Term
 
-normal_form = RuleSet("normal_form", "what does not vary with a fold's index leaves the fold")
+normal_form = RuleSet(
+    "normal_form", "what does not vary with a fold's index leaves the fold", list(sigmoids.rules)
+)
 
 
 def _is_fold(t: Term, *names: str) -> bool:
@@ -151,7 +154,7 @@ def separate_results(t: Term) -> Term | None:
     """
     if not _is_fold(t, "sum") or t.kind != "float":
         return None
-    bound, name, condition, body = _opened(t)
+    bound, _name, condition, body = _opened(t)
     groups = _separated(body, bound, condition)
     if list(groups) == [T.ONE]:
         return None

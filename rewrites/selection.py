@@ -27,7 +27,7 @@ def choose_by_order(t: Term) -> Term | None:
     Law:     argmax f(x) = argmax x for increasing f, and argmax(-x) = argmin(x)
     Claims:  increasing functions
     Needs:   f is exp, a shift by a finite number, or a product with a positive and finite one
-    before:  A[i] = argmax[k](3 * exp(S[i,k] - B[i]) + C[i])
+    before:  A[i] = argmax[k](3 * exp(S[i,k] - i) + 2)
     after:   A[i] = argmax[k](S[i,k])
     """
     if t.op != "fold" or t.attr.monoid not in _OPPOSITE:
@@ -136,7 +136,8 @@ def _without_increasing(x: Term, choice: Term) -> tuple[Term, Callable[[Term], T
 
 def _keeps_order(factor: Term, elements: T.Product) -> bool:
     """Is the factor positive and finite, or the divisor of weights that are all 0 where it is?"""
+    if T.is_positive(factor) and T.is_finite(factor):
+        return True
     if factor.op == "pow" and factor.attr < 0 and T.is_weight(factor.args[0]):
-        z = factor.args[0]
-        return any(elements.vanishes_with(f, z) for f in elements.factors)
-    return T.is_positive(factor) and T.is_finite(factor)
+        return any(elements.vanishes_with(f, factor.args[0]) for f in elements.factors)
+    return False

@@ -131,6 +131,7 @@ def test_unknown_command(call) -> None:
         (["run", "attention", "--input", "Q=none.npy"], "cannot read 'none.npy': No such file"),
         (["run", "attention", "--param", "cap=3"], "the program has no parameter 'cap'"),
         (["run", "attention", "--param", "cap=x"], "'cap' must be a number, not 'x'"),
+        (["run", "softcap", "--param", "cap=1e400"], "'cap' must be a number, not '1e400'"),
         (["run", "softmax", "--random", "--extent", f"i={2**62}", "k=9"], "cannot be made"),
         (["check", "sliding_window", "--param", "windw=3"], "did you mean 'window'?"),
         (["check", "attention", "--seed", "-3"], "'-3' is no whole number"),

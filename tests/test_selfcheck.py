@@ -82,6 +82,13 @@ PROGRAMS = {
         P[i] = where(i >= 2, A[i - 2], -1)
         D[j] = sum[i if i < j](A[i])
         """,
+    "extents": """
+        param a_parameter: int = 3, another_parameter: int = 4
+        index t < minimum(maximum(a_parameter, |i|), 4) + maximum(2 * another_parameter - 7, 0) +
+            minimum(a_parameter * another_parameter, 2)
+        O[i,t] = A[i] + t
+        """,
+    "a number that is about 0": "O[i] = A[i] * 1e-400 + B[i] / 1e300",
     "outputs": """
         index i < 3, j < 5
         S = sum[i](A[i])

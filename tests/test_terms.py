@@ -168,9 +168,12 @@ def test_products() -> None:
 
 def test_exponentials() -> None:
     assert T.mul(T.exp(X), T.exp(Y)) is T.exp(T.add(X, Y))
-    assert T.divide(T.exp(X), T.exp(X)) is T.ONE
+    assert T.mul(T.exp(X), T.exp(T.neg(X))) is T.ONE
+    there = (T.compare("<", T.NEG_INF, X), T.compare("<", X, T.INF))
+    assert T.divide(T.exp(X), T.exp(X)) is T.bracket(T.conjunction(*there))  # as it is written
     assert T.power_of(T.exp(X), 2) is T.exp(T.mul(number(2), X))
-    assert T.divide(T.ONE, T.exp(X)) is T.exp(T.neg(X))
+    infinite = T.divide(T.ONE, T.bracket(there[0]))  # where exp(X) is 0, a weight of nothing
+    assert T.divide(T.ONE, T.exp(X)) is T.mul(T.exp(T.neg(X)), infinite)
     assert T.exp(number(0)) is T.ONE
     assert T.exp(T.NEG_INF) is T.ZERO
     assert T.exp(T.add(X, T.NEG_INF)) is T.ZERO
@@ -178,7 +181,7 @@ def test_exponentials() -> None:
 
 def test_exponential_of_a_logarithm() -> None:
     assert T.exp(T.log(X)) is X
-    assert T.exp(T.sub(Y, T.log(X))) is T.divide(T.exp(Y), X)
+    assert T.exp(T.sub(Y, T.log(X))) is T.divide(T.exp(Y), T.function("abs", X))  # 1 / -0.0
     assert T.exp(T.mul(number(HALF), T.log(X))) is T.power_of(X, HALF)
     assert T.exp(T.mul(Y, T.log(X))).op == "exp"  # no rational power
     assert T.function("exp2", number(3)) is number(8)
@@ -194,7 +197,10 @@ def test_masks_leave_the_exponent() -> None:
 def test_logarithms() -> None:
     assert T.log(T.exp(X)) is X
     assert T.log(T.ONE) is T.ZERO
-    assert T.log(T.mul(T.exp(X), Y)) is T.add(X, T.log(Y))
+    weight = T.function("abs", Y)
+    assert T.log(T.mul(T.exp(X), weight)) is T.add(X, T.log(weight))
+    nothing = T.compare("==", X, T.NEG_INF)  # then Y does not count, whose logarithm may be none
+    assert T.log(T.mul(T.exp(X), Y)) is T.where(nothing, T.NEG_INF, T.add(X, T.log(Y)))
     positive = total(K, T.exp(row("S", K)))
     assert T.log(T.divide(T.exp(X), positive)) is T.sub(X, T.log(positive))
 
@@ -224,9 +230,11 @@ def test_the_root_of_a_square_is_an_absolute_value() -> None:
 
 def test_roots_of_products_of_unknown_signs_stay() -> None:
     assert T.power_of(T.mul(X, Y), HALF).op == "pow"
-    assert T.power_of(T.mul(T.exp(X), Y), HALF) is T.mul(
-        T.exp(T.mul(number(HALF), X)), T.power_of(Y, HALF)
+    weight = T.exp(T.as_float(I))
+    assert T.power_of(T.mul(weight, Y), HALF) is T.mul(
+        T.power_of(weight, HALF), T.power_of(Y, HALF)
     )
+    assert T.power_of(T.mul(T.exp(X), Y), HALF).op == "pow"  # exp(-inf) is 0
     assert T.power_of(T.mul(number(4), Y), HALF) is T.mul(number(2), T.power_of(Y, HALF))
     assert T.power_of(T.mul(number(-4), Y), HALF).op == "pow"
     # 0 times a negative number has a root: a factor that may be 0 must not leave alone.
@@ -278,7 +286,7 @@ def test_a_bracket_in_a_divisor_is_one_or_infinite() -> None:
     assert T.divide(X, T.mul(c, Y)) is T.mul(inverse, X, T.power_of(Y, -1))
     weights = total(K, T.exp(row("S", I, K)), T.compare("<", K, I))
     there = T.bracket(T.compare("<", T.ZERO, weights))
-    assert T.divide(T.mul(X, weights), there) is T.mul(X, weights)
+    assert T.divide(T.mul(X, weights), weights) is T.mul(X, there)
 
 
 def test_a_square_has_no_sign() -> None:
@@ -302,7 +310,7 @@ def test_what_may_be_empty_is_not_cancelled() -> None:
     assert T.divide(T.mul(X, weights), weights) is T.mul(X, there)
     assert T.mul(weights, there) is weights
     assert T.divide(T.mul(weights, weights), weights) is weights
-    assert T.divide(there, weights) is T.divide(T.ONE, weights)
+    assert T.divide(there, weights).op == "mul"  # 0 / 0 is 0 there, and 1 / 0 infinite
     count = T.as_float(total(K, T.const(1), c))
     assert T.divide(count, count).op == "cast"
     plain = total(K, row("S", I, K))  # no filter and no weights
@@ -351,10 +359,11 @@ def test_what_vanishes_with_a_sum_need_not_be_told_so() -> None:
 
 def test_a_positive_factor_does_not_decide_a_sign() -> None:
     """exp(m) may underflow where the sum that it scales is not empty."""
-    condition = T.compare("<", T.ZERO, T.mul(T.exp(X), Y))
-    assert condition is T.compare("<", T.ZERO, Y)
-    assert T.compare("<", T.mul(T.exp(X), Y), T.ZERO) is T.compare("<", Y, T.ZERO)
-    assert T.compare("<", T.ONE, T.mul(T.exp(X), Y)).args[1].op == "mul"
+    sums = total(K, T.exp(row("S", I, K)))
+    scale = T.exp(T.fold("max", (K,), T.TRUE, row("S", I, K)))
+    assert T.compare("<", T.ZERO, T.mul(scale, sums)) is T.compare("<", T.ZERO, sums)
+    assert T.compare("<", T.mul(scale, sums), T.ZERO) is T.compare("<", sums, T.ZERO)
+    assert T.compare("<", T.ZERO, T.mul(T.exp(X), Y)).args[1].op == "mul"  # 0 where X is -inf
 
 
 def test_infinite_numbers() -> None:
@@ -443,7 +452,6 @@ def test_where() -> None:
 @pytest.mark.parametrize(
     ("monoid", "unit"),
     [
-        ("sum", T.ZERO),
         ("prod", T.ONE),
         ("max", T.NEG_INF),
         ("min", T.INF),
@@ -455,6 +463,17 @@ def test_an_aggregate_over_nothing_is_the_unit(monoid: str, unit: Term) -> None:
     assert T.fold(monoid, (K,), T.FALSE, row("S", K)) is unit
     if monoid not in ("mean", "logsumexp"):
         assert T.fold(monoid, (K,), T.compare("<", K, I), unit) is unit
+
+
+def test_a_sum_over_nothing_is_no_other_zero() -> None:
+    """It is 0, but what it divides may be 0, too."""
+    nothing = T.fold("sum", (K,), T.FALSE, row("S", K))
+    assert T.is_over_nothing(nothing) and T.may_be_empty(nothing)
+    assert T.add(X, nothing, Y) is T.add(X, Y) and T.add(nothing, nothing) is nothing
+    assert T.mul(X, nothing) is nothing
+    assert T.divide(X, nothing) is not T.divide(X, T.ZERO)
+    assert T.fold("sum", (K,), T.FALSE, K) is T.const(0)
+    assert T.fold("sum", (K,), T.compare("<", K, I), T.ZERO) is T.ZERO
 
 
 # --- binders --------------------------------------------------------------------------
@@ -542,18 +561,22 @@ def test_subterms_come_after_their_operands() -> None:
 @pytest.mark.parametrize(
     ("term", "positive", "nonnegative"),
     [
-        (T.exp(X), True, True),
+        (T.exp(T.as_float(I)), True, True),
+        (T.exp(X), False, True),  # 0 for -inf
         (X, False, False),
         (T.power_of(X, 2), False, True),
         (T.function("abs", X), False, True),
         (T.function("relu", X), False, True),
-        (T.add(T.exp(X), T.power_of(Y, 2)), True, True),
+        (T.add(T.exp(X), T.power_of(Y, 2)), False, True),
+        (T.add(T.ONE, T.exp(X), T.power_of(Y, 2)), True, True),
         (T.sub(T.exp(X), T.exp(Y)), False, False),
         (T.extent_of("k"), True, True),
         (T.power_of(T.extent_of("k"), -HALF), True, True),
-        (total(K, T.exp(row("S", K))), True, True),
+        (total(K, T.exp(row("S", K))), False, True),
+        (total(K, T.exp(T.as_float(K))), True, True),
         (total(K, row("S", K)), False, False),
-        (T.fold("max", (K,), T.TRUE, T.exp(row("S", K))), False, False),  # perhaps of nothing
+        (T.fold("max", (K,), T.TRUE, T.exp(row("S", K))), False, True),
+        (T.fold("max", (K,), T.compare("<", K, I), T.exp(row("S", K))), False, False),  # of nothing
         (number(-1), False, False),
         (T.as_float(I), False, True),
         (T.mul(number(-1), T.exp(X)), False, False),

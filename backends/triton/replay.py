@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from monocomp.arguments import is_in_float32
 from monocomp.backends.triton.syntax import SMALL_INT
 from monocomp.language.binding import params_of_extents
 from monocomp.language.syntax import Program
@@ -261,6 +262,6 @@ class Plans:
         if not self._varies(name, value):
             return type(value), value
         if type(value) is float:
-            return ()
+            return (is_in_float32(value),)
         narrow, wide = -(1 << 31) <= value < 1 << 31, -(1 << 63) <= value < 1 << 63
         return value == 1, value % _ALIGNMENT == 0, abs(value) < SMALL_INT, narrow, wide

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import keyword
+import math
 import os
 import re
 import zipfile
@@ -83,7 +84,10 @@ def _number(text: str) -> int | float:
     try:
         return int(text)
     except ValueError:
-        return float(text)
+        number = float(text)
+    if math.isinf(number) and "inf" not in text.lower():
+        raise ValueError(text)  # such as 1e400
+    return number
 
 
 def _params(options: Namespace) -> dict[str, int | float]:

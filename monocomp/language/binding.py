@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any, NoReturn
@@ -180,15 +181,14 @@ def _value(param: Param, given: object) -> int | float:
     """A parameter's value in its type: an int stays exact, a condition is no number."""
     number = _number(given)
     if number is not None and param.kind == "float":
-        return _as_float(number)
+        return _as_float(param, given, number)
     if isinstance(number, float) and number.is_integer():
         return int(number)
     if isinstance(number, int):
         return number
     wanted = "an integer" if param.kind == "int" else "a number"
-    shown = ascii(given)
     raise InputError(
-        f"parameter '{param.name}' must be {wanted}, not {_shorten(shown)}",
+        f"parameter '{param.name}' must be {wanted}, not {_shown_value(given)}",
         notes=(f"its declaration: param {_param_form(param)}",),
     )
 
@@ -196,24 +196,47 @@ def _value(param: Param, given: object) -> int | float:
 def _number(given: object) -> int | float | None:
     """An int or a float out of anything that is one, such as a scalar of an array library."""
     value: Any = given
-    if isinstance(given, bool | str | bytes) or "bool" in str(getattr(value, "dtype", "")):
+    dtype: Any = getattr(value, "dtype", None)
+    axes: Any = getattr(value, "ndim", 0)
+    if isinstance(given, bool | str | bytes) or axes:
         return None
-    if getattr(value, "ndim", 0):
+    if "bool" in str(dtype) or "complex" in str(dtype):
         return None
+    if getattr(dtype, "kind", "f") in "USmM":  # text and times of NumPy
+        return None
+    if hasattr(value, "detach"):
+        value = value.detach()
     for convert in (operator.index, float):
         try:
             number: int | float = convert(value)
-        except (TypeError, ValueError, OverflowError, RuntimeError):
+        except OverflowError:
+            return math.inf
+        except Exception:  # other libraries raise what they like
             continue
         return number
     return None
 
 
-def _as_float(number: int | float) -> float:
+def _as_float(param: Param, given: Any, number: int | float) -> float:
+    """The nearest float; no finite number is infinity."""
+    with suppress(OverflowError):
+        found = float(number)
+        if not math.isinf(found) or given == found:
+            return found
+    raise InputError(
+        f"parameter '{param.name}' is {_shown_value(given)}, and floats end at 1.8e308",
+        help=f"give {param.name} a smaller value, or math.inf",
+    )
+
+
+def _shown_value(given: object) -> str:
+    """In few characters: long integers, and objects of any kind, may have no others."""
+    if isinstance(given, int) and given.bit_length() > 128:
+        return f"an integer of {given.bit_length()} bits"
     try:
-        return float(number)
-    except OverflowError:
-        return math.copysign(math.inf, number)
+        return _shorten(ascii(given))
+    except Exception:
+        return f"a {type(given).__name__}"
 
 
 def _shorten(shown: str) -> str:
@@ -294,7 +317,7 @@ class _Sizes:
             what = "negative" if size < 0 else "too large"
             shown = _shown(text, bound)
             raise ShapeError(
-                f"the extent of index '{name}' is {what}: {_shorten(str(size))}",
+                f"the extent of index '{name}' is {what}: {_shown_value(size)}",
                 text=text,
                 spans=bound.span,
                 help=f"it is declared as {shown}; maximum(0, ...) keeps it from being negative"

@@ -192,6 +192,9 @@ class Values(Scopes, ABC):
         """factor * t, the factors that are known outside multiplied there first."""
         coefficient, rest = T.split_coefficient(t)
         kind = t.kind
+        steps = 0  # a number that no dtype holds is multiplied with step by step, as 0 stays 0
+        while isinstance(coefficient, Fraction) and kind == "float" and abs(coefficient) > 2**100:
+            coefficient, steps = coefficient / 2**100, steps + 1
         scale = _stored(coefficient, kind)
         if kind == "float":
             scale *= factor
@@ -207,6 +210,8 @@ class Values(Scopes, ABC):
             if place < len(groups) - 1:
                 total = self._hoisted(group, total)
         assert total is not None
+        for _ in range(steps):
+            total = apply("mul", total, number(2.0**100))
         return apply("neg", total, kind=kind) if negative else total
 
     def _multiply(self, total: Expr | None, group: list[Term], kind: Kind) -> Expr:

@@ -18,10 +18,11 @@ walking.
 from __future__ import annotations
 
 from monocomp.terms.binding import domain_of, is_open, open_as, open_fold
-from monocomp.terms.comparisons import compare, exceeds_minus_infinity, negate, where
+from monocomp.terms.comparisons import compare, negate, where
 from monocomp.terms.constructors import construct, rebuild
 from monocomp.terms.emptiness import Product, is_there, may_be_empty, vanishes_with
 from monocomp.terms.facts import (
+    exceeds_minus_infinity,
     facts_asked,
     has_element,
     is_finite,

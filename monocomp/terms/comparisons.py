@@ -7,7 +7,12 @@ from collections.abc import Iterable
 
 from monocomp.terms.constructors import CONSTRUCTORS
 from monocomp.terms.emptiness import Product
-from monocomp.terms.facts import is_finite, is_nonnegative, is_positive
+from monocomp.terms.facts import (
+    exceeds_minus_infinity,
+    is_finite,
+    is_nonnegative,
+    is_positive,
+)
 from monocomp.terms.leaves import FALSE, INF, NEG_INF, TRUE, ZERO, as_int, const
 from monocomp.terms.logic import conjunction, disjunction
 from monocomp.terms.losses import lose
@@ -43,16 +48,6 @@ def compare(op: str, a: Term, b: Term) -> Term:
     elif b is ZERO:
         a = _without_scale(a)
     return intern("compare", (a, b), op, "bool")
-
-
-def exceeds_minus_infinity(t: Term) -> bool:
-    """More than -inf wherever it is a number."""
-    match t.op:
-        case "maximum":
-            return any(map(exceeds_minus_infinity, t.args))
-        case "minimum" | "add":
-            return all(map(exceeds_minus_infinity, t.args))
-    return is_finite(t) or is_nonnegative(t)
 
 
 def _without_scale(t: Term) -> Term:

@@ -86,6 +86,17 @@ def _is_finite(t: Term, is_finite: Callable[[Term], bool]) -> bool:
 
 
 @_fact
+def exceeds_minus_infinity(t: Term) -> bool:
+    """More than -inf wherever it is a number."""
+    match t.op:
+        case "maximum":
+            return any(map(exceeds_minus_infinity, t.args))
+        case "minimum" | "add":
+            return all(map(exceeds_minus_infinity, t.args))
+    return is_finite(t) or is_nonnegative(t)
+
+
+@_fact
 def is_positive(t: Term) -> bool:
     """More than 0 wherever it is a number. Of a divisor that is infinite, and the quotient 0,
     nothing is promised (`docs/semantics.md`)."""
@@ -95,7 +106,7 @@ def is_positive(t: Term) -> bool:
         case "extent":
             return True
         case "exp" | "sigmoid" | "softplus":
-            return is_finite(t.args[0])
+            return exceeds_minus_infinity(t.args[0])
         case "stored":
             return is_positive(t.attr.body)
         case "cast" | "pow":

@@ -17,7 +17,7 @@ from fractions import Fraction
 from monocomp.language.syntax import Kind
 from monocomp.terms.constructors import CONSTRUCTORS, construct
 from monocomp.terms.emptiness import Product, is_there, may_be_empty, without_scale
-from monocomp.terms.facts import is_finite, is_nonnegative, is_positive
+from monocomp.terms.facts import has_element, is_finite, is_nonnegative, is_positive
 from monocomp.terms.leaves import INF, NEG_INF, ONE, TRUE, ZERO, as_int, const
 from monocomp.terms.logic import conjunction, conjuncts
 from monocomp.terms.losses import lose
@@ -94,7 +94,8 @@ def _sum(terms: Iterable[Term], as_written: bool) -> Term:
         if as_written and coefficients[rest] <= 0 and kind == "float" and not is_finite(rest):
             there = construct("compare", NEG_INF, rest, attr="<")
             logarithms = [t.args[0] for t, n in coefficients.items() if t.op == "log" and n > 0]
-            if not Product(logarithms).says(there):  # where they are -inf, too
+            # Where logarithms are -inf, the sum is anyway.
+            if there is not TRUE and not Product(logarithms).says(there):
                 left = construct("where", there, ZERO, NEG_INF)
                 coefficients[left] = coefficients.get(left, Fraction(0)) + 1
     total = total + _join_casts(coefficients)
@@ -149,9 +150,10 @@ def is_small(t: Term) -> bool:
             small = [a for a in t.args if a.op != "const"]
             return len(small) < 3 and all(map(is_small, t.args))
         case "fold":
-            return t.attr.monoid in ("argmax", "argmin") or (
-                t.attr.monoid == "sum" and t.args[1].op == "const"
-            )
+            if t.attr.monoid in ("max", "min"):
+                return is_small(t.args[1]) and has_element(t)
+            is_count = t.attr.monoid == "sum" and t.args[1].op == "const"
+            return is_count or t.attr.monoid in ("argmax", "argmin")
     return t.kind == "bool" or (t.op == "cast" and t.args[0].kind == "bool")
 
 

@@ -230,6 +230,54 @@ def test_integers_past_64_bits(backend: str) -> None:
     kernel(*tensors(), window=(1 << 63) - 1)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_floats_past_those_of_the_backend(backend: str) -> None:
+    """Kernels in float32 would take them for infinity, also in calls that look like others."""
+    text = "param c: float\nO[i] = minimum(c, X[i])"
+    inputs = {"X": torch.randn(5)}
+    if backend == "triton":
+        interpreted.call(_repeated, text, inputs)
+        return
+    kernel = mc.compile(text, backend=backend)
+    for c in (3.4e38, -3.4e38, float("inf"), 1e-300):
+        wanted = inputs["X"].clamp(max=c)
+        assert torch.allclose(torch.as_tensor(kernel(**inputs, c=c)).float(), wanted)
+    if backend == "numpy":
+        assert kernel(**inputs, c=-1e300).tolist() == [-1e300] * 5
+        return
+    text = message(kernel, InputError, **inputs, c=-1e300)
+    assert "parameter 'c' is -1e+300, and backend 'torch' computes in float32" in text
+    assert "math.inf" in text and "float64" in text
+    found = kernel(X=inputs["X"].double(), c=-1e300)
+    assert found.tolist() == [-1e300] * 5
+
+
+def _repeated(text: str, inputs: dict[str, Tensor]) -> None:
+    kernel = mc.compile(text, backend="triton")
+    for _ in range(3):
+        assert torch.equal(kernel(**inputs, c=0.25), inputs["X"].clamp(max=0.25))
+        assert "is 1e+39, and backend 'triton'" in message(kernel, InputError, **inputs, c=1e39)
+
+
+def test_numbers_past_float32_in_a_program() -> None:
+    """Are infinity there, as in any arithmetic of 32 bits."""
+    x = torch.randn(5)
+    for backend in ("torch", "numpy"):
+        found = mc.compile("O[i] = minimum(1e39, maximum(-1e39, X[i]))", backend=backend)(x)
+        assert torch.allclose(torch.as_tensor(found).float(), x)
+
+
+def test_a_parameter_that_requires_a_gradient() -> None:
+    """Would lose it."""
+    c = torch.tensor(2.0, requires_grad=True)
+    for backend in ("torch", "numpy"):
+        kernel = mc.compile("param c: float\nO[i] = c * X[i]", backend=backend)
+        text = message(kernel, UnsupportedError, torch.ones(3), c=c)
+        assert "parameter c requires a gradient" in text and "c.detach()" in text
+        with torch.no_grad():
+            assert torch.as_tensor(kernel(torch.ones(3), c=c)).tolist() == [2.0] * 3
+
+
 def _conjugates() -> tuple[Tensor, Tensor]:
     x = torch.complex(torch.randn(9), torch.randn(9))
     return mc.compile("O[i] = X[i] * 2", backend="triton")(x.conj().imag), -2 * x.imag

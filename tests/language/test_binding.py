@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -126,7 +128,10 @@ def test_wrong_number_of_dimensions() -> None:
     [
         (-1000, "the extent of index 'k' is negative: -420"),
         (10**30, "the extent of index 'k' is too large"),
+        (10**5000, "the extent of index 'k' is too large: an integer of 16609 bits"),
+        (-(10**5000), "the extent of index 'k' is negative: an integer of 16609 bits"),
     ],
+    ids=["negative", "large", "long", "long and negative"],
 )
 def test_impossible_extents(w: int, message: str) -> None:
     with pytest.raises(ShapeError, match=message) as caught:
@@ -153,7 +158,9 @@ def test_names_of_inputs(shapes: Any, params: Any, message: str) -> None:
         bind(SCORES, shapes, params)
 
 
-@pytest.mark.parametrize("w", [4, 4.0, np.int32(4), np.float64(4), np.array(4)])
+@pytest.mark.parametrize(
+    "w", [4, 4.0, np.int32(4), np.float64(4), np.array(4), Fraction(8, 2), Decimal(4)]
+)
 def test_an_int_parameter_takes_integers(w: object) -> None:
     value = bind(PAGED, PAGED_SHAPES, {"w": w}).params["w"]
     assert value == 4 and type(value) is int
@@ -167,10 +174,62 @@ def test_an_int_parameter_refuses_the_rest(w: object) -> None:
         bind(PAGED, PAGED_SHAPES, {"w": w})
 
 
-@pytest.mark.parametrize("c", [3, 3.5, np.float32(0.5), math.inf])
+class Unspeakable:
+    """Neither a number nor anything that can be shown."""
+
+    def __float__(self) -> float:
+        raise RuntimeError
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+INFINITE = [math.inf, -math.inf, Decimal("inf"), np.float32(np.inf)]
+NUMBERS = [3, 3.5, -0.0, 1e300, 5e-324, 2**1023, Fraction(1, 3), Decimal("0.1"), np.float16(0.5)]
+
+
+@pytest.mark.parametrize("c", [*NUMBERS, *INFINITE, np.array(2.5), np.int8(3)], ids=repr)
 def test_a_float_parameter_takes_numbers(c: Any) -> None:
     value = bind(PAGED, PAGED_SHAPES, {"w": 1, "c": c}).params["c"]
     assert value == float(c) and type(value) is float
+
+
+@pytest.mark.parametrize("c", [math.nan, Decimal("nan"), np.float64(np.nan)])
+def test_a_float_parameter_may_be_none(c: Any) -> None:
+    value = bind(PAGED, PAGED_SHAPES, {"w": 1, "c": c}).params["c"]
+    assert math.isnan(value) and type(value) is float
+
+
+@pytest.mark.parametrize(
+    ("c", "shown"),
+    [
+        (10**400, "an integer of 1329 bits"),
+        (-(10**5000), "an integer of 16610 bits"),
+        (Fraction(10**5000, 3), "a Fraction"),
+        (Decimal("1e400"), r"Decimal\('1E\+400'\)"),
+        (np.longdouble("1e400"), r"np.longdouble\('1e\+400'\)"),
+    ],
+    ids=["integer", "long integer", "fraction", "decimal", "long double"],
+)
+def test_no_finite_number_is_infinity(c: Any, shown: str) -> None:
+    message = f"parameter 'c' is {shown}, and floats end at 1.8e308\n  help: .*math.inf"
+    with pytest.raises(InputError, match=message):
+        bind(PAGED, PAGED_SHAPES, {"w": 1, "c": c})
+    with pytest.raises(ShapeError if isinstance(c, int) else InputError):
+        bind(PAGED, PAGED_SHAPES, {"w": c})
+
+
+@pytest.mark.parametrize(
+    "c",
+    [
+        *(True, np.True_, np.array(False), "2", b"2", None, 1j, [2.0], Unspeakable()),
+        *(np.complex64(2), np.array(2j), np.array([2.0]), np.array("2"), np.timedelta64(3, "s")),
+    ],
+    ids=lambda c: type(c).__name__,
+)
+def test_a_float_parameter_refuses_the_rest(c: object) -> None:
+    with pytest.raises(InputError, match="parameter 'c' must be a number, not "):
+        bind(PAGED, PAGED_SHAPES, {"w": 1, "c": c})
 
 
 def test_parameters_are_required_or_have_defaults() -> None:

@@ -94,7 +94,9 @@ NEAR_MISSES = {
         f"V = max[i](sum[k]((X[i,k] - {MEAN}) ** 2))",  # within another fold
         "V[i] = sum[k]((X[i,k] - sum[l](X[i,l])) ** 2)",  # no mean
         "V[i] = sum[k]((X[i,k] - sum[l](Y[l]) / sum[l](1.0)) ** 2)",  # of something else
-        f"V[i] = sum[k]((X[i,k] - {MEAN}) ** 2 * (Y[k] - sum[l](Y[l]) / sum[l](1.0)) ** 2)",
+        # The anchor would have to be an element whose weight is not 0.
+        "V[i] = sum[k](Y[k]**2 * (X[i,k] - sum[l](Y[l]**2 * X[i,l]) / sum[l](Y[l]**2)) ** 2)",
+        "V[i] = sum[k](S[i,k]**2 * (Y[k] - sum[l](S[i,l]**2 * Y[l]) / sum[l](S[i,l]**2)) ** 2)",
         *(  # elements that are sums over a part, or of sums
             f"V = sum[k](({sums} - sum[n]({sums.replace('k', 'n')}) / sum[n](1.0)) ** 2)"
             for sums in (
@@ -135,6 +137,9 @@ def test_near_miss(name: str, text: str) -> None:
 
 
 ANCHORED = "X[i,k] - where(0 < |k|, X[i,0], 0)"
+OF_THE_OTHER = ANCHORED.replace("X", "D")
+FIRST = "argmax[l](1 * (-inf < Y[l]))"
+AT_FIRST = f"(Z[k,k] - where({FIRST} < |k|, Z[{FIRST}, {FIRST}], 0))"
 VARIANTS = {
     "distribute_bracket": [
         (
@@ -199,13 +204,24 @@ VARIANTS = {
             " / sum[l if i <= l](1.0)) ** 2)",
         ),
         (  # elements that are sums, so that the anchor is a result; the weights vary with i
-            "sum[k](Z[k,k]) + sum[k](X[i,k] ** 2 * (sum[l](Y[l] * Z[k,l])"
-            " - sum[m](X[i,m] ** 2 * sum[l](Y[l] * Z[m,l])) / sum[m](X[i,m] ** 2)) ** 2)",
-            "sum[k](Z[k,k]) + sum[k](X[i,k] ** 2"
+            "sum[k](Z[k,k]) + sum[k](exp(i * k) * (sum[l](Y[l] * Z[k,l])"
+            " - sum[m](exp(i * m) * sum[l](Y[l] * Z[m,l])) / sum[m](exp(i * m))) ** 2)",
+            "sum[k](Z[k,k]) + sum[k](exp(i * k)"
             " * (sum[l](Y[l] * Z[k,l]) - where(0 < |k|, sum[l](Y[l] * Z[0,l]), 0)) ** 2)"
-            " - sum[k](X[i,k] ** 2"
+            " - sum[k](exp(i * k)"
             " * (sum[l](Y[l] * Z[k,l]) - where(0 < |k|, sum[l](Y[l] * Z[0,l]), 0))) ** 2"
-            " / sum[k](X[i,k] ** 2)",
+            " / sum[k](exp(i * k))",
+        ),
+        (  # the first element whose weight is not 0 for all rows
+            "SE[k]((Z[k,k] - SE[l](Z[l,l], X[i,l] + Y[l]).v / SE[l](1, X[i,l] + Y[l]).v) ** 2,"
+            " X[i,k] + Y[k]).v",
+            f"SE[k]({AT_FIRST} ** 2, X[i,k] + Y[k]).v"
+            f" - SE[k]{AT_FIRST[:-1]}, X[i,k] + Y[k]).v ** 2 / SE[k](1, X[i,k] + Y[k]).v",
+        ),
+        (  # of two series
+            f"sum[k]((X[i,k] - {MEAN}) * (D[i,k] - {MEAN.replace('X', 'D')}))",
+            f"sum[k](({ANCHORED} - sum[k]({ANCHORED}) / sum[k](1.0))"
+            f" * ({OF_THE_OTHER} - sum[k]({OF_THE_OTHER}) / sum[k](1.0)))",
         ),
     ],
     "centre_on_maximum": [
@@ -251,8 +267,8 @@ def test_variant(name: str, before: str, after: str) -> None:
 
 def test_moments_about_an_anchor_stay() -> None:
     """Where the weights have an index that the elements lack; else the choices would not end."""
-    mean = "sum[l](X[i,l] ** 2 * Y[l]) / sum[l](X[i,l] ** 2)"
-    text = f"{INPUTS}\nA[i] = B[i] + sum[k](X[i,k] ** 2 * (Y[k] - {mean}) ** 2)"
+    mean = "sum[l](exp(i * l) * Y[l]) / sum[l](exp(i * l))"
+    text = f"{INPUTS}\nA[i] = B[i] + sum[k](exp(i * k) * (Y[k] - {mean}) ** 2)"
     rewriter = Rewriter(equations(text))
     rewriter.exhaust(centring)
     assert [step.rule for step in rewriter.steps] == ["anchor_means"]

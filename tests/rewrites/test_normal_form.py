@@ -77,7 +77,7 @@ NEAR_MISSES = {
         "V[i] = sum[k](X[i,k] + exp(M[i]))",  # no weight: it does not vary
         "V[i] = max[k](X[i,k] + exp(S[i,k]))",
         "V[i] = sum[k](exp(X[i,k] + S[i,k]))",
-        "V[i] = sum[k](exp(S[i,k]) * X[i,k] + 2 * exp(S[i,k] - M[i]))",  # one weight
+        "V[i] = sum[k](exp(S[i,k]) * X[i,k] + 2 * exp(S[i,k]))",  # one weight
         "V[i] = sum[k](tanh(exp(S[i,k]) + X[i,k]))",
         "V[i] = sum[k](maximum(exp(S[i,k]), X[i,k]))",  # no sum
         "V[i] = sum[k](X[i,k] + (k <= i) * Y[k])",  # no weights
@@ -85,6 +85,7 @@ NEAR_MISSES = {
     "factor_weight": [
         "V[i] = sum[k](exp(S[i,k]) * X[i,k] + exp(2 * S[i,k]) * Y[k])",  # two weights
         "V[i] = sum[k](exp(S[i,k]) * X[i,k] + Y[k])",
+        "V[i] = sum[k](exp(S[i,k] - M[i]) * X[i,k] + exp(S[i,k]))",  # may be infinite
         "V[i] = sum[k](exp(M[i]) * X[i,k] + exp(M[i]) * Y[k])",  # it does not vary
         "V[i] = sum[k](exp(S[i,k]) * (X[i,k] + Y[k]))",  # a factor already
         "V[i] = sum[k](tanh(exp(S[i,k]) * X[i,k] + exp(S[i,k]) * Y[k]))",  # no factor
@@ -167,7 +168,6 @@ NEAR_MISSES = {
         "A[i] = sum[k](exp(X[i,k]))",
         "A[i] = max[k](exp(X[i,k]) * Y[k])",
         "A[i] = max[k](exp(X[i,k]) - Y[k])",
-        "A[i] = max[k if k < i](exp(X[i,k]))",  # over nothing it is -inf, and no exponential
         "A[i] = max[k](tanh(X[i,k]))",
     ],
     "common_factor": [
@@ -182,6 +182,7 @@ NEAR_MISSES = {
         "A[i] = 1 / ((i < 2) * B[i] + (i < 2) * C[i])",
         "A[i] = 1 / (sum[k if k < i](Y[k]) * B[i] + sum[k if k < i](Y[k]))",  # 0, if empty
         "A[i] = log(2 * B[i] + 4)",  # numbers stay
+        "A[i] = log(3 + Y[i] ** 2 / sum[k if k < i](exp(X[i,k])))",  # 0 / 0 is 0 there
         "A[i] = relu(sum[k](X[i,k]) / |k| + B[i])",  # a mean stays a mean
         "A[i] = (sum[k](X[i,k]) / |k| + B[i]) ** 2",
         "A[i] = 1 / (1 + B[i] / (1 + exp(B[i])))",  # it is no shorter over one divisor
@@ -214,7 +215,8 @@ NEAR_MISSES = {
         "A[i] = maximum(B[i] * C[i] + D[i], 1 / C[i])",  # no quotient
     ],
     "cancel_denominator": [
-        "A[i] = 1 - B[i] / (C[i] + D[i])",
+        "A[i] = 1 - B[i] / (B[i] + D[i])",  # nothing overflows
+        "A[i] = 1 - B[i] / (exp(C[i]) + D[i])",
         "A[i] = B[i] / (B[i] + C[i]) + C[i] / (B[i] + D[i])",
         "A[i] = B[i] / C[i] + D[i] / C[i]",  # no shorter
         "A[i] = B[i] / sqrt(B[i] + C[i]) + C[i] / sqrt(B[i] + C[i])",
@@ -355,10 +357,6 @@ VARIANTS = {
             )
             for number in (5, 6)
         ),
-        (  # what does not vary with the index stays
-            "sum[k](exp(X[i,k] - i) * Y[k] + exp(X[i,k]))",
-            "sum[k](exp(X[i,k]) * (exp(-i) * Y[k] + 1))",
-        ),
     ],
     "filter_bracket": [
         ("sum[k](where(k <= i, X[i,k], 0))", "sum[k if k <= i](X[i,k])"),
@@ -395,10 +393,11 @@ VARIANTS = {
     "hoist_positive_factor": [
         ("max[k](-X[i,k])", "-min[k](X[i,k])"),
         (
-            "min[k if k < i](-0.5 * X[i,k] * exp(B[i]))",
-            "-0.5 * exp(B[i]) * max[k if k < i](X[i,k])",
+            "min[k if k < i](-0.5 * X[i,k] * exp(i))",
+            "-0.5 * exp(i) * max[k if k < i](X[i,k])",
         ),
-        ("max[k](X[i,k] * sum[l](exp(Y[l])))", "max[k](X[i,k]) * sum[k](exp(Y[k]))"),
+        ("min[k](-0.5 * X[i,k] * exp(B[i]))", "-0.5 * exp(B[i]) * max[k](X[i,k])"),
+        ("min[k if k < i](-X[i,k] * exp(B[i]))", "-max[k if k < i](X[i,k] * exp(B[i]))"),
     ],
     "merge_weighted_sums": [
         (
@@ -430,6 +429,10 @@ VARIANTS = {
     ],
     "extremum_of_exponentials": [
         ("min[k if k < i](exp(X[i,k]))", "exp(min[k if k < i](X[i,k]))"),
+        (  # over nothing it is -inf, and no exponential
+            "max[k if k < i](exp(X[i,k]))",
+            "where(0 < sum[k if k < i](1), exp(max[k if k < i](X[i,k])), -inf)",
+        ),
     ],
     "common_factor": [
         ("log(exp(B[i]) * X[i,0] ** 2 + exp(B[i]))", "B[i] + log(X[i,0] ** 2 + 1)"),
@@ -447,10 +450,6 @@ VARIANTS = {
         (  # what divides there may be a sum over nothing, then with a quotient of 0
             "1 / (3 + X[i,0] / sum[k if k < i](exp(X[i,k])))",
             "sum[k if k < i](exp(X[i,k])) / (3 * sum[k if k < i](exp(X[i,k])) + X[i,0])",
-        ),
-        (
-            "log(3 + Y[0] ** 2 / sum[k if k < i](exp(X[i,k])))",
-            "log(3 * sum[k if k < i](exp(X[i,k])) + Y[0] ** 2) - log(sum[k if k < i](exp(X[i,k])))",
         ),
     ],
     "factor_number": [
@@ -474,12 +473,12 @@ VARIANTS = {
         ),
     ],
     "cancel_denominator": [
-        ("X[i,0] / (X[i,0] + X[i,1]) + X[i,1] / (X[i,0] + X[i,1])", "1"),
+        ("exp(B[i]) / (exp(B[i]) + X[i,1]) + X[i,1] / (exp(B[i]) + X[i,1])", "1"),
         (
-            "2 * X[i,0] / (X[i,0] + X[i,1]) ** 2 + 2 * X[i,1] / (X[i,0] + X[i,1]) ** 2",
-            "2 / (X[i,0] + X[i,1])",
+            "2 * exp(B[i]) / (exp(B[i]) + X[i,1]) ** 2 + 2 * X[i,1] / (exp(B[i]) + X[i,1]) ** 2",
+            "2 / (exp(B[i]) + X[i,1])",
         ),
-        ("Y[0] - Y[0] * X[i,0] / (X[i,0] + 1)", "Y[0] / (X[i,0] + 1)"),
+        ("Y[0] - Y[0] * sum[k](X[i,k]) / (sum[k](X[i,k]) + 1)", "Y[0] / (sum[k](X[i,k]) + 1)"),
     ],
     "order_sums": [
         (

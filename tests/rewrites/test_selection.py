@@ -60,6 +60,8 @@ def test_near_miss(name: str, text: str, element: str) -> None:
         ("choose_by_order", "A[i] = argmax[k if S[i,k] < 0](-2.0)"),  # all are equal
         ("choose_by_order", "A[i] = argmax[k if S[i,k] < 0](exp(C[i]))"),
         ("choose_by_order", "A[i] = max[k](2 * S[i,k])"),  # no places
+        ("choose_by_order", "A[i] = argmax[k](S[i,k] + C[i])"),  # -inf, perhaps
+        ("choose_by_order", "A[i] = argmax[k](S[i,k] * exp(C[i]))"),  # 0, then
         ("list_places_by_order", "A[i,e] = top[k -> e](2 * S[i,k])"),
         ("map_listed_values", "A[i,e] = argtop[k -> e](2 * S[i,k])"),
     ],
@@ -76,10 +78,10 @@ def test_a_list_is_not_turned_round() -> None:
 
 
 INCREASING = [
-    "2 * S[i,k] + C[i]",
-    "exp(S[i,k] / sqrt(|k|) - C[i])",
+    "2 * S[i,k] + i",
+    "exp(S[i,k] / sqrt(|k|) - i)",
     "exp(exp(S[i,k]))",
-    "exp(S[i,k]) * exp(C[i]) - C[i]",
+    "exp(S[i,k]) * exp(i) - i",
     "exp(S[i,k]) / sum[k](exp(S[i,k]))",
     "exp(S[i,k]) / sum[k if k < i](exp(S[i,k]))",
 ]

@@ -84,8 +84,9 @@ def _size_lines(scope: Scope) -> list[str]:
                 out.append(f"    {left.pop(extent)} = {name}.shape[{axis}]")
     for extent, target in left.items():
         bound = translate_expression(program, program.bounds[extent])
-        code = Body(scope, Equation(extent, (), bound)).code(bound)
+        body = Body(scope, Equation(extent, (), bound))
+        code = body.code(bound)
         if not code.number:
             raise UnsupportedError(f"the extent of '{extent}' is not a number")
-        out.append(f"    {target} = {code.text}")
+        out += [*body.statements, f"    {target} = {code.text}"]
     return out

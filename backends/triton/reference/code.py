@@ -96,6 +96,8 @@ def split_number(number: Number) -> tuple[Fraction | float, Fraction]:
     """A number as a factor and a divisor; binary fractions need no divisor."""
     if isinstance(number, float) or number.denominator & (number.denominator - 1) == 0:
         return number, Fraction(1)
+    if number.denominator >= 2**1024:  # no float is that large: the number is about 0
+        return float(number), Fraction(1)
     return Fraction(number.numerator), Fraction(number.denominator)
 
 

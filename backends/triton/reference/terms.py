@@ -193,6 +193,9 @@ class Terms(ABC):
                 return self._where(*t.args)
             case "floordiv" | "mod":
                 return self._integer_division(t)
+            case "maximum" | "minimum" if t.kind == "int" and self._are_numbers(t.args):
+                made = self.call(t.op[:3], *self.codes(t.args))
+                return Code(made.text, number=True)
             case "stop":
                 return self.code(t.args[0])
             case "softplus":
@@ -208,6 +211,9 @@ class Terms(ABC):
         if t.op in _FUNCTIONS:
             return self.call(_FUNCTIONS[t.op], *self.tensors(t.args))
         raise UnsupportedError(f"'{t.op}' is not part of the self-check")
+
+    def _are_numbers(self, terms: Iterable[Term]) -> bool:
+        return all(code.number for code in self.codes(terms))
 
     def _const(self, t: Term) -> Code:
         if t.kind == "bool":
