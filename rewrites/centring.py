@@ -198,7 +198,7 @@ def centre_moments(program: Equations) -> Choice | None:
                 continue
             if total.free - unit.free:
                 anchor = _anchor(Mean(bound, condition, weight, exponent), unit)
-                if anchor is not None and T.neg(anchor) in addends(unit):
+                if anchor is not None and _is_about(anchor, unit):
                     continue  # about the anchor these are products of matrices, see anchor_means
             new = _about_mean(bound, condition, weight, unit, int(power), exponent)
             choice = _replacing(t, new, program)
@@ -254,7 +254,7 @@ def anchor_means(program: Equations) -> Choice | None:
             anchor = None if mean is None else _anchor(mean, unit.distance)
             if taken is None or mean is None or anchor is None:
                 continue
-            if anchor is not T.ZERO and T.neg(anchor) in addends(unit.distance):
+            if anchor is not T.ZERO and _is_about(anchor, unit.distance):
                 continue
             distance = T.sub(unit.distance, anchor)
             if unit.centre.free <= unit.distance.free:
@@ -266,6 +266,13 @@ def anchor_means(program: Equations) -> Choice | None:
             elif len(taken.units) == 1 and mean.weight is taken.weight and anchor is not T.ZERO:
                 return _replacing(t, _about_anchor(taken, distance), program)
     return None
+
+
+def _is_about(anchor: Term, distance: Term) -> bool:
+    """Are all addends of the anchor taken away from the distance already?"""
+    taken = dict((rest, n) for n, rest in map(T.split_coefficient, addends(distance)))
+    wanted = dict((rest, n) for n, rest in map(T.split_coefficient, addends(anchor)))
+    return all(taken.get(rest, 0) * n < 0 for rest, n in wanted.items())
 
 
 def _anchor(mean: Mean, distance: Term) -> Term | None:
