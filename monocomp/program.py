@@ -18,6 +18,7 @@ from monocomp.language import syntax
 from monocomp.operators import binary, compare, function
 from monocomp.printer import Names, definition_line, show, show_monoid
 from monocomp.terms import Equation, Term
+from monocomp.terms.nodes import SCALED
 
 __all__ = ["Equation", "Equations", "translate", "translate_expression"]
 
@@ -345,5 +346,6 @@ def _bool(t: Term) -> Term:
 
 
 def _asks(monoid: T.UserMonoid) -> bool:
-    """Does the combine of a monoid compare its operands?"""
-    return any(t.kind == "bool" for t in T.subterms(*monoid.combine))
+    """Does the combine of a monoid compare its operands? That of SE asks whether there is a frame,
+    and keeps what is no number."""
+    return monoid not in SCALED and any(t.kind == "bool" for t in T.subterms(*monoid.combine))

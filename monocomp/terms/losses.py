@@ -9,7 +9,7 @@ no rule looks into.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
@@ -38,6 +38,14 @@ def lose(*terms: Term) -> None:
     """Note that these are let go, but for those that are finite anyway."""
     if _NOTED:
         _NOTED[-1] += [t for t in terms if not is_finite(t)]
+
+
+def losing_nothing(make: Callable[[], Term]) -> Term:
+    """What is made, whatever seems to be let go by its parts."""
+    with losses() as lost:
+        found = make()
+        lost.clear()
+    return found
 
 
 def exactly(op: str, *args: Term, attr: Any = None, kind: Kind = "float") -> Term:

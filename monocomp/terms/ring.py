@@ -20,7 +20,7 @@ from monocomp.terms.emptiness import Product, is_there, may_be_empty, without_sc
 from monocomp.terms.facts import has_element, is_finite, is_nonnegative, is_positive
 from monocomp.terms.leaves import INF, NEG_INF, ONE, TRUE, ZERO, as_int, const
 from monocomp.terms.logic import conjunction, conjuncts
-from monocomp.terms.losses import lose
+from monocomp.terms.losses import lose, losing_nothing
 from monocomp.terms.nodes import Number, Term, intern
 from monocomp.terms.parts import (
     base_and_power,
@@ -454,6 +454,8 @@ def _exp(exponent: Term) -> Term:
         else:
             kept.append(t)
     if leaving:
+        if len(addends) == 1 and kept:  # `where` takes no look at what it leaves out, either
+            return losing_nothing(lambda: mul(*leaving, exp(kept[0])))
         return mul(*leaving, exp(add(ZERO, *kept)))
     if exponent is ZERO:
         return ONE
