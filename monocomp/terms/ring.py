@@ -93,8 +93,8 @@ def _sum(terms: Iterable[Term], as_written: bool) -> Term:
         lose(rest)
         if as_written and coefficients[rest] <= 0 and kind == "float" and not is_finite(rest):
             there = construct("compare", NEG_INF, rest, attr="<")
-            logarithms = [t.args[0] for t, n in coefficients.items() if t.op == "log" and n > 0]
-            # Where logarithms are -inf, the sum is anyway.
+            logarithms = [t.args[0] for t in coefficients if t.op == "log"]
+            # Where logarithms are infinite, the sum is anyway.
             if there is not TRUE and not Product(logarithms).says(there):
                 left = construct("where", there, ZERO, NEG_INF)
                 coefficients[left] = coefficients.get(left, Fraction(0)) + 1
