@@ -48,10 +48,11 @@ def _joined(t: Term, parts: list[tuple[Term, Term]]) -> tuple[Term, Term]:
     # Where a bracket says that an addend is not there, its exponent does not count, nor does
     # that of 0.
     there = [(v, e) for v, e in parts if v is not T.ZERO]
-    counted = {T.where(_condition(v), e, T.NEG_INF) for v, e in there}
+    if len({e for _, e in there}) == 1:  # the exponents cancel, whichever are there
+        counted = {there[0][1]}
+    else:
+        counted = {T.where(_condition(v), e, T.NEG_INF) for v, e in there}
     joint, *others = sorted(counted, key=lambda e: e.key)
-    if not others:  # all are there under one bracket, without which the exponents cancel
-        joint = there[0][1]
     for e in others:
         joint = T.function("maximum", joint, e)
     joint = _settled(joint)
@@ -63,10 +64,14 @@ def _settled(joint: Term) -> Term:
     """The exponent to subtract, 0 where it is infinite, so that -inf - -inf does not occur. The
     maximum of a fold is settled anyway (`lowering.values`)."""
     exponents = joint.args if joint.op == "maximum" else (joint,)
-    is_frame = any(f.op == "fold" for e in exponents for f in factors(e))
+    is_frame = any(f.op == "fold" or _is_masked(f) for e in exponents for f in factors(e))
     if is_frame or T.exceeds_minus_infinity(joint):
         return joint
     return T.where(T.compare("==", T.function("abs", joint), T.INF), T.ZERO, joint)
+
+
+def _is_masked(t: Term) -> bool:
+    return t.op == "where" and t.args[2] is T.NEG_INF
 
 
 @lifting.rule
@@ -262,8 +267,8 @@ def join_exponentials(t: Term) -> Term | None:
     Law:     that of join_frames; log(exp(m) x) = m + log(x); f(exp(m) x) = exp(m) f(x)
     Claims:  scaled numbers, common factors, arithmetic
     Needs:   an exponent that is not at most 0 by its form
-    before:  Y[i] = log(exp(A[i]) + exp(B[i]))
-    after:   Y[i] = log(exp(A[i] - maximum(A[i], B[i])) + exp(B[i] - maximum(A[i], B[i]))) + maximum(A[i], B[i])
+    before:  Y[i] = log(exp(abs(A[i])) + exp(B[i]))
+    after:   Y[i] = log(exp(abs(A[i]) - maximum(abs(A[i]), B[i])) + exp(B[i] - maximum(abs(A[i]), B[i]))) + maximum(abs(A[i]), B[i])
     """  # noqa: E501
     if t.op == "mul" and any(f.op == "exp" or (f.op == "pow" and f.attr < 0) for f in t.args):
         for f in t.args:
@@ -348,15 +353,11 @@ def _in_frame_of(part: Term, whole: Term) -> tuple[Term, Term] | None:
 
 
 def _condition(t: Term) -> Term:
-    """Where an addend is there: its brackets hold, what divides it has an element, and what is read
-    is not 0: the exponent of a 0 would leave nothing of the others."""
+    """Where an addend is there: its brackets hold, and what divides it has an element."""
     under = (f.args[0] for f in factors(t) if f.op == "pow" and f.attr < 0)
-    powers = map(T.base_and_power, factors(t))
-    weights = (base for base, power in powers if power > 0 and base.op in ("read", "stored"))
     return T.conjunction(
         *(f.args[0] for f in factors(t) if T.is_bracket(f)),
         *(T.is_there(base) for base in under if T.may_be_empty(base)),
-        *(T.compare("!=", w, T.ZERO) for w in weights),
     )
 
 

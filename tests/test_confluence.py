@@ -38,8 +38,6 @@ FORMS = {
     f"P[b,h,q,k] = E[b,h,q,k] / Z[b,h,q]\n{O}sum[k{{if}}](P[b,h,q,k] * V[b,h,k,e])",
     "safe, one line": f"{O}sum[k{{if}}](exp({LOGIT} - max[k{{if}}]({LOGIT}))"
     f" / sum[k{{if}}](exp({LOGIT} - max[k{{if}}]({LOGIT}))) * V[b,h,k,e])",
-    "safe, larger maximum": f"{S}M[b,h,q] = max[k](S[b,h,q,k])\n{E}"
-    f"{O}sum[k{{if}}](E[b,h,q,k] * V[b,h,k,e]) / sum[k{{if}}](E[b,h,q,k])",
     "lazy": f"{S}{M}{E}{O}sum[k{{if}}](E[b,h,q,k] * V[b,h,k,e]) / sum[k{{if}}](E[b,h,q,k])",
     "lazy, a function": f"def weight(x, m) = exp(x - m)\n{S}{M}"
     f"{O}sum[k{{if}}](weight(S[b,h,q,k], M[b,h,q]) * V[b,h,k,e])"
@@ -77,7 +75,7 @@ FORMS = {
     "E[b,h,q,k] = exp(R[b,h,q,k] / sqrt(|d|) - N[b,h,q])\n"
     f"{O}sum[k{{if}}](E[b,h,q,k] * V[b,h,k,e]) / sum[k{{if}}](E[b,h,q,k])",
     "shifted": f"{S}{O}softmax[k{{if}}](S[b,h,q,k] - 17.5) * V[b,h,k,e]",
-    "shifted by row": f"{S}{O}softmax[k{{if}}](S[b,h,q,k] + Q[b,h,q,0]) * V[b,h,k,e]",
+    "shifted by row": f"{S}{O}softmax[k{{if}}](S[b,h,q,k] + |d| * q) * V[b,h,k,e]",
     "negated": "R[b,h,q,k] = -Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)\n"
     f"{O}softmax[k{{if}}](-R[b,h,q,k]) * V[b,h,k,e]",
 }
@@ -196,6 +194,11 @@ DIFFERENT = [
     (
         "O[q] = sum[k](exp(S[q,k]) * V[k]) / sum[k](exp(S[q,k]))",
         "O[q] = sum[k](exp(S[q,k]) * V[k]) / (1 + sum[k](exp(S[q,k])))",
+    ),
+    (  # where a later logit is infinite
+        "M[q] = max[k](S[q,k])\nE[q,k] = exp(S[q,k] - M[q])\n"
+        "O[q] = sum[k if k <= q](E[q,k] * V[k]) / sum[k if k <= q](E[q,k])",
+        "O[q] = softmax[k if k <= q](S[q,k]) * V[k]",
     ),
     ("O[q] = max[k](c * S[q,k])\nparam c: float", "O[q] = c * max[k](S[q,k])\nparam c: float"),
 ]

@@ -45,7 +45,7 @@ def may_be_empty(t: Term) -> bool:
             scaled = t.attr.is_scaled and not is_finite(t.args[2])
             return weighted or scaled or not has_element(t)
         case "add":
-            return all(map(may_be_empty, t.args))
+            return all(any(map(_may_vanish, factors((a,)))) for a in t.args)
         case "mul":
             return any(map(may_be_empty, t.args))
         case "pow":
@@ -101,26 +101,34 @@ class Product:
     def vanishes_with(self, t: Term, z: Term) -> bool:
         """Is the factor t 0 wherever z is: z may be a sum that t is an element of."""
         if t.op == "exp":
-            (z,) = z.args if z.op == "field" else (z,)
-            return z.op == "fold" and z.attr.monoid == "sum" and self._is_element(t, z)
+            is_mantissa = z.op == "field" and z.attr == "v"
+            (z,) = z.args if is_mantissa else (z,)
+            is_sum = z.op == "fold" and (z.attr.monoid == "sum" or z.attr.is_scaled)
+            return is_sum and self._is_element(t, z)
         return vanishes_with(t, z)
 
     def _is_element(self, weight: Term, z: Term) -> bool:
         """Is exp(e), times more, an element of the sum z of weights, at one of its places?"""
+        scaled = z.attr.is_scaled
         return any(
-            all(f.op == "exp" and _holds(weight.args[0], f.args[0]) for f in factors([element]))
-            for element in self._elements(z, weight)
+            (not scaled or _holds(weight.args[0], exponent[0]))
+            and all(
+                _holds(weight.args[0], f.args[0]) if f.op == "exp" else is_positive(f)
+                for f in factors([element])
+            )
+            for element, *exponent in self._elements(z, weight)
         )
 
-    def _elements(self, fold: Term, t: Term) -> Iterable[Term]:
-        """The elements of a fold at the places that t varies with, where they are admitted."""
+    def _elements(self, fold: Term, t: Term) -> Iterable[Sequence[Term]]:
+        """The elements of a fold at the places that t varies with, where they are admitted, and
+        their exponents."""
         if len(fold.attr.indices) != 1:
             return
-        (bound,), (condition, body, *_) = open_fold(fold)
+        (bound,), (condition, *parts) = open_fold(fold)
         for name in sorted(t.free):
             here = {bound.attr[0]: index(name, bound.attr[1])}
             if self.known.issuperset(conjuncts(rename(condition, here, {}))):
-                yield rename(body, here, {})
+                yield [rename(part, here, {}) for part in parts]
 
     def _bounds(self, m: Term, unit: str) -> bool:
         """Is m not infinite, or is that said? It is -inf as a maximum over nothing, and inf as a
@@ -154,7 +162,7 @@ class Product:
         """Is m the largest exponent of a sum t, or is t a weight with one of those exponents?"""
         sign = const(1 if m.attr.monoid == "max" else -1, "float")
         if t.op == "exp":
-            elements = (construct("mul", sign, x) for x in self._elements(m, t))
+            elements = (construct("mul", sign, x) for x, *_ in self._elements(m, t))
             return any(_holds(t.args[0], x) for x in elements) or _holds_selected(t.args[0], m)
         (t,) = t.args if t.op == "field" else (t,)
         if t.op != "fold" or m.attr.extents != t.attr.extents:
@@ -220,6 +228,13 @@ def without_scale(t: Term) -> Term:
 def vanishes_with(t: Term, z: Term) -> bool:
     """Is t 0 wherever z is: a sum over the domain of z or part of it, of multiples of z's
     weights?"""
+    (fold,) = z.args if z.op == "field" else (z,)
+    return empties_with(t, z) and is_weight(fold.args[1])
+
+
+def empties_with(t: Term, z: Term) -> bool:
+    """Is the sum t over nothing wherever z is: over the domain of z or part of it, of elements that
+    are missing where those of z are?"""
     (t, *v), (z, *w) = ((*x.args, x.attr) if x.op == "field" else (x,) for x in (t, z))
     if not (t.op == z.op == "fold") or v != w or t.attr.extents != z.attr.extents:
         return False
@@ -231,7 +246,7 @@ def vanishes_with(t: Term, z: Term) -> bool:
     _, (domain, y, *other) = open_as(z, names)
     if exponent != other or not set(conjuncts(domain)) <= set(conjuncts(within)):
         return False
-    return is_weight(y) and _vanishing(y) <= _vanishing(x)
+    return _vanishing(y) <= _vanishing(x)
 
 
 def _vanishing(t: Term) -> set[Term]:

@@ -2,11 +2,12 @@
 
 Facts are about real arithmetic: that exp(1000) is infinite in a float is rounding. What is read
 may be any number, infinite or NaN. An extent is at least 1: where one is 0, folds over it are
-their units before anything else is done (`monocomp.nothing`).
+their units before anything else is done (`rewrites/emptiness.py`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -56,6 +57,18 @@ def is_finite_if_read(t: Term) -> bool:
     return t.op in ("read", "param") or _is_finite(t, is_finite_if_read)
 
 
+@_fact
+def is_not_infinite(t: Term) -> bool:
+    """Finite wherever it is a number, such as what stands in for x where x is infinite."""
+    if t.op == "where":
+        test, instead, x = t.args
+        if test.op == "compare" and test.attr == "==" and is_not_infinite(instead):
+            sides = {a.attr if a.op == "const" else a for a in test.args}
+            if math.inf in sides and any(a.op == "abs" and a.args[0] is x for a in test.args):
+                return True
+    return _is_finite(t, is_not_infinite)
+
+
 def _is_finite(t: Term, is_finite: Callable[[Term], bool]) -> bool:
     if t.kind != "float":
         return True
@@ -93,7 +106,7 @@ def exceeds_minus_infinity(t: Term) -> bool:
             return any(map(exceeds_minus_infinity, t.args))
         case "minimum" | "add":
             return all(map(exceeds_minus_infinity, t.args))
-    return is_finite(t) or is_nonnegative(t)
+    return is_not_infinite(t) or is_nonnegative(t)
 
 
 @_fact

@@ -286,9 +286,11 @@ def _that_cancel(
     """
     known = set(conjuncts(conjunction(*divisors)))
     numbers: dict[Term, list[Number]] = {}
+    may_clash = sum(not is_finite(e) for e in exponents) > 1  # 0 times infinity
     for e in exponents:
         for a in e.args if e.op == "add" else (e,):
-            lose(a)
+            if may_clash:
+                lose(a)
             number, rest = split_coefficient(a)
             if rest is not None and not is_finite(rest):
                 numbers.setdefault(rest, []).append(number)
