@@ -1,7 +1,8 @@
 """Folds without elements: where they are 0, quotients by them are 0, and a product says so.
 
 An aggregate over nothing is its unit, and so is one whose every weight is exp(-inf). What such a
-0 is multiplied with does not count, whatever it is; and 0 divided by it is 0 (`docs/semantics.md`).
+0 is multiplied with does not count, whatever it is; and 0 divided by it is 0
+(`monocomp/reference/semantics.md`).
 """
 
 from __future__ import annotations
@@ -221,8 +222,9 @@ def without_scale(t: Term) -> Term:
     number, rest = split_coefficient(t)
     if rest is None or number < 0:
         return t
-    kept = [f for f in factors([rest]) if not (is_positive(f) and is_finite(f))]
-    return construct("mul", *kept) if kept else rest
+    found = list(factors([rest]))
+    kept = [f for f in found if not (is_positive(f) and is_finite(f))]
+    return construct("mul", *kept) if 0 < len(kept) < len(found) else rest
 
 
 def vanishes_with(t: Term, z: Term) -> bool:

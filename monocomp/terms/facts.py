@@ -112,7 +112,7 @@ def exceeds_minus_infinity(t: Term) -> bool:
 @_fact
 def is_positive(t: Term) -> bool:
     """More than 0 wherever it is a number. Of a divisor that is infinite, and the quotient 0,
-    nothing is promised (`docs/semantics.md`)."""
+    nothing is promised (`monocomp/reference/semantics.md`)."""
     match t.op:
         case "const":
             return t.kind != "bool" and bool(t.attr > 0)
