@@ -15,7 +15,7 @@ from monocomp.lowering.monoids import combine_of, prefix_monoid, tuple_monoid
 from monocomp.lowering.nests import Nests
 from monocomp.lowering.scopes import Scope
 from monocomp.lowering.values import EXTREMA, is_infinite_with, same, settle
-from monocomp.monomials import factors
+from monocomp.monomials import addends, factors
 from monocomp.moving import Centred, Unit, centred, coefficient
 from monocomp.nominal import nominal_sizes
 from monocomp.printer import show
@@ -56,7 +56,7 @@ class Loops(Nests):
         super().__init__(axes, sizes)
         self.program = program
         self.nominal = nominal_sizes(program.source, sizes)
-        self.exponents: dict[Term, Term] = {}
+        self.exponents: dict[tuple[Term, float], Term] = {}
         self.rank_axes: dict[Term, str] = {}
         self.scan: Term | None = None  # the index along which aggregates are prefixes
 
@@ -359,7 +359,7 @@ class Loops(Nests):
             return state, self._sum_tile(loop, body, state)
         value = self._masked(loop, self._value(body), unit)
         if monoid in EXTREMA:
-            self.exponents[body] = self._symbol("masked", value)
+            self.exponents[body, unit] = self._symbol("masked", value)
         folded = _reduce(monoid, axis, value)
         attr = "frame" if is_frame else None
         return state, apply(_JOIN[monoid], state, folded, kind=kind, attr=attr)
@@ -512,7 +512,8 @@ class Loops(Nests):
         updates[-1] = Assign(state.attr, new)
         new_symbol = self._symbol("frame", new)
         shift = self._value(settle(new_symbol))
-        return self._symbol("old", state), self._symbol("shift", shift), self.exponents[body]
+        masked = self.exponents[body, _UNITS[f.attr.monoid]]
+        return self._symbol("old", state), self._symbol("shift", shift), masked
 
     def _mantissa(
         self,
@@ -534,6 +535,7 @@ class Loops(Nests):
         whole = normalise(frame(bound, condition, exponent))
         old, new, masked = whole, whole, exponent
         inside = set(T.subterms(whole))
+        is_missing = False
         for fold_, (old_symbol, shift, masked_body) in joined.items():
             if fold_ not in inside:
                 continue
@@ -541,9 +543,15 @@ class Loops(Nests):
             old = T.replace(old, fold_, old_symbol)
             new = T.replace(new, fold_, shift)
             masked = _in_terms_of(masked, body, masked_body)
-        if old is whole or loop.axis.name in masked.free:
-            # The frame is known from an earlier pass and moves no more, or is of other terms.
-            masked = self._symbol("x", self._masked(loop, self._value(exponent), -math.inf))
+            unit = T.NEG_INF if fold_.attr.monoid == "max" else T.INF
+            is_missing |= _is_missing_with(masked, masked_body, unit)
+        if old is whole or loop.axis.name in masked.free or not is_missing:
+            # The frame is known from an earlier pass and moves no more, or is of other terms, or is
+            # an increasing function of one: where an element is missing, exp(-inf) = 0 is not.
+            if (exponent, -math.inf) not in self.exponents:
+                outside = self._masked(loop, self._value(exponent), -math.inf)
+                self.exponents[exponent, -math.inf] = self._symbol("x", outside)
+            masked = self.exponents[exponent, -math.inf]
         base = "acc" if value is not T.ONE else "l_i"
         state = self._state(loop, base, self._tile_axes(T.field(f, "v")), "float", 0.0)
         scaled = state
@@ -661,6 +669,17 @@ def _absorbed(body: Term, name: str) -> Term | None:
         if scaled(f) is not f and count(absorbed) < count(body):
             return absorbed
     return None
+
+
+def _is_missing_with(t: Term, x: Term, unit: Term) -> bool:
+    """Is t -inf where x is the unit: a multiple of it, and what does not depend on it?"""
+    (only, *others) = [a for a in addends(t) if x in T.subterms(a)] or [t]
+    number_, rest = T.split_coefficient(only)
+    if others or rest is None or (number_ < 0) is not (unit is T.INF):
+        return False
+    left = [f for f in factors(rest) if f is not x]
+    is_there = len(left) < len(list(factors(rest)))
+    return is_there and all(T.is_positive(f) and x not in T.subterms(f) for f in left)
 
 
 def _multiple(t: Term, symbols: Mapping[Term, Term]) -> Term:

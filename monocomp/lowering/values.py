@@ -149,6 +149,8 @@ class Values(Scopes, ABC):
         total = self._signed_sum(t.args, t.kind, self._value)
         if not any(map(_may_be_infinite_by_itself, t.args)):
             return total
+        if all(map(_is_below_infinity, t.args)):  # nothing cancels
+            return total
         infinite = [a for a in t.args if not T.is_finite(a)]
         if len(infinite) > 1:
             for a in infinite:
@@ -241,17 +243,18 @@ class Values(Scopes, ABC):
         empty = apply("and", empty, none, kind="bool")
         return apply("where", empty, number(0.0), quotient)
 
-    def _pinned_product(self, factor: float, t: Term) -> Expr:
+    def _pinned_product(self, factor: float, t: Term, known: Term = T.TRUE) -> Expr:
         """A product that is 0 where a factor is that is no element's, whatever the others are.
 
         That is a sum over nothing; what is divided by a sum over nothing, if it is 0, too; a
         weight exp(-inf) beside what is infinite because of the same exponent; and what meets a
-        maximum or logarithm of nothing. Facts tell where the others are finite anyway.
+        maximum or logarithm of nothing. Facts tell where the others are finite anyway. Nobody looks
+        where a condition that is known fails.
         """
         coefficient, rest = T.split_coefficient(t)
         if rest is None or t.kind != "float":
             return self._product(factor, t)
-        parts = _Parts([f for f in factors(rest) if not _is_infinite_bracket(f)])
+        parts = _Parts([f for f in factors(rest) if not _is_infinite_bracket(f)], known)
         outer = self.settled
         self.settled |= parts.settled
         total = self._product(factor, _times(coefficient, parts.with_frames()))
@@ -276,7 +279,13 @@ class Values(Scopes, ABC):
             return self._pinned_product(factor, t)
         condition = T.conjunction(*(f.args[0] for f in brackets))
         guarded = _times(1, [_guarded(f, condition) for f in rest])
-        value = self._value(guarded) if factor == 1 else self._product(factor, guarded)
+        found = self.locals.get(guarded) or self._lookup(guarded)
+        if found is not None and factor == 1:
+            value = found
+        elif guarded.op == "mul":
+            value = self._pinned_product(factor, guarded, condition)
+        else:
+            value = self._value(guarded) if factor == 1 else self._product(factor, guarded)
         return apply("where", self._value(condition), value, number(0, t.kind), kind=t.kind)
 
     def _power(self, t: Term) -> Expr:
@@ -335,7 +344,7 @@ class Values(Scopes, ABC):
         addends = list(exponent.args if exponent.op == "add" else (exponent,))
         log2_e = math.log2(math.e)
         scale, rest = _common_scale(addends)
-        rest = [_clamped(a) for a in rest]
+        rest = [_clamped(a) if _may_cancel(a, rest) else a for a in rest]
         if scale is None:
             total = self._signed_sum(rest, "float", lambda a: self._masked_product(log2_e, a))
             return apply("exp2", total)
@@ -372,6 +381,11 @@ def _times(number_: Number, parts: list[Term]) -> Term:
     return T.inert("mul", *numbers, *parts)
 
 
+def _may_cancel(addend: Term, addends: list[Term]) -> bool:
+    """May an addend be infinite beside one that is infinite, too, so that they cancel?"""
+    return any(a is not addend and not T.is_finite(a) for a in addends)
+
+
 def _clamped(addend: Term) -> Term:
     """An addend of an exponent, finite where it would be inf: a maximum over nothing that is
     subtracted, a minimum that is added. So -inf - -inf never occurs: an element at -inf, and a sum
@@ -379,9 +393,34 @@ def _clamped(addend: Term) -> Term:
     number_, rest = T.split_coefficient(addend)
     if rest is None or T.is_finite(rest):
         return addend
-    if (number_ < 0 and _is_greatest(rest)) or (number_ > 0 and _is_least(rest)):
-        return T.mul(T.const(number_, "float"), clamp(rest))
+    if number_ < 0 and _is_greatest(rest) and not T.exceeds_minus_infinity(rest):
+        return T.mul(T.const(number_, "float"), clamp(rest, T.NEG_INF))
+    if number_ > 0 and _is_least(rest) and not _is_below_infinity(rest):
+        return T.mul(T.const(number_, "float"), clamp(rest, T.INF))
     return addend
+
+
+def _is_below_infinity(t: Term) -> bool:
+    """Less than inf wherever it is a number, if all that is read is."""
+    match t.op:
+        case "read" | "param":
+            return True
+        case "stored":
+            return _is_below_infinity(t.attr.body)
+        case "log" | "exp" | "maximum" | "relu" | "add":
+            return all(map(_is_below_infinity, t.args))
+        case "where":
+            return all(map(_is_below_infinity, t.args[1:]))
+        case "minimum":
+            return any(map(_is_below_infinity, t.args))
+        case "mul":
+            signed = [f for f in t.args if not T.is_nonnegative(f)]
+            return len(signed) <= 1 and all(map(_is_below_infinity, t.args))
+        case "fold" if t.attr.monoid in ("max", "sum"):
+            return _is_contraction(t) or _is_below_infinity(t.args[1])
+        case "field" if t.args[0].op == "fold" and t.args[0].attr.is_scaled:
+            return _is_below_infinity(t.args[0].args[1 if t.attr == "v" else 2])
+    return T.is_finite(t)
 
 
 def _is_infinite_bracket(f: Term) -> bool:
@@ -418,15 +457,27 @@ def _common_scale(addends: list[Term]) -> tuple[Term | None, list[Term]]:
 class _Parts:
     """The factors of a product, and which of them settle it where they are 0."""
 
-    def __init__(self, parts: list[Term]) -> None:
+    def __init__(self, parts: list[Term], known: Term) -> None:
         self.parts = parts
         over = [f for f in parts if f.op != "pow" or f.attr > 0]
         self.sums = [f for f in over if T.may_be_empty(f)]
         self.weights = [f for f in over if f.op == "exp"]
+        self.product = T.Product([*self.sums, *self.weights], known=frozenset(T.conjuncts(known)))
         self.divisors = [f for f in parts if _is_divisor(f)]
-        # Divisors that are 0 only where a sum is: 0 over any number is 0, too.
-        self.settled = frozenset(
-            d for d in self.divisors if any(T.vanishes_with(f, d.args[0]) for f in self.sums)
+        # Divisors that are 0 only where a sum or weight is: 0 over any number is 0, too.
+        self.settled = frozenset(d for d in self.divisors if self._vanishes_with(d.args[0]))
+
+    def _vanishes_with(self, z: Term) -> bool:
+        """Is a sum or a weight 0 wherever z is?"""
+        match z.op:
+            case "add" if all(map(T.is_nonnegative, z.args)):
+                return any(map(self._vanishes_with, z.args))
+            case "mul":
+                return all(T.is_positive(f) or self._vanishes_with(f) for f in factors(z))
+            case "pow":
+                return z.attr > 0 and self._vanishes_with(z.args[0])
+        return z in self.weights or any(
+            self.product.vanishes_with(f, z) for f in self.product.factors
         )
 
     def with_frames(self) -> list[Term]:
@@ -472,11 +523,24 @@ class _Parts:
                 yield from ([f] for f in infinite)
         for f in self.sums:
             others = (g for g in self.parts if g is not f and g not in self.settled)
-            if not unsettled and not all(map(T.is_finite, others)):
+            if not unsettled and not all(_is_bounded(g) or T.empties_with(g, f) for g in others):
                 yield [f]
         for f in self.weights:
             if any(is_infinite_with(g, f.args[0]) for g in self.parts if g is not f):
                 yield [f]
+
+
+def _is_bounded(t: Term) -> bool:
+    """Is t finite, whatever is finite or missing, such as exp(x - maximum(x, y))?"""
+    if t.op != "exp":
+        return T.is_finite(t)
+    for a in _addends(t.args[0]):
+        number_, m = T.split_coefficient(a)
+        if m is not None and m.op == "maximum" and number_ < 0:
+            rest = T.sub(t.args[0], a)
+            if rest in (T.mul(T.const(-number_, "float"), x) for x in m.args):
+                return True
+    return False
 
 
 def _is_there(m: Term) -> Term:
@@ -489,8 +553,18 @@ def is_infinite_with(t: Term, exponent: Term) -> bool:
         return t.attr > 0 and is_infinite_with(t.args[0], exponent)
     addends = exponent.args if exponent.op == "add" else (exponent,)
     ours = t.args if t.op == "add" else (t,)
-    varying = {_unscaled(a) for a in addends if not T.is_finite(a)}
+    varying = {_unscaled(a) for a in addends if not _is_missing_nowhere(a)}
     return any(_unscaled(a) in varying for a in ours)
+
+
+def _is_missing_nowhere(t: Term) -> bool:
+    """Is t finite or a product of such sums and numbers?"""
+    return all(T.is_finite(f) or _is_contraction(f) for f in factors(t))
+
+
+def _is_contraction(t: Term) -> bool:
+    """A sum that is infinite only where what it reads is, which is no mask's -inf then."""
+    return t.op == "fold" and t.attr.monoid == "sum" and T.is_finite_if_read(t.args[1])
 
 
 def _unscaled(t: Term) -> Term:
@@ -634,10 +708,10 @@ def _is_least(t: Term) -> bool:
 _LARGE = T.const(Fraction(2**100), "float")
 
 
-def clamp(frame: Term) -> Term:
-    """The frame, a large number where it is infinite."""
-    finite = T.function("minimum", T.function("maximum", frame, T.neg(_LARGE)), _LARGE)
-    return T.where(T.compare("==", T.INF, T.function("abs", frame)), finite, frame)
+def clamp(frame: Term, unit: Term) -> Term:
+    """The frame, a large number where it is infinite as that of nothing is."""
+    large = T.neg(_LARGE) if unit is T.NEG_INF else _LARGE
+    return T.where(T.compare("==", unit, frame), large, frame)
 
 
 def settle(frame: Term) -> Term:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from monocomp.terms.binding import domain_of, is_open, open_as, open_fold
 from monocomp.terms.comparisons import compare, negate, where
 from monocomp.terms.constructors import construct, rebuild
-from monocomp.terms.emptiness import Product, is_there, may_be_empty, vanishes_with
+from monocomp.terms.emptiness import Product, empties_with, is_there, may_be_empty
 from monocomp.terms.facts import (
     exceeds_minus_infinity,
     facts_asked,
@@ -115,6 +115,7 @@ __all__ = [
     "disjunction",
     "divide",
     "domain_of",
+    "empties_with",
     "exactly",
     "exceeds_minus_infinity",
     "exp",
@@ -164,6 +165,5 @@ __all__ = [
     "sub",
     "substitute",
     "subterms",
-    "vanishes_with",
     "where",
 ]
