@@ -48,6 +48,10 @@ class Names:
         self.taken = frozenset(taken)
         self.abbreviate = abbreviate
 
+    def abbreviation(self, t: Term) -> str | None:
+        """The name that a term is known by, with its subscripts, if there is one."""
+        return None if self.abbreviate is None else self.abbreviate(t, self)
+
     def of(self, name: str) -> str:
         """The printed name of a free index."""
         return self.names.get(name, name.replace("$", "i").replace("%", "i").replace("~", "i"))
@@ -129,10 +133,9 @@ def _paren(text: str, level: int, context: int) -> str:
 def _show(t: Term, names: Names, context: int, as_float: bool = False) -> str:
     """Print t for a place that binds with strength `context`. `as_float` says that the
     place makes a float of an int anyway, so that a cast needs no words."""
-    if names.abbreviate is not None:
-        short = names.abbreviate(t, names)
-        if short is not None:
-            return short
+    short = names.abbreviation(t)
+    if short is not None:
+        return short
     match t.op:
         case "const":
             if t.kind == "bool":

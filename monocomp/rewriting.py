@@ -7,8 +7,9 @@ be printed, checked against the oracle, and a derivation can be stopped anywhere
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 from monocomp import terms as T
@@ -35,7 +36,7 @@ class Step:
         rule: the rule's name.
         law: the law that it rests on.
         place: the definitions in which the term occurred.
-        before, after: the term and what replaced it, as text.
+        left, right: the texts `before` and `after`, or what makes them when they are read.
         start: the whole program before the step.
         program: the whole program after the step.
         redex: the term that was rewritten, where the step is that of a rule.
@@ -44,11 +45,21 @@ class Step:
     rule: str
     law: str
     place: tuple[str, ...]
-    before: str
-    after: str
+    left: str | Callable[[], str]
+    right: str | Callable[[], str]
     start: Equations
     program: Equations
     redex: Term | None = None
+
+    @cached_property
+    def before(self) -> str:
+        """The term that was replaced, as text."""
+        return self.left if isinstance(self.left, str) else self.left()
+
+    @cached_property
+    def after(self) -> str:
+        """What replaced it, as text."""
+        return self.right if isinstance(self.right, str) else self.right()
 
     @overload
     def cost_before(self) -> Cost: ...
@@ -97,8 +108,8 @@ class Rewriter:
         rule: str,
         law: str,
         place: Iterable[str],
-        before: str,
-        after: str,
+        before: str | Callable[[], str],
+        after: str | Callable[[], str],
         program: Equations,
         redex: Term | None = None,
     ) -> None:
@@ -118,16 +129,20 @@ class Rewriter:
             self.program = step.program
             self.steps.append(step)
 
-    def _show(self, t: Term) -> str:
-        """A term for readers, with the names that the program gives its parts."""
-        return show(t, self.program.reader_names(t))
+    def _shown(self, t: Term) -> Callable[[], str]:
+        """What makes a term's text for readers, with the names that the program gives its parts.
+
+        Few texts are ever read, and they take longer to make than the steps.
+        """
+        program = self.program
+        return lambda: show(t, program.reader_names(t))
 
     def inline_definitions(self) -> None:
         """Replace names by what they stand for, so that rules see through them."""
         for name in [e.name for e in self.program.equations]:
             if self.stopped:
                 return
-            if any(_refers_to(e.body, name) for e in self.program.equations):
+            if any(name in e.body.names for e in self.program.equations):
                 self._inline(self.program.by_name[name])
 
     def _inline(self, equation: Equation) -> None:
@@ -135,7 +150,7 @@ class Rewriter:
         memo: dict[Term, Term] = {}
 
         def visit(t: Term) -> Term:
-            if equation.name not in _references(t):
+            if equation.name not in t.names:
                 return t
             found = memo.get(t)
             if found is None:
@@ -148,7 +163,7 @@ class Rewriter:
                 memo[t] = found
             return found
 
-        users = [e.name for e in self.program.equations if equation.name in _references(e.body)]
+        users = [e.name for e in self.program.equations if equation.name in e.body.names]
         program = self.program.map(visit)
         returned = {o.name for o in program.source.outputs}
         known = program.known
@@ -161,7 +176,7 @@ class Rewriter:
             NAMING_LAW,
             users,
             left if equation.indices else equation.name,
-            self._show(equation.body),
+            self._shown(equation.body),
             replace(program, equations=kept, known=known),
         )
 
@@ -182,8 +197,8 @@ class Rewriter:
                     self._name_operand(equation, T.open_fold(t)[1][1], free_names)
 
     def _name_operand(self, equation: Equation, operand: Term, free_names: Iterator[str]) -> None:
-        text = self._show(operand)
-        if not operand.folded or show(operand, self.program.reader_names()) != text:
+        names = self.program.reader_names()
+        if not operand.folded or names.abbreviation(operand) is not None:
             return
         name = next(free_names, None)
         if name is None:
@@ -192,8 +207,9 @@ class Rewriter:
         others = [i for i in _indices(operand) if i.attr[0] in operand.free and i not in rows]
         known = (Abbreviation(name, (*rows, *others), operand), *self.program.known)
         program = replace(self.program, known=known)
-        after = show(operand, program.reader_names())
-        self.record("name_operand", NAMING_LAW, [equation.name], text, after, program)
+        left = self._shown(operand)
+        right = show(operand, program.reader_names())
+        self.record("name_operand", NAMING_LAW, [equation.name], left, right, program)
 
     def exhaust(self, rules: RuleSet) -> None:
         """Apply the rules, innermost place first, until none matches."""
@@ -216,7 +232,7 @@ class Rewriter:
             return False
         rule, choice = found
         places = self.program.changed(choice.program)
-        before, after = self._show(choice.before), self._show(choice.after)
+        before, after = self._shown(choice.before), self._shown(choice.after)
         self.record(rule.name, rule.law, places, before, after, choice.program, choice.before)
         return True
 
@@ -266,13 +282,3 @@ def _unvisited(root: Term, normal: set[Term]) -> Iterator[Term]:
         yield from _unvisited(t, normal)
     if root not in normal:
         yield root
-
-
-def _references(t: Term) -> frozenset[str]:
-    """Names of the definitions that t reads."""
-    found = {s.attr for s in T.subterms(t) if s.op == "ref"}
-    return frozenset(found)
-
-
-def _refers_to(t: Term, name: str) -> bool:
-    return name in _references(t)

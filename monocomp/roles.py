@@ -152,9 +152,13 @@ def choose_roles(
 def _outer_folds(terms: Iterable[Term]) -> list[Term]:
     """Folds that are not inside another fold."""
     found: dict[Term, None] = {}
+    seen: set[Term] = set()
     stack = list(terms)
     while stack:
         t = stack.pop()
+        if t in seen:
+            continue
+        seen.add(t)
         if is_selection(t):
             stack.append(t.args[0])
             t = carrier(t)

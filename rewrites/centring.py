@@ -163,14 +163,15 @@ def _sums(program: Equations) -> Iterator[tuple[Term, Term, Term, Term, Term | N
 
 def _operand_count(program: Equations) -> int:
     """How many operands stand outside of folds."""
-    total = 0
-    stack = [e.body for e in program.equations]
-    while stack:
-        t = stack.pop()
-        total += len(t.args)
-        if t.op not in ("fold", "fold_at", "field"):
-            stack.extend(t.args)
-    return total
+    counts: dict[Term, int] = {}
+
+    def count(t: Term) -> int:
+        if t not in counts:
+            inside = t.op in ("fold", "fold_at", "field")
+            counts[t] = len(t.args) + (0 if inside else sum(map(count, t.args)))
+        return counts[t]
+
+    return sum(count(e.body) for e in program.equations)
 
 
 @centring.choice
@@ -270,8 +271,8 @@ def anchor_means(program: Equations) -> Choice | None:
 
 def _is_about(anchor: Term, distance: Term) -> bool:
     """Are all addends of the anchor taken away from the distance already?"""
-    taken = dict((rest, n) for n, rest in map(T.split_coefficient, addends(distance)))
-    wanted = dict((rest, n) for n, rest in map(T.split_coefficient, addends(anchor)))
+    taken = {rest: n for n, rest in map(T.split_coefficient, addends(distance))}
+    wanted = {rest: n for n, rest in map(T.split_coefficient, addends(anchor))}
     return all(taken.get(rest, 0) * n < 0 for rest, n in wanted.items())
 
 
@@ -417,14 +418,15 @@ def _settled(choice: Choice) -> Choice:
 def _bare_extrema(program: Equations) -> int:
     """How often a maximum or minimum stands outside of folds, but for where there is nothing
     else."""
-    total = 0
-    stack = [e.body for e in program.equations]
-    while stack:
-        t = stack.pop()
+    counts: dict[Term, int] = {}
+
+    def count(t: Term) -> int:
         if t.op == "fold":
-            total += t.attr.monoid in ("max", "min")
-        elif t.op == "mul" and any(T.is_bracket(f) and f.args[0].op == "not" for f in t.args):
-            continue
-        else:
-            stack.extend(t.args)
-    return total
+            return int(t.attr.monoid in ("max", "min"))
+        if t not in counts:
+            nothing_else = any(T.is_bracket(f) and f.args[0].op == "not" for f in t.args)
+            skipped = t.op == "mul" and nothing_else
+            counts[t] = 0 if skipped else sum(map(count, t.args))
+        return counts[t]
+
+    return sum(count(e.body) for e in program.equations)

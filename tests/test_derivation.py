@@ -159,7 +159,7 @@ def test_html_works_on_light_and_dark_pages(causal: Derivation) -> None:
 
 def test_html_escapes_everything(causal: Derivation) -> None:
     bad = "<script>alert('&')</script>"
-    step = replace(causal[0], rule=bad, law=bad, place=(bad,), before=bad, after=bad)
+    step = replace(causal[0], rule=bad, law=bad, place=(bad,), left=bad, right=bad)
     html = Derivation(causal.start, (step,))._repr_html_()
     assert "<script" not in html and "alert('" not in html
     assert Page(html).texts.count(bad) == 4  # the fifth follows ": "

@@ -35,6 +35,7 @@ class Term:
         free: names of the indices that occur free.
         folded: extents of the folds inside; a term with `e in folded` holds a result over e.
         height: the largest bound index number inside.
+        names: of the definitions that it reads.
         key: sorts terms by structure, the same in every run.
     """
 
@@ -47,6 +48,7 @@ class Term:
         "height",
         "key",
         "kind",
+        "names",
         "op",
     )
 
@@ -57,6 +59,7 @@ class Term:
     free: frozenset[str]
     folded: frozenset[str]
     height: int
+    names: frozenset[str]
     key: tuple[int, str, str]
 
     def __repr__(self) -> str:
@@ -121,6 +124,7 @@ class Equation:
     body: Term
 
 
+_NOTHING: frozenset[str] = frozenset()
 _TABLE: WeakValueDictionary[tuple[Any, ...], Term] = WeakValueDictionary()
 
 
@@ -132,15 +136,18 @@ def intern(op: str, args: tuple[Term, ...], attr: Any, kind: Kind) -> Term:
         return found
     term = object.__new__(Term)
     term.op, term.args, term.attr, term.kind = op, args, attr, kind
-    term.free = frozenset().union(*(a.free for a in args)) if args else frozenset()
-    term.folded = frozenset().union(*(a.folded for a in args)) if args else frozenset()
-    term.height = max((a.height for a in args), default=0)
+    term.free = _NOTHING.union(*[a.free for a in args])
+    term.folded = _NOTHING.union(*[a.folded for a in args])
+    term.names = _NOTHING.union(*[a.names for a in args])
+    term.height = max([a.height for a in args], default=0)
     name = ""
     if op == "index":
         term.free = frozenset((attr[0],))
         name = attr[0]
     elif op in ("read", "ref", "param"):
         name = attr
+        if op == "ref":
+            term.names |= {attr}
     elif op == "stored":
         name = attr.name
         term.folded |= attr.body.folded
