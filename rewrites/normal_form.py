@@ -29,6 +29,7 @@ from monocomp.program import Equations
 from monocomp.rewrites.sigmoids import sigmoids
 from monocomp.rules import Choice, RuleSet
 from monocomp.terms import Term
+from monocomp.terms.emptiness import Product
 
 normal_form = RuleSet(
     "normal_form", "what does not vary with a fold's index leaves the fold", list(sigmoids.rules)
@@ -334,7 +335,18 @@ def filter_bracket(t: Term) -> Term | None:
         values.append(value)
     if all(m is T.TRUE for m in masks):
         return None
-    return T.fold("sum", (bound,), T.conjunction(condition, *masks), T.mul(one, *values))
+    value = T.mul(one, *values)
+    known = frozenset(T.conjuncts(condition))
+    needed = (c for m in masks for c in T.conjuncts(m) if not _says(value, c, known))
+    return T.fold("sum", (bound,), T.conjunction(condition, *needed), value)
+
+
+def _says(value: Term, condition: Term, known: frozenset[Term]) -> bool:
+    """Is a product 0 where the condition fails, if other conditions hold?"""
+    powers = [T.base_and_power(f) for f in factors(value)]
+    over = [base for base, power in powers if power > 0]
+    under = [base for base, power in powers if power < 0]
+    return Product(over, under, known).says(condition)
 
 
 def _unmasked(t: Term, unit: Term) -> tuple[Term, Term]:
@@ -421,7 +433,8 @@ def hoist_addend(t: Term) -> Term | None:
 
     Law:     max(a + x) = a + max(x), because addition is monotone
     Claims:  translation
-    Needs:   floats, or an element: the maximum of no ints is the least of all
+    Needs:   an element, as -inf + inf is NaN, and the maximum of no ints is the least of all; or
+             addends that are finite if what they read is
     before:  M[i] = max[k](S[i,k] + B[i])
     after:   M[i] = B[i] + max[k](S[i,k])
     """
@@ -430,7 +443,9 @@ def hoist_addend(t: Term) -> Term | None:
     bound, name, condition, body = _opened(t)
     outside = [a for a in addends(body) if name not in a.free]
     inside = [a for a in addends(body) if name in a.free]
-    if not outside or not inside or not (t.kind == "float" or T.has_element(t)):
+    if not outside or not inside:
+        return None
+    if not T.has_element(t) and not (t.kind == "float" and all(map(T.is_finite_if_read, outside))):
         return None
     moving = T.add(T.const(0, body.kind), *inside)
     return T.construct("add", *outside, T.fold(t.attr.monoid, (bound,), condition, moving))
@@ -471,8 +486,9 @@ def _leaves_extremum(factor: Term, t: Term) -> bool:
         return True
     divides = factor.op == "pow" and factor.attr < 0 and T.is_weight(factor.args[0])
     is_finite = T.is_finite(factor) and T.is_nonnegative(factor)
+    is_sum = T.is_finite_if_read(factor) and T.is_weight(factor)
     is_scale = factor.op == "exp" and (not factor.folded or T.is_weight(t.args[1]))
-    return T.has_element(t) and (divides or is_finite or is_scale)
+    return T.has_element(t) and (divides or is_finite or is_sum or is_scale)
 
 
 @normal_form.rule

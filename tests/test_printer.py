@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, given, note, reject, seed, settings
 
 from monocomp import library
 from monocomp import terms as T
+from monocomp.cost import cost
 from monocomp.errors import LimitError, UnknownIndexError
 from monocomp.language.checker import check
 from monocomp.language.syntax import Program
@@ -29,7 +30,7 @@ from monocomp.printer import number_text, show
 from monocomp.program import Equations, translate
 from monocomp.random_inputs import random_inputs
 from monocomp.reference.oracle import evaluate
-from monocomp.verifier import verify
+from monocomp.verifier import loosely, verify
 from tests.program_generator import PARAMS, programs
 
 FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "60"))
@@ -67,9 +68,18 @@ def check_derivation(text: str, params: Mapping[str, Any]) -> None:
                 atol=1e-9,
                 err_msg=f"{output.name} after {rule}",
             )
-    again = derive(verify(rewriter.program)).program
-    for a, b in zip(rewriter.program.equations, again.equations, strict=True):
-        assert a.body is b.body, f"{a.body!r}\nis derived further:\n{b.body!r}"
+    check_derived_again(rewriter.program, derive(verify(rewriter.program)).program)
+
+
+def check_derived_again(program: Equations, again: Equations) -> None:
+    """A normal form is one. But rules know of the frames that they divide by and multiply with
+    where a maximum of nothing is -inf, and who writes them may mean something else there: then a
+    condition says so."""
+    for a, b in zip(program.equations, again.equations, strict=True):
+        if loosely(a.body) is not loosely(b.body):
+            conditions = [e.text().count("-inf < ") for e in (program, again)]
+            assert conditions[0] < conditions[1], f"{a.body!r}\nis derived further:\n{b.body!r}"
+            assert cost(program).passes == cost(again).passes
 
 
 def what_changed(before: Equations | None, program: Equations) -> Equations:

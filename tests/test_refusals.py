@@ -211,12 +211,7 @@ LAWLESS = {
     ),
     "layer_norm": (
         {"k": 2},
-        {
-            "common_factor": "common factors",
-            "hoist_factor": "distributivity",
-            "move_centre": "moments",
-            "separate_results": "distributivity",
-        },
+        {"hoist_factor": "distributivity", "move_centre": "moments"},
     ),
     "hedgehog_attention": (
         {"k": 1},
