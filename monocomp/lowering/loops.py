@@ -127,7 +127,7 @@ class Loops(Nests):
         condition = opened[first][1][0]
         domain = split(bound, condition)
         segments = self._segments(domain)
-        scope = Scope(name, len(self.scopes))
+        scope = Scope(name, len(self.scopes), condition=condition)
         self.scopes.append(scope)
         self._mask(domain.mask)
         self._prepare([p for _, parts in opened.values() for p in parts])
@@ -559,6 +559,7 @@ class Loops(Nests):
             scaled = self._value(T.add(self._symbol("old", state), *moved))
         if old is not whole:
             scaled = apply("mul", scaled, self._value(SE.move(old, new)))
+        self.bounded |= {SE.embed(new, T.ONE, masked)}
         body = SE.embed(new, value, masked)
         safe = all(fac.op == "exp" or is_read(fac) for fac in factors(body))
         absorbed = _absorbed(SE.embed(new, value, exponent), loop.axis.name)

@@ -14,12 +14,17 @@ from monocomp.tile import Axis, Expr, Fold, Let, Loop, Role, Statement, local
 
 @dataclass
 class Scope:
-    """A loop's body, or the kernel's."""
+    """A loop's body, or the kernel's; what is computed in it counts where its condition holds."""
 
     axis: str | None
     depth: int
     body: list[Statement] = field(default_factory=list)
     memo: dict[Term, Expr] = field(default_factory=dict)
+    condition: Term = T.TRUE
+
+    def known(self) -> Iterable[Term]:
+        """Parts of the condition that vary in this loop: what does not may be computed outside."""
+        return (c for c in T.conjuncts(self.condition) if self.axis in c.free)
 
 
 class Scopes:

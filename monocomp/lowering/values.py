@@ -41,6 +41,8 @@ class Values(Scopes, ABC):
 
     # Divisors of the product being built that are 0 only where what they divide is.
     settled: frozenset[Term] = frozenset()
+    # Weights of elements in a frame that is no less than their exponents.
+    bounded: frozenset[Term] = frozenset()
 
     def _value(self, t: Term, guard: Term | None = None) -> Expr:
         if t in self.locals:
@@ -149,9 +151,9 @@ class Values(Scopes, ABC):
         total = self._signed_sum(t.args, t.kind, self._value)
         if not any(map(_may_be_infinite_by_itself, t.args)):
             return total
-        if all(map(_is_below_infinity, t.args)):  # nothing cancels
+        infinite = [a for a in t.args if not _is_missing_nowhere(a)]
+        if all(map(_is_below_infinity, infinite)):  # nothing cancels
             return total
-        infinite = [a for a in t.args if not T.is_finite(a)]
         if len(infinite) > 1:
             for a in infinite:
                 if not _is_negative(a) and not T.exceeds_minus_infinity(a):
@@ -254,7 +256,9 @@ class Values(Scopes, ABC):
         coefficient, rest = T.split_coefficient(t)
         if rest is None or t.kind != "float":
             return self._product(factor, t)
-        parts = _Parts([f for f in factors(rest) if not _is_infinite_bracket(f)], known)
+        holds = T.conjunction(known, *(c for scope in self.scopes for c in scope.known()))
+        finite = [f for f in factors(rest) if not _is_infinite_bracket(f)]
+        parts = _Parts(finite, holds, self.bounded)
         outer = self.settled
         self.settled |= parts.settled
         total = self._product(factor, _times(coefficient, parts.with_frames()))
@@ -457,8 +461,9 @@ def _common_scale(addends: list[Term]) -> tuple[Term | None, list[Term]]:
 class _Parts:
     """The factors of a product, and which of them settle it where they are 0."""
 
-    def __init__(self, parts: list[Term], known: Term) -> None:
+    def __init__(self, parts: list[Term], known: Term, bounded: frozenset[Term]) -> None:
         self.parts = parts
+        self.bounded = bounded
         over = [f for f in parts if f.op != "pow" or f.attr > 0]
         self.sums = [f for f in over if T.may_be_empty(f)]
         self.weights = [f for f in over if f.op == "exp"]
@@ -522,7 +527,7 @@ class _Parts:
             if len(infinite) > 1:
                 yield from ([f] for f in infinite)
         for f in self.sums:
-            others = (g for g in self.parts if g is not f and g not in self.settled)
+            others = (g for g in self.parts if g is not f and g not in self.settled | self.bounded)
             if not unsettled and not all(_is_bounded(g) or T.empties_with(g, f) for g in others):
                 yield [f]
         for f in self.weights:

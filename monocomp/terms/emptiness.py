@@ -101,6 +101,7 @@ class Product:
 
     def vanishes_with(self, t: Term, z: Term) -> bool:
         """Is the factor t 0 wherever z is: z may be a sum that t is an element of."""
+        t, z = _computed(t), _computed(z)
         if t.op == "exp":
             is_mantissa = z.op == "field" and z.attr == "v"
             (z,) = z.args if is_mantissa else (z,)
@@ -225,6 +226,14 @@ def without_scale(t: Term) -> Term:
     found = list(factors([rest]))
     kept = [f for f in found if not (is_positive(f) and is_finite(f))]
     return construct("mul", *kept) if 0 < len(kept) < len(found) else rest
+
+
+def _computed(t: Term) -> Term:
+    """A value that another kernel stores, as it is computed there."""
+    while t.op == "stored":
+        names = [i.attr[0] for i in t.attr.indices]
+        t = rename(t.attr.body, dict(zip(names, t.args, strict=True)), {})
+    return t
 
 
 def vanishes_with(t: Term, z: Term) -> bool:
