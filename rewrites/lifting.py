@@ -296,13 +296,13 @@ def compare_scaled(t: Term) -> Term | None:
 
     Law:     a < b if and only if a * exp(-m) < b * exp(-m)
     Claims:  increasing functions
-    before:  Y[i] = exp(A[i]) * X[i] < exp(B[i]) * Z[i]
-    after:   Y[i] = exp(A[i] - maximum(A[i], B[i])) * X[i] < exp(B[i] - maximum(A[i], B[i])) * Z[i]
-    """
+    before:  Y[i] = exp(abs(A[i])) * X[i] < exp(B[i]) * Z[i]
+    after:   Y[i] = exp(abs(A[i]) - maximum(abs(A[i]), B[i])) * X[i] < exp(B[i] - maximum(abs(A[i]), B[i])) * Z[i]
+    """  # noqa: E501
     if t.op != "compare" or any(map(_is_bounded, t.args)):
         return None
     a, b = map(exponent_of, t.args)
-    joint = a if a is b else T.function("maximum", a, b)
+    joint = _settled(a if a is b else T.function("maximum", a, b))
     return T.compare(t.attr, *(T.mul(x, T.exp(T.neg(joint))) for x in t.args))
 
 

@@ -57,6 +57,32 @@ def recognise_sigmoid(t: Term) -> Term | None:
 
 
 @sigmoids.rule
+def distribute_sigmoid(t: Term) -> Term | None:
+    """A sigmoid multiplies the exponentials of a sum one by one, as the sum may overflow.
+
+    Law:     (exp(x) + c) * sigmoid(-x) = sigmoid(x) + c * sigmoid(-x)
+    Claims:  distributivity, sigmoids
+    Needs:   an addend whose exponential the sigmoid takes, as in `recognise_sigmoid`
+    before:  Y[i] = (exp(X[i]) - 1) * sigmoid(-X[i])
+    after:   Y[i] = exp(X[i]) * sigmoid(-X[i]) - sigmoid(-X[i])
+    """
+    if t.op != "mul":
+        return None
+    scale = T.mul(T.ONE, *(f for f in t.args if f.op == "exp" or _is_sigmoid(f)))
+    rest = [f for f in t.args if f.op != "exp" and not _is_sigmoid(f)]
+    for f in rest:
+        if f.op == "add":
+            parts = [T.mul(a, scale) for a in f.args]
+            if any(map(recognise_sigmoid, parts)):
+                return T.mul(T.add(*parts), *(g for g in rest if g is not f))
+    return None
+
+
+def _is_sigmoid(t: Term) -> bool:
+    return T.base_and_power(t)[0].op == "sigmoid"
+
+
+@sigmoids.rule
 def complement_sigmoid(t: Term) -> Term | None:
     """What a sigmoid leaves of 1 is the sigmoid of the opposite.
 

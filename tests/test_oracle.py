@@ -702,13 +702,20 @@ def test_what_is_made_of_nothing_is_nothing():
         text = f"O[i] = ({numerator}) / ({denominator}) + Y[i]"
         same(run(text, X=none, Y=[5.0, 6.0]), np.array([5.0, 6.0]))
     # What an infinite number divides is a plain 0, whatever that was made of.
-    text = "Z[i] = sum[j](X[i,j])\nO[i] = Z[i] * Y[i] / (1 / (1 / Z[i]))"
+    text = "Z[i] = exp(max[j](X[i,j]))\nO[i] = Z[i] * Y[i] / (1 / (1 / Z[i]))"
     same(run(text, X=none, Y=[5.0, 6.0]), np.array([NAN, NAN]))
     text = "Z[i] = sum[j](X[i,j])\nO[i] = where(i > 0, Z[i], 0) / Z[(i + 1) % |i|] + Y[i]"
     same(run(text, X=none, Y=[5.0, 6.0]), np.array([5.0, 6.0]))
-    same(
-        run("O[i] = sum[j](X[i,j]) / (sum[j](1) + Y[i])", X=none, Y=[0.0, 1.0]), np.array([NAN, 0])
-    )
+    text = "O[i] = exp(max[j](X[i,j])) / (sum[j](1) + Y[i])"
+    same(run(text, X=none, Y=[0.0, 1.0]), np.array([NAN, 0]))
+
+
+def test_a_sum_over_nothing_absorbs():
+    """It is 0 as a masked element is: what meets it is not looked at."""
+    for nothing in ("sum[j](X[i,j])", "mean[j](X[i,j])", "sum[j if j < i](X[i,j])"):
+        for met in ("* Y[i]", "* sqrt(Y[i])", "/ Y[i]", "/ (Y[i] - Y[i])", "* Y[9 + i]"):
+            text = f"O[i] = ({nothing}) {met}"
+            same(run(text, X=np.zeros((2, 0)), Y=[NAN, -INF])[:1], np.array([0.0]))
 
 
 def test_mean_and_entropy_written_out():

@@ -4,16 +4,16 @@ Ordinary arithmetic says nothing of a quotient of sums over nothing, or of a row
 that are all -inf. So some numbers remember that they stand for no element. There are two
 grades of this, carried by `Value.absent`:
 
-EMPTY: an aggregate without an element (its unit), and exp or exp2 of -inf, a weight of
-    nothing. Four results are pinned where the operand in brackets is absent:
+EMPTY: an aggregate whose elements are all absent, or an extremum without one, which is its
+    unit, and exp or exp2 of -inf, a weight of nothing. Four results are pinned where the operand in brackets is absent:
 
         0 / [0] = 0      0 * [inf] = 0      -inf - [-inf] = -inf      -inf + [+inf] = -inf
 
     The right-hand ones are the logarithms of the left-hand ones, as exp(s - m) is
     exp(s) / exp(m).
 
-MASKED: an element that a filter or the literal -inf excludes. It is EMPTY as well, and it
-    absorbs: a masked 0 times anything or over anything is 0, a masked -inf plus anything or
+MASKED: an element that a filter or the literal -inf excludes, and a sum or mean without any
+    other. It is EMPTY as well, and it absorbs: a masked 0 times anything or over anything is 0, a masked -inf plus anything or
     minus anything is -inf, NaN included, so that what it meets is never looked at.
 
 A number stays absent only while it is 0 or infinite. A product or quotient is absent if an

@@ -644,7 +644,12 @@ class _Evaluator:
         if folded.dtype == bool or not ((folded == 0) | is_infinite(folded)).any():
             return fold.result(folded, None)  # nothing is empty
         empty = naive_folds.nothing(op, x, absent, fold.admitted, prefix)
-        return fold.result(folded, still_absent(empty_where(empty), folded))
+        level = empty.astype(np.uint8) * np.uint8(EMPTY)
+        if op in ("sum", "mean", "var"):
+            unmasked = None if absent is None else np.where(absent == MASKED, absent, np.uint8(0))
+            excluded = naive_folds.nothing(op, x, unmasked, fold.admitted, prefix)
+            level = np.where(excluded, np.uint8(MASKED), level)
+        return fold.result(folded, still_absent(level, folded) if level.any() else None)
 
     def _softmax(self, x: Array, absent: Array | None, fold: Fold) -> Value:
         """An element is masked where its filter is false or its logit is a masked -inf."""

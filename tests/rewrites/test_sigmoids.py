@@ -44,6 +44,13 @@ NEAR_MISSES = {
         "Y[i,k] = exp(X[i]) * sigmoid(-S[i,k] - X[i])",
         "Y[i,k] = exp(S[i,k]) * sigmoid(-S[i,k] - X[i])",  # X may be infinite
     ],
+    "distribute_sigmoid": [
+        "Y[i] = (exp(X[i]) + 1) * sigmoid(Z[i])",
+        "Y[i] = (X[i] + 1) * sigmoid(X[i])",
+        "Y[i] = (exp(X[i]) + 1) * sigmoid(X[i])",  # it would be larger
+        "Y[i] = (exp(X[i]) + 1) ** 2 * sigmoid(-X[i])",  # no sum
+        "Y[i] = exp(X[i]) + sigmoid(-X[i])",  # no product
+    ],
     "complement_sigmoid": [
         "Y[i] = A[i] - B[i] * sigmoid(X[i])",
         "Y[i] = A[i] + A[i] * sigmoid(X[i])",
@@ -86,6 +93,11 @@ def test_near_miss(name: str, text: str) -> None:
 
 
 VARIANTS = [
+    (
+        "distribute_sigmoid",
+        "Y[i] = (exp(X[i]) - exp(-X[i])) * exp(X[i]) * Z[i] * sigmoid(-2 * X[i])",
+        "Y[i] = (exp(2 * X[i]) * sigmoid(-2 * X[i]) - sigmoid(-2 * X[i])) * Z[i]",
+    ),
     ("recognise_sigmoid", "Y[i] = exp(X[i]) / sigmoid(X[i])", "Y[i] = 1 / sigmoid(-X[i])"),
     (
         "recognise_sigmoid",
