@@ -12,9 +12,9 @@
 #     expand_softmax: definition of softmax
 #     separate_results: sum(H * x + G * y) = H * sum(x) + G * sum(y)
 #     filter_bracket: elements that are 0, the unit of the sum, can be left out
-#     lift_weighted_sum: sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v with m = max_k s_k
+#     lift_weighted_sum: sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v with m = max_k s_k where v_k != 0
 #     hoist_positive_factor: max(a * x) = a * max(x) for a > 0, and max(-x) = -min(x)
-#     lift_weighted_sum: sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v with m = max_k s_k
+#     lift_weighted_sum: sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v with m = max_k s_k where v_k != 0
 #     hoist_positive_factor: max(a * x) = a * max(x) for a > 0, and max(-x) = -min(x)
 #     fuse_folds: fold(f) x fold(g) = fold(f x g); with one frame, SE(V) x SE(W) = SE(V + W)
 #     tile: the fold over a disjoint union is the product of the folds
@@ -130,8 +130,8 @@ def causal_kernel(
     )
     scale = 1.4426950408889634 * tl.rsqrt(tl.cast(size_d, tl.float32))
     m_i = tl.full([BLOCK_Q], -float("inf"), tl.float32)
-    l_i = tl.full([BLOCK_Q], 0.0, tl.float32)
     acc = tl.full([BLOCK_Q, BLOCK_E], 0.0, tl.float32)
+    l_i = tl.full([BLOCK_Q], 0.0, tl.float32)
     K_base = (
         K_ptr + tl.cast(b, tl.int64) * stride_K_b + tl.cast(h, tl.int64) * stride_K_h
     )
@@ -173,7 +173,6 @@ def causal_kernel(
             m_i_new = tl.maximum(m_i, tl.max(s_in, 1))
             t_4 = tl.where(tl.abs(m_i_new) > 1e38, 0.0, m_i_new)
             p = tl.exp2(scale * (m_i - t_4))
-            p_2 = tl.exp2(scale * s_in - scale * t_4[:, None])
             if V_desc is not None and part == 1:
                 V_tile = tl.reshape(V_desc.load([b, h, first_k, 0]), [BLOCK_K, BLOCK_E])
             else:
@@ -184,22 +183,23 @@ def causal_kernel(
                     mask=in_k[:, None] & in_e[None, :],
                     other=0.0,
                 )
-            l_i = l_i * p + tl.sum(p_2, 1)
+            p_2 = tl.exp2(scale * s_in - scale * t_4[:, None])
             acc = tl.dot(
                 p_2.to(V_tile.dtype),
                 V_tile,
                 acc * p[:, None],
                 input_precision=PRECISION,
             )
+            l_i = l_i * p + tl.sum(p_2, 1)
             m_i = m_i_new
-    O_tile = tl.where(l_i[:, None] == 0.0, 0.0, acc / l_i[:, None])
+    t_7 = acc / tl.where(l_i[:, None] == 0.0, 1.0, l_i[:, None])
     tl.store(
         O_ptr
         + tl.cast(b, tl.int64) * stride_O_b
         + tl.cast(h, tl.int64) * stride_O_h
         + offs_q[:, None] * stride_O_q
         + offs_e[None, :] * stride_O_e,
-        O_tile.to(O_ptr.dtype.element_ty),
+        t_7.to(O_ptr.dtype.element_ty),
         mask=in_q[:, None] & in_e[None, :],
     )
 
