@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from functools import lru_cache
 
 from monocomp import terms as T
 from monocomp.algebra import LARGEST_INT, is_selection
@@ -229,9 +230,9 @@ class Values(Scopes, ABC):
             total = value if total is None else apply("mul", total, value, kind=kind)
         for f in under:
             divisor = self._value(T.power_of(f.args[0], -f.attr))
-            if f in self.settled:
-                divisor = self._where_equal(divisor, 0.0, 1.0, divisor)
             total = apply("div", total or number(1.0), divisor)
+            if f in self.settled:  # whatever stands there: nobody need have looked at it
+                total = self._where_equal(divisor, 0.0, 0.0, total)
         assert total is not None
         return total
 
@@ -509,7 +510,7 @@ class _Parts:
                     if not any(_unscaled(a) in T.subterms(side) for side in condition.args)
                 )
                 left.append(T.exp(T.add(T.ZERO, *kept)))
-            elif f not in self.sums and f not in self.divisors:
+            elif f not in self.divisors:
                 left.append(f)
         return left
 
@@ -576,6 +577,7 @@ def _unscaled(t: Term) -> Term:
     return T.split_coefficient(t)[1] or t
 
 
+@lru_cache(maxsize=65536)
 def _may_be_infinite_by_itself(t: Term) -> bool:
     """Is t infinite where it stands for nothing: a maximum, minimum or logarithm of that?"""
     match t.op:
