@@ -4,8 +4,9 @@ A derivation is a chain of equations. Each holds because of laws: of the rewrite
 (`proving.rule_laws`), of the arithmetic that the constructors of terms do, and of the monoids
 whose folds are cut into tiles. Those were proved before they were used, once, and are
 remembered by what they say; `fresh=True` proves them again. Beside the laws stand the facts
-that a rule needed at its place, such as that a factor is positive. Words of the language
-that rules replace by what they mean have no law to prove.
+that a rule needed at its place, such as that a factor is positive: each is one of
+`monocomp.terms.facts`, or is seen in the form of the term, without which the rule does not match.
+Words of the language that rules replace by what they mean have no law to prove.
 """
 
 from __future__ import annotations
@@ -25,7 +26,22 @@ from monocomp.proving.rule_laws import EVERYWHERE, RULE_LAWS
 from monocomp.rewriting import Step
 
 _LOOPS = ("fuse_folds", "tile")  # the steps that rest on the laws of monoids
-_FACTS = {"is_positive": "> 0", "is_nonnegative": ">= 0"}
+_FACTS = {
+    "is_finite": "is finite",
+    "is_finite_if_read": "is finite if all that it reads is",
+    "is_not_infinite": "is not infinite",
+    "exceeds_minus_infinity": "> -inf",
+    "is_positive": "> 0",
+    "is_weight": ">= 0, and 0 only where nothing is there",
+    "is_nonnegative": ">= 0",
+    "has_element": "has an element",
+}
+_FOLLOWS_FROM = {
+    "is_nonnegative": ("is_weight", "is_positive"),
+    "is_weight": ("is_positive",),
+    "is_finite_if_read": ("is_finite",),
+    "is_not_infinite": ("is_finite",),
+}
 
 
 @dataclass(frozen=True)
@@ -66,12 +82,14 @@ class Condition:
         rule: its rule.
         needs: what the rule says that it needs.
         fact: what holds, as text.
+        by: the fact of `monocomp.terms.facts` that was found, or "form".
     """
 
     step: int
     rule: str
     needs: str
     fact: str
+    by: str
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,7 +147,7 @@ class Certificate:
             for law in theory.laws:
                 yield f"    {law.short:{width}}  {_shown(law)}"
         if self.conditions:
-            yield "\nSide conditions, found to hold"
+            yield "\nSide conditions, found to hold; extents are at least 1"
             width = max(len(c.rule) for c in self.conditions)
             for c in self.conditions:
                 yield f"    step {c.step:2}  {c.rule:{width}}  {c.fact}"
@@ -164,7 +182,7 @@ class Certificate:
                 for theory in self.theories
             ],
             "conditions": [
-                {"step": c.step, "rule": c.rule, "needs": c.needs, "fact": c.fact}
+                {"step": c.step, "rule": c.rule, "needs": c.needs, "fact": c.fact, "by": c.by}
                 for c in self.conditions
             ],
             "definitions": [{"rule": u.rule, "steps": list(u.steps)} for u in self.definitions],
@@ -250,7 +268,16 @@ def _conditions(number: int, step: Step) -> Iterator[Condition]:
     with T.facts_asked() as asked:
         rule.apply(step.start if rule in CHOICES else step.redex)
     names = step.start.reader_names()
-    parts = {t for _, about in asked for t in T.subterms(about) if t is not about}
-    for fact, t in asked:
-        if t.op != "const" and t not in parts:
-            yield Condition(number, step.rule, needs, f"{show(t, names)} {_FACTS[fact]}")
+    noted = [
+        (fact, t)
+        for fact, t in asked
+        if t.op != "const" and not (fact == "has_element" and t.args[0] is T.TRUE)
+        if not any((stronger, t) in asked for stronger in _FOLLOWS_FROM.get(fact, ()))
+    ]
+    parts = {t for _, about in noted for t in T.subterms(about) if t is not about}
+    found: dict[str, str] = {}
+    for fact, t in noted:
+        if t not in parts:
+            found.setdefault(f"{show(t, names)} {_FACTS[fact]}", fact)
+    for text, fact in (found or {f"by its form: {needs}": "form"}).items():
+        yield Condition(number, step.rule, needs, text, fact)

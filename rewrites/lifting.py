@@ -102,7 +102,7 @@ def lift_weighted_sum(t: Term) -> Term | None:
     Elements that are 0 are left out: were the largest exponent theirs, nothing would be left of
     the others. What only columns of the values have in common does not count.
 
-    Law:     sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v  with  m = max_k s_k where v_k != 0
+    Law:     sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v, m = max_k s_k for v_k != 0
     Claims:  scaled numbers, SE, units
     Needs:   the laws of SE: associative, unit, tile form (proved); exponents that are not at
              most 0 by their form

@@ -51,7 +51,11 @@ def summary(name: str) -> list[str]:
         rules = ", ".join(sorted({use.rule for use in theory.uses})) or "every step"
         lines.append(f"law {theory.name}, for {rules}")
     lines += sorted(
-        {f"given {condition.fact}, for {condition.rule}" for condition in certificate.conditions}
+        {
+            f"given {condition.fact}, for {condition.rule}"
+            for condition in certificate.conditions
+            if condition.by != "form"
+        }
     )
     return lines
 

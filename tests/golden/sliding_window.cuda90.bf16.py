@@ -16,9 +16,9 @@
 #     expand_softmax: definition of softmax
 #     separate_results: sum(H * x + G * y) = H * sum(x) + G * sum(y)
 #     filter_bracket: elements that are 0, the unit of the sum, can be left out
-#     lift_weighted_sum: sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v with m = max_k s_k where v_k != 0
+#     lift_weighted_sum: sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v, m = max_k s_k for v_k != 0
 #     hoist_positive_factor: max(a * x) = a * max(x) for a > 0, and max(-x) = -min(x)
-#     lift_weighted_sum: sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v with m = max_k s_k where v_k != 0
+#     lift_weighted_sum: sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v, m = max_k s_k for v_k != 0
 #     hoist_positive_factor: max(a * x) = a * max(x) for a > 0, and max(-x) = -min(x)
 #     fuse_folds: fold(f) x fold(g) = fold(f x g); with one frame, SE(V) x SE(W) = SE(V + W)
 #     tile: the fold over a disjoint union is the product of the folds
@@ -218,14 +218,14 @@ def sliding_window_kernel(
                 input_precision=PRECISION,
             )
             m_i = m_i_new
-    t_8 = acc / tl.where(l_i[:, None] == 0.0, 1.0, l_i[:, None])
+    O_tile = tl.where(l_i[:, None] == 0.0, 0.0, acc / l_i[:, None])
     tl.store(
         O_ptr
         + tl.cast(b, tl.int64) * stride_O_b
         + tl.cast(h, tl.int64) * stride_O_h
         + offs_q[:, None] * stride_O_q
         + offs_e[None, :] * stride_O_e,
-        t_8.to(O_ptr.dtype.element_ty),
+        O_tile.to(O_ptr.dtype.element_ty),
         mask=in_q[:, None] & in_e[None, :],
     )
 
