@@ -87,7 +87,7 @@ def test_long_sums_in_a_loop_are_stored() -> None:
     """The keys are projected from 4096 features: too much to do for each block of queries."""
     text = (
         "input X[k,c], W[c,d]\nK[k,d] = X[k,c] * W[c,d]\n"
-        "O[q,e] = softmax[k](abs(Q[q,d] - K[k,d])) * V[k,e]"
+        "O[q,e] = softmax[k](sum[d](abs(Q[q,d] - K[k,d]))) * V[k,e]"
     )
     assert kernels_of(text) == 2
     assert kernels_of(text, c=8) == 1
