@@ -56,7 +56,7 @@ class Loops(Nests):
         super().__init__(axes, sizes)
         self.program = program
         self.nominal = nominal_sizes(program.source, sizes)
-        self.exponents: dict[tuple[Term, float], Term] = {}
+        self.exponents: dict[tuple[Term, float], Term] = {}  # of the loop at hand, masked
         self.rank_axes: dict[Term, str] = {}
         self.scan: Term | None = None  # the index along which aggregates are prefixes
 
@@ -133,6 +133,7 @@ class Loops(Nests):
         self._prepare([p for _, parts in opened.values() for p in parts])
         folds = tuple(show(_visible(f), self.program.reader_names()) for f in group.folds)
         loop = Loop(axis, segments, [], scope.body, folds)
+        outside, self.exponents = self.exponents, {}
         moving = {f: taken for f in opened if (taken := self._moving(f, group)) is not None}
         fixed = {f: opened[f][1] for f in opened if f not in moving}
         frames = {f: parts for f, parts in fixed.items() if f.attr.monoid in _UNITS}
@@ -162,6 +163,7 @@ class Loops(Nests):
         scope.body += [u for u in updates if u.name not in frame_states]
         scope.body += [u for u in updates if u.name in frame_states]  # sums are moved first
         self.scopes.pop()
+        self.exponents = outside
         parent.body.append(loop)
         for f, result in results.items():
             named = result.op == "local"
