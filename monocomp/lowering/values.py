@@ -518,7 +518,8 @@ class _Parts:
         """The factors whose product makes all of it 0 where it is 0."""
         unsettled = [d for d in self.divisors if d not in self.settled]
         if unsettled:
-            rest = [f for f in self.parts if f not in self.divisors]
+            # Where there is nothing, the scale that divides it is infinite, and 0 times that none.
+            rest = [f for f in self.with_frames() if f not in self.divisors]
             yield rest or [T.ONE]
         elif any(map(_may_be_infinite_by_itself, self.parts)):
             infinite = [f for f in self.parts if _may_be_infinite_by_itself(f)]

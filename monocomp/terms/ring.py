@@ -91,7 +91,7 @@ def _sum(terms: Iterable[Term], as_written: bool) -> Term:
             coefficients[rest] = before + number
     for rest in cancelled:
         lose(rest)
-        if as_written and coefficients[rest] <= 0 and kind == "float" and _may_be_nothing(rest):
+        if as_written and coefficients[rest] <= 0 and kind == "float" and not is_finite(rest):
             there = construct("compare", NEG_INF, rest, attr="<")
             logarithms = [t.args[0] for t in coefficients if t.op == "log"]
             # Where logarithms are infinite, the sum is anyway.
@@ -115,17 +115,6 @@ def _sum(terms: Iterable[Term], as_written: bool) -> Term:
     if not parts:
         return const(0, kind)
     return parts[0] if len(parts) == 1 else intern("add", tuple(parts), None, kind)
-
-
-def _may_be_nothing(t: Term) -> bool:
-    """May t be the -inf of an aggregate without elements, and not only one that is read: of that
-    -inf - -inf is no number."""
-    if is_finite(t):
-        return False
-    if t.op in ("read", "param"):
-        return False
-    is_made = t.op not in ("add", "mul", "cast", "abs", "const") or t is NEG_INF
-    return is_made or any(map(_may_be_nothing, t.args))
 
 
 def _join_casts(coefficients: dict[Term, Number]) -> Number:

@@ -1,0 +1,304 @@
+"""Random programs without care for what they divide by, and inputs at special points.
+
+`program_generator` draws what makes sense at random places; this draws what does not: quotients
+by what may be 0, logarithms and roots of anything, filters by data that leave rows empty, masks
+of -inf, weights of 0 and what is written to be safe or naive. Names are fixed, see `HEAD`.
+
+    program(seed)            a text
+    inputs(seed, profile)    its inputs by name, at sizes of 1 to 5, of the numbers of a profile
+"""
+
+from __future__ import annotations
+
+import random
+import re
+
+import numpy as np
+
+Scope = tuple[str, ...]
+
+EXTENTS = {"i": "i", "k": "k", "l": "k", "j": "j"}  # of indices: l runs where k does
+READS = {"A": "ik", "S": "ik", "B": "kj", "X": "i", "Y": "k", "W": "j", "C": ""}
+HEAD = (
+    "input A[i,k], S[i,k], B[k,j], X[i], Y[k], W[j], C, M[i,k], N[i]: int, T[k]: int,"
+    " F[k]: bool, G[i,k]: bool\nparam c: float = 1.5, s: int = 2\n"
+)
+MONOIDS = {
+    "Affine": "monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')\n",
+    "Both": "monoid Both(p, q) = unit (0, -inf), combine (p + p', maximum(q, q'))\n",
+}
+FUNCTIONS = (
+    *("tanh({})", "sigmoid({})", "relu({})", "abs({})", "exp({})", "log({})", "sqrt({})", "-({})"),
+    *("softplus({})", "silu({})", "exp(-({}))", "log(1 + exp({}))", "sin({})", "sign({})"),
+)
+POWERS = ("2", "3", "(-1)", "0.5", "(-0.5)", "(-2)", "1.5", "4", "9", "10")
+# With {if}: an index and perhaps a filter; {a}: a logit or an element; {b}: a value.
+WEIGHTED = (
+    "sum[{if}](exp({a}) * {b})",
+    "sum[{if}](exp({a}) * {b}) / sum[{if}](exp({a}))",
+    "log(sum[{if}](exp({a}) * {b}))",
+    "log(sum[{if}](exp({a})))",
+    "sum[{if}]({b}) / sum[{if}]({a})",
+    "(sum[{if}](exp({a}) * {b}) + 1) / (sum[{if}](exp({a})) + 1)",
+    "sum[{if}](exp({a} - max[{if}]({a})) * {b}) / sum[{if}](exp({a} - max[{if}]({a})))",
+    "sum[{if}](exp({a} - max[{if}]({a})) * {b})",
+    "max[{if}]({a}) + log(sum[{if}](exp({a} - max[{if}]({a}))))",
+)
+STATISTICS = (
+    "-sum[{x}](softmax[{if}]({a}) * log(softmax[{if}]({a})))",
+    "sum[{x}](softmax[{if}]({a}) * log_softmax[{if}]({a}))",
+    "sum[{x}](softmax[{if}]({a}) * (log(softmax[{if}]({a})) - log(softmax[{if}]({b}))))",
+    "max[{x}](softmax[{if}]({a}))",
+    "sum[{x}](softmax[{if}]({a}) ** 2)",
+    "logsumexp[{if}]({a}) - max[{if}]({a})",
+)
+CASCADES = (
+    "sum[{if}](({a} - {r}[{if}]({a})) * {b})",
+    "mean[{if}](({a} - mean[{if}]({a})) ** {n})",
+    "(mean[{if}]({a} ** 2) - mean[{if}]({a}) ** 2)",
+    "sum[{if}]({b} * exp({a} - {r}[{if}]({a})))",
+    "max[{if}]({a} - {r}[{if}]({a}))",
+    "sum[{if}]({b} / {r}[{if}]({a}))",
+    "sum[{if}]({a} * {r}[{if}]({a}))",
+)
+
+
+class _Generator:
+    """Draws expressions; `scope` is always the tuple of indices that may be used."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.definitions: dict[str, Scope] = {}
+
+    def pick(self, *choices: str) -> str:
+        return self.rng.choice(choices)
+
+    def number(self, depth: int, scope: Scope) -> str:
+        if depth <= 0:
+            return self.leaf(scope)
+        rules = [self.leaf_of, self.sum, self.sum, self.product, self.product, self.quotient]
+        rules += [self.quotient, self.function, self.choice, self.choice, self.extreme, self.power]
+        rules += [self.aggregate, self.aggregate, self.aggregate, self.average, self.average]
+        rules += [self.weighted, self.weighted, self.statistic, self.cascade, self.cascade]
+        rules += [self.prefix, self.keep, self.keep, self.monoid, self.count, self.bracket]
+        return self.rng.choice(rules)(depth - 1, scope)
+
+    def leaf(self, scope: Scope) -> str:
+        found = []
+        for name, dims in (*READS.items(), *self.definitions.items()):
+            places = [[i for i in scope if EXTENTS[i] == EXTENTS[d]] for d in dims]
+            if all(places):
+                subscripts = ",".join(map(self.rng.choice, places))
+                found.append(f"{name}[{subscripts}]" if dims else name)
+        if "i" in scope and self.rng.random() < 0.15:
+            found.append("N[i]")
+        if "k" in scope and self.rng.random() < 0.1:
+            found += ["Y[T[k]]", "k"]
+        if self.rng.random() < 0.12 or not found:
+            return self.pick("0", "1", "2", "0.5", "-1", "c", "|k|", "3", "-inf")
+        return self.rng.choice(found)
+
+    def leaf_of(self, depth: int, scope: Scope) -> str:
+        return self.leaf(scope)
+
+    def sum(self, depth: int, scope: Scope) -> str:
+        return f"({self.number(depth, scope)} {self.pick('+', '-')} {self.number(depth, scope)})"
+
+    def product(self, depth: int, scope: Scope) -> str:
+        return f"({self.number(depth, scope)} * {self.number(depth, scope)})"
+
+    def bracket(self, depth: int, scope: Scope) -> str:
+        return f"({self.condition(depth, scope)} * {self.number(depth, scope)})"
+
+    def quotient(self, depth: int, scope: Scope) -> str:
+        over, under = self.number(depth, scope), self.number(depth, scope)
+        if self.rng.random() < 0.5:
+            return f"({over} / {under})"
+        under = self.pick("abs({})", "exp({})", "({}) ** 2", "relu({})").format(under)
+        return f"({over} / ({self.pick('1', '0.5', 'abs(C)')} + {under}))"
+
+    def function(self, depth: int, scope: Scope) -> str:
+        return self.pick(*FUNCTIONS).format(self.number(depth, scope))
+
+    def choice(self, depth: int, scope: Scope) -> str:
+        other = self.number(depth, scope) if self.rng.random() < 0.6 else self.pick("0", "-inf")
+        return f"where({self.condition(depth, scope)}, {self.number(depth, scope)}, {other})"
+
+    def extreme(self, depth: int, scope: Scope) -> str:
+        name = self.pick("maximum", "minimum")
+        return f"{name}({self.number(depth, scope)}, {self.number(depth, scope)})"
+
+    def power(self, depth: int, scope: Scope) -> str:
+        return f"({self.number(depth, scope)}) ** {self.pick(*POWERS)}"
+
+    # Reductions
+
+    def bind(self, scope: Scope) -> tuple[str, Scope]:
+        index = self.pick("k", "k", "k", "l", "j")
+        return index, tuple(dict.fromkeys((*scope, index)))
+
+    def element(self, index: str, scope: Scope) -> str:
+        """A plain read that varies with an index."""
+        if index == "j":
+            return "W[j]"
+        return f"{self.pick('S', 'A')}[i,{index}]" if "i" in scope else f"Y[{index}]"
+
+    def filtered(self, depth: int, index: str, scope: Scope) -> str:
+        if self.rng.random() < 0.55:
+            return index
+        return f"{index} if {self.condition(min(depth, 1), scope, index)}"
+
+    def logit(self, depth: int, index: str, scope: Scope) -> str:
+        x = self.element(index, scope)
+        mask = f"M[i,{index}]" if "i" in scope and index != "j" else "C"
+        return self.pick(
+            *(x, x, f"{x} + {mask}", f"{x} + {mask}"),
+            f"where({self.condition(0, scope, index)}, {x}, -inf)",
+            f"{x} + where({self.condition(0, scope, index)}, 0, -inf)",
+            f"{x} {self.pick('*', '+', '-')} {self.number(depth - 1, scope)}",
+            self.number(depth, scope),
+        )
+
+    def aggregate(self, depth: int, scope: Scope) -> str:
+        index, inside = self.bind(scope)
+        name = self.pick("sum", "sum", "mean", "var", "max", "max", "min", "prod", "logsumexp")
+        body = self.number(depth, inside)
+        if self.rng.random() < 0.6:
+            body = f"{self.element(index, inside)} {self.pick('+', '-', '*', '*')} {body}"
+        return f"{name}[{self.filtered(depth, index, inside)}]({body})"
+
+    def fill(self, template: str, depth: int, scope: Scope, a: str, index: str) -> str:
+        found = template.replace("{if}", self.filtered(depth, index, scope)).replace("{x}", index)
+        found = found.replace("{r}", self.pick("sum", "max", "min", "mean"))
+        found = found.replace("{n}", self.pick("2", "3", "4")).replace("{a}", f"({a})")
+        return found.replace("{b}", self.number(depth, scope))
+
+    def average(self, depth: int, scope: Scope) -> str:
+        index, inside = self.bind(scope)
+        logit = self.logit(depth, index, inside)
+        template = "sum[{x}](softmax[{if}]({a}) * {b})"
+        return self.fill(template, depth, inside, logit, index)
+
+    def weighted(self, depth: int, scope: Scope) -> str:
+        index, inside = self.bind(scope)
+        logit = self.logit(depth, index, inside)
+        return self.fill(self.pick(*WEIGHTED), depth, inside, logit, index)
+
+    def statistic(self, depth: int, scope: Scope) -> str:
+        index, inside = self.bind(scope)
+        logit = self.logit(depth, index, inside)
+        template = self.pick(*STATISTICS).replace("{b}", f"({self.logit(depth, index, inside)})")
+        return self.fill(template, depth, inside, logit, index)
+
+    def cascade(self, depth: int, scope: Scope) -> str:
+        index, inside = self.bind(scope)
+        element = self.element(index, inside)
+        return self.fill(self.pick(*CASCADES), depth, inside, element, index)
+
+    def prefix(self, depth: int, scope: Scope) -> str:
+        kept = [i for i in scope if i != "i"]
+        if not kept:
+            return self.leaf(scope)
+        index = self.rng.choice(kept)
+        name = self.pick("sum", "max", "mean", "logsumexp", "min")
+        return f"{name}[..{index}]({self.element(index, scope)} * {self.leaf(scope)})"
+
+    def keep(self, depth: int, scope: Scope) -> str:
+        kept = [i for i in scope if i != "i"]
+        if not kept:
+            return self.leaf(scope)
+        index = self.rng.choice(kept)
+        name = self.pick("softmax", "softmax", "log_softmax")
+        logit = self.logit(depth, index, scope)
+        return f"{name}[{self.filtered(depth, index, scope)}]({logit})"
+
+    def monoid(self, depth: int, scope: Scope) -> str:
+        index, inside = self.bind(scope)
+        field = self.pick("Affine u", "Both p", "Both q").split()
+        parts = f"{self.element(index, inside)}, {self.leaf(inside)}"
+        return f"{field[0]}[{self.filtered(depth, index, inside)}]({parts}).{field[1]}"
+
+    def count(self, depth: int, scope: Scope) -> str:
+        index, inside = self.bind(scope)
+        x = self.element(index, inside) if self.rng.random() < 0.5 else self.number(depth, inside)
+        template = self.pick(
+            *("argmax[{if}]({a})", "argmin[{if}]({a})", "sum[{if}](1)"),
+            *("where(any[{if}]({a} < 0.5), 1, 2)", "where(all[{if}]({a} < 0.5), 1, 2)"),
+        )
+        return self.fill(template, 0, inside, x, index)
+
+    # Conditions
+
+    def condition(self, depth: int, scope: Scope, index: str | None = None) -> str:
+        if depth > 0 and self.rng.random() < 0.25:
+            one, other = self.condition(depth - 1, scope, index), self.condition(depth - 1, scope)
+            return self.pick(f"({one} and {other})", f"({one} or {other})", f"(not {one})")
+        sign = self.pick("<", "<=", ">", ">=", "==", "!=")
+        if self.rng.random() < 0.15:
+            return f"({self.number(depth - 1, scope)} {sign} {self.leaf(scope)})"
+        here = index or (self.rng.choice(scope) if scope else "1")
+        places = [*scope, "0", "1", "2", "s", *(["N[i]"] if "i" in scope else [])]
+        found = [f"({here} {sign} {self.rng.choice(places)})"] * 2
+        if here in ("k", "l"):
+            found.append(f"F[{here}]")
+            if "i" in scope:
+                found += [f"G[i,{here}]", f"({here} <= i)", f"({here} < N[i])", f"(i - {here} < s)"]
+        if here in EXTENTS:
+            x = "X[i]" if here == "i" else self.element(here, scope)
+            found.append(f"({x} {sign} {self.pick('0', '1', 'C')})")
+        return self.rng.choice(found)
+
+
+def program(seed: int) -> str:
+    """A text of one or two definitions, the same for the same seed."""
+    rng = random.Random(seed)
+    generator = _Generator(rng)
+    lines = []
+    for name in ("O",) if rng.random() < 0.7 else ("D", "O"):
+        indices = rng.choice([("i",), ("i",), ("i", "k"), ("k",), (), ("i", "j"), ("j",)])
+        body = generator.number(rng.choice([1, 2, 3]), indices)
+        for index in indices:
+            if not re.search(rf"\b{index}\b", body):
+                read = {"i": "X[i]", "k": "Y[k]", "j": "W[j]"}[index]
+                body = f"({body} {rng.choice('+-*')} {read})"
+        lines.append(f"{name}[{','.join(indices)}] = {body}" if indices else f"{name} = {body}")
+        generator.definitions[name] = indices
+    body = "\n".join(lines)
+    used = "".join(declared for name, declared in MONOIDS.items() if f"{name}[" in body)
+    return f"{HEAD}{used}{body}"
+
+
+_PLAIN = [0.0, -0.0, 1.0, -1.0, 2.0, 0.5, 3.0, -2.0, 1.25, -0.75]
+PROFILES: dict[str, list[float]] = {
+    "finite": _PLAIN,
+    "large": [0.0, 1.0, -1.0, 2.0, 30.0, -30.0, 60.0, -60.0, 40.0, 0.5],
+    "masked": _PLAIN,  # with masks M of -inf
+    "logits of -inf": _PLAIN,
+    "infinite": [*_PLAIN[:6], -np.inf, np.inf],
+    "nan": [*_PLAIN[:6], -np.inf, np.inf, np.nan],
+}
+EXACT = ("finite", "large", "masked")  # what is promised of the others is: equal, or NaN
+
+
+def inputs(seed: int, profile: str) -> dict[str, np.ndarray]:
+    """All inputs of `HEAD`."""
+    rng = np.random.default_rng(seed)
+    size = {"i": rng.integers(1, 4), "k": rng.integers(1, 6), "j": rng.integers(1, 4)}
+    found = {}
+    for name, dims in {**READS, "M": "ik"}.items():
+        shape = tuple(int(size[d]) for d in dims)
+        values = rng.choice(PROFILES[profile], size=shape)
+        is_moved = (rng.random(shape) < 0.4) & (np.abs(values) < 10) & (values != 0)
+        values = np.where(is_moved, values + 0.1 * rng.standard_normal(shape), values)
+        if name == "M" and profile == "masked":
+            values = np.where(rng.random(shape) < 0.45, -np.inf, 0.0)
+        if profile == "logits of -inf" and name in "SAM":
+            values = np.where(rng.random(shape) < 0.3, -np.inf, values)
+        if dims == "ik" and -np.inf in values and rng.random() < 0.5:
+            values[rng.integers(0, size["i"])] = -np.inf
+        found[name] = np.asarray(values, np.float64)
+    found["N"] = rng.integers(0, size["k"] + 1, size=size["i"])
+    found["T"] = rng.integers(0, size["k"], size=size["k"])
+    found["F"] = rng.random(size["k"]) < 0.6
+    found["G"] = rng.random((size["i"], size["k"])) < 0.6
+    return found

@@ -1,0 +1,340 @@
+"""Where side conditions matter: 0, infinities, NaN, empty rows, weights of 0, under guards.
+
+Every program here was once compiled to something else than it says, or is like one that was.
+What must hold is in `monocomp/reference/semantics.md`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import monocomp as mc
+from monocomp.errors import FilterError, LimitError, UnknownIndexError
+from monocomp.language.checker import check
+from monocomp.reference import wide
+from monocomp.reference.oracle import evaluate, evaluate_in
+from tests import special_programs
+
+INF, NAN = math.inf, math.nan
+FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "100"))
+SEED = int(os.environ.get("MONOCOMP_SEED", "0"))
+PART = 25
+
+POINTS = [0.0, -0.0, 1.0, -1.0, 2.0, 0.5, 40.0, -40.0, INF, -INF, NAN]
+ROWS = [[1.0, 2.0, 3.0], [3.0, 4.0, 5.0], [0.1, -0.2, 0.3]]
+MASK = [[0.0, -INF, 0.0], [-INF] * 3, [0.0] * 3]
+NONE = [[-INF, -INF], [1.0, -INF], [1.0, 2.0]]
+AFFINE = "monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')\n"
+SE = (
+    "monoid SE(v, m) = unit (0, -inf), combine ("
+    "exp(m - where(maximum(m, m') == -inf, 0, maximum(m, m'))) * v"
+    " + exp(m' - where(maximum(m, m') == -inf, 0, maximum(m, m'))) * v', maximum(m, m'))\n"
+)
+MERGED = "(exp(A[i] - M[i]) * X[i] + exp(B[i] - M[i]) * Y[i])"
+
+# Programs over elements: each is tried on the grid of all points of what it reads.
+ELEMENTS = [
+    "O[i] = where(A[i] / A[i] == 1, 1, 7)",
+    "O[i] = where(A[i] - A[i] == 0, 1, 7)",
+    "O[i] = where(0 * A[i] == 0, A[i], 5)",
+    "O[i] = where(abs(sqrt(A[i]) ** 2 - A[i]) < 0.001, 1, 7)",
+    "O[i] = where(A[i] * B[i] / B[i] == A[i], 1, 7)",
+    "O[i] = where(not (A[i] < B[i]), 1, 7)",
+    "O[i] = where(where(B[i] > 0, 1.0, 0.0) * A[i] == 0, 1, 7)",
+    "O[i] = where(0 < exp(A[i]) * B[i], 1, 7)",
+    "O[i] = where(exp(A[i]) * X[i] > exp(B[i]), 1, 7)",
+    "O[i] = where(any[k](A[i] - A[i] == 0 * Y[k]), 1, 7)",
+    "O[i] = where(B[i] > 0, A[i] / B[i], 0)",
+    "O[i] = A[i] ** 9",
+    "O[i] = A[i] ** 10",
+    "O[i] = A[i] ** 0.5",
+    "O[i] = A[i] ** -0.5",
+    "O[i] = A[i] ** 1.5",
+    "O[i] = A[i] ** B[i]",
+    "O[i] = sqrt(A[i]) ** -2",
+    "O[i] = abs(A[i] ** -0.5)",
+    "O[i] = exp(-log(A[i]))",
+    "O[i] = exp(log(A[i]) * 2)",
+    "O[i] = log(exp(A[i]) * B[i])",
+    "O[i] = exp(A[i]) * log(exp(A[i]))",
+    "O[i] = log(A[i] ** 2)",
+    "O[i] = relu(exp(A[i]) * B[i])",
+    "O[i] = exp(A[i]) ** B[i]",
+    "O[i] = exp(A[i]) / exp(A[i])",
+    "O[i] = exp(A[i]) / (exp(A[i]) + exp(B[i]))",
+    "O[i] = exp(A[i]) * X[i] / (exp(A[i]) + exp(B[i]))",
+    "O[i] = 1 / (exp(A[i]) + exp(B[i]))",
+    "O[i] = log(exp(A[i]) + exp(B[i]))",
+    "O[i] = 1 / (X[i] + A[i] / B[i])",
+    "O[i] = 1 - A[i] / (A[i] + B[i])",
+    "O[i] = (exp(2 * A[i]) - 1) / (exp(2 * A[i]) + 1)",
+    "O[i] = (exp(A[i]) - exp(-A[i])) / (exp(A[i]) + exp(-A[i]))",
+    "O[i] = 1 - 2 / (exp(2 * A[i]) + 1)",
+    "O[i] = exp(A[i]) / (1 + exp(A[i]))",
+    "O[i] = log(1 + exp(A[i]))",
+    "O[i] = log(sigmoid(A[i]))",
+    f"M[i] = maximum(A[i], B[i])\nO[i] = {MERGED} / (exp(A[i] - M[i]) + exp(B[i] - M[i]))",
+    "O[i] = minimum(A[i], B[i]) + maximum(A[i], B[i])",
+    "O[i] = where(A[i] > 0, B[i], -inf) - where(A[i] > 0, B[i], -inf)",
+    "O[i] = A[i] * (1e308 * 1e308)",
+]
+
+# Programs over rows: S and R are ROWS, N is NONE, and Z a matrix with a row of zeros.
+NAMES: dict[str, Any] = {
+    "S": ROWS,
+    "R": ROWS[::-1],
+    "Mask": MASK,
+    "N": NONE,
+    "Z": [[1.0, -1.0, 0.0], [0.0] * 3, [1.0, 2.0, 3.0]],
+    "T": [0.0, 2.0, 4.0],
+    "V": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]],
+    "W": [0.0, 1.0, 2.0],
+    "Off": [-INF, 0.0, 1.0],
+    "n": np.array([0, 2, 3]),
+    "Yes": np.array([False, True, True]),
+    "P": np.array([2, 0, 1]),
+    "Large": [[900.0, 0.0, 1.0], [85.0, -25.0, -24.0], [-INF, 0.0, 1.0]],
+}
+AGGREGATES = [
+    "O[q,k] = softmax[k](S[q,k] + Off[q])",
+    "O[q,k] = log_softmax[k](S[q,k] + Off[q])",
+    "O[q,e] = softmax[k](S[q,k] + Off[q]) * V[k,e]",
+    "O[q,e] = softmax[k](S[q,k] + Mask[q,k]) * V[k,e]",
+    "O[q] = exp(max[k if k < q](S[q,k]))",
+    "O[q] = exp(S[q,0] - max[k](N[q,k]))",
+    "O[q] = min[k if k < q](softmax[k](S[q,k]))",
+    "O[q] = exp(max[k](N[q,k]))",
+    *(
+        f"O[b] = {fold}(where(T[b] > 0, S[b,k] / T[b], 0))"
+        for fold in ("sum[k]", "max[k]", "logsumexp[k]", "var[k]", "mean[k]", "prod[k]")
+    ),
+    "O[b,k] = sum[..k](where(T[b] > 0, S[b,k] / T[b], 0))",
+    "input n[b]: int\nO[b] = sum[k if k < n[b]](S[b,k] / n[b])",
+    "input n[b]: int\nO[b] = max[k if k < n[b]](S[b,k] + 1 / n[b])",
+    "input n[b]: int\nO[b] = max[k if k < n[b]](S[b,k] * log(n[b]))",
+    "O[q] = sum[k](exp(Large[q,k]) * W[k] * V[k,0]) / sum[k](exp(Large[q,k]) * W[k])",
+    "O[q] = log(sum[k](exp(Large[q,k]) * W[k]))",
+    "O[q] = argmax[k](S[q,k] + max[j if j < q](R[q,j]))",
+    "O[q] = argmax[k](S[q,k] * exp(max[j if j < q](R[q,j])))",
+    "O[q] = argmax[k](S[q,k] + Off[q])",
+    "O[q] = argmax[k](S[q,k] * exp(Off[q]))",
+    "O[q] = argmax[k](exp(Mask[q,k]))",
+    "index r < 2\nO[q,r] = argtop[k -> r](exp(Mask[q,k]))",
+    "index r < 2\nO[q,r] = top[k -> r](exp(Mask[q,k]))",
+    "O[q,e] = softmax[k](softmax[k if k < q](S[q,k])) * V[k,e]",
+    "O[q] = sum[k](exp(softmax[k if k < q](S[q,k])))",
+    "O[q,e] = softmax[k](S[q,k] * mean[l if l < q](R[q,l])) * V[k,e]",
+    "P0[q,k] = softmax[k](S[q,k] + Mask[q,k])\nO[q] = -sum[k](P0[q,k] * log(P0[q,k]))",
+    "P0[q,k] = softmax[k](S[q,k] + Mask[q,k])\n"
+    "O[q] = -sum[k](P0[q,k] * log_softmax[k](S[q,k] + Mask[q,k]))",
+    "P0[q,k] = softmax[k](S[q,k] + Mask[q,k])\nP1[q,k] = softmax[k](R[q,k] + Mask[q,k])\n"
+    "O[q] = sum[k](P0[q,k] * (log(P0[q,k]) - log(P1[q,k])))",
+    "P0[q,k] = softmax[k](S[q,k] + Mask[q,k])\nP1[q,k] = softmax[k](R[q,k] + Mask[q,k])\n"
+    "O[q] = sum[k](P0[q,k] * log(P0[q,k] / P1[q,k]))",
+    "O[q] = max[k if k != q](softmax[k](100 * S[q,k]))",
+    "O[q] = var[k if S[q,k] > 0](W[k])",
+    "O[q] = var[k if S[q,k] > 0](log_softmax[k](W[k]))",
+    "input P[k]: int\nO[q] = var[k if S[q,k] > 0](W[P[k]] - T[k])",
+    "O[q] = sum[k if k < q](T[k] * S[q,k]) / sum[k if k < q](T[k])",
+    "O[q] = T[q] / sum[k if k < q](exp(W[k]))",
+    "O[q] = T[q] / sqrt(mean[k if k < q](W[k] ** 2))",
+    "O[q] = where(sum[k](Z[q,k]) / sum[k](S[q,k]) == 0, 1, 7)",
+    "O[q] = T[q] * logsumexp[k](N[q,k])",
+    "O[q,k] = T[q] * log_softmax[k](N[q,k])",
+    "O[q,k] = sum[..k](exp(Mask[q,k])) / exp(Mask[q,k])",
+    "O[q] = max[k if k < q](exp(Off[q]) * S[q,k])",
+    "O[q] = max[k if k < q](exp(S[q,k]))",
+    "O[q] = sum[k](where(Z[q,k] != 0, S[q,k] / Z[q,k], 0))",
+    "O[q] = sum[k if Z[q,k] != 0](S[q,k] / Z[q,k])",
+    "O[q,e] = sum[k if W[k] > 0](S[q,k] / W[k] * V[k,e])",
+    "O[q] = log(exp(max[k](N[q,k])) + exp(Off[q]))",
+    "O[q,e] = sum[k](exp(Mask[q,k]) * V[k,e]) / (exp(Off[q]) + sum[k](exp(Mask[q,k])))",
+    "input Yes[k]: bool\nO[q] = max[k if Yes[k]](S[q,k]) - max[k if not Yes[k]](S[q,k])",
+    f"{SE}O[q] = SE[k](W[k], S[q,k] + 3).m",
+    f"{SE}O[q] = SE[k](W[k], S[q,k] + Off[q]).v",
+    "monoid SE(v, m) = unit (0, 1), combine (v * m' + v', m * m')\n"
+    "O[q] = max[j](S[q,j] * SE[k](T[k] ** 2 + 1, W[k] - 3).v)",
+    f"{AFFINE}O[q] = Affine[k](W[k], S[q,k]).u",
+    f"{AFFINE}O[q] = Affine[k](exp(-S[q,j] * R[k,j]), sum[j](S[q,j] * R[k,j])).u",
+    "O[q] = var[k](S[q,k])\nA[q] = argmax[k](S[q,k])",
+    "O[q] = max[k if k <= q](k) + sum[k](W[k]) + T[q]",
+    "O[q] = sum[k](k * argmax[k](S[q,k]))",
+    "O[q,e] = softmax[k if k <= q](V[q,d] * V[k,d]) * V[k,e]",
+    "O[q] = W[sum[k if S[q,k] > 2](1) // 2]",
+    "O[k] = softmax[k](exp(W[k]))",
+    "param num_warps: int = 4\nO[q] = sum[k](S[q,k]) * num_warps",
+]
+
+# Moments at a large mean, in float32 beside the plain two-pass computation of torch.
+MEAN = "m[i] = mean[k](A[i,k])\n"
+MOMENTS = {
+    "third": f"{MEAN}O[i] = mean[k]((A[i,k] - m[i]) ** 3)",
+    "fourth": f"{MEAN}O[i] = mean[k]((A[i,k] - m[i]) ** 4)",
+    "covariance": f"{MEAN}l[i] = mean[k](B[i,k])\n"
+    "O[i] = mean[k]((A[i,k] - m[i]) * (B[i,k] - l[i]))",
+    "half centred": f"{MEAN}O[i] = mean[k]((A[i,k] - m[i]) * B[i,k])",
+    "weighted": "t = sum[k](W[k])\nm[i] = sum[k](W[k] * A[i,k]) / t\n"
+    "O[i] = sum[k](W[k] * (A[i,k] - m[i]) ** 2) / t",
+    "filtered": "m[i] = mean[k if W[k] > 0](A[i,k])\nO[i] = var[k if W[k] > 0](A[i,k])",
+}
+
+
+def compared(text: str, inputs: Mapping[str, Any], dtype: torch.dtype = torch.float64) -> Any:
+    """The oracle's outputs and those of the compiled kernel, as lists."""
+    wanted = evaluate(text, inputs)
+    tensors = {name: torch.from_numpy(np.array(a)) for name, a in inputs.items()}
+    tensors = {n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}
+    found = mc.compile(text, backend="torch")(**tensors)
+    listed = [[x] if not isinstance(x, tuple) else list(x) for x in (wanted, found)]
+    return [[np.asarray(x, np.float64) for x in outputs] for outputs in listed]
+
+
+def is_right(wanted: Any, found: Any, or_nan: Any = False, rtol: float = 1e-9) -> Any:
+    """Where what was found is a refinement: NaN may become a number. The sign of a quotient by
+    0 is not promised, and of inputs that are infinite NaN may come (`or_nan`)."""
+    with np.errstate(invalid="ignore"):
+        near = np.isclose(found, wanted, rtol=rtol, atol=1e-12)
+    both_infinite = np.isinf(wanted) & np.isinf(found)
+    return np.isnan(wanted) | near | both_infinite | (or_nan & np.isnan(found))
+
+
+@pytest.mark.parametrize("text", ELEMENTS)
+def test_elements(text: str) -> None:
+    """On the grid of all points; -inf is exact, but beside what is infinite or none."""
+    names = list(check(text).inputs)
+    varying = [n for n in names if n not in ("Y",) or len(names) == 4]
+    grid = np.array(list(itertools.product(POINTS, repeat=len(varying)))).T
+    inputs: dict[str, Any] = dict(zip(varying, grid, strict=True))
+    if "Y" in names and "Y" not in inputs:
+        inputs["Y"] = np.ones(2)
+    (wanted,), (found,) = compared(text, inputs)
+    or_nan = np.isinf(grid).any(axis=0) | np.isnan(grid).any(axis=0)
+    if "exp(A[i])" in text:  # in an exponent alone -inf is exact
+        rest = grid[[n for n, name in enumerate(varying) if name not in ("A", "B")]]
+        or_nan = ~np.isfinite(rest).all(axis=0) | (grid == INF).any(axis=0) | np.isnan(grid).any(0)
+    wrong = ~is_right(wanted, found, or_nan)
+    where = [(tuple(grid[:, n]), wanted[n], found[n]) for n in np.flatnonzero(wrong)]
+    assert not where, where[:5]
+
+
+@pytest.mark.parametrize("text", AGGREGATES)
+def test_aggregates(text: str) -> None:
+    inputs = {name: np.asarray(NAMES[name]) for name in check(text).inputs}
+    for wanted, found in zip(*compared(text, inputs), strict=True):
+        np.testing.assert_array_equal(is_right(wanted, found), True, f"{wanted}\n{found}")
+
+
+@pytest.mark.parametrize("name", MOMENTS)
+@pytest.mark.parametrize("mean", [0.0, 1e3, 1e4])
+def test_moments_stay_centred(name: str, mean: float) -> None:
+    """At most 100 times the error of two passes over the data, and of its rounding to float32."""
+    rng = np.random.default_rng(3)
+    inputs: dict[str, Any] = {
+        "A": (mean + rng.exponential(size=(3, 257))).astype(np.float32),
+        "B": (mean + rng.standard_normal((3, 257))).astype(np.float32),
+        "W": rng.choice([0.0, 1.0, 2.0], size=257).astype(np.float32),
+    }
+    inputs["W"][0], inputs["A"][:, 0] = 0.0, 1e6  # the first element counts for nothing
+    if name not in ("weighted", "filtered"):
+        inputs["A"][:, 0] = mean
+    text = MOMENTS[name]
+    inputs = {n: inputs[n] for n in check(text).inputs}
+    wanted, found = compared(text, inputs, torch.float32)
+    single = {n: a.astype(np.float32) for n, a in inputs.items()}
+    two_passes = evaluate_in(_float32(), check(text), single, {})
+    last = two_passes if not isinstance(two_passes, tuple) else two_passes[-1]
+    error = np.abs(found[-1] - wanted[-1]).max()
+    assert error <= 100 * np.abs(last - wanted[-1]).max() + 1e-5 * np.abs(wanted[-1]).max()
+
+
+def _in(dtype: type) -> wide.Wide:
+    """Numbers of numpy with no wider range, for the errors of a plain evaluation."""
+    functions = wide.LONGDOUBLE.elementary
+    return wide.Wide(
+        name=np.dtype(dtype).name,
+        dtype=np.dtype(dtype),
+        lift=lambda x: np.asarray(x, dtype),
+        number=lambda v: np.asarray(v, dtype),
+        lower=lambda x: x,
+        elementary={
+            n: (lambda *x, f=f: np.asarray(f(*x), dtype)) if n in ("erf", "erfc") else f
+            for n, f in functions.items()
+        },
+    )
+
+
+def _float32() -> wide.Wide:
+    return _in(np.float32)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("O[i] = A[i] + sum[k](B[k])", [1.0, 2.0]),
+        ("O[i] = A[i] + max[k](B[k])", [-INF, -INF]),
+        ("O[i] = A[i] + mean[k](B[k]) + var[k](B[k]) + logsumexp[k](B[k])", [-INF, -INF]),
+        ("O[i] = A[i] + |k| * sum[k](B[k])", [1.0, 2.0]),
+        ("O[i] = A[i] + sum[k](A[i] * B[k]) / sum[k](B[k])", [1.0, 2.0]),
+        ("O[i] = A[i] + softmax[k](B[k]) * B[k]", [1.0, 2.0]),
+        ("O[i] = A[i] + argmax[k](B[k])", [1.0, 2.0]),
+        ("O[i] = sum[k](A[i]) + sum[k](B[k])", [0.0, 0.0]),
+        ("O[i] = max[k](exp(A[i] * B[k]))", [-INF, -INF]),
+    ],
+)
+def test_an_axis_without_elements(text: str, wanted: list[float], backend: str) -> None:
+    inputs = {"A": np.array([1.0, 2.0]), "B": np.zeros(0)}
+    np.testing.assert_array_equal(evaluate(text, inputs), wanted)
+    kernel = mc.compile(text, backend=backend)
+    found = kernel(**{name: torch.from_numpy(a) for name, a in inputs.items()})
+    np.testing.assert_array_equal(np.asarray(found), wanted)
+
+
+def check_program(text: str, seed: int) -> None:
+    """A random program on all profiles, compared with the oracle."""
+    program = check(text)
+    kernel = mc.compile(text, backend="torch")
+    for number, profile in enumerate(special_programs.PROFILES):
+        inputs = special_programs.inputs(31 * seed + number, profile)
+        inputs = {name: inputs[name] for name in program.inputs}
+        with np.errstate(all="ignore"):
+            plain = evaluate_in(_in(np.float64), program, inputs, {})
+        wanted, found = evaluate(program, inputs), kernel(**_tensors(inputs))
+        for w, p, f in zip(*map(_listed, (wanted, plain, found)), strict=True):
+            # What a plain evaluation in float64 loses, any other may lose.
+            with np.errstate(all="ignore"):
+                lost = np.abs(np.where(np.isfinite(p) & np.isfinite(w), p - w, 0))
+                scale = np.minimum(np.max(np.abs(w), initial=1, where=np.isfinite(w)), 1e3)
+                near = np.abs(f - w) <= 1e-9 * np.maximum(np.abs(w), scale) + 1e3 * lost + 1e-11
+            right = is_right(w, f, profile not in special_programs.EXACT) | near
+            note = f"seed {seed}, {profile}\n{text}\nwanted\n{w}\nfound\n{f}"
+            assert right.all(), note
+
+
+def _tensors(inputs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(np.array(a)) for name, a in inputs.items()}
+
+
+def _listed(outputs: Any) -> list[Any]:
+    found = outputs if isinstance(outputs, tuple) else (outputs,)
+    return [np.asarray(x, np.float64) for x in found]
+
+
+@pytest.mark.parametrize("part", range(math.ceil(FUZZ / PART)))
+def test_random_programs(part: int) -> None:
+    """One part after the other, so that processes can share them."""
+    first = SEED * 1_000_000 + part * PART
+    for seed in range(first, first + min(PART, FUZZ - part * PART)):
+        text = special_programs.program(seed)
+        try:
+            check_program(text, seed)
+        except (UnknownIndexError, FilterError, LimitError):
+            continue  # no program
