@@ -1,13 +1,16 @@
 """Steps of a derivation against the oracle, on random inputs.
 
 Every step holds a whole program. It is printed, read again and evaluated by the oracle, and
-must give what the user's program gives. Sizes are small distinct primes.
+must give what the user's program gives. Sizes are small distinct primes. Inputs are drawn three
+times: in general position, at special points that are finite, and at any special points. Where the
+user's program gives no number nothing is promised; for infinite inputs a NaN is right, too
+(`monocomp/reference/semantics.md`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, overload
 
 import numpy as np
@@ -15,7 +18,7 @@ import numpy as np
 from monocomp.errors import MonocompError
 from monocomp.language.syntax import Program
 from monocomp.program import Equations
-from monocomp.random_inputs import complete_extents, free_extents, random_inputs
+from monocomp.random_inputs import Points, complete_extents, free_extents, random_inputs
 from monocomp.rewriting import Step
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -25,12 +28,13 @@ STEP_LIMIT = 1e-10  # relative to the largest result: steps reorder sums of floa
 
 @dataclass(frozen=True)
 class Case:
-    """Sizes and parameters at which a program is run."""
+    """Sizes and parameters at which a program is run, and where its inputs are drawn."""
 
     program: Program
     extents: dict[str, int]
     params: dict[str, Any]
     seed: int
+    points: Points = "general"
 
     @classmethod
     def of(
@@ -47,8 +51,25 @@ class Case:
     def inputs(self, dtype: str) -> dict[str, Array]:
         """Random inputs."""
         return random_inputs(
-            self.program, self.extents, dtype=dtype, seed=self.seed, params=self.params
+            self.program,
+            self.extents,
+            dtype=dtype,
+            seed=self.seed,
+            params=self.params,
+            points=self.points,
         )
+
+    def everywhere(self) -> tuple[Case, ...]:
+        """This case and those at special points."""
+        return self, replace(self, points="finite"), replace(self, points="any")
+
+    def error(self, found: tuple[Array, ...], expected: tuple[Array, ...]) -> float:
+        """The largest difference where something is promised, relative to the largest result; inf
+        where outputs differ in shape, or in what is infinite or no number."""
+        if len(found) != len(expected):
+            return np.inf
+        pairs = zip(found, expected, strict=True)
+        return max(_error(a, b, self.points == "any") for a, b in pairs)
 
     def outputs(
         self, inputs: Mapping[str, Array], program: str | Program | None = None
@@ -81,6 +102,19 @@ def difference(found: Array, expected: Array) -> float:
     a, b = found.astype(np.float64), expected.astype(np.float64)
     plain = np.isfinite(b)
     if not np.array_equal(a[~plain], b[~plain], equal_nan=True) or not np.isfinite(a[plain]).all():
+        return np.inf
+    errors, sizes = np.abs(a[plain] - b[plain]), np.abs(b[plain])
+    return float(errors.max(initial=0.0) / sizes.max(initial=1.0))
+
+
+def _error(found: Array, expected: Array, or_nan: bool) -> float:
+    """The sign of an infinity is not compared: it may be that of the 0 that it is a quotient by."""
+    if found.shape != expected.shape:
+        return np.inf
+    a, b = found.astype(np.float64), expected.astype(np.float64)
+    promised = ~np.isnan(b) & ~(np.isnan(a) & or_nan)
+    plain = promised & np.isfinite(b)
+    if not np.isfinite(a[plain]).all() or not np.isinf(a[promised & ~plain]).all():
         return np.inf
     errors, sizes = np.abs(a[plain] - b[plain]), np.abs(b[plain])
     return float(errors.max(initial=0.0) / sizes.max(initial=1.0))
@@ -158,14 +192,22 @@ class Checks(Sequence[StepCheck]):
 
 def check_steps(start: Equations, steps: Iterable[Step], case: Case) -> Iterator[StepCheck]:
     """Evaluate the program after every step of a derivation, one by one."""
-    inputs = case.inputs("float64")
-    expected = case.outputs(inputs)
+    cases = case.everywhere()
+    inputs = [each.inputs("float64") for each in cases]
+    expected = [each.outputs(at) for each, at in zip(cases, inputs, strict=True)]
+
+    def error(text: str) -> float:
+        return max(
+            each.error(each.outputs(at, text), right)
+            for each, at, right in zip(cases, inputs, expected, strict=True)
+        )
+
     texts = {start.text(): 0.0}  # steps that only name something change no text
     for number, step in enumerate(steps, 1):
         text = step.program.text()
         try:
             if text not in texts:
-                texts[text] = largest_difference(case.outputs(inputs, text), expected)
+                texts[text] = error(text)
         except MonocompError as problem:
             yield StepCheck(number, step.rule, np.inf, problem)
         else:

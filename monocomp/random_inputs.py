@@ -1,11 +1,13 @@
 """Random inputs for a program: sizes that fit together, and elements that make sense.
 
 Floats are standard normal, conditions are fair coins. Integers that subscript a tensor are
-valid places in it, integers that an index is compared with are lengths (0 to the extent),
-other integers lie in 0 to 7. Extents that are not given become small distinct primes, so
-that no two dimensions can be mistaken for one another; what the program says of them is
-respected: declared extents, and subscripts that must stay inside their tensor, found by
-interval arithmetic over the subscripts.
+valid places in it, integers that an index is compared with are lengths (0 to the extent), other
+integers lie in 0 to 7. Where side conditions matter are *special points*, which take the place
+of most elements if they are asked for: zeros of both signs, ones, ties, large and small
+numbers, whole rows of one number, lengths of 0, conditions that fail for a row; and infinities
+and NaN. Extents that are not given become small distinct primes, so that no two dimensions can
+be mistaken for one another; what the program says of them is respected: declared extents, and
+subscripts that must stay inside their tensor, found by interval arithmetic over the subscripts.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, product
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -37,6 +39,11 @@ from monocomp.language.syntax import (
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Range: TypeAlias = tuple[int, int]
 Env: TypeAlias = Mapping[str, tuple[Expr, "Env"]]
+
+# Where elements are drawn: in general position, or mostly at points that are finite, or at any.
+Points: TypeAlias = Literal["general", "finite", "any"]
+_FINITE = (0.0, -0.0, 0.0, 1.0, 1.0, -1.0, 0.5, 2.0, 8.0, -8.0, 2.0**-20)
+_INFINITE = (np.inf, -np.inf, -np.inf, np.nan)
 
 PRIMES = (2, 3, 5, 7, 11, 13, 17)
 _SEARCHED = range(2, 13)  # extents tried where primes do not fit together
@@ -100,6 +107,7 @@ def random_inputs(
     dtype: str = "float32",
     seed: int = 0,
     params: Mapping[str, Any] | None = None,
+    points: Points = "general",
 ) -> dict[str, Array]:
     """An array for each input of a program.
 
@@ -110,14 +118,39 @@ def random_inputs(
             numbers.
         seed: equal seeds give equal inputs.
         params: parameters that are not at their defaults, for sizes that depend on them.
+        points: where most elements are.
     """
     sizes = _Sizes(program, extents, params or {})
     arrays = {}
     for number, at in enumerate(program.inputs.values()):
         generator = np.random.default_rng([seed, number])
         shape = tuple(sizes.extents[dim] for dim in at.dims)
-        arrays[at.name] = _elements(at, shape, sizes.values(at.name), dtype, generator)
+        values = sizes.values(at.name)
+        arrays[at.name] = _elements(at, shape, values, dtype, generator)
+        if points != "general":
+            special = np.random.default_rng([seed, number, 1])
+            _specialise(arrays[at.name], values, points, special)
     return arrays
+
+
+def _specialise(
+    array: Array, values: Range, points: Points, generator: np.random.Generator
+) -> None:
+    """Put special points into an array: two of three elements, and a row now and then."""
+    candidates: tuple[Any, ...] = (False,)
+    if array.dtype.kind == "i":
+        candidates = values[0], max(values)
+    elif array.dtype.kind == "f":
+        candidates = _FINITE if points == "finite" else (*_FINITE, *_INFINITE)
+    if array.dtype.kind != "b":
+        share = 2 / 3 if array.dtype.kind == "f" else 1 / 3
+        chosen = generator.random(array.shape) < share
+        array[chosen] = generator.choice(candidates, array.shape)[chosen]
+    if array.ndim and array.size and generator.random() < 0.5:
+        axis = generator.integers(array.ndim)
+        row = [slice(None)] * array.ndim
+        row[axis] = slice(place := generator.integers(array.shape[axis]), place + 1)
+        array[tuple(row)] = generator.choice(candidates)
 
 
 def _elements(

@@ -652,7 +652,8 @@ class _Evaluator:
         return fold.result(folded, still_absent(level, folded) if level.any() else None)
 
     def _softmax(self, x: Array, absent: Array | None, fold: Fold) -> Value:
-        """An element is masked where its filter is false or its logit is a masked -inf."""
+        """An element is masked where its filter is false or its logit is a masked -inf; then it
+        does not look at the others."""
         formula = naive_folds.softmax if fold.node.op == "softmax" else naive_folds.log_softmax
         x = self.wide.lift(x)
         level = np.where(x == -math.inf, np.uint8(EMPTY), np.uint8(0))
@@ -660,7 +661,8 @@ class _Evaluator:
             level = np.where((x == -math.inf) & (absent == MASKED), np.uint8(MASKED), level)
         if fold.admitted is not None:
             level = np.where(fold.admitted, level, np.uint8(MASKED))
-        result = formula(self.wide, x, fold.admitted)
+        unit = self.wide.number(0 if fold.node.op == "softmax" else -math.inf)
+        result = np.where(level == MASKED, unit, formula(self.wide, x, fold.admitted))
         return fold.kept(result, level if level.any() else None)
 
     def _select(self, x: Array, fold: Fold) -> Value:
