@@ -170,6 +170,8 @@ def primitive(t: Term, index: str) -> tuple[Fraction, Term]:
         if product is not None and isinstance(coefficient, Fraction):
             return coefficient, product
         return Fraction(1), t
+    if any(s is T.NEG_INF for s in T.subterms(t)):  # a mask: its opposite is none
+        return Fraction(1), t
     number, rest = common_number(t)
     if rest.op != "add" or rest.kind != "float":
         return number, rest

@@ -313,7 +313,8 @@ def share_frame(t: Term) -> Term | None:
     Law:     exp(m') * SE[k if a and b](v, s).v = exp(m) * SE[k if a]([b] * v, s).v
     Claims:  scaled numbers, units
     Needs:   m is the maximum of s where a, m' where a and b; the smaller sum is no divisor, and
-             is a factor or one of all addends of a factor
+             is a factor or one of all addends of a factor; what else multiplies it is finite if
+             what it reads is, as over nothing it is 0 with any factor
     before:  O[i] = exp(max[k if k < i](S[i,k]) - max[k](S[i,k])) * SE[k if k < i](V[k], S[i,k]).v / SE[k](1, S[i,k]).v
     after:   O[i] = SE[k]((k < i) * V[k], S[i,k]).v / SE[k](1, S[i,k]).v
     """  # noqa: E501
@@ -329,10 +330,13 @@ def share_frame(t: Term) -> Term | None:
                 shared = _in_frame_of(over.args[0], under.args[0])
                 if shared is not None:
                     value, change = shared
-                    rest = (
+                    rest = [
                         T.mul(T.ONE, *(g for g in fs if g is not over)) for fs in (first, *more)
-                    )
-                    others = (g for g in t.args if g is not f)
+                    ]
+                    others = [g for g in t.args if g is not f]
+                    scales = (g for g in others if g.op == "exp" or (g.op == "pow" and g.attr < 0))
+                    if not all(map(T.is_finite_if_read, {*rest, *others} - {*scales})):
+                        return None
                     return T.mul(*others, T.add(*rest), T.exp(change), value)
     return None
 

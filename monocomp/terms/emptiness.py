@@ -55,6 +55,8 @@ def may_be_empty(t: Term) -> bool:
 
 
 def _may_vanish(factor: Term) -> bool:
+    if factor.op == "cast" and factor.args[0].op == "compare":  # [0 < x] for such an x
+        return any(map(may_be_empty, factor.args[0].args))
     return may_be_empty(factor) or (factor.op == "exp" and not is_finite(factor))
 
 
