@@ -128,8 +128,8 @@ def attention_kernel(
     )
     scale = 1.4426950408889634 * tl.rsqrt(tl.cast(size_d, tl.float32))
     m_i = tl.full([BLOCK_Q], -float("inf"), tl.float32)
-    acc = tl.full([BLOCK_Q, BLOCK_E], 0.0, tl.float32)
     l_i = tl.full([BLOCK_Q], 0.0, tl.float32)
+    acc = tl.full([BLOCK_Q, BLOCK_E], 0.0, tl.float32)
     K_base = (
         K_ptr + tl.cast(b, tl.int64) * stride_K_b + tl.cast(h, tl.int64) * stride_K_h
     )
@@ -160,6 +160,7 @@ def attention_kernel(
             m_i_new = tl.maximum(m_i, tl.max(s_in, 1))
             t_3 = tl.where(tl.abs(m_i_new) > 1e38, 0.0, m_i_new)
             p = tl.exp2(scale * (m_i - t_3))
+            p_2 = tl.exp2(scale * s_in - scale * t_3[:, None])
             if V_desc is not None:
                 V_tile = tl.reshape(V_desc.load([b, h, first_k, 0]), [BLOCK_K, BLOCK_E])
             else:
@@ -170,14 +171,13 @@ def attention_kernel(
                     mask=in_k[:, None] & in_e[None, :],
                     other=0.0,
                 )
-            p_2 = tl.exp2(scale * s_in - scale * t_3[:, None])
+            l_i = l_i * p + tl.sum(p_2, 1)
             acc = tl.dot(
                 p_2.to(V_tile.dtype),
                 V_tile,
                 acc * p[:, None],
                 input_precision=PRECISION,
             )
-            l_i = l_i * p + tl.sum(p_2, 1)
             m_i = m_i_new
     O_tile = tl.where(l_i[:, None] == 0.0, 0.0, acc / l_i[:, None])
     tl.store(
