@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
-from monocomp.errors import MonocompError
+from monocomp.errors import IndexRangeError, MonocompError
 from monocomp.language.syntax import Program
 from monocomp.program import Equations
 from monocomp.random_inputs import Points, complete_extents, free_extents, random_inputs
@@ -23,6 +23,7 @@ from monocomp.rewriting import Step
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
+_WHERE = {"general": "", "finite": ", at 0, 1 and ties", "any": ", at infinities and NaN"}
 STEP_LIMIT = 1e-10  # relative to the largest result: steps reorder sums of float64
 
 
@@ -46,7 +47,8 @@ class Case:
 
     def __str__(self) -> str:
         sizes = [f"{name}={self.extents[name]}" for name in free_extents(self.program)]
-        return " ".join(sizes + [f"{name}={value}" for name, value in self.params.items()])
+        sizes += [f"{name}={value}" for name, value in self.params.items()]
+        return " ".join(sizes) + _WHERE[self.points]
 
     def inputs(self, dtype: str) -> dict[str, Array]:
         """Random inputs."""
@@ -192,14 +194,18 @@ class Checks(Sequence[StepCheck]):
 
 def check_steps(start: Equations, steps: Iterable[Step], case: Case) -> Iterator[StepCheck]:
     """Evaluate the program after every step of a derivation, one by one."""
-    cases = case.everywhere()
-    inputs = [each.inputs("float64") for each in cases]
-    expected = [each.outputs(at) for each, at in zip(cases, inputs, strict=True)]
+    cases = []
+    for each in case.everywhere():
+        inputs = each.inputs("float64")
+        try:
+            cases.append((each, inputs, each.outputs(inputs)))
+        except IndexRangeError:
+            if each is case:
+                raise
 
     def error(text: str) -> float:
         return max(
-            each.error(each.outputs(at, text), right)
-            for each, at, right in zip(cases, inputs, expected, strict=True)
+            each.error(each.outputs(inputs, text), expected) for each, inputs, expected in cases
         )
 
     texts = {start.text(): 0.0}  # steps that only name something change no text

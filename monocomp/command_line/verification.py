@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from monocomp.checking import STEP_LIMIT, Array, Case, check_steps, difference
+from monocomp.checking import STEP_LIMIT, Array, Case, check_steps
 from monocomp.derivation import Derivation
 from monocomp.errors import (
     IndexRangeError,
@@ -29,9 +29,6 @@ from monocomp.random_inputs import (
     fits,
     free_extents,
 )
-
-if TYPE_CHECKING:
-    import torch
 
 Values: TypeAlias = Mapping[str, Any]
 
@@ -71,7 +68,7 @@ def verify(
     derivation = Derivation.of(derive(translate(program)))
     yield from _proofs(derivation)
     yield from _steps(derivation, case)
-    yield from _backends(program, [case, *_longer(case, extents)])
+    yield from _backends(program, [*case.everywhere(), *_longer(case, extents)])
 
 
 def _longer(case: Case, given: Mapping[str, int]) -> list[Case]:
@@ -160,19 +157,12 @@ def _worst(program: Program, backend: str, dtype: str, cases: list[Case]) -> tup
         results = kernel(**_tensors(inputs, backend), **case.params)
         values = results if isinstance(results, tuple) else (results,)
         tensors = [torch.as_tensor(value).detach().cpu() for value in values]
-        pairs = zip(tensors, expected, strict=True)
-        errors[str(case)] = max(_error(tensor, value) for tensor, value in pairs)
+        eps = max((torch.finfo(t.dtype).eps for t in tensors if t.is_floating_point()), default=0.0)
+        found = tuple((t.double() if t.is_floating_point() else t).numpy() for t in tensors)
+        # Less the rounding to the dtype that the program asks for.
+        errors[str(case)] = max(0.0, case.error(found, expected) - eps)
     where = max(errors, key=errors.__getitem__)
     return errors[where], f"worst of {len(errors)} at {where}"
-
-
-def _error(found: torch.Tensor, expected: Array) -> float:
-    """The difference, less the rounding to the dtype that the program asks for."""
-    import torch
-
-    if not found.is_floating_point():
-        return difference(found.numpy(), expected)
-    return max(0.0, difference(found.double().numpy(), expected) - torch.finfo(found.dtype).eps)
 
 
 def _unavailable(backend: str) -> str | None:

@@ -5,7 +5,8 @@ that are all -inf. So some numbers remember that they stand for no element. Ther
 grades of this, carried by `Value.absent`:
 
 EMPTY: an aggregate whose elements are all absent, or an extremum without one, which is its
-    unit, and exp or exp2 of -inf, a weight of nothing. Four results are pinned where the operand in brackets is absent:
+    unit, and exp or exp2 of -inf, a weight of nothing. Four results are pinned where the
+    operand in brackets is absent:
 
         0 / [0] = 0      0 * [inf] = 0      -inf - [-inf] = -inf      -inf + [+inf] = -inf
 
@@ -13,8 +14,9 @@ EMPTY: an aggregate whose elements are all absent, or an extremum without one, w
     exp(s) / exp(m).
 
 MASKED: an element that a filter or the literal -inf excludes, and a sum or mean without any
-    other. It is EMPTY as well, and it absorbs: a masked 0 times anything or over anything is 0, a masked -inf plus anything or
-    minus anything is -inf, NaN included, so that what it meets is never looked at.
+    other. It is EMPTY as well, and it absorbs: a masked 0 times anything or over anything is 0, a
+    masked -inf plus anything or minus anything is -inf, NaN included, so that what it meets is
+    never looked at.
 
 A number stays absent only while it is 0 or infinite. A product or quotient is absent if an
 operand is; an infinite sum, if an infinite operand is; a sum that is 0, if both are.
