@@ -38,6 +38,7 @@ from monocomp.program import Equation, Equations
 from monocomp.report import ELEMENT_BYTES, STORED_BYTES
 from monocomp.rewrites.pullback import Pass, passes
 from monocomp.roles import choose_roles, kernel_groups, stored_in
+from monocomp.sharing import kept
 from monocomp.terms import Term
 
 if TYPE_CHECKING:
@@ -203,12 +204,15 @@ def inlined(program: Equations) -> tuple[Equation, ...]:
     """The outputs with what their definitions stand for, and what kernels store for them."""
     known: dict[str, Equation] = {}
     memo: dict[Term, Term] = {}
+    stay = kept(program) if program.kept is None else program.kept
 
     def visit(t: Term) -> Term:
         found = memo.get(t)
         if found is None:
             found = T.map_children(t, visit)
-            if found.op == "ref" and found.attr in known:
+            if found.op == "ref" and found.attr in stay:
+                found = T.stored(known[found.attr], found.args)
+            elif found.op == "ref" and found.attr in known:
                 at = known[found.attr]
                 names = (i.attr[0] for i in at.indices)
                 found = T.substitute(at.body, dict(zip(names, found.args, strict=True)))

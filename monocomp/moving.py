@@ -119,6 +119,7 @@ class Mean:
         return weighted_sum(self.bound, self.condition, value, self.exponent)
 
 
+@lru_cache(maxsize=4096)
 def mean(centre: Term, distance: Term, bound: Term, condition: Term) -> Mean | None:
     """The mean of the distance over the domain that the centre is, for some weights."""
     name, extent = bound.attr

@@ -31,7 +31,8 @@ class Equations:
     that are known, by representative, for choices that depend on them; `parts` are parameters
     that a backend sets to say into how many parts a stream is cut, by the extent of the parts;
     `views` are outputs that only lay out anew what another equation computes, in the same
-    order: that one's name, by theirs.
+    order: that one's name, by theirs; `kept` are definitions that are not inlined, once that
+    is decided.
     """
 
     source: syntax.Program
@@ -40,6 +41,7 @@ class Equations:
     sizes: Mapping[str, int] = field(default_factory=dict, compare=False)
     parts: Mapping[str, str] = field(default_factory=dict, compare=False)
     views: Mapping[str, str] = field(default_factory=dict, compare=False)
+    kept: frozenset[str] | None = field(default=None, compare=False)
 
     @cached_property
     def monoids(self) -> tuple[T.UserMonoid, ...]:

@@ -18,6 +18,7 @@ from monocomp.errors import InternalError
 from monocomp.printer import show
 from monocomp.program import Equation, Equations
 from monocomp.rules import Choice, Rule, RuleSet
+from monocomp.sharing import kept
 from monocomp.terms import Term
 
 if TYPE_CHECKING:
@@ -138,8 +139,14 @@ class Rewriter:
         return lambda: show(t, program.reader_names(t))
 
     def inline_definitions(self) -> None:
-        """Replace names by what they stand for, so that rules see through them."""
-        for name in [e.name for e in self.program.equations]:
+        """Replace names by what they stand for, so that rules see through them, but for those of
+        which there would be too many copies."""
+        if not any(e.body.names for e in self.program.equations):
+            return
+        stay = kept(self.program) if self.program.kept is None else self.program.kept
+        self.program = replace(self.program, kept=stay)
+        names = [e.name for e in self.program.equations if e.name not in stay]
+        for name in names:
             if self.stopped:
                 return
             if any(name in e.body.names for e in self.program.equations):

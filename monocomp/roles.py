@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, carrier, is_selection
@@ -48,9 +49,10 @@ def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equ
     return [group for _, group in sorted(groups, key=lambda g: g[0])]
 
 
-def stored_in(t: Term) -> set[Equation]:
+@lru_cache(maxsize=4096)
+def stored_in(t: Term) -> frozenset[Equation]:
     """The equations whose stored values a term reads."""
-    return {s.attr for s in T.subterms(t) if s.op == "stored"}
+    return frozenset(s.attr for s in T.subterms(t) if s.op == "stored")
 
 
 def rows_of(group: Sequence[Equation]) -> frozenset[Term]:

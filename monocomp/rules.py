@@ -33,7 +33,11 @@ class Choice:
     def replacing(cls, before: Term, after: Term, program: Equations) -> Choice:
         """Replace the term everywhere."""
         memo: dict[Term, Term] = {}
-        return cls(before, after, program.map(lambda t: T.replace(t, before, after, memo)))
+
+        def replaced(t: Term) -> Term:
+            return T.replace(t, before, after, memo) if T.holds(t, before) else t
+
+        return cls(before, after, program.map(replaced))
 
 
 @dataclass(frozen=True)

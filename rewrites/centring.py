@@ -144,7 +144,7 @@ def _replacing(before: Term, after: Term, program: Equations) -> Choice:
             return T.add(*map(visit, t.args))
         return T.map_children(t, visit)
 
-    return Choice(before, after, program.map(visit))
+    return Choice(before, after, program.map(lambda t: visit(t) if T.holds(t, before) else t))
 
 
 def _sums(program: Equations) -> Iterator[tuple[Term, Term, Term, Term, Term | None]]:

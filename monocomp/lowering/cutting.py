@@ -21,6 +21,7 @@ from monocomp.printer import show
 from monocomp.program import Equation, Equations
 from monocomp.rewriting import Step
 from monocomp.roles import rows_of, stored_in
+from monocomp.sharing import reading_stored
 from monocomp.terms import Term
 
 STORING_LAW = "a value may be stored and read again"
@@ -31,13 +32,14 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     """Store what is worth it.
 
     Args:
-        program: equations without definitions left to inline.
+        program: equations without definitions left to inline; those that stay are stored.
         sizes: a number for every extent, by which the work is estimated.
 
     Returns:
         The program with an equation for each stored value, and the steps to it.
     """
-    steps: list[Step] = []
+    steps = _store_kept(program)
+    program = steps[-1].program if steps else program
     kernels = work(program, sizes)
     close = Closing(program)
     while True:
@@ -182,6 +184,21 @@ def _store(program: Equations, values: Sequence[_Value], close: Closing) -> list
     return steps
 
 
+def _store_kept(program: Equations) -> list[Step]:
+    """Store what definitions compute that are not inlined."""
+    steps = []
+    for name in [e.name for e in program.equations]:
+        readers = tuple(e.name for e in program.equations if name in e.body.names)
+        if readers:
+            start, equation = program, program.by_name[name]
+            program = reading_stored(program, equation)
+            before = show(equation.body, start.reader_names(equation.body))
+            left = show(T.stored(equation, equation.indices), start.reader_names())
+            after = f"{left}, of which there would be too many copies"
+            steps.append(Step("store_value", STORING_LAW, readers, before, after, start, program))
+    return steps
+
+
 def _equation(program: Equations, value: _Value, close: Closing) -> Equation:
     """The value as an equation. It has the name that the program gave it, or a new one."""
     known = (a.name for a in program.known if close(a.body)[0] is value.closed)
@@ -250,9 +267,11 @@ def in_order(equations: Sequence[Equation]) -> tuple[Equation, ...]:
     ordered: dict[str, Equation] = {}
 
     def put(e: Equation) -> None:
+        if e.name in ordered:
+            return
         for read in sorted(stored_in(e.body), key=lambda r: r.name):
             put(by_name[read.name])
-        ordered.setdefault(e.name, e)
+        ordered[e.name] = e
 
     for e in equations:
         put(e)

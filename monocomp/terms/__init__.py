@@ -82,7 +82,7 @@ from monocomp.terms.ring import (
     power_of,
     sub,
 )
-from monocomp.terms.walking import children, map_children, replace, subterms
+from monocomp.terms.walking import children, holds, map_children, replace, subterms
 
 __all__ = [
     "BOOL_REDUCTIONS",
@@ -128,6 +128,7 @@ __all__ = [
     "function",
     "general_power",
     "has_element",
+    "holds",
     "index",
     "inert",
     "is_bracket",

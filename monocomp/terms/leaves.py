@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import lru_cache
 
 from monocomp.errors import InternalError
 from monocomp.language.syntax import Kind
@@ -12,6 +13,7 @@ from monocomp.terms.constructors import CONSTRUCTORS
 from monocomp.terms.nodes import Equation, Number, Term, intern
 
 
+@lru_cache(maxsize=4096, typed=True)
 def const(value: int | Fraction | float | bool, kind: Kind | None = None) -> Term:
     """A number or truth value. Ints are of kind int unless `kind` says otherwise."""
     if isinstance(value, bool) and kind in (None, "bool"):

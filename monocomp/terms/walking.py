@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from monocomp.terms.binding import open_fold
 from monocomp.terms.constructors import rebuild
@@ -48,6 +49,16 @@ def subterms(*roots: Term) -> Iterable[Term]:
             seen.add(t)
             stack.append((t, True))
             stack.extend((a, False) for a in reversed(children(t)))
+
+
+@lru_cache(maxsize=1024)
+def _all_subterms(t: Term) -> frozenset[Term]:
+    return frozenset(subterms(t))
+
+
+def holds(t: Term, part: Term) -> bool:
+    """Is this a subterm of t, which is asked about many?"""
+    return part in _all_subterms(t)
 
 
 def replace(t: Term, old: Term, new: Term, memo: dict[Term, Term] | None = None) -> Term:

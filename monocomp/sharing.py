@@ -1,0 +1,175 @@
+"""Sharing: which definitions stay equations of their own, because copies of them would be many.
+
+Rewrites see through a definition where its name is replaced by what it stands for. A program in
+which every layer reads the one before it several times would double with each layer. Where
+an equation grows past the limits here, definitions stay: those with aggregates that are read in
+several ways; all with aggregates, if these are not enough; and any others, where an equation is
+too large still. A kernel stores what they compute. None stays that is larger than all tensors
+of the program, such as the logits of an attention.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+from monocomp import terms as T
+from monocomp.errors import LimitError
+from monocomp.nominal import nominal_sizes
+from monocomp.program import Equation, Equations
+from monocomp.terms import Term
+
+LIMIT = 100  # terms of an equation, each counted once
+DEPTH_LIMIT = 7  # aggregates in one another
+WEIGHT_LIMIT = 2048  # terms of an equation as it is written out
+MAX_WEIGHT = 20_000  # beyond that, and with nothing to keep, a program is refused
+
+
+def kept(program: Equations) -> frozenset[str]:
+    """The names of the definitions that are not to be inlined.
+
+    Raises:
+        LimitError: an equation is too large, whatever is kept.
+    """
+    reads = _reads(program)
+    fitting = frozenset(e.name for e in program.equations if e.name in reads) & _storable(program)
+    folded = frozenset(n for n in fitting if _depth(program.by_name[n].body) > 0)
+    often = frozenset(n for n in folded if len(reads[n]) > 1)
+    choices = (frozenset[str](), often, folded)
+    chosen = next((names for names in choices if _is_small(program, names)), folded)
+    return _bounded(program, chosen, fitting)
+
+
+def _reads(program: Equations) -> dict[str, list[Term]]:
+    """Where definitions are read, by name: a term for each equation that reads them."""
+    found: dict[str, list[Term]] = {}
+    for e in program.equations:
+        if e.body.names:
+            for t in T.subterms(e.body):
+                if t.op == "ref":
+                    found.setdefault(t.attr, []).append(t)
+    return found
+
+
+def _storable(program: Equations) -> frozenset[str]:
+    """The equations that are no larger than the largest tensor that the program has anyway."""
+    source = program.source
+    sizes = nominal_sizes(source, program.sizes)
+    shapes = [[sizes[x] for x in source.extents(name)] for name in source.inputs]
+    shapes += [[sizes[i.attr[1]] for i in o.indices] for o in program.outputs]
+    largest = max(map(math.prod, shapes))
+    return frozenset(
+        e.name
+        for e in program.equations
+        if e.body.kind == "float" and math.prod(sizes[i.attr[1]] for i in e.indices) <= largest
+    )
+
+
+def _is_aggregate(t: Term) -> bool:
+    return t.op in ("fold", "fold_at")
+
+
+def _is_small(program: Equations, names: frozenset[str]) -> bool:
+    """Are the equations within the limit, with all but those names written out?"""
+    bodies: dict[str, Term] = {}
+    for e in program.equations:
+        bodies[e.name] = _written_out(e.body, names, program, bodies)
+        if _size(bodies[e.name]) > LIMIT or _depth(bodies[e.name]) > DEPTH_LIMIT:
+            return False
+    return True
+
+
+def _written_out(
+    t: Term, names: frozenset[str], program: Equations, bodies: dict[str, Term]
+) -> Term:
+    memo: dict[Term, Term] = {}
+
+    def visit(t: Term) -> Term:
+        if t.names <= names:
+            return t
+        found = memo.get(t)
+        if found is None:
+            found = T.map_children(t, visit)
+            if found.op == "ref" and found.attr not in names:
+                indices = (i.attr[0] for i in program.by_name[found.attr].indices)
+                at = dict(zip(indices, found.args, strict=True))
+                found = T.substitute(bodies[found.attr], at)
+            memo[t] = found
+        return found
+
+    return visit(t)
+
+
+def _bounded(program: Equations, names: frozenset[str], fitting: frozenset[str]) -> frozenset[str]:
+    """The names, and of those that fit what keeps equations within the limits."""
+    bodies: dict[str, Term] = {}
+    for e in program.equations:
+        body = _written_out(e.body, names, program, bodies)
+        if _size(body) > LIMIT or _weight(body) > WEIGHT_LIMIT:
+            more = e.body.names & fitting - names
+            if more:
+                names |= more
+                body = _written_out(e.body, names, program, bodies)
+        if _weight(body) > MAX_WEIGHT:
+            definition = program.source.definitions.get(e.name)
+            raise LimitError(
+                f"'{e.name}' grows past {MAX_WEIGHT} terms when its definitions are written out",
+                text=program.source.text,
+                spans=() if definition is None else definition.span,
+                help="return some of the definitions that it reads, and read them as inputs "
+                "of another program",
+            )
+        bodies[e.name] = body
+    return names
+
+
+def _size(t: Term) -> int:
+    """The number of terms that t consists of, each counted once."""
+    seen, stack = {t}, [t]
+    while stack:
+        new = [a for a in stack.pop().args if a not in seen]
+        seen.update(new)
+        stack += new
+    return len(seen)
+
+
+def _weight(t: Term) -> int:
+    """The number of terms that t consists of where it is written out."""
+    return _bottom_up(t, lambda t, weights: 1 + sum(weights))
+
+
+def _depth(t: Term) -> int:
+    """How many aggregates stand in one another."""
+    return _bottom_up(t, lambda t, depths: _is_aggregate(t) + max(depths, default=0))
+
+
+def _bottom_up(t: Term, f: Callable[[Term, Iterable[int]], int]) -> int:
+    found: dict[Term, int] = {}
+    stack = [t]
+    while stack:
+        missing = [a for a in stack[-1].args if a not in found]
+        if missing:
+            stack += missing
+        else:
+            last = stack.pop()
+            found[last] = f(last, (found[a] for a in last.args))
+    return found[t]
+
+
+def reading_stored(program: Equations, equation: Equation) -> Equations:
+    """The program that reads what a definition computes where a kernel has stored it."""
+    name = equation.name
+    memo: dict[Term, Term] = {}
+
+    def visit(t: Term) -> Term:
+        if name not in t.names:
+            return t
+        found = memo.get(t)
+        if found is None:
+            found = T.map_children(t, visit)
+            if found.op == "ref" and found.attr == name:
+                found = T.stored(equation, found.args)
+            memo[t] = found
+        return found
+
+    return program.map(visit)
