@@ -117,7 +117,8 @@ def _may_lead(lead: Term, exponents: Iterable[Term]) -> bool:
     must be finite, or what all have in common, but for what is subtracted, a maximum mostly."""
     common = addends(_in_all(exponents))
     return all(
-        a in common or T.is_finite(a) or T.split_coefficient(a)[0] < 0 for a in addends(lead)
+        a in common or T.is_finite(a) or -math.inf < T.split_coefficient(a)[0] < 0
+        for a in addends(lead)
     )
 
 

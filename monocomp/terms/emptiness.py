@@ -46,7 +46,7 @@ def may_be_empty(t: Term) -> bool:
             scaled = t.attr.is_scaled and not is_finite(t.args[2])
             return weighted or scaled or not has_element(t)
         case "add":
-            return all(any(map(_may_vanish, factors((a,)))) for a in t.args)
+            return all(any(map(_may_be_left_out, factors((a,)))) for a in t.args)
         case "mul":
             return any(map(may_be_empty, t.args))
         case "pow":
@@ -54,9 +54,18 @@ def may_be_empty(t: Term) -> bool:
     return False
 
 
-def _may_vanish(factor: Term) -> bool:
+def _may_be_left_out(factor: Term) -> bool:
+    """Is it 0 over nothing or beside a logit of -inf, as an addend may be that is not there?"""
     if factor.op == "cast" and factor.args[0].op == "compare":  # [0 < x] for such an x
         return any(map(may_be_empty, factor.args[0].args))
+    if factor.op == "exp":  # what is taken away is a maximum mostly, and not infinite
+        (x,) = factor.args
+        parts = map(split_coefficient, x.args if x.op == "add" else (x,))
+        return any(n > 0 and rest is not None and not is_finite(rest) for n, rest in parts)
+    return may_be_empty(factor)
+
+
+def _may_vanish(factor: Term) -> bool:
     return may_be_empty(factor) or (factor.op == "exp" and not is_finite(factor))
 
 

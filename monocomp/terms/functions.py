@@ -148,7 +148,9 @@ def general_power(a: Term, b: Term) -> Term:
             return construct("pow", as_int(a), attr=b.attr, kind=a.kind)
         is_whole = b.attr.denominator == 1
         is_moderate = b.attr.denominator <= 64 and abs(b.attr.numerator) <= 64
-        if is_moderate and (is_whole or is_nonnegative(as_float(a))):
+        # A sum is -inf only where an element is; over nothing it is a divisor like others.
+        has_root = is_nonnegative(as_float(a)) or may_be_empty(as_float(a))
+        if is_moderate and (is_whole or has_root):
             return construct("pow", as_float(a), attr=b.attr)
     return intern("power", (as_float(a), as_float(b)), None, "float")
 
