@@ -138,11 +138,8 @@ class Loops(Nests):
         fixed = {f: opened[f][1] for f in opened if f not in moving}
         frames = {f: parts for f, parts in fixed.items() if f.attr.monoid in _UNITS}
         # Sums of weights before products with them: a product takes weights that are rounded.
-        scaled = sorted(
-            (f for f in fixed if f.attr.monoid is SE_PAIR),
-            key=lambda f: len(self._tile_axes(T.field(f, "v"))),
-        )
-        mantissas = {f: fixed[f] for f in scaled}
+        scaled = [f for f in fixed if f.attr.monoid is SE_PAIR]
+        mantissas = {f: fixed[f] for f in sorted(scaled, key=lambda f: fixed[f][1] is not T.ONE)}
         results: dict[Term, Expr] = {}
         updates: list[Assign] = []
         joined: dict[Term, tuple[Term, Term, Term]] = {}

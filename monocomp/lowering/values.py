@@ -291,7 +291,10 @@ class Values(Scopes, ABC):
             value = self._pinned_product(factor, guarded, condition)
         else:
             value = self._value(guarded) if factor == 1 else self._product(factor, guarded)
-        return apply("where", self._value(condition), value, number(0, t.kind), kind=t.kind)
+        choices = value, number(0, t.kind)
+        if condition.op == "not":
+            (condition,), choices = condition.args, choices[::-1]
+        return apply("where", self._value(condition), *choices, kind=t.kind)
 
     def _power(self, t: Term) -> Expr:
         base, power = t.args[0], t.attr

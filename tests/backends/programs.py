@@ -779,6 +779,45 @@ EXAMPLES: dict[str, Example] = {
     "one input under two names of its indices": Example(
         "O[q,e] = softmax[k if k <= q](X[q,d] * X[k,d]) * X[k,e]", (sizes(q=37, d=5),)
     ),
+    "frames moved through increasing functions": Example(
+        """
+        O[q,e] = softmax[k](exp(Q[q,d] * K[k,d] / 4)) * V[k,e]
+        P[k] = softmax[k](exp(W[k]))
+        R[q,e] = softmax[k if k <= q](exp(Q[q,d] * K[k,d] / 8)) * V[k,e]
+        """,
+        (sizes(q=19, k=9, d=4, e=4), sizes(q=41, k=40, d=4, e=4)),
+    ),
+    "the largest of other weights": Example(
+        "O[q] = max[k if k != q](softmax[k](S[q,k]))",
+        (sizes(q=19, k=37),),
+        inputs={"S": [[90.0 - abs(k - q) for k in range(37)] for q in range(19)]},
+    ),
+    "integer sums of places": Example(
+        """
+        input D[j]: int
+        index q < 5
+        A[s] = argmax[k](S[s,k])
+        O[q] = W[sum[j if j < q](D[j])]
+        P[s] = sum[j](j * A[s] + 0 * D[j])
+        R[q] = max[j if j < q and D[j] > 1](D[j])
+        """,
+        (sizes(s=19, k=37, j=7, W0=20),),
+        inputs={"D": [0, 1, 2, 3, 0, 1, 2]},
+    ),
+    "decays of heads": Example(
+        "O[h,q,e] = sum[k if k <= q](Q[h,q,d] * K[h,k,d] * exp(g[h] * (q - k)) * V[h,k,e])",
+        (sizes(h=3, q=19, k=19, d=8, e=8),),
+        inputs={"g": [-0.1, -0.2, -0.3]},
+    ),
+    "normalised queries of heads": Example(
+        """
+        D[h,q,d] = X[h,q,d] - mean[d](X[h,q,d])
+        M[h,q,d] = D[h,q,d] / sqrt(mean[d](D[h,q,d] ** 2) + 0.001) * G[d]
+        O[h,q,e] = softmax[k](sum[d](M[h,q,d] * K[h,k,d])) * V[h,k,e]
+        """,
+        (sizes(h=3, q=19, k=37, d=8, e=8),),
+        tolerance=4,
+    ),
     "documents counted by where they start": Example(
         """
         input starts[j]: int, W[n]

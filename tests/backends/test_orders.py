@@ -22,7 +22,13 @@ from monocomp.backends.triton.space import Space
 from tests.backends import interpreted as interpreter
 from tests.backends.compiling import TARGETS, compile_for, recorded
 from tests.backends.library_cases import CASES
-from tests.backends.running import make_inputs, poisoned_empty, short_parts, small_schedules
+from tests.backends.running import (
+    make_inputs,
+    poisoned_empty,
+    run,
+    short_parts,
+    small_schedules,
+)
 from tests.backends.test_space import spaces
 
 ORDERS = (1, 2, 4, 16, MOST_ABREAST)
@@ -145,12 +151,22 @@ def test_same_bits(name: str, processors: int | None) -> None:
             torch.testing.assert_close(x, y, rtol=0, atol=0, equal_nan=True)
 
 
-@pytest.mark.parametrize("empty", ["b", "h", "q", "k"])
+@pytest.mark.parametrize("empty", ["b", "h", "q"])
 def test_empty_axes(empty: str) -> None:
     sizes = {"b": 2, "h": 3, "q": 20, "k": 20, "d": 16, "e": 16, empty: 0}
     inputs = make_inputs(library.load("attention"), sizes)
     for found in interpreter.call(_in_orders, library.load("attention"), inputs, None):
         assert torch.equal(found[0], torch.zeros(sizes["b"], sizes["h"], sizes["q"], 16))
+
+
+def test_no_keys() -> None:
+    """The kernel derived for an axis without elements reads nothing: no order is better."""
+    sizes = {"b": 2, "h": 3, "q": 20, "k": 0, "d": 16, "e": 16}
+    (program,) = mc.compile(library.load("attention")).tile_programs(sizes)
+    assert not program.inputs
+    inputs = make_inputs(library.load("attention"), sizes)
+    (found,) = run("triton", library.load("attention"), inputs)
+    assert torch.equal(found, torch.zeros(2, 3, 20, 16))
 
 
 # --- who chooses it ---------------------------------------------------------------------------
