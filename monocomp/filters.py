@@ -18,7 +18,7 @@ from monocomp.printer import show
 from monocomp.program import Equations
 from monocomp.terms import Term
 
-_EXTREMES = (-(1 << 62), 1 << 62)
+_EXTREMES = (-(1 << 39), 1 << 39)  # beyond all extents; sums of them are ints
 
 
 @dataclass(frozen=True)

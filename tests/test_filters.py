@@ -36,7 +36,7 @@ def filters(text: str) -> Filters:
         (SINKS, {"window": 0, "sink": 0}, "(q - k < window or k < sink) and k <= q"),
         (PREFIX, {"n": -1}, "k < n"),
         (AROUND, {"n": 0}, "abs(k - q) < n"),
-        (PLACE, {"n": 0, "p": 7}, "k - q <= p and p + q < n + k"),
+        (PLACE, {"n": 0, "p": 7}, "k - q <= p and p + q - k < n"),
         (PAIRS, {"n": -1}, "j + k < n"),
     ],
 )

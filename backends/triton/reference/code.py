@@ -57,7 +57,7 @@ def number_text(value: Number) -> str:
     if exact.denominator == 1 and abs(exact.numerator) < 2**53:
         return str(exact.numerator)
     try:
-        return repr(float(value))
+        return repr(float(value)).replace("e+", "e")  # as formatters write it
     except OverflowError:
         raise UnsupportedError(f"the number {value} is too large for a float64") from None
 
