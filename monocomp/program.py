@@ -189,6 +189,7 @@ class _Translator:
         self.sizes = sizes or {}
         self._exact = False
         self._definitions: dict[tuple[str, bool], Term] = {}
+        self._written_out: dict[Term, Term] = {}
         self.monoids = {m.name: self.monoid(m) for m in program.monoids.values()}
 
     def index(self, name: str) -> Term:
@@ -230,9 +231,11 @@ class _Translator:
         return found if self._inlined(found) is exact else exact
 
     def _inlined(self, t: Term) -> Term:
-        memo: dict[Term, Term] = {}
+        memo = self._written_out
 
         def visit(t: Term) -> Term:
+            if not t.names:
+                return t
             if t not in memo:
                 new = T.map_children(t, visit)
                 if new.op == "ref":

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from monocomp import terms as T
 from monocomp.algebra import is_mantissa
@@ -174,14 +175,18 @@ def _store(program: Equations, values: Sequence[_Value], close: Closing) -> list
             replace(e, body=reading(e.body)) if e.name in value.readers else e
             for e in program.equations
         ]
-        before = show(equation.body, program.reader_names(equation.body))
         known = tuple(a for a in program.known if a.name != equation.name)
         start = program
+        before = partial(_shown, start, equation.body)
         program = replace(program, equations=in_order([equation, *changed]), known=known)
         place = tuple(e.name for e in program.equations if e.name in value.readers)
-        after = _explained(program, value, equation)
+        after = partial(_explained, program, value, equation)
         steps.append(Step("store_value", STORING_LAW, place, before, after, start, program))
     return steps
+
+
+def _shown(program: Equations, t: Term) -> str:
+    return show(t, program.reader_names(t))
 
 
 def _store_kept(program: Equations) -> list[Step]:
@@ -192,8 +197,8 @@ def _store_kept(program: Equations) -> list[Step]:
         if readers:
             start, equation = program, program.by_name[name]
             program = reading_stored(program, equation)
-            before = show(equation.body, start.reader_names(equation.body))
-            left = show(T.stored(equation, equation.indices), start.reader_names())
+            before = partial(_shown, start, equation.body)
+            left = show(T.stored(equation, equation.indices), start.names())
             after = f"{left}, of which there would be too many copies"
             steps.append(Step("store_value", STORING_LAW, readers, before, after, start, program))
     return steps

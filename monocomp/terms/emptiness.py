@@ -18,6 +18,7 @@ from monocomp.terms.facts import (
     is_nonnegative,
     is_positive,
     is_weight,
+    remembered,
 )
 from monocomp.terms.leaves import INF, NEG_INF, const, index
 from monocomp.terms.logic import conjuncts
@@ -25,6 +26,7 @@ from monocomp.terms.nodes import Term
 from monocomp.terms.parts import factors, split_coefficient
 
 
+@remembered
 def may_be_empty(t: Term) -> bool:
     """Is t 0 where a fold has no element, so that t / t is 0 there and not 1?
 

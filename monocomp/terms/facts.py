@@ -45,6 +45,17 @@ def _fact(decide: Callable[[Term], bool]) -> Callable[[Term], bool]:
     return ask
 
 
+def remembered(decide: Callable[[Term], bool]) -> Callable[[Term], bool]:
+    """What follows from facts, remembered; decided anew where somebody wants to know these."""
+    decided = lru_cache(maxsize=65536)(decide)
+
+    @wraps(decide)
+    def ask(t: Term) -> bool:
+        return decide(t) if _ASKED else decided(t)
+
+    return ask
+
+
 @_fact
 def is_finite(t: Term) -> bool:
     """Neither infinite nor NaN, whatever is read."""

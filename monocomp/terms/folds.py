@@ -120,6 +120,9 @@ def refold(t: Term, condition: Term, *bodies: Term, opened: tuple[Term, ...]) ->
 
 def substitute(t: Term, mapping: Mapping[str, Term]) -> Term:
     """Replace free indices by integer terms, without capture."""
+    names = [new.attr[0] for new in mapping.values() if new.op == "index" and new.attr[0][0] != "%"]
+    if len({*names, *(t.free - mapping.keys())}) == len(mapping) + len(t.free - mapping.keys()):
+        return rename(t, mapping, {})  # other indices, one for each: nothing gets simpler
     return _substitute(t, mapping, {})
 
 
