@@ -23,6 +23,7 @@ from monocomp.program import Equations
 from monocomp.rewriting import Rewriter
 from monocomp.rules import Choice, RuleSet
 from monocomp.terms import Term
+from monocomp.terms.emptiness import Product
 
 centring = RuleSet("centring", "sums are taken about a centre, where that is more accurate")
 
@@ -33,7 +34,8 @@ def distribute_bracket(t: Term) -> Term | None:
 
     Law:     [c] * (a + b) - a = [c] * a + [c] * b - a
     Claims:  distributivity
-    Needs:   a holds a maximum or minimum, and is taken away with the condition or without
+    Needs:   a holds a maximum or minimum, and is taken away with the condition or without; where
+             that is over nothing, the condition fails, or a logarithm beside it is -inf, too
     before:  Y[i] = (0 < X[i]) * (max[k](S[i,k]) + B[i]) - (0 < X[i]) * max[k](S[i,k])
     after:   Y[i] = (0 < X[i]) * B[i]
     """
@@ -44,7 +46,7 @@ def distribute_bracket(t: Term) -> Term | None:
             if f.op == "add":
                 others = [g for g in factors(a) if g is not f]
                 parts = [T.mul(*others, b) for b in f.args]
-                if any(_meets_its_like(p, t.args) for p in parts if _has_extremum(p)):
+                if any(_meets_its_like(p, t.args) for p in parts if _has_extremum(p, t)):
                     return T.add(*(b for b in t.args if b is not a), *parts)
     return None
 
@@ -60,6 +62,8 @@ def complement_bracket(t: Term) -> Term | None:
 
     Law:     a - [c] * a = [not c] * a
     Claims:  brackets
+    Needs:   a holds a maximum or minimum; where that is over nothing, the condition fails, or a
+             logarithm beside it is -inf, too
     before:  Y[i] = max[k](S[i,k]) - (0 < X[i]) * max[k](S[i,k])
     after:   Y[i] = (not (0 < X[i])) * max[k](S[i,k])
     """
@@ -67,7 +71,7 @@ def complement_bracket(t: Term) -> Term | None:
         return None
     for a in t.args:
         for f in factors(a):
-            if T.is_bracket(f) and _has_extremum(a):
+            if T.is_bracket(f) and _has_extremum(a, t):
                 without = T.neg(T.mul(T.ONE, *(g for g in factors(a) if g is not f)))
                 if without in t.args:
                     rest = (b for b in t.args if b is not a and b is not without)
@@ -75,8 +79,20 @@ def complement_bracket(t: Term) -> Term | None:
     return None
 
 
-def _has_extremum(t: Term) -> bool:
-    return any(f.op == "fold" and f.attr.monoid in ("max", "min") for f in factors(t))
+def _has_extremum(a: Term, total: Term) -> bool:
+    """Has an addend a maximum or minimum as a factor, which leaves nothing behind if it is taken
+    away from itself? Over nothing that is -inf; unless the condition says that something is there,
+    or a logarithm beside it is -inf, too."""
+    extrema = [f for f in factors(a) if f.op == "fold" and f.attr.monoid in ("max", "min")]
+    weights = [f.args[0] for b in total.args for f in factors(b) if f.op == "log"]
+    conditions = (c for f in factors(a) if T.is_bracket(f) for c in T.conjuncts(f.args[0]))
+    weights += [c.args[1] for c in conditions if c.op == "compare" and c.args[0] is T.ZERO]
+
+    def is_there(m: Term) -> bool:
+        sides = (T.NEG_INF, m) if m.attr.monoid == "max" else (m, T.INF)
+        return T.is_finite_if_read(m) or Product(weights).says(T.compare("<", *sides))
+
+    return bool(extrema) and all(map(is_there, extrema))
 
 
 @centring.rule

@@ -26,7 +26,8 @@ def choose_by_order(t: Term) -> Term | None:
 
     Law:     argmax f(x) = argmax x for increasing f, and argmax(-x) = argmin(x)
     Claims:  increasing functions
-    Needs:   f is exp, a shift by a finite number, or a product with a positive and finite one
+    Needs:   f is a shift by a finite number, or a product with a positive and finite one; or exp,
+             of more than -inf, unless the filter only ends the set: else an excluded place is first
     before:  A[i] = argmax[k](3 * exp(S[i,k] - i) + 2)
     after:   A[i] = argmax[k](S[i,k])
     """
@@ -39,10 +40,22 @@ def choose_by_order(t: Term) -> Term | None:
         if rest is not None and number < 0:
             monoid, core = _OPPOSITE[monoid], T.neg(core)
         inner = _without_increasing(core, t)
-        if inner is None:
+        if inner is None or (core.op == "exp" and not _is_element(inner[0], bound, condition)):
             break
         core = inner[0]
     return T.fold(monoid, (bound,), condition, core)
+
+
+def _is_element(x: Term, bound: Term, condition: Term) -> bool:
+    """Is an element x found where all are -inf? It is like what a filter excludes, of which the
+    first is found; that is an element if all are that come before one."""
+    name = bound.attr[0]
+
+    def ends(c: Term) -> bool:
+        is_limit = c.op == "compare" and c.attr in ("<", "<=") and c.args[0] is bound
+        return name not in c.free or (is_limit and name not in c.args[1].free)
+
+    return T.exceeds_minus_infinity(x) or all(map(ends, T.conjuncts(condition)))
 
 
 @selection.rule
