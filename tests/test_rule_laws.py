@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
+import re
 from dataclasses import replace
 from functools import partial
+from typing import Any, TypeAlias
 
+import numpy as np
 import pytest
 
 from monocomp import terms as T
 from monocomp.pipeline import RULE_SETS
+from monocomp.printer import show
 from monocomp.proving import proofs
 from monocomp.proving.laws import BUILT_IN
 from monocomp.proving.rule_laws import RULE_LAWS, Identity, RuleLaw
+from monocomp.reference.oracle import evaluate
 from monocomp.rewriting import Rewriter
 from monocomp.rules import Rule, RuleSet
 from tests.rewrites.rules import equations
 
+Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 RULES = {rule.name: rule for rules in RULE_SETS for rule in rules.rules + rules.choices}
 
 
@@ -64,6 +73,63 @@ CONDITIONAL = [
 def test_conditions_are_needed(name: str, part: str, identity: Identity) -> None:
     law = tried(replace(identity, given=T.TRUE))
     assert law.holds is False and law.counterexample
+
+
+INF = math.inf
+POINTS = [-INF, -1024.0, -1.0, -0.0, 0.0, 2.0**-10, 1.0, 2.0, 1024.0, INF, math.nan]
+
+
+def sides_on_the_grid(at: Identity) -> tuple[dict[str, Array], Array, Array, Array]:
+    """All special points of the parameters, both sides there by the oracle, and where the identity
+    claims something."""
+    kinds = {t.attr: t.kind for t in T.subterms(at.left, at.right, at.given) if t.op == "param"}
+    if not kinds:
+        kinds = {"a": "float"}
+    names = sorted(kinds)
+    grid = itertools.product(*([False, True] if kinds[n] == "bool" else POINTS for n in names))
+    columns = zip(*grid, strict=True)
+    inputs = {n: np.array(column) for n, column in zip(names, columns, strict=True)}
+    declared = ", ".join(f"{n}[at]: {kinds[n]}" for n in names)
+
+    def value(t: T.Term) -> Array:
+        text = re.sub(rf"\b({'|'.join(names)})\b", r"\1[at]", show(t))
+        whole = f"input {declared}\nO[at] = where(0 <= at, {text}, {text})"
+        return np.asarray(evaluate(whole, inputs)).astype(float)
+
+    claimed = value(at.given) == 1
+    for name in at.finite:
+        claimed &= np.isfinite(inputs[name])
+    return inputs, value(at.left), value(at.right), claimed
+
+
+def is_equal(a: Array, b: Array, inputs: dict[str, Array]) -> Array:
+    """Up to rounding of what cancels, in powers up to the fourth of the parameters."""
+    finite = (np.where(np.isfinite(x), np.abs(x), 0) for x in map(np.float64, inputs.values()))
+    scale = functools.reduce(np.maximum, finite)
+    with np.errstate(invalid="ignore"):
+        close = np.abs(a - b) <= 1e-12 * (1 + np.abs(b)) + 1e-18 * scale**4
+    return np.asarray((a == b) | close)
+
+
+@pytest.mark.parametrize("name", RULE_LAWS)
+def test_laws_at_special_points(name: str) -> None:
+    """Where a side is a number, so is the other, and they are equal; for infinite parameters it may
+    be none. Rules read laws in both directions."""
+    for part, identity in RULE_LAWS[name].identities:
+        inputs, left, right, claimed = sides_on_the_grid(identity)
+        numbers = [~np.isnan(side) for side in (left, right)]
+        finite = np.logical_and.reduce([np.isfinite(x) for x in map(np.float64, inputs.values())])
+        promised = np.where(finite, numbers[0] | numbers[1], numbers[0] & numbers[1])
+        wrong = claimed & promised & ~is_equal(left, right, inputs)
+        where = [{n: x[i] for n, x in inputs.items()} for i in np.flatnonzero(wrong)[:3]]
+        assert not where, f"{part}: {show(identity.left)} and {show(identity.right)} at {where}"
+
+
+@pytest.mark.parametrize("part", ["shift", "factor"])
+def test_finite_parameters_are_needed(part: str) -> None:
+    identity = dict(RULE_LAWS["increasing functions"].identities)[part]
+    inputs, left, right, claimed = sides_on_the_grid(replace(identity, finite=()))
+    assert (claimed & ~is_equal(left, right, inputs)).any()
 
 
 def test_false_identities_are_refuted() -> None:

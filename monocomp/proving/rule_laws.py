@@ -27,11 +27,16 @@ from monocomp.terms import Term
 
 @dataclass(frozen=True)
 class Identity:
-    """`left = right` for all real values of the parameters for which `given` holds."""
+    """`left = right` for all real values of the parameters for which `given` holds.
+
+    It is proved for those. Where parameters are infinite a side may be no number; if both are, they
+    are equal, but for parameters that have to be `finite` (a test evaluates them at such points).
+    """
 
     left: Term
     right: Term
     given: Term = T.TRUE
+    finite: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -56,7 +61,10 @@ class Identity:
             text = show(t)
             return re.sub(rf"\b({'|'.join(names)})\b", r"{\1}", text) if names else text
 
-        condition = "" if self.given is T.TRUE else f", for {show(self.given)}"
+        conditions = [] if self.given is T.TRUE else [show(self.given)]
+        if self.finite:
+            conditions.append(f"finite {', '.join(self.finite)}")
+        condition = f", for {' and '.join(conditions)}" if conditions else ""
         return Claim(name, braced(self.left), braced(self.right), check, condition)
 
 
@@ -207,8 +215,8 @@ law(
 law(
     "increasing functions",
     "they keep the order of elements, so a choice by order is the same before and after",
-    shift=Identity(_less(_add(_a, _x), _add(_a, _y)), _less(_x, _y)),
-    factor=Identity(_less(_mul(_a, _x), _mul(_a, _y)), _less(_x, _y), _POSITIVE),
+    shift=Identity(_less(_add(_a, _x), _add(_a, _y)), _less(_x, _y), finite=("a",)),
+    factor=Identity(_less(_mul(_a, _x), _mul(_a, _y)), _less(_x, _y), _POSITIVE, finite=("a",)),
     exponential=Identity(_less(_exp(_x), _exp(_y)), _less(_x, _y)),
     sign=Identity(_less(_mul(_MINUS, _x), _mul(_MINUS, _y)), _less(_y, _x)),
     maximum_of_exponentials=Identity(_max(_exp(_x), _exp(_y)), _exp(_max(_x, _y))),
