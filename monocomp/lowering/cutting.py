@@ -26,6 +26,7 @@ from monocomp.sharing import reading_stored
 from monocomp.terms import Term
 
 STORING_LAW = "a value may be stored and read again"
+TRIALS = 100  # ways to cut that are tried for one program, each in the time that it takes to count
 WORTHWHILE = 0.75  # what is left of the work; more than that is not worth another kernel
 
 
@@ -43,10 +44,14 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     program = steps[-1].program if steps else program
     kernels = work(program, sizes)
     close = Closing(program)
+    trials = 0
     while True:
         least = WORTHWHILE * sum(k.cost for k in kernels)
         best: tuple[list[Step], list[Work]] | None = None
         for values in _choices(program, kernels, sizes, close):
+            if trials == TRIALS:
+                break
+            trials += 1
             tried = _store(program, values, close)
             trial = work(tried[-1].program, sizes)
             cost = sum(k.cost for k in trial)
