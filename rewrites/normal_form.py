@@ -149,7 +149,8 @@ def separate_results(t: Term) -> Term | None:
     Claims:  distributivity, interchange, exponentials, binomial theorem, addition theorems,
              brackets
     Needs:   the results stand in sums, products, whole powers up to 8, exponents, cos or sin;
-             products of distances from means stay: multiplied out they would cancel
+             products of distances from means stay: multiplied out they would cancel; no result
+             that is multiplied with a sum is infinite because it is of nothing
     before:  A[i] = sum[k]((X[i,k] + max[l](X[i,l])) * Y[k])
     after:   A[i] = sum[k](X[i,k] * Y[k]) + max[k](X[i,k]) * sum[k](Y[k])
     """
@@ -171,6 +172,7 @@ def _separated(t: Term, bound: Term, condition: Term) -> dict[Term, Term]:
     """t as a sum of result * rest, by result: a product of results of folds over the extent of
     the bound index, free of it."""
     name, extent = bound.attr
+    known = frozenset(T.conjuncts(condition))
 
     def are_distances(parts: Iterable[Term]) -> list[Term]:
         found = [f for f in parts if is_distance(T.base_and_power(f)[0], bound, condition)]
@@ -190,9 +192,15 @@ def _separated(t: Term, bound: Term, condition: Term) -> dict[Term, Term]:
             case "add":
                 return _collect(pair for a in s.args for pair in visit(a).items())
             case "mul":
+                parts = [{T.ONE: f} if f in distances else visit(f) for f in s.args]
+                elements = T.Product(s.args, known=known)
+                if any(len(part) > 1 for part in parts) and any(
+                    _may_be_of_nothing(result, elements) for part in parts for result in part
+                ):
+                    return {T.ONE: s}
                 found = {T.ONE: T.const(1, s.kind)}
-                for f in s.args:
-                    found = _product(found, {T.ONE: f} if f in distances else visit(f))
+                for part in parts:
+                    found = _product(found, part)
                 return found
             case "pow" if distances:
                 return {T.ONE: s}
@@ -236,6 +244,24 @@ def _separated(t: Term, bound: Term, condition: Term) -> dict[Term, Term]:
 
     groups = visit(t)
     return {T.ONE: t} if list(groups) == [T.ONE] else groups
+
+
+def _may_be_of_nothing(result: Term, elements: Product) -> bool:
+    """May a result be infinite because it is of nothing, where the elements that it multiplies
+    are not? Infinity times a sum is not the sum of infinities, where it is 0."""
+    match result.op:
+        case "fold" if result.attr.monoid in ("max", "min") and result.kind == "float":
+            sides = (T.NEG_INF, result) if result.attr.monoid == "max" else (result, T.INF)
+            return not (T.has_element(result) or elements.says(T.compare("<", *sides)))
+        case "log":
+            (z,) = result.args
+            folds = (f for f in factors(z) if f.op == "fold")
+            return not (all(map(T.has_element, folds)) or elements.says(T.is_there(z)))
+        case "add" | "mul" | "abs" | "maximum" | "minimum" | "relu":
+            return any(_may_be_of_nothing(part, elements) for part in result.args)
+        case "pow":
+            return result.attr > 0 and _may_be_of_nothing(result.args[0], elements)
+    return False
 
 
 def _collect(pairs: Iterable[tuple[Term, Term]]) -> dict[Term, Term]:
