@@ -23,9 +23,9 @@ def fold_nothing(program: Equations) -> Choice | None:
     Claims:  units
     Needs:   the extent is known to be 0
     before:  index k < 0
-             A[i] = max[k](S[i,k])
+             A[i] = maximum(X[i], max[k](S[i,k]))
     after:   index k < 0
-             A[i] = -inf
+             A[i] = maximum(X[i], -inf)
     """
     empty = {
         extent for extent, size in nominal_sizes(program.source, program.sizes).items() if not size

@@ -122,3 +122,29 @@ def test_bfloat16_numbers_are_the_nearest() -> None:
     program = check("O[i] = A[i]")
     drawn = random_inputs(program, {"i": 100}, dtype="bfloat16")["A"]
     assert np.array_equal(to_bfloat16(drawn), drawn)
+
+
+def test_special_points() -> None:
+    """Most elements are at them, and rows are of one number now and then."""
+    text = "input len[i]: int, s\nO[i] = where(m[i], A[i,k] * s, 0) + sum[k if k < len[i]](B[i,k])"
+    program = check(text.replace("A[i,k] * s", "sum[k](A[i,k]) * s"))
+    seen: dict[str, list[float]] = {"finite": [], "any": []}
+    for points, found in seen.items():
+        rows = 0
+        for seed in range(8):
+            inputs = random_inputs(program, {"i": 20, "k": 6}, seed=seed, points=points)
+            assert inputs["m"].dtype == np.bool_ and inputs["A"].dtype == np.float32
+            assert inputs["s"].shape == ()
+            assert set(inputs["len"]) <= set(range(7)) and (inputs["len"] == 0).sum() > 1
+            found += [*inputs["A"].flat, *inputs["B"].flat]
+            rows += sum(np.isin(a, a.flat[0]).all() for a in inputs["B"])
+        values = np.array(found)
+        assert all((values == point).sum() > 20 for point in (0, 1, -1, 0.5, 2, 8, -8))
+        assert np.signbit(values[values == 0]).any() and not np.signbit(values[values == 0]).all()
+        assert (np.abs(values) == 2.0**-20).any()
+        assert (
+            0.5 < np.isin(values, [0, 1, -1, 0.5, 2, 8, -8, 2.0**-20, np.inf, -np.inf]).mean() < 0.8
+        )
+        assert rows > 0
+        assert np.isfinite(values).all() == (points == "finite")
+    assert {np.inf, -np.inf} <= set(seen["any"]) and np.isnan(seen["any"]).any()

@@ -44,7 +44,7 @@ def rule_of(rules: RuleSet, name: str) -> Rule:
 
 def inputs_of(program: Equations, seed: int = 0) -> dict[str, Any]:
     """Random inputs, at sizes that differ from one another."""
-    representatives = set(program.source.extent_of.values())
+    representatives = set(program.source.extent_of.values()) - set(program.source.bounds)
     sizes = {name: size for name, size in SIZES.items() if name in representatives}
     return random_inputs(program.source, sizes, dtype="float64", seed=seed)
 
