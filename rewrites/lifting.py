@@ -350,10 +350,16 @@ def _in_frame_of(part: Term, whole: Term) -> tuple[Term, Term] | None:
     known, wanted = set(T.conjuncts(outer)), set(T.conjuncts(condition))
     if exponent is not other or not known < wanted:
         return None
-    extra = T.conjunction(*(c for c in T.conjuncts(condition) if c not in known))
+    extra = [c for c in T.conjuncts(condition) if c not in known]
+    name = bound.attr[0]
+    moving, fixed = (
+        T.bracket(T.conjunction(*(c for c in extra if (name in c.free) is varies)))
+        for varies in (True, False)
+    )
     frames = (normalise(frame(bound, c, exponent)) for c in (condition, outer))
     change = T.sub(*frames)
-    return mantissa(bound, outer, T.mul(T.bracket(extra), value), exponent), T.neg(change)
+    part = T.mul(fixed, mantissa(bound, outer, T.mul(moving, value), exponent))
+    return part, T.neg(change)
 
 
 def _condition(t: Term) -> Term:

@@ -88,6 +88,8 @@ def _is_finite(t: Term, is_finite: Callable[[Term], bool]) -> bool:
             return not isinstance(t.attr, float)
         case "cast" | "uniform":
             return True
+        case "field" if t.attr == "v" and t.args[0].op == "fold" and t.args[0].attr.is_scaled:
+            return is_finite(t.args[0].args[1])  # a mantissa: a sum of values times at most 1
         case "read" | "ref" | "param" | "fold_at" | "field" | "exactly":
             return False
         case "stored":
