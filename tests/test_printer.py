@@ -34,7 +34,7 @@ from monocomp.reference.oracle import evaluate
 from monocomp.verifier import loosely, verify
 from tests.program_generator import PARAMS, programs
 
-FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "60"))
+FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "24"))
 SEED = int(os.environ.get("MONOCOMP_SEED", "0"))
 PART = 250
 

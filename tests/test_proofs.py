@@ -396,11 +396,11 @@ def test_the_message_names_a_unit_that_would_do() -> None:
 
 
 def test_the_message_when_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proofs, "TIME_LIMIT", 1.0)
+    monkeypatch.setattr(proofs, "TIME_LIMIT", 3.0)
     with pytest.raises(MonoidLawError) as caught:
         proofs.require(monoid(tropical_matrix(3)))
     assert caught.value.message == "monoid 'M' could not be proved associative"
-    assert "neither proved nor refuted within 1 s" in caught.value.notes
+    assert "neither proved nor refuted within 3 s" in caught.value.notes
 
 
 def test_unguarded_minus_infinity_is_refused() -> None:
@@ -507,7 +507,7 @@ def claims_about(rng: random.Random) -> Iterator[laws.Claim]:
 
 def test_what_is_proved_is_not_refuted() -> None:
     proved = refuted = 0
-    for seed in range(60):
+    for seed in range(30):
         for claim in claims_about(random.Random(seed)):
             try:
                 holds = proofs._prove(claim, clock(0.5))
@@ -517,7 +517,7 @@ def test_what_is_proved_is_not_refuted() -> None:
             assert not (holds and found), f"seed {seed}: {claim.statement}: {found}"
             proved += holds
             refuted += found is not None
-    assert min(proved, refuted) > 50
+    assert min(proved, refuted) > 25
 
 
 def test_a_claim_about_nothing_is_not_proved() -> None:
