@@ -109,7 +109,10 @@ def number_text(value: Fraction | float, kind: str) -> str:
     if isinstance(value, float):
         return "inf" if value > 0 else "-inf"
     if value.denominator == 1:
-        return str(value) if kind == "int" else f"{value}.0"
+        text = str(value)
+        if kind != "int" and len(text) > 40 and text.endswith("0" * 20):
+            return f"{text.rstrip('0')}e{len(text) - len(text.rstrip('0'))}"
+        return text if kind == "int" else f"{text}.0"
     denominator, digits = value.denominator, 0
     while denominator % 10 == 0 or denominator % 2 == 0 or denominator % 5 == 0:
         denominator = (

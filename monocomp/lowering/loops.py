@@ -540,9 +540,12 @@ class Loops(Nests):
         old, new, masked = whole, whole, exponent
         inside = set(T.subterms(whole))
         is_missing = False
+        begins: tuple[Expr, float] | None = None  # an old frame that a scale of 0 does not move
         for fold_, (old_symbol, shift, masked_body) in joined.items():
             if fold_ not in inside:
                 continue
+            if not _is_scaled_positively(whole, fold_):
+                begins = self._value(old_symbol), _UNITS[fold_.attr.monoid]
             (_,), (_, body) = T.open_as(fold_, (loop.axis.name,))
             old = T.replace(old, fold_, old_symbol)
             new = T.replace(new, fold_, shift)
@@ -562,7 +565,10 @@ class Loops(Nests):
         if moved:
             scaled = self._value(T.add(self._symbol("old", state), *moved))
         if old is not whole:
-            scaled = apply("mul", scaled, self._value(SE.move(old, new)))
+            scale = self._value(SE.move(old, new))
+            if begins is not None:
+                scale = self._where_equal(*begins, 0.0, scale)
+            scaled = apply("mul", scaled, scale)
         self.bounded |= {SE.embed(new, T.ONE, masked)}
         body = SE.embed(new, value, masked)
         safe = all(fac.op == "exp" or is_read(fac) for fac in factors(body))
@@ -674,6 +680,16 @@ def _absorbed(body: Term, name: str) -> Term | None:
         if scaled(f) is not f and count(absorbed) < count(body):
             return absorbed
     return None
+
+
+def _is_scaled_positively(frame: Term, extremum: Term) -> bool:
+    """Is 0 times the -inf that an extremum begins with nowhere in a frame?"""
+    scales = (
+        [f for f in factors(a) if f is not extremum]
+        for a in addends(frame)
+        if extremum in factors(a)
+    )
+    return all(f.op == "const" or T.is_positive(f) for scale in scales for f in scale)
 
 
 def _is_missing_with(t: Term, x: Term, unit: Term) -> bool:

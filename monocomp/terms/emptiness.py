@@ -223,6 +223,8 @@ def _quotient(a: Term, b: Term) -> Term | None:
     (number, x), (divisor, y) = split_coefficient(a), split_coefficient(b)
     if x is None or y is None or number * divisor <= 0 or not divisor:
         return None
+    if isinstance(number, float) and isinstance(divisor, float):  # inf / inf
+        return None
     ours, theirs = list(factors([x])), list(factors([y]))
     if any(f not in ours for f in theirs):
         return None
