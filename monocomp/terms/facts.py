@@ -15,7 +15,7 @@ from functools import lru_cache, wraps
 
 from monocomp.terms.binding import open_fold, rename
 from monocomp.terms.constructors import construct
-from monocomp.terms.leaves import TRUE, const, extent_of, index
+from monocomp.terms.leaves import NEG_INF, TRUE, const, extent_of, index
 from monocomp.terms.nodes import Term
 
 _ASKED: list[dict[tuple[str, Term], None]] = []
@@ -89,7 +89,9 @@ def _is_finite(t: Term, is_finite: Callable[[Term], bool]) -> bool:
         case "cast" | "uniform":
             return True
         case "field" if t.attr == "v" and t.args[0].op == "fold" and t.args[0].attr.is_scaled:
-            return is_finite(t.args[0].args[1])  # a mantissa: a sum of values times at most 1
+            _, value, x = t.args[0].args  # a sum of values times at most 1, or 0 at -inf
+            x = x.args[1] if x.op == "where" and x.args[2] is NEG_INF else x
+            return is_finite(value) and is_finite(x)
         case "read" | "ref" | "param" | "fold_at" | "field" | "exactly":
             return False
         case "stored":
