@@ -1,0 +1,98 @@
+"""What is known of terms from their structure holds of their values, at special points, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+
+from monocomp import terms as T
+from monocomp.algebra import SE_PAIR
+from monocomp.checking import Case
+from monocomp.language.checker import check
+from monocomp.printer import show_monoid
+from monocomp.program import Equation, Equations, translate
+from monocomp.terms import facts
+from tests.test_printer import PROGRAMS
+
+Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+
+# What a fact says of the elements of a value; NaN is written where it says nothing of it.
+FACTS: dict[str, Callable[[Array], Array]] = {
+    "is_finite": np.isfinite,
+    "is_finite_if_read": np.isfinite,
+    "is_not_infinite": lambda x: ~np.isinf(x),
+    "exceeds_minus_infinity": lambda x: ~(x == -np.inf),
+    "is_positive": lambda x: ~(x <= 0),
+    "is_weight": lambda x: ~(x < 0),
+    "is_nonnegative": lambda x: ~(x < 0),
+}
+
+EXAMPLES = [
+    "O[i] = sum[k](exp(S[i,k]) * V[k]) / sum[k](exp(S[i,k]))",
+    "O[i] = max[k if k <= i](S[i,k]) + min[k](S[i,k])",
+    "O[i] = max[k if k < i](abs(S[i,k])) + logsumexp[k](S[i,k])",
+    "O[i] = SE[k](1, S[i,k]).v + SE[k if k < i](V[k], where(k < i, S[i,k], -inf)).v",
+    "O[i] = SE[k](1 / (1 + exp(S[i,k])), tanh(S[i,k])).v * exp(max[k](tanh(S[i,k])))",
+    "O[i] = log(1 + sum[k](exp(tanh(S[i,k])))) + sqrt(sum[k](S[i,k] ** 2) / |k| + 0.5)",
+    "O[i] = 1 / (1 + X[i] ** 2) + sigmoid(X[i]) * softplus(X[i]) + relu(X[i]) ** 0.5",
+    "O[i] = where(abs(X[i]) == inf, 0, X[i]) + maximum(X[i], 0) + minimum(X[i], 1)",
+    "O[i] = prod[k](exp(S[i,k])) + mean[k](abs(S[i,k])) + var[k](S[i,k])",
+    "O[i] = 1 / sum[k](exp(S[i,k])) + exp(-max[k](S[i,k])) + (X[i] < 1) * 2",
+    "input N[i]: int\nO[i] = sum[k if k < N[i]](Y[k] ** 2) * exp(maximum(X[i], -3)) + uniform(3, i)",
+]
+
+
+def subterms_of(text: str) -> list[tuple[Equations, T.Term]]:
+    """The float terms of a program that vary with its output's indices, and programs for them."""
+    if "SE[" in text and "monoid" not in text:
+        text = f"{show_monoid(SE_PAIR)}\n{text}"
+    program = translate(check(text))
+    found = []
+    for equation in program.equations:
+        names = {i.attr[0] for i in equation.indices}
+        for t in T.subterms(equation.body):
+            is_value = t.kind == "float" and t.op not in ("param", "const", "read")
+            holds_refs = any(s.op == "ref" for s in T.subterms(t))
+            if is_value and t.free <= names and not holds_refs and not is_pair(t):
+                output = replace(program.source.outputs[0], name=equation.name, dtype=None)
+                source = replace(program.source, outputs=(output,))
+                only = (Equation(equation.name, equation.indices, t),)
+                found.append((replace(program, source=source, equations=only), t))
+    return found
+
+
+def is_pair(t: T.Term) -> bool:
+    return t.op in ("fold", "fold_at") and isinstance(t.attr.monoid, T.UserMonoid)
+
+
+@pytest.mark.parametrize("text", [*EXAMPLES, *PROGRAMS.values()])
+def test_facts_hold(text: str) -> None:
+    for program, t in subterms_of(text):
+        held = [name for name in FACTS if getattr(facts, name)(t)]
+        if not held:
+            continue
+        params = {name: -0.7 for name, at in program.source.params.items() if at.default is None}
+        for case in Case.of(program.source, {}, params, 2).everywhere():
+            inputs = case.inputs("float64")
+            (value,) = case.outputs(inputs, program.text())
+            for name in held:
+                if name == "is_finite_if_read" and case.points == "any":
+                    continue
+                if name == "is_positive" and case.points == "any":
+                    name = "is_nonnegative"  # a divisor may be infinite
+                holds = FACTS[name](value)
+                assert holds.all(), f"{name}({t!r}) is false at {case}: {value[~holds][:3]}"
+
+
+def test_every_fact_is_tried() -> None:
+    asked = {name for name, ask in vars(facts).items() if hasattr(ask, "__wrapped__")}
+    assert asked >= {*FACTS, "has_element"}
+    seen = {
+        name: sum(getattr(facts, name)(t) for text in EXAMPLES for _, t in subterms_of(text))
+        for name in FACTS
+    }
+    assert min(seen.values()) > 4, seen
