@@ -23,6 +23,7 @@ from monocomp import terms as T
 from monocomp.terms import Term
 
 LIMIT = 4  # more intervals than this are one with a mask: each costs code
+MANY = 32  # of so many sets or intervals no few are left: nobody looks for them
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,9 @@ class _Sets:
     def conjunction(self, conditions: Iterable[Term]) -> tuple[list[Interval], list[Term]]:
         """The intersection, and those of the conditions that its masked intervals need."""
         sets = {c: self.of(c) for c in conditions}
+        several = [c for c in sets if len(sets[c]) > 1]
+        if len(several) > MANY:
+            sets |= {c: [self.hull(sets[c])] for c in several}
         found = self.intersection(sets.values())
         while len(found) > LIMIT:
             largest = max(sets, key=lambda c: len(sets[c]))
@@ -194,6 +198,8 @@ class _Sets:
             above = [self.meet(i, Interval(lower=(high,))) for i in found] if high else []
             found = [i for i in (*below, part, *above) if not self.is_empty(i)]
             found = self.merge(found)
+            if len(found) > MANY:
+                return [self.hull([*found, *exact])]
         return found if len(found) <= LIMIT else [self.hull(found)]
 
     def merge(self, parts: list[Interval]) -> list[Interval]:

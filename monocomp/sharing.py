@@ -4,8 +4,8 @@ Rewrites see through a definition where its name is replaced by what it stands f
 which every layer reads the one before it several times would double with each layer. Where
 an equation grows past the limits here, definitions stay: those with aggregates that are read in
 several ways; all with aggregates, if these are not enough; and any others, where an equation is
-too large still. A kernel stores what they compute. None stays that is larger than all tensors
-of the program, such as the logits of an attention.
+too large still. A kernel stores what they compute. What is larger than all tensors of the
+program, such as the logits of an attention, is copied as long as that is possible at all.
 """
 
 from __future__ import annotations
@@ -106,18 +106,22 @@ def _bounded(program: Equations, names: frozenset[str], fitting: frozenset[str])
     for e in program.equations:
         body = _written_out(e.body, names, program, bodies)
         if _size(body) > LIMIT or _weight(body) > WEIGHT_LIMIT:
-            more = e.body.names & fitting - names
-            if more:
-                names |= more
-                body = _written_out(e.body, names, program, bodies)
+            names |= e.body.names & fitting
+            body = _written_out(e.body, names, program, bodies)
+        if _weight(body) > MAX_WEIGHT:
+            names |= e.body.names
+            body = _written_out(e.body, names, program, bodies)
         if _weight(body) > MAX_WEIGHT:
             definition = program.source.definitions.get(e.name)
             raise LimitError(
                 f"'{e.name}' grows past {MAX_WEIGHT} terms when its definitions are written out",
                 text=program.source.text,
                 spans=() if definition is None else definition.span,
-                help="return some of the definitions that it reads, and read them as inputs "
-                "of another program",
+                notes=[
+                    "what is asked whether it is a number is written out: definitions in it, too"
+                ],
+                help="return some of the definitions that it reads, and read them as inputs of "
+                "another program",
             )
         bodies[e.name] = body
     return names

@@ -637,6 +637,7 @@ _EXPANSIONS: dict[str, Callable[..., Term]] = {
         T.sub(T.exp(T.function("minimum", x, T.ZERO)), T.ONE),
     ),
 }
+_LONG = 32  # operands of a condition that stand in one row
 _TERM_NAMES = {"exp": "p", "fold": "s"}
 _READS = ("read", "stored")
 
@@ -689,9 +690,13 @@ def _in_order(t: Term, guard: Term | None) -> list[tuple[Term, Term | None]]:
 
 
 def _chain(op: str, operands: list[Expr], kind: Kind) -> Expr:
-    total = operands[0]
     if len(operands) == 1:
-        return apply(op, total, kind=kind)
+        return apply(op, operands[0], kind=kind)
+    if len(operands) > _LONG:  # nobody recurses as deep as a condition may be long
+        middle = len(operands) // 2
+        halves = (_chain(op, part, kind) for part in (operands[:middle], operands[middle:]))
+        return apply(op, *halves, kind=kind)
+    total = operands[0]
     for o in operands[1:]:
         total = apply(op, total, o, kind=kind)
     return total

@@ -1,0 +1,261 @@
+"""Large programs: compiled or refused within seconds, and their texts do not explode.
+
+Time is that of the process, so that nothing else on the machine counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import monocomp as mc
+from monocomp import library
+from monocomp import terms as T
+from monocomp.domain import LIMIT, split
+from monocomp.errors import LimitError
+from monocomp.kernel import Kernel
+from monocomp.language.checker import check
+from monocomp.pipeline import derive
+from monocomp.program import translate
+from monocomp.reference import oracle
+from monocomp.sharing import kept
+from monocomp.tile import Expr, expressions
+
+SECONDS = 5.0
+
+
+def layers(count: int, line: str, inputs: str = "") -> str:
+    """A program that does the same again and again: X0 is its input, the last X its result."""
+    lines = [line.replace("NEXT", f"X{n + 1}").replace("X_", f"X{n}") for n in range(count)]
+    lines = [text.replace("_N", f"_{n}") for n, text in enumerate(lines)]
+    return "\n".join([inputs, *lines, f"return X{count}"])
+
+
+def attention(count: int, more: str = "") -> str:
+    weights = "softmax[s](sum[b](X_[t,b] * X_[s,b]))"
+    return layers(count, f"NEXT[t,c] = sum[s]({weights} * X_[s,c]){more}", "input X0[t,c]")
+
+
+def projected(count: int) -> str:
+    inputs = "\n".join(
+        ["input X0[t,c]", *(f"input A_{n}[c,h], B_{n}[c,h], C_{n}[c,h]" for n in range(count))]
+    )
+    lines = [
+        "Q_N[t,h] = sum[c](X_[t,c] * A_N[c,h])",
+        "K_N[t,h] = sum[c](X_[t,c] * B_N[c,h])",
+        "S_N[t,s] = sum[h](Q_N[t,h] * K_N[s,h])",
+        "V_N[t,h] = sum[s](softmax[s](S_N[t,s]) * sum[b](X_[s,b] * C_N[b,h]))",
+        "NEXT[t,c] = X_[t,c] + sum[h](V_N[t,h] * C_N[c,h])",
+    ]
+    return layers(count, "\n".join(lines), inputs)
+
+
+def chain(count: int) -> str:
+    inputs = ["input X0[q,d]", *(f"input K_{n}[k,d], V_{n}[k,d]" for n in range(count))]
+    weights = "softmax[k](sum[b](X_[q,b] * K_N[k,b]))"
+    return layers(count, f"NEXT[q,d] = sum[k]({weights} * V_N[k,d])", "\n".join(inputs))
+
+
+def nested(count: int, read: str) -> str:
+    """Logarithms of sums of exponentials in one another, over an index each."""
+    text = "0"
+    for n in reversed(range(count)):
+        outer = f"k{n - 1}" if n else "i"
+        text = f"logsumexp[k{n}]({read.format(n=n, outer=outer)} + {text})"
+    return f"O[i] = {text}"
+
+
+def filtered(word: str, condition: str, place: str = "filter") -> str:
+    conditions = f" {word} ".join(condition.format(n=n, m=n % 7 + 1) for n in range(500))
+    bodies = {
+        "filter": f"sum[k if {conditions}](X[i,k])",
+        "where": f"sum[k](where({conditions}, X[i,k], 0))",
+        "softmax": f"sum[k](softmax[k](where({conditions}, X[i,k], -inf)) * Y[k])",
+    }
+    return f"input X[i,k], Y[k]\nO[i] = {bodies[place]}"
+
+
+def wheres(count: int) -> str:
+    opened = "".join(f"where(X[i,k] < {n}, {n} * Y[k], " for n in range(count))
+    return f"input X[i,k], Y[k]\nO[i,k] = {opened}0" + ")" * count
+
+
+COMPILED = {
+    "attention": attention(40),
+    "attention with skips": attention(40, " + X_[t,c]"),
+    "attention with projections": projected(12),
+    "attention in a chain": chain(40),
+    "squares": layers(30, "NEXT[i] = X_[i] * X_[i] + X_[i]"),
+    "squares of logits": layers(
+        30, "NEXT[q,k] = X_[q,k] * X_[q,k] + X_[q,k]", "X0[q,k] = Q[q,d] * K[k,d]"
+    ).replace("return X30", "O[q] = sum[k](X30[q,k])\nreturn O"),
+    "logsumexps": layers(40, "NEXT[i] = logsumexp[j](X_[j] + S[i,j])", "input X0[i], S[i,j]"),
+    "nested logsumexps": nested(40, "R{n}[i,k{n}]"),
+    "chained logsumexps": nested(40, "R{n}[{outer},k{n}]"),
+    "softmaxes": layers(40, "NEXT[i] = softmax[i](X_[i])", "input X0[i]"),
+    "normalisations": layers(
+        30, "NEXT[i] = (X_[i] - mean[j](X_[j])) / sqrt(var[j](X_[j]) + 1)", "input X0[i]"
+    ),
+    "conditions on everything": layers(
+        40, "NEXT[i,k] = where(all[l](X_[i,l] < 1), X_[i,k], Y[k])", "input X0[i,k]"
+    ),
+    "conditions": layers(
+        40, "NEXT[i,k] = (X_[i,k] and Y[k] < 1) or (X_[k,i] and Y[i] < 2)", "input X0[i,k]: bool"
+    ),
+    "masked softmaxes": layers(
+        20,
+        "NEXT[i,k] = softmax[k](where(all[l](F[l] or X_[i,l] < 1), X_[i,k], -inf))",
+        "input X0[i,k], F[k]: bool",
+    ),
+    "holes": filtered("and", "k != {n}"),
+    "holes in where": filtered("and", "k != {n}", "where"),
+    "holes in softmax": filtered("and", "k != {n}", "softmax"),
+    "points": filtered("or", "k == 3 * {n}"),
+    "half planes": filtered("and", "k + {n} < {m} * i"),
+    "unions of half planes": filtered("or", "k + {n} < {m} * i"),
+    "data": filtered("and", "Y[k] < {n}"),
+    "any of the data": filtered("or", "Y[k] < {n}", "softmax"),
+    "functions": "O[i] = " + "sin(" * 60 + "X[i]" + ")" * 60,
+    "wheres": wheres(60),
+    "outputs": "\n".join(f"O{n}[i] = sum[k](softmax[k](X[i,k]) * Y{n}[k])" for n in range(100)),
+}
+REFUSED = {
+    "words": (projected(60), "at most 4096 words"),
+    "addends": ("O[i] = " + " + ".join(f"X{n}[i]" for n in range(500)), "more than 100 deep"),
+    "factors": ("O[i] = " + " * ".join(f"X{n}[i]" for n in range(500)), "more than 100 deep"),
+    "brackets": ("O[i] = " + "(" * 500 + "X[i]" + ")" * 500, "more than 64 deep"),
+    "wheres": (wheres(200), "more than 64 deep"),
+    "functions": ("def f(x) = x * x + x\nO[i] = " + "f(" * 20 + "X[i]" + ")" * 20, "10000"),
+    "asked": (
+        layers(30, "NEXT[i] = where(X_[i] / X_[i] + X_[i] < 1, X_[i], 2 * X_[i])"),
+        "grows past 20000 terms",
+    ),
+    "places": (
+        layers(
+            30,
+            "A_N[i] = argmax[k](X_[i,k])\nNEXT[i,k] = X_[A_N[i] % |i|,k] + X_[i,k]",
+            "input X0[i,k]",
+        ),
+        "nested deeper than the compiler can follow",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_large_programs_compile(name: str) -> None:
+    start = time.process_time()
+    mc.compile(COMPILED[name])
+    assert time.process_time() - start < SECONDS
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_larger_ones_are_refused(name: str) -> None:
+    text, limit = REFUSED[name]
+    start = time.process_time()
+    with pytest.raises(LimitError, match=limit) as refused:
+        mc.compile(text)
+    assert time.process_time() - start < SECONDS
+    assert refused.value.help or name == "words"
+
+
+EMITTED = ["attention", "squares", "logsumexps", "nested logsumexps", "data", "holes", "points"]
+
+
+@pytest.mark.parametrize("name", EMITTED)
+def test_texts_do_not_explode(name: str) -> None:
+    """Neither the derivation nor the source, which Python can parse."""
+    kernel = mc.compile(COMPILED[name])
+    assert len(str(kernel.derivation)) < 500_000
+    source = kernel.source("triton", target="cuda:90")
+    assert len(source) < 500_000
+    compile(source, name, "exec")
+
+
+RIGHT = {
+    "attention": attention(5),
+    "attention with skips": attention(4, " + X_[t,c]"),
+    "attention with projections": projected(3),
+    "attention in a chain": chain(4),
+    "squares": layers(12, "NEXT[i] = X_[i] * X_[i] + X_[i]"),
+    "logsumexps": layers(9, "NEXT[i] = logsumexp[j](X_[j] + S[i,j])", "input X0[i], S[i,j]"),
+    "softmaxes": layers(9, "NEXT[i] = softmax[i](X_[i])", "input X0[i]"),
+    "normalisations": layers(
+        9, "NEXT[i] = (X_[i] - mean[j](X_[j])) / sqrt(var[j](X_[j]) + 1)", "input X0[i]"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_shared_is_right(name: str) -> None:
+    program = check(RIGHT[name])
+    assert kept(translate(program))
+    rng = np.random.default_rng(0)
+    sizes = {extent: 3 + n for n, extent in enumerate(sorted(set(program.extent_of.values())))}
+    inputs = {
+        name: 0.5 * rng.standard_normal([sizes[e] for e in program.extents(name)])
+        for name in program.inputs
+    }
+    got = Kernel(program, backend="numpy")(**inputs)
+    want = np.asarray(oracle.evaluate(program, inputs), dtype=np.float64)
+    np.testing.assert_allclose(got, want, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", library.names())
+def test_ordinary_programs_are_fused(name: str) -> None:
+    """No definition of theirs stays by itself."""
+    assert not kept(translate(check(library.load(name))))
+
+
+def test_what_stays() -> None:
+    """Layers do; logits are as large as nothing else, and are computed where they are used."""
+    stays = kept(translate(check(projected(4))))
+    assert {"X1", "X2", "X3"} <= stays
+    assert not any(name.startswith("S_") for name in stays)
+
+
+DIVERGED = [
+    "O[j] = maximum(var[k](Y[k] - B[k,j]), W[j])",
+    "O[i,j] = var[k](S[i,k] - Z[i] / Y[k]) * W[j]",
+]
+
+
+@pytest.mark.parametrize("text", DIVERGED)
+def test_means_are_anchored_once(text: str) -> None:
+    assert [s.rule for s in derive(translate(check(text)), 50).steps].count("anchor_means") == 1
+
+
+def depth(e: Expr) -> int:
+    return 1 + max(map(depth, e.args), default=0)
+
+
+def test_long_conditions_are_not_deep() -> None:
+    (program,) = mc.compile(COMPILED["data"]).tile_programs()
+    assert max(map(depth, expressions(program.body))) < 100
+
+
+Q, K = T.index("q", "q"), T.index("k", "k")
+FAR: dict[str, Callable[..., T.Term]] = {"!=": T.conjunction, "==": T.disjunction}
+
+
+@pytest.mark.parametrize("op", FAR)
+def test_many_intervals_are_one(op: str) -> None:
+    condition = FAR[op](*(T.compare(op, K, T.const(3 * n + 1)) for n in range(100)))
+    domain = split(K, condition)
+    assert len(domain.intervals) <= LIMIT
+    assert all(i.masked for i in domain.intervals)
+    assert domain.mask is condition
+
+
+def test_indices_for_indices() -> None:
+    """The same as for any other term, but that there is less to do."""
+    x = T.read("X", [Q, K], "float")
+    t = T.fold("sum", (K,), T.compare("<", K, Q), T.fold("max", (Q,), T.TRUE, x))
+    r = T.index("r", "q")
+    below = T.compare("<", K, r)
+    assert T.substitute(t, {"q": r}) is T.fold("sum", (K,), below, T.fold("max", (Q,), T.TRUE, x))
+    both = T.compare("<", Q, K)
+    assert T.substitute(both, {"q": K, "k": Q}) is T.compare("<", K, Q)
+    assert T.substitute(both, {"q": K}) is T.FALSE
