@@ -109,10 +109,8 @@ def number_text(value: Fraction | float, kind: str) -> str:
     if isinstance(value, float):
         return "inf" if value > 0 else "-inf"
     if value.denominator == 1:
-        text = str(value)
-        if kind != "int" and len(text) > 40 and text.endswith("0" * 20):
-            return f"{text.rstrip('0')}e{len(text) - len(text.rstrip('0'))}"
-        return text if kind == "int" else f"{text}.0"
+        text = _whole_text(value.numerator)
+        return text if kind == "int" or "e" in text else f"{text}.0"
     denominator, digits = value.denominator, 0
     while denominator % 10 == 0 or denominator % 2 == 0 or denominator % 5 == 0:
         denominator = (
@@ -126,7 +124,15 @@ def number_text(value: Fraction | float, kind: str) -> str:
         sign, body = ("-" if scaled < 0 else ""), str(abs(scaled.numerator)).rjust(digits + 1, "0")
         whole, rest = body[:-digits], body[-digits:].rstrip("0") or "0"
         return f"{sign}{whole}.{rest}"
-    return f"{value.numerator} / {value.denominator}"
+    return f"{_whole_text(value.numerator)} / {_whole_text(value.denominator)}"
+
+
+def _whole_text(value: int) -> str:
+    """The digits of an integer; of many zeros their number."""
+    text = str(value)
+    digits = text.rstrip("0")
+    zeros = len(text) - len(digits)
+    return f"{digits}e{zeros}" if len(text) > 40 and zeros > 20 else text
 
 
 def _paren(text: str, level: int, context: int) -> str:
