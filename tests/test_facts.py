@@ -42,7 +42,7 @@ EXAMPLES = [
     "O[i] = where(abs(X[i]) == inf, 0, X[i]) + maximum(X[i], 0) + minimum(X[i], 1)",
     "O[i] = prod[k](exp(S[i,k])) + mean[k](abs(S[i,k])) + var[k](S[i,k])",
     "O[i] = 1 / sum[k](exp(S[i,k])) + exp(-max[k](S[i,k])) + (X[i] < 1) * 2",
-    "input N[i]: int\nO[i] = sum[k if k < N[i]](Y[k] ** 2) * exp(maximum(X[i], -3)) + uniform(3, i)",
+    "input N[i]: int\nO[i] = sum[k if k < N[i]](Y[k] ** 2) * exp(relu(X[i])) * uniform(3, i)",
 ]
 
 

@@ -14,6 +14,7 @@ from tests.rewrites.rules import (
     apply_only,
     check_does_not_fire,
     check_example,
+    check_variant,
     equations,
     inputs_of,
     rule_of,
@@ -62,12 +63,34 @@ def test_near_miss(name: str, text: str, element: str) -> None:
         ("choose_by_order", "A[i] = max[k](2 * S[i,k])"),  # no places
         ("choose_by_order", "A[i] = argmax[k](S[i,k] + C[i])"),  # -inf, perhaps
         ("choose_by_order", "A[i] = argmax[k](S[i,k] * exp(C[i]))"),  # 0, then
+        # Where all elements are -inf the first place is found, which is no element's here.
+        ("choose_by_order", "A[i] = argmax[k if i <= k](exp(S[i,k]))"),
+        ("choose_by_order", "A[i] = argmax[k if k != i](exp(S[i,k]))"),
+        ("choose_by_order", "A[i] = argmax[k if 2 * k < i + k // 2](exp(S[i,k]))"),
+        ("choose_by_order", "A[i] = argmax[k if k < N[k]](exp(S[i,k]))\ninput N[k]: int"),
+        ("choose_by_order", "A[i] = argmax[k if k < i or i < 2](exp(S[i,k]))"),
         ("list_places_by_order", "A[i,e] = top[k -> e](2 * S[i,k])"),
         ("map_listed_values", "A[i,e] = argtop[k -> e](2 * S[i,k])"),
     ],
 )
 def test_other_near_miss(name: str, text: str) -> None:
     check_does_not_fire(rule_of(selection, name), f"index e < 2\n{text}")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("argmax[k if i <= k](exp(tanh(S[i,k])))", "argmax[k if i <= k](tanh(S[i,k]))"),
+        ("argmax[k if i <= k](2 * S[i,k])", "argmax[k if i <= k](S[i,k])"),
+        (
+            "argmax[k if k <= i and 0 < C[i]](exp(S[i,k]))",
+            "argmax[k if k <= i and 0 < C[i]](S[i,k])",
+        ),
+    ],
+)
+def test_filtered_choice(before: str, after: str) -> None:
+    head = "input S[i,k], C[i]\nA[i] = "
+    check_variant(rule_of(selection, "choose_by_order"), head + before, head + after)
 
 
 def test_a_list_is_not_turned_round() -> None:
