@@ -80,7 +80,7 @@ def test_other_near_miss(name: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("argmax[k if i <= k](exp(tanh(S[i,k])))", "argmax[k if i <= k](tanh(S[i,k]))"),
+        ("argmax[k if i <= k](exp(relu(S[i,k])))", "argmax[k if i <= k](relu(S[i,k]))"),
         ("argmax[k if i <= k](2 * S[i,k])", "argmax[k if i <= k](S[i,k])"),
         (
             "argmax[k if k <= i and 0 < C[i]](exp(S[i,k]))",
