@@ -5,7 +5,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format fuzz mutants golden gpu bench clean
+.PHONY: help setup demo test thorough lint format fuzz mutants golden gpu bench clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -37,7 +37,8 @@ PIP = $(BIN)/python -m pip install -qq --no-input --disable-pip-version-check -c
 
 help:
 	@echo 'make demo     a program, its derivation, its kernel, and a run on this machine'
-	@echo 'make test     lint, types, and every test that needs no GPU'
+	@echo 'make test     lint, types, and the tests that need no GPU, in less than ten minutes on two cores'
+	@echo 'make thorough the same, and the tests marked slow: more cases of what make test has'
 	@echo 'make gpu      the tests that need an NVIDIA GPU'
 	@echo 'make bench    measure, beside what torch offers'
 	@echo 'make fuzz     10000 random programs: each step of each derivation, with the oracle'
@@ -76,7 +77,11 @@ demo: $(STAMP)
 
 test: lint
 	@echo 'test: pytest'
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m 'not gpu and not slow'
+
+thorough: lint
+	@echo 'thorough: pytest, slow tests included'
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m 'not gpu'
 
 lint: $(STAMP)
 	@echo 'lint: ruff, mypy'

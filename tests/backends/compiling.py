@@ -18,8 +18,9 @@ from typing import Any
 
 import torch
 import triton
+from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.compiler import ASTSource, make_backend
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -134,6 +135,25 @@ def compile_for(target: str, launch: Launch) -> Usage:
     return _usage(_compiled(target, launch), target)
 
 
+def accepted(target: str, launch: Launch) -> str:
+    """A launch in the target's own terms, tiles and all, as Triton takes it: what it refuses are
+    types, shapes and functions. Machine code, which takes most of the time, is not made."""
+    *made, options = _source(launch)
+    source, backend = ASTSource(*made), make_backend(TARGETS[target])
+    settings = backend.parse_options(dict(options))
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    functions, modules = backend.get_codegen_implementation(settings), backend.get_module_map()
+    module = source.make_ir(TARGETS[target], settings, functions, modules, context)
+    stages: dict[str, Any] = {}
+    backend.add_stages(stages, settings, source.language)
+    metadata: dict[str, Any] = {"target": TARGETS[target], **settings.__dict__}
+    for name in ("ttir", "ttgir"):
+        module = stages[name](module, metadata)
+    return str(module)
+
+
 def instructions(launch: Launch) -> list[str]:
     """The instructions of a launch on Hopper, with their modifiers."""
     return [re.sub(r"^@!?\w+ ", "", text).split()[0] for _, text in machine_code(launch)]
@@ -147,6 +167,12 @@ def machine_code(launch: Launch) -> list[tuple[int, str]]:
 
 
 def _compiled(target: str, launch: Launch) -> Any:
+    *made, options = _source(launch)
+    return triton.compile(ASTSource(*made), target=TARGETS[target], options=options)
+
+
+def _source(launch: Launch) -> tuple[Any, ...]:
+    """The function, its signature, constants and attributes, and options."""
     names = launch.function.arg_names
     given = dict(zip(names, launch.args, strict=False)) | launch.kwargs
     options = {name: given.pop(name) for name in _OPTIONS}
@@ -162,8 +188,7 @@ def _compiled(target: str, launch: Launch) -> Any:
             constants[place,] = value
         elif isinstance(value, torch.Tensor) or (isinstance(value, int) and value % 16 == 0):
             attributes[place,] = [["tt.divisibility", 16]]
-    source = ASTSource(launch.function, signature, constants, attributes)
-    return triton.compile(source, target=TARGETS[target], options=options)
+    return launch.function, signature, constants, attributes, options
 
 
 def _is_one(value: Any) -> bool:

@@ -125,6 +125,9 @@ def _portable(fault: Exception) -> Exception:
 
 
 if __name__ == "__main__":
+    from tests.backends import quick_interpreter
+
+    quick_interpreter.install()
     with os.fdopen(os.dup(0), "rb") as requests, os.fdopen(os.dup(1), "wb") as replies:
         os.dup2(2, 1)  # what kernels print is no reply
         _serve(requests, replies)

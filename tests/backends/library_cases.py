@@ -245,7 +245,7 @@ CASES = {
         Case("dropout", params={"rate": 0.5, "seed": 3}),
         Case("sigmoid_attention"),
         Case("softpick"),
-        Case("talking_heads", {"g": 2, "h": 3, "i": 4, "q": 5, "k": 18, "d": 3}),
+        Case("talking_heads", {"g": 2, "h": 3, "i": 1, "q": 5, "k": 18, "d": 3}),
         Case("sparsemax", move=_X),
         Case("column_sums"),
         Case("cosine_attention", move=elements("scale")),

@@ -6,7 +6,9 @@ interpreter accepts more than its compiler, so every program of the tests is com
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import pytest
 import torch
@@ -21,6 +23,7 @@ from tests.backends.compiling import (
     TARGETS,
     Launch,
     Usage,
+    accepted,
     compile_for,
     instructions,
     launches_of,
@@ -92,9 +95,18 @@ def fits(found: list[Usage], target: str, spilled: int = 0) -> None:
         assert u.shared <= SHARED_LIMIT[target], u
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("head", [64, 128])
-@pytest.mark.parametrize("name", ATTENDING)
+def slow_unless(usual: Callable[..., bool], *values: Iterable[Any]) -> list[Any]:
+    """Every combination of values; those that are not usual are marked as slow."""
+    combinations = itertools.product(*values)
+    return [v if usual(*v) else pytest.param(*v, marks=pytest.mark.slow) for v in combinations]
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "target"),
+    slow_unless(
+        lambda _, head, target: head == 128 or target == "cuda:90", ATTENDING, [64, 128], TARGETS
+    ),
+)
 def test_library(name: str, head: int, target: str) -> None:
     """bfloat16, at lengths that need every mask."""
     fits(of_library(name, target, torch.bfloat16, head, ODD), target)
@@ -201,7 +213,9 @@ def test_tiles_of_pages_are_loaded_as_far_ahead(page: int) -> None:
     assert 4 * 128 * 128 * 2 <= shared[1] <= shared[0] <= shared[1] + 2048
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "target", [t if t == "cuda:90" else pytest.param(t, marks=pytest.mark.slow) for t in TARGETS]
+)
 def test_other_sizes(target: str) -> None:
     """Lengths that blocks fit, the largest head that is held whole, and other dtypes."""
     fits(of_library("causal", target, torch.bfloat16, 64, EVEN), target)
@@ -214,28 +228,62 @@ def test_other_sizes(target: str) -> None:
     fits(of_library("causal", target, torch.float16, 80, ODD), target)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("head", [40, 80, 96, 192, 320])
-@pytest.mark.parametrize("name", ["attention", "causal", "sliding_window"])
+@pytest.mark.parametrize(
+    ("name", "head", "target"),
+    slow_unless(
+        lambda name, head, target: name == "causal" and (target == "cuda:90" or head == 96),
+        ["attention", "causal", "sliding_window"],
+        [40, 80, 96, 192, 320],
+        TARGETS,
+    ),
+)
 def test_two_tiles(name: str, head: int, target: str) -> None:
     """Heads that are padded less in two tiles; in one, long ones spill more than that."""
     spilled = {320: 48, 192: 40 if target == "cuda:80" else 0, 80: 16}.get(head, 0)
     fits(of_library(name, target, torch.bfloat16, head, ODD), target, spilled)
 
 
-def compiles(name: str, target: str) -> None:
-    """An example compiles in bfloat16; odd sizes and strides may cost registers."""
+def launches_of_example(name: str, target: str) -> list[Launch]:
+    """The launches of an example in bfloat16."""
     example = EXAMPLES[name]
     known = {i.lstrip(".") for i in check(example.text).extent_of}
     used = {i: n for i, n in example.extents[0].items() if i in known}
     made = make_inputs(example.text, used, torch.bfloat16, params=example.params)
     inputs = {n: t.cpu() for n, t in elements(example, made).items()}
-    assert usage(example.text, target, inputs, {}, **example.params)
+    return launches(example.text, target, inputs, {}, **example.params)
+
+
+def compiles(name: str, target: str) -> None:
+    """An example compiles in bfloat16; odd sizes and strides may cost registers."""
+    assert [compile_for(target, launch) for launch in launches_of_example(name, target)]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_for_hopper(name: str) -> None:
     """Types, shapes and helper functions are what the compiler wants."""
+    for launch in launches_of_example(name, "cuda:90"):
+        assert "ttg.target" in accepted("cuda:90", launch)
+
+
+# One of every kind of code that no program of the library has; all of them take minutes.
+TO_THE_END = (
+    "matmul of integers",
+    "batched matmul",
+    "functions",
+    "argmax",
+    "top",
+    "prefix sum",
+    "experts",
+    "random numbers",
+    "moments as a monoid",
+)
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in TO_THE_END else pytest.param(n, marks=pytest.mark.slow) for n in EXAMPLES]
+)
+def test_machine_code_of_examples(name: str) -> None:
+    """The rest of the compiler accepts what it is given."""
     compiles(name, "cuda:90")
 
 
@@ -268,7 +316,11 @@ def test_stored_values_for_hopper(name: str) -> None:
     sizes = {"h": 2, "g": 2, "i": 12, "j": 140, "q": 150, "k": 160, "d": 64, "e": 64, "c": 64}
     known = check(text).extent_of
     inputs = make_inputs(text, {i: n for i, n in sizes.items() if i in known}, torch.bfloat16)
-    assert len(usage(text, "cuda:90", inputs, {})) == STORED[name].kernels
+    made = launches(text, "cuda:90", inputs, {})
+    assert all("ttg.target" in accepted("cuda:90", launch) for launch in made)
+    assert len(made) == STORED[name].kernels
+    if name in ("column sums", "gradients"):
+        assert all(compile_for("cuda:90", launch).registers for launch in made)
 
 
 @pytest.mark.parametrize("name", LONG)

@@ -257,8 +257,14 @@ def test_emitted() -> None:
 
 
 @pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
-@pytest.mark.parametrize("heads", [1, 16])
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("target", "heads"),
+    [
+        ("cuda:90", 1),
+        *((t, 16) for t in TARGETS),
+        *(pytest.param(t, 1, marks=pytest.mark.slow) for t in TARGETS if t != "cuda:90"),
+    ],
+)
 def test_compiled(target: str, heads: int) -> None:
     """An order takes nothing of a GPU that a block needs; one head is a constant of a kernel."""
     kernel = mc.compile(library.load("causal"))
