@@ -6,9 +6,7 @@ interpreter accepts more than its compiler, so every program of the tests is com
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import pytest
 import torch
@@ -35,6 +33,7 @@ from tests.backends.running import make_inputs
 from tests.backends.storing import PROGRAMS as STORED
 from tests.backends.test_library import OF_THEIR_OWN
 from tests.backends.test_long_axes import PROGRAMS as LONG
+from tests.marks import slow_unless
 
 pytestmark = pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
 
@@ -93,12 +92,6 @@ def fits(found: list[Usage], target: str, spilled: int = 0) -> None:
     for u in found:
         assert u.spilled <= spilled, u
         assert u.shared <= SHARED_LIMIT[target], u
-
-
-def slow_unless(usual: Callable[..., bool], *values: Iterable[Any]) -> list[Any]:
-    """Every combination of values; those that are not usual are marked as slow."""
-    combinations = itertools.product(*values)
-    return [v if usual(*v) else pytest.param(*v, marks=pytest.mark.slow) for v in combinations]
 
 
 @pytest.mark.parametrize(
@@ -213,9 +206,7 @@ def test_tiles_of_pages_are_loaded_as_far_ahead(page: int) -> None:
     assert 4 * 128 * 128 * 2 <= shared[1] <= shared[0] <= shared[1] + 2048
 
 
-@pytest.mark.parametrize(
-    "target", [t if t == "cuda:90" else pytest.param(t, marks=pytest.mark.slow) for t in TARGETS]
-)
+@pytest.mark.parametrize("target", slow_unless(lambda target: target == "cuda:90", TARGETS))
 def test_other_sizes(target: str) -> None:
     """Lengths that blocks fit, the largest head that is held whole, and other dtypes."""
     fits(of_library("causal", target, torch.bfloat16, 64, EVEN), target)
@@ -279,9 +270,7 @@ TO_THE_END = (
 )
 
 
-@pytest.mark.parametrize(
-    "name", [n if n in TO_THE_END else pytest.param(n, marks=pytest.mark.slow) for n in EXAMPLES]
-)
+@pytest.mark.parametrize("name", slow_unless(lambda name: name in TO_THE_END, EXAMPLES))
 def test_machine_code_of_examples(name: str) -> None:
     """The rest of the compiler accepts what it is given."""
     compiles(name, "cuda:90")

@@ -32,6 +32,7 @@ from tests.backends.running import largest_error, make_inputs
 from tests.backends.test_domains import calls, program
 from tests.backends.tolerances import ALONE, Bound
 from tests.gpu.comparing import all_in_nan
+from tests.marks import slow_unless
 
 SIZES = {"b": 2, "h": 4, "g": 2, "q": 1000, "k": 1000, "d": 128, "e": 128}
 
@@ -316,7 +317,7 @@ def launch(name: str, length: int, head: int = 128) -> Launch:
 
 
 @pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
-@pytest.mark.parametrize("name", VOCABULARIES)
+@pytest.mark.parametrize("name", slow_unless(lambda name: name == "cross_entropy", VOCABULARIES))
 def test_compiled_in_inner_loops(name: str) -> None:
     """The copy engine loads where a schedule says so, and what is loaded fits."""
     module = load(of_vocabulary(name))
@@ -339,8 +340,14 @@ def test_compiled_in_inner_loops(name: str) -> None:
 
 
 @pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
-@pytest.mark.parametrize("length", [1000, 1024])
-@pytest.mark.parametrize("name", ["attention", "causal", "sliding_window"])
+@pytest.mark.parametrize(
+    ("name", "length"),
+    slow_unless(
+        lambda *case: case in (("attention", 1024), ("causal", 1000), ("sliding_window", 1000)),
+        ["attention", "causal", "sliding_window"],
+        [1000, 1024],
+    ),
+)
 def test_compiled(name: str, length: int) -> None:
     """The copy engine loads, nothing spills, and two instances fit a multiprocessor."""
     made = launch(name, length)

@@ -6,7 +6,6 @@ the blocks. A result is as near to the oracle as eager torch's results are, in f
 
 from __future__ import annotations
 
-import itertools
 from functools import cache
 from typing import TypeAlias
 
@@ -17,6 +16,7 @@ from torch import Tensor
 from tests.backends.library_cases import CASES
 from tests.backends.running import BACKENDS, exact, largest_error, run, scale_of
 from tests.backends.tolerances import Bound
+from tests.marks import slow_unless
 
 Results: TypeAlias = tuple[Tensor, ...]
 NAMES = tuple(n for n in CASES if CASES[n].same_kernel_as is None)
@@ -75,14 +75,16 @@ HUGE_EVERYWHERE = (
     "sigmoid_attention",
     "variance",
 )
-RUNS = [
-    pytest.param(name, kind, backend, marks=[] if usual else pytest.mark.slow)
-    for name, kind, backend in itertools.product(NAMES, LOGITS, BACKENDS)
-    for usual in [not kind.startswith("huge") or backend == "torch" or name in HUGE_EVERYWHERE]
-]
 
 
-@pytest.mark.parametrize(("name", "kind", "backend"), RUNS)
+def is_usual(name: str, kind: str, backend: str) -> bool:
+    """Is this a case of the usual tests?"""
+    return not kind.startswith("huge") or backend == "torch" or name in HUGE_EVERYWHERE
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "backend"), slow_unless(is_usual, NAMES, LOGITS, BACKENDS)
+)
 def test_all_outputs(name: str, kind: str, backend: str) -> None:
     case, inputs = CASES[name], inputs_at(name, kind)
     assert all(torch.isfinite(w).all() for w in wanted_at(name, kind)), "inputs make no sense"

@@ -30,6 +30,7 @@ from tests.backends.running import (
     small_schedules,
 )
 from tests.backends.test_space import spaces
+from tests.marks import slow_unless
 
 ORDERS = (1, 2, 4, 16, MOST_ABREAST)
 GQA_CAUSAL = """
@@ -259,11 +260,7 @@ def test_emitted() -> None:
 @pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
 @pytest.mark.parametrize(
     ("target", "heads"),
-    [
-        ("cuda:90", 1),
-        *((t, 16) for t in TARGETS),
-        *(pytest.param(t, 1, marks=pytest.mark.slow) for t in TARGETS if t != "cuda:90"),
-    ],
+    slow_unless(lambda target, heads: heads == 16 or target == "cuda:90", TARGETS, (1, 16)),
 )
 def test_compiled(target: str, heads: int) -> None:
     """An order takes nothing of a GPU that a block needs; one head is a constant of a kernel."""

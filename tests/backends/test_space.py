@@ -22,6 +22,7 @@ from monocomp.errors import UnsupportedError
 from monocomp.lowering import packed_extents
 from monocomp.nominal import power_of_two
 from tests.backends.compiling import TARGETS, compile_for, launches_of, without_elements
+from tests.marks import slow_unless
 
 PROCESSORS = 132
 
@@ -98,9 +99,15 @@ def test_stages_where_tables_tell_places() -> None:
     assert short(gathered(q=1, g=8, b=16).first()) == (16, 128, 4, 5)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("element_bytes", [2, 4])
-@pytest.mark.parametrize("name", ["causal", "softmax_top8", "linear_attention", "pair_bias"])
+@pytest.mark.parametrize(
+    ("name", "element_bytes", "target"),
+    slow_unless(
+        lambda name, element_bytes, target: element_bytes == 2 or target == "cuda:90",
+        ["causal", "softmax_top8", "linear_attention", "pair_bias"],
+        [2, 4],
+        TARGETS,
+    ),
+)
 def test_candidates(name: str, element_bytes: int, target: str) -> None:
     """Different ones, at most as many as wanted, the first in front, and none that can't run."""
     kernel = mc.compile(library.load(name))
@@ -317,9 +324,9 @@ def test_rows_of_numbers(length: int, block: int, warps: int) -> None:
 @pytest.mark.parametrize(
     ("name", "head"),
     [
-        ("alibi", 256),
+        pytest.param("alibi", 256, marks=pytest.mark.slow),
         ("attention_jvp", 128),
-        ("attention_statistics", 256),
+        pytest.param("attention_statistics", 256, marks=pytest.mark.slow),
         ("differential", 128),
         ("dropout", 256),
     ],

@@ -16,6 +16,7 @@ from tests.backends.compiling import Launch, instructions, recorded
 from tests.backends.running import exact, make_inputs, poisoned_empty
 from tests.backends.tolerances import ALONE
 from tests.gpu.comparing import all_in_nan
+from tests.marks import slow_unless
 
 ATTENTION = library.load("attention")
 
@@ -54,7 +55,7 @@ def test_step_of_other_layouts() -> None:
 
 
 @pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
-@pytest.mark.parametrize("head", [40, 72, 100, 120])
+@pytest.mark.parametrize("head", slow_unless(lambda head: head in (72, 100), [40, 72, 100, 120]))
 def test_several_elements_are_loaded_at_a_time(head: int) -> None:
     found = set(instructions(launch_of(heads(head), heads(head), heads(64))))
     assert not any(i.startswith("LDG") and i.endswith("U16") for i in found)
@@ -77,8 +78,14 @@ def _one_for_all(x: Tensor) -> Tensor:
     return x[:, :1].expand_as(x)
 
 
-@pytest.mark.parametrize("layout", [_as_they_are, _rows_first, _columns_first, _one_for_all])
-@pytest.mark.parametrize("head", [7, 20, 40, 72])
+@pytest.mark.parametrize(
+    ("head", "layout"),
+    slow_unless(
+        lambda head, layout: head in (7, 72) or layout is _rows_first,
+        [7, 20, 40, 72],
+        [_as_they_are, _rows_first, _columns_first, _one_for_all],
+    ),
+)
 def test_layouts(head: int, layout: Callable[[Tensor], Tensor]) -> None:
     """Results are right for any strides."""
     sizes = {"b": 2, "h": 3, "q": 17, "k": 19, "d": head, "e": 40}
