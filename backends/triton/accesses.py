@@ -210,7 +210,10 @@ class Accesses(Expressions):
             tile = self._name("result", s.output, f"{s.output}_tile")
             self._assign(tile, self._text(s.value, layout) if value[0] == "(" else value)
             value = tile
-        value += f".to({self._pointer(s.output)}.dtype.element_ty)"
+        dtype = f"{self._pointer(s.output)}.dtype.element_ty"
+        # A size of 1 is no tensor: Triton makes a constant of it.
+        is_size = not layout and s.value.kind == "int"
+        value = f"tl.cast({value}, {dtype})" if is_size else f"{value}.to({dtype})"
         masks = " & ".join(self._spread(self._inside(a), (a,), layout) for a in layout)
         parts_ = [pointer, value] + ([f"mask={masks}"] if masks else [])
         self._fit("", f"tl.store({', '.join(parts_)})", "")

@@ -130,7 +130,7 @@ class Expressions(Periods):
                 a = self._value(e.args[0], want, COMPARE + 1)
                 return f"tl.where({a} > 0, 1, tl.where({a} < 0, -1, 0))", ATOM
             case "sign":  # of NaN, NaN
-                a = self._value(e.args[0], want, COMPARE + 1)
+                a = self._value(e.args[0], want, MUL + 1)
                 return f"tl.where({a} > 0, 1.0, tl.where({a} < 0, -1.0, 0.0 * {a}))", ATOM
             case "maximum" | "minimum":
                 return self._larger_or_smaller(e, want), ATOM

@@ -700,6 +700,11 @@ EXAMPLES: dict[str, Example] = {
         (sizes(i=17, j=19),),
         tolerance=4,
     ),
+    "signs of sums": Example(
+        "O[i,j] = sign(A[i,j] + 1) + X[j]\nN = sum[j](1)",
+        (sizes(i=17, j=1),),  # a size of 1 is a constant of the kernel
+        inputs={"A": np.full((17, 1), -1, np.float32)},
+    ),
     "integers": Example(
         "O[i,j] = (i - j) // 3 + 10 * ((i - j) % 3) + 100 * ((j - i) // (1 + j)) + X[i,j]",
         (sizes(i=17, j=19),),
