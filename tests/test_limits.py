@@ -1,6 +1,7 @@
 """Large programs: compiled or refused within seconds, and their texts do not explode.
 
-Time is that of the process, so that nothing else on the machine counts.
+Each takes less than 5 seconds of one core (`benchmarks.compile_time` measures). Here four times
+that is allowed, of the process and not of the clock: what explodes takes minutes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from monocomp.reference import oracle
 from monocomp.sharing import kept
 from monocomp.tile import Expr, expressions
 
-SECONDS = 5.0
+SECONDS = 20.0
 
 
 def layers(count: int, line: str, inputs: str = "") -> str:
