@@ -149,6 +149,7 @@ AGGREGATES = [
     "O[q] = sum[k if k < q](T[k] * S[q,k]) / sum[k if k < q](T[k])",
     "O[q] = T[q] / sum[k if k < q](exp(W[k]))",
     "O[q] = T[q] / sqrt(mean[k if k < q](W[k] ** 2))",
+    "O[q] = S[q,0] / sqrt(mean[k if k < q](W[k] ** 2))",
     "O[q] = where(sum[k](Z[q,k]) / sum[k](S[q,k]) == 0, 1, 7)",
     "O[q] = T[q] * logsumexp[k](N[q,k])",
     "O[q,k] = T[q] * log_softmax[k](N[q,k])",

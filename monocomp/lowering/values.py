@@ -502,8 +502,8 @@ class _Parts:
         return found
 
     def there(self, condition: Term) -> list[Term]:
-        """The factors that are left where a condition fails: no sums over nothing, nor divided by
-        any, nor with an exponent that is infinite then."""
+        """The factors that are left where a condition fails: no sums that are 0 with the one that it
+        is about, nor divided by any, nor with an exponent that is infinite then."""
         left = []
         for f in self.parts:
             if f.op == "exp":
@@ -514,7 +514,9 @@ class _Parts:
                 )
                 left.append(T.exp(T.add(T.ZERO, *kept)))
             elif f not in self.divisors:
-                left.append(f)
+                base, _ = T.base_and_power(f)
+                if not any(T.Product(()).vanishes_with(base, side) for side in condition.args):
+                    left.append(f)
         return left
 
     def zeros(self) -> Iterable[list[Term]]:
