@@ -706,7 +706,13 @@ def _is_missing_with(t: Term, x: Term, unit: Term) -> bool:
 def _multiple(t: Term, symbols: Mapping[Term, Term]) -> Term:
     """A number times a fold, with the symbol for the fold."""
     number, fold_ = T.split_coefficient(t)
-    return T.mul(T.const(number, t.kind), symbols[fold_ or t])
+    symbol = symbols.get(fold_ or t)
+    if symbol is None:
+        raise UnsupportedError(
+            f"a sum about a moving centre needs {t!r} at every step, which another loop computes",
+            help="return what the variance is taken of, and take it in a second program",
+        )
+    return T.mul(T.const(number, t.kind), symbol)
 
 
 def _with_locals(e: Expr, values: Mapping[str, Expr]) -> Expr:

@@ -502,8 +502,8 @@ class _Parts:
         return found
 
     def there(self, condition: Term) -> list[Term]:
-        """The factors that are left where a condition fails: no sums that are 0 with the one that it
-        is about, nor divided by any, nor with an exponent that is infinite then."""
+        """The factors that are left where a condition fails: no sums that are 0 with the one that
+        it is about, nor divided by any, nor with an exponent that is infinite then."""
         left = []
         for f in self.parts:
             if f.op == "exp":
