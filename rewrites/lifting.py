@@ -61,11 +61,11 @@ def _joined(t: Term, parts: list[tuple[Term, Term]]) -> tuple[Term, Term]:
 
 
 def _settled(joint: Term) -> Term:
-    """The exponent to subtract, 0 where it is infinite, so that -inf - -inf does not occur. The
-    maximum of a fold is settled anyway (`lowering.values`)."""
+    """The exponent to subtract, 0 where it is infinite of what is finite, so that inf - inf does
+    not occur. The maximum of a fold is settled anyway (`lowering.values`)."""
     exponents = joint.args if joint.op == "maximum" else (joint,)
     is_frame = any(f.op == "fold" or _is_masked(f) for e in exponents for f in factors(e))
-    if is_frame or T.exceeds_minus_infinity(joint):
+    if is_frame or (T.exceeds_minus_infinity(joint) and T.is_finite_if_read(joint)):
         return joint
     return T.where(T.compare("==", T.function("abs", joint), T.INF), T.ZERO, joint)
 

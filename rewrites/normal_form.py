@@ -149,8 +149,8 @@ def separate_results(t: Term) -> Term | None:
     Claims:  distributivity, interchange, exponentials, binomial theorem, addition theorems,
              brackets
     Needs:   the results stand in sums, products, whole powers up to 8, exponents, cos or sin;
-             products of distances from means stay: multiplied out they would cancel; no result
-             that is multiplied with a sum is infinite because it is of nothing
+             products of distances from means stay: multiplied out they would cancel; what is
+             multiplied with a sum is finite if what it reads is, and is not of nothing
     before:  A[i] = sum[k]((X[i,k] + max[l](X[i,l])) * Y[k])
     after:   A[i] = sum[k](X[i,k] * Y[k]) + max[k](X[i,k]) * sum[k](Y[k])
     """
@@ -194,10 +194,14 @@ def _separated(t: Term, bound: Term, condition: Term) -> dict[Term, Term]:
             case "mul":
                 parts = [{T.ONE: f} if f in distances else visit(f) for f in s.args]
                 elements = T.Product(s.args, known=known)
-                if any(len(part) > 1 for part in parts) and any(
+                sums = [f for f, part in zip(s.args, parts, strict=True) if len(part) > 1]
+                if sums and any(
                     _may_be_of_nothing(result, elements) for part in parts for result in part
                 ):
                     return {T.ONE: s}
+                others = [f for f in s.args if [f] != sums] if sums else []
+                if not all(map(T.is_finite_if_there, others)):
+                    return {T.ONE: s}  # inf * (a - b) is a number, inf * a - inf * b is none
                 found = {T.ONE: T.const(1, s.kind)}
                 for part in parts:
                     found = _product(found, part)
@@ -493,6 +497,8 @@ def hoist_positive_factor(t: Term) -> Term | None:
     number, rest = T.split_coefficient(body)
     if rest is None or name not in rest.free or not (t.kind == "float" or T.has_element(t)):
         return None
+    if isinstance(number, float):  # infinite: 0 times that is none
+        return None
     outside = [f for f in factors(rest) if name not in f.free and _leaves_extremum(f, t)]
     inside = [f for f in factors(rest) if f not in outside]
     monoid = t.attr.monoid
@@ -569,12 +575,13 @@ def pick_point(program: Equations) -> Choice | None:
 
     Law:     sum[k if k = a](f(k)) = f(a) for a place a in the range of k, else 0
     Claims:  one point
-    Needs:   the sum stands in no quotient of sums: there 0 would be no sum over nothing
+    Needs:   the sum stands in no quotient by aggregates nor beside an exponential of one: there a
+             0 would be no sum over nothing
     before:  A[i] = max[k](X[i,k]) + sum[k if k == i - 1](X[i,k])
     after:   A[i] = max[k](X[i,k]) + where(0 <= i - 1 and i - 1 < |k|, X[i,i - 1], 0)
     """
     terms = list(T.subterms(*(e.body for e in program.equations)))
-    in_quotients = set(T.subterms(*filter(_is_quotient, terms)))
+    in_quotients = set(T.subterms(*filter(_is_scaled, terms)))
     for t in terms:
         picked = _picked(t) if t not in in_quotients else None
         if picked is not None:
@@ -582,9 +589,10 @@ def pick_point(program: Equations) -> Choice | None:
     return None
 
 
-def _is_quotient(t: Term) -> bool:
-    """Is t divided by aggregates?"""
-    return any(f.op == "pow" and f.attr < 0 and bool(f.args[0].folded) for f in factors(t))
+def _is_scaled(t: Term) -> bool:
+    """Is t divided by aggregates, or multiplied with an exponential of one?"""
+    scales = (f for f in factors(t) if f.op == "exp" or (f.op == "pow" and f.attr < 0))
+    return any(bool(f.args[0].folded) for f in scales)
 
 
 def _picked(t: Term) -> Term | None:

@@ -514,9 +514,11 @@ class _Parts:
                 )
                 left.append(T.exp(T.add(T.ZERO, *kept)))
             elif f not in self.divisors:
-                base, _ = T.base_and_power(f)
-                if not any(T.Product(()).vanishes_with(base, side) for side in condition.args):
+                base, power = T.base_and_power(f)
+                if base not in condition.args:
                     left.append(f)
+                elif power > 1:
+                    left.append(T.power_of(base, power - 1))
         return left
 
     def zeros(self) -> Iterable[list[Term]]:

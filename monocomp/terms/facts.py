@@ -69,6 +69,21 @@ def is_finite_if_read(t: Term) -> bool:
 
 
 @_fact
+def is_finite_if_there(t: Term) -> bool:
+    """Neither infinite nor NaN, if all that is read is and every aggregate has an element."""
+    match t.op:
+        case "read" | "param":
+            return True
+        case "pow" if t.attr < 0 and is_weight(t.args[0]):
+            return is_finite_if_there(t.args[0])
+        case "log" if is_weight(t.args[0]):
+            return is_finite_if_there(t.args[0])
+        case "fold" if t.attr.monoid in ("max", "min"):
+            return is_finite_if_there(t.args[1])
+    return _is_finite(t, is_finite_if_there)
+
+
+@_fact
 def is_not_infinite(t: Term) -> bool:
     """Finite wherever it is a number, such as what stands in for x where x is infinite."""
     if t.op == "where":

@@ -10,10 +10,11 @@ from monocomp.language.syntax import FUNCTIONS
 from monocomp.terms.comparisons import compare, where
 from monocomp.terms.constructors import CONSTRUCTORS, Constructor, construct
 from monocomp.terms.emptiness import may_be_empty
-from monocomp.terms.facts import is_finite, is_nonnegative, is_positive
+from monocomp.terms.facts import is_finite, is_finite_if_read, is_nonnegative, is_positive
 from monocomp.terms.leaves import NEG_INF, ONE, ZERO, as_int, const, ints
 from monocomp.terms.nodes import Term, intern
-from monocomp.terms.parts import split_coefficient
+from monocomp.terms.logic import conjunction
+from monocomp.terms.parts import is_bracket, split_coefficient
 from monocomp.terms.ring import (
     add,
     as_float,
@@ -68,8 +69,8 @@ def _scale(t: Term, even: bool) -> tuple[Term | None, Term]:
     """(factor, rest): what leaves a homogeneous function, f(a x) = a f(x) for a >= 0; an even one
     loses its operand's sign, too.
 
-    relu(x) is 0 for many x, and 0 times an exponential that overflows is none, so only those of
-    results leave a relu: they are exponents that are split off.
+    relu(x) is 0 for many x, and 0 times what is infinite is none. So divisors leave a relu that are
+    0 only over nothing, and of exponentials those of results: exponents that are split off.
     """
     if even and t.op == "add" and leading_positive(t) is not t:
         return const(1, t.kind), neg(t)
@@ -77,12 +78,20 @@ def _scale(t: Term, even: bool) -> tuple[Term | None, Term]:
     if rest is None or isinstance(number, float):
         return None, t
     factors = rest.args if rest.op == "mul" else (rest,)
-    outside = [f for f in factors if is_nonnegative(f) and (even or f.op != "exp" or f.folded)]
+    outside = [f for f in factors if is_nonnegative(f) and (even or _keeps_zero(f))]
     if abs(number) == 1 and not outside and (number == 1 or not even):
         return None, t
     sign = 1 if number > 0 or even else -1
     inside = mul(const(sign, t.kind), *(f for f in factors if f not in outside))
     return mul(const(abs(number), t.kind), *outside), inside
+
+
+def _keeps_zero(factor: Term) -> bool:
+    """Is 0 times the factor 0, if all that is read is finite?"""
+    if factor.op == "exp":
+        return bool(factor.folded)
+    divides = factor.op == "pow" and factor.attr < 0 and may_be_empty(factor.args[0])
+    return divides or is_finite_if_read(factor)
 
 
 def log(x: Term) -> Term:
@@ -98,6 +107,9 @@ def log(x: Term) -> Term:
         exponent = [t.args[0] for t in x.args if t.op == "exp"]
         if exponent:
             return _log_of_scaled(exponent[0], mul(*(t for t in x.args if t.op != "exp")))
+        if brackets := [t for t in x.args if is_bracket(t)]:
+            there = conjunction(*(t.args[0] for t in brackets))
+            return where(there, log(mul(ONE, *(t for t in x.args if t not in brackets))), NEG_INF)
         apart = [t for t in x.args if is_positive(t)]
         rest = [t for t in x.args if t not in apart]
         if apart and len(x.args) > 1:
