@@ -455,12 +455,6 @@ class Loops(Nests):
             moves = [T.sub(before, after) for before, after in centres]
             companions = [(degrees, _multiple(c, old)) for degrees, c in taken.companions()]
             moved = [T.mul(coefficient(taken, degrees, moves), c) for degrees, c in companions]
-            if any(s.op == "log" for u in taken.units for s in T.subterms(u.centre)):
-                # The centre of nothing is log(0), and nothing stays nothing wherever it is moved.
-                moved = [
-                    T.where(T.compare("==", c, T.ZERO), T.ZERO, m)
-                    for (_, c), m in zip(companions, moved, strict=True)
-                ]
             units = []
             for unit, (_, after) in zip(taken.units, centres, strict=True):
                 distance = T.substitute(unit.distance, {taken.bound.attr[0]: bound})
@@ -723,7 +717,7 @@ def _with_locals(e: Expr, values: Mapping[str, Expr]) -> Expr:
 
 
 def _in_terms(t: Term, symbols: Mapping[Term, Term]) -> Term:
-    """t with symbols for the folds in it; a quotient by nothing is 0."""
+    """t with symbols for the folds in it; a quotient by nothing is 0, and its logarithm."""
     for fold_, symbol in symbols.items():
         t = T.replace(t, fold_, symbol)
 
@@ -732,6 +726,8 @@ def _in_terms(t: Term, symbols: Mapping[Term, Term]) -> Term:
             base = guarded(s.args[0])
             empty = T.compare("==", base, T.ZERO)
             return T.where(empty, T.ZERO, T.power_of(base, s.attr))
+        if s.op == "log":
+            return T.where(T.compare("==", s.args[0], T.ZERO), T.ZERO, s)
         return T.rebuild(s, tuple(map(guarded, s.args))) if s.op in ("add", "mul") else s
 
     return guarded(t)

@@ -148,7 +148,8 @@ class Values(Scopes, ABC):
 
     def _sum(self, t: Term) -> Expr:
         """A sum. Where a part is missing, and -inf, so is the sum, whatever is added or taken away:
-        -inf - -inf is -inf for a maximum over nothing."""
+        -inf - -inf is -inf for a maximum over nothing. But an infinite element counts for more
+        than an aggregate of nothing, also where it is taken away."""
         total = self._signed_sum(t.args, t.kind, self._value)
         if not any(map(_may_be_infinite_by_itself, t.args)):
             return total
@@ -156,9 +157,14 @@ class Values(Scopes, ABC):
         if all(map(_is_below_infinity, infinite)):  # nothing cancels
             return total
         if len(infinite) > 1:
-            for a in infinite:
-                if not _is_negative(a) and not T.exceeds_minus_infinity(a):
-                    total = self._where_equal(self._value(a), -math.inf, -math.inf, total)
+            infinite = [a for a in infinite if not T.exceeds_minus_infinity(_unsigned(a))]
+            added = [a for a in infinite if not _is_negative(a)]
+            of_nothing = [a for a in infinite if _may_be_infinite_by_itself(_unsigned(a))]
+            for a in sorted(added, key=lambda a: a not in of_nothing):
+                total = self._where_equal(self._value(a), -math.inf, -math.inf, total)
+            for a in infinite if any(a in of_nothing for a in added) else ():
+                if _is_negative(a) and a not in of_nothing:
+                    total = self._where_equal(self._value(T.neg(a)), -math.inf, math.inf, total)
         return total
 
     def _where_equal(self, value: Expr, special: float, result: float, total: Expr) -> Expr:
@@ -709,6 +715,11 @@ def _chain(op: str, operands: list[Expr], kind: Kind) -> Expr:
 def _is_negative(t: Term) -> bool:
     coefficient, _ = T.split_coefficient(t)
     return coefficient < 0 and coefficient != -math.inf
+
+
+def _unsigned(t: Term) -> Term:
+    """t or -t, whichever has a positive coefficient."""
+    return T.neg(t) if _is_negative(t) else t
 
 
 def _is_greatest(t: Term) -> bool:
