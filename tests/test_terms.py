@@ -180,9 +180,11 @@ def test_exponentials() -> None:
 
 
 def test_exponential_of_a_logarithm() -> None:
-    assert T.exp(T.log(X)) is X
-    assert T.exp(T.sub(Y, T.log(X))) is T.divide(T.exp(Y), T.function("abs", X))  # 1 / -0.0
-    assert T.exp(T.mul(number(HALF), T.log(X))) is T.power_of(X, HALF)
+    weight = T.add(T.ONE, T.exp(X))
+    assert T.exp(T.log(weight)) is weight
+    assert T.exp(T.sub(Y, T.log(weight))) is T.divide(T.exp(Y), weight)
+    assert T.exp(T.mul(number(HALF), T.log(weight))) is T.power_of(weight, HALF)
+    assert T.exp(T.log(X)).op == "exp"  # where X is 0 that is a weight of nothing, and X is not
     assert T.exp(T.mul(Y, T.log(X))).op == "exp"  # no rational power
     assert T.function("exp2", number(3)) is number(8)
 

@@ -17,7 +17,7 @@ from fractions import Fraction
 from monocomp.language.syntax import Kind
 from monocomp.terms.constructors import CONSTRUCTORS, construct
 from monocomp.terms.emptiness import Product, is_there, may_be_empty, without_scale
-from monocomp.terms.facts import has_element, is_finite, is_nonnegative, is_positive
+from monocomp.terms.facts import has_element, is_finite, is_nonnegative, is_positive, is_weight
 from monocomp.terms.leaves import INF, NEG_INF, ONE, TRUE, ZERO, as_int, const
 from monocomp.terms.logic import conjunction, conjuncts
 from monocomp.terms.losses import lose, losing_nothing
@@ -442,7 +442,7 @@ def _exp(exponent: Term) -> Term:
         number, rest = split_coefficient(t)
         if rest is None and number == -math.inf:
             return ZERO
-        if rest is not None and rest.op == "log" and isinstance(number, Fraction):
+        if _is_logarithm_of_weight(rest) and rest is not None and isinstance(number, Fraction):
             (x,) = rest.args
             if not is_positive(x):
                 lose(rest)
@@ -462,6 +462,17 @@ def _exp(exponent: Term) -> Term:
     if exponent is ZERO:
         return ONE
     return intern("exp", (exponent,), None, "float")
+
+
+def _is_logarithm_of_weight(t: Term | None) -> bool:
+    """Where it is -inf, is x = exp(log(x)) a weight of nothing? exp(-inf) is, and a plain 0 is not:
+    x / x has no value then, while exp(log(x)) / exp(log(x)) is 0."""
+    return t is not None and t.op == "log" and all(map(_is_scaled_weight, factors(t.args)))
+
+
+def _is_scaled_weight(t: Term) -> bool:
+    """A weight, or what divides one."""
+    return is_weight(t) or (t.op == "pow" and is_weight(t.args[0]))
 
 
 def multiply_out(t: Term) -> Term:
