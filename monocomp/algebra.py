@@ -47,12 +47,13 @@ class FramedMonoid:
     move: Callable[[Term, Term], Term]
 
 
-def settled(frame: Term, unit: Term = T.NEG_INF) -> Term:
-    """The frame to subtract: 0 while there is none, so that -inf - -inf never occurs.
+def settled(frame: Term) -> Term:
+    """The frame to subtract: 0 where it is infinite, so that inf - inf never occurs.
 
-    An element at -inf then contributes exp(-inf - 0) = 0, as does an empty sum.
+    Without an element it is -inf, and an element at -inf contributes exp(-inf - 0) = 0, as does an
+    empty sum. An element at inf contributes exp(inf - 0) = inf.
     """
-    return T.where(T.compare("==", frame, unit), T.ZERO, frame)
+    return T.where(T.compare("==", T.INF, T.function("abs", frame)), T.ZERO, frame)
 
 
 SE = FramedMonoid(

@@ -29,6 +29,7 @@ _LOOPS = ("fuse_folds", "tile")  # the steps that rest on the laws of monoids
 _FACTS = {
     "is_finite": "is finite",
     "is_finite_if_read": "is finite if all that it reads is",
+    "is_finite_if_there": "is finite if all that it reads is and its aggregates have elements",
     "is_not_infinite": "is not infinite",
     "exceeds_minus_infinity": "> -inf",
     "is_positive": "> 0",
@@ -40,6 +41,7 @@ _FOLLOWS_FROM = {
     "is_nonnegative": ("is_weight", "is_positive"),
     "is_weight": ("is_positive",),
     "is_finite_if_read": ("is_finite",),
+    "is_finite_if_there": ("is_finite_if_read", "is_finite"),
     "is_not_infinite": ("is_finite",),
 }
 

@@ -85,6 +85,8 @@ class Values(Scopes, ABC):
                 return self._masked_product(1.0, t)
             case "pow":
                 return self._power(t)
+            case "exp" | "fold" if T.is_over_nothing(t):
+                return number(0.0)
             case "exp":
                 return self._exponential(t)
             case "power":
@@ -96,8 +98,6 @@ class Values(Scopes, ABC):
                 return self._build(inert, guard)
             case "cast":
                 return apply("cast", self._value(t.args[0]), kind=t.kind)
-            case "fold" if T.is_over_nothing(t):
-                return number(0.0)
             case "fold":
                 return self._fold(t)
             case "field" if t.args[0].op == "fold":
@@ -508,15 +508,17 @@ class _Parts:
         return found
 
     def there(self, condition: Term) -> list[Term]:
-        """The factors that are left where a condition fails: no sums that are 0 with the one that
-        it is about, nor divided by any, nor with an exponent that is infinite then."""
+        """The factors that are left where a condition fails: not the sum that it is about, which is 0,
+        nor divided by any, nor with an exponent that is infinite then."""
         left = []
         for f in self.parts:
             if f.op == "exp":
+                sums = T.Product(condition.args)
                 kept = (
                     a
                     for a in _addends(f.args[0])
                     if not any(_unscaled(a) in T.subterms(side) for side in condition.args)
+                    and not sums.says(_is_there(_unscaled(a)))
                 )
                 left.append(T.exp(T.add(T.ZERO, *kept)))
             elif f not in self.divisors:
@@ -609,6 +611,10 @@ def _may_be_infinite_by_itself(t: Term) -> bool:
             return t.attr > 0 and _may_be_infinite_by_itself(t.args[0])
         case "const":
             return t in (T.INF, T.NEG_INF)
+        case "field" if t.args[0].op == "fold" and not t.args[0].attr.is_scaled:
+            fold, monoid = t.args[0], t.args[0].attr.monoid
+            unit = monoid.unit[monoid.fields.index(t.attr)]
+            return unit in (T.INF, T.NEG_INF) and not T.has_element(fold)
     return t.op == "fold_at"
 
 

@@ -23,7 +23,7 @@ from monocomp.terms.facts import (
 from monocomp.terms.leaves import INF, NEG_INF, const, index
 from monocomp.terms.logic import conjuncts
 from monocomp.terms.nodes import Term
-from monocomp.terms.parts import factors, split_coefficient
+from monocomp.terms.parts import factors, is_over_nothing, split_coefficient
 
 
 @remembered
@@ -33,6 +33,8 @@ def may_be_empty(t: Term) -> bool:
     A filter leaves rows without elements, and so do weights that are all exp(-inf).
     """
     match t.op:
+        case "exp":
+            return is_over_nothing(t)
         case "stored":
             return may_be_empty(t.attr.body)
         case "cast" | "field":

@@ -105,7 +105,8 @@ def softmax(monoid: str, opened: tuple[Term, ...], condition: Term, x: Term) -> 
     x = as_float(x)
     if monoid == "log_softmax":
         return where(condition, sub(x, fold("logsumexp", opened, condition, x)), NEG_INF)
-    return divide(mul(bracket(condition), exp(x)), fold("sum", opened, condition, exp(x)))
+    weight = exp(NEG_INF) if condition is FALSE else mul(bracket(condition), exp(x))
+    return divide(weight, fold("sum", opened, condition, exp(x)))
 
 
 def field(t: Term, name: str) -> Term:

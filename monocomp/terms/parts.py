@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
-from monocomp.terms.leaves import FALSE
+from monocomp.terms.leaves import FALSE, NEG_INF
 from monocomp.terms.nodes import Number, Term, intern
 
 
@@ -54,5 +54,7 @@ def is_bracket(t: Term) -> bool:
 
 
 def is_over_nothing(t: Term) -> bool:
-    """A sum that has no element, whatever the sizes are."""
+    """A sum that has no element, whatever the sizes are, or exp(-inf), the weight of none."""
+    if t.op == "exp":
+        return t.args[0] is NEG_INF
     return t.op == "fold" and t.attr.monoid == "sum" and t.args[0] is FALSE

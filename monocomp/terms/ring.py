@@ -377,6 +377,8 @@ def power_of(base: Term, power: Fraction | int) -> Term:
         power = Fraction(-1)
     if base.op == "abs" and power % 2 == 0:
         return power_of(base.args[0], power)
+    if is_over_nothing(base):
+        return base if power > 0 else intern("pow", (base,), Fraction(-1), base.kind)
     if base.op == "exp":
         return exp(mul(const(power, "float"), base.args[0]))
     if base.op == "pow":
@@ -441,7 +443,7 @@ def _exp(exponent: Term) -> Term:
     for t in addends:
         number, rest = split_coefficient(t)
         if rest is None and number == -math.inf:
-            return ZERO
+            return _inert_exp(NEG_INF)
         if _is_logarithm_of_weight(rest) and rest is not None and isinstance(number, Fraction):
             (x,) = rest.args
             if not is_positive(x):
