@@ -77,7 +77,7 @@ def content(t: Term, positive: bool = False, clear: bool = True) -> tuple[Term, 
         in_all = all(base in powers for _, powers, _ in monomials)
         if T.may_be_empty(base):  # x / x is not 1 everywhere, but a + b / x is (a * x + b) / x
             over = [m for m in monomials if m.powers.get(base, 0) == least]
-            stays = least > 0 or not clear or any(map(_may_vanish, over))
+            stays = least > 0 or not clear or any(_may_vanish(m, base) for m in over)
         elif not (base.op == "cast" and clear):
             stays |= least < 0 and not in_all
         if least != 0 and not stays and (not positive or T.is_positive(base)):
@@ -126,8 +126,10 @@ def _may_lead(lead: Term, exponents: Iterable[Term]) -> bool:
     return all(a in common or T.is_finite(a) or is_subtracted(a) for a in addends(lead))
 
 
-def _may_vanish(m: Monomial) -> bool:
-    """Is there a factor that may be 0 because of a sum over nothing?"""
+def _may_vanish(m: Monomial, divisor: Term) -> bool:
+    """Is there a factor that may be 0 because of a sum over nothing, or a weight of the divisor?"""
+    if m.exponent is not T.ZERO and T.Product([]).vanishes_with(T.exp(m.exponent), divisor):
+        return True
     inside = T.subterms(*(b for b, p in m.powers.items() if p > 0))
     return any(T.is_bracket(t) or T.may_be_empty(t) for t in inside)
 

@@ -146,8 +146,8 @@ def common_count(t: Term) -> Term | None:
 
 
 def _replacing(before: Term, after: Term, program: Equations) -> Choice:
-    """The choice of a sum in place of a term; where the term is a factor, the addends are
-    multiplied out, so that they meet their like."""
+    """The choice of a sum in place of a term; where the term is a factor beside finite ones, the
+    addends are multiplied out, so that they meet their like."""
 
     @cache
     def visit(t: Term) -> Term:
@@ -155,7 +155,9 @@ def _replacing(before: Term, after: Term, program: Equations) -> Choice:
             return after
         if t.op == "mul" and before in t.args:
             others = [visit(f) for f in t.args if f is not before]
-            return T.add(*(T.mul(*others, a) for a in addends(after)))
+            if all(map(T.is_finite_if_there, others)):
+                return T.add(*(T.mul(*others, a) for a in addends(after)))
+            return T.mul(*others, after)
         if t.op == "add":  # of what cancels nothing is left: it is no number where it is infinite
             return T.add(*map(visit, t.args))
         return T.map_children(t, visit)

@@ -119,6 +119,30 @@ def lift_weighted_sum(t: Term) -> Term | None:
     return _lifted(t)
 
 
+@lifting.rule
+def lift_extremum(t: Term) -> Term | None:
+    """Scaled numbers are compared in the largest of their exponents.
+
+    Law:     max_k exp(m_k) v_k = exp(m) * max_k exp(m_k - m) v_k  with  m = max_k m_k
+    Claims:  scaled numbers, scaling
+    Needs:   an exponent that holds a fold and is not at most 0 by its form; an element, as nothing
+             is -inf in any frame
+    before:  M[i] = max[k](exp(max[j](S[i,j,k])) * V[k])
+    after:   M[i] = exp(max[k](max[j](S[i,j,k]))) * max[k](exp(max[j](S[i,j,k]) - max[k](max[j](S[i,j,k]))) * V[k])
+    """  # noqa: E501
+    if t.op != "fold" or t.attr.monoid not in ("max", "min") or len(t.attr.indices) != 1:
+        return None
+    (bound,), (condition, body) = T.open_fold(t)
+    exponent = exponent_of(body)
+    if bound.attr[0] not in exponent.free or not exponent.folded or not T.has_element(t):
+        return None
+    if body.op == "exp" or _is_at_most_zero(exponent, T.conjunction(condition, _condition(body))):
+        return None
+    scale = frame(bound, condition, exponent)
+    moved = T.mul(without_exponent(body), T.exp(T.sub(exponent, scale)))
+    return T.mul(T.exp(scale), T.fold(t.attr.monoid, (bound,), condition, moved))
+
+
 def _lifted(t: Term) -> Term | None:
     """The sum in SE, if its elements vary in exponent."""
     (bound,), (condition, body) = T.open_fold(t)

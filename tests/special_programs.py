@@ -129,7 +129,8 @@ class _Generator:
         return f"{name}({self.number(depth, scope)}, {self.number(depth, scope)})"
 
     def power(self, depth: int, scope: Scope) -> str:
-        return f"({self.number(depth, scope)}) ** {self.pick(*POWERS)}"
+        # What leaves int64 is rounding: a power of ints is one of floats.
+        return f"(1.0 * ({self.number(depth, scope)})) ** {self.pick(*POWERS)}"
 
     # Reductions
 

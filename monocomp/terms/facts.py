@@ -74,7 +74,7 @@ def is_finite_if_there(t: Term) -> bool:
     match t.op:
         case "read" | "param":
             return True
-        case "pow" if t.attr < 0 and is_weight(t.args[0]):
+        case "pow" if t.attr < 0 and t.args[0].op != "cast" and is_weight(t.args[0]):
             return is_finite_if_there(t.args[0])
         case "log" if is_weight(t.args[0]):
             return is_finite_if_there(t.args[0])

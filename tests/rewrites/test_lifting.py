@@ -53,6 +53,15 @@ NEAR_MISSES = {
         "O[i] = sum[j, k](exp(S[i,j,k]))",  # two indices, not nested yet
         "O[i] = SE[k](V[k], S[i,k]).v",
     ],
+    "lift_extremum": [
+        "M[i] = max[k](exp(S[i,k]) * V[k])",  # no exponent holds a fold
+        "M[i] = max[k](exp(max[j](D[i,j,k])))",  # monotone
+        "M[i] = max[k](exp(max[j](S[i,j])) * V[k])",  # it does not vary
+        "M[i] = max[k if k < i](exp(max[j](D[i,j,k])) * V[k])",  # of nothing, perhaps
+        "M[i] = max[k](exp(S[i,k] - max[l](S[i,l])) * V[k])",  # at most 0
+        "M[i] = sum[k](exp(max[j](D[i,j,k])) * V[k])",
+        "M[i] = max[j, k](exp(max[l](D[i,j,l])) * V[k])",  # two indices
+    ],
     "lift_divisor": [
         "O[i] = sum[k](sigmoid(S[i,k]))",  # nothing is taken of it
         "O[i] = sum[k](sigmoid(S[i,k])) ** 2",
