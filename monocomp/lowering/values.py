@@ -508,8 +508,8 @@ class _Parts:
         return found
 
     def there(self, condition: Term) -> list[Term]:
-        """The factors that are left where a condition fails: not the sum that it is about, which is 0,
-        nor divided by any, nor with an exponent that is infinite then."""
+        """The factors that are left where a condition fails: not the sum that it is about, which is
+        0, nor divided by any, nor with an exponent that is infinite then."""
         left = []
         for f in self.parts:
             if f.op == "exp":

@@ -12,8 +12,8 @@ from monocomp.terms.constructors import CONSTRUCTORS, Constructor, construct
 from monocomp.terms.emptiness import may_be_empty
 from monocomp.terms.facts import is_finite, is_finite_if_read, is_nonnegative, is_positive
 from monocomp.terms.leaves import NEG_INF, ONE, ZERO, as_int, const, ints
-from monocomp.terms.nodes import Term, intern
 from monocomp.terms.logic import conjunction
+from monocomp.terms.nodes import Term, intern
 from monocomp.terms.parts import is_bracket, split_coefficient
 from monocomp.terms.ring import (
     add,
