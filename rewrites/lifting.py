@@ -136,9 +136,10 @@ def lift_extremum(t: Term) -> Term | None:
     exponent = exponent_of(body)
     if bound.attr[0] not in exponent.free or not exponent.folded or not T.has_element(t):
         return None
-    if body.op == "exp" or _is_at_most_zero(exponent, T.conjunction(condition, _condition(body))):
+    there = T.conjunction(condition, _condition(body))
+    if body.op == "exp" or _is_at_most_zero(exponent, there):
         return None
-    scale = frame(bound, condition, exponent)
+    scale = frame(bound, there, exponent)
     moved = T.mul(without_exponent(body), T.exp(T.sub(exponent, scale)))
     return T.mul(T.exp(scale), T.fold(t.attr.monoid, (bound,), condition, moved))
 

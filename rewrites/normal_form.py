@@ -519,8 +519,23 @@ def _leaves_extremum(factor: Term, t: Term) -> bool:
     divides = factor.op == "pow" and factor.attr < 0 and T.is_weight(factor.args[0])
     is_finite = T.is_finite(factor) and T.is_nonnegative(factor)
     is_sum = T.is_finite_if_read(factor) and T.is_weight(factor)
-    is_scale = factor.op == "exp" and (not factor.folded or T.is_weight(t.args[1]))
+    is_scale = factor.op == "exp" and (
+        not factor.folded or T.is_weight(t.args[1]) or _is_below_infinity(factor.args[0])
+    )
     return T.has_element(t) and (divides or is_finite or is_sum or is_scale)
+
+
+def _is_below_infinity(exponent: Term) -> bool:
+    """Less than inf, also over nothing, if all that is read is finite?"""
+    for a in addends(exponent):
+        number, rest = T.split_coefficient(a)
+        if rest is None or T.is_finite_if_read(a):
+            continue
+        if rest.op != "fold" or not T.is_finite_if_read(rest.args[1]):
+            return False
+        if rest.attr.monoid != ("max" if number > 0 else "min"):
+            return False
+    return True
 
 
 @normal_form.rule
@@ -634,17 +649,24 @@ def _solved(c: Term, bound: Term) -> Term | None:
 def extremum_of_exponentials(t: Term) -> Term | None:
     """The largest exponential is the exponential of the largest exponent.
 
-    Over nothing it is -inf, and not exp(-inf) = 0.
+    Over nothing it is -inf, and not exp(-inf) = 0. What a condition leaves out is exp(-inf).
 
     Law:     max(exp(x)) = exp(max(x)), because exp is monotone
-    Claims:  increasing functions
+    Claims:  increasing functions, brackets
+    Needs:   an element, of a maximum, where a condition leaves some out
     before:  M[i] = max[k](exp(S[i,k]))
     after:   M[i] = exp(max[k](S[i,k]))
     """
-    if not _is_fold(t, "max", "min") or t.args[1].op != "exp":
+    if not _is_fold(t, "max", "min"):
         return None
     bound, _, condition, body = _opened(t)
-    found = T.exp(T.fold(t.attr.monoid, (bound,), condition, body.args[0]))
+    brackets = [f.args[0] for f in factors(body) if T.is_bracket(f)]
+    x = exponent_of(body)
+    if without_exponent(body) is not T.bracket(T.conjunction(*brackets)) or x is T.ZERO:
+        return None
+    if brackets and (t.attr.monoid == "min" or not T.has_element(t)):
+        return None
+    found = T.exp(T.fold(t.attr.monoid, (bound,), T.conjunction(condition, *brackets), x))
     if t.attr.monoid == "min" or T.has_element(t):
         return found
     count = T.fold("sum", (bound,), condition, T.const(1))

@@ -95,7 +95,7 @@ class _Generator:
         if "k" in scope and self.rng.random() < 0.1:
             found += ["Y[T[k]]", "k"]
         if self.rng.random() < 0.12 or not found:
-            return self.pick("0", "1", "2", "0.5", "-1", "c", "|k|", "3", "-inf")
+            return self.pick("1", "2", "0.5", "-1", "c", "|k|", "3", "-inf")
         return self.rng.choice(found)
 
     def leaf_of(self, depth: int, scope: Scope) -> str:

@@ -575,8 +575,8 @@ class Loops(Nests):
             weight = self._value(SE.embed(new, T.ONE, masked))
             weighted = apply("mul", weight, self._value(T.mul(*infinite)))
             there = self._where_equal(weight, 0.0, 0.0, weighted)
-            rest = (f for f in factors(value) if f not in infinite)
-            body, safe = T.mul(self._symbol("weighted", there), *rest), True
+            rest = [f for f in factors(value) if f not in infinite]
+            body, safe = T.mul(self._symbol("weighted", there), *rest), all(map(is_read, rest))
         updates.append(Assign(state.attr, self._sum_tile(loop, body, scaled, vanishing=safe)))
         return state
 

@@ -513,7 +513,7 @@ class _Parts:
         left = []
         for f in self.parts:
             if f.op == "exp":
-                sums = T.Product(condition.args)
+                sums = T.Product([*condition.args, *(d.args[0] for d in self.divisors)])
                 kept = (
                     a
                     for a in _addends(f.args[0])

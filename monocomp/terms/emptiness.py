@@ -35,10 +35,16 @@ def may_be_empty(t: Term) -> bool:
     match t.op:
         case "exp":
             return is_over_nothing(t)
+        case "ref":
+            return True
         case "stored":
             return may_be_empty(t.attr.body)
+        case "cast" if t.args[0].op == "compare":  # [0 < x] for such an x
+            return any(map(may_be_empty, t.args[0].args))
         case "cast" | "field":
             return may_be_empty(t.args[0])
+        case "where":
+            return any(map(may_be_empty, t.args[1:]))
         case "fold" if t.attr.monoid == "max":
             return is_weight(t) and not is_positive(t)
         case "fold" if t.attr.monoid in ("argmax", "argmin"):
@@ -60,8 +66,6 @@ def may_be_empty(t: Term) -> bool:
 
 def _may_be_left_out(factor: Term) -> bool:
     """Is it 0 over nothing or beside a logit of -inf, as an addend may be that is not there?"""
-    if factor.op == "cast" and factor.args[0].op == "compare":  # [0 < x] for such an x
-        return any(map(may_be_empty, factor.args[0].args))
     if factor.op == "exp":  # what is taken away is a maximum mostly, and not infinite
         (x,) = factor.args
         parts = map(split_coefficient, x.args if x.op == "add" else (x,))
