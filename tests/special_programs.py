@@ -95,7 +95,7 @@ class _Generator:
         if "k" in scope and self.rng.random() < 0.1:
             found += ["Y[T[k]]", "k"]
         if self.rng.random() < 0.12 or not found:
-            return self.pick("1", "2", "0.5", "-1", "c", "|k|", "3", "-inf")
+            return self.pick("1", "2", "0.5", "-1", "c", "|k|", "3")
         return self.rng.choice(found)
 
     def leaf_of(self, depth: int, scope: Scope) -> str:
@@ -126,7 +126,8 @@ class _Generator:
 
     def extreme(self, depth: int, scope: Scope) -> str:
         name = self.pick("maximum", "minimum")
-        return f"{name}({self.number(depth, scope)}, {self.number(depth, scope)})"
+        other = self.number(depth, scope) if self.rng.random() < 0.9 else "-inf"
+        return f"{name}({self.number(depth, scope)}, {other})"
 
     def power(self, depth: int, scope: Scope) -> str:
         # What leaves int64 is rounding: a power of ints is one of floats.
@@ -238,7 +239,8 @@ class _Generator:
         if self.rng.random() < 0.15:
             return f"({self.number(depth - 1, scope)} {sign} {self.leaf(scope)})"
         here = index or (self.rng.choice(scope) if scope else "1")
-        places = [*scope, "0", "1", "2", "s", *(["N[i]"] if "i" in scope else [])]
+        counts = ["N[i]"] if "i" in scope else []
+        places = [*(i for i in scope if i != here), "0", "1", "2", "s", *counts]
         found = [f"({here} {sign} {self.rng.choice(places)})"] * 2
         if here in ("k", "l"):
             found.append(f"F[{here}]")

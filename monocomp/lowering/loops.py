@@ -144,7 +144,7 @@ class Loops(Nests):
         updates: list[Assign] = []
         joined: dict[Term, tuple[Term, Term, Term]] = {}
         for f, parts in frames.items():
-            is_frame = f.attr.monoid in EXTREMA and bool(mantissas)
+            is_frame = f.attr.monoid in EXTREMA and f.kind == "float" and bool(mantissas)
             hidden = is_frame and self._is_only_a_frame(f, mantissas)
             state, new = self._fold_tile(loop, f, parts[1], hidden)
             results[f] = state

@@ -35,8 +35,6 @@ def may_be_empty(t: Term) -> bool:
     match t.op:
         case "exp":
             return is_over_nothing(t)
-        case "ref":
-            return True
         case "stored":
             return may_be_empty(t.attr.body)
         case "cast" if t.args[0].op == "compare":  # [0 < x] for such an x

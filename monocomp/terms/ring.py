@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import lru_cache
 
 from monocomp.language.syntax import Kind
 from monocomp.terms.constructors import CONSTRUCTORS, construct
@@ -203,7 +204,8 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
             base, power = base_and_power(t)
             if base in powers:
                 before = powers.pop(base)
-                if max(before, power) > 0 >= before + power and may_be_empty(base):
+                cancels = max(before, power) > 0 >= before + power
+                if cancels and (may_be_empty(base) or _holds_ref(base)):
                     conditions.append(is_there(base))
                 base, power = _joined_power(base, before, power)
             powers[base] = powers.get(base, Fraction(0)) + power
@@ -254,6 +256,12 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
     if number != 1:
         parts.insert(0, const(number, kind))
     return parts[0] if len(parts) == 1 else intern("mul", tuple(parts), None, kind)
+
+
+@lru_cache(maxsize=65536)
+def _holds_ref(t: Term) -> bool:
+    """Does t stand for a definition, of which nothing is known yet?"""
+    return t.op == "ref" or any(map(_is_open, t.args))
 
 
 def _joined_power(base: Term, first: Fraction, second: Fraction) -> tuple[Term, Fraction]:
