@@ -71,7 +71,9 @@ def _settled(joint: Term) -> Term:
 
 
 def _is_masked(t: Term) -> bool:
-    return t.op == "where" and t.args[2] is T.NEG_INF
+    if t.op != "where" or t.args[2] is not T.NEG_INF:
+        return False
+    return t.args[1].op == "fold" or T.is_finite_if_read(t.args[1])
 
 
 @lifting.rule

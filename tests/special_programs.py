@@ -126,8 +126,7 @@ class _Generator:
 
     def extreme(self, depth: int, scope: Scope) -> str:
         name = self.pick("maximum", "minimum")
-        other = self.number(depth, scope) if self.rng.random() < 0.9 else "-inf"
-        return f"{name}({self.number(depth, scope)}, {other})"
+        return f"{name}({self.number(depth, scope)}, {self.number(depth, scope)})"
 
     def power(self, depth: int, scope: Scope) -> str:
         # What leaves int64 is rounding: a power of ints is one of floats.

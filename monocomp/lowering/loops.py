@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from monocomp import terms as T
 from monocomp.algebra import LARGEST_INT, SE, SE_PAIR, carried_places, carrier, frame, is_selection
@@ -142,7 +143,7 @@ class Loops(Nests):
         mantissas = {f: fixed[f] for f in sorted(scaled, key=lambda f: fixed[f][1] is not T.ONE)}
         results: dict[Term, Expr] = {}
         updates: list[Assign] = []
-        joined: dict[Term, tuple[Term, Term, Term]] = {}
+        joined: dict[Term, _Frame] = {}
         for f, parts in frames.items():
             is_frame = f.attr.monoid in EXTREMA and f.kind == "float" and bool(mantissas)
             hidden = is_frame and self._is_only_a_frame(f, mantissas)
@@ -428,7 +429,7 @@ class Loops(Nests):
         loop: Loop,
         moving: Mapping[Term, Centred],
         bound: Term,
-        joined: Mapping[Term, tuple[Term, Term, Term]],
+        joined: Mapping[Term, _Frame],
         results: dict[Term, Expr],
         updates: list[Assign],
     ) -> None:
@@ -442,8 +443,7 @@ class Loops(Nests):
         old, new = {}, {}
         for t, state in results.items():
             if t in joined:
-                before, after, _ = joined[t]
-                old[t], new[t] = settle(before), after
+                old[t], new[t] = settle(joined[t].old), joined[t].shift
                 continue
             old[t] = self._symbol("old", state)
             new[t] = self._symbol("new", _with_locals(state, new_values))
@@ -503,15 +503,14 @@ class Loops(Nests):
 
     def _frame_symbols(
         self, loop: Loop, f: Term, body: Term, state: Expr, updates: list[Assign]
-    ) -> tuple[Term, Term, Term]:
-        """(old frame, new frame to subtract, masked exponent) as terms."""
+    ) -> _Frame:
         scope = self.scopes[-1]
         new = self._let(scope, state.attr + "_new", updates[-1].value)
         updates[-1] = Assign(state.attr, new)
         new_symbol = self._symbol("frame", new)
         shift = self._value(settle(new_symbol))
         masked = self.exponents[body, _UNITS[f.attr.monoid]]
-        return self._symbol("old", state), self._symbol("shift", shift), masked
+        return _Frame(self._symbol("old", state), new_symbol, self._symbol("shift", shift), masked)
 
     def _mantissa(
         self,
@@ -519,7 +518,7 @@ class Loops(Nests):
         f: Term,
         parts: tuple[Term, ...],
         bound: Term,
-        joined: Mapping[Term, tuple[Term, Term, Term]],
+        joined: Mapping[Term, _Frame],
         updates: list[Assign],
         moved: Sequence[Term] = (),
         settled: Iterable[Term] = (),
@@ -535,17 +534,20 @@ class Loops(Nests):
         inside = set(T.subterms(whole))
         is_missing = False
         begins: tuple[Expr, float] | None = None  # an old frame that a scale of 0 does not move
-        for fold_, (old_symbol, shift, masked_body) in joined.items():
+        is_linear = all(any(f in factors(a) for a in addends(whole)) for f in joined if f in inside)
+        for fold_, frame_ in joined.items():
             if fold_ not in inside:
                 continue
             if not _is_scaled_positively(whole, fold_):
-                begins = self._value(old_symbol), _UNITS[fold_.attr.monoid]
+                begins = self._value(frame_.old), _UNITS[fold_.attr.monoid]
             (_,), (_, body) = T.open_as(fold_, (loop.axis.name,))
-            old = T.replace(old, fold_, old_symbol)
-            new = T.replace(new, fold_, shift)
-            masked = _in_terms_of(masked, body, masked_body)
+            old = T.replace(old, fold_, frame_.old)
+            new = T.replace(new, fold_, frame_.shift if is_linear else frame_.new)
+            masked = _in_terms_of(masked, body, frame_.masked)
             unit = T.NEG_INF if fold_.attr.monoid == "max" else T.INF
-            is_missing |= _is_missing_with(masked, masked_body, unit)
+            is_missing |= _is_missing_with(masked, frame_.masked, unit)
+        if not is_linear:  # an increasing function of an infinite extremum may be finite
+            new = settle(new)
         if old is whole or loop.axis.name in masked.free or not is_missing:
             # The frame is known from an earlier pass and moves no more, or is of other terms, or is
             # an increasing function of one: where an element is missing, exp(-inf) = 0 is not.
@@ -674,6 +676,22 @@ def _absorbed(body: Term, name: str) -> Term | None:
         if scaled(f) is not f and count(absorbed) < count(body):
             return absorbed
     return None
+
+
+class _Frame(NamedTuple):
+    """A maximum or minimum that sums of a loop are scaled by, as terms.
+
+    Attributes:
+        old: its value before this tile.
+        new: its value after it.
+        shift: what is subtracted from exponents: `new`, or 0 where that is infinite.
+        masked: its elements, infinite outside the loop's domain.
+    """
+
+    old: Term
+    new: Term
+    shift: Term
+    masked: Term
 
 
 def _is_scaled_positively(frame: Term, extremum: Term) -> bool:

@@ -18,7 +18,14 @@ from functools import lru_cache
 from monocomp.language.syntax import Kind
 from monocomp.terms.constructors import CONSTRUCTORS, construct
 from monocomp.terms.emptiness import Product, is_there, may_be_empty, without_scale
-from monocomp.terms.facts import has_element, is_finite, is_nonnegative, is_positive, is_weight
+from monocomp.terms.facts import (
+    has_element,
+    is_finite,
+    is_finite_if_there,
+    is_nonnegative,
+    is_positive,
+    is_weight,
+)
 from monocomp.terms.leaves import INF, NEG_INF, ONE, TRUE, ZERO, as_int, const
 from monocomp.terms.logic import conjunction, conjuncts
 from monocomp.terms.losses import lose, losing_nothing
@@ -93,7 +100,8 @@ def _sum(terms: Iterable[Term], as_written: bool) -> Term:
     for rest in cancelled:
         lose(rest)
         if as_written and coefficients[rest] <= 0 and kind == "float" and not is_finite(rest):
-            there = construct("compare", NEG_INF, rest, attr="<")
+            is_least = rest.op == "fold" and rest.attr.monoid == "min"
+            there = construct("compare", *((rest, INF) if is_least else (NEG_INF, rest)), attr="<")
             logarithms = [t.args[0] for t in coefficients if t.op == "log"]
             # Where logarithms are infinite, the sum is anyway.
             if there is not TRUE and not Product(logarithms).says(there):
@@ -261,7 +269,7 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
 @lru_cache(maxsize=65536)
 def _holds_ref(t: Term) -> bool:
     """Does t stand for a definition, of which nothing is known yet?"""
-    return t.op == "ref" or any(map(_is_open, t.args))
+    return t.op == "ref" or any(map(_holds_ref, t.args))
 
 
 def _joined_power(base: Term, first: Fraction, second: Fraction) -> tuple[Term, Fraction]:
@@ -493,6 +501,8 @@ def multiply_out(t: Term) -> Term:
         for place, factor in enumerate(t.args):
             if factor.op == "add" and factor.folded:
                 others = t.args[:place] + t.args[place + 1 :]
+                if not all(map(is_finite_if_there, others)):
+                    return t  # inf * (a - b) is a number, inf * a - inf * b is none
                 return add(*(multiply_out(mul(*others, part)) for part in factor.args))
     return t
 
