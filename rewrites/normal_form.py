@@ -590,8 +590,8 @@ def pick_point(program: Equations) -> Choice | None:
 
     Law:     sum[k if k = a](f(k)) = f(a) for a place a in the range of k, else 0
     Claims:  one point
-    Needs:   the sum stands in no quotient by aggregates nor beside an exponential of one: there a
-             0 would be no sum over nothing
+    Needs:   the sum stands in no quotient by aggregates nor beside an exponential of one, where a
+             0 would be no sum over nothing, and in no logarithm
     before:  A[i] = max[k](X[i,k]) + sum[k if k == i - 1](X[i,k])
     after:   A[i] = max[k](X[i,k]) + where(0 <= i - 1 and i - 1 < |k|, X[i,i - 1], 0)
     """
@@ -605,7 +605,9 @@ def pick_point(program: Equations) -> Choice | None:
 
 
 def _is_scaled(t: Term) -> bool:
-    """Is t divided by aggregates, or multiplied with an exponential of one?"""
+    """Is t divided by aggregates, or multiplied with an exponential of one, or a logarithm?"""
+    if t.op == "log":
+        return True
     scales = (f for f in factors(t) if f.op == "exp" or (f.op == "pow" and f.attr < 0))
     return any(bool(f.args[0].folded) for f in scales)
 

@@ -497,13 +497,16 @@ class _Parts:
 
     def with_frames(self) -> list[Term]:
         """The factors, their scale 1 where the sum over nothing that has it divides them."""
-        divisors = T.Product([d.args[0] for d in self.divisors if d not in self.settled])
+        unsettled = [d.args[0] for d in self.divisors if d not in self.settled]
+        if not unsettled:
+            return self.parts
+        divisors = T.Product(unsettled)
         found = []
         for f in self.parts:
             for a in _addends(f.args[0]) if f.op == "exp" else ():
                 m = T.split_coefficient(a)[1]
                 if m is not None and divisors.says(_is_there(m)):
-                    f = T.exp(T.replace(f.args[0], m, settle(m)))
+                    f = T.exp(T.replace(f.args[0], m, _if_there(m)))
             found.append(f)
         return found
 
@@ -514,13 +517,14 @@ class _Parts:
         for f in self.parts:
             if f.op == "exp":
                 sums = T.Product([*condition.args, *(d.args[0] for d in self.divisors)])
-                kept = (
-                    a
-                    for a in _addends(f.args[0])
-                    if not any(_unscaled(a) in T.subterms(side) for side in condition.args)
-                    and not sums.says(_is_there(_unscaled(a)))
-                )
-                left.append(T.exp(T.add(T.ZERO, *kept)))
+                exponent = f.args[0]
+                for a in _addends(exponent):
+                    m = _unscaled(a)
+                    if any(m in T.subterms(side) for side in condition.args):
+                        exponent = T.replace(exponent, m, T.ZERO)
+                    elif sums.says(_is_there(m)):
+                        exponent = T.replace(exponent, m, _if_there(m))
+                left.append(T.exp(exponent))
             elif f not in self.divisors:
                 base, power = T.base_and_power(f)
                 if base not in condition.args:
@@ -567,6 +571,11 @@ def _is_bounded(t: Term) -> bool:
 
 def _is_there(m: Term) -> Term:
     return T.compare("<", T.NEG_INF, m) if _is_greatest(m) else T.compare("<", m, T.INF)
+
+
+def _if_there(m: Term) -> Term:
+    """An exponent of a sum, 0 over nothing."""
+    return T.where(_is_there(m), m, T.ZERO)
 
 
 def is_infinite_with(t: Term, exponent: Term) -> bool:
