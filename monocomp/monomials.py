@@ -126,9 +126,15 @@ def _may_lead(lead: Term, exponents: Iterable[Term]) -> bool:
     return all(a in common or T.is_finite(a) or is_subtracted(a) for a in addends(lead))
 
 
+def _is_maximum(t: Term | None) -> bool:
+    return t is not None and t.op == "fold" and t.attr.monoid == "max"
+
+
 def _may_vanish(m: Monomial, divisor: Term) -> bool:
     """Is there a factor that may be 0 because of a sum over nothing, or a weight of the divisor?"""
     if m.exponent is not T.ZERO and T.Product([]).vanishes_with(T.exp(m.exponent), divisor):
+        return True
+    if any(_is_maximum(T.split_coefficient(a)[1]) for a in addends(m.exponent)):
         return True
     inside = T.subterms(*(b for b, p in m.powers.items() if p > 0))
     return any(T.is_bracket(t) or T.may_be_empty(t) for t in inside)

@@ -438,6 +438,8 @@ def hoist_factor(t: Term) -> Term | None:
             number, factor = primitive(factor, name)
             outside.append(T.const(number, body.kind))
             inside.append(factor)
+        elif factor.op == "const" and isinstance(factor.attr, float):  # 0 elements times infinity
+            inside.append(factor)
         else:
             outside.append(factor)
     if not inside and condition is T.TRUE:
@@ -464,7 +466,7 @@ def hoist_addend(t: Term) -> Term | None:
     Law:     max(a + x) = a + max(x), because addition is monotone
     Claims:  translation
     Needs:   an element, as -inf + inf is NaN, and the maximum of no ints is the least of all; or
-             addends that are finite if what they read is
+             addends that are finite
     before:  M[i] = max[k](S[i,k] + B[i])
     after:   M[i] = B[i] + max[k](S[i,k])
     """
@@ -475,7 +477,7 @@ def hoist_addend(t: Term) -> Term | None:
     inside = [a for a in addends(body) if name in a.free]
     if not outside or not inside:
         return None
-    if not T.has_element(t) and not (t.kind == "float" and all(map(T.is_finite_if_read, outside))):
+    if not T.has_element(t) and not (t.kind == "float" and all(map(T.is_finite, outside))):
         return None
     moving = T.add(T.const(0, body.kind), *inside)
     return T.construct("add", *outside, T.fold(t.attr.monoid, (bound,), condition, moving))

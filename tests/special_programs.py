@@ -38,7 +38,6 @@ WEIGHTED = (
     "sum[{if}](exp({a}) * {b}) / sum[{if}](exp({a}))",
     "log(sum[{if}](exp({a}) * {b}))",
     "log(sum[{if}](exp({a})))",
-    "sum[{if}]({b}) / sum[{if}]({a})",
     "(sum[{if}](exp({a}) * {b}) + 1) / (sum[{if}](exp({a})) + 1)",
     "sum[{if}](exp({a} - max[{if}]({a})) * {b}) / sum[{if}](exp({a} - max[{if}]({a})))",
     "sum[{if}](exp({a} - max[{if}]({a})) * {b})",
@@ -53,6 +52,7 @@ STATISTICS = (
     "logsumexp[{if}]({a}) - max[{if}]({a})",
 )
 CASCADES = (
+    "sum[{if}]({b}) / sum[{if}]({a})",
     "sum[{if}](({a} - {r}[{if}]({a})) * {b})",
     "mean[{if}](({a} - mean[{if}]({a})) ** {n})",
     "(mean[{if}]({a} ** 2) - mean[{if}]({a}) ** 2)",
@@ -121,7 +121,7 @@ class _Generator:
         return self.pick(*FUNCTIONS).format(self.number(depth, scope))
 
     def choice(self, depth: int, scope: Scope) -> str:
-        other = self.number(depth, scope) if self.rng.random() < 0.6 else self.pick("0", "-inf")
+        other = self.number(depth, scope) if self.rng.random() < 0.6 else "0"
         return f"where({self.condition(depth, scope)}, {self.number(depth, scope)}, {other})"
 
     def extreme(self, depth: int, scope: Scope) -> str:

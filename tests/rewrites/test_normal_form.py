@@ -126,6 +126,7 @@ NEAR_MISSES = {
         "M[i] = max[k](S[i,k] + B[k])",
         "M[i] = sum[k](S[i,k] + B[i])",
         "M[i] = max[k if S[i,k] < 0](B[i])",  # over nothing it is -inf
+        "M[i] = max[k if k < i](S[i,k] + B[i])",  # so it is here, where B[i] is inf
         "M[i] = prod[k](S[i,k] + B[i])",
     ],
     "hoist_positive_factor": [
@@ -389,7 +390,7 @@ VARIANTS = {
         ),
     ],
     "hoist_addend": [
-        ("min[k if k < i](B[i] - X[i,k])", "B[i] + min[k if k < i](-X[i,k])"),
+        ("min[k if k <= i](B[i] - X[i,k])", "B[i] + min[k if k <= i](-X[i,k])"),
         ("max[k](k - i)", "max[k](k) - i"),
     ],
     "hoist_positive_factor": [
