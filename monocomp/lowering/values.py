@@ -389,6 +389,8 @@ def _stored(exact: Number, kind: Kind) -> float:
 
 def _times(number_: Number, parts: list[Term]) -> Term:
     """A product as it stands: where it was written so that nothing cancels, nothing does."""
+    if not parts:
+        return T.const(number_, "float")
     numbers = [] if number_ == 1 else [T.const(number_, parts[0].kind)]
     if len(parts) + len(numbers) == 1 or parts[0].kind != "float":
         return T.mul(*numbers, *parts)

@@ -10,7 +10,13 @@ from monocomp.language.syntax import FUNCTIONS
 from monocomp.terms.comparisons import compare, where
 from monocomp.terms.constructors import CONSTRUCTORS, Constructor, construct
 from monocomp.terms.emptiness import may_be_empty
-from monocomp.terms.facts import is_finite, is_finite_if_read, is_nonnegative, is_positive
+from monocomp.terms.facts import (
+    is_finite,
+    is_finite_if_read,
+    is_finite_if_there,
+    is_nonnegative,
+    is_positive,
+)
 from monocomp.terms.leaves import NEG_INF, ONE, ZERO, as_int, const, ints
 from monocomp.terms.logic import conjunction
 from monocomp.terms.nodes import Term, intern
@@ -161,7 +167,8 @@ def general_power(a: Term, b: Term) -> Term:
         is_whole = b.attr.denominator == 1
         is_moderate = b.attr.denominator <= 64 and abs(b.attr.numerator) <= 64
         # A sum is -inf only where an element is; over nothing it is a divisor like others.
-        has_root = is_nonnegative(as_float(a)) or may_be_empty(as_float(a))
+        is_sum = may_be_empty(as_float(a)) and is_finite_if_there(as_float(a))
+        has_root = is_nonnegative(as_float(a)) or is_sum
         if is_moderate and (is_whole or has_root):
             return construct("pow", as_float(a), attr=b.attr)
     return intern("power", (as_float(a), as_float(b)), None, "float")
