@@ -31,6 +31,7 @@ _FACTS = {
     "is_finite_if_read": "is finite if all that it reads is",
     "is_finite_if_there": "is finite if all that it reads is and its aggregates have elements",
     "is_not_infinite": "is not infinite",
+    "is_below_infinity": "< inf if all that it reads is",
     "exceeds_minus_infinity": "> -inf",
     "is_positive": "> 0",
     "is_weight": ">= 0, and 0 only where nothing is there",

@@ -65,9 +65,13 @@ def _settled(joint: Term) -> Term:
     not occur. The maximum of a fold is settled anyway (`lowering.values`)."""
     exponents = joint.args if joint.op == "maximum" else (joint,)
     is_frame = any(f.op == "fold" or _is_masked(f) for e in exponents for f in factors(e))
-    if is_frame or (T.exceeds_minus_infinity(joint) and T.is_finite_if_read(joint)):
+    if is_frame or (T.exceeds_minus_infinity(joint) and T.is_below_infinity(joint)):
         return joint
     return T.where(T.compare("==", T.function("abs", joint), T.INF), T.ZERO, joint)
+
+
+def _is_settled(t: Term | None) -> bool:
+    return t is not None and t.op == "where" and t is _settled(t.args[2])
 
 
 def _is_masked(t: Term) -> bool:
@@ -261,6 +265,8 @@ def join_frames(t: Term) -> Term | None:
         return None
     if not any(exponent_of(a).folded for a in t.args) or _are_bounded(t.args):
         return None
+    if any(_is_settled(T.split_coefficient(a)[1]) for a in t.args):
+        return None  # an exponent less the one that it is joined in
     value, exponent = _join(t)
     return T.mul(T.exp(exponent), value)
 
@@ -436,7 +442,7 @@ def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:
     conditions that hold."""
     if m is s:
         return True
-    if m.op == "where" and m is _settled(m.args[2]):
+    if _is_settled(m):
         return _is_extremum(m.args[2], s, monoid, known)
     if m.op == monoid + "imum":
         return any(_is_extremum(a, s, monoid, known) for a in m.args)

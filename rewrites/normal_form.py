@@ -522,22 +522,9 @@ def _leaves_extremum(factor: Term, t: Term) -> bool:
     is_finite = T.is_finite(factor) and T.is_nonnegative(factor)
     is_sum = T.is_finite_if_read(factor) and T.is_weight(factor)
     is_scale = factor.op == "exp" and (
-        not factor.folded or T.is_weight(t.args[1]) or _is_below_infinity(factor.args[0])
+        not factor.folded or T.is_weight(t.args[1]) or T.is_below_infinity(factor.args[0])
     )
     return T.has_element(t) and (divides or is_finite or is_sum or is_scale)
-
-
-def _is_below_infinity(exponent: Term) -> bool:
-    """Less than inf, also over nothing, if all that is read is finite?"""
-    for a in addends(exponent):
-        number, rest = T.split_coefficient(a)
-        if rest is None or T.is_finite_if_read(a):
-            continue
-        if rest.op != "fold" or not T.is_finite_if_read(rest.args[1]):
-            return False
-        if rest.attr.monoid != ("max" if number > 0 else "min"):
-            return False
-    return True
 
 
 @normal_form.rule

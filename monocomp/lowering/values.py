@@ -154,7 +154,7 @@ class Values(Scopes, ABC):
         if not any(map(_may_be_infinite_by_itself, t.args)):
             return total
         infinite = [a for a in t.args if not _is_missing_nowhere(a)]
-        if all(map(_is_below_infinity, infinite)):  # nothing cancels
+        if all(map(T.is_below_infinity, infinite)):  # nothing cancels
             return total
         if len(infinite) > 1:
             infinite = [a for a in infinite if not T.exceeds_minus_infinity(_unsigned(a))]
@@ -411,32 +411,9 @@ def _clamped(addend: Term) -> Term:
         return addend
     if number_ < 0 and _is_greatest(rest) and not T.exceeds_minus_infinity(rest):
         return T.mul(T.const(number_, "float"), clamp(rest, T.NEG_INF))
-    if number_ > 0 and _is_least(rest) and not _is_below_infinity(rest):
+    if number_ > 0 and _is_least(rest) and not T.is_below_infinity(rest):
         return T.mul(T.const(number_, "float"), clamp(rest, T.INF))
     return addend
-
-
-def _is_below_infinity(t: Term) -> bool:
-    """Less than inf wherever it is a number, if all that is read is."""
-    match t.op:
-        case "read" | "param":
-            return True
-        case "stored":
-            return _is_below_infinity(t.attr.body)
-        case "log" | "exp" | "maximum" | "relu" | "add":
-            return all(map(_is_below_infinity, t.args))
-        case "where":
-            return all(map(_is_below_infinity, t.args[1:]))
-        case "minimum":
-            return any(map(_is_below_infinity, t.args))
-        case "mul":
-            signed = [f for f in t.args if not T.is_nonnegative(f)]
-            return len(signed) <= 1 and all(map(_is_below_infinity, t.args))
-        case "fold" if t.attr.monoid in ("max", "sum"):
-            return _is_contraction(t) or _is_below_infinity(t.args[1])
-        case "field" if t.args[0].op == "fold" and t.args[0].attr.is_scaled:
-            return _is_below_infinity(t.args[0].args[1 if t.attr == "v" else 2])
-    return T.is_finite(t)
 
 
 def _is_infinite_bracket(f: Term) -> bool:

@@ -129,6 +129,30 @@ def _is_finite(t: Term, is_finite: Callable[[Term], bool]) -> bool:
 
 
 @_fact
+def is_below_infinity(t: Term) -> bool:
+    """Less than inf wherever it is a number, if all that is read is."""
+    if is_finite_if_read(t):
+        return True
+    match t.op:
+        case "stored":
+            return is_below_infinity(t.attr.body)
+        case "log" | "exp" | "maximum" | "relu" | "add":
+            return all(map(is_below_infinity, t.args))
+        case "where":
+            return all(map(is_below_infinity, t.args[1:]))
+        case "minimum":
+            return any(map(is_below_infinity, t.args))
+        case "mul":
+            signed = [f for f in t.args if not is_nonnegative(f)]
+            return len(signed) <= 1 and all(map(is_below_infinity, t.args))
+        case "fold" if t.attr.monoid in ("max", "sum"):
+            return is_below_infinity(t.args[1])
+        case "field" if t.args[0].op == "fold" and t.args[0].attr.is_scaled:
+            return is_below_infinity(t.args[0].args[1 if t.attr == "v" else 2])
+    return False
+
+
+@_fact
 def exceeds_minus_infinity(t: Term) -> bool:
     """More than -inf wherever it is a number."""
     match t.op:
