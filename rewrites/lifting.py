@@ -65,7 +65,8 @@ def _settled(joint: Term) -> Term:
     not occur. The maximum of a fold is settled anyway (`lowering.values`)."""
     exponents = joint.args if joint.op == "maximum" else (joint,)
     is_frame = any(f.op == "fold" or _is_masked(f) for e in exponents for f in factors(e))
-    if is_frame or (T.exceeds_minus_infinity(joint) and T.is_below_infinity(joint)):
+    is_bounded = T.is_below_infinity(joint) or T.is_finite_if_read(joint)
+    if is_frame or (T.exceeds_minus_infinity(joint) and is_bounded):
         return joint
     return T.where(T.compare("==", T.function("abs", joint), T.INF), T.ZERO, joint)
 

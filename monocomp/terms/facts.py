@@ -130,10 +130,10 @@ def _is_finite(t: Term, is_finite: Callable[[Term], bool]) -> bool:
 
 @_fact
 def is_below_infinity(t: Term) -> bool:
-    """Less than inf wherever it is a number, if all that is read is."""
-    if is_finite_if_read(t):
-        return True
+    """Less than inf wherever it is a number, if all that is read is, though that may be -inf."""
     match t.op:
+        case "read" | "param":
+            return True
         case "stored":
             return is_below_infinity(t.attr.body)
         case "log" | "exp" | "maximum" | "relu" | "add":
@@ -146,10 +146,11 @@ def is_below_infinity(t: Term) -> bool:
             signed = [f for f in t.args if not is_nonnegative(f)]
             return len(signed) <= 1 and all(map(is_below_infinity, t.args))
         case "fold" if t.attr.monoid in ("max", "sum"):
-            return is_below_infinity(t.args[1])
+            is_contraction = t.attr.monoid == "sum" and is_finite_if_read(t.args[1])
+            return is_contraction or is_below_infinity(t.args[1])
         case "field" if t.args[0].op == "fold" and t.args[0].attr.is_scaled:
             return is_below_infinity(t.args[0].args[1 if t.attr == "v" else 2])
-    return False
+    return is_finite(t)
 
 
 @_fact
