@@ -49,7 +49,7 @@ STATISTICS = (
     "sum[{x}](softmax[{if}]({a}) * (log(softmax[{if}]({a})) - log(softmax[{if}]({b}))))",
     "max[{x}](softmax[{if}]({a}))",
     "sum[{x}](softmax[{if}]({a}) ** 2)",
-    "logsumexp[{if}]({a}) - max[{if}]({a})",
+    "logsumexp[{if}]({a}) + max[{if}]({a})",
 )
 CASCADES = (
     "sum[{if}]({b}) / sum[{if}]({a})",

@@ -546,7 +546,10 @@ class Loops(Nests):
             masked = _in_terms_of(masked, body, frame_.masked)
             unit = T.NEG_INF if fold_.attr.monoid == "max" else T.INF
             is_missing |= _is_missing_with(masked, frame_.masked, unit)
-        if not is_linear:  # an increasing function of an infinite extremum may be finite
+        is_known = old is whole and any(f.op == "fold" for a in addends(whole) for f in factors(a))
+        if not is_linear or (is_known and whole.op != "fold"):
+            # An increasing function of an infinite extremum may be finite; what is known from an
+            # earlier pass may be of nothing.
             new = settle(new)
         if old is whole or loop.axis.name in masked.free or not is_missing:
             # The frame is known from an earlier pass and moves no more, or is of other terms, or is

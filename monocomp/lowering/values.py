@@ -162,15 +162,25 @@ class Values(Scopes, ABC):
             of_nothing = [a for a in infinite if _may_be_infinite_by_itself(_unsigned(a))]
             for a in sorted(added, key=lambda a: a not in of_nothing):
                 total = self._where_equal(self._value(a), -math.inf, -math.inf, total)
-            for a in infinite if any(a in of_nothing for a in added) else ():
-                if _is_negative(a) and a not in of_nothing:
-                    total = self._where_equal(self._value(T.neg(a)), -math.inf, math.inf, total)
+            if any(a in of_nothing for a in added):
+                for a in infinite:
+                    if a not in of_nothing:
+                        total = self._where_infinite(a, total)
         return total
 
     def _where_equal(self, value: Expr, special: float, result: float, total: Expr) -> Expr:
         """The result where the value is a special one, else the total."""
         is_special = apply("compare", value, number(special), kind="bool", attr="==")
         return apply("where", is_special, number(result, total.kind), total, kind=total.kind)
+
+    def _where_infinite(self, a: Term, total: Expr) -> Expr:
+        """The addend where it is infinite, else the total."""
+        value = self._value(_unsigned(a))
+        signed = apply("neg", value) if _is_negative(a) else value
+        is_infinite = apply(
+            "compare", apply("abs", value), number(math.inf), kind="bool", attr="=="
+        )
+        return apply("where", is_infinite, signed, total, kind=total.kind)
 
     def _signed_sum(
         self, addends: Iterable[Term], kind: Kind, value: Callable[[Term], Expr]
@@ -236,7 +246,7 @@ class Values(Scopes, ABC):
             total = value if total is None else apply("mul", total, value, kind=kind)
         for f in under:
             divisor = self._value(T.power_of(f.args[0], -f.attr))
-            total = apply("div", total or number(1.0), divisor)
+            total = _divide(total or number(1.0), divisor)
             if f in self.settled:  # whatever stands there: nobody need have looked at it
                 total = self._where_equal(divisor, 0.0, 0.0, total)
         assert total is not None
@@ -244,7 +254,7 @@ class Values(Scopes, ABC):
 
     def _quotient(self, over: Expr, divisor: Expr, base: Term) -> Expr:
         """over / divisor, which is 0 / 0 = 0 for aggregates over nothing."""
-        quotient = apply("div", over, divisor)
+        quotient = _divide(over, divisor)
         if not T.may_be_empty(base) or over.op == "number":
             return quotient
         empty = apply("compare", divisor, number(0.0), kind="bool", attr="==")
@@ -309,7 +319,7 @@ class Values(Scopes, ABC):
         if power == Fraction(-1, 2):
             return apply("rsqrt", self._value(base))
         if power < 0 and power.denominator == 1:
-            return apply("div", number(1.0), self._value(T.power_of(base, -power)))
+            return _divide(number(1.0), self._value(T.power_of(base, -power)))
         if power.denominator == 1:
             half = self._value(base if power < 4 else T.inert("pow", base, attr=power // 2))
             total = apply("mul", half, half, kind=t.kind)
@@ -742,6 +752,13 @@ def clamp(frame: Term, unit: Term) -> Term:
 def settle(frame: Term) -> Term:
     """`algebra.settled`; it is 0 for an infinite logit too, which then counts as infinite."""
     return T.where(T.compare("==", T.INF, T.function("abs", frame)), T.ZERO, frame)
+
+
+def _divide(over: Expr, divisor: Expr) -> Expr:
+    """A quotient; that of a number by 0 is done here, as compilers of kernels refuse it."""
+    if divisor.op == over.op == "number" and divisor.attr == 0 and over.attr != 0:
+        return number(math.copysign(math.inf, over.attr))
+    return apply("div", over, divisor)
 
 
 def _plus(total: Expr | None, value: Expr, negative: bool, kind: Kind) -> Expr:
