@@ -266,7 +266,7 @@ def join_frames(t: Term) -> Term | None:
         return None
     if not any(exponent_of(a).folded for a in t.args) or _are_bounded(t.args):
         return None
-    if any(_is_settled(T.split_coefficient(a)[1]) for a in t.args):
+    if t.op == "add" and _is_at_most_zero(t, T.TRUE):
         return None  # an exponent less the one that it is joined in
     value, exponent = _join(t)
     return T.mul(T.exp(exponent), value)
@@ -421,14 +421,14 @@ def _is_bounded(addend: Term) -> bool:
 def _is_at_most_zero(exponent: Term, condition: Term) -> bool:
     """Is it s - m, with an m that is at least s where the condition holds, or more of that?"""
     known = frozenset(T.conjuncts(condition))
-    unsigned = [f for f in factors(exponent) if not T.is_positive(f)]
+    unsigned = [f for f in factors(exponent) if not T.is_nonnegative(f)]
     if len(unsigned) == 1 and unsigned[0].op == "add":
         exponent = unsigned[0]
     for a in addends(exponent):
         number, _ = T.split_coefficient(a)
         extrema = [f for f in factors(a) if f.op in ("fold", "maximum", "minimum", "where")]
         scale = [f for f in factors(a) if f not in extrema and f.op != "const"]
-        if len(extrema) != 1 or isinstance(number, float) or not all(map(T.is_positive, scale)):
+        if len(extrema) != 1 or isinstance(number, float) or not all(map(T.is_nonnegative, scale)):
             continue
         rest = T.sub(exponent, a)  # c (s - max(s)), or c (min(s) - s), for c > 0
         inverse = [T.power_of(f, -1) for f in scale]

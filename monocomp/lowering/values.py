@@ -159,13 +159,16 @@ class Values(Scopes, ABC):
         if len(infinite) > 1:
             infinite = [a for a in infinite if not T.exceeds_minus_infinity(_unsigned(a))]
             added = [a for a in infinite if not _is_negative(a)]
+            masks = [a for a in infinite if _is_masked(_unsigned(a))]
             of_nothing = [a for a in infinite if _may_be_infinite_by_itself(_unsigned(a))]
             for a in sorted(added, key=lambda a: a not in of_nothing):
                 total = self._where_equal(self._value(a), -math.inf, -math.inf, total)
-            if any(a in of_nothing for a in added):
+            if any(a in of_nothing for a in added if a not in masks):
                 for a in infinite:
                     if a not in of_nothing:
                         total = self._where_infinite(a, total)
+                for a in (a for a in added if a in masks):
+                    total = self._where_equal(self._value(a), -math.inf, -math.inf, total)
         return total
 
     def _where_equal(self, value: Expr, special: float, result: float, total: Expr) -> Expr:
@@ -719,6 +722,10 @@ def _chain(op: str, operands: list[Expr], kind: Kind) -> Expr:
 def _is_negative(t: Term) -> bool:
     coefficient, _ = T.split_coefficient(t)
     return coefficient < 0 and coefficient != -math.inf
+
+
+def _is_masked(t: Term) -> bool:
+    return t.op == "where" and T.NEG_INF in t.args
 
 
 def _unsigned(t: Term) -> Term:
