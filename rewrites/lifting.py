@@ -347,8 +347,8 @@ def share_frame(t: Term) -> Term | None:
     Law:     exp(m') * SE[k if a and b](v, s).v = exp(m) * SE[k if a]([b] * v, s).v
     Claims:  scaled numbers, units
     Needs:   m is the maximum of s where a, m' where a and b; the smaller sum is no divisor, and
-             is a factor or one of all addends of a factor; what else multiplies it is finite if
-             what it reads is, as over nothing it is 0 with any factor
+             is a factor or one of all addends of a factor; its values and what else multiplies it
+             are finite if what they read is, as over nothing it is 0 with any factor
     before:  O[i] = exp(max[k if k < i](S[i,k]) - max[k](S[i,k])) * SE[k if k < i](V[k], S[i,k]).v / SE[k](1, S[i,k]).v
     after:   O[i] = SE[k]((k < i) * V[k], S[i,k]).v / SE[k](1, S[i,k]).v
     """  # noqa: E501
@@ -383,6 +383,8 @@ def _in_frame_of(part: Term, whole: Term) -> tuple[Term, Term] | None:
     _, (outer, _, other) = T.open_as(whole, (bound.attr[0],))
     known, wanted = set(T.conjuncts(outer)), set(T.conjuncts(condition))
     if exponent is not other or not known < wanted:
+        return None
+    if not T.is_finite_if_there(value):  # 0 times infinity
         return None
     extra = [c for c in T.conjuncts(condition) if c not in known]
     name = bound.attr[0]

@@ -55,6 +55,7 @@ class Loops(Accesses, Masks):
         self.indent += 1
         self.kept = {}
         self._body(loop.body)
+        self.admitted.pop(loop.axis.name, None)
         self.indent -= 1
 
     def _blocked_loop(self, loop: Loop) -> None:

@@ -519,7 +519,7 @@ class _Parts:
                 left.append(T.exp(exponent))
             elif f not in self.divisors:
                 base, power = T.base_and_power(f)
-                if base not in condition.args:
+                if base not in condition.args or not T.may_be_empty(base):
                     left.append(f)
                 elif power > 1:
                     left.append(T.power_of(base, power - 1))
