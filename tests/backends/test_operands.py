@@ -50,7 +50,11 @@ def test_what_is_multiplied_in_parts(text: str, count: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "q", "k"),
-    [("attention_moments", 128, 256), ("talking_heads", 128, 256), ("rms_norm", 1, 1000)],
+    [
+        ("attention_moments", 128, 256),
+        pytest.param("talking_heads", 128, 256, marks=pytest.mark.slow),
+        ("rms_norm", 1, 1000),
+    ],
 )
 def test_no_worse_than_eager_torch(name: str, q: int, k: int) -> None:
     """In float16, where roundings were seen to add up to more than those of eager torch."""
