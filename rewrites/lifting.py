@@ -66,6 +66,8 @@ def _settled(joint: Term) -> Term:
     exponents = joint.args if joint.op == "maximum" else (joint,)
     is_frame = any(f.op == "fold" or _is_masked(f) for e in exponents for f in factors(e))
     is_bounded = T.is_below_infinity(joint) or T.is_finite_if_read(joint)
+    # An exponential in an exponent would be split off again, and so would what is made of it.
+    is_bounded |= any(s.op == "exp" for s in T.subterms(joint))
     if is_frame or (T.exceeds_minus_infinity(joint) and is_bounded):
         return joint
     return T.where(T.compare("==", T.function("abs", joint), T.INF), T.ZERO, joint)

@@ -50,6 +50,8 @@ def _extremum(name: str, *args: Term) -> Term:
         return exp(_extremum(name, *(t.args[0] for t in operands)))
     if all(t.op == "const" for t in operands):
         return const((max if name == "maximum" else min)(t.attr for t in operands), kind)
+    if name == "maximum" and ZERO in operands and all(map(is_nonnegative, operands)):
+        return next(t for t in operands if t is not ZERO)
     operands.sort(key=lambda t: t.key)
     return intern(name, tuple(operands), None, kind)
 
