@@ -31,12 +31,15 @@ def addends(t: Term) -> tuple[Term, ...]:
 
 
 def exponent_of(t: Term) -> Term:
-    """s in a monomial exp(s) * rest."""
-    return next((f.args[0] for f in factors(t) if f.op == "exp"), T.ZERO)
+    """s in a monomial exp(s) * rest; exp(-inf), which is nothing, is none."""
+    found = (f.args[0] for f in factors(t) if f.op == "exp" and not T.is_over_nothing(f))
+    return next(found, T.ZERO)
 
 
 def without_exponent(t: Term) -> Term:
     """The rest in a monomial exp(s) * rest."""
+    if T.is_over_nothing(t):
+        return t
     return T.mul(T.const(1, t.kind), *(f for f in factors(t) if f.op != "exp"))
 
 

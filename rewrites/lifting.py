@@ -24,7 +24,7 @@ def scaled(t: Term) -> tuple[Term, Term]:
     """t as (mantissa, exponent) with t = mantissa * exp(exponent), the exponent 0 where t is
     a plain number: the format SE, for one value."""
     match t.op:
-        case "exp":
+        case "exp" if not T.is_over_nothing(t):
             return T.ONE, t.args[0]
         case "mul":
             parts = [scaled(f) for f in t.args]
