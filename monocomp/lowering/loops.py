@@ -634,7 +634,7 @@ class Loops(Nests):
         if t.attr.monoid != "sum":
             raise InternalError(f"no loop for {t!r}")
         extent = t.attr.extents[0]
-        name = self._new_axis(extent, "whole", t.free)
+        name = self._new_axis(extent, "whole", t.free | self._tile_axes(t))
         _, (condition, body) = T.open_as(t, (name,))
         axis = self.axes[name]
         if condition is not T.TRUE:

@@ -55,10 +55,12 @@ class Scopes:
         """An axis for a bound index: the same one for equal extents and roles.
 
         What is held whole may be an output's axis too: a tile that is read along both, such
-        as latents that are keys and values, is one tile then.
+        as latents that are keys and values, is one tile then. But not one with which the
+        condition of an open loop varies, which would leave out elements.
         """
         base = extent.lstrip(".")
         taken = set(avoid) | {s.axis for s in self.scopes if s.axis}
+        taken = taken.union(*(s.condition.free for s in self.scopes))
         if role == "whole":
             for axis in self.axes.values():
                 if (axis.extent, axis.role) == (extent, role) and axis.name not in taken:

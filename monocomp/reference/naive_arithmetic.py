@@ -4,11 +4,11 @@ Ordinary arithmetic says nothing of a quotient of sums over nothing, or of a row
 that are all -inf. So some numbers remember that they stand for no element. There are two
 grades of this, carried by `Value.absent`:
 
-EMPTY: an aggregate whose elements are all absent, or an extremum without one, which is its
-    unit, and exp or exp2 of -inf, a weight of nothing. Four results are pinned where the
+EMPTY: a sum, mean or variance of elements that are all absent, an extremum or logsumexp without
+    one, which is infinite, and exp or exp2 of -inf, a weight of nothing. Four results are pinned where the
     operand in brackets is absent:
 
-        0 / [0] = 0      0 * [inf] = 0      -inf - [-inf] = -inf      -inf + [+inf] = -inf
+        0 / [0] = 0      [0] * [inf] = 0      -inf - [-inf] = -inf      -inf + [+inf] = -inf
 
     The right-hand ones are the logarithms of the left-hand ones, as exp(s - m) is
     exp(s) / exp(m).
@@ -19,7 +19,8 @@ MASKED: an element that a filter or the literal -inf excludes, and a sum or mean
     never looked at.
 
 A number stays absent only while it is 0 or infinite. A product or quotient is absent if an
-operand is; an infinite sum, if an infinite operand is; a sum that is 0, if both are.
+operand is and no other is a plain 0; an infinite sum, if an infinite operand is; a sum that is 0,
+if both are; the larger and the smaller of two, while they are infinite.
 """
 
 from __future__ import annotations
@@ -135,15 +136,18 @@ def _pinned(
     op: str, x: Array, y: Array, left: Value, right: Value
 ) -> Iterator[tuple[Array, float]]:
     """Where each pinned rule applies, and the result there."""
+    axes = union(left.axes, right.axes)
     sides = ((x, left, y), (y, right, x))
     for a, bracketed, b in sides if op in ("*", "+") else sides[1:]:
         if bracketed.absent is None:
             continue
-        absent = spread(bracketed.absent, bracketed.axes, union(left.axes, right.axes)) > 0
+        absent = _level(bracketed, axes) > 0
         if op == "/":
             yield absent & (a == 0) & (b == 0), 0.0
         elif op == "*" and is_infinite(bracketed.array).any():
-            yield absent & is_infinite(a) & (b == 0), 0.0
+            other = right if bracketed is left else left
+            zero = (_level(other, axes) > 0) & (b == 0)
+            yield absent & is_infinite(a) & zero, 0.0
         elif op == "-":
             yield absent & (a == -math.inf) & (b == -math.inf), -math.inf
         elif op == "+":
@@ -164,9 +168,10 @@ def _absence(op: str, left: Value, right: Value, x: Array, y: Array, result: Arr
     if op == "**":
         return still_absent(in_left, result)
     if op == "*":
-        for one, other, level in ((left, right, in_left), (right, left, in_right)):
-            if other.absent is None and is_finite(other.array).all() and is_finite(one.array).all():
-                return level  # 0 times finite is 0: no need to look at the whole product
+        in_left, in_right = (
+            np.where((b == 0) & (other < MASKED), np.minimum(level, other), level)
+            for level, other, b in ((in_left, in_right, y), (in_right, in_left, x))
+        )
     if op == "/":  # what an infinite number divides is a plain 0
         in_right = np.where(is_infinite(result), in_right, np.uint8(0))
     return still_absent(np.maximum(in_left, in_right), result)
@@ -264,7 +269,8 @@ def larger_or_smaller(w: Wide, name: str, a: Value, b: Value) -> Value:
     taken = np.maximum(
         np.where(result == x, _level(a, axes), 0), np.where(result == y, _level(b, axes), 0)
     )
-    return Value(axes, result, still_absent(np.minimum(taken, np.uint8(EMPTY)), result))
+    level = np.where(is_infinite(result), np.minimum(taken, np.uint8(EMPTY)), np.uint8(0))
+    return Value(axes, result, level)
 
 
 def choose(w: Wide, condition: Value, a: Value, b: Value) -> Value:

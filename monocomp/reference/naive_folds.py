@@ -138,6 +138,8 @@ FOLDS: dict[str, Fold] = {
     "argmin": fold_argmin,
 }
 
+ABSENT = ("sum", "mean", "var", "max", "min", "logsumexp")  # those of which nothing is remembered
+
 
 def nothing(op: str, x: Array, absent: Array | None, admitted: Admitted, prefix: bool) -> Array:
     """Whether no element is there: all are excluded or absent, or are the unit of `op`.

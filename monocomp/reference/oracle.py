@@ -641,15 +641,18 @@ class _Evaluator:
             folded = naive_folds.prefixes(formula, self.wide, x, fold.admitted)
         else:
             folded = formula(self.wide, x, fold.admitted)
-        if folded.dtype == bool or not ((folded == 0) | is_infinite(folded)).any():
-            return fold.result(folded, None)  # nothing is empty
+        may_be_empty = is_infinite(folded)
+        if op in ("sum", "mean", "var"):
+            may_be_empty |= folded == 0
+        if op not in naive_folds.ABSENT or not may_be_empty.any():
+            return fold.result(folded, None)
         empty = naive_folds.nothing(op, x, absent, fold.admitted, prefix)
-        level = empty.astype(np.uint8) * np.uint8(EMPTY)
+        level = (empty & may_be_empty).astype(np.uint8) * np.uint8(EMPTY)
         if op in ("sum", "mean", "var"):
             unmasked = None if absent is None else np.where(absent == MASKED, absent, np.uint8(0))
             excluded = naive_folds.nothing(op, x, unmasked, fold.admitted, prefix)
-            level = np.where(excluded, np.uint8(MASKED), level)
-        return fold.result(folded, still_absent(level, folded) if level.any() else None)
+            level = np.where(excluded & may_be_empty, np.uint8(MASKED), level)
+        return fold.result(folded, level if level.any() else None)
 
     def _softmax(self, x: Array, absent: Array | None, fold: Fold) -> Value:
         """An element is masked where its filter is false or its logit is a masked -inf; then it

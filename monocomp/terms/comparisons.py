@@ -43,6 +43,10 @@ def compare(op: str, a: Term, b: Term) -> Term:
     ):
         lose(a, b)
         return TRUE
+    if op == "<" and a is ZERO and b.op == "exp":  # which may underflow
+        return compare("<", NEG_INF, b.args[0])
+    if op == "<" and a is ZERO and b.op == "where" and b.args[2] is ZERO:
+        return conjunction(b.args[0], compare("<", ZERO, b.args[1]))
     if a is ZERO:
         b = _without_scale(b)
     elif b is ZERO:

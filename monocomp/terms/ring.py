@@ -101,7 +101,9 @@ def _sum(terms: Iterable[Term], as_written: bool) -> Term:
         lose(rest)
         if as_written and coefficients[rest] <= 0 and kind == "float" and not is_finite(rest):
             is_least = rest.op == "fold" and rest.attr.monoid == "min"
-            there = construct("compare", *((rest, INF) if is_least else (NEG_INF, rest)), attr="<")
+            there = TRUE if is_least else construct("compare", NEG_INF, rest, attr="<")
+            if is_least or (there is not TRUE and not rest.folded):  # data masks by either sign
+                there = conjunction(there, construct("compare", rest, INF, attr="<"))
             logarithms = [t.args[0] for t in coefficients if t.op == "log"]
             # Where logarithms are infinite, the sum is anyway.
             if there is not TRUE and not Product(logarithms).says(there):
