@@ -425,6 +425,9 @@ def _is_bounded(addend: Term) -> bool:
 def _is_at_most_zero(exponent: Term, condition: Term) -> bool:
     """Is it s - m, with an m that is at least s where the condition holds, or more of that?"""
     known = frozenset(T.conjuncts(condition))
+    if exponent.op == "fold" and exponent.attr.monoid == "max":
+        _, (inside, body) = T.open_fold(exponent)
+        return _is_at_most_zero(body, T.conjunction(condition, inside))
     unsigned = [f for f in factors(exponent) if not T.is_nonnegative(f)]
     if len(unsigned) == 1 and unsigned[0].op == "add":
         exponent = unsigned[0]

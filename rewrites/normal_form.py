@@ -420,6 +420,8 @@ def hoist_factor(t: Term) -> Term | None:
 
     Law:     sum(a * x) = a * sum(x)
     Claims:  distributivity, exponentials
+    Needs:   a positive factor, where the elements are divided by what may be of nothing: 0 over
+             that is 0
     before:  A[i] = sum[k](exp(S[i,k] - M[i]) * X[k] / Z[i])
     after:   A[i] = exp(-M[i]) / Z[i] * sum[k](exp(S[i,k]) * X[k])
     """
@@ -442,6 +444,9 @@ def hoist_factor(t: Term) -> Term | None:
             inside.append(factor)
         else:
             outside.append(factor)
+    if any(map(_divides_by_nothing, inside)):
+        inside += [f for f in outside if not T.is_positive(f)]
+        outside = list(filter(T.is_positive, outside))
     if not inside and condition is T.TRUE:
         return T.mul(body, T.extent_of(bound.attr[1]))
     one = T.const(1, body.kind)
@@ -452,6 +457,11 @@ def hoist_factor(t: Term) -> Term | None:
     if _reads_computed(common):
         common = T.where(guard, common, T.const(0, body.kind))
     return T.construct("mul", common, T.fold("sum", (bound,), condition, T.mul(one, *inside)))
+
+
+def _divides_by_nothing(factor: Term) -> bool:
+    base, power = T.base_and_power(factor)
+    return power < 0 and (T.is_bracket(base) or T.may_be_empty(base))
 
 
 def _reads_computed(t: Term) -> bool:

@@ -5,8 +5,8 @@ that are all -inf. So some numbers remember that they stand for no element. Ther
 grades of this, carried by `Value.absent`:
 
 EMPTY: a sum, mean or variance of elements that are all absent, an extremum or logsumexp without
-    one, which is infinite, and exp or exp2 of -inf, a weight of nothing. Four results are pinned where the
-    operand in brackets is absent:
+    one, which is infinite, and exp or exp2 of -inf, a weight of nothing. Four results are
+    pinned where the operand in brackets is absent:
 
         0 / [0] = 0      [0] * [inf] = 0      -inf - [-inf] = -inf      -inf + [+inf] = -inf
 

@@ -11,7 +11,7 @@ their constructors (`construct`, `rebuild`): what cancels there is finite or lea
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from functools import lru_cache
 
@@ -201,7 +201,7 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
     exponents: list[Term] = []
     conditions: list[Term] = []
     divisors: list[Term] = []
-    for t in factors(operands):
+    for t in _with_quotients_that_cancel(list(factors(operands))):
         if t.op == "const":
             number = number * t.attr
         elif is_bracket(t):
@@ -223,7 +223,13 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
     if number == 0 or number != number:  # 0 * inf is 0: equal wherever the source is finite
         lose(*powers, *map(_inert_exp, exponents))
         return const(0, kind)
-    parts = [power_of(base, power) for base, power in powers.items() if power != 0]
+    parts = [
+        intern("pow", (base,), power, kind)
+        if power < 0 and _is_quotient(base)
+        else power_of(base, power)
+        for base, power in powers.items()
+        if power != 0
+    ]
     exponent = add(*exponents) if len(exponents) != 1 else exponents[0]
     cancelled: list[Term] = []
     if len(exponents) > 1:
@@ -266,6 +272,41 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
     if number != 1:
         parts.insert(0, const(number, kind))
     return parts[0] if len(parts) == 1 else intern("mul", tuple(parts), None, kind)
+
+
+def _is_quotient(t: Term) -> bool:
+    """Is this x / z for a z that may be of nothing, or x * exp(-m) for such a maximum m?"""
+    return t.op == "mul" and any(map(_divides_by_nothing, t.args))
+
+
+def _divides_by_nothing(factor: Term) -> bool:
+    if factor.op != "exp":
+        return factor.op == "pow" and factor.attr < 0 and may_be_empty(factor.args[0])
+    (exponent,) = factor.args
+    addends = map(split_coefficient, exponent.args if exponent.op == "add" else (exponent,))
+    units = {"max": -1, "min": 1}
+    return any(
+        m is not None
+        and m.op == "fold"
+        and is_weight_there(m if m.attr.monoid == "max" else neg(m)) is not None
+        and number * units.get(m.attr.monoid, 0) > 0
+        for number, m in addends
+    )
+
+
+def _with_quotients_that_cancel(found: list[Term]) -> Iterator[Term]:
+    """(1 / z) / (x / z) is 1 / x: the factors, with such quotients that divide written out."""
+    others = {f.args[0] if f.op == "pow" and f.attr < 0 else f.op for f in found}
+    for f in found:
+        is_inverse = f.op == "pow" and f.attr < 0 and f.args[0].op == "mul"
+        if is_inverse and any(
+            ("exp" if g.op == "exp" else g.args[0]) in others
+            for g in f.args[0].args
+            if _divides_by_nothing(g)
+        ):
+            yield from factors([power_of(f.args[0], f.attr)])
+        else:
+            yield f
 
 
 @lru_cache(maxsize=65536)
@@ -355,18 +396,19 @@ def divide(a: Term, b: Term) -> Term:
 
 def _power_as_written(base: Term, power: Fraction) -> Term:
     """base ** power, where a divisor may be 0: then what it divides is infinite, or 0 if that is 0,
-    too, for a weight or a sum of nothing. Two such divisors are not seen to be 0 any more, and are
-    named as conditions: 1 / exp(a) is exp(-a), and 1 / (x / z) is z / x.
+    too, for a weight or a sum of nothing. A weight is not seen to be 0 any more, and is named as a
+    condition: 1 / exp(a) is exp(-a). And 1 / (x / z) is z / x but where z is nothing: so it stays,
+    unless z cancels.
     """
     found = power_of(base, power)
     if power > 0:
         return found
+    if _is_quotient(base):
+        return intern("pow", (base,), power, base.kind)
     there: list[Term | None] = []
     for f in factors([base]):
         if f.op == "exp":
             there += map(is_weight_there, f.args[0].args if f.args[0].op == "add" else f.args)
-        elif f.op == "pow" and f.attr < 0 and may_be_empty(f.args[0]):
-            there.append(is_there(f.args[0]))
     divisors = [power_of(bracket(c), -1) for c in there if c is not None]
     return mul(found, *divisors) if divisors else found
 
