@@ -11,7 +11,7 @@ from monocomp.terms.constructors import CONSTRUCTORS, rebuild
 from monocomp.terms.leaves import FALSE, INF, NEG_INF, ONE, as_int, const, index
 from monocomp.terms.logic import conjunction
 from monocomp.terms.nodes import Binder, Term, UserMonoid, intern
-from monocomp.terms.ring import as_float, bracket, divide, exp, mul, sub
+from monocomp.terms.ring import add, as_float, bracket, divide, exp, mul, sub
 
 INT_REDUCTIONS = ("argmax", "argmin", "argtop")
 BOOL_REDUCTIONS = ("any", "all")
@@ -104,9 +104,20 @@ def softmax(monoid: str, opened: tuple[Term, ...], condition: Term, x: Term) -> 
     """A softmax or log_softmax over the opened indices, at their own place."""
     x = as_float(x)
     if monoid == "log_softmax":
+        condition, x = _unmasked(condition, x)
         return where(condition, sub(x, fold("logsumexp", opened, condition, x)), NEG_INF)
     weight = exp(NEG_INF) if condition is FALSE else mul(bracket(condition), exp(x))
     return divide(weight, fold("sum", opened, condition, exp(x)))
+
+
+def _unmasked(condition: Term, x: Term) -> tuple[Term, Term]:
+    """A logit with its masks, addends `where(c, a, -inf)`, as parts of the condition."""
+    parts = []
+    for a in x.args if x.op == "add" else (x,):
+        while a.op == "where" and a.args[2] is NEG_INF:
+            condition, a = conjunction(condition, a.args[0]), a.args[1]
+        parts.append(a)
+    return condition, add(*parts)
 
 
 def field(t: Term, name: str) -> Term:

@@ -9,7 +9,7 @@ from functools import partial
 from monocomp.language.syntax import FUNCTIONS
 from monocomp.terms.comparisons import compare, where
 from monocomp.terms.constructors import CONSTRUCTORS, Constructor, construct
-from monocomp.terms.emptiness import may_be_empty
+from monocomp.terms.emptiness import is_there, may_be_empty
 from monocomp.terms.facts import (
     is_finite,
     is_finite_if_read,
@@ -20,10 +20,11 @@ from monocomp.terms.facts import (
 from monocomp.terms.leaves import NEG_INF, ONE, ZERO, as_int, const, ints
 from monocomp.terms.logic import conjunction
 from monocomp.terms.nodes import Term, intern
-from monocomp.terms.parts import is_bracket, split_coefficient
+from monocomp.terms.parts import factors, is_bracket, split_coefficient
 from monocomp.terms.ring import (
     add,
     as_float,
+    bracket,
     divide,
     exp,
     leading_positive,
@@ -85,12 +86,12 @@ def _scale(t: Term, even: bool) -> tuple[Term | None, Term]:
     number, rest = split_coefficient(t)
     if rest is None or isinstance(number, float):
         return None, t
-    factors = rest.args if rest.op == "mul" else (rest,)
-    outside = [f for f in factors if is_nonnegative(f) and (even or _keeps_zero(f))]
+    parts = rest.args if rest.op == "mul" else (rest,)
+    outside = [f for f in parts if is_nonnegative(f) and (even or _keeps_zero(f))]
     if abs(number) == 1 and not outside and (number == 1 or not even):
         return None, t
     sign = 1 if number > 0 or even else -1
-    inside = mul(const(sign, t.kind), *(f for f in factors if f not in outside))
+    inside = mul(const(sign, t.kind), *(f for f in parts if f not in outside))
     return mul(const(abs(number), t.kind), *outside), inside
 
 
@@ -129,8 +130,10 @@ def log(x: Term) -> Term:
 
 def _log_of_scaled(exponent: Term, value: Term) -> Term:
     """log(value * exp(exponent)). Where the exponent is -inf that is -inf, also beside a value
-    less than 0, which has no logarithm."""
-    apart = add(exponent, log(value))
+    less than 0, which has no logarithm, or divided by what is of nothing."""
+    divisors = [t.args[0] for t in factors((value,)) if t.op == "pow" and t.attr < 0]
+    there = conjunction(*(is_there(z) for z in divisors if may_be_empty(z)))
+    apart = add(exponent, mul(bracket(there), log(value)))
     if is_nonnegative(value) or is_finite(exponent) or may_be_empty(value):
         return apart
     return where(compare("==", exponent, NEG_INF), NEG_INF, apart)
