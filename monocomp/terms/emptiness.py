@@ -23,7 +23,7 @@ from monocomp.terms.facts import (
 from monocomp.terms.leaves import INF, NEG_INF, const, index
 from monocomp.terms.logic import conjuncts
 from monocomp.terms.nodes import Term
-from monocomp.terms.parts import factors, is_over_nothing, split_coefficient
+from monocomp.terms.parts import factors, is_bracket, is_over_nothing, split_coefficient
 
 
 @remembered
@@ -60,7 +60,7 @@ def may_be_empty(t: Term) -> bool:
         case "add":
             return all(any(map(_may_be_left_out, factors((a,)))) for a in t.args)
         case "mul":
-            return any(map(may_be_empty, t.args))
+            return any(is_bracket(f) or may_be_empty(f) for f in t.args)
         case "pow":
             return t.attr > 0 and may_be_empty(t.args[0])
     return False
