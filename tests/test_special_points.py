@@ -398,11 +398,17 @@ def _moved(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
     """The outputs for inputs of which the last digits are others, or 0 has another sign, and
     where a quotient by 0 has."""
 
+    wide_ = wide.LONGDOUBLE
+    power_of = wide_.elementary["**"]
+
     def divide(x: Any, y: Any) -> Any:
         return np.where(y == 0, -x, x) / y
 
-    wide_ = wide.LONGDOUBLE
-    turned = dataclasses.replace(wide_, elementary={**wide_.elementary, "/": divide})
+    def power(x: Any, y: Any) -> Any:
+        return np.where((x == 0) & (y < 0), -1, 1) * power_of(x, y)
+
+    elementary = {**wide_.elementary, "/": divide, "**": power}
+    turned = dataclasses.replace(wide_, elementary=elementary)
     with np.errstate(all="ignore"):
         yield _listed(evaluate_in(turned, program, inputs, {}))
     rng = np.random.default_rng(0)

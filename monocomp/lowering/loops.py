@@ -704,7 +704,11 @@ def _is_scaled_positively(frame: Term, extremum: Term) -> bool:
         for a in addends(frame)
         if extremum in factors(a)
     )
-    return all(f.op == "const" or T.is_positive(f) for scale in scales for f in scale)
+    return all(
+        f.op == "const" or (T.is_positive(f) and T.is_finite_if_read(T.power_of(f, -1)))
+        for scale in scales
+        for f in scale
+    )
 
 
 def _is_missing_with(t: Term, x: Term, unit: Term) -> bool:

@@ -253,6 +253,8 @@ def apply(w: Wide, name: str, operand: Value) -> Value:
     function = FLOAT_FUNCTIONS.get(name) or NUMBER_FUNCTIONS[name]
     result = np.asarray(function(w, x), x.dtype)
     absent = still_absent(operand.absent, result)
+    if absent is not None and name not in ("exp", "exp2", "log"):
+        absent = np.minimum(absent, np.uint8(EMPTY))
     if name in ("exp", "exp2") and (nothing := empty_where(x == -math.inf)) is not None:
         absent = nothing if absent is None else np.maximum(absent, nothing)
     return Value(operand.axes, result, absent)
