@@ -157,7 +157,7 @@ class _Generator:
             f"where({self.condition(0, scope, index)}, {x}, -inf)",
             f"{x} + where({self.condition(0, scope, index)}, 0, -inf)",
             f"{x} {self.pick('*', '+', '-')} {self.number(depth - 1, scope)}",
-            self.number(depth, scope),
+            f"1.0 * {self.number(depth, scope)}",  # ints have no infinity
         )
 
     def aggregate(self, depth: int, scope: Scope) -> str:

@@ -363,7 +363,8 @@ def check_program(text: str, seed: int, backend: str = "torch", device: str = "c
 
 
 def _rounded(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
-    """The outputs with other last digits of what is computed on the way."""
+    """The outputs with other last digits of what is computed on the way, and with divisors of 0
+    that are a few of those."""
     rng = np.random.default_rng(0)
 
     def rounded(f: Any) -> Any:
@@ -374,6 +375,13 @@ def _rounded(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
         return apply
 
     wide_ = wide.LONGDOUBLE
+
+    def divide(x: Any, y: Any) -> Any:
+        return x / np.where(np.abs(y) < 1e-15, 0, y)
+
+    cancelled = dataclasses.replace(wide_, elementary={**wide_.elementary, "/": divide})
+    with np.errstate(all="ignore"):
+        yield _listed(evaluate_in(cancelled, program, inputs, {}))
     for _ in range(3):
         functions = {name: rounded(f) for name, f in wide_.elementary.items()}
         noisy = dataclasses.replace(wide_, elementary=functions)

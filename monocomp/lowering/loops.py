@@ -504,6 +504,7 @@ class Loops(Nests):
     def _frame_symbols(
         self, loop: Loop, f: Term, body: Term, state: Expr, updates: list[Assign]
     ) -> _Frame:
+        """The extremum before and after this tile, what sums are moved by, and its elements."""
         scope = self.scopes[-1]
         new = self._let(scope, state.attr + "_new", updates[-1].value)
         updates[-1] = Assign(state.attr, new)

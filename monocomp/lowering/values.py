@@ -159,7 +159,7 @@ class Values(Scopes, ABC):
         if len(infinite) > 1:
             infinite = [a for a in infinite if not T.exceeds_minus_infinity(_unsigned(a))]
             added = [a for a in infinite if not _is_negative(a)]
-            masks = [a for a in infinite if _is_masked(_unsigned(a))]
+            masks = [a for a in infinite if _is_mask(_unsigned(a))]
             of_nothing = [a for a in infinite if _may_be_infinite_by_itself(_unsigned(a))]
             for a in sorted(added, key=lambda a: a not in of_nothing):
                 total = self._where_equal(self._value(a), -math.inf, -math.inf, total)
@@ -613,9 +613,8 @@ def _may_be_infinite_by_itself(t: Term) -> bool:
         case "const":
             return t in (T.INF, T.NEG_INF)
         case "field" if t.args[0].op == "fold" and not t.args[0].attr.is_scaled:
-            fold, monoid = t.args[0], t.args[0].attr.monoid
-            unit = monoid.unit[monoid.fields.index(t.attr)]
-            return unit in (T.INF, T.NEG_INF) and not T.has_element(fold)
+            unit = t.args[0].attr.monoid.unit_of(t.attr)
+            return unit in (T.INF, T.NEG_INF) and not T.has_element(t.args[0])
     return t.op == "fold_at"
 
 
@@ -724,7 +723,7 @@ def _is_negative(t: Term) -> bool:
     return coefficient < 0 and coefficient != -math.inf
 
 
-def _is_masked(t: Term) -> bool:
+def _is_mask(t: Term) -> bool:
     return t.op == "where" and T.NEG_INF in t.args
 
 

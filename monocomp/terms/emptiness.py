@@ -40,8 +40,7 @@ def may_be_empty(t: Term) -> bool:
         case "cast" if t.args[0].op == "compare":  # [0 < x] for such an x
             return any(map(may_be_empty, t.args[0].args))
         case "field" if t.args[0].op == "fold" and not t.args[0].attr.is_scaled:
-            monoid = t.args[0].attr.monoid
-            unit = monoid.unit[monoid.fields.index(t.attr)]
+            unit = t.args[0].attr.monoid.unit_of(t.attr)
             return unit is const(0, unit.kind) and not has_element(t.args[0])
         case "cast" | "field":
             return may_be_empty(t.args[0])

@@ -114,6 +114,10 @@ class UserMonoid:
     def __new__(cls, *parts: Any, **named: Any) -> UserMonoid:
         return _MONOIDS.setdefault((*parts, *named.values()), object.__new__(cls))
 
+    def unit_of(self, name: str) -> Term:
+        """The unit of a field."""
+        return self.unit[self.fields.index(name)]
+
 
 @dataclass(frozen=True, slots=True)
 class Equation:
