@@ -8,7 +8,7 @@ EMPTY: a sum, mean or variance of elements that are all absent, an extremum or l
     one, which is infinite, and exp or exp2 of -inf, a weight of nothing. Four results are
     pinned where the operand in brackets is absent:
 
-        0 / [0] = 0      [0] * [inf] = 0      -inf - [-inf] = -inf      -inf + [+inf] = -inf
+        [0] / [0] = 0      [0] * [inf] = 0      -inf - [-inf] = -inf      -inf + [+inf] = -inf
 
     The right-hand ones are the logarithms of the left-hand ones, as exp(s - m) is
     exp(s) / exp(m).
@@ -19,8 +19,8 @@ MASKED: an element that a filter or the literal -inf excludes, and a sum or mean
     never looked at.
 
 A number stays absent only while it is 0 or infinite. A product or quotient is absent if an
-operand is and no other is a plain 0; an infinite sum, if an infinite operand is; a sum that is 0,
-if both are; the larger and the smaller of two, while they are infinite.
+operand is; an infinite sum, if an infinite operand is; a sum that is 0, if both are; the larger and
+the smaller of two, while they are infinite.
 """
 
 from __future__ import annotations
@@ -142,11 +142,10 @@ def _pinned(
         if bracketed.absent is None:
             continue
         absent = _level(bracketed, axes) > 0
+        zero = (_level(right if bracketed is left else left, axes) > 0) & (b == 0)
         if op == "/":
-            yield absent & (a == 0) & (b == 0), 0.0
+            yield absent & (a == 0) & zero, 0.0
         elif op == "*" and is_infinite(bracketed.array).any():
-            other = right if bracketed is left else left
-            zero = (_level(other, axes) > 0) & (b == 0)
             yield absent & is_infinite(a) & zero, 0.0
         elif op == "-":
             yield absent & (a == -math.inf) & (b == -math.inf), -math.inf
@@ -167,11 +166,6 @@ def _absence(op: str, left: Value, right: Value, x: Array, y: Array, result: Arr
         return still_absent(np.where(result == 0, np.minimum(in_left, in_right), infinite), result)
     if op == "**":
         return still_absent(in_left, result)
-    if op == "*":
-        in_left, in_right = (
-            np.where((b == 0) & (other < MASKED), np.minimum(level, other), level)
-            for level, other, b in ((in_left, in_right, y), (in_right, in_left, x))
-        )
     if op == "/":  # what an infinite number divides is a plain 0
         in_right = np.where(is_infinite(result), in_right, np.uint8(0))
     return still_absent(np.maximum(in_left, in_right), result)
@@ -253,7 +247,7 @@ def apply(w: Wide, name: str, operand: Value) -> Value:
     function = FLOAT_FUNCTIONS.get(name) or NUMBER_FUNCTIONS[name]
     result = np.asarray(function(w, x), x.dtype)
     absent = still_absent(operand.absent, result)
-    if absent is not None and name not in ("exp", "exp2", "log"):
+    if absent is not None and name not in ("exp", "exp2", "log", "sqrt"):
         absent = np.minimum(absent, np.uint8(EMPTY))
     if name in ("exp", "exp2") and (nothing := empty_where(x == -math.inf)) is not None:
         absent = nothing if absent is None else np.maximum(absent, nothing)

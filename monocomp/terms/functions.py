@@ -131,9 +131,12 @@ def log(x: Term) -> Term:
 def _log_of_scaled(exponent: Term, value: Term) -> Term:
     """log(value * exp(exponent)). Where the exponent is -inf that is -inf, also beside a value
     less than 0, which has no logarithm, or divided by what is of nothing."""
-    divisors = [t.args[0] for t in factors((value,)) if t.op == "pow" and t.attr < 0]
+    brackets = [t for t in factors((value,)) if is_bracket(t)]
+    rest = mul(ONE, *(t for t in factors((value,)) if t not in brackets))
+    divisors = [t.args[0] for t in factors((rest,)) if t.op == "pow" and t.attr < 0]
     there = conjunction(*(is_there(z) for z in divisors if may_be_empty(z)))
-    apart = add(exponent, mul(bracket(there), log(value)))
+    condition = conjunction(*(t.args[0] for t in brackets))
+    apart = add(exponent, where(condition, mul(bracket(there), log(rest)), NEG_INF))
     if is_nonnegative(value) or is_finite(exponent) or may_be_empty(value):
         return apart
     return where(compare("==", exponent, NEG_INF), NEG_INF, apart)
