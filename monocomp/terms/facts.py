@@ -86,13 +86,27 @@ def is_finite_if_there(t: Term) -> bool:
 @_fact
 def is_not_infinite(t: Term) -> bool:
     """Finite wherever it is a number, such as what stands in for x where x is infinite."""
-    if t.op == "where":
-        test, instead, x = t.args
-        if test.op == "compare" and test.attr == "==" and is_not_infinite(instead):
-            sides = {a.attr if a.op == "const" else a for a in test.args}
-            if math.inf in sides and any(a.op == "abs" and a.args[0] is x for a in test.args):
-                return True
+    if _stands_in(t) and is_not_infinite(t.args[1]):
+        return True
     return _is_finite(t, is_not_infinite)
+
+
+def _stands_in(t: Term) -> bool:
+    """Is this x, or something else where x is infinite?"""
+    if t.op != "where" or t.args[0].op != "compare" or t.args[0].attr != "==":
+        return False
+    test, _, x = t.args
+    sides = {a.attr if a.op == "const" else a for a in test.args}
+    return math.inf in sides and any(a.op == "abs" and a.args[0] is x for a in test.args)
+
+
+def _largest_of(t: Term) -> list[Term]:
+    """The operands of nested maxima."""
+    return [x for a in t.args for x in _largest_of(a)] if t.op == "maximum" else [t]
+
+
+def _unmasked(t: Term) -> Term:
+    return t.args[1] if t.op == "where" and t.args[2] is NEG_INF else t
 
 
 def _is_finite(t: Term, is_finite: Callable[[Term], bool]) -> bool:
@@ -105,8 +119,7 @@ def _is_finite(t: Term, is_finite: Callable[[Term], bool]) -> bool:
             return True
         case "field" if t.attr == "v" and t.args[0].op == "fold" and t.args[0].attr.is_scaled:
             _, value, x = t.args[0].args  # a sum of values times at most 1, or 0 at -inf
-            x = x.args[1] if x.op == "where" and x.args[2] is NEG_INF else x
-            return is_finite(value) and is_finite(x)
+            return is_finite(value) and is_finite(_unmasked(x))
         case "read" | "ref" | "param" | "fold_at" | "field" | "exactly":
             return False
         case "stored":
@@ -121,6 +134,12 @@ def _is_finite(t: Term, is_finite: Callable[[Term], bool]) -> bool:
             is_sum = t.attr.monoid in ("sum", "prod", "mean", "var")
             is_there = is_sum or (t.attr.monoid in ("max", "min") and has_element(t))
             return is_there and is_finite(t.args[1])
+        case "maximum":  # of what may be -inf, and one that is not
+            parts = _largest_of(t)
+            return all(is_finite(_unmasked(x)) for x in parts) and any(map(is_finite, parts))
+        case "where" if _stands_in(t):
+            parts = _largest_of(t.args[2])
+            return is_finite(t.args[1]) and all(is_finite(_unmasked(x)) for x in parts)
         case "where":
             return all(map(is_finite, t.args[1:]))
         case "power" | "floordiv" | "mod":
