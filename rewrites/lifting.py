@@ -452,6 +452,9 @@ def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:
         return True
     if _is_settled(m):
         return _is_extremum(m.args[2], s, monoid, known)
+    if s.op == "fold" and s.attr.monoid == monoid:
+        _, (inside, body) = T.open_fold(s)
+        return _is_extremum(m, body, monoid, known.union(T.conjuncts(inside)))
     if m.op == monoid + "imum":
         return any(_is_extremum(a, s, monoid, known) for a in m.args)
     if m.op == "where":
