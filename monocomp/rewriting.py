@@ -18,13 +18,14 @@ from monocomp.errors import InternalError
 from monocomp.printer import show
 from monocomp.program import Equation, Equations
 from monocomp.rules import Choice, Rule, RuleSet
-from monocomp.sharing import kept
+from monocomp.sharing import kept, require_small
 from monocomp.terms import Term
 
 if TYPE_CHECKING:
     from monocomp.cost import Cost
 
 STEP_LIMIT = 10_000
+WEIGHT_LIMIT = 1_000_000  # terms of an equation as it is written out
 NAMING_LAW = "a name equals what it is defined to be"
 _OF_LOGITS = ("softmax", "log_softmax", "logsumexp")
 
@@ -118,6 +119,9 @@ class Rewriter:
         if len(self.steps) >= STEP_LIMIT:
             raise InternalError(f"the rewrites did not end within {STEP_LIMIT} steps")
         step = Step(rule, law, tuple(place), before, after, self.program, program, redex)
+        for name in step.place:
+            if name in program.by_name:
+                require_small(program.by_name[name], program, WEIGHT_LIMIT, "as it is derived")
         self.program = program
         self.steps.append(step)
 

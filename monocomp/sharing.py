@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from monocomp import terms as T
 from monocomp.errors import LimitError
@@ -111,20 +112,30 @@ def _bounded(program: Equations, names: frozenset[str], fitting: frozenset[str])
         if _weight(body) > MAX_WEIGHT:
             names |= e.body.names
             body = _written_out(e.body, names, program, bodies)
-        if _weight(body) > MAX_WEIGHT:
-            definition = program.source.definitions.get(e.name)
-            raise LimitError(
-                f"'{e.name}' grows past {MAX_WEIGHT} terms when its definitions are written out",
-                text=program.source.text,
-                spans=() if definition is None else definition.span,
-                notes=[
-                    "what is asked whether it is a number is written out: definitions in it, too"
-                ],
-                help="return some of the definitions that it reads, and read them as inputs of "
-                "another program",
-            )
+        require_small(
+            replace(e, body=body),
+            program,
+            MAX_WEIGHT,
+            "when its definitions are written out",
+            "what is asked whether it is a number is written out: definitions in it, too",
+        )
         bodies[e.name] = body
     return names
+
+
+def require_small(e: Equation, program: Equations, limit: int, when: str, *notes: str) -> None:
+    """Raise a LimitError if an equation has more terms, written out."""
+    if _weight(e.body) <= limit:
+        return
+    definition = program.source.definitions.get(e.name)
+    raise LimitError(
+        f"'{e.name}' grows past {limit} terms {when}",
+        text=program.source.text,
+        spans=() if definition is None else definition.span,
+        notes=notes,
+        help="return some of the definitions that it reads, and read them as inputs of "
+        "another program",
+    )
 
 
 def _size(t: Term) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import monocomp as mc
-from monocomp import library
+from monocomp import library, rewriting
 from monocomp import terms as T
 from monocomp.domain import LIMIT, split
 from monocomp.errors import LimitError
@@ -260,3 +260,9 @@ def test_indices_for_indices() -> None:
     both = T.compare("<", Q, K)
     assert T.substitute(both, {"q": K, "k": Q}) is T.compare("<", K, Q)
     assert T.substitute(both, {"q": K}) is T.FALSE
+
+
+def test_derivations_that_grow_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rewriting, "WEIGHT_LIMIT", 10)
+    with pytest.raises(LimitError, match="'O' grows past 10 terms as it is derived"):
+        mc.compile("O[q,e] = softmax[k](Q[q,d] * K[k,d]) * V[k,e]")
