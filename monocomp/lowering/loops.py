@@ -15,7 +15,7 @@ from monocomp.language.syntax import Kind
 from monocomp.lowering.monoids import combine_of, prefix_monoid, tuple_monoid
 from monocomp.lowering.nests import Nests
 from monocomp.lowering.scopes import Scope
-from monocomp.lowering.values import EXTREMA, is_infinite_with, same, settle
+from monocomp.lowering.values import EXTREMA, infinite_with, is_infinite_with, same, settle
 from monocomp.monomials import addends, factors
 from monocomp.moving import Centred, Unit, centred, coefficient
 from monocomp.nominal import nominal_sizes
@@ -573,7 +573,9 @@ class Loops(Nests):
         body = SE.embed(new, value, masked)
         safe = all(fac.op == "exp" or is_read(fac) for fac in factors(body))
         absorbed = _absorbed(SE.embed(new, value, exponent), loop.axis.name)
-        infinite = [f for f in factors(value) if f in settled or is_infinite_with(f, exponent)]
+        parts = list(factors(value))
+        infinite = [f for f in parts if f in settled]
+        infinite += [f for f in infinite_with(parts, exponent) if f not in infinite]
         if absorbed is not None:
             body, safe = absorbed, False
         elif infinite:

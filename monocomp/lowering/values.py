@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import lru_cache
 
@@ -544,7 +544,7 @@ class _Parts:
             if not unsettled and not all(_is_bounded(g) or T.empties_with(g, f) for g in others):
                 yield [f]
         for f in self.weights:
-            if any(is_infinite_with(g, f.args[0]) for g in self.parts if g is not f):
+            if infinite_with([g for g in self.parts if g is not f], f.args[0]):
                 yield [f]
 
 
@@ -568,6 +568,16 @@ def _is_there(m: Term) -> Term:
 def _if_there(m: Term) -> Term:
     """An exponent of a sum, 0 over nothing."""
     return T.where(_is_there(m), m, T.ZERO)
+
+
+def infinite_with(parts: Sequence[Term], exponent: Term) -> list[Term]:
+    """The factors that are infinite where an exponent is, alone or with others."""
+    found = [f for f in parts if is_infinite_with(f, exponent)]
+    for a in exponent.args if exponent.op == "add" else (exponent,):
+        product = list(factors(_unscaled(a)))
+        if len(product) > 1 and not _is_missing_nowhere(a) and all(f in parts for f in product):
+            found += [f for f in product if f not in found]
+    return found
 
 
 def is_infinite_with(t: Term, exponent: Term) -> bool:

@@ -37,8 +37,9 @@ def may_be_empty(t: Term) -> bool:
             return is_over_nothing(t)
         case "stored":
             return may_be_empty(t.attr.body)
-        case "cast" if t.args[0].op == "compare":  # [0 < x] for such an x
-            return any(map(may_be_empty, t.args[0].args))
+        case "cast" if t.args[0].kind == "bool":  # [0 < x] for such an x
+            compared = (c.args for c in conjuncts(t.args[0]) if c.op == "compare")
+            return any(may_be_empty(x) for sides in compared for x in sides)
         case "field" if t.args[0].op == "fold" and not t.args[0].attr.is_scaled:
             unit = t.args[0].attr.monoid.unit_of(t.attr)
             return unit is const(0, unit.kind) and not has_element(t.args[0])
@@ -279,14 +280,16 @@ def empties_with(t: Term, z: Term) -> bool:
     _, (domain, y, *other) = open_as(z, names)
     if exponent != other or not set(conjuncts(domain)) <= set(conjuncts(within)):
         return False
-    return _vanishing(y) <= _vanishing(x)
+    return _vanishing(y) <= _vanishing(x) | set(conjuncts(within))
 
 
 def _vanishing(t: Term) -> set[Term]:
-    """What makes a product 0 where it is 0: sums that may be empty, and addends of an exponent
-    that are -inf."""
+    """What makes a product 0: sums that may be empty, conditions that fail, and addends of an
+    exponent that are -inf."""
     found = {f for f in factors([t]) if may_be_empty(f)}
     for f in factors([t]):
+        if is_bracket(f):
+            found |= set(conjuncts(f.args[0]))
         if f.op == "exp":
             found |= set(f.args[0].args if f.args[0].op == "add" else f.args)
     return found
