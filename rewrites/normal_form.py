@@ -525,17 +525,27 @@ def hoist_positive_factor(t: Term) -> Term | None:
 
 def _leaves_extremum(factor: Term, t: Term) -> bool:
     """Is max(a x) = a max(x), also where a is 0? Over nothing that would be 0 and not -inf. Where a
-    is infinite, x is not 0 but where that is divided by a sum over nothing, or a is."""
+    is infinite, because it is divided by a sum over nothing, x is 0 unless max(x) is not."""
     if T.is_positive(factor):
         return True
     divides = factor.op == "pow" and factor.attr < 0 and T.is_weight(factor.args[0])
     is_finite = T.is_finite(factor) and T.is_nonnegative(factor)
     is_sum = T.is_finite_if_read(factor) and T.is_weight(factor)
-    is_divided = any(f.op == "pow" and f.attr < 0 and f.folded for f in factors(t.args[1]))
     is_scale = factor.op == "exp" and (
-        not is_divided or T.is_weight(t.args[1]) or T.is_below_infinity(factor.args[0])
+        not factor.folded
+        or T.is_weight(t.args[1])
+        or T.is_below_infinity(factor.args[0])
+        or all(map(_is_finite_or_missing, addends(factor.args[0])))
     )
     return T.has_element(t) and (divides or is_finite or is_sum or is_scale)
+
+
+def _is_finite_or_missing(addend: Term) -> bool:
+    """Is it finite, or -inf over nothing, if what is read is finite?"""
+    number, m = T.split_coefficient(addend)
+    if m is None or m.op != "fold" or m.attr.monoid != ("max" if number > 0 else "min"):
+        return T.is_finite_if_read(addend)
+    return T.is_finite_if_read(m.args[1])
 
 
 @normal_form.rule
