@@ -454,7 +454,8 @@ def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:
         return _is_extremum(m.args[2], s, monoid, known)
     if s.op == "fold" and s.attr.monoid == monoid:
         _, (inside, body) = T.open_fold(s)
-        return _is_extremum(m, body, monoid, known.union(T.conjuncts(inside)))
+        if _is_extremum(m, body, monoid, known.union(T.conjuncts(inside))):
+            return True
     if m.op == monoid + "imum":
         return any(_is_extremum(a, s, monoid, known) for a in m.args)
     if m.op == "where":

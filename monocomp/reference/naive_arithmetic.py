@@ -4,9 +4,9 @@ Ordinary arithmetic says nothing of a quotient of sums over nothing, or of a row
 that are all -inf. So some numbers remember that they stand for no element. There are two
 grades of this, carried by `Value.absent`:
 
-EMPTY: a sum, mean or variance of elements that are all absent, an extremum or logsumexp without
-    one, which is infinite, and exp or exp2 of -inf, a weight of nothing. Four results are
-    pinned where the operand in brackets is absent:
+EMPTY: a sum, mean, variance, extremum or logsumexp of elements that are all absent, and exp or
+    exp2 of -inf, a weight of nothing. Four results are pinned where the operands in brackets are
+    absent:
 
         [0] / [0] = 0      [0] * [inf] = 0      -inf - [-inf] = -inf      -inf + [+inf] = -inf
 

@@ -641,9 +641,7 @@ class _Evaluator:
             folded = naive_folds.prefixes(formula, self.wide, x, fold.admitted)
         else:
             folded = formula(self.wide, x, fold.admitted)
-        may_be_empty = is_infinite(folded)
-        if op in ("sum", "mean", "var"):
-            may_be_empty |= folded == 0
+        may_be_empty = (folded == 0) | is_infinite(folded)
         if op not in naive_folds.ABSENT or not may_be_empty.any():
             return fold.result(folded, None)
         empty = naive_folds.nothing(op, x, absent, fold.admitted, prefix)

@@ -43,15 +43,20 @@ def compare(op: str, a: Term, b: Term) -> Term:
     ):
         lose(a, b)
         return TRUE
-    if op == "<" and a is ZERO and b.op == "exp":  # which may underflow
-        return compare("<", NEG_INF, b.args[0])
-    if op == "<" and a is ZERO and b.op == "where" and b.args[2] is ZERO:
-        return conjunction(b.args[0], compare("<", ZERO, b.args[1]))
+    if op == "<" and a is ZERO:  # an exponential may underflow
+        condition, x = (b.args[0], b.args[1]) if _is_weight(b) else (TRUE, b)
+        if x.op == "exp":
+            return conjunction(condition, compare("<", NEG_INF, x.args[0]))
     if a is ZERO:
         b = _without_scale(b)
     elif b is ZERO:
         a = _without_scale(a)
     return intern("compare", (a, b), op, "bool")
+
+
+def _is_weight(t: Term) -> bool:
+    """Is this an exponential, or 0 where a condition fails?"""
+    return t.op == "where" and t.args[1].op == "exp" and t.args[2] is ZERO
 
 
 def _without_scale(t: Term) -> Term:

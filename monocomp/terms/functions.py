@@ -9,7 +9,7 @@ from functools import partial
 from monocomp.language.syntax import FUNCTIONS
 from monocomp.terms.comparisons import compare, where
 from monocomp.terms.constructors import CONSTRUCTORS, Constructor, construct
-from monocomp.terms.emptiness import is_there, may_be_empty
+from monocomp.terms.emptiness import may_be_empty
 from monocomp.terms.facts import (
     is_finite,
     is_finite_if_read,
@@ -20,11 +20,10 @@ from monocomp.terms.facts import (
 from monocomp.terms.leaves import NEG_INF, ONE, ZERO, as_int, const, ints
 from monocomp.terms.logic import conjunction
 from monocomp.terms.nodes import Term, intern
-from monocomp.terms.parts import factors, is_bracket, split_coefficient
+from monocomp.terms.parts import is_bracket, split_coefficient
 from monocomp.terms.ring import (
     add,
     as_float,
-    bracket,
     divide,
     exp,
     leading_positive,
@@ -130,13 +129,8 @@ def log(x: Term) -> Term:
 
 def _log_of_scaled(exponent: Term, value: Term) -> Term:
     """log(value * exp(exponent)). Where the exponent is -inf that is -inf, also beside a value
-    less than 0, which has no logarithm, or divided by what is of nothing."""
-    brackets = [t for t in factors((value,)) if is_bracket(t)]
-    rest = mul(ONE, *(t for t in factors((value,)) if t not in brackets))
-    divisors = [t.args[0] for t in factors((rest,)) if t.op == "pow" and t.attr < 0]
-    there = conjunction(*(is_there(z) for z in divisors if may_be_empty(z)))
-    condition = conjunction(*(t.args[0] for t in brackets))
-    apart = add(exponent, where(condition, mul(bracket(there), log(rest)), NEG_INF))
+    less than 0, which has no logarithm."""
+    apart = add(exponent, log(value))
     if is_nonnegative(value) or is_finite(exponent) or may_be_empty(value):
         return apart
     return where(compare("==", exponent, NEG_INF), NEG_INF, apart)

@@ -145,7 +145,7 @@ EXAMPLES: dict[str, Example] = {
         A[i] = 1 / ((X[i] > 0) * X[i])
         B[i] = exp(-1 / ((X[i] > 0) * X[i] ** 2))
         C[i] = 2 / (2 + 1 / sqrt(X[i] < 0))
-        D[i] = Y[i,k] * (X[i] > 0) / exp(where(X[i] > 0, X[i], -inf))
+        D[i] = exp(where(X[i] > 0, Y[i,0], -inf)) / exp(where(X[i] > 0, X[i], -inf))
         E[i] = sum[k if Y[i,k] > 3](Y[i,k]) / exp(where(X[i] > 0, X[i], -inf))
         """,
         (sizes(i=37, k=19),),
