@@ -22,6 +22,7 @@ from monocomp.terms.facts import (
 )
 from monocomp.terms.leaves import INF, NEG_INF, const, index
 from monocomp.terms.logic import conjuncts
+from monocomp.terms.losses import as_it_stands
 from monocomp.terms.nodes import Term
 from monocomp.terms.parts import factors, is_bracket, is_over_nothing, split_coefficient
 
@@ -35,6 +36,8 @@ def may_be_empty(t: Term) -> bool:
     match t.op:
         case "exp":
             return is_over_nothing(t)
+        case "exactly":
+            return may_be_empty(as_it_stands(t))
         case "stored":
             return may_be_empty(t.attr.body)
         case "cast" if t.args[0].kind == "bool":  # [0 < x] for such an x
@@ -76,6 +79,7 @@ def _may_be_left_out(factor: Term) -> bool:
 
 
 def _may_vanish(factor: Term) -> bool:
+    factor = as_it_stands(factor) if factor.op == "exactly" else factor
     return may_be_empty(factor) or (factor.op == "exp" and not is_finite(factor))
 
 
