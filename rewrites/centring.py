@@ -327,12 +327,19 @@ def _element(bound: Term, condition: Term, distance: Term, place: Term) -> Term:
     if any(t.args[0] is not T.TRUE or any(a.folded for a in t.args) for t in folds):
         return T.ZERO  # at one place, what is filtered and sums of sums are other programs
     is_there = T.compare("<", place, T.extent_of(bound.attr[1]))
-    of_element = T.conjunction(*(c for c in T.conjuncts(condition) if bound.attr[0] in c.free))
-    inside = T.conjunction(is_there, T.substitute(of_element, {bound.attr[0]: place}))
+    here, read = {bound.attr[0]: place}, {bound.attr[0]: place}
     if place.op == "index" and place.attr[1] != bound.attr[1]:
         # A read with a plain index says that the tensor has its extent, a computed one does not.
-        place = T.function("maximum", place, T.const(0))
-    element = T.substitute(element, {bound.attr[0]: place})
+        read = {bound.attr[0]: T.function("maximum", place, T.const(0))}
+    of_element = (c for c in T.conjuncts(condition) if bound.attr[0] in c.free)
+    inside = T.conjunction(
+        is_there,
+        *(
+            T.substitute(c, read if any(s.op == "read" for s in T.subterms(c)) else here)
+            for c in of_element
+        ),
+    )
+    element = T.substitute(element, read)
     return T.mul(T.const(number, "float"), T.where(inside, element, T.ZERO))
 
 

@@ -542,7 +542,9 @@ class _Parts:
         for f in self.sums:
             others = (g for g in self.parts if g is not f and g not in self.settled | self.bounded)
             if not unsettled and not all(_is_bounded(g) or T.empties_with(g, f) for g in others):
-                yield [f]
+                # Not where another factor is 0: what is asked exactly may be divided by 0 then.
+                empty = [g for g in factors(f) if T.is_bracket(g) or T.may_be_empty(g)]
+                yield empty or [f]
         for f in self.weights:
             if infinite_with([g for g in self.parts if g is not f], f.args[0]):
                 yield [f]
