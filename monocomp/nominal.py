@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from monocomp.language import syntax
-from monocomp.program import translate_expression
+from monocomp.program import Equations, translate_expression
 
 SHORT, LONG = 64, 16384
 
@@ -45,3 +45,9 @@ def nominal_sizes(
 def power_of_two(n: int) -> int:
     """The smallest power of two that is not less than n: it stands for sizes like n."""
     return 1 << max(0, n - 1).bit_length()
+
+
+def without_elements(program: Equations) -> frozenset[str]:
+    """The extents that are known to be 0."""
+    sizes = nominal_sizes(program.source, program.sizes)
+    return frozenset(extent for extent, size in sizes.items() if not size)

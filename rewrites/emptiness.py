@@ -7,7 +7,7 @@ exponentials is more than 0. So this comes before any other rule, and only where
 from __future__ import annotations
 
 from monocomp import terms as T
-from monocomp.nominal import nominal_sizes
+from monocomp.nominal import without_elements
 from monocomp.program import Equations
 from monocomp.rules import Choice, RuleSet
 from monocomp.terms import Term
@@ -27,9 +27,7 @@ def fold_nothing(program: Equations) -> Choice | None:
     after:   index k < 0
              A[i] = maximum(X[i], -inf)
     """
-    empty = {
-        extent for extent, size in nominal_sizes(program.source, program.sizes).items() if not size
-    }
+    empty = without_elements(program)
     if not empty:
         return None
     for t in T.subterms(*(e.body for e in program.equations)):
@@ -39,7 +37,7 @@ def fold_nothing(program: Equations) -> Choice | None:
     return None
 
 
-def _without_elements(t: Term, empty: set[str]) -> Term:
+def _without_elements(t: Term, empty: frozenset[str]) -> Term:
     if t.op not in ("fold", "fold_at") or empty.isdisjoint(t.attr.extents):
         return t
     opened, (condition, *bodies) = T.open_fold(t)

@@ -600,8 +600,8 @@ def pick_point(program: Equations) -> Choice | None:
 
     Law:     sum[k if k = a](f(k)) = f(a) for a place a in the range of k, else 0
     Claims:  one point
-    Needs:   the sum stands in no quotient by aggregates nor beside an exponential of one, where a
-             0 would be no sum over nothing, and in no logarithm
+    Needs:   the sum stands in no quotient by what may be 0 nor beside an exponential of an
+             aggregate, where a 0 would be no sum over nothing, and in no logarithm
     before:  A[i] = max[k](X[i,k]) + sum[k if k == i - 1](X[i,k])
     after:   A[i] = max[k](X[i,k]) + where(0 <= i - 1 and i - 1 < |k|, X[i,i - 1], 0)
     """
@@ -615,11 +615,13 @@ def pick_point(program: Equations) -> Choice | None:
 
 
 def _is_scaled(t: Term) -> bool:
-    """Is t divided by aggregates, or multiplied with an exponential of one, or a logarithm?"""
+    """Is t divided by what may be 0, or multiplied with an exponential of an aggregate, or a
+    logarithm?"""
     if t.op == "log":
         return True
-    scales = (f for f in factors(t) if f.op == "exp" or (f.op == "pow" and f.attr < 0))
-    return any(bool(f.args[0].folded) for f in scales)
+    divisors = (f.args[0] for f in factors(t) if f.op == "pow" and f.attr < 0)
+    scales = (f.args[0] for f in factors(t) if f.op == "exp")
+    return not all(map(T.is_positive, divisors)) or any(bool(e.folded) for e in scales)
 
 
 def _picked(t: Term) -> Term | None:

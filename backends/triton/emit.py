@@ -7,7 +7,7 @@ numbers, whitelisted identifiers and comments, and the result is parsed before i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from monocomp import __version__
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
@@ -140,7 +140,8 @@ def emit(
     lines += ["", "", *written.lines(host, precision)]
     identifiers = _identifiers(start, names)
     lines += ["", "", *reference_lines(start, identifiers)]
-    lines += ["", "", *main_lines(start, identifiers, host, narrow)]
+    here = replace(start, sizes=(lowered or start).sizes)
+    lines += ["", "", *main_lines(here, identifiers, host, narrow)]
     text = "\n".join(lines).rstrip() + "\n"
     try:
         parse(text)

@@ -12,6 +12,7 @@ from monocomp.backends.triton.layout import fit
 from monocomp.backends.triton.schedule import MIN_DOT
 from monocomp.backends.triton.syntax import SMALL_INT
 from monocomp.errors import InternalError
+from monocomp.nominal import without_elements
 from monocomp.program import Equations, translate_expression
 from monocomp.tile import Axis, OutputTensor, TileProgram
 
@@ -124,6 +125,10 @@ class HostSource:
             self.put("):")
         self.put("if tensor.shape != shape:", 2)
         self.put('raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {shape}")', 3)
+        for extent in sorted(without_elements(self.lowered)):
+            size = self.size(extent)
+            self.put(f"if {size} != 0:")
+            self.put(f'raise ValueError(f"{size} is {{{size}}}, and this file is for 0")', 2)
 
     def _parts(self, extent: str, param: str) -> None:
         """Into how many parts a stream is cut: as many as make the wanted number of program

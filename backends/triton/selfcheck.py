@@ -17,6 +17,7 @@ from monocomp.backends.triton.reference import reference_lines
 from monocomp.backends.triton.reference.code import call_lines, default_text
 from monocomp.errors import InternalError
 from monocomp.language.syntax import Input
+from monocomp.nominal import without_elements
 from monocomp.program import Equations
 
 __all__ = ["RESERVED", "main_lines", "reference_lines"]
@@ -154,6 +155,9 @@ def _extents(equations: Equations, params: Mapping[str, Any]) -> dict[str, int]:
     bound = [t.attr.extents for t in terms if t.op == "fold"]
     paired = {name for extents in bound if len(extents) > 1 for name in extents}
     for name in random_inputs.free_extents(program):
+        if name in without_elements(equations):
+            given[name] = 0
+            continue
         sizes = _sizes_like(equations, name)
         sizes = _PAIRED if name in paired and sizes == _LARGE else sizes
         size = next((n for n in sizes if n not in given.values()), sizes[0])

@@ -573,9 +573,9 @@ class Loops(Nests):
         body = SE.embed(new, value, masked)
         safe = all(fac.op == "exp" or is_read(fac) for fac in factors(body))
         absorbed = _absorbed(SE.embed(new, value, exponent), loop.axis.name)
-        parts = list(factors(value))
-        infinite = [f for f in parts if f in settled]
-        infinite += [f for f in infinite_with(parts, exponent) if f not in infinite]
+        ours = list(factors(value))
+        infinite = [f for f in ours if f in settled]
+        infinite += [f for f in infinite_with(ours, exponent) if f not in infinite]
         if absorbed is not None:
             body, safe = absorbed, False
         elif infinite:
