@@ -191,6 +191,7 @@ def sizes_of(name: str) -> dict[str, int]:
     return {n: longer.get(n, size) for n, size in sizes.items()}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", slow_unless(lambda name: name in NAMES[::3], NAMES))
 def test_results_stay(name: str) -> None:
     """Each program either stays whole for a reason, or gives what it gives as it is."""
@@ -201,6 +202,7 @@ def test_results_stay(name: str) -> None:
         check_backends(case.text, inputs, **case.params)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in WHOLE])
 def test_what_is_derived_is_a_program(name: str) -> None:
     """Its text parses, and the oracle gives the same for it, in as many parts as one likes."""
@@ -536,6 +538,7 @@ def decoding(kind: str) -> tuple[str, dict[str, Tensor]]:
     return text, {n: inputs[n] for n in compiled(text).program.inputs}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("kind", "window"), slow_unless(lambda _, window: window == 40, LEAVING, [1, 40, 64, 1000])
 )

@@ -122,6 +122,7 @@ def test_se_is_proved() -> None:
     assert statements["left unit"] == f"unit . x = x, {excuse}"
 
 
+@pytest.mark.slow
 def test_se_is_not_proved_by_default() -> None:
     """Each part of SE, changed, breaks the laws that rest on it, and no proof hides it."""
 

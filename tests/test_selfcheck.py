@@ -424,6 +424,7 @@ def test_script_refuses_a_wrong_kernel(
     assert not err and out.endswith("\nthe kernel's error is too large\n")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ALL)
 def test_script_makes_inputs_that_fit(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -74,6 +74,7 @@ def paged_inputs(
     return paged, plain
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("rows", [1, 7])
 @pytest.mark.parametrize("size", [5, 16, 64, 128, 256])
@@ -112,6 +113,7 @@ BEGINS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("begin", BEGINS)
 @pytest.mark.parametrize("size", [16, 48, 64])
 def test_multiples_that_pages_are_read_from(size: int, begin: str) -> None:

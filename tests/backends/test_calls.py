@@ -92,6 +92,7 @@ NAMES = (
 )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", NAMES.split())
 def test_any_name(name: str, backend: str) -> None:

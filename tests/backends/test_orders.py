@@ -126,6 +126,7 @@ def _in_orders(
     return results
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("name", "processors"),
     [
@@ -257,6 +258,7 @@ def test_emitted() -> None:
     assert "ABREAST" not in mc.compile(ROWS_ALONE).source(target="cuda:90")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
 @pytest.mark.parametrize(
     ("target", "heads"),

@@ -13,6 +13,7 @@ from tests.backends.tolerances import ALONE, Bound
 from tests.marks import slow_unless
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example(name: str, backend: str) -> None:
@@ -88,6 +89,7 @@ def test_random_numbers_are_equal_everywhere(backend: str) -> None:
 # --- names --------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "start", slow_unless(lambda start: start % 16 == 0, range(0, len(HARMLESS_NAMES), 8))
 )

@@ -99,6 +99,7 @@ def test_stages_where_tables_tell_places() -> None:
     assert short(gathered(q=1, g=8, b=16).first()) == (16, 128, 4, 5)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("name", "element_bytes", "target"),
     slow_unless(
