@@ -41,7 +41,7 @@ help:
 	@echo 'make thorough the same, and the tests marked slow: more cases of what make test has'
 	@echo 'make gpu      the tests that need an NVIDIA GPU'
 	@echo 'make bench    measure, beside what torch offers'
-	@echo 'make fuzz     10000 random programs: each step of each derivation, with the oracle'
+	@echo 'make fuzz     10000 random programs: each step of each derivation, and kernels at special points'
 	@echo 'make mutants  every side condition of every rule dropped: which of them no test notices'
 	@echo 'make golden   rewrite the golden files of the tests; read the diff'
 	@echo 'make lint     ruff and mypy only;  make format   let ruff rewrite the files'
@@ -99,7 +99,8 @@ SEED ?= $(shell date +%s)
 fuzz: $(STAMP)
 	@echo 'fuzz: $(FUZZ) programs, MONOCOMP_SEED=$(SEED)'
 	@MONOCOMP_FUZZ=$(FUZZ) MONOCOMP_SEED=$(SEED) $(BIN)/python -m pytest -q -n $(JOBS) \
-	    --dist worksteal tests/test_printer.py -k test_random_programs --timeout=0
+	    --dist worksteal tests/test_printer.py tests/test_special_points.py \
+	    -k test_random_programs --timeout=0
 
 mutants: $(STAMP)
 	@echo 'mutants: rules without one of their side conditions that no test notices'

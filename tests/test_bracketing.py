@@ -241,6 +241,7 @@ return M, D
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("length", [LENGTH, 129])
 @pytest.mark.parametrize("name", ABOUT_CENTRES)
 def test_sums_about_the_centres_of_parts(name: str, length: int) -> None:
@@ -399,6 +400,7 @@ def test_pages_are_cut_as_other_keys_are() -> None:
         assert found == rules(library.load("gqa"), **MANY | {"b": b}), b
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("page", [8, 16, 24, 48, 64])
 def test_parts_of_pages(page: int) -> None:
     """Of pages that hold blocks, that blocks hold, and of others; some parts have no keys."""

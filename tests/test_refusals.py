@@ -95,6 +95,7 @@ def test_reasons(text: str) -> None:
     assert refused(text) == REASONS[text]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", library.names())
 def test_further_passes_and_kernels_are_explained(name: str) -> None:
     """And nothing is refused where each index is passed over once."""

@@ -215,6 +215,7 @@ def inputs_of(equations: Equations, seed: int = 0, **given: int) -> dict[str, An
     return {name: array.copy() for name, array in made.items()}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ALL)
 def test_reference_agrees_with_the_oracle(name: str, tmp_path: Path) -> None:
     equations = translated(ALL[name])
@@ -226,6 +227,7 @@ def test_reference_agrees_with_the_oracle(name: str, tmp_path: Path) -> None:
         agrees(made, equations, inputs_of(equations, **sizes))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ALL)
 def test_lines_are_formatted(name: str, tmp_path: Path) -> None:
     equations = translated(ALL[name])

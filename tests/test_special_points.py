@@ -103,6 +103,7 @@ NAMES: dict[str, Any] = {
     "V": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]],
     "W": [0.0, 1.0, 2.0],
     "Off": [-INF, 0.0, 1.0],
+    "Inf": [INF, 0.0, 1.0],
     "n": np.array([0, 2, 3]),
     "Yes": np.array([False, True, True]),
     "P": np.array([2, 0, 1]),
@@ -176,6 +177,21 @@ AGGREGATES = [
     "O[q,e] = softmax[k if k <= q](V[q,d] * V[k,d]) * V[k,e]",
     "O[q] = W[sum[k if S[q,k] > 2](1) // 2]",
     "O[k] = softmax[k](exp(W[k]))",
+    "input n[q]: int\nO[q,k] = W[k] + sum[j]("
+    "softmax[j if S[q,j] <= W[k]](S[q,j]) * var[k if k != n[q]](W[k] - Z[j,k]))",
+    "O[q,k] = sum[j if j <= k](exp(S[q,j]) * var[k if k != q](Z[j,k]))",
+    "O[q] = sum[k](exp((W[k] - Inf[q]) - max[k](W[k] - Inf[q])) * T[k])"
+    " / sum[k](exp((W[k] - Inf[q]) - max[k](W[k] - Inf[q])))",
+    "O[q] = sum[k](softmax[k if k == 0](-900 * S[q,k]) * T[1])",
+    "O[q] = minimum(S[q,0] / sum[k](softmax[k if k < q](W[k]) * S[q,0]), 5)",
+    "O[q] = exp(-(S[q,0] ** 4 / sum[k](exp(N[q,k] - max[k](N[q,k])))))",
+    "O[k] = min[q](T[q] - log_softmax[k](where(S[q,k] > 3, W[k], -inf)))",
+    "O[q] = sum[k](exp(where(T[q] > 0, W[k], -inf)) * sum[k](exp(W[k]) * S[q,k]))"
+    " / sum[k](exp(where(T[q] > 0, W[k], -inf)))",
+    "O[e] = sum[k](softmax[k](Off[k] * V[k,e]) * log_softmax[k](Off[k] * V[k,e]))",
+    "O[q] = log(sum[k if W[k] > 0](exp(T[k] / (1 + 1 / W[q]))))",
+    "O[q] = max[k if k >= q](T[k] ** 2 / (1 + exp(S[q,0] * min[k if W[k] > 5](W[k]))))",
+    "O[q] = S[q,0] + prod[k if W[k] > 1](sum[j if j == 4](W[k] - V[j,0]) / where(k != q, T[k], 0))",
     "param num_warps: int = 4\nO[q] = sum[k](S[q,k]) * num_warps",
 ]
 

@@ -35,6 +35,7 @@ def test_printed(name: str, golden: Callable[[str, str], None]) -> None:
     golden(f"{name}.tile.txt", "\n\n".join(map(str, programs)) + "\n")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("text", [*map(library.load, CASES), *MORE.values()])
 def test_holds_together(text: str) -> None:
     """Axes are known, names are given once and before they are used, all outputs stored."""

@@ -110,6 +110,7 @@ def test_library(name: str, head: int, target: str) -> None:
     fits(of_library(name, target, torch.bfloat16, head, ODD), target)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", [n for n in OF_THEIR_OWN if n not in ATTENDING])
 def test_library_of_rows(name: str, target: str) -> None:
@@ -280,6 +281,7 @@ TO_THE_END = (
 )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", slow_unless(lambda name: name in TO_THE_END, EXAMPLES))
 def test_machine_code_of_examples(name: str) -> None:
     """The rest of the compiler accepts what it is given."""
@@ -309,6 +311,7 @@ def test_helpers_elsewhere(name: str, target: str) -> None:
     compiles(name, target)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", STORED)
 def test_stored_values_for_hopper(name: str) -> None:
     """Kernels that read what others store, in float32, beside inputs in bfloat16."""

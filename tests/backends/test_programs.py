@@ -57,6 +57,7 @@ EXPONENTS = (
 )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("exponent", EXPONENTS)
 def test_exponents(exponent: str, backend: str) -> None:

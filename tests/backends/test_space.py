@@ -253,6 +253,7 @@ ADDED = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
 @pytest.mark.parametrize(
     ("added", "stages"), [("in rows", 2), ("gathered", 2), ("of a row", 3)], ids=str
@@ -321,6 +322,7 @@ def test_rows_of_numbers(length: int, block: int, warps: int) -> None:
         assert ({*dict(first.blocks).values()}, first.num_warps) == ({block}, warps)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
 @pytest.mark.parametrize(
     ("name", "head"),

@@ -99,6 +99,7 @@ def test_examples(name: str) -> None:
             bound.check(got, wanted)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CASES)
 def test_library(name: str) -> None:
     """The same for the programs of the library."""
@@ -110,6 +111,7 @@ def test_library(name: str) -> None:
         ALONE["numpy"].check(got, wanted)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CASES)
 def test_holds_together(name: str) -> None:
     """Every axis is stored and read as often as it has tiles, and names are given once."""
@@ -147,6 +149,7 @@ def space(head: int, value: int, element_bytes: int = 2, target: str = "cuda:90"
     return Space(program, sizes, element_bytes, target)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("head", HEADS)
 def test_where_padding_is_less(head: int) -> None:
     """The first schedule follows from the sizes; a search tries one tile too."""
