@@ -299,6 +299,7 @@ EXAMPLES: dict[str, Example] = {
         """,
         (sizes(h=3, q=37, k=41, d=5, e=6),),
     ),
+    "a parameter alone": Example("param c: float = 1.5\nD = c\nO[i] = X[i] * 2", (sizes(i=37),)),
     "a parameter in the filter": Example(
         """
         param on: int = 0
