@@ -211,7 +211,7 @@ class Accesses(Expressions):
             self._assign(tile, self._text(s.value, layout) if value[0] == "(" else value)
             value = tile
         dtype = f"{self._pointer(s.output)}.dtype.element_ty"
-        # A size of 1 is no tensor, as Triton makes a constant of it, nor is a parameter interpreted.
+        # A size of 1 is a constant for Triton, and a parameter a number for its interpreter.
         is_plain = not layout and (s.value.kind == "int" or s.value.op == "param")
         value = f"tl.cast({value}, {dtype})" if is_plain else f"{value}.to({dtype})"
         masks = " & ".join(self._spread(self._inside(a), (a,), layout) for a in layout)
