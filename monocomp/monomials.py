@@ -129,7 +129,7 @@ def _may_lead(lead: Term, exponents: Iterable[Term]) -> bool:
     return all(a in common or T.is_finite(a) or is_subtracted(a) for a in addends(lead))
 
 
-def _is_weight(t: Term) -> bool:
+def _may_weigh_nothing(t: Term) -> bool:
     """May this be a weight of nothing?"""
     return t.op == "exp" and not T.is_finite(t)
 
@@ -145,7 +145,7 @@ def _may_vanish(m: Monomial, divisor: Term) -> bool:
     if any(_is_maximum(T.split_coefficient(a)[1]) for a in addends(m.exponent)):
         return True
     inside = T.subterms(*(b for b, p in m.powers.items() if p > 0))
-    return any(T.is_bracket(t) or T.may_be_empty(t) or _is_weight(t) for t in inside)
+    return any(T.is_bracket(t) or T.may_be_empty(t) or _may_weigh_nothing(t) for t in inside)
 
 
 def _spread(lead: Term, exponents: Iterable[Term]) -> tuple[int, int, Fraction, list[Any]]:

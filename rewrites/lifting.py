@@ -64,7 +64,7 @@ def _settled(joint: Term) -> Term:
     """The exponent to subtract, 0 where it is infinite of what is finite, so that inf - inf does
     not occur. The maximum of a fold is settled anyway (`lowering.values`)."""
     exponents = joint.args if joint.op == "maximum" else (joint,)
-    is_frame = any(_is_greatest(a) or _is_masked(a) for e in exponents for a in addends(e))
+    is_frame = any(_is_scaled_extremum(a) or _is_masked(a) for e in exponents for a in addends(e))
     is_bounded = T.is_below_infinity(joint) or T.is_finite_if_read(joint)
     # An exponential in an exponent would be split off again, and so would what is made of it.
     is_bounded |= any(s.op == "exp" for s in T.subterms(joint))
@@ -73,7 +73,7 @@ def _settled(joint: Term) -> Term:
     return T.where(T.compare("==", T.function("abs", joint), T.INF), T.ZERO, joint)
 
 
-def _is_greatest(addend: Term) -> bool:
+def _is_scaled_extremum(addend: Term) -> bool:
     """Is it a maximum, scaled by what is not negative, or such a minimum taken away?"""
     number, rest = T.split_coefficient(addend)
     parts = [] if rest is None else list(factors(rest))

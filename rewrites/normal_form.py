@@ -444,7 +444,7 @@ def hoist_factor(t: Term) -> Term | None:
             inside.append(factor)
         else:
             outside.append(factor)
-    if any(map(_divides_by_nothing, inside)):
+    if any(map(_may_divide_by_nothing, inside)):
         inside += [f for f in outside if not T.is_positive(f)]
         outside = list(filter(T.is_positive, outside))
     if not inside and condition is T.TRUE:
@@ -459,7 +459,7 @@ def hoist_factor(t: Term) -> Term | None:
     return T.construct("mul", common, T.fold("sum", (bound,), condition, T.mul(one, *inside)))
 
 
-def _divides_by_nothing(factor: Term) -> bool:
+def _may_divide_by_nothing(factor: Term) -> bool:
     base, power = T.base_and_power(factor)
     return power < 0 and (T.is_bracket(base) or T.may_be_empty(base))
 

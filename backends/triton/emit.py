@@ -140,6 +140,7 @@ def emit(
     lines += ["", "", *written.lines(host, precision)]
     identifiers = _identifiers(start, names)
     lines += ["", "", *reference_lines(start, identifiers)]
+    # What the file computes is printed as it was written, for the sizes that it was lowered for.
     here = replace(start, sizes=(lowered or start).sizes)
     lines += ["", "", *main_lines(here, identifiers, host, narrow)]
     text = "\n".join(lines).rstrip() + "\n"

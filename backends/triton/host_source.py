@@ -128,7 +128,8 @@ class HostSource:
         for extent in sorted(without_elements(self.lowered)):
             size = self.size(extent)
             self.put(f"if {size} != 0:")
-            self.put(f'raise ValueError(f"{size} is {{{size}}}, and this file is for 0")', 2)
+            message = f"{extent} has size {{{size}}}, and this file is for size 0"
+            self.put(f'raise ValueError(f"{message}")', 2)
 
     def _parts(self, extent: str, param: str) -> None:
         """Into how many parts a stream is cut: as many as make the wanted number of program

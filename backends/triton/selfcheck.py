@@ -154,8 +154,9 @@ def _extents(equations: Equations, params: Mapping[str, Any]) -> dict[str, int]:
     terms = T.subterms(*(e.body for e in equations.equations))
     bound = [t.attr.extents for t in terms if t.op == "fold"]
     paired = {name for extents in bound if len(extents) > 1 for name in extents}
+    empty = without_elements(equations)
     for name in random_inputs.free_extents(program):
-        if name in without_elements(equations):
+        if name in empty:
             given[name] = 0
             continue
         sizes = _sizes_like(equations, name)

@@ -574,8 +574,8 @@ class Loops(Nests):
         safe = all(fac.op == "exp" or is_read(fac) for fac in factors(body))
         absorbed = _absorbed(SE.embed(new, value, exponent), loop.axis.name)
         ours = list(factors(value))
-        infinite = [f for f in ours if f in settled]
-        infinite += [f for f in infinite_with(ours, exponent) if f not in infinite]
+        too_large = infinite_with(ours, exponent)
+        infinite = [f for f in ours if f in settled or f in too_large]
         if absorbed is not None:
             body, safe = absorbed, False
         elif infinite:
@@ -583,7 +583,7 @@ class Loops(Nests):
             weight = self._value(SE.embed(new, T.ONE, masked))
             weighted = apply("mul", weight, self._value(T.mul(*infinite)))
             there = self._where_equal(weight, 0.0, 0.0, weighted)
-            rest = [f for f in factors(value) if f not in infinite]
+            rest = [f for f in ours if f not in infinite]
             body, safe = T.mul(self._symbol("weighted", there), *rest), all(map(is_read, rest))
         updates.append(Assign(state.attr, self._sum_tile(loop, body, scaled, vanishing=safe)))
         return state

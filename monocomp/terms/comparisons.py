@@ -44,7 +44,7 @@ def compare(op: str, a: Term, b: Term) -> Term:
         lose(a, b)
         return TRUE
     if op == "<" and a is ZERO:  # an exponential may underflow
-        condition, x = (b.args[0], b.args[1]) if _is_weight(b) else (TRUE, b)
+        condition, x = (b.args[0], b.args[1]) if _is_guarded_exponential(b) else (TRUE, b)
         if x.op == "exp":
             return conjunction(condition, compare("<", NEG_INF, x.args[0]))
     if a is ZERO:
@@ -54,7 +54,7 @@ def compare(op: str, a: Term, b: Term) -> Term:
     return intern("compare", (a, b), op, "bool")
 
 
-def _is_weight(t: Term) -> bool:
+def _is_guarded_exponential(t: Term) -> bool:
     """Is this an exponential, or 0 where a condition fails?"""
     return t.op == "where" and t.args[1].op == "exp" and t.args[2] is ZERO
 

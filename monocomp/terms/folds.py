@@ -104,13 +104,13 @@ def softmax(monoid: str, opened: tuple[Term, ...], condition: Term, x: Term) -> 
     """A softmax or log_softmax over the opened indices, at their own place."""
     x = as_float(x)
     if monoid == "log_softmax":
-        condition, x = _unmasked(condition, x)
+        condition, x = _with_masks_as_conditions(condition, x)
         return where(condition, sub(x, fold("logsumexp", opened, condition, x)), NEG_INF)
     weight = exp(NEG_INF) if condition is FALSE else mul(bracket(condition), exp(x))
     return divide(weight, fold("sum", opened, condition, exp(x)))
 
 
-def _unmasked(condition: Term, x: Term) -> tuple[Term, Term]:
+def _with_masks_as_conditions(condition: Term, x: Term) -> tuple[Term, Term]:
     """A logit with its masks, addends `where(c, a, -inf)`, as parts of the condition."""
     parts = []
     for a in x.args if x.op == "add" else (x,):

@@ -276,10 +276,10 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
 
 def _is_quotient(t: Term) -> bool:
     """Is this x / z for a z that may be of nothing, or x * exp(-m) for such a maximum m?"""
-    return t.op == "mul" and any(map(_divides_by_nothing, t.args))
+    return t.op == "mul" and any(map(_is_inverse_of_nothing, t.args))
 
 
-def _divides_by_nothing(factor: Term) -> bool:
+def _is_inverse_of_nothing(factor: Term) -> bool:
     if factor.op != "exp":
         return factor.op == "pow" and factor.attr < 0 and may_be_empty(factor.args[0])
     (exponent,) = factor.args
@@ -296,14 +296,15 @@ def _divides_by_nothing(factor: Term) -> bool:
 
 def _with_quotients_that_cancel(found: list[Term]) -> Iterator[Term]:
     """(1 / z) / (x / z) is 1 / x: the factors, with such quotients that divide written out."""
-    others = {f.args[0] if f.op == "pow" and f.attr < 0 else f.op for f in found}
+    has_exponential = any(f.op == "exp" for f in found)
+    divisors = {f.args[0] for f in found if f.op == "pow" and f.attr < 0}
+
+    def cancels(factor: Term) -> bool:
+        return has_exponential if factor.op == "exp" else factor.args[0] in divisors
+
     for f in found:
-        is_inverse = f.op == "pow" and f.attr < 0 and f.args[0].op == "mul"
-        if is_inverse and any(
-            ("exp" if g.op == "exp" else g.args[0]) in others
-            for g in f.args[0].args
-            if _divides_by_nothing(g)
-        ):
+        quotient = f.args[0].args if f.op == "pow" and f.attr < 0 and f.args[0].op == "mul" else ()
+        if any(_is_inverse_of_nothing(g) and cancels(g) for g in quotient):
             yield from factors([power_of(f.args[0], f.attr)])
         else:
             yield f
