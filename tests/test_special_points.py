@@ -10,7 +10,8 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Iterable, Mapping
+import random
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from unittest import mock
 
@@ -383,8 +384,8 @@ def check_program(text: str, seed: int, backend: str = "torch", device: str = "c
 
 
 def _rounded(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
-    """The outputs with other last digits of what is computed on the way, and with divisors of 0
-    that are a few of those."""
+    """The outputs with other last digits of what is computed on the way, logarithms of sums of
+    exponentials included, and with divisors of 0 that are a few of those."""
     rng = np.random.default_rng(0)
 
     def rounded(f: Any) -> Any:
@@ -393,6 +394,10 @@ def _rounded(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
             return result * (1 + 4e-16 * rng.standard_normal(np.shape(result)))
 
         return apply
+
+    def log_softmax(w: Any, x: Any, admitted: Any) -> Any:
+        total = np.asarray(rounded(naive_folds.fold_logsumexp)(w, x, admitted))[..., None]
+        return np.where(wide.is_infinite(total), w.number(-INF), x - total)
 
     wide_ = wide.LONGDOUBLE
 
@@ -405,7 +410,10 @@ def _rounded(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
     for _ in range(3):
         functions = {name: rounded(f) for name, f in wide_.elementary.items()}
         noisy = dataclasses.replace(wide_, elementary=functions)
-        with np.errstate(all="ignore"):
+        with (
+            np.errstate(all="ignore"),
+            mock.patch.object(naive_folds, "log_softmax", log_softmax),
+        ):
             yield _listed(evaluate_in(noisy, program, inputs, {}))
 
 
@@ -456,18 +464,20 @@ def _moved(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
 
     wide_ = wide.LONGDOUBLE
     power_of = wide_.elementary["**"]
+    rng = np.random.default_rng(0)
+    turns: Iterator[int] = iter(())
 
     def divide(x: Any, y: Any) -> Any:
-        return np.where(y == 0, -x, x) / y
+        return np.where(y == 0, next(turns) * x, x) / y
 
     def power(x: Any, y: Any) -> Any:
-        return np.where((x == 0) & (y < 0), -1, 1) * power_of(x, y)
+        return np.where((x == 0) & (y < 0), next(turns), 1) * power_of(x, y)
 
     elementary = {**wide_.elementary, "/": divide, "**": power}
     turned = dataclasses.replace(wide_, elementary=elementary)
-    with np.errstate(all="ignore"):
-        yield _listed(evaluate_in(turned, program, inputs, {}))
-    rng = np.random.default_rng(0)
+    for turns in (itertools.repeat(-1), *(_signs(n) for n in range(3))):
+        with np.errstate(all="ignore"):
+            yield _listed(evaluate_in(turned, program, inputs, {}))
     for size in (0.0, 1e-14, 1e-14, 1e-12):
         moved = {
             name: a * (1 + size * rng.standard_normal(a.shape)) + 0.0 if a.dtype.kind == "f" else a
@@ -475,6 +485,12 @@ def _moved(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
         }
         with np.errstate(all="ignore"):
             yield _listed(evaluate(program, moved))
+
+
+def _signs(seed: int) -> Iterator[int]:
+    rng = random.Random(seed)
+    while True:
+        yield rng.choice((-1, 1))
 
 
 def _listed(outputs: Any) -> list[Any]:
