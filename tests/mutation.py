@@ -56,6 +56,9 @@ SAME = "without it the rule gives the term that it was given, which is no step"
 EQUIVALENT = {  # mutants that no test can notice, and why
     "emptiness.fold_nothing: if not empty": "without it no fold is found to be empty",
     "emptiness._without_elements: if condition is T.FALSE": SAME,
+    "sigmoids.recognise_sigmoid: if t.op != 'mul'": (
+        "nothing else has an exponential as a factor, beside which a sigmoid could stand"
+    ),
     "normal_form.assume_filter: t.args[0] is T.TRUE": "without a filter nothing is known",
     "normal_form.assume_filter: if new == bodies": SAME,
     "normal_form.common_result: if not frame and (not leaving)": SAME,

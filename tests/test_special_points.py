@@ -465,19 +465,20 @@ def _moved(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
     wide_ = wide.LONGDOUBLE
     power_of = wide_.elementary["**"]
     rng = np.random.default_rng(0)
-    turns: Iterator[int] = iter(())
 
-    def divide(x: Any, y: Any) -> Any:
-        return np.where(y == 0, next(turns) * x, x) / y
+    def turned(signs: Iterator[int]) -> wide.Wide:
+        def divide(x: Any, y: Any) -> Any:
+            return np.where(y == 0, next(signs) * x, x) / y
 
-    def power(x: Any, y: Any) -> Any:
-        return np.where((x == 0) & (y < 0), next(turns), 1) * power_of(x, y)
+        def power(x: Any, y: Any) -> Any:
+            return np.where((x == 0) & (y < 0), next(signs), 1) * power_of(x, y)
 
-    elementary = {**wide_.elementary, "/": divide, "**": power}
-    turned = dataclasses.replace(wide_, elementary=elementary)
-    for turns in (itertools.repeat(-1), *(_signs(n) for n in range(3))):
+        elementary = {**wide_.elementary, "/": divide, "**": power}
+        return dataclasses.replace(wide_, elementary=elementary)
+
+    for signs in (itertools.repeat(-1), *map(_signs, range(3))):
         with np.errstate(all="ignore"):
-            yield _listed(evaluate_in(turned, program, inputs, {}))
+            yield _listed(evaluate_in(turned(signs), program, inputs, {}))
     for size in (0.0, 1e-14, 1e-14, 1e-12):
         moved = {
             name: a * (1 + size * rng.standard_normal(a.shape)) + 0.0 if a.dtype.kind == "f" else a

@@ -33,6 +33,7 @@ NEAR_MISSES = {
         "Y[i] = 1 / (1 + |k| * exp(X[i])) + 0 * sum[k](C[k])",
         "Y[i] = sum[k](C[k]) / (|k| + exp(X[i]))",  # nor is there any beside the sum
         "Y[i] = 1 / (|k| + exp(max[k](S[i,k])))",
+        "Y[i] = 1 / (1 + sum[k](exp(C[k])) + exp(X[i]))",  # a sum that stays scaled, too
         "Y[i] = 1 / (0.00000000000000001 + exp(X[i]))",  # its inverse may be too large
         "Y[i] = 1 / (1 + 100000000000000000 * exp(X[i]))",
         "Y[i] = 1 / (1 + X[i])",
@@ -49,6 +50,7 @@ NEAR_MISSES = {
         "Y[i] = (X[i] + 1) * sigmoid(X[i])",
         "Y[i] = (exp(X[i]) + 1) * sigmoid(X[i])",  # it would be larger
         "Y[i] = (exp(X[i]) + 1) ** 2 * sigmoid(-X[i])",  # no sum
+        "Y[i] = minimum(exp(X[i]), Z[i]) * sigmoid(-X[i])",
         "Y[i] = exp(X[i]) + sigmoid(-X[i])",  # no product
     ],
     "complement_sigmoid": [
@@ -60,6 +62,7 @@ NEAR_MISSES = {
     ],
     "exponential_of_softplus": [
         "Y[i] = exp(A[i] * softplus(X[i]))",  # no number
+        "Y[i] = exp(-inf * softplus(X[i]))",
         "Y[i] = exp(softplus(X[i]) ** 2)",
         "Y[i] = softplus(X[i])",
     ],
@@ -99,6 +102,7 @@ VARIANTS = [
         "Y[i] = (exp(2 * X[i]) * sigmoid(-2 * X[i]) - sigmoid(-2 * X[i])) * Z[i]",
     ),
     ("recognise_sigmoid", "Y[i] = exp(X[i]) / sigmoid(X[i])", "Y[i] = 1 / sigmoid(-X[i])"),
+    ("recognise_sigmoid", "Y = 1 / (1 + exp(sum[i](X[i])))", "Y = sigmoid(-sum[i](X[i]))"),
     (
         "recognise_sigmoid",
         "Y[i] = 1 / (2 + 3 * exp(X[i]))",
