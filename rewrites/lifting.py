@@ -64,7 +64,9 @@ def _settled(joint: Term) -> Term:
     """The exponent to subtract, 0 where it is infinite of what is finite, so that inf - inf does
     not occur. The maximum of a fold is settled anyway (`lowering.values`)."""
     exponents = joint.args if joint.op == "maximum" else (joint,)
-    is_frame = any(_is_scaled_extremum(a) or _is_masked(a) for e in exponents for a in addends(e))
+    parts = [a for e in exponents for a in addends(e)]
+    is_frame = any(_is_scaled_extremum(a) or _is_masked(a) for a in parts)
+    is_frame &= not any(_is_scaled_extremum(T.neg(a)) and not _has_element(a) for a in parts)
     is_bounded = T.is_below_infinity(joint) or T.is_finite_if_read(joint)
     # An exponential in an exponent would be split off again, and so would what is made of it.
     is_bounded |= any(s.op == "exp" for s in T.subterms(joint))
@@ -81,6 +83,10 @@ def _is_scaled_extremum(addend: Term) -> bool:
         f for f in parts if f.op == "fold" and f.attr.monoid == ("max" if number > 0 else "min")
     ]
     return len(folds) == 1 and all(T.is_nonnegative(f) for f in parts if f not in folds)
+
+
+def _has_element(addend: Term) -> bool:
+    return all(T.has_element(f) for f in factors(addend) if f.op == "fold")
 
 
 def _is_settled(t: Term | None) -> bool:

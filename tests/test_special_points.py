@@ -193,6 +193,8 @@ AGGREGATES = [
     "O[q] = log(sum[k if W[k] > 0](exp(T[k] / (1 + 1 / W[q]))))",
     "O[q] = max[k if k >= q](T[k] ** 2 / (1 + exp(S[q,0] * min[k if W[k] > 5](W[k]))))",
     "O[q] = S[q,0] + prod[k if W[k] > 1](sum[j if j == 4](W[k] - V[j,0]) / where(k != q, T[k], 0))",
+    "O[q] = minimum(-1, sum[k if k > q](exp(logsumexp[k](S[q,k])"
+    " - max[k if k > q](logsumexp[k](S[q,k]) * 1.0)) * T[q]))",
     "param num_warps: int = 4\nO[q] = sum[k](S[q,k]) * num_warps",
 ]
 
@@ -207,6 +209,8 @@ MOMENTS = {
     "weighted": "t = sum[k](W[k])\nm[i] = sum[k](W[k] * A[i,k]) / t\n"
     "O[i] = sum[k](W[k] * (A[i,k] - m[i]) ** 2) / t",
     "filtered": "m[i] = mean[k if W[k] > 0](A[i,k])\nO[i] = var[k if W[k] > 0](A[i,k])",
+    "shifted": "O[i] = var[k](A[i,k] - mean[k](A[i,k] ** 2))",
+    "shifted by others": "O[i] = mean[k]((A[i,k] - B[i,0] - mean[k](A[i,k] - B[i,0])) ** 3)",
 }
 
 

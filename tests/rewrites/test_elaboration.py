@@ -33,6 +33,20 @@ NEAR_MISSES = {
     "expand_logsumexp": ["L[i] = log(sum[k](exp(S[i,k])))", "L[k] = logsumexp[..k](S[k])"],
     "expand_mean": ["M[i] = sum[k](X[i,k])", "M[k] = mean[..k](X[k])"],
     "expand_var": ["M[i] = mean[k](X[i,k] ** 2)", "M[k] = var[..k](X[k])"],
+    "cancel_shift": [
+        "A[i] = mean[k]((X[i,k] + M[i] - mean[k](X[i,k] + M[i])) ** 2)",  # is a sum first
+        "A[i] = sum[k]((X[i,k] + M[i] - sum[k](X[i,k]) / sum[k](1.0)) ** 2)",  # no shift
+        "A[i] = sum[k]((X[i,k] - sum[k](X[i,k] + M[i]) / sum[k](1.0)) ** 2)",
+        "A[i] = sum[k]((X[i,k] + M[i] - max[k](X[i,k] + M[i]) / sum[k](1.0)) ** 2)",
+        "A[i] = sum[k]((M[i] - sum[k](X[i,k] + M[i]) / sum[k](1.0)) ** 2)",  # no element
+        "A[i] = sum[k]((X[i,k] + M[i] - sum[k](X[i,k] + M[i]) / sum[k](2.0)) ** 2)",
+        "A[i] = sum[k]((X[i,k] + M[i] - sum[k if k < i](X[i,k] + M[i]) / sum[k](1.0)) ** 2)",
+        "A[i] = sum[k if k < i]((X[i,k] + M[i] - sum[k if k < i](X[i,k] + M[i]) / |k|) ** 2)",
+        "B = max[j if Y[j] < 0](Y[j])\n"  # of nothing, perhaps
+        "A[i] = sum[k]((X[i,k] + B - sum[k](X[i,k] + B) / sum[k](1.0)) ** 2)",
+        "M[i] = sum[k](exp(S[i,k]) * (X[i,k] + Y[i])) / sum[k](exp(S[i,k]))\n"  # no weight
+        "A[i] = sum[k]((X[i,k] + Y[i] - M[i]) ** 2)",
+    ],
     "expand_any_and_all": ["A[i] = 0 < max[k](1 * (X[i,k] < 0))"],
     "expand_prefix": ["P[k] = softmax[k](X[k])", "index r < 2\nA[r] = top[k -> r](X[k])"],
     "expand_scaled": [
@@ -60,6 +74,27 @@ def test_every_rule_has_near_misses() -> None:
 )
 def test_near_miss(name: str, text: str) -> None:
     check_does_not_fire(rule_of(elaboration, name), text)
+
+
+DISTANCES = [  # with what the elements and their mean are shifted by, and without it
+    (
+        "sum[k if k < i]((Y[i] + X[i,k] - sum[k if k < i](X[i,k] + Y[i]) / sum[k if k < i](1.0)) ** 3)",  # noqa: E501
+        "sum[k if k < i]((X[i,k] - sum[k if k < i](X[i,k]) / sum[k if k < i](1.0)) ** 3)",
+    ),
+    (
+        "sum[k]((X[i,k] - Y[i] - sum[k](X[i,k] - Y[i]) / |k|) * (B[i,k] + 7) ** 2)",
+        "sum[k]((X[i,k] - sum[k](X[i,k]) / |k|) * (B[i,k] + 7) ** 2)",
+    ),
+    (
+        "sum[k](exp(S[k]) * (X[i,k] - Y[i] - sum[k](exp(S[k]) * (X[i,k] - Y[i])) / sum[k](exp(S[k]))) ** 2)",  # noqa: E501
+        "sum[k](exp(S[k]) * (X[i,k] - sum[k](exp(S[k]) * X[i,k]) / sum[k](exp(S[k]))) ** 2)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), DISTANCES)
+def test_distances_without_a_shift(before: str, after: str) -> None:
+    check_variant(rule_of(elaboration, "cancel_shift"), f"A[i] = {before}", f"A[i] = {after}")
 
 
 @pytest.mark.parametrize("first", ["min", "max", "all", "any"])
