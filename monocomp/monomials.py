@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -127,6 +127,14 @@ def _may_lead(lead: Term, exponents: Iterable[Term]) -> bool:
         return -math.inf < number < 0 and (is_element or T.exceeds_minus_infinity(T.neg(a)))
 
     return all(a in common or T.is_finite(a) or is_subtracted(a) for a in addends(lead))
+
+
+def holds_weight(elements: Sequence[Term], name: str) -> bool:
+    """Does a product hold an exponential that varies with an index, and is not that alone? With its
+    scale, an aggregate, it may be a weight, and without too large for a float."""
+    inside = T.subterms(*elements)
+    is_alone = len(elements) == 1 and elements[0].op == "exp"
+    return not is_alone and any(s.op == "exp" and name in s.free for s in inside)
 
 
 def _may_weigh_nothing(t: Term) -> bool:

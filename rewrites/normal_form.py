@@ -19,6 +19,7 @@ from monocomp.monomials import (
     content,
     exponent_of,
     factors,
+    holds_weight,
     monomial,
     primitive,
     without_exponent,
@@ -499,7 +500,8 @@ def hoist_positive_factor(t: Term) -> Term | None:
 
     Law:     max(a * x) = a * max(x) for a > 0, and max(-x) = -min(x)
     Claims:  scaling
-    Needs:   the factor is positive; or not negative, where there is an element
+    Needs:   the factor is positive; or not negative, where there is an element; an aggregate does
+             not leave values that are weighted with exponentials, which it may be the scale of
     before:  M[i] = max[k](-2 * S[i,k] / sqrt(|k|))
     after:   M[i] = -2 * min[k](S[i,k]) / sqrt(|k|)
     """
@@ -513,6 +515,9 @@ def hoist_positive_factor(t: Term) -> Term | None:
         return None
     outside = [f for f in factors(rest) if name not in f.free and _leaves_extremum(f, t)]
     inside = [f for f in factors(rest) if f not in outside]
+    if holds_weight(inside, name):
+        outside = [f for f in outside if not f.folded]
+        inside = [f for f in factors(rest) if f not in outside]
     monoid = t.attr.monoid
     if number == 1 and not outside:
         return None
