@@ -130,11 +130,12 @@ def _may_lead(lead: Term, exponents: Iterable[Term]) -> bool:
 
 
 def holds_weight(elements: Sequence[Term], name: str) -> bool:
-    """Does a product hold an exponential that varies with an index, and is not that alone? With its
-    scale, an aggregate, it may be a weight, and without too large for a float."""
-    inside = T.subterms(*elements)
-    is_alone = len(elements) == 1 and elements[0].op == "exp"
-    return not is_alone and any(s.op == "exp" and name in s.free for s in inside)
+    """Does a product hold an exponential that varies with an index, and is not that alone, under a
+    condition perhaps? With its scale, an aggregate, it may be a weight, and without too large for
+    a float."""
+    found = [f for f in elements if not T.is_bracket(f)]
+    is_alone = len(found) == 1 and found[0].op == "exp"
+    return not is_alone and any(s.op == "exp" and name in s.free for s in T.subterms(*found))
 
 
 def _may_weigh_nothing(t: Term) -> bool:

@@ -274,7 +274,9 @@ def anchor_means(program: Equations) -> Choice | None:
             if taken is None or mean is None or anchor is None:
                 continue
             if anchor is not T.ZERO and _is_about(anchor, unit.distance):
-                continue
+                if unit.centre is mean.of(unit.distance):
+                    continue
+                anchor = T.ZERO  # but elements are not counted
             distance = T.sub(unit.distance, anchor)
             if unit.centre.free <= unit.distance.free:
                 units = list(taken.units)
@@ -312,10 +314,27 @@ def _anchor(mean: Mean, distance: Term) -> Term | None:
     is_there = T.conjunction(
         *(c for c in there if c is not None), *(T.compare("!=", w, T.ZERO) for w in weights)
     )
-    place = split(bound, condition).intervals[0].start
-    if is_there is not T.TRUE:
-        place = T.fold("argmax", (bound,), condition, T.as_int(is_there))
-    return _element(bound, condition, distance, place)
+    return _element(bound, condition, distance, _first(bound, condition, is_there))
+
+
+def _first(bound: Term, condition: Term, is_there: Term) -> Term:
+    """The first place of a domain where a condition holds, if there is one."""
+    domain = split(bound, condition)
+    if is_there is T.TRUE and domain.mask is T.TRUE:
+        *starts, place = (i.start for i in domain.intervals)
+        for start in reversed(starts):
+            place = T.where(T.substitute(condition, {bound.attr[0]: start}), start, place)
+        return place
+    limits = [c for c in T.conjuncts(condition) if _only_ends(bound, c)]
+    others = [c for c in T.conjuncts(condition) if c not in limits]
+    return T.fold("argmax", (bound,), T.TRUE, T.as_int(T.conjunction(*others, is_there)))
+
+
+def _only_ends(bound: Term, condition: Term) -> bool:
+    """Does a condition hold from the first place on? Beyond its end there is no element whose
+    place could be the first."""
+    domain = split(bound, condition)
+    return domain.mask is T.TRUE and all(i.start is T.const(0) for i in domain.intervals)
 
 
 def _element(bound: Term, condition: Term, distance: Term, place: Term) -> Term:

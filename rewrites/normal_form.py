@@ -175,13 +175,17 @@ def _separated(t: Term, bound: Term, condition: Term) -> dict[Term, Term]:
     name, extent = bound.attr
     known = frozenset(T.conjuncts(condition))
 
+    def is_result(f: Term) -> bool:
+        return name not in f.free and extent in f.folded and not _is_element_at_result(f)
+
+    def is_distance(f: Term) -> bool:
+        parts = addends(T.base_and_power(f)[0])
+        return any(map(is_result, parts)) and any(name in a.free for a in parts)
+
     def are_distances(parts: Iterable[Term]) -> list[Term]:
-        found = [f for f in parts if is_distance(T.base_and_power(f)[0], bound, condition)]
+        found = [f for f in parts if is_distance(f)]
         degree = sum(T.base_and_power(f)[1] for f in found)
         return found if degree > 1 else []
-
-    def is_result(f: Term) -> bool:
-        return name not in f.free and extent in f.folded
 
     def visit(s: Term) -> dict[Term, Term]:
         if extent not in s.folded:
@@ -249,6 +253,11 @@ def _separated(t: Term, bound: Term, condition: Term) -> dict[Term, Term]:
 
     groups = visit(t)
     return {T.ONE: t} if list(groups) == [T.ONE] else groups
+
+
+def _is_element_at_result(t: Term) -> bool:
+    """Is t read at a place that a fold has found, an anchor of distances?"""
+    return any(s.op == "read" and bool(s.folded) for s in T.subterms(t))
 
 
 def _may_be_of_nothing(result: Term, elements: Product) -> bool:

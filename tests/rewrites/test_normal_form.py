@@ -64,7 +64,9 @@ NEAR_MISSES = {
         "A[i] = sum[k](exp(X[i,k] * max[l](X[i,l])))",
         "A[i] = sum[k](cos(X[i,k] * max[l](X[i,l])))",
         "A[i] = sum[k](exp(relu(X[i,k] - max[l](X[i,l]))))",
-        "A[i] = sum[k]((X[i,k] + max[l](X[i,l])) ** 9)",
+        "A[i] = sum[k]((X[i,k] - max[l](X[i,l])) ** 2)",  # multiplied out it would cancel
+        "A[i] = sum[k]((X[i,k] - max[l](X[i,l])) * (Y[k] - sum[l](Y[l])))",
+        "A[i] = sum[k](X[i,k] - X[i,argmax[l](X[i,l])])",
         "A[i] = sum[k]((X[i,k] + max[l](X[i,l])) ** 0.5)",
         "A[i] = sum[k](1 / (X[i,k] + max[l](X[i,l])))",
         "A[i] = sum[k](sqrt(X[i,k] * max[l](X[i,l])))",  # both may be negative
@@ -304,11 +306,6 @@ VARIANTS = {
         ),
     ],
     "separate_results": [
-        (
-            "sum[k]((X[i,k] + max[l](X[i,l])) ** 2)",
-            "sum[k](X[i,k] ** 2) + max[k](X[i,k]) * sum[k](2 * X[i,k])"
-            " + max[k](X[i,k]) ** 2 * sum[k](1.0)",
-        ),
         ("sum[k](exp(X[i,k] - max[l](X[i,l])))", "exp(-max[k](X[i,k])) * sum[k](exp(X[i,k]))"),
         ("sum[k](1 / (X[i,k] * max[l](X[i,l])))", "sum[k](1 / X[i,k]) / max[k](X[i,k])"),
         (
