@@ -140,15 +140,6 @@ def mean(centre: Term, distance: Term, bound: Term, condition: Term) -> Mean | N
     return None
 
 
-def is_distance(t: Term, bound: Term, condition: Term) -> bool:
-    """Is this u - c, with c a mean of u over the domain?"""
-    distance = [a for a in addends(t) if bound.attr[0] in a.free]
-    centre = [T.neg(a) for a in addends(t) if a not in distance]
-    if not distance or not centre:
-        return False
-    return mean(T.add(*centre), T.add(*distance), bound, condition) is not None
-
-
 def weighted_sum(bound: Term, condition: Term, value: Term, exponent: Term | None) -> Term:
     """sum(value), or in SE the mantissa of sum(value * exp(exponent)), of primitive factors."""
     coefficient, rest = T.split_coefficient(T.as_float(value))

@@ -25,7 +25,6 @@ from monocomp.monomials import (
     without_exponent,
     without_powers,
 )
-from monocomp.moving import is_distance
 from monocomp.program import Equations
 from monocomp.rewrites.sigmoids import sigmoids
 from monocomp.rules import Choice, RuleSet
@@ -149,8 +148,8 @@ def separate_results(t: Term) -> Term | None:
     Law:     sum(H * x + G * y) = H * sum(x) + G * sum(y)
     Claims:  distributivity, interchange, exponentials, binomial theorem, addition theorems,
              brackets
-    Needs:   the results stand in sums, products, whole powers up to 8, exponents, cos or sin;
-             products of distances from means stay: multiplied out they would cancel; what is
+    Needs:   the results stand in sums, products, exponents, cos or sin; products of distances from
+             results stay, and powers: multiplied out they would cancel; what is
              multiplied with a sum is finite if what it reads is, and is not of nothing
     before:  A[i] = sum[k]((X[i,k] + max[l](X[i,l])) * Y[k])
     after:   A[i] = sum[k](X[i,k] * Y[k]) + max[k](X[i,k]) * sum[k](Y[k])

@@ -81,5 +81,11 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
     for t in terms:
         level_of(t)
     for group in found.values():
+        # What moves a sum with its centre is carried beside it, though it be known already.
+        for taken in filter(None, map(centred, list(group.folds))):
+            if not taken.results().isdisjoint(group.folds):
+                companions = (T.split_coefficient(c)[1] for _, c in taken.companions())
+                carried = dict.fromkeys(carrier(c) for c in companions if c is not None)
+                group.folds += [c for c in carried if c not in group.folds]
         group.folds.sort(key=lambda f: (f.attr.monoid is SE_PAIR, f.key))
     return sorted(found.values(), key=lambda p: (p.level, p.extent, p.folds[0].key))

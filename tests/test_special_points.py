@@ -209,6 +209,15 @@ MOMENTS = {
     "weighted": "t = sum[k](W[k])\nm[i] = sum[k](W[k] * A[i,k]) / t\n"
     "O[i] = sum[k](W[k] * (A[i,k] - m[i]) ** 2) / t",
     "filtered": "m[i] = mean[k if W[k] > 0](A[i,k])\nO[i] = var[k if W[k] > 0](A[i,k])",
+    "filtered by data": "O[i] = mean[k if W[k] > B[i,k] - B[i,1]]("
+    "(A[i,k] - mean[k if W[k] > B[i,k] - B[i,1]](A[i,k])) ** 4)",
+    "all but one": "O[i] = mean[k if k != i]((A[i,k] - mean[k if k != i](A[i,k])) ** 3)",
+    "of a part": f"{MEAN}O[i] = sum[k if W[k] > 0]((A[i,k] - m[i]) ** 2)",
+    "of products": "O[i] = var[k](A[i,k] * W[k])",
+    "over two indices": "O = var[i, k](A[i,k])",
+    "of means": "O = var[i](mean[k](A[i,k]))",
+    "from another mean": f"{MEAN}O[i] = mean[k]((B[i,k] - m[i]) ** 2)",
+    "from the largest": "O[i] = mean[k]((A[i,k] - max[k](A[i,k])) ** 2)",
     "shifted": "O[i] = var[k](A[i,k] - mean[k](A[i,k] ** 2))",
     "shifted by others": "O[i] = mean[k]((A[i,k] - B[i,0] - mean[k](A[i,k] - B[i,0])) ** 3)",
 }
