@@ -52,7 +52,7 @@ def _is_element(x: Term, bound: Term, condition: Term) -> bool:
     name = bound.attr[0]
 
     def ends(c: Term) -> bool:
-        is_limit = c.op == "compare" and c.attr in ("<", "<=") and c.args[0] is bound
+        is_limit = c.attr in ("<", "<=") and c.args[0] is bound
         return name not in c.free or (is_limit and name not in c.args[1].free)
 
     return T.exceeds_minus_infinity(x) or all(map(ends, T.conjuncts(condition)))
@@ -154,6 +154,6 @@ def _keeps_order(factor: Term, elements: T.Product) -> bool:
     """Is the factor positive and finite, or the divisor of weights that are all 0 where it is?"""
     if T.is_positive(factor) and T.is_finite(factor):
         return True
-    if factor.op == "pow" and factor.attr < 0 and T.is_weight(factor.args[0]):
+    if factor.op == "pow" and factor.attr < 0:
         return any(elements.vanishes_with(f, factor.args[0]) for f in elements.factors)
     return False

@@ -32,6 +32,10 @@ OTHERS = [
     "S[i,k] * C[i]",  # a factor of unknown sign
     "S[i,k] + S[k,i]",  # nothing that the index leaves alone
     "S[i,k] * exp(S[k,i])",  # a factor that varies
+    "S[i,k] * (1 + sigmoid(S[k,i]))",
+    "S[i,k] * (1 + C[i] ** 2)",  # infinite, perhaps
+    "exp(S[i,k]) * sum[j](exp(S[i,j])) ** 2",
+    "exp(S[i,k]) * Z[k] / sum[j](exp(S[i,j]))",  # which scales what would be too large
     "abs(S[i,k])",
     "maximum(S[i,k], exp(C[i]))",  # no product
     "S[i,k] + where(C[i] > 0, C[i], -inf)",  # may make every element missing
@@ -69,6 +73,8 @@ def test_near_miss(name: str, text: str, element: str) -> None:
         ("choose_by_order", "A[i] = argmax[k if 2 * k < i + k // 2](exp(S[i,k]))"),
         ("choose_by_order", "A[i] = argmax[k if k < N[k]](exp(S[i,k]))\ninput N[k]: int"),
         ("choose_by_order", "A[i] = argmax[k if k < i or i < 2](exp(S[i,k]))"),
+        ("choose_by_order", "A[i] = argmax[k if k % 2 < i](exp(S[i,k]))"),
+        ("choose_by_order", "A[i] = argmax[k](exp(C[i])) + sum[k](S[i,k])"),  # it is fixed
         ("list_places_by_order", "A[i,e] = top[k -> e](2 * S[i,k])"),
         ("map_listed_values", "A[i,e] = argtop[k -> e](2 * S[i,k])"),
     ],
@@ -91,6 +97,16 @@ def test_other_near_miss(name: str, text: str) -> None:
 def test_filtered_choice(before: str, after: str) -> None:
     head = "input S[i,k], C[i]\nA[i] = "
     check_variant(rule_of(selection, "choose_by_order"), head + before, head + after)
+
+
+def test_a_number_that_may_not_be_missing() -> None:
+    """An exponent that is more than -inf is listed as it is."""
+    head = "index e < 2\nA[i,e] = "
+    check_variant(
+        rule_of(selection, "list_places_by_order"),
+        head + "argtop[k -> e](exp(relu(S[i,k])))",
+        head + "argtop[k -> e](relu(S[i,k]))",
+    )
 
 
 def test_a_list_is_not_turned_round() -> None:
