@@ -8,8 +8,10 @@ import pytest
 import monocomp as mc
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
+from monocomp.lowering.cutting import Closing
 from monocomp.lowering.work import work
 from monocomp.nominal import nominal_sizes
+from monocomp.program import translate
 from monocomp.random_inputs import random_inputs
 from tests.backends.storing import PROGRAMS
 
@@ -108,6 +110,46 @@ def test_nothing_large_is_stored() -> None:
     """Wide columns need the logits again for each block, and attention never stores them."""
     for size in (512, 2048):
         assert kernels_of(ATTENTION, e=size) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "subscripts"),
+    [
+        ("B[E[i]] + D[E[i] % |k|]", "E[i], E[i] % |k|"),
+        ("D[E[i] % |k|] + B[E[i]]", "E[i], E[i] % |k|"),
+        ("B[E[i // 2] % |i|] * B[i // 2]", "E[i // 2] % |i|, i // 2"),
+        ("D[D[E[i]]] + B[E[i]]", "E[i], D[E[i]]"),
+        ("D[E[i]] + B[E[i]]", "i"),  # of two axes: no element of one tensor
+        ("D[D[E[i]]] + D[E[i] + 1] + B[E[i]]", "E[i], D[E[i]], E[i] + 1"),
+    ],
+)
+def test_subscripts_in_subscripts(value: str, subscripts: str) -> None:
+    """Where one computed subscript holds another, both are variables of the closed value."""
+    head = "input B[i], D[k]: int, E[i]: int\n"
+    program = translate(check(f"{head}O[i] = {value}"))
+    close = Closing(program)
+    closed, found = close(program.by_name["O"].body)
+    indices = close(closed)[1]
+    assert close(closed)[0] is closed
+    assert all(i.op == "index" for i in indices)
+    assert len(indices) == len(found)
+    assert sorted(map(repr, found)) == sorted(subscripts.split(", "))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "input B[k,j], T[k]: int\nH[k] = B[k // 2,0]\nO[k] = max[j](H[T[k // 2]] + H[k])",
+        "input A[i,k], D[k]: int, E[i]: int\n"
+        "H[i,k] = softmax[k if D[k] == D[i % |k|]](A[i,k])\nO[i,k] = H[E[i],k]",
+    ],
+)
+def test_subscripts_in_subscripts_run(text: str) -> None:
+    sizes = {"i": 3, "j": 2, "k": 6}
+    known = check(text).extent_of
+    inputs = random_inputs(check(text), {i: n for i, n in sizes.items() if i in known})
+    found = mc.compile(text, backend="numpy")(**inputs)
+    np.testing.assert_allclose(found, mc.evaluate(text, inputs), rtol=1e-6)
 
 
 def test_names() -> None:

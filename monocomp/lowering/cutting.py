@@ -325,11 +325,14 @@ class Closing:
         return found
 
     def _close(self, t: Term) -> tuple[Term, tuple[Term, ...]]:
-        computed = self._computed_subscripts(t)
         opened = t
         stands_for: dict[str, Term] = {}
-        for n, (subscript, extent) in enumerate(computed.items()):
-            variable = T.index(f"@@{n}", extent)
+        while computed := self._computed_subscripts(opened):
+            # One that holds another goes first: without the other it would not be found.
+            subscript = next(
+                a for a in computed if not any(T.holds(b, a) for b in computed if b is not a)
+            )
+            variable = T.index(f"@@{len(stands_for)}", computed[subscript])
             stands_for[variable.attr[0]] = subscript
             opened = T.replace(opened, subscript, variable)
         places: dict[Term, list[tuple[int, str]]] = {}
