@@ -34,10 +34,10 @@ from monocomp.algebra import SE_PAIR, is_selection
 from monocomp.errors import UsageError
 from monocomp.language import syntax
 from monocomp.nominal import nominal_sizes
-from monocomp.program import Equation, Equations
+from monocomp.program import Equation, Equations, stored_in
 from monocomp.report import ELEMENT_BYTES, STORED_BYTES
 from monocomp.rewrites.pullback import Pass, passes
-from monocomp.roles import choose_roles, kernel_groups, stored_in
+from monocomp.roles import choose_roles, kernel_groups
 from monocomp.sharing import kept
 from monocomp.terms import Term
 

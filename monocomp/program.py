@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from monocomp import terms as T
@@ -64,10 +64,10 @@ class Equations:
 
     @cached_property
     def computed(self) -> tuple[Equation, ...]:
-        """The outputs and, before them, what kernels store for other kernels."""
+        """What kernels store for other kernels and the outputs, each after what it reads."""
         outputs = {o.name for o in self.source.outputs}
         others = tuple(e for e in self.equations if e.name not in outputs)
-        return others + self.outputs
+        return in_order(others + self.outputs)
 
     def results(self, computed: Mapping[str, Any], extents: Mapping[str, int]) -> tuple[Any, ...]:
         """The outputs, as arrays or tensors, of what kernels have computed."""
@@ -149,6 +149,29 @@ class Equations:
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
+
+
+@lru_cache(maxsize=4096)
+def stored_in(t: Term) -> frozenset[Equation]:
+    """The equations whose stored values a term reads."""
+    return frozenset(s.attr for s in T.subterms(t) if s.op == "stored")
+
+
+def in_order(equations: Sequence[Equation]) -> tuple[Equation, ...]:
+    """The equations, each after those that it reads."""
+    by_name = {e.name: e for e in equations}
+    ordered: dict[str, Equation] = {}
+
+    def put(e: Equation) -> None:
+        if e.name in ordered:
+            return
+        for read in sorted(stored_in(e.body), key=lambda r: r.name):
+            put(by_name[read.name])
+        ordered[e.name] = e
+
+    for e in equations:
+        put(e)
+    return tuple(ordered.values())
 
 
 def translate(program: syntax.Program, sizes: Mapping[str, int] | None = None) -> Equations:

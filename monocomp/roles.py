@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
 
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, carrier, is_selection
 from monocomp.monomials import factors
-from monocomp.program import Equation, Equations
+from monocomp.program import Equation, Equations, stored_in
 from monocomp.terms import Term
 from monocomp.tile import Axis, Role
 
@@ -47,12 +46,6 @@ def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equ
         else:
             partner += group
     return [group for _, group in sorted(groups, key=lambda g: g[0])]
-
-
-@lru_cache(maxsize=4096)
-def stored_in(t: Term) -> frozenset[Equation]:
-    """The equations whose stored values a term reads."""
-    return frozenset(s.attr for s in T.subterms(t) if s.op == "stored")
 
 
 def rows_of(group: Sequence[Equation]) -> frozenset[Term]:

@@ -152,6 +152,22 @@ def test_subscripts_in_subscripts_run(text: str) -> None:
     np.testing.assert_allclose(found, mc.evaluate(text, inputs), rtol=1e-6)
 
 
+RECURRENCE = "input X[i], E[i]: int\nA0[i] = X[i] * tanh(X[E[i]]) + X[i // 2] * X[0]\n" + "".join(
+    f"A{n}[i] = A{n - 1}[i] * tanh(A{n - 1}[E[i]]) + A{n - 1}[i // 2] * A{n - 1}[0]\n"
+    for n in range(1, 5)
+)
+
+
+@pytest.mark.parametrize("outputs", ["A3, A2, A0, A1", "A0", "A1, A3"])
+def test_outputs_are_stored_for_others(outputs: str) -> None:
+    """Whatever the order in which they are returned, and whether or not the others are used."""
+    text = f"{RECURRENCE}return {outputs}"
+    inputs = random_inputs(check(text), {"i": 5})
+    found = mc.compile(text, backend="numpy")(**inputs)
+    for f, w in zip(_tuple(found), _tuple(mc.evaluate(text, inputs)), strict=True):
+        np.testing.assert_allclose(f, w, rtol=1e-6)
+
+
 def test_names() -> None:
     """A value has the name that the program gives it, if that is free, else a new one."""
     text = "S[q,k] = Q[q,d] * K[k,d]\nM[q] = max[k](S[q,k])\nC[k] = sum[q](relu(S[q,k] - M[q] / 2))"

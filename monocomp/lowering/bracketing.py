@@ -28,12 +28,12 @@ from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, frame, is_selection, mantissa
 from monocomp.errors import InternalError, Span
 from monocomp.language import syntax
-from monocomp.lowering.cutting import in_order, new_name, taken_names
+from monocomp.lowering.cutting import new_name, taken_names
 from monocomp.lowering.pieces import Stretch, stretch
 from monocomp.lowering.values import settle
 from monocomp.moving import Centred, centred, coefficient, weighted_sum
 from monocomp.printer import show
-from monocomp.program import Equation, Equations, translate_expression
+from monocomp.program import Equation, Equations, in_order, translate_expression
 from monocomp.rewrites.normal_form import normalise
 from monocomp.rewrites.pullback import passes
 from monocomp.rewriting import Step

@@ -19,9 +19,9 @@ from monocomp.algebra import is_mantissa
 from monocomp.lowering.work import Place, Work, elements, work
 from monocomp.monomials import factors
 from monocomp.printer import show
-from monocomp.program import Equation, Equations
+from monocomp.program import Equation, Equations, in_order, stored_in
 from monocomp.rewriting import Step
-from monocomp.roles import rows_of, stored_in
+from monocomp.roles import rows_of
 from monocomp.sharing import reading_stored
 from monocomp.terms import Term
 
@@ -269,23 +269,6 @@ class _Reading:
             if closed is self.closed:
                 return T.stored(self.equation, subscripts)
         return T.map_children(t, self)
-
-
-def in_order(equations: Sequence[Equation]) -> tuple[Equation, ...]:
-    """The equations, each after those that it reads."""
-    by_name = {e.name: e for e in equations}
-    ordered: dict[str, Equation] = {}
-
-    def put(e: Equation) -> None:
-        if e.name in ordered:
-            return
-        for read in sorted(stored_in(e.body), key=lambda r: r.name):
-            put(by_name[read.name])
-        ordered[e.name] = e
-
-    for e in equations:
-        put(e)
-    return tuple(ordered.values())
 
 
 def _explained(program: Equations, value: _Value, equation: Equation) -> str:
