@@ -396,30 +396,30 @@ class Interpreter:
         if self.checked:
             self._check(name, tensor, places, guard)
         safe = valid if guard is None else valid & guard
-        zero = self.ops.full((1,) * len(self.dims), 0, "int")
+        if 0 in tensor.shape:  # there is no place at all
+            return self._where(safe, self._zero(self.program.inputs[name].kind))
         where = self.ops.elementwise["where"]
-        read = self.ops.gather(tensor, tuple(where(safe, p, zero) for p in places))
+        read = self.ops.gather(tensor, tuple(where(safe, p, self._zero("int")) for p in places))
         return self._where(safe, self.ops.elementwise["promote"](read))
+
+    def _zero(self, kind: str) -> Array:
+        return self.ops.full((1,) * len(self.dims), 0, kind)
 
     def _where(self, condition: Array, value: Array) -> Array:
         """The value, and 0 where the condition fails."""
         kind = "bool" if str(value.dtype).endswith("bool") else "float"
         if kind == "float" and not _is_floating(value):
             kind = "int"
-        nothing = self.ops.full((1,) * len(self.dims), 0, kind)
-        return self.ops.elementwise["where"](condition, value, nothing)
+        return self.ops.elementwise["where"](condition, value, self._zero(kind))
 
     def _check(self, name: str, tensor: Array, places: list[Array], guard: Array | None) -> None:
         for dim, (place, size) in enumerate(zip(places, tensor.shape, strict=True)):
-            used = (
-                place
-                if guard is None
-                else self.ops.elementwise["where"](
-                    guard, place, self.ops.full((1,) * len(self.dims), 0, "int")
-                )
-            )
-            low, high = self.ops.bounds(used)
-            if low < 0 or high >= size:
+            outside = (place < 0) | (place >= size)
+            if guard is not None:
+                outside = outside & guard
+            if self.ops.bounds(outside)[1]:
+                where = self.ops.elementwise["where"]
+                low, high = self.ops.bounds(where(outside, place, self._zero("int")))
                 worst = low if low < 0 else high
                 raise IndexRangeError(
                     f"{name} is read at {worst} in dimension {dim}, which has {size} entries",

@@ -435,6 +435,30 @@ def test_guarded_reads_pass_the_check(kind: str, backend: str) -> None:
     assert largest_error(found, exact(text, inputs)[0]) < 1e-5
 
 
+@pytest.mark.parametrize(
+    ("backend", "checked"), [*((b, False) for b in BACKENDS), ("numpy", True), ("torch", True)]
+)
+@pytest.mark.parametrize("read", ["W[0]", "W[E[k]]", "where(B[E[k]], 1, 2)", "V[E[k],0]"])
+def test_guarded_reads_of_nothing(read: str, backend: str, checked: bool) -> None:
+    """A tensor without elements has no place at all."""
+    text = f"input B[j]: bool, E[k]: int\nO[k] = where(Y[k] > 5, {read}, Y[k]) + sum[j](W[j])"
+    inputs = {
+        "B": torch.zeros(0, dtype=torch.bool),
+        "E": torch.tensor([0, 3, -1]),
+        "Y": torch.tensor([1.0, 2.0, 3.0]),
+        "W": torch.zeros(0),
+        "V": torch.zeros(0, 2),
+    }
+    inputs = {n: inputs[n] for n in mc.compile(text).program.inputs}
+    (found,) = run(backend, text, inputs, checked=checked)
+    assert torch.equal(found.float(), inputs["Y"])
+
+
+def test_a_read_of_nothing_fails_the_check() -> None:
+    with pytest.raises(IndexRangeError, match="W is read at 0 in dimension 0, which has 0 entries"):
+        run("torch", "O[k] = Y[k] + W[0]", {"Y": torch.ones(2), "W": torch.ones(0)}, checked=True)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_label_outside_of_the_vocabulary(backend: str) -> None:
     """It has no logit, and no row of weights is read for it."""
