@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, carrier, is_selection
 from monocomp.monomials import factors
+from monocomp.nominal import without_elements
 from monocomp.program import Equation, Equations, stored_in
 from monocomp.terms import Term
 from monocomp.tile import Axis, Role
@@ -24,25 +25,28 @@ def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equ
 
     The rows of an equation are the indices that all of its aggregates have. A kernel that
     reads what another one stores runs after it. Where the rows of two groups differ only by
-    short indices and a loop has the same domain in both, that loop computes both.
+    short indices and a loop has the same domain in both, that loop computes both. What has
+    no elements is apart: an axis without elements is one along which nothing runs.
 
     Args:
         program: equations for outputs and for stored values.
         sizes: a number for every extent.
     """
-    found: dict[tuple[int, frozenset[Term], Term | None], list[Equation]] = {}
+    found: dict[tuple[int, bool, frozenset[Term], Term | None], list[Equation]] = {}
     levels: dict[str, int] = {}
+    empty = without_elements(program)
     for equation in program.computed:
         level = max((levels[e.name] + 1 for e in stored_in(equation.body)), default=0)
         levels[equation.name] = level
-        key = (level, rows_of([equation]), scan_of([equation]))
+        is_empty = any(i.attr[1] in empty for i in equation.indices)
+        key = (level, is_empty, rows_of([equation]), scan_of([equation]))
         found.setdefault(key, []).append(equation)
-    groups: list[tuple[int, list[Equation]]] = []
-    for (level, _, _), group in found.items():
-        others = (g for earlier, g in groups if earlier == level)
+    groups: list[tuple[tuple[int, bool], list[Equation]]] = []
+    for (level, is_empty, _, _), group in found.items():
+        others = (g for key, g in groups if key == (level, is_empty))
         partner = next((g for g in others if _share_a_loop(g, group, sizes)), None)
         if partner is None:
-            groups.append((level, group))
+            groups.append(((level, is_empty), group))
         else:
             partner += group
     return [group for _, group in sorted(groups, key=lambda g: g[0])]

@@ -15,7 +15,7 @@ from monocomp.derivation import Derivation
 from monocomp.errors import UnsupportedError
 from monocomp.language.syntax import Program
 from monocomp.lowering import cut, has_same_elements, lower, split
-from monocomp.nominal import nominal_sizes, power_of_two
+from monocomp.nominal import nominal_sizes, power_of_two, without_elements
 from monocomp.pipeline import RULE_SETS
 from monocomp.program import Equations
 from monocomp.proving.proofs import require_program
@@ -114,9 +114,9 @@ class Specializations:
         """
         given = extents or {}
         program, _ = self.in_kernels(given, processors)
-        # Beyond that only the side of the limit matters on which a size lies.
+        # Beyond that only the side of the limit matters on which a size lies, and which are 0.
         sizes = {e: WHOLE_LIMIT + (n > WHOLE_LIMIT) for e, n in sorted(given.items())}
-        key = (program.equations, *sizes.items())
+        key = (program.equations, without_elements(program), *sizes.items())
         found = self._lowered.get(key)
         if found is None:
             with BUILDING:

@@ -204,6 +204,18 @@ class HostSource:
                 shape = _tuple([self.size(kernel.axes[a].extent) for a in o.axes])
                 text = f"empty({shape}, dtype={_dtype(o)}, device={first}.device)"
                 self.out += fit(f"{self.tensor(o.name)} = ", text, "", 1)
+        for kernel, source in zip(self.kernels, self.sources, strict=True):
+            for axis in source.grid:
+                self._refuse_nothing(kernel, axis)
+
+    def _refuse_nothing(self, kernel: TileProgram, axis: Axis) -> None:
+        """Along an axis without elements nothing runs: that leaves out outputs that lack it."""
+        others = [self.tensor(o.name) for o in kernel.outputs if axis.name not in o.axes]
+        if others:
+            elements = " + ".join(f"{t}.numel()" for t in others)
+            self.out += fit(f"if {self.size(axis.extent)} == 0 < ", elements, ":", 1)
+            name = axis.extent.lstrip(".")
+            self.put(f'raise ValueError("{name} has size 0, and this file is for larger ones")', 2)
 
     def _launch(self, n: int, kernel: TileProgram) -> None:
         source, emitter = self.sources[n], self.emitters[n]

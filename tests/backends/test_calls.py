@@ -15,6 +15,7 @@ from torch import Tensor
 
 import monocomp as mc
 from monocomp import library
+from monocomp.backends.triton.launch import load
 from monocomp.errors import (
     DeviceError,
     IndexRangeError,
@@ -345,6 +346,43 @@ def test_a_program_without_inputs() -> None:
     assert mc.compile(text)().tolist() == [0, 2, 4, 6, 8]
     with pytest.raises(UnsupportedError, match="needs an input tensor"):
         mc.compile(text).source()
+
+
+# --- outputs without elements -------------------------------------------------------------
+
+WITHOUT_ELEMENTS = {
+    "a loop": "H[k] = softmax[k](Z[k])\nO[k,j] = H[k] - W[j]",
+    "no loop": "H[k] = 2 * Z[k]\nO[j] = 3 * W[j]",
+    "one loop for both": "H[j] = sum[k](Z[k] * A[k,j])\nO = logsumexp[k](Z[k])",
+    "blocks of columns": "H[i] = sum[k](A[k,i])\nO[i,j] = sum[k](A[k,i] * B[k,j])",
+    "prefixes": "H[k] = sum[..k](Z[k])\nO[k,j] = H[k] * W[j]",
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", WITHOUT_ELEMENTS)
+def test_outputs_without_elements(kind: str, backend: str) -> None:
+    """They do not keep the others from being computed, whichever size was called first."""
+    text = f"{WITHOUT_ELEMENTS[kind]}\nreturn H, O"
+    used = mc.compile(text).program.inputs
+    for j in (3, 0):
+        tensors = {
+            "Z": torch.randn(5),
+            "W": torch.randn(j),
+            "A": torch.randn(5, 4 if "A[k,i]" in text else j),
+            "B": torch.randn(5, j),
+        }
+        inputs = {n: tensors[n] for n in used}
+        for found, wanted in zip(run(backend, text, inputs), exact(text, inputs), strict=True):
+            assert largest_error(found, wanted) < 1e-5
+
+
+def test_an_emitted_file_refuses_outputs_without_elements() -> None:
+    """Where nothing runs for them, and another output is computed along with them."""
+    kernel = mc.compile(f"{WITHOUT_ELEMENTS['a loop']}\nreturn H, O")
+    host = load(kernel.source("triton")).kernel
+    with pytest.raises(ValueError, match="j has size 0, and this file is for larger ones"):
+        host(torch.ones(5, device="meta"), torch.ones(0, device="meta"))
 
 
 # --- reads outside of tensors -------------------------------------------------------------
