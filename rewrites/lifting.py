@@ -150,8 +150,8 @@ def lift_extremum(t: Term) -> Term | None:
 
     Law:     max_k exp(m_k) v_k = exp(m) * max_k exp(m_k - m) v_k  with  m = max_k m_k
     Claims:  scaled numbers, scaling
-    Needs:   an exponent that holds a fold and is not at most 0 by its form; an element, as nothing
-             is -inf in any frame
+    Needs:   an exponent that holds a fold and is not at most 0 by its form, and whose maximum is
+             not 0; an element, as nothing is -inf in any frame
     before:  M[i] = max[k](exp(max[j](S[i,j,k])) * V[k])
     after:   M[i] = exp(max[k](max[j](S[i,j,k]))) * max[k](exp(max[j](S[i,j,k]) - max[k](max[j](S[i,j,k]))) * V[k])
     """  # noqa: E501
@@ -165,6 +165,8 @@ def lift_extremum(t: Term) -> Term | None:
     if body.op == "exp" or _is_at_most_zero(exponent, there):
         return None
     scale = frame(bound, there, exponent)
+    if normalise(scale) is T.ZERO:  # nothing would leave, and so it would not end
+        return None
     moved = T.mul(without_exponent(body), T.exp(T.sub(exponent, scale)))
     return T.mul(T.exp(scale), T.fold(t.attr.monoid, (bound,), condition, moved))
 

@@ -59,6 +59,8 @@ NEAR_MISSES = {
         "M[i] = max[k](exp(max[j](S[i,j])) * V[k])",  # it does not vary
         "M[i] = max[k if k < i](exp(max[j](D[i,j,k])) * V[k])",  # of nothing, perhaps
         "M[i] = max[k](exp(S[i,k] - max[l](S[i,l])) * V[k])",  # at most 0
+        "M[i] = max[k](V[k] * exp(S[i,k] - max[l](S[i,l])"  # the frame is 0
+        " - where(max[l](S[i,l]) > -inf, 0, -inf)))",
         "M[i] = sum[k](exp(max[j](D[i,j,k])) * V[k])",
         "M[i] = max[j, k](exp(max[l](D[i,j,l])) * V[k])",  # two indices
     ],
@@ -355,3 +357,14 @@ def test_zero_has_any_exponent() -> None:
     before = "Z[i] = maximum(0, exp(max[k](S[i,k])) * X[i])"
     after = "Z[i] = exp(max[k](S[i,k])) * maximum(0, X[i])"
     check_variant(rule_of(lifting, "join_frames"), before, after)
+
+
+@pytest.mark.parametrize("monoid", ["max", "min"])
+def test_extrema_of_scaled_numbers_end(monoid: str) -> None:
+    """What a maximum of 0 would scale is not lifted again and again."""
+    text = f"O[i] = {monoid}[k](sum[j](exp(B[i,j]) * W[j]) * exp(S[i,k] - max[k](S[i,k])))"
+    program = equations(text)
+    derived = derive(program)
+    assert sum(s.rule == "lift_extremum" for s in derived.steps) == 1
+    inputs = inputs_of(program)
+    np.testing.assert_allclose(values(derived.program, inputs), values(program, inputs))
