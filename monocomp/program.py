@@ -175,7 +175,10 @@ def in_order(equations: Sequence[Equation]) -> tuple[Equation, ...]:
 
 
 def translate(program: syntax.Program, sizes: Mapping[str, int] | None = None) -> Equations:
-    """A checked program as equations, for sizes as far as they are known, by representative."""
+    """A checked program as equations, for sizes as far as they are known, by representative.
+
+    A fold over an extent that is known to be 0 is one whose filter admits nothing.
+    """
     translator = _Translator(program, sizes or {})
     equations = []
     for definition in program.definitions.values():
@@ -352,6 +355,8 @@ class _Translator:
     def _reduce(self, e: syntax.Reduce, formals: Formals) -> Term:
         condition = T.TRUE if e.condition is None else self._condition(e.condition, formals)
         opened = tuple(self.index(i) for i in e.indices)
+        if any(self.sizes.get(i.attr[1]) == 0 for i in opened):
+            condition = T.FALSE  # what simplifies terms supposes that extents are at least 1
         monoid: str | T.UserMonoid = self.monoids.get(e.op, e.op)
         asks = monoid in _CHOICES or (isinstance(monoid, T.UserMonoid) and _asks(monoid))
         bodies = [(self.asked if asks else self.expr)(a, formals) for a in e.args]

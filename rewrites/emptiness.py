@@ -1,7 +1,8 @@
-"""Extents of 0: where one is known to be, folds over it have no element.
+"""Extents of 0: where a program declares one, folds over it have no element.
 
 All that is known of terms (`terms.facts`) supposes that an extent is at least 1: a maximum of
-exponentials is more than 0. So this comes before any other rule, and only where sizes are known.
+exponentials is more than 0. So this comes before any other rule. Where the sizes of a call are
+known, `program.translate` makes such folds empty before terms are simplified.
 """
 
 from __future__ import annotations

@@ -324,6 +324,18 @@ def _float32() -> wide.Wide:
         ("O[i] = A[i] + argmax[k](B[k])", [1.0, 2.0]),
         ("O[i] = sum[k](A[i]) + sum[k](B[k])", [0.0, 0.0]),
         ("O[i] = max[k](exp(A[i] * B[k]))", [-INF, -INF]),
+        ("O[i] = sum[k](1) / sum[k](1) * A[i] + sum[k](B[k])", [0.0, 0.0]),
+        ("O[i] = A[i] * mean[k](B[k]) / mean[k](B[k])", [0.0, 0.0]),
+        ("O[i] = A[i] + sqrt(sum[k](B[k] ** 2)) / sqrt(sum[k](B[k] ** 2))", [1.0, 2.0]),
+        ("O[i] = A[i] + log(sum[k](1)) - log(sum[k](1)) + sum[k](B[k])", [-INF, -INF]),
+        ("O[i] = A[i] + relu(max[k](exp(B[k])))", [1.0, 2.0]),
+        ("O[i] = A[i] * Welford[k](1, B[k], 0).n / Welford[k](1, B[k], 0).n", [0.0, 0.0]),
+        (
+            "monoid Mom(n, s) = unit (0, 0), combine (n + n', s + s')\n"
+            "O[i] = A[i] + Mom[k](1, B[k]).n / Mom[k](1, B[k]).n",
+            [1.0, 2.0],
+        ),
+        ("N = sum[k](1)\nO[i] = A[i] * (N / N) + sum[k](B[k])", [0.0, 0.0]),
     ],
 )
 def test_an_axis_without_elements(text: str, wanted: list[float], backend: str) -> None:
