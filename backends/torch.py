@@ -28,6 +28,7 @@ class TorchOps:
         self.elementwise: Mapping[str, Callable[..., Any]] = {
             **_ELEMENTWISE,
             "promote": self._promote,
+            "uniform": lambda *counters: self.float(_uniform(*counters)),
         }
 
     def _promote(self, x: torch.Tensor) -> torch.Tensor:
@@ -107,7 +108,7 @@ def _uniform(*counters: torch.Tensor) -> torch.Tensor:
         h = ((h ^ (h >> counter_rng.SHIFTS[1])) * counter_rng.FACTOR_2) & word
         h = h ^ (h >> counter_rng.SHIFTS[2])
     bits = counter_rng.MANTISSA_BITS
-    return (h >> (32 - bits)).to(torch.float32) * 2.0**-bits
+    return (h >> (32 - bits)).to(torch.float32) * 2.0**-bits  # exact
 
 
 def _sign(x: torch.Tensor) -> torch.Tensor:
@@ -156,7 +157,6 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "tanh": torch.tanh,
     "erf": torch.erf,
     "stop": lambda x: x,
-    "uniform": _uniform,
     "int": lambda x: x.to(torch.int64),
     "broadcast": torch.broadcast_to,
     "permute": torch.permute,

@@ -87,6 +87,14 @@ def test_random_numbers_are_equal_everywhere(backend: str) -> None:
         assert torch.equal(found.double(), wanted)
 
 
+def test_random_numbers_are_as_precise_as_others() -> None:
+    """In a kernel of float64, what is computed of them is in float64."""
+    text = "O[i] = log(uniform(3, i)) + X[i]"
+    inputs = make_inputs(text, {"i": 37}, torch.float64)
+    (found,) = run("torch", text, inputs)
+    Bound(0.0, 1e-14).check(found, exact(text, inputs)[0])
+
+
 # --- names --------------------------------------------------------------------------------
 
 
