@@ -84,8 +84,9 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
         # What moves a sum with its centre is carried beside it, though it be known already.
         for taken in filter(None, map(centred, list(group.folds))):
             if not taken.results().isdisjoint(group.folds):
-                companions = (T.split_coefficient(c)[1] for _, c in taken.companions())
-                carried = dict.fromkeys(carrier(c) for c in companions if c is not None)
-                group.folds += [c for c in carried if c not in group.folds]
+                for t in T.subterms(*(c for _, c in taken.companions())):
+                    is_beside = t.op == "fold" and T.domain_of(t) == T.domain_of(taken.fold)
+                    if is_beside and t not in group.folds:
+                        group.folds.append(t)
         group.folds.sort(key=lambda f: (f.attr.monoid is SE_PAIR, f.key))
     return sorted(found.values(), key=lambda p: (p.level, p.extent, p.folds[0].key))
