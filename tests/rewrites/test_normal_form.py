@@ -176,6 +176,17 @@ NEAR_MISSES = {
         "A[i] = max[k](exp(X[i,k]) - Y[k])",
         "A[i] = max[k](tanh(X[i,k]))",
     ],
+    "logarithm_of_extremum": [
+        "A[i] = log(max[k](exp(X[i,k]) * Y[k]))",  # which may be less than 0
+        "A[i] = log(max[k](X[i,k] ** 2))",  # no exponential
+        "A[i] = log(max[k](exp(M[i]) * X[i,k] ** 2))",  # nor one that varies
+        "A[i] = log(sum[k](exp(X[i,k])))",
+        "A[i] = max[k](exp(X[i,k]) * Y[k] ** 2) ** 2",  # no root
+        "A[i] = 1 / sqrt(max[k](exp(X[i,k]) * Y[k] ** 2))",  # of the largest the least
+        "A[i] = tanh(max[k](exp(X[i,k]) * Y[k] ** 2))",
+        "A[i] = log(where(0 < M[i], X[i,0], -inf))",
+        "A[i] = log(where(0 < M[i], exp(X[i,0]), 0))",
+    ],
     "common_factor": [
         "A[i] = 1 / (B[i] + C[i])",
         "A[i] = log(B[i] * C[i] + B[i])",  # of unknown sign
@@ -433,6 +444,17 @@ VARIANTS = {
             "max[k if k < i](exp(X[i,k]))",
             "where(0 < sum[k if k < i](1), exp(max[k if k < i](X[i,k])), -inf)",
         ),
+    ],
+    "logarithm_of_extremum": [
+        (
+            "sqrt(max[k](exp(X[i,k]) * Y[k] ** 2))",
+            "max[k](exp(X[i,k] / 2) * abs(Y[k]))",
+        ),
+        (
+            "log(min[k if k < i](exp(X[i,k]) * Y[k] ** 2))",
+            "min[k if k < i](X[i,k] + log(Y[k] ** 2))",
+        ),
+        ("log(where(0 < M[i], exp(X[i,0]), -inf))", "where(0 < M[i], X[i,0], -inf)"),
     ],
     "common_factor": [
         ("log(exp(B[i]) * X[i,0] ** 2 + exp(B[i]))", "B[i] + log(X[i,0] ** 2 + 1)"),
