@@ -628,6 +628,16 @@ _POWERS = [2, 3, -1, -2, HALF, -HALF, Fraction(1, 4), Fraction(3, 2), *_THIRDS]
 _SIGNS = {"<": np.less, "<=": np.less_equal, "==": np.equal, "!=": np.not_equal}
 
 
+def test_a_power_of_a_positive_number_is_an_exponential() -> None:
+    """But for whole exponents: 2 ** 3 is 8, and exp(3 * log(2)) nearly."""
+    x, n = T.read("x", (I,), "float"), T.read("n", (I,), "int")
+    assert T.general_power(T.const(2), x) is T.function("exp2", x)
+    assert T.general_power(T.const(HALF), x) is T.exp(T.neg(T.mul(x, T.log(T.const(2)))))
+    assert T.general_power(T.const(2), n).op == "power"
+    for base in (T.ZERO, T.ONE, T.const(-2), T.INF, T.read("y", (I,), "float")):
+        assert T.general_power(base, x).op == "power"
+
+
 def trees() -> st.SearchStrategy[Tree]:
     leaf = st.one_of(
         st.tuples(st.just("read"), st.sampled_from([*FLOATS, *INTS])),

@@ -162,7 +162,8 @@ def _integer_division(op: str, a: Term, b: Term) -> Term:
 
 def general_power(a: Term, b: Term) -> Term:
     """a ** b with any exponent. A root of what may be less than 0 stays as it is: (-inf) ** 0.5
-    is inf, and -0.0 ** 0.5 is 0, as in C and IEEE 754, while sqrt gives NaN and -0.0."""
+    is inf, and -0.0 ** 0.5 is 0, as in C and IEEE 754, while sqrt gives NaN and -0.0. A power of a
+    positive number is an exponential, but for whole exponents, whose powers are exact."""
     if b.op == "const" and isinstance(b.attr, Fraction):
         if b.kind == "int" and (b.attr >= 0 or a.kind == "float"):
             return construct("pow", as_int(a), attr=b.attr, kind=a.kind)
@@ -173,6 +174,8 @@ def general_power(a: Term, b: Term) -> Term:
         has_root = is_nonnegative(as_float(a)) or is_sum
         if is_moderate and (is_whole or has_root):
             return construct("pow", as_float(a), attr=b.attr)
+    if a.op == "const" and isinstance(a.attr, Fraction) and 1 != a.attr > 0 and b.kind == "float":
+        return exp(mul(b, log(as_float(a))))
     return intern("power", (as_float(a), as_float(b)), None, "float")
 
 
