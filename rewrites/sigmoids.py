@@ -6,6 +6,7 @@ exponential overflows, and sigmoid(x) is 1. Only of a logarithm it is no more th
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 from monocomp import terms as T
@@ -60,26 +61,45 @@ def recognise_sigmoid(t: Term) -> Term | None:
 def distribute_sigmoid(t: Term) -> Term | None:
     """A sigmoid multiplies the exponentials of a sum one by one, as the sum may overflow.
 
-    Law:     (exp(x) + c) * sigmoid(-x) = sigmoid(x) + c * sigmoid(-x)
+    Of a power, or of several sums, each takes as much of the sigmoid as its exponentials need.
+
+    Law:     (exp(x) + c) ** n * sigmoid(-x) ** n = (sigmoid(x) + c * sigmoid(-x)) ** n
     Claims:  distributivity, sigmoids
-    Needs:   an addend whose exponential the sigmoid takes, as in `recognise_sigmoid`
-    before:  Y[i] = (exp(X[i]) - 1) * sigmoid(-X[i])
-    after:   Y[i] = exp(X[i]) * sigmoid(-X[i]) - sigmoid(-X[i])
+    Needs:   the exponents of the sum span no more than that of the sigmoid, and what of it is not
+             in them is finite, as in `recognise_sigmoid`; the power is whole
+    before:  Y[i] = (exp(X[i]) - 1) ** 2 * sigmoid(-X[i]) ** 3
+    after:   Y[i] = (exp(X[i]) * sigmoid(-X[i]) - sigmoid(-X[i])) ** 2 * sigmoid(-X[i])
     """
     if t.op != "mul":
         return None
-    scale = T.mul(T.ONE, *(f for f in t.args if f.op == "exp" or _is_sigmoid(f)))
-    rest = [f for f in t.args if f.op != "exp" and not _is_sigmoid(f)]
-    for f in rest:
-        if f.op == "add":
-            parts = [T.mul(a, scale) for a in f.args]
-            if any(map(recognise_sigmoid, parts)):
-                return T.mul(T.add(*parts), *(g for g in rest if g is not f))
+    for s, f in itertools.product(t.args, t.args):
+        (sigmoid, available), (base, n) = T.base_and_power(s), T.base_and_power(f)
+        if sigmoid.op != "sigmoid" or base.op != "add" or n < 0 or n.denominator > 1:
+            continue
+        x = T.neg(sigmoid.args[0])
+        degrees = [_degree(exponent_of(a), x) for a in base.args]
+        lowest, highest = min(degrees), max(degrees)
+        needed = highest - lowest
+        if not (highest > 0 and n * needed <= available):
+            continue
+        common = T.mul(T.const(lowest, "float"), x)
+        scale = T.mul(T.exp(T.neg(common)), T.power_of(sigmoid, needed))
+        return T.mul(
+            *(g for g in t.args if g is not f and g is not s),
+            T.power_of(T.add(*(T.mul(a, scale) for a in base.args)), n),
+            T.exp(T.mul(T.const(n, "float"), common)),
+            T.power_of(sigmoid, available - n * needed),
+        )
     return None
 
 
-def _is_sigmoid(t: Term) -> bool:
-    return T.base_and_power(t)[0].op == "sigmoid"
+def _degree(exponent: Term, x: Term) -> Fraction:
+    """r for an exponent that is r * x and more, but for what is finite of x; else 0."""
+    numbers = {rest: number for number, rest in map(T.split_coefficient, addends(exponent))}
+    parts = [T.split_coefficient(a) for a in addends(x) if not T.is_finite(a)]
+    ratios = {numbers.get(rest, Fraction(0)) / number for number, rest in parts}
+    ratio = ratios.pop() if len(ratios) == 1 else None
+    return ratio if isinstance(ratio, Fraction) else Fraction(0)
 
 
 @sigmoids.rule

@@ -49,7 +49,14 @@ NEAR_MISSES = {
         "Y[i] = (exp(X[i]) + 1) * sigmoid(Z[i])",
         "Y[i] = (X[i] + 1) * sigmoid(X[i])",
         "Y[i] = (exp(X[i]) + 1) * sigmoid(X[i])",  # it would be larger
-        "Y[i] = (exp(X[i]) + 1) ** 2 * sigmoid(-X[i])",  # no sum
+        "Y[i] = (exp(X[i]) + 1) ** 2 * sigmoid(-X[i])",  # each needs all of it
+        "Y[i] = (exp(2 * X[i]) + 1) * sigmoid(-X[i])",
+        "Y[i] = (exp(X[i]) + 1) * sigmoid(-X[i]) ** (1 / 2)",
+        "Y[i] = (exp(X[i]) + 1) ** 2 / sigmoid(-X[i]) ** 2",  # it would be larger
+        "Y[i] = sqrt(exp(X[i]) + 1) * sigmoid(-X[i])",  # no whole power
+        "Y[i] = sigmoid(-X[i]) / (exp(X[i]) - 1)",
+        "Y[i,k] = (exp(S[i,k]) + 1) * sigmoid(-S[i,k] - X[i])",  # X may be infinite
+        "Y[i] = (exp(X[i]) + 1) * sigmoid(-3)",  # it varies with nothing
         "Y[i] = minimum(exp(X[i]), Z[i]) * sigmoid(-X[i])",
         "Y[i] = exp(X[i]) + sigmoid(-X[i])",  # no product
     ],
@@ -100,6 +107,17 @@ VARIANTS = [
         "distribute_sigmoid",
         "Y[i] = (exp(X[i]) - exp(-X[i])) * exp(X[i]) * Z[i] * sigmoid(-2 * X[i])",
         "Y[i] = (exp(2 * X[i]) * sigmoid(-2 * X[i]) - sigmoid(-2 * X[i])) * Z[i]",
+    ),
+    (  # where all exponents are positive, or none is 0
+        "distribute_sigmoid",
+        "Y[i] = (exp(3 * X[i]) + exp(X[i])) * sigmoid(-2 * X[i])",
+        "Y[i] = (exp(2 * X[i]) * sigmoid(-2 * X[i]) + sigmoid(-2 * X[i])) * exp(X[i])",
+    ),
+    (  # two sums share a sigmoid, a number is finite, and one exponential is no power
+        "distribute_sigmoid",
+        "Y[i] = (exp(X[i]) - 1) * (exp(X[i] + A[i]) - 2) * sigmoid(-2 * X[i] - 3)",
+        "Y[i] = (exp(X[i]) * sqrt(sigmoid(-2 * X[i] - 3)) - sqrt(sigmoid(-2 * X[i] - 3)))"
+        " * (exp(X[i] + A[i]) * sqrt(sigmoid(-2 * X[i] - 3)) - 2 * sqrt(sigmoid(-2 * X[i] - 3)))",
     ),
     ("recognise_sigmoid", "Y[i] = exp(X[i]) / sigmoid(X[i])", "Y[i] = 1 / sigmoid(-X[i])"),
     ("recognise_sigmoid", "Y = 1 / (1 + exp(sum[i](X[i])))", "Y = sigmoid(-sum[i](X[i]))"),
