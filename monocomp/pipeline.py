@@ -17,7 +17,7 @@ from monocomp.rewrites.centring import centring
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
 from monocomp.rewrites.exchange import candidates, exchange
-from monocomp.rewrites.lifting import lifting
+from monocomp.rewrites.lifting import lifting, shared_frames
 from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewrites.products import products
 from monocomp.rewrites.selection import selection
@@ -38,6 +38,11 @@ lifted_normal_form = RuleSet(
     lifting.purpose,
     [*(r for r in normal_form.rules if r.name in _of_lifting), *sigmoids.rules, *lifting.rules],
 )
+# After all that lifting has to do: logarithms and divisors have their sums in the frames that keep
+# them from being 0, and what is left outside is small.
+shared_normal_form = RuleSet(
+    shared_frames.name, shared_frames.purpose, [*lifted_normal_form.rules, *shared_frames.rules]
+)
 # What these bring is brought to normal form again, with what stands around it.
 split_normal_form = RuleSet("products", products.purpose, [*normal_form.rules, *products.rules])
 exchanged_normal_form = RuleSet(
@@ -54,6 +59,7 @@ RULE_SETS = (
     split_normal_form,
     exchanged_normal_form,
     lifted_normal_form,
+    shared_normal_form,
     centring,
 )
 LATER_RULE_SETS = RULE_SETS[2:]  # what these bring is elaborated

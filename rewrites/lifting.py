@@ -18,6 +18,7 @@ from monocomp.rules import RuleSet
 from monocomp.terms import Term
 
 lifting = RuleSet("lifting", "sums of exponentials become folds in SE(V)")
+shared_frames = RuleSet("shared frames", "a sum over part of a domain takes the frame of all of it")
 
 
 def scaled(t: Term) -> tuple[Term, Term]:
@@ -360,15 +361,18 @@ def compare_scaled(t: Term) -> Term | None:
     return T.compare(t.attr, *(T.mul(x, T.exp(T.neg(joint))) for x in t.args))
 
 
-@lifting.rule
+@shared_frames.rule
 def share_frame(t: Term) -> Term | None:
     """A sum over part of a domain, divided by the sum over all of it, takes its frame.
 
     Law:     exp(m') * SE[k if a and b](v, s).v = exp(m) * SE[k if a]([b] * v, s).v
     Claims:  scaled numbers, units
-    Needs:   m is the maximum of s where a, m' where a and b; the smaller sum is no divisor, and
-             is a factor or one of all addends of a factor; its values and what else multiplies it
-             are finite if what they read is, as over nothing it is 0 with any factor
+    Needs:   m is the maximum of s where a, m' where a and b; the exponential that is left is at most
+             1 by its form: in a larger frame small numbers are 0, as they are without one, but not
+             beside a large number, nor when a logarithm or root has taken their frame from them;
+             the smaller sum is no divisor, and is a factor or one of all addends of a factor; its
+             values and what else multiplies it are finite if what they read is, as over nothing
+             it is 0 with any factor
     before:  O[i] = exp(max[k if k < i](S[i,k]) - max[k](S[i,k])) * SE[k if k < i](V[k], S[i,k]).v / SE[k](1, S[i,k]).v
     after:   O[i] = SE[k]((k < i) * V[k], S[i,k]).v / SE[k](1, S[i,k]).v
     """  # noqa: E501
@@ -384,6 +388,8 @@ def share_frame(t: Term) -> Term | None:
                 shared = _in_frame_of(over.args[0], under.args[0])
                 if shared is not None:
                     value, change = shared
+                    if not _is_at_most_zero(T.add(exponent_of(t), change), _condition(t)):
+                        continue
                     rest = [
                         T.mul(T.ONE, *(g for g in fs if g is not over)) for fs in (first, *more)
                     ]
