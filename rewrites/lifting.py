@@ -122,6 +122,26 @@ def scale_sigmoid(t: Term) -> Term | None:
 
 
 @lifting.rule
+def scale_power(t: Term) -> Term | None:
+    """A small power of what is scaled is a scaled number, too: it may be far from 0 where that
+    is not.
+
+    Law:     (exp(m) * x) ** n = exp(n * m) * x ** n
+    Claims:  arithmetic
+    Needs:   n is a number, and x is not less than 0
+    before:  Y[i] = (exp(X[i]) * Z[i] ** 2) ** 0.01
+    after:   Y[i] = exp(0.01 * X[i]) * (Z[i] ** 2) ** 0.01
+    """
+    if t.op != "power" or t.args[1].op != "const":
+        return None
+    x, n = t.args
+    exponent, rest = exponent_of(x), without_exponent(x)
+    if exponent is T.ZERO or not T.is_nonnegative(rest):
+        return None
+    return T.mul(T.exp(T.mul(n, exponent)), T.general_power(rest, n))
+
+
+@lifting.rule
 def lift_weighted_sum(t: Term) -> Term | None:
     """A sum weighted by exponentials is a fold in SE(V), times the exponential of its frame.
 

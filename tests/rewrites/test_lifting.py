@@ -43,6 +43,12 @@ NEAR_MISSES = {
         "Y[i] = exp(sigmoid(Z[i]))",  # no product
         "Y[i] = exp(X[i]) * maximum(Z[i] * exp(A[i]), B[i])",  # no sigmoid
     ],
+    "scale_power": [
+        "Y[i] = (exp(X[i]) * Z[i]) ** 0.01",  # which may be less than 0
+        "Y[i] = (exp(X[i]) * Z[i] ** 2) ** A[i]",  # no number
+        "Y[i] = (Z[i] ** 2) ** 0.01",  # no exponential
+        "Y[i] = maximum(exp(X[i]) * Z[i] ** 2, 0.01)",
+    ],
     "lift_weighted_sum": [
         "O[i] = sum[k](sigmoid(S[i,k]) * V[k])",  # bounded, and nobody divides by it
         "O[i] = sum[k](exp(S[i,k] - maximum(S[i,k], 0)) * V[k])",
