@@ -9,6 +9,7 @@ leaves through logarithms. No case for any function of several sums is needed.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fractions import Fraction
 
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, frame, is_mantissa, mantissa
@@ -339,30 +340,42 @@ def hoist_frame(t: Term) -> Term | None:
 def join_exponentials(t: Term) -> Term | None:
     """Under a logarithm, a root or a divisor exponentials are added in the largest.
 
+    So they are in a sum, or power of one, that something large or small multiplies.
+
     Law:     that of join_frames; log(exp(m) x) = m + log(x); f(exp(m) x) = exp(m) f(x)
     Claims:  scaled numbers, common factors, arithmetic
     Needs:   an exponent that is not at most 0 by its form
     before:  Y[i] = log(exp(abs(A[i])) + exp(B[i]))
     after:   Y[i] = log(exp(abs(A[i]) - maximum(abs(A[i]), B[i])) + exp(B[i] - maximum(abs(A[i]), B[i]))) + maximum(abs(A[i]), B[i])
     """  # noqa: E501
-    if t.op == "mul" and any(f.op == "exp" or (f.op == "pow" and f.attr < 0) for f in t.args):
+    if t.op == "mul" and any(map(_is_scale, t.args)):
         for f in t.args:
-            if f.op == "add" and not _are_bounded(f.args):
-                value, exponent = _join(f)
-                return T.mul(T.exp(exponent), value, *(g for g in t.args if g is not f))
+            base, power = T.base_and_power(f)
+            if base.op == "add" and power > 0 and not _are_bounded(base.args):
+                return T.mul(_joined_power(base, power), *(g for g in t.args if g is not f))
     under = t.op in ("log", "relu", "abs") or (
         t.op == "pow" and (t.attr < 0 or t.attr.denominator > 1)
     )
     if not under or t.args[0].op != "add" or _are_bounded(t.args[0].args):
         return None
+    if t.op == "pow":
+        return _joined_power(t.args[0], t.attr)
     value, exponent = _join(t.args[0])
-    match t.op:
-        case "log":
-            return T.add(exponent, T.log(value))
-        case "pow":
-            power = T.const(t.attr, "float")
-            return T.mul(T.exp(T.mul(power, exponent)), T.power_of(value, t.attr))
+    if t.op == "log":
+        return T.add(exponent, T.log(value))
     return T.mul(T.exp(exponent), T.function(t.op, value))
+
+
+def _is_scale(factor: Term) -> bool:
+    """May it be large or small, so that a sum it multiplies should have its exponent split off?"""
+    base, power = T.base_and_power(factor)
+    return base.op in ("exp", "sigmoid") or power < 0
+
+
+def _joined_power(base: Term, power: Fraction) -> Term:
+    """A power of a sum of exponentials, which are added in the largest."""
+    value, exponent = _join(base)
+    return T.mul(T.exp(T.mul(T.const(power, "float"), exponent)), T.power_of(value, power))
 
 
 @lifting.rule

@@ -248,6 +248,9 @@ APPLIES = {
         "Y[i] = relu(exp(A[i]) - exp(B[i]))",
         "Y[i] = (exp(A[i]) + exp(B[i])) * exp(C[i])",
         "Y[i] = (exp(A[i]) + exp(B[i])) / (1 + X[i] ** 2)",
+        "Y[i] = (exp(A[i]) - exp(B[i])) ** 2 / (1 + X[i] ** 2)",
+        "Y[i] = sqrt(exp(A[i]) + exp(B[i])) * exp(C[i])",
+        "Y[i] = (exp(A[i]) - exp(B[i])) ** 3 * sigmoid(X[i]) ** 2",
     ],
     "join_frames": [
         "Z[i] = exp(C[i] - max[j, k](D[i,j,k])) + X[i]",
