@@ -84,6 +84,20 @@ ELEMENTS = [
     "O[i] = (exp(2 * A[i]) - 1) / (exp(2 * A[i]) + 1)",
     "O[i] = (exp(A[i]) - exp(-A[i])) / (exp(A[i]) + exp(-A[i]))",
     "O[i] = 1 - 2 / (exp(2 * A[i]) + 1)",
+    "O[i] = ((exp(A[i]) - 1) / (exp(A[i]) + 1)) ** 2",
+    "O[i] = ((exp(A[i]) - 1) / (exp(A[i]) + 1)) ** 9",
+    "O[i] = (exp(A[i]) - 1) ** 2 / (exp(2 * A[i]) + 1)",
+    "O[i] = 1 - ((exp(A[i]) - exp(-A[i])) / (exp(A[i]) + exp(-A[i]))) ** 2",
+    "O[i] = (exp(A[i]) - 1) / (exp(A[i]) + 1) * ((exp(2 * A[i]) - 1) / (exp(2 * A[i]) + 1))",
+    "O[i] = (exp(A[i]) - exp(-A[i])) / (exp(2 * A[i]) + 1)",
+    "O[i] = (exp(3 * A[i]) + exp(A[i])) / (exp(2 * A[i]) + 1)",
+    "O[i] = ((exp(A[i]) - B[i]) / (exp(A[i]) + B[i])) ** 2",
+    "O[i] = ((exp(A[i]) - exp(B[i])) / (exp(A[i]) + exp(B[i]))) ** 3",
+    "O[i] = 2 ** A[i]",
+    "O[i] = 1 ** A[i]",
+    "O[i] = 0.25 ** A[i] * B[i]",
+    "O[i] = 2 ** A[i] / (1 + 2 ** A[i])",
+    "O[i] = where(2 ** A[i] == 2 ** B[i], 1, 7)",
     "O[i] = exp(A[i]) / (1 + exp(A[i]))",
     "O[i] = log(1 + exp(A[i]))",
     "O[i] = log(sigmoid(A[i]))",
@@ -110,6 +124,38 @@ NAMES: dict[str, Any] = {
     "P": np.array([2, 0, 1]),
     "Large": [[900.0, 0.0, 1.0], [85.0, -25.0, -24.0], [-INF, 0.0, 1.0]],
 }
+
+# What is small beside a whole, and what is taken of it must not be 0 or infinite.
+SHARE = "sum[k if W[k] > 0](softmax[k](Large[q,k]))"
+SMALL = [
+    f"log({SHARE})",
+    f"log({SHARE} ** 2 / 7)",
+    f"sqrt({SHARE} ** 0.25)",
+    f"{SHARE} ** 0.01",
+    f"log({SHARE} + exp(-2000 + T[q]))",
+    f"{SHARE} / ({SHARE} + exp(-2000 + T[q]))",
+    f"exp(900 - 3 * T[q]) * {SHARE}",
+    f"W[q] * log({SHARE}) + {SHARE}",
+    "logsumexp[k if k > 0](log_softmax[k](Large[q,k]))",
+    "logsumexp[k if k != 2 * q](log_softmax[k](Large[q,k]))",
+    "logsumexp[k](where(W[k] > 0, log_softmax[k](Large[q,k]), -inf))",
+    "log(sum[k if W[k] > 0](exp(Large[q,k])) / sum[k](exp(Large[q,k])))",
+    "log(sum[k](W[k] * softmax[k](Large[q,k])))",
+    "log(max[k if W[k] > 0](softmax[k](Large[q,k])))",
+    "log(max[k if W[k] < q](exp(Large[q,k])))",
+    "log(min[k if W[k] > 0](softmax[k](Large[q,k])))",
+    "sqrt(max[k if W[k] > 0](softmax[k](Large[q,k])))",
+    "log(max[k](W[k] ** 2 * softmax[k](Large[q,k])))",
+]
+# Quotients of exponentials that overflow.
+STEEP = [
+    "((exp(Large[q,k]) - 1) / (exp(Large[q,k]) + 1)) ** 2",
+    "1 - ((exp(Large[q,k]) - 1) / (exp(Large[q,k]) + 1)) ** 3",
+    "(exp(Large[q,k]) - 1) ** 2 / (exp(2 * Large[q,k]) + 1)",
+    "((exp(Large[q,k]) - T[q] - 1) / (exp(Large[q,k]) + T[q] + 1)) ** 2",
+    "(exp(3 * Large[q,k]) - 1) / (exp(Large[q,k]) + T[q] + 1) ** 3",
+    "2 ** (2 * Large[q,k]) / (1 + 2 ** (2 * Large[q,k]))",
+]
 AGGREGATES = [
     "O[q,k] = softmax[k](S[q,k] + Off[q])",
     "O[q,k] = log_softmax[k](S[q,k] + Off[q])",
@@ -147,6 +193,8 @@ AGGREGATES = [
     "P0[q,k] = softmax[k](S[q,k] + Mask[q,k])\nP1[q,k] = softmax[k](R[q,k] + Mask[q,k])\n"
     "O[q] = sum[k](P0[q,k] * log(P0[q,k] / P1[q,k]))",
     "O[q] = max[k if k != q](softmax[k](100 * S[q,k]))",
+    *(f"O[q] = {x}" for x in SMALL),
+    *(f"O[q] = sum[k]({x})" for x in STEEP),
     "O[q] = var[k if S[q,k] > 0](W[k])",
     "O[q] = var[k if S[q,k] > 0](log_softmax[k](W[k]))",
     "input P[k]: int\nO[q] = var[k if S[q,k] > 0](W[P[k]] - T[k])",
