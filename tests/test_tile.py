@@ -104,6 +104,15 @@ def test_prefixes_take_one_pass(text: str) -> None:
     assert all(s.prefixes for s in walk(program.body) if isinstance(s, Fold))
 
 
+@pytest.mark.parametrize("fold", ["sum", "logsumexp"])
+@pytest.mark.parametrize("depth", [6, 8])
+def test_prefixes_inside_other_folds(fold: str, depth: int) -> None:
+    """A loop carries the prefixes along its index; not those that vary within another fold, too."""
+    for program in tile_programs(f"O[i,k] = {f'{fold}[..k](' * depth}X[i,k]{')' * depth}"):
+        for e in expressions(program.body):
+            assert e.axes <= set(program.axes)
+
+
 @pytest.mark.parametrize(
     "text",
     [

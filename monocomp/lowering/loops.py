@@ -240,8 +240,10 @@ class Loops(Nests):
         return apply("where", nothing, number(0, "int"), folded[1], kind="int")
 
     def _is_scan(self, t: Term) -> bool:
-        """Is this a prefix that the loop along its index carries?"""
-        return self.scan is not None and prefix_of(t) is self.scan
+        """Is this a prefix that the loop along its index carries? One that varies within another
+        fold, too, is a fold of its own for each of that one's elements."""
+        is_prefix = self.scan is not None and prefix_of(t) is self.scan
+        return is_prefix and t.free <= self.output_indices
 
     def _scans(self, loop: Loop, terms: Iterable[Term]) -> list[Assign]:
         """Carry the prefixes that the terms need in a loop along their index."""

@@ -589,6 +589,9 @@ EXAMPLES: dict[str, Example] = {
         (sizes(t=37, e=5),),
         tolerance=4,
     ),
+    "prefixes within sums": Example(
+        f"O[i,k] = {'sum[..k](' * 6}X[i,k]{')' * 6}", (sizes(i=2, k=4),), tolerance=4
+    ),
     "running softmax": Example(
         """
         S[t] = 50 * K[t,d] * W[d]
