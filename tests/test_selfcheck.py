@@ -21,7 +21,7 @@ import torch
 
 from monocomp import library, random_inputs
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines
-from monocomp.errors import InternalError, UnsupportedError
+from monocomp.errors import InternalError
 from monocomp.language.checker import check
 from monocomp.program import Equations, translate
 from monocomp.reference import oracle
@@ -360,10 +360,21 @@ def test_reserved_names_are_refused() -> None:
         main_lines(equations, plain(equations), "main")
 
 
-def test_numbers_out_of_range_are_refused() -> None:
-    equations = translated("O[i] = A[i] * (1e300 * 1e300)")
-    with pytest.raises(UnsupportedError):
-        reference_lines(equations, plain(equations))
+@pytest.mark.parametrize(
+    "text",
+    [
+        "O[i] = A[i] * (1e300 * 1e300)",
+        "O[i] = A[i] * (-1e300 * 1e300) + 1",
+        "O[i] = A[i] * (1e300 * 1e300 / 3)",
+        "O[i] = A[i] + 1e300 * 1e300",
+        "O[i] = A[i] / (1e300 * 1e300)",
+        "O[i] = A[i] * (1e300 * 1e300 / (3e299 * 1e300))",
+    ],
+)
+def test_numbers_out_of_range_are_infinite(text: str, tmp_path: Path) -> None:
+    equations = translated(text)
+    made = module(reference_lines(equations, plain(equations)), tmp_path)
+    agrees(made, equations, {"A": np.array([1.0, -2.0, 0.25])})
 
 
 # --- the script -------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from monocomp.errors import UnsupportedError
 from monocomp.terms import Number
 
 WIDTH = 88
@@ -50,16 +49,17 @@ def call_lines(head: str, args: Sequence[str], tail: str = ")", indent: int = 4)
 
 
 def number_text(value: Number) -> str:
-    """A number as Python writes it."""
-    if isinstance(value, float) and math.isinf(value):
-        return "torch.inf" if value > 0 else "-torch.inf"
+    """A number as Python writes it: the nearest float64, which is infinite beyond the largest."""
+    try:
+        nearest = float(value)
+    except OverflowError:
+        nearest = math.inf if value > 0 else -math.inf
+    if math.isinf(nearest):
+        return "torch.inf" if nearest > 0 else "-torch.inf"
     exact = Fraction(value)
     if exact.denominator == 1 and abs(exact.numerator) < 2**53:
         return str(exact.numerator)
-    try:
-        return repr(float(value)).replace("e+", "e")  # as formatters write it
-    except OverflowError:
-        raise UnsupportedError(f"the number {value} is too large for a float64") from None
+    return repr(nearest).replace("e+", "e")  # as formatters write it
 
 
 def default_text(value: float) -> str:
@@ -96,8 +96,8 @@ def split_number(number: Number) -> tuple[Fraction | float, Fraction]:
     """A number as a factor and a divisor; binary fractions need no divisor."""
     if isinstance(number, float) or number.denominator & (number.denominator - 1) == 0:
         return number, Fraction(1)
-    if number.denominator >= 2**1024:  # no float is that large: the number is about 0
-        return float(number), Fraction(1)
+    if max(abs(number.numerator), number.denominator) >= 2**1024:  # no float is that large
+        return number, Fraction(1)
     return Fraction(number.numerator), Fraction(number.denominator)
 
 
