@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -375,6 +375,45 @@ def test_numbers_out_of_range_are_infinite(text: str, tmp_path: Path) -> None:
     equations = translated(text)
     made = module(reference_lines(equations, plain(equations)), tmp_path)
     agrees(made, equations, {"A": np.array([1.0, -2.0, 0.25])})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "O[i] = where(A[i] / A[i] == 1, 1, 7)",
+        "O[i] = where(A[i] - A[i] == 0 and 1 / A[i] > 1, 1, 7)",
+        "O[i] = where(A[i] - B[i] - A[i] + B[i] == 0, A[i], 5)",
+        "O[i] = where(0 * A[i] != 0, 1, 7)",
+        "O[i] = where(sqrt(A[i]) ** 2 == A[i], 1, 7)",
+        "O[i] = where(rsqrt(A[i]) / B[i] * B[i] >= rsqrt(A[i]), 1, 7)",
+        "O[i] = where(where(B[i] > 0, 1.0, 0.0) * A[i] == 0, 1, 7)",
+        "O[i] = where(A[i] / (B[i] > 0) < 2, 1, 7)",
+        "O[i] = where(log2(A[i]) - exp2(B[i]) / 0 < 1, 1, 7)",
+        "O[i] = where(any[k](A[i] - A[i] == 0 * B[k]), 1, 7)",
+        "O[i] = sum[k if B[k] / B[k] == 1](A[i] + B[k])",
+        "O[i] = where(sum[k](A[i] * B[k]) / sum[k](A[i] * B[k]) == 1, 1, 7)",
+        "index i < |k|\n"
+        "O[i] = where(sum[k if k < i](A[k]) / sum[k if k < i](exp(B[k])) == 0, 1, 7)",
+        "D[i] = sum[k if k < i](exp(B[k]))\nO[i] = where(A[i] / D[i] * D[i] == 0, 1, 7)",
+    ],
+)
+def test_what_is_asked_about_stays_as_it_is_written(text: str, tmp_path: Path) -> None:
+    """x / x == 1 is false at 0, and 0 * x == 0 for an infinite x."""
+    equations = translated(text)
+    lines = reference_lines(equations, plain(equations))
+    formatted(["import torch", "", "", *lines], tmp_path)
+    made = module(lines, tmp_path)
+    points = [0.0, -0.0, 1.0, -1.0, 2.0, 0.5]
+    agrees(made, equations, inputs_at(equations, points))
+    if "sum" not in text:
+        agrees(made, equations, inputs_at(equations, [*points, np.inf, -np.inf, np.nan]))
+
+
+def inputs_at(equations: Equations, points: list[float]) -> dict[str, Any]:
+    """Every combination of points."""
+    names = list(equations.source.inputs)
+    grid = np.array(list(product(points, repeat=len(names)))).T
+    return dict(zip(names, grid, strict=True))
 
 
 # --- the script -------------------------------------------------------------------------

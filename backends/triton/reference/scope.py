@@ -43,7 +43,8 @@ class Scope:
         # Positions are clamped where a guard may leave a read outside its tensor undone.
         self.outputs = {o.name for o in self.program.outputs}
         self.guards = any(
-            t.op in ("compare", "not", "where") or (t.op in ("read", "ref") and t.kind == "bool")
+            t.op in ("compare", "not", "where")
+            or (t.op in ("read", "ref", "exactly") and t.kind == "bool")
             for t in T.subterms(*(e.body for e in self.reached))
         )
 
@@ -134,6 +135,14 @@ class Facts:
             for s in T.subterms(t)
         )
 
+    def may_be_nothing(self, t: Term) -> bool:
+        """May the value be 0 because nothing is aggregated? Not that of a plain sum that always
+        has an element: a quotient by that 0 is one by any."""
+        inside = T.subterms(*T.children(t))
+        if t.op == "fold" and t.attr.monoid == "sum" and not any(map(self.is_aggregate, inside)):
+            return T.may_be_empty(t)
+        return self.is_aggregate(t)
+
     def is_unbounded(self, t: Term) -> bool:
         """May the value be infinite although the inputs are not?"""
         match t.op:
@@ -145,6 +154,8 @@ class Facts:
                 return t.attr in self.unbounded
             case "log":
                 return t.args[0].op != "const"
+            case "exactly":
+                return self.is_unbounded(T.as_it_stands(t))
             case "pow":
                 return (t.attr < 0 and self.is_aggregate(t)) or self.is_unbounded(t.args[0])
             case "mul":  # where a divisor is 0 the dividend is too, as a rule

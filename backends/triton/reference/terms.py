@@ -167,6 +167,9 @@ class Terms(ABC):
                 return self._add(t)
             case "mul":
                 return self._mul(t)
+            case "exactly":
+                inert = T.as_it_stands(t)
+                return self._quotient(inert, exact=True) if inert.op == "mul" else self._code(inert)
             case "pow":
                 return self._mul(t) if t.attr < 0 else self._pow(t.args[0], t.attr)
             case "power":
@@ -293,15 +296,9 @@ class Terms(ABC):
         return self.build(lambda x: "-" + x.within(UNARY), code, level=UNARY)
 
     def _mul(self, t: Term) -> Code:
-        """A product: a number, factors, divisors, and conditions that choose between it and 0."""
-        number, rest = T.split_coefficient(t)
-        factors: tuple[Term, ...] = ()
-        if rest is not None:
-            factors = rest.args if rest.op == "mul" else (rest,)
-        conditions = [f.args[0] for f in factors if T.is_bracket(f)]
-        below = [f for f in factors if f.op == "pow" and f.attr < 0]
-        above = [f for f in factors if f not in below and not T.is_bracket(f)]
-        result = self._quotient(number, above, below, t.kind)
+        """A product, and conditions that choose between it and 0."""
+        conditions = [f.args[0] for f in _factors(t) if T.is_bracket(f)]
+        result = self._quotient(t)
         if conditions:
             if result.number:
                 result = self.tensor(result, t.kind)
@@ -309,10 +306,15 @@ class Terms(ABC):
             result = self.choose(admitted, result, Code("0" if t.kind == "int" else "0.0"))
         return result
 
-    def _quotient(self, number: T.Number, above: list[Term], below: list[Term], kind: Kind) -> Code:
-        scale, divisor = split_number(number)
+    def _quotient(self, t: Term, exact: bool = False) -> Code:
+        """A product's number, factors and divisors; its conditions, too, where it is `exact`: then
+        0 is as it is in IEEE 754, but for a 0 that may be an aggregate over nothing."""
+        scale, divisor = split_number(T.split_coefficient(t)[0])
+        below = [f for f in _factors(t) if f.op == "pow" and f.attr < 0]
+        above = [f for f in _factors(t) if f not in below and (exact or not T.is_bracket(f))]
         codes = self.codes(above)
         pinned = len(codes) > 1 and any(map(self.facts.is_unbounded, above))
+        pinned = pinned and (not exact or any(map(self.facts.is_aggregate, above)))
         result = self._product(codes, pinned)
         if scale == -1 and result is not None:
             result = self._negative(result)
@@ -323,7 +325,10 @@ class Terms(ABC):
             result = self.joined("/", PRODUCT, [result, Code(number_text(divisor), number=True)])
         for f in below:
             under = self._pow(f.args[0], -f.attr)
-            pinned = self.facts.is_aggregate(f) or T.is_bracket(f.args[0])
+            if exact:
+                pinned = self.facts.may_be_nothing(f.args[0])
+            else:
+                pinned = self.facts.is_aggregate(f) or T.is_bracket(f.args[0])
             if pinned and not (result.number or under.number):
                 result = self.call(self.scope.helper("ratio"), result, under)
             else:
@@ -350,6 +355,14 @@ class Terms(ABC):
         above = Code(number_text(exponent), number=True)
         made = self.build(power, code, above, level=POWER)
         return Code(made.text, POWER, code.number)
+
+
+def _factors(t: Term) -> tuple[Term, ...]:
+    """The factors of a product, but for its number."""
+    rest = T.split_coefficient(t)[1]
+    if rest is None:
+        return ()
+    return rest.args if rest.op == "mul" else (rest,)
 
 
 def shared_terms(body: Term) -> frozenset[Term]:
