@@ -389,6 +389,7 @@ def test_numbers_out_of_range_are_infinite(text: str, tmp_path: Path) -> None:
         "O[i] = where(where(B[i] > 0, 1.0, 0.0) * A[i] == 0, 1, 7)",
         "O[i] = where(A[i] / (B[i] > 0) < 2, 1, 7)",
         "O[i] = where(log2(A[i]) - exp2(B[i]) / 0 < 1, 1, 7)",
+        "O[i] = where(1 / 0 == A[i] or |i| / 0 == B[i], 1, 7)",
         "O[i] = where(any[k](A[i] - A[i] == 0 * B[k]), 1, 7)",
         "O[i] = sum[k if B[k] / B[k] == 1](A[i] + B[k])",
         "O[i] = where(sum[k](A[i] * B[k]) / sum[k](A[i] * B[k]) == 1, 1, 7)",
@@ -414,6 +415,23 @@ def inputs_at(equations: Equations, points: list[float]) -> dict[str, Any]:
     names = list(equations.source.inputs)
     grid = np.array(list(product(points, repeat=len(names)))).T
     return dict(zip(names, grid, strict=True))
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, 2.0])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "param c: float\nO[i] = where(c / c == 1, A[i], 7)",
+        "param c: float\nO[i] = A[i] * c ** -1 + 1 / c",
+        "param c: float\nO[i] = A[i] * (sqrt(c) + c ** 0.5 + rsqrt(c))",
+        "param c: float\nO[i] = where(A[i] == 1 / (c - 2), 1, 7)",
+    ],
+)
+def test_parameters_are_no_numbers_of_python(text: str, value: float, tmp_path: Path) -> None:
+    """Of Python's numbers x / 0 is an error, and sqrt(-1) is complex."""
+    equations = translated(text)
+    made = module(reference_lines(equations, plain(equations)), tmp_path)
+    agrees(made, equations, {"A": np.array([1.0, -2.0, 0.25])}, c=value)
 
 
 # --- the script -------------------------------------------------------------------------

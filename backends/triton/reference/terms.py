@@ -173,7 +173,9 @@ class Terms(ABC):
             case "pow":
                 return self._mul(t) if t.attr < 0 else self._pow(t.args[0], t.attr)
             case "power":
-                return self.build(power, *self.codes(t.args), level=POWER)
+                base, exponent = t.args
+                codes = self._operand(base), self.code(exponent)
+                return self.build(power, *codes, level=POWER)
             case "cast":
                 operand = self.code(t.args[0])
                 if operand.number:
@@ -329,6 +331,8 @@ class Terms(ABC):
                 pinned = self.facts.may_be_nothing(f.args[0])
             else:
                 pinned = self.facts.is_aggregate(f) or T.is_bracket(f.args[0])
+            if result.number and under.number:
+                under = self._operand(f.args[0], under)
             if pinned and not (result.number or under.number):
                 result = self.call(self.scope.helper("ratio"), result, under)
             else:
@@ -347,14 +351,21 @@ class Terms(ABC):
         return result
 
     def _pow(self, base: Term, exponent: Fraction) -> Code:
-        code = self.code(base)
         if exponent == 1:
-            return code
+            return self.code(base)
+        code = self._operand(base)
         if exponent == Fraction(1, 2) and not code.number:
             return self.call("torch.sqrt", code)
         above = Code(number_text(exponent), number=True)
         made = self.build(power, code, above, level=POWER)
         return Code(made.text, POWER, code.number)
+
+    def _operand(self, t: Term, code: Code | None = None) -> Code:
+        """What is divided by or raised to a power, a tensor where Python's numbers would not do:
+        of them x / 0 is an error, and sqrt(-1) is complex."""
+        code = code or self.code(t)
+        is_known = T.is_positive(t) and not any(s.op == "param" for s in T.subterms(t))
+        return code if is_known or t.kind == "int" else self.tensor(code, "float")
 
 
 def _factors(t: Term) -> tuple[Term, ...]:
