@@ -34,6 +34,10 @@ FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "100"))
 SEED = int(os.environ.get("MONOCOMP_SEED", "0"))
 PART = 25
 
+# What each backend computes in, and the relative and the absolute error that it may have there.
+DTYPES = {"torch": torch.float64, "triton": torch.float32}
+TOLERANCES = {"torch": (1e-9, 1e-12), "triton": (1e-5, 1e-6)}
+
 POINTS = [0.0, -0.0, 1.0, -1.0, 2.0, 0.5, 40.0, -40.0, INF, -INF, NAN]
 ROWS = [[1.0, 2.0, 3.0], [3.0, 4.0, 5.0], [0.1, -0.2, 0.3]]
 MASK = [[0.0, -INF, 0.0], [-INF] * 3, [0.0] * 3]
@@ -271,27 +275,43 @@ MOMENTS = {
 }
 
 
-def compared(text: str, inputs: Mapping[str, Any], dtype: torch.dtype = torch.float64) -> Any:
-    """The oracle's outputs and those of the compiled kernel, as lists."""
-    wanted = evaluate(text, inputs)
+def compared(
+    text: str,
+    inputs: Mapping[str, Any],
+    dtype: torch.dtype = torch.float64,
+    backend: str = "torch",
+) -> Any:
+    """The oracle's outputs, as `dtype` holds them, and those of the compiled kernel, as lists."""
     tensors = {name: torch.from_numpy(np.array(a)) for name, a in inputs.items()}
     tensors = {n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}
-    found = mc.compile(text, backend="torch")(**tensors)
-    listed = [[x] if not isinstance(x, tuple) else list(x) for x in (wanted, found)]
-    return [[np.asarray(x, np.float64) for x in outputs] for outputs in listed]
+    exact = {n: t.double() if t.is_floating_point() else t for n, t in tensors.items()}
+    wanted = _listed(evaluate(text, {n: t.numpy() for n, t in exact.items()}))
+    if backend == "triton":
+        found = interpreted.call(outputs, text, tensors, backend)
+    else:
+        found = outputs(text, tensors, backend)
+    return [torch.from_numpy(x).to(dtype).double().numpy() for x in wanted], _listed(found)
 
 
-def is_right(wanted: Any, found: Any, or_nan: Any = False, rtol: float = 1e-9) -> Any:
+def outputs(text: str, tensors: Mapping[str, torch.Tensor], backend: str) -> Any:
+    """What a backend computes."""
+    return mc.compile(text, backend=backend)(**tensors)
+
+
+def is_right(
+    wanted: Any, found: Any, or_nan: Any = False, rtol: float = 1e-9, atol: float = 1e-12
+) -> Any:
     """Where what was found is a refinement: NaN may become a number. The sign of a quotient by
     0 is not promised, and of inputs that are infinite NaN may come (`or_nan`)."""
     with np.errstate(invalid="ignore"):
-        near = np.isclose(found, wanted, rtol=rtol, atol=1e-12)
+        near = np.isclose(found, wanted, rtol=rtol, atol=atol)
     both_infinite = np.isinf(wanted) & np.isinf(found)
     return np.isnan(wanted) | near | both_infinite | (or_nan & np.isnan(found))
 
 
+@pytest.mark.parametrize("backend", DTYPES)
 @pytest.mark.parametrize("text", ELEMENTS)
-def test_elements(text: str) -> None:
+def test_elements(text: str, backend: str) -> None:
     """On the grid of all points; -inf is exact, but beside what is infinite or none."""
     names = list(check(text).inputs)
     varying = [n for n in names if n not in ("Y",) or len(names) == 4]
@@ -299,21 +319,23 @@ def test_elements(text: str) -> None:
     inputs: dict[str, Any] = dict(zip(varying, grid, strict=True))
     if "Y" in names and "Y" not in inputs:
         inputs["Y"] = np.ones(2)
-    (wanted,), (found,) = compared(text, inputs)
+    (wanted,), (found,) = compared(text, inputs, DTYPES[backend], backend)
     or_nan = np.isinf(grid).any(axis=0) | np.isnan(grid).any(axis=0)
     if "exp(A[i])" in text:  # in an exponent alone -inf is exact
         rest = grid[[n for n, name in enumerate(varying) if name not in ("A", "B")]]
         or_nan = ~np.isfinite(rest).all(axis=0) | (grid == INF).any(axis=0) | np.isnan(grid).any(0)
-    wrong = ~is_right(wanted, found, or_nan)
+    wrong = ~is_right(wanted, found, or_nan, *TOLERANCES[backend])
     where = [(tuple(grid[:, n]), wanted[n], found[n]) for n in np.flatnonzero(wrong)]
     assert not where, where[:5]
 
 
+@pytest.mark.parametrize("backend", DTYPES)
 @pytest.mark.parametrize("text", AGGREGATES)
-def test_aggregates(text: str) -> None:
+def test_aggregates(text: str, backend: str) -> None:
     inputs = {name: np.asarray(NAMES[name]) for name in check(text).inputs}
-    for wanted, found in zip(*compared(text, inputs), strict=True):
-        np.testing.assert_array_equal(is_right(wanted, found), True, f"{wanted}\n{found}")
+    for wanted, found in zip(*compared(text, inputs, DTYPES[backend], backend), strict=True):
+        right = is_right(wanted, found, False, *TOLERANCES[backend])
+        np.testing.assert_array_equal(right, True, f"{wanted}\n{found}")
 
 
 @pytest.mark.parametrize("name", MOMENTS)
