@@ -92,8 +92,9 @@ class Masks(Bounds):
                 run = "run_" if axis.name in self.runs else ""
                 bound = self._spread(self._bound(axis.name, run + purpose), rows, want)
                 parts.append(f"({offs} {'>=' if purpose == 'from' else '<'} {bound})")
-        if axis.name in self.admitted:
-            parts.append(self._admitted(loop, want))
+        admitted = self._admitted(loop, want) if axis.name in self.admitted else None
+        if admitted is not None:
+            parts.append(admitted)
         inside = None
         if not serial and not is_bounded:
             inside = self._spread(self._inside(axis.name), (axis.name,), want)
@@ -103,7 +104,9 @@ class Masks(Bounds):
         first = parts.pop(0)
         self._assign(name, f"{inside} & {first}" if inside else first)
         for p in parts:
-            self._assign(name, f"{name} & {p}")
+            # Triton's interpreter takes a truth value that it makes a tile of for a float.
+            is_value = want and p is admitted and not self._order(_mask_of(loop).axes)
+            self._assign(name, f"tl.where({p}, {name}, False)" if is_value else f"{name} & {p}")
         if self.unmasked and not serial:
             self._assign(name, f"{name} | {self.unmasked}")
         if not serial:
@@ -157,8 +160,7 @@ class Masks(Bounds):
 
     def _admitted(self, loop: Loop, want: tuple[str, ...]) -> str:
         """What the mask admits; in segments without a mask all."""
-        mask = next(s.value for s in loop.body if isinstance(s, Mask))
-        text = self._spread(self.admitted[loop.axis.name], self._order(mask.axes), want)
+        text = self._spread(self.admitted[loop.axis.name], self._order(_mask_of(loop).axes), want)
         tests = [f"({segment} == {n})" for segment, n in self._unmasked_segments(loop)]
         return f"({' | '.join([text, *tests])})" if tests else text
 
@@ -166,3 +168,8 @@ class Masks(Bounds):
         """The name that counts a loop's segments, with the numbers of those without a mask."""
         name = self._name("segment", loop.axis.name, "segment")
         return [(name, n) for n, s in enumerate(loop.segments) if not s.masked]
+
+
+def _mask_of(loop: Loop) -> Expr:
+    """What the elements of a loop with a mask must satisfy."""
+    return next(s.value for s in loop.body if isinstance(s, Mask))

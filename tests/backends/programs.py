@@ -566,6 +566,9 @@ EXAMPLES: dict[str, Example] = {
         (sizes(t=19, x=9, d=5, e=6),),
         inputs={"E": np.arange(54.0).reshape(9, 6) / 54},
     ),
+    "a fold within a sum, with a filter of its own elements": Example(
+        "O = sum[l](Y[l] * max[j if j != l and W[j] <= 0](W[j]))", (sizes(l=19, j=7),)
+    ),
     "argmin with a filter": Example("A[i] = argmin[k if k < i](X[i,k])", (sizes(i=19, k=37),)),
     "prefix sum": Example("C[i,k] = sum[..k](X[i,k])", (sizes(i=3, k=37),)),
     "prefix max": Example("C[i,k] = max[..k](X[i,k])", (sizes(i=3, k=37),)),
