@@ -12,6 +12,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from monocomp import terms as T
+from monocomp.monomials import factors
 from monocomp.terms import Term
 
 _BINARY: dict[str, Callable[[Term, Term], Term]] = {
@@ -59,6 +60,8 @@ def _may_make_infinite(op: str, a: Term, b: Term) -> bool:
 
 def _may_be_zero(t: Term) -> bool:
     """May t be 0 where there is something: what divides by a sum over nothing has its own law."""
+    if any(map(T.is_bracket, factors(t))):
+        return True
     is_number = t.op == "const" and t.attr != 0
     return not (is_number or T.is_weight(t) or T.may_be_empty(t))
 

@@ -63,6 +63,7 @@ ELEMENTS = [
     "O[i] = where(exp(A[i]) * X[i] > exp(B[i]), 1, 7)",
     "O[i] = where(any[k](A[i] - A[i] == 0 * Y[k]), 1, 7)",
     "O[i] = where(B[i] > 0, A[i] / B[i], 0)",
+    "O[i] = where(A[i] / where(B[i] > 0, 1.0, 0.0) < 2, 1, 7)",
     "O[i] = A[i] ** 9",
     "O[i] = A[i] ** 10",
     "O[i] = A[i] ** 0.5",
