@@ -7,7 +7,7 @@ is left. Every rule is exact wherever the source is finite.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -620,11 +620,22 @@ def pick_point(program: Equations) -> Choice | None:
     """
     terms = list(T.subterms(*(e.body for e in program.equations)))
     in_quotients = set(T.subterms(*filter(_is_scaled, terms)))
-    for t in terms:
-        picked = _picked(t) if t not in in_quotients else None
-        if picked is not None:
-            return Choice.replacing(t, picked, program)
+    products = [t for t in terms if t.op == "mul"]
+    for t in (*products, *terms):  # a factor that is infinite must not meet the 0
+        for f in factors(t):
+            picked = _picked(f) if f not in in_quotients else None
+            if picked is not None:
+                others = [g for g in factors(t) if g is not f]
+                return Choice.replacing(t, _within(picked, others), program)
     return None
+
+
+def _within(picked: Term, others: Sequence[Term]) -> Term:
+    """A product with an element, or 0 where that is not there."""
+    if picked.op != "where":
+        return T.mul(*others, picked)
+    condition, value, unit = picked.args
+    return T.where(condition, T.mul(T.const(1, value.kind), *others, value), unit)
 
 
 def _is_scaled(t: Term) -> bool:

@@ -432,10 +432,10 @@ VARIANTS = {
         ),
         ("sum[k](sum[l if k == l](X[i,l]) * Y[k])", "sum[k](X[i,k] * Y[k])"),
         ("sum[k](sum[l if k == l and l < i](X[i,l]))", "sum[k](where(k < i, X[i,k], 0))"),
-        ("sum[k if k == 2](X[i,k]) / |k|", "where(2 < |k|, X[i,2], 0) / |k|"),  # not 0
+        ("sum[k if k == 2](X[i,k]) / |k|", "where(2 < |k|, X[i,2] / |k|, 0)"),  # not 0
         (
             "sum[k](Y[k]) ** 2 * sum[k if k == 2](X[i,k])",
-            "sum[k](Y[k]) ** 2 * where(2 < |k|, X[i,2], 0)",
+            "where(2 < |k|, sum[k](Y[k]) ** 2 * X[i,2], 0)",
         ),
     ],
     "extremum_of_exponentials": [
