@@ -36,7 +36,7 @@ PART = 25
 
 # What each backend computes in, and the relative and the absolute error that it may have there.
 DTYPES = {"torch": torch.float64, "triton": torch.float32}
-TOLERANCES = {"torch": (1e-9, 1e-12), "triton": (1e-5, 1e-6)}
+TOLERANCES = {"torch": (1e-9, 1e-12), "triton": (1e-4, 1e-6)}  # of exponents of 900
 
 POINTS = [0.0, -0.0, 1.0, -1.0, 2.0, 0.5, 40.0, -40.0, INF, -INF, NAN]
 ROWS = [[1.0, 2.0, 3.0], [3.0, 4.0, 5.0], [0.1, -0.2, 0.3]]
