@@ -117,14 +117,16 @@ def _in_all(exponents: Iterable[Term]) -> Term:
 
 def _may_lead(lead: Term, exponents: Iterable[Term]) -> bool:
     """Can exp(lead) leave a sum of exponentials? Where it is 0, what it leaves is infinite: so it
-    must be finite, or what all have in common, but for what is subtracted: where an element that
-    is subtracted is -inf, the sum was infinite already; but an extremum may be of nothing."""
+    must be finite, or what all have in common, but for what is subtracted and below infinity:
+    where an element that is subtracted is -inf, the sum was infinite already; but an extremum may
+    be of nothing."""
     common = addends(_in_all(exponents))
 
     def is_subtracted(a: Term) -> bool:
-        number, rest = T.split_coefficient(a)
-        is_element = rest is not None and not rest.folded
-        return -math.inf < number < 0 and (is_element or T.exceeds_minus_infinity(T.neg(a)))
+        number, x = T.split_coefficient(a)
+        if x is None or not -math.inf < number < 0 or not T.is_below_infinity(x):
+            return False
+        return not x.folded or T.exceeds_minus_infinity(x)
 
     return all(a in common or T.is_finite(a) or is_subtracted(a) for a in addends(lead))
 

@@ -249,6 +249,10 @@ AGGREGATES = [
     "O[q] = minimum(-1, sum[k if k > q](exp(logsumexp[k](S[q,k])"
     " - max[k if k > q](logsumexp[k](S[q,k]) * 1.0)) * T[q]))",
     "param num_warps: int = 4\nO[q] = sum[k](S[q,k]) * num_warps",
+    "input n[q]: int\nO[q] = log(1 + sum[k if k < n[q]](exp(-(S[q,k] ** 2))))",
+    "O[q] = 1 / (1 + sum[k if S[q,k] < q](exp(-(S[q,k] ** 2))))",
+    "O[q] = log(1 - exp(-min[k if k > 2](exp(S[q,k]))))",
+    "O = sum[k](exp(-abs(Off[k])) - 1) / sum[k](abs(exp(-abs(Off[k] - W[k])) - 1))",
 ]
 
 # Moments at a large mean, in float32 beside the plain two-pass computation of torch.

@@ -207,6 +207,9 @@ NEAR_MISSES = {
         "A[i] = 1 / (1 + sum[k if k < i](X[i,k]) / sum[k if k < i](exp(X[i,k])))",
         "A[i] = 1 / (1 + (0 < B[i]) / sum[k if k < i](exp(Y[k])))",
         "A[i] = relu(B[i] + C[i] / sum[k if k < i](exp(Y[k])))",
+        # Where the exponent is -inf, what it leaves would be infinite.
+        "A[i] = 1 / (1 + exp(-min[k if k < i](X[i,k] ** 2)))",
+        "A[i] = 1 / (1 + exp(-abs(B[i])))",
     ],
     "factor_number": [
         "A[i] = X[i] * (2 * Y[i] + 3 * Z[i])",  # they share none
