@@ -60,14 +60,17 @@ def monomial(t: Term) -> Monomial:
 
 
 @lru_cache(maxsize=16384)
-def content(t: Term, positive: bool = False, clear: bool = True) -> tuple[Term, Term]:
+def content(
+    t: Term, positive: bool = False, clear: bool = True, leads: bool = True
+) -> tuple[Term, Term]:
     """A float sum as (common factor, primitive part).
 
     The primitive part is the same for t and for any monomial times t, so that sums which
     differ by a factor meet in quotients, roots and logarithms. With `positive` only
     factors that are provably positive leave, and numbers stay. With `clear` divisors leave
     that are counts, so that a mean becomes a sum; of other divisors only those of all addends,
-    as a * p + b is no number where a + b / p is a, for an infinite p.
+    as a * p + b is no number where a + b / p is a, for an infinite p. With `leads` the exponential
+    of one addend may leave, otherwise only what all exponents have.
     """
     if t.op != "add" or t.kind != "float":
         return T.ONE, t
@@ -87,8 +90,8 @@ def content(t: Term, positive: bool = False, clear: bool = True) -> tuple[Term, 
             leaving[base] = least
     outside: list[Term] = []
     exponents = list(dict.fromkeys(exponent for _, _, exponent in monomials))
-    leads = [e for e in exponents if _may_lead(e, exponents)]
-    lead = min(leads, key=lambda e: _spread(e, exponents), default=_in_all(exponents))
+    may_lead = [e for e in exponents if leads and _may_lead(e, exponents)]
+    lead = min(may_lead, key=lambda e: _spread(e, exponents), default=_in_all(exponents))
     if lead is not T.ZERO:
         outside.append(T.exp(lead))
     if not positive:

@@ -741,6 +741,10 @@ def logarithm_of_extremum(t: Term) -> Term | None:
 def common_factor(t: Term) -> Term | None:
     """What the addends under a power, logarithm, absolute value or relu share leaves it.
 
+    An exponential leaves a root or divisor even if it is that of one addend, as such a sum is
+    scaled in the end. It does not leave a positive power or a logarithm, where exp(-x) + 1 has more
+    digits than exp(-x) * (1 + exp(x)).
+
     Law:     (c * p) ** n = c ** n * p ** n; log(c * p) = log(c) + log(p); f(c * p) = c * f(p)
     Claims:  common factors
     Needs:   c is provably positive, but for whole powers
@@ -751,7 +755,8 @@ def common_factor(t: Term) -> Term | None:
         return None
     whole = t.op == "pow" and t.attr.denominator == 1
     divides = t.op == "log" or (whole and t.attr < 0)
-    common, rest = content(t.args[0], positive=not whole, clear=divides)
+    leads = t.op != "log" and (not whole or t.attr < 0)
+    common, rest = content(t.args[0], positive=not whole, clear=divides, leads=leads)
     if common is T.ONE:
         return None
     match t.op:
@@ -760,6 +765,30 @@ def common_factor(t: Term) -> Term | None:
         case "log":
             return T.add(T.log(common), T.log(rest))
     return T.mul(common, T.function(t.op, rest))
+
+
+@normal_form.rule
+def leave_logarithm(t: Term) -> Term | None:
+    """The exponent of one addend under a logarithm leaves that to meet its opposite.
+
+    Law:     x + log(exp(-x) * a + b) = log(a + exp(x) * b)
+    Claims:  common factors
+    Needs:   x less than inf; more than -inf as well, if it holds an aggregate
+    before:  A[i] = B[i] + log(exp(-B[i]) * S[i] ** 2 + 1)
+    after:   A[i] = log(S[i] ** 2 + exp(B[i]))
+    """
+    if t.op != "add":
+        return None
+    for a in t.args:
+        number, logarithm = T.split_coefficient(a)
+        if logarithm is None or logarithm.op != "log":
+            continue
+        common, rest = content(logarithm.args[0], positive=True)
+        found = T.mul(T.const(number, "float"), T.log(common))
+        if common is not T.ONE and all(T.neg(b) in t.args for b in addends(found)):
+            others = (b for b in t.args if b is not a)
+            return T.add(*others, found, T.mul(T.const(number, "float"), T.log(rest)))
+    return None
 
 
 @normal_form.rule

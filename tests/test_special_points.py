@@ -249,6 +249,12 @@ AGGREGATES = [
     "O[q] = minimum(-1, sum[k if k > q](exp(logsumexp[k](S[q,k])"
     " - max[k if k > q](logsumexp[k](S[q,k]) * 1.0)) * T[q]))",
     "param num_warps: int = 4\nO[q] = sum[k](S[q,k]) * num_warps",
+    "O[q,k] = (1 + exp(-Large[q,k])) ** 2",
+    "O[q,k] = (1 - exp(-Large[q,k])) ** 3",
+    "O[q,k] = (Large[q,k] - 1 + exp(-Large[q,k])) ** 2",
+    "O[q,k] = (exp(Large[q,k] - Large[q,0]) + exp(-Large[q,0])) ** 2",
+    "O[q,k] = (exp(Large[q,k]) - 1) ** 2 / (exp(Large[q,k]) + 1) ** 2",
+    "O[q,k] = (exp(Large[q,k]) - W[k]) ** 2 * exp(-2 * Large[q,k])",
     "input n[q]: int\nO[q] = log(1 + sum[k if k < n[q]](exp(-(S[q,k] ** 2))))",
     "O[q] = 1 / (1 + sum[k if S[q,k] < q](exp(-(S[q,k] ** 2))))",
     "O[q] = log(1 - exp(-min[k if k > 2](exp(S[q,k]))))",
@@ -341,6 +347,13 @@ def test_aggregates(text: str, backend: str) -> None:
     for wanted, found in zip(*compared(text, inputs, DTYPES[backend], backend), strict=True):
         right = is_right(wanted, found, False, *TOLERANCES[backend])
         np.testing.assert_array_equal(right, True, f"{wanted}\n{found}")
+
+
+def test_what_leaves_no_logarithm_takes_no_digits_along() -> None:
+    """Beside 3 the exponential is small, and its exponent large."""
+    inputs = {"X": np.array([1e5, 50.0, 1.0]), "Z": np.ones(3)}
+    wanted, found = compared("O[i] = log(3 + Z[i] * exp(-X[i]))", inputs, torch.float32)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", MOMENTS)

@@ -207,9 +207,21 @@ NEAR_MISSES = {
         "A[i] = 1 / (1 + sum[k if k < i](X[i,k]) / sum[k if k < i](exp(X[i,k])))",
         "A[i] = 1 / (1 + (0 < B[i]) / sum[k if k < i](exp(Y[k])))",
         "A[i] = relu(B[i] + C[i] / sum[k if k < i](exp(Y[k])))",
+        "A[i] = (exp(-B[i]) + 1) ** 2",  # exp(B) would be large for nothing
+        "A[i] = log(exp(-B[i]) * C[i] + 3)",
         # Where the exponent is -inf, what it leaves would be infinite.
         "A[i] = 1 / (1 + exp(-min[k if k < i](X[i,k] ** 2)))",
         "A[i] = 1 / (1 + exp(-abs(B[i])))",
+    ],
+    "leave_logarithm": [
+        "A[i] = log(exp(-B[i]) * C[i] + 3)",  # it would meet nothing
+        "A[i] = 2 * B[i] + log(exp(-B[i]) * C[i] + 3)",
+        "A[i] = B[i] + log(exp(B[i]) * C[i] + 3)",
+        "A[i] = -B[i] + log(exp(B[i]) * C[i] + 3)",  # it may be -inf
+        "A[i] = abs(B[i]) + log(exp(-abs(B[i])) * C[i] + 3)",  # it may be inf
+        "A[i] = min[k](Y[k]) + log(exp(-min[k](Y[k])) * C[i] + 3)",
+        "A[i] = B[i] + tanh(exp(-B[i]) * C[i] + 3)",
+        "A[i] = B[i] * log(exp(-B[i]) * C[i] + 3)",
     ],
     "factor_number": [
         "A[i] = X[i] * (2 * Y[i] + 3 * Z[i])",  # they share none
@@ -470,11 +482,22 @@ VARIANTS = {
             "log(sum[k](X[i,k] ** 2) / |k| + 1)",
             "log(sum[k](X[i,k] ** 2) + |k|) - log(|k|)",
         ),
+        ("(exp(-B[i]) * X[i,0] + exp(-B[i])) ** 2", "exp(-2 * B[i]) * (X[i,0] + 1) ** 2"),
         ("1 / (2 + 4 * X[i,0])", "0.5 / (1 + 2 * X[i,0])"),
         ("1 / (-2 - 4 * X[i,0])", "-0.5 / (1 + 2 * X[i,0])"),
         (  # what divides there may be a sum over nothing, then with a quotient of 0
             "1 / (3 + X[i,0] / sum[k if k < i](exp(X[i,k])))",
             "sum[k if k < i](exp(X[i,k])) / (3 * sum[k if k < i](exp(X[i,k])) + X[i,0])",
+        ),
+    ],
+    "leave_logarithm": [
+        (
+            "Y[0] - 3 * X[i,0] - 3 * log(exp(-X[i,0]) * Y[0] ** 2 + 1)",
+            "Y[0] - 3 * log(Y[0] ** 2 + exp(X[i,0]))",
+        ),
+        (  # of several logarithms that of which it is
+            "X[i,0] + log(exp(X[i,0]) + 1) + log(exp(-X[i,0] - 2 * i) + 1) + 2 * i",
+            "log(exp(X[i,0]) + 1) + log(exp(X[i,0] + 2 * i) + 1)",
         ),
     ],
     "factor_number": [
