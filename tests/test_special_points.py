@@ -249,6 +249,10 @@ AGGREGATES = [
     "O[q] = minimum(-1, sum[k if k > q](exp(logsumexp[k](S[q,k])"
     " - max[k if k > q](logsumexp[k](S[q,k]) * 1.0)) * T[q]))",
     "param num_warps: int = 4\nO[q] = sum[k](S[q,k]) * num_warps",
+    "O[q] = sqrt(sum[k](softmax[k](Large[q,k]) * V[k,0] ** 2))"
+    " + sum[k](softmax[k](Large[q,k]) * V[k,0])",
+    "O[q] = sqrt(sum[k](exp(Large[q,k]) * V[k,0]) / (1 + sum[k](exp(Large[q,k]))))",
+    "O[q,e] = sqrt(exp(-700) * sum[k if k < q](exp(Large[q,k] + 650) * V[k,e]))",
     "O[q,k] = (1 + exp(-Large[q,k])) ** 2",
     "O[q,k] = (1 - exp(-Large[q,k])) ** 3",
     "O[q,k] = (Large[q,k] - 1 + exp(-Large[q,k])) ** 2",

@@ -247,6 +247,17 @@ def test_roots_of_products_of_unknown_signs_stay() -> None:
     assert T.power_of(T.mul(X, Y), 2) is T.mul(T.power_of(X, 2), T.power_of(Y, 2))
 
 
+def test_the_frame_leaves_the_root_of_a_mantissa() -> None:
+    """Where the exponential of a frame is 0, there is nothing, and the mantissa is 0 as well."""
+    s, v = row("S", I, K), row("V", K)
+    m, other = (T.fold("max", (K,), T.TRUE, x) for x in (s, row("R", I, K)))
+    mantissa = T.field(T.fold(SE_PAIR, (K,), T.TRUE, v, s), "v")
+    half = T.exp(T.mul(number(HALF), m))
+    assert T.power_of(T.mul(T.exp(m), mantissa), HALF) is T.mul(half, T.power_of(mantissa, HALF))
+    for scale in (T.exp(other), T.exp(T.add(m, row("A", I))), T.function("relu", m)):
+        assert T.power_of(T.mul(scale, mantissa), HALF).op == "pow"
+
+
 def test_logarithms_of_products_of_unknown_signs_stay() -> None:
     assert T.log(T.mul(X, Y)).op == "log"
     assert T.log(T.power_of(X, 3)).op == "log"

@@ -454,15 +454,26 @@ def power_of(base: Term, power: Fraction | int) -> Term:
     if base.op == "mul":
         if power.denominator == 1:
             return mul(*(power_of(t, power) for t in base.args))
-        # 0 times a negative number has a root, so beside unknown signs 0 must not leave.
+        # 0 times a negative number has a root, so beside unknown signs 0 must not leave alone.
         leaves = is_nonnegative if all(map(is_nonnegative, base.args)) else is_positive
-        outside = [power_of(t, power) for t in base.args if leaves(t)]
-        rest = [t for t in base.args if not leaves(t)]
+        apart = [t for t in base.args if leaves(t) or _is_scale(t, base.args)]
+        outside = [power_of(t, power) for t in apart]
+        rest = [t for t in base.args if t not in apart]
         if outside:
             return mul(*outside, power_of(mul(*rest), power)) if rest else mul(*outside)
     if base.op == "add" and power % 2 == 0:
         base = leading_positive(base)
     return intern("pow", (base,), power, base.kind)
+
+
+def _is_scale(t: Term, product: Iterable[Term]) -> bool:
+    """Is this an exponential that is 0 only where the others are, as that of a mantissa's frame?"""
+    if t.op != "exp":
+        return False
+    others = Product([f for f in product if f is not t])
+    (x,) = t.args
+    there = map(is_weight_there, x.args if x.op == "add" else (x,))
+    return all(c is None or others.says(c) for c in there)
 
 
 def leading_positive(t: Term) -> Term:
