@@ -7,7 +7,7 @@ is left. Every rule is exact wherever the source is finite.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -683,26 +683,52 @@ def _solved(c: Term, bound: Term) -> Term | None:
     return None
 
 
-@normal_form.rule
-def extremum_of_exponentials(t: Term) -> Term | None:
+@normal_form.choice
+def extremum_of_exponentials(program: Equations) -> Choice | None:
     """The largest exponential is the exponential of the largest exponent.
 
-    Over nothing it is -inf, and not exp(-inf) = 0. What a condition leaves out is exp(-inf).
+    Over nothing it is -inf, and not exp(-inf) = 0. What a condition leaves out is exp(-inf). Of
+    exponentials that are exponents themselves the largest stays as it is, for what is subtracted
+    from them must be one of them to the last digit.
 
     Law:     max(exp(x)) = exp(max(x)), because exp is monotone
     Claims:  increasing functions, brackets
-    Needs:   an element, of a maximum, where a condition leaves some out
+    Needs:   an element, of a maximum, where a condition leaves some out; exp(x) is in no exponent
     before:  M[i] = max[k](exp(S[i,k]))
     after:   M[i] = exp(max[k](S[i,k]))
     """
+    terms = list(T.subterms(*(e.body for e in program.equations)))
+    parts = (f for e in _exponents(terms) for a in addends(e) for f in factors(a))
+    nested = {f for f in parts if f.op == "exp"}
+    for t in terms:
+        found = _exponential_of_extremum(t, nested)
+        if found is not None:
+            return Choice.replacing(t, found, program)
+    return None
+
+
+def _exponents(terms: Iterable[Term]) -> Iterator[Term]:
+    """The exponents of exponentials and of folds in SE."""
+    for t in terms:
+        if t.op == "exp":
+            yield t.args[0]
+        elif t.op == "fold" and t.attr.is_scaled:
+            yield t.args[2]
+
+
+def _exponential_of_extremum(t: Term, nested: Iterable[Term]) -> Term | None:
+    """The exponential that an extremum is, unless its elements are `nested`, at any place."""
     if not _is_fold(t, "max", "min"):
         return None
-    bound, _, condition, body = _opened(t)
+    bound, name, condition, body = _opened(t)
     brackets = [f.args[0] for f in factors(body) if T.is_bracket(f)]
     x = exponent_of(body)
     if without_exponent(body) is not T.bracket(T.conjunction(*brackets)) or x is T.ZERO:
         return None
     if brackets and (t.attr.monoid == "min" or not T.has_element(t)):
+        return None
+    places = ((e, T.index(place, bound.attr[1])) for e in nested for place in e.free)
+    if any(T.substitute(T.exp(x), {name: place}) is e for e, place in places):
         return None
     found = T.exp(T.fold(t.attr.monoid, (bound,), T.conjunction(condition, *brackets), x))
     if t.attr.monoid == "min" or T.has_element(t):

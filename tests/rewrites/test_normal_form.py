@@ -175,6 +175,10 @@ NEAR_MISSES = {
         "A[i] = max[k](exp(X[i,k]) * Y[k])",
         "A[i] = max[k](exp(X[i,k]) - Y[k])",
         "A[i] = max[k](tanh(X[i,k]))",
+        # The elements are exponents, and no other number than the largest of them is.
+        "A[i] = max[k](exp(X[i,k])) + log(sum[k](exp(exp(X[i,k]))))",
+        "A[i] = max[k](exp(X[i,k])) + log(SE[k](1, M[i] * exp(X[i,k])).v)",
+        "A[i,k] = exp(exp(X[i,k]) - max[l](exp(X[i,l])))",
     ],
     "logarithm_of_extremum": [
         "A[i] = log(max[k](exp(X[i,k]) * Y[k]))",  # which may be less than 0
@@ -458,6 +462,10 @@ VARIANTS = {
         (  # over nothing it is -inf, and no exponential
             "max[k if k < i](exp(X[i,k]))",
             "where(0 < sum[k if k < i](1), exp(max[k if k < i](X[i,k])), -inf)",
+        ),
+        (  # other exponentials are exponents
+            "exp(exp(X[i,0] - B[i]) - max[k](exp(X[i,k])))",
+            "exp(exp(X[i,0] - B[i]) - exp(max[k](X[i,k])))",
         ),
     ],
     "logarithm_of_extremum": [
