@@ -17,27 +17,13 @@ from monocomp.rewrites.centring import centring
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
 from monocomp.rewrites.exchange import candidates, exchange
-from monocomp.rewrites.lifting import lifting, shared_frames
+from monocomp.rewrites.lifting import lifted_normal_form, shared_frames
 from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewrites.products import products
 from monocomp.rewrites.selection import selection
-from monocomp.rewrites.sigmoids import sigmoids
 from monocomp.rewriting import Rewriter
 from monocomp.rules import Rule, RuleSet
 
-# Lifting brings new maxima and products, which are normalised like the user's own.
-_of_lifting = (
-    "assume_filter",
-    "filter_masked_extremum",
-    "hoist_addend",
-    "hoist_positive_factor",
-    "factor_number",
-)
-lifted_normal_form = RuleSet(
-    "lifting",
-    lifting.purpose,
-    [*(r for r in normal_form.rules if r.name in _of_lifting), *sigmoids.rules, *lifting.rules],
-)
 # After all that lifting has to do: logarithms and divisors have their sums in the frames that keep
 # them from being 0, and what is left outside is small.
 shared_normal_form = RuleSet(

@@ -14,12 +14,14 @@ from fractions import Fraction
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, frame, is_mantissa, mantissa
 from monocomp.monomials import addends, exponent_of, factors, without_exponent
-from monocomp.rewrites.normal_form import normalise
+from monocomp.rewrites.normal_form import normal_form, normalise
+from monocomp.rewrites.sigmoids import sigmoids
 from monocomp.rules import RuleSet
 from monocomp.terms import Term
 
 lifting = RuleSet("lifting", "sums of exponentials become folds in SE(V)")
 shared_frames = RuleSet("shared frames", "a sum over part of a domain takes the frame of all of it")
+_JOINED = ("add", "maximum", "minimum")
 
 
 def scaled(t: Term) -> tuple[Term, Term]:
@@ -304,7 +306,7 @@ def join_frames(t: Term) -> Term | None:
     before:  Z[i] = exp(max[k](S[i,k])) * X[i] + exp(C[i])
     after:   Z[i] = exp(maximum(max[k](S[i,k]), C[i])) * (X[i] * exp(max[k](S[i,k]) - maximum(max[j](S[i,j]), C[i])) + exp(C[i] - maximum(max[k](S[i,k]), C[i])))
     """  # noqa: E501
-    if t.op not in ("add", "maximum", "minimum"):
+    if t.op not in _JOINED:
         return None
     if not any(exponent_of(a).folded for a in t.args) or _are_bounded(t.args):
         return None
@@ -340,7 +342,7 @@ def hoist_frame(t: Term) -> Term | None:
 def join_exponentials(t: Term) -> Term | None:
     """Under a logarithm, a root or a divisor exponentials are added in the largest.
 
-    So they are in a sum, or power of one, that something large or small multiplies.
+    So they are, or compared, in a factor, or power of one, beside something large or small.
 
     Law:     that of join_frames; log(exp(m) x) = m + log(x); f(exp(m) x) = exp(m) f(x)
     Claims:  scaled numbers, common factors, arithmetic
@@ -351,7 +353,7 @@ def join_exponentials(t: Term) -> Term | None:
     if t.op == "mul" and any(map(_is_scale, t.args)):
         for f in t.args:
             base, power = T.base_and_power(f)
-            if base.op == "add" and power > 0 and not _are_bounded(base.args):
+            if base.op in _JOINED and power > 0 and not _are_bounded(base.args):
                 return T.mul(_joined_power(base, power), *(g for g in t.args if g is not f))
     under = t.op in ("log", "relu", "abs") or (
         t.op == "pow" and (t.attr < 0 or t.attr.denominator > 1)
@@ -451,7 +453,7 @@ def _in_frame_of(part: Term, whole: Term) -> tuple[Term, Term] | None:
         T.bracket(T.conjunction(*(c for c in extra if (name in c.free) is varies)))
         for varies in (True, False)
     )
-    frames = (normalise(frame(bound, c, exponent)) for c in (condition, outer))
+    frames = (largest(bound, c, exponent) for c in (condition, outer))
     change = T.sub(*frames)
     part = T.mul(fixed, mantissa(bound, outer, T.mul(moving, value), exponent))
     return part, T.neg(change)
@@ -525,3 +527,24 @@ def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:
         if T.substitute(body, here) is s:
             return known.issuperset(T.conjuncts(T.substitute(condition, here)))
     return False
+
+
+# Lifting brings new maxima and products, which are normalised like the user's own.
+_OF_MAXIMA = (
+    "assume_filter",
+    "filter_masked_extremum",
+    "hoist_addend",
+    "hoist_positive_factor",
+    "factor_number",
+)
+lifted_normal_form = RuleSet(
+    lifting.name,
+    lifting.purpose,
+    [*(r for r in normal_form.rules if r.name in _OF_MAXIMA), *sigmoids.rules, *lifting.rules],
+)
+
+
+def largest(bound: Term, condition: Term, exponent: Term) -> Term:
+    """The frame of a sum in SE, as it stands in a lifted program. The normal form would take apart
+    again what is joined in the exponent, and exponentials that are left alone may overflow."""
+    return normalise(frame(bound, condition, exponent), lifted_normal_form)

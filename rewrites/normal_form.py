@@ -15,11 +15,11 @@ from typing import Any
 from monocomp import terms as T
 from monocomp.monomials import (
     addends,
+    beside_weight,
     common_number,
     content,
     exponent_of,
     factors,
-    holds_weight,
     monomial,
     primitive,
     without_exponent,
@@ -108,7 +108,8 @@ def common_result(t: Term) -> Term | None:
     Law:     exp(a + c) * p * x + exp(b + c) * p * y = exp(c) * p * (exp(a) * x + exp(b) * y)
     Claims:  distributivity, exponentials, scaling
     Needs:   c and p hold a fold, or c a maximum; of a maximum or minimum only exp(c) leaves; p
-             is no truth value
+             is no truth value, and a divisor only beside exp(c). What else the exponents of a sum
+             have in common leaves with c, which it may be the frame of
     before:  Z[i] = exp(M[i]) * (exp(A[i] - max[k](S[i,k])) + exp(-max[k](S[i,k])))
     after:   Z[i] = exp(M[i] - max[k](S[i,k])) * (exp(A[i]) + 1)
     """
@@ -116,12 +117,17 @@ def common_result(t: Term) -> Term | None:
         return None
     one, *others = map(monomial, t.args)
     exponents = [set(addends(m.exponent)) for m in others]
-    frame = [a for a in addends(one.exponent) if _is_frame(a) and all(a in e for e in exponents)]
+    shared = [a for a in addends(one.exponent) if all(a in e for e in exponents)]
+    frame = list(filter(_is_frame, shared))
+    if frame and t.op == "add":
+        frame = shared  # c without s, of exp(s + c), is no weight: exp(s) may be too large
     leaving: dict[Term, Fraction] = {}
     for base, power in one.powers.items() if t.op == "add" else ():
-        least = min(power, *(m.powers.get(base, Fraction(0)) for m in others))
-        if base.folded and least > 0 and not T.is_bracket(base):
-            leaving[base] = least
+        powers = [power, *(m.powers.get(base, Fraction(0)) for m in others)]
+        # Over nothing a divisor is 0 with the weight: it must not stay where that is gone.
+        is_shared = min(powers) > 0 or (frame and max(powers) < 0)
+        if base.folded and is_shared and not T.is_bracket(base):
+            leaving[base] = min(powers, key=abs)
     if not frame and not leaving:
         return None
     moved = [without_powers(a, leaving) for a in t.args]
@@ -508,8 +514,9 @@ def hoist_positive_factor(t: Term) -> Term | None:
 
     Law:     max(a * x) = a * max(x) for a > 0, and max(-x) = -min(x)
     Claims:  scaling
-    Needs:   the factor is positive; or not negative, where there is an element; an aggregate does
-             not leave values that are weighted with exponentials, which it may be the scale of
+    Needs:   the factor is positive; or not negative, where there is an element; an aggregate or
+             what is made of exponentials does not leave values that are weighted with exponentials,
+             which it may be the scale of
     before:  M[i] = max[k](-2 * S[i,k] / sqrt(|k|))
     after:   M[i] = -2 * min[k](S[i,k]) / sqrt(|k|)
     """
@@ -523,9 +530,7 @@ def hoist_positive_factor(t: Term) -> Term | None:
         return None
     outside = [f for f in factors(rest) if name not in f.free and _leaves_extremum(f, t)]
     inside = [f for f in factors(rest) if f not in outside]
-    if holds_weight(inside, name):
-        outside = [f for f in outside if not f.folded]
-        inside = [f for f in factors(rest) if f not in outside]
+    outside, inside = beside_weight(outside, inside, name)
     monoid = t.attr.monoid
     if number == 1 and not outside:
         return None
@@ -942,13 +947,13 @@ def order_sums(t: Term) -> Term | None:
     return T.fold("sum", (inner,), rest, T.fold("sum", (outer,), deep, inner_body))
 
 
-def normalise(t: Term) -> Term:
-    """Bring one term to normal form."""
+def normalise(t: Term, rules: RuleSet = normal_form) -> Term:
+    """Bring one term to normal form, or to that of other rules."""
 
     @cache
     def visit(s: Term) -> Term:
         new = T.map_children(s, visit)
-        step = normal_form.first(new)
+        step = rules.first(new)
         return new if step is None else visit(step[1])
 
     return visit(t)

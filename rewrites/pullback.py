@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from monocomp import terms as T
-from monocomp.algebra import SE_PAIR, carrier, frame
+from monocomp.algebra import SE_PAIR, carrier
 from monocomp.moving import Centred, centred
-from monocomp.rewrites.normal_form import normalise
+from monocomp.rewrites.lifting import largest
 from monocomp.terms import Term
 
 
@@ -59,7 +59,7 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
         if is_loop:
             if t.attr.monoid is SE_PAIR:
                 (bound,), (condition, _, exponent) = T.open_fold(t)
-                level_of(normalise(frame(bound, condition, exponent)))
+                level_of(largest(bound, condition, exponent))
             key = (deepest, *T.domain_of(t))
             found.setdefault(key, Pass(t.attr.extents[0], deepest)).folds.append(t)
             deepest += 1

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from monocomp import terms as T
 from monocomp.algebra import is_selection
-from monocomp.monomials import factors, holds_weight
+from monocomp.monomials import beside_weight, factors
 from monocomp.rules import RuleSet
 from monocomp.terms import Term
 
@@ -142,9 +142,7 @@ def _without_increasing(x: Term, choice: Term) -> tuple[Term, Callable[[Term], T
     elements = T.Product(factors(x), known=frozenset(T.conjuncts(T.conjunction(condition, *known))))
     fixed = [f for f in factors(x) if name not in f.free and _keeps_order(f, elements)]
     moving = [f for f in factors(x) if f not in fixed]
-    if holds_weight(moving, name):
-        fixed = [f for f in fixed if not f.folded]  # which may be the scale of the weight
-        moving = [f for f in factors(x) if f not in fixed]
+    fixed, moving = beside_weight(fixed, moving, name)
     if not fixed:
         return None
     return T.mul(T.const(1, x.kind), *moving), lambda y: T.mul(*fixed, y)

@@ -127,6 +127,7 @@ NAMES: dict[str, Any] = {
     "n": np.array([0, 2, 3]),
     "Yes": np.array([False, True, True]),
     "P": np.array([2, 0, 1]),
+    "Far": [1e4, 1e4, 9999.0],
     "Large": [[900.0, 0.0, 1.0], [85.0, -25.0, -24.0], [-INF, 0.0, 1.0]],
 }
 
@@ -248,6 +249,20 @@ AGGREGATES = [
     "O[q] = S[q,0] + prod[k if W[k] > 1](sum[j if j == 4](W[k] - V[j,0]) / where(k != q, T[k], 0))",
     "O[q] = minimum(-1, sum[k if k > q](exp(logsumexp[k](S[q,k])"
     " - max[k if k > q](logsumexp[k](S[q,k]) * 1.0)) * T[q]))",
+    *(
+        f"O[q] = {fold}(W[k] * exp(Far[q]) / (exp(Far[q]) + exp(T[q]) + 1){x})"
+        for fold, x in (
+            ("max[k if W[k] > 0]", ""),
+            ("max[k if W[k] > T[q]]", ""),
+            ("sum[k](T[k] * softmax[k]", ")"),
+        )
+    ),
+    "O[q] = sum[k](T[k] * softmax[k](W[k] / (1 + sum[l](exp(Far[l] - Far[q])))))",
+    "O[q] = logsumexp[k if W[k] > 0](W[k] * exp(Far[q]) / (1 + sum[l](exp(Far[l]))))",
+    "O[q] = max[k](maximum(W[k] * exp(Far[q] - max[l](Far[l])), exp(T[k] - max[l](Far[l]))))",
+    "O[q,k] = softmax[k](log_softmax[k](W[k]) * softmax[k](Mask[q,k] - Far[q]))",
+    "O[q,k] = softmax[k](log_softmax[k](2) * softmax[k](Mask[q,k] - Far[q]))",
+    "O[q] = sum[k](maximum(W[k] * softmax[k](Mask[q,k]), softmax[k](Mask[q,k])))",
     "param num_warps: int = 4\nO[q] = sum[k](S[q,k]) * num_warps",
     "O[q] = sqrt(sum[k](softmax[k](Large[q,k]) * V[k,0] ** 2))"
     " + sum[k](softmax[k](Large[q,k]) * V[k,0])",

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 from monocomp import terms as T
-from monocomp.algebra import SE_PAIR, frame, is_selection, mantissa
+from monocomp.algebra import SE_PAIR, is_selection, mantissa
 from monocomp.errors import InternalError, Span
 from monocomp.language import syntax
 from monocomp.lowering.cutting import new_name, taken_names
@@ -34,7 +34,7 @@ from monocomp.lowering.values import settle
 from monocomp.moving import Centred, centred, coefficient, weighted_sum
 from monocomp.printer import show
 from monocomp.program import Equation, Equations, in_order, translate_expression
-from monocomp.rewrites.normal_form import normalise
+from monocomp.rewrites.lifting import largest
 from monocomp.rewrites.pullback import passes
 from monocomp.rewriting import Step
 from monocomp.roles import (
@@ -509,7 +509,7 @@ class _Splitting:
         if monoid is SE_PAIR:
             value, exponent = elements
             v = self._stored("L", mantissa(bound, here, value, exponent), stored)
-            m = self._stored("M", normalise(frame(bound, here, exponent)), stored)
+            m = self._stored("M", largest(bound, here, exponent), stored)
             return T.field(f, "v"), mantissa(self.part, T.TRUE, v, m)
         partial_ = T.fold(monoid, (bound,), here, *elements)
         if isinstance(monoid, T.UserMonoid):
@@ -530,7 +530,7 @@ class _Splitting:
             raise InternalError(f"the centre of a part is lost in {show(_shown(f))}")
         frame_of_part = None
         if part.exponent is not None:
-            exponent = normalise(frame(part.bound, part.condition, part.exponent))
+            exponent = largest(part.bound, part.condition, part.exponent)
             frame_of_part = self._stored("M", exponent, stored)
         moves = [
             T.sub(settle(self._stored("C", own.centre, stored)), unit.centre)

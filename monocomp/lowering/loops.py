@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from monocomp import terms as T
-from monocomp.algebra import LARGEST_INT, SE, SE_PAIR, carried_places, carrier, frame, is_selection
+from monocomp.algebra import LARGEST_INT, SE, SE_PAIR, carried_places, carrier, is_selection
 from monocomp.domain import Domain, split
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.language.syntax import Kind
@@ -22,7 +22,7 @@ from monocomp.nominal import nominal_sizes
 from monocomp.printer import show
 from monocomp.program import Equations
 from monocomp.proving.proofs import commutes
-from monocomp.rewrites.normal_form import normalise
+from monocomp.rewrites.lifting import largest
 from monocomp.rewrites.products import apart
 from monocomp.rewrites.pullback import Pass, passes
 from monocomp.roles import is_read, prefix_of
@@ -532,7 +532,7 @@ class Loops(Nests):
         that are infinite where the exponent is.
         """
         condition, value, exponent = parts
-        whole = normalise(frame(bound, condition, exponent))
+        whole = largest(bound, condition, exponent)
         old, new, masked = whole, whole, exponent
         inside = set(T.subterms(whole))
         is_missing = False

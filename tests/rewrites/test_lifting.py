@@ -247,6 +247,7 @@ APPLIES = {
         "Y[i] = 1 / (exp(A[i]) + exp(B[i]))",
         "Y[i] = relu(exp(A[i]) - exp(B[i]))",
         "Y[i] = (exp(A[i]) + exp(B[i])) * exp(C[i])",
+        "Y[i] = maximum(exp(A[i]) * X[i], exp(B[i])) * exp(C[i])",
         "Y[i] = (exp(A[i]) + exp(B[i])) / (1 + X[i] ** 2)",
         "Y[i] = (exp(A[i]) - exp(B[i])) ** 2 / (1 + X[i] ** 2)",
         "Y[i] = sqrt(exp(A[i]) + exp(B[i])) * exp(C[i])",

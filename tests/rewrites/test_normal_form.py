@@ -142,6 +142,9 @@ NEAR_MISSES = {
         "M[i] = max[k](B[i] ** 2 * S[i,k])",
         "M[i] = max[k if S[i,k] < 0](2.0)",  # over nothing it is -inf
         "M[i] = max[k if S[i,k] < 0](exp(B[i]))",
+        # The scale of an exponential that stays.
+        "M[i] = max[k if S[i,k] < 0](exp(B[i]) * S[i,k] / (1 + exp(B[i])))",
+        "M[i] = max[k if k < i](exp(B[i]) * X[i,k] / (1 + sum[l](exp(X[i,l]))))",
     ],
     "merge_weighted_sums": [
         "A = sum[k](exp(Y[k]) * Y[k]) - max[k](Y[k]) * sum[k](exp(Y[k]))",  # a result stays outside
@@ -306,6 +309,11 @@ VARIANTS = {
         (
             "X[i,0] * (exp(B[i] - maximum(B[i], 0)) + exp(-maximum(B[i], 0)))",
             "X[i,0] * exp(-maximum(B[i], 0)) * (exp(B[i]) + 1)",
+        ),
+        (  # the exponents are the same, and nothing is left of them
+            "X[i,0] * (exp(B[i] - max[k](X[i,k])) * B[i] / sum[k](Y[k])"
+            " + exp(B[i] - max[k](X[i,k])) * i / sum[k](Y[k]) ** 2)",
+            "X[i,0] * exp(B[i] - max[k](X[i,k])) / sum[k](Y[k]) * (B[i] + i / sum[k](Y[k]))",
         ),
         (
             "X[i,0] * (max[k](X[i,k]) ** 3 * B[i] - max[k](X[i,k]) ** 2)",
