@@ -69,12 +69,13 @@ def _settled(joint: Term) -> Term:
     not occur. The maximum of a fold is settled anyway (`lowering.values`)."""
     exponents = joint.args if joint.op == "maximum" else (joint,)
     parts = [a for e in exponents for a in addends(e)]
+    is_below = T.is_below_infinity(joint) or all(map(T.is_finite_if_there, parts))
     is_frame = any(_is_scaled_extremum(a) or _is_masked(a) for a in parts)
     is_frame &= not any(_is_scaled_extremum(T.neg(a)) and not _has_element(a) for a in parts)
-    is_bounded = T.is_below_infinity(joint) or T.is_finite_if_read(joint)
+    is_bounded = is_below or T.is_finite_if_read(joint)
     # An exponential in an exponent would be split off again, and so would what is made of it.
     is_bounded |= any(s.op == "exp" for s in T.subterms(joint))
-    if is_frame or (T.exceeds_minus_infinity(joint) and is_bounded):
+    if (is_frame and is_bounded) or (T.exceeds_minus_infinity(joint) and is_bounded):
         return joint
     return T.where(T.compare("==", T.function("abs", joint), T.INF), T.ZERO, joint)
 
@@ -188,11 +189,13 @@ def lift_extremum(t: Term) -> Term | None:
     there = T.conjunction(condition, _condition(body))
     if body.op == "exp" or _is_at_most_zero(exponent, there):
         return None
-    scale = frame(bound, there, exponent)
-    if normalise(scale) is T.ZERO:  # nothing would leave, and so it would not end
+    moving = T.add(T.ZERO, *(a for a in addends(exponent) if bound.attr[0] in a.free))
+    scale = frame(bound, there, moving)
+    leaving = T.add(T.sub(exponent, moving), scale)  # what all elements have may be infinite
+    if normalise(leaving) is T.ZERO:  # nothing would leave, and so it would not end
         return None
-    moved = T.mul(without_exponent(body), T.exp(T.sub(exponent, scale)))
-    return T.mul(T.exp(scale), T.fold(t.attr.monoid, (bound,), condition, moved))
+    moved = T.mul(without_exponent(body), T.exp(T.sub(moving, scale)))
+    return T.mul(T.exp(leaving), T.fold(t.attr.monoid, (bound,), condition, moved))
 
 
 def _lifted(t: Term) -> Term | None:

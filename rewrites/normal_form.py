@@ -530,7 +530,7 @@ def hoist_positive_factor(t: Term) -> Term | None:
         return None
     outside = [f for f in factors(rest) if name not in f.free and _leaves_extremum(f, t)]
     inside = [f for f in factors(rest) if f not in outside]
-    outside, inside = beside_weight(outside, inside, name)
+    outside, inside = beside_weight(outside, inside)
     monoid = t.attr.monoid
     if number == 1 and not outside:
         return None

@@ -263,6 +263,20 @@ AGGREGATES = [
     "O[q,k] = softmax[k](log_softmax[k](W[k]) * softmax[k](Mask[q,k] - Far[q]))",
     "O[q,k] = softmax[k](log_softmax[k](2) * softmax[k](Mask[q,k] - Far[q]))",
     "O[q] = sum[k](maximum(W[k] * softmax[k](Mask[q,k]), softmax[k](Mask[q,k])))",
+    *(
+        f"O[q] = {x.format('sum[k](exp(Far[k]) * -W[k])')}"
+        for x in (
+            "maximum(T[q], {})",
+            "T[q] + relu({})",
+            "exp(-maximum(T[q], {}))",
+            "minimum(T[q], -{})",
+            "max[l](T[l] * maximum(T[q], {}))",
+        )
+    ),
+    *(f"O[q] = {x}(1 - sum[k](exp(S[q,k] / W[q])))" for x in ("exp", "relu", "2 /")),
+    "O[q] = maximum(T[q], sum[k](exp(S[q,k] / W[q])))",
+    "H[k] = sum[l](exp(-W[l]) * Z[1,l]) / (exp(W[k]) + sum[l](exp(-abs(W[l]))))\n"
+    "O[e] = max[k](V[k,e] * H[k])",
     "param num_warps: int = 4\nO[q] = sum[k](S[q,k]) * num_warps",
     "O[q] = sqrt(sum[k](softmax[k](Large[q,k]) * V[k,0] ** 2))"
     " + sum[k](softmax[k](Large[q,k]) * V[k,0])",

@@ -299,6 +299,7 @@ class Values(Scopes, ABC):
 
     def _masked_product(self, factor: float, t: Term) -> Expr:
         """factor * t; a factor [condition] selects, so that 0 times NaN does not occur."""
+        t = _in_no_frame(t)
         brackets = [f for f in factors(t) if T.is_bracket(f)]
         rest = [f for f in factors(t) if f not in brackets]
         if not brackets or not rest:
@@ -563,6 +564,34 @@ def _is_bounded(t: Term) -> bool:
             if rest in (T.mul(T.const(-number_, "float"), x) for x in m.args):
                 return True
     return False
+
+
+def _in_no_frame(t: Term) -> Term:
+    """A product in which the scale of what is compared, exp(m) * maximum(a * exp(-m), b), has gone
+    back into it: nothing has cancelled it, and a may be 0 in the frame of b, which is less."""
+    for f in factors(t):
+        scale = [g for g in factors(t) if g.op == "exp" and _is_frame(g)] if _compares(f) else []
+        if scale:
+            operands = (*f.args, T.ZERO) if f.op == "relu" else f.args
+            plain = [T.mul(a, *scale) for a in operands]
+            name = "maximum" if f.op == "relu" else f.op
+            total = T.add(*plain) if f.op == "add" else T.function(name, *plain)
+            return T.mul(total, *(g for g in factors(t) if g is not f and g not in scale))
+    return t
+
+
+def _compares(t: Term) -> bool:
+    """Is it the larger or smaller of two numbers, or a sum with one?"""
+    if t.op == "add":
+        return any(_compares(f) for a in t.args for f in factors(a))
+    return t.op in ("maximum", "minimum", "relu") and t.kind == "float"
+
+
+def _is_frame(weight: Term) -> bool:
+    """Is it the exponential of an aggregate or a maximum, and not at most 1 by its form?"""
+    (exponent,) = weight.args
+    is_frame = exponent.folded or any(a.op == "maximum" for a in _addends(exponent))
+    return is_frame and not (_is_bounded(weight) or T.is_nonnegative(T.neg(exponent)))
 
 
 def _is_there(m: Term) -> Term:

@@ -179,6 +179,7 @@ def test_near_miss(name: str, text: str) -> None:
 
 SUM = "sum[k if k < i](X[i,k])"
 M = "max[k](S[i,k])"
+Q = "max[k](S[i,k] / B[i])"
 VARIANTS = [
     (  # a number that is not small has no exponent
         "lift_weighted_sum",
@@ -203,6 +204,19 @@ VARIANTS = [
         "share_frame",
         f"O[i] = {SCALE} * (A[i] * {PART} - {PART}) / {WHOLE}",
         "O[i] = (A[i] - 1) * SE[k]((k < i) * V[k], S[i,k]).v / SE[k](1, S[i,k]).v",
+    ),
+    (  # what is the same for all elements may be infinite in all of them
+        "lift_extremum",
+        f"O[i] = max[k](exp(max[j](D[i,j,k]) + {M}) * V[k])",
+        f"O[i] = exp(max[k](max[j](D[i,j,k])) + {M})"
+        " * max[k](exp(max[j](D[i,j,k]) - max[l](max[j](D[i,j,l]))) * V[k])",
+    ),
+    (  # a frame may be infinite that is divided by what may be 0
+        "join_frames",
+        f"Z[i] = X[i] + exp({Q})",
+        f"Z[i] = exp(where(inf == maximum(0, {Q}), 0, maximum(0, {Q})))"
+        f" * (X[i] * exp(-where(inf == maximum(0, {Q}), 0, maximum(0, {Q})))"
+        f" + exp({Q} - where(inf == maximum(0, {Q}), 0, maximum(0, {Q}))))",
     ),
     (  # over nothing, as a divisor, a sum says that the addend is not there
         "join_frames",
