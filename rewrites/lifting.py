@@ -189,13 +189,16 @@ def lift_extremum(t: Term) -> Term | None:
     there = T.conjunction(condition, _condition(body))
     if body.op == "exp" or _is_at_most_zero(exponent, there):
         return None
+    if normalise(frame(bound, there, exponent)) is T.ZERO:  # nothing leaves, and so it does not end
+        return None
+    # What all elements have may be infinite, and leaves them before their maximum is taken.
     moving = T.add(T.ZERO, *(a for a in addends(exponent) if bound.attr[0] in a.free))
     scale = frame(bound, there, moving)
-    leaving = T.add(T.sub(exponent, moving), scale)  # what all elements have may be infinite
-    if normalise(leaving) is T.ZERO:  # nothing would leave, and so it would not end
-        return None
     moved = T.mul(without_exponent(body), T.exp(T.sub(moving, scale)))
-    return T.mul(T.exp(leaving), T.fold(t.attr.monoid, (bound,), condition, moved))
+    return T.mul(
+        T.exp(T.add(T.sub(exponent, moving), scale)),
+        T.fold(t.attr.monoid, (bound,), condition, moved),
+    )
 
 
 def _lifted(t: Term) -> Term | None:
@@ -527,7 +530,9 @@ def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:
     (bound,), (condition, body) = T.open_fold(m)
     for name in s.free:
         here = {bound.attr[0]: T.index(name, bound.attr[1])}
-        if T.substitute(body, here) is s:
+        element = T.substitute(body, here)
+        # In an exponent nothing is joined: exp multiplies it out.
+        if s in (element, exponent_of(T.exp(element))):
             return known.issuperset(T.conjuncts(T.substitute(condition, here)))
     return False
 
@@ -540,14 +545,15 @@ _OF_MAXIMA = (
     "hoist_positive_factor",
     "factor_number",
 )
-lifted_normal_form = RuleSet(
-    lifting.name,
-    lifting.purpose,
-    [*(r for r in normal_form.rules if r.name in _OF_MAXIMA), *sigmoids.rules, *lifting.rules],
+maxima = RuleSet(
+    "maxima",
+    "what does not vary with a maximum's index leaves it",
+    [*(r for r in normal_form.rules if r.name in _OF_MAXIMA), *sigmoids.rules],
 )
+lifted_normal_form = RuleSet(lifting.name, lifting.purpose, [*maxima.rules, *lifting.rules])
 
 
 def largest(bound: Term, condition: Term, exponent: Term) -> Term:
     """The frame of a sum in SE, as it stands in a lifted program. The normal form would take apart
     again what is joined in the exponent, and exponentials that are left alone may overflow."""
-    return normalise(frame(bound, condition, exponent), lifted_normal_form)
+    return normalise(frame(bound, condition, exponent), maxima)

@@ -277,6 +277,11 @@ AGGREGATES = [
     "O[q] = maximum(T[q], sum[k](exp(S[q,k] / W[q])))",
     "H[k] = sum[l](exp(-W[l]) * Z[1,l]) / (exp(W[k]) + sum[l](exp(-abs(W[l]))))\n"
     "O[e] = max[k](V[k,e] * H[k])",
+    *(
+        "H[k] = softmax[k](-W[k] ** 2)\nG[k] = maximum(H[k // 2], T[k])\n"
+        f"O[k] = softmax[k](softmax[k](G[k]) * {x}[|k| - 1 - k])"
+        for x in "GH"
+    ),
     "param num_warps: int = 4\nO[q] = sum[k](S[q,k]) * num_warps",
     "O[q] = sqrt(sum[k](softmax[k](Large[q,k]) * V[k,0] ** 2))"
     " + sum[k](softmax[k](Large[q,k]) * V[k,0])",

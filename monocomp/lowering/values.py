@@ -499,9 +499,10 @@ class _Parts:
         found = []
         for f in self.parts:
             for a in _addends(f.args[0]) if f.op == "exp" else ():
-                m = T.split_coefficient(a)[1]
+                number_, m = T.split_coefficient(a)
                 if m is not None and divisors.says(_is_there(m)):
-                    f = T.exp(T.replace(f.args[0], m, _if_there(m)))
+                    there = T.mul(T.const(number_, "float"), _if_there(m))
+                    f = T.exp(T.add(T.sub(f.args[0], a), there))
             found.append(f)
         return found
 
