@@ -436,7 +436,7 @@ def hoist_factor(t: Term) -> Term | None:
     Law:     sum(a * x) = a * sum(x)
     Claims:  distributivity, exponentials
     Needs:   a positive factor, where the elements are divided by what may be of nothing: 0 over
-             that is 0
+             that is 0; of an exponent what is a number where a filter may leave no element
     before:  A[i] = sum[k](exp(S[i,k] - M[i]) * X[k] / Z[i])
     after:   A[i] = exp(-M[i]) / Z[i] * sum[k](exp(S[i,k]) * X[k])
     """
@@ -445,10 +445,15 @@ def hoist_factor(t: Term) -> Term | None:
     bound, name, condition, body = _opened(t)
     outside: list[Term] = []
     inside: list[Term] = []
+
+    def leaves(a: Term) -> bool:
+        is_number = T.is_finite_if_read(a) or bool(a.folded)
+        return name not in a.free and (is_number or T.has_element(t))
+
     for factor in factors(body):
         if factor.op == "exp" and name in factor.free:
-            fixed = [a for a in addends(factor.args[0]) if name not in a.free]
-            moving = [a for a in addends(factor.args[0]) if name in a.free]
+            fixed = [a for a in addends(factor.args[0]) if leaves(a)]
+            moving = [a for a in addends(factor.args[0]) if a not in fixed]
             outside.append(T.exp(T.add(T.ZERO, *fixed)))
             inside.append(T.exp(T.add(*moving)))
         elif name in factor.free:

@@ -282,6 +282,10 @@ AGGREGATES = [
         f"O[k] = softmax[k](softmax[k](G[k]) * {x}[|k| - 1 - k])"
         for x in "GH"
     ),
+    "H[k] = max[..k](Off[k])\nO[q,k] = sum[..k](exp(H[k] - S[q,k]) * H[k])",
+    "O[q] = sum[k](relu(where(W[k] > T[q], W[k], -inf)) * T[k])"
+    " / sum[k](relu(where(W[k] > T[q], W[k], -inf)))",
+    "input n[q]: int\nO[q] = T[q] / (1 + abs(logsumexp[k if k > n[q]](W[k] + log(W[q] - 1.5))))",
     "param num_warps: int = 4\nO[q] = sum[k](S[q,k]) * num_warps",
     "O[q] = sqrt(sum[k](softmax[k](Large[q,k]) * V[k,0] ** 2))"
     " + sum[k](softmax[k](Large[q,k]) * V[k,0])",

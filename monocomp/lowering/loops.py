@@ -261,6 +261,8 @@ class Loops(Nests):
         if is_place:
             place = T.index(loop.axis.name, loop.axis.extent)
             elements = list(_with_place(elements[0], f.attr.monoid, place))
+        if monoid is SE_PAIR and infinite_with(list(factors(elements[0])), elements[1]):
+            condition = T.conjunction(condition, T.compare("<", T.NEG_INF, elements[1]))
         elements = [T.where(condition, *x) for x in zip(elements, monoid.unit, strict=True)]
         self._prepare([*elements])
         axes = self._tile_axes(f) - {loop.axis.name}

@@ -80,6 +80,9 @@ def _may_be_left_out(factor: Term) -> bool:
 
 def _may_vanish(factor: Term) -> bool:
     factor = as_it_stands(factor) if factor.op == "exactly" else factor
+    if factor.op in ("relu", "sigmoid", "softplus"):  # they are 0 at -inf
+        (x,) = factor.args
+        return x.op == "where" and NEG_INF in x.args
     return may_be_empty(factor) or (factor.op == "exp" and not is_finite(factor))
 
 

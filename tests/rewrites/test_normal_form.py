@@ -114,6 +114,7 @@ NEAR_MISSES = {
         "M[i] = sum[k](where(k <= i, S[i,k], -inf))",
     ],
     "hoist_factor": [
+        "A[i] = sum[k if k < i](exp(X[i,k] + log(B[i])))",  # NaN, where nothing is there perhaps
         "A[i] = sum[k](exp(S[i,k]) * X[k] / Z[i,k])",  # everything varies
         "A[i] = sum[k](X[i,k] - M[i])",
         "A[i] = sum[k](exp(S[i,k] * M[i]))",
