@@ -466,11 +466,13 @@ def _in_frame_of(part: Term, whole: Term) -> tuple[Term, Term] | None:
 
 
 def _condition(t: Term) -> Term:
-    """Where an addend is there: its brackets hold, and what divides it has an element."""
-    under = (f.args[0] for f in factors(t) if f.op == "pow" and f.attr < 0)
+    """Where an addend is there: its brackets hold, and sums in it and those that divide it have
+    an element."""
+    sums = [f for f in factors(t) if f.op == "fold" and f.attr.monoid == "sum"]
+    sums += [f.args[0] for f in factors(t) if f.op == "pow" and f.attr < 0]
     return T.conjunction(
         *(f.args[0] for f in factors(t) if T.is_bracket(f)),
-        *(T.is_there(base) for base in under if T.may_be_empty(base)),
+        *(T.is_there(base) for base in sums if T.may_be_empty(base)),
     )
 
 
