@@ -41,12 +41,25 @@ Abbreviate = Callable[[Term, "Names"], "str | None"]
 
 
 class Names:
-    """Readable names for bound and opened indices, and the names already taken."""
+    """Readable names for bound and opened indices, and the names already taken.
+
+    Attributes:
+        bound: the names that bound indices were given, with their extents.
+        read: the names that were printed as plain subscripts of inputs, which give the extents.
+    """
 
     def __init__(self, taken: Iterable[str] = (), abbreviate: Abbreviate | None = None) -> None:
         self.names: dict[str, str] = {}
         self.taken = frozenset(taken)
         self.abbreviate = abbreviate
+        self.bound: dict[str, str] = {}
+        self.read: set[str] = set()
+
+    def inside(self) -> Names:
+        """The same names, to which others can be added."""
+        inner = Names(self.taken, self.abbreviate)
+        inner.names, inner.bound, inner.read = dict(self.names), self.bound, self.read
+        return inner
 
     def abbreviation(self, t: Term) -> str | None:
         """The name that a term is known by, with its subscripts, if there is one."""
@@ -69,8 +82,7 @@ class Names:
         An outer index that does not occur inside may be shadowed, so that most names are
         those of the program, which are known to have an extent.
         """
-        inner = Names(self.taken, self.abbreviate)
-        inner.names = dict(self.names)
+        inner = self.inside()
         used = {self.of(name) for name in t.free} | self.taken
         for bound in opened:
             base = bound.attr[1].lstrip(".")
@@ -80,6 +92,7 @@ class Names:
                 name = f"{base}_{number}"
             used.add(name)
             inner.names[bound.attr[0]] = name
+            self.bound[name] = bound.attr[1]
         return inner
 
 
@@ -163,6 +176,8 @@ def _show(t: Term, names: Names, context: int, as_float: bool = False) -> str:
             if not t.args:
                 return name
             subscripts = [_show(a, names, 0) for a in t.args]
+            if t.op == "read":
+                names.read.update(names.of(a.attr[0]) for a in t.args if a.op == "index")
             return f"{name}[{_separator(subscripts).join(subscripts)}]"
         case "cast":
             inner = t.args[0]
@@ -405,8 +420,7 @@ def _show_kept(t: Term, bound: Term, parts: tuple[Term, ...], names: Names) -> s
     binder: Binder = t.attr
     place = t.args[0]
     shown = _show(place, names, 0)
-    inner = Names(names.taken, names.abbreviate)
-    inner.names = dict(names.names)
+    inner = names.inside()
     if binder.target is not None:
         inner = names.bind(t, (bound,))
         head = f"{inner.of(bound.attr[0])} -> {shown}"

@@ -116,9 +116,9 @@ class Equations:
         ]
         return used + lines
 
-    def lines(self) -> list[str]:
+    def lines(self, names: Names | None = None) -> list[str]:
         """One line an equation, without declarations."""
-        names = self.names()
+        names = names or self.names()
         return [
             definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
             for e in self.equations
@@ -130,11 +130,11 @@ class Equations:
         out = []
         for i in source.inputs.values():
             # The name that comes first in a text stands for the extent, so it is said first.
-            names: list[str] = []
+            labels: list[str] = []
             for d in i.dims:
                 name = source.extent_of.get(d, d)
-                names.append(d if name in (*i.dims, *names) else name)
-            dims = ",".join(name.lstrip(".") for name in names)
+                labels.append(d if name in (*i.dims, *labels) else name)
+            dims = ",".join(name.lstrip(".") for name in labels)
             kind = "" if i.kind == "float" else f": {i.kind}"
             out.append(f"input {i.name}[{dims}]{kind}" if i.dims else f"input {i.name}{kind}")
         for p in source.params.values():
@@ -142,8 +142,14 @@ class Equations:
             out.append(f"param {p.name}: {p.kind}{default}")
         for name, bound in source.bounds.items():
             out.append(f"index {name.lstrip('.')} < {show(translate_expression(source, bound))}")
+        names = self.names()
+        lines = self.lines(names)
+        indices = dict(i.attr for e in self.equations for i in e.indices) | names.bound
+        for name, extent in indices.items():
+            if name not in names.read and name != extent.lstrip("."):
+                out.append(f"index {name} < |{extent.lstrip('.')}|")
         out += [show_monoid(m) for m in self.monoids]
-        out += self.lines()
+        out += lines
         results = ", ".join(o.name + (f": {o.dtype}" if o.dtype else "") for o in source.outputs)
         return "\n".join([*out, f"return {results}"]) + "\n"
 

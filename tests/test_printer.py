@@ -23,7 +23,7 @@ from monocomp import library
 from monocomp import terms as T
 from monocomp.checking import Case
 from monocomp.cost import cost
-from monocomp.errors import IndexRangeError, LimitError, UnknownIndexError
+from monocomp.errors import IndexRangeError, LimitError
 from monocomp.language.checker import check
 from monocomp.language.syntax import Program
 from monocomp.pipeline import derive
@@ -216,6 +216,10 @@ PROGRAMS = {
     "E[i] = sigmoid(X[i]) ** (1 / 3) + D\nF[i] = 1 / (2 + exp(X[i])) ** (1 / 3)",
     "a root of a sigmoid of a variance": "E[i] = (0.5 + sigmoid(mean[j](W[j] ** 2)"
     " - mean[j](W[j]) ** 2)) ** (1 / 3) - X[i]",
+    "an index that no input is read with": "input B[k,j]\n"
+    "H[k] = sum[j](B[k // 2,j])\nO[k] = mean[l](H[k // 2] * cos(l)) + max[l](B[l,0])",
+    "an extent like another": "input X[x], Y[y]\nindex i < |x|, k < |i|\n"
+    "O[i] = sum[k if k <= i](X[i - k]) + Y[0]",
     "output that does not vary": "O[i] = X[i] - X[i]\nB[i] = i < 0 or X[i] < 0 or 0 <= i",
 }
 
@@ -238,10 +242,6 @@ def check_random_programs(run: int, count: int) -> None:
             check_derivation(text, PARAMS)
         except LimitError:
             reject()  # a derived program may be longer than a user's is allowed to be
-        except UnknownIndexError as fault:
-            if "nothing gives the extent" not in str(fault):
-                raise
-            reject()
         tried.add(text)
 
     options = settings(
@@ -328,6 +328,14 @@ def test_bound_names_avoid_tensors_and_each_other() -> None:
     text = "input k[n,m], A[n,m]\nO[n] = sum[m](k[n,m] * sum[l](A[n,l] * k[n,m]))"
     program = translate(check(text))
     assert str(program) == "O[n] = sum[m](k[n,m] * sum[m_1](A[n,m_1] * k[n,m]))"
+    verify(program)
+
+
+def test_an_index_that_no_input_is_read_with_is_declared() -> None:
+    head = "input B[k,j]\nindex k_1 < |k|\n"
+    lines = "O[k] = B[k, 0] + mean[k_1](B[k // 2, 0] * cos(k_1))\nreturn O\n"
+    program = translate(check(head + lines))
+    assert program.text() == head + lines
     verify(program)
 
 

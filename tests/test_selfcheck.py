@@ -271,7 +271,7 @@ def test_rows_of_minus_infinity(name: str, tmp_path: Path) -> None:
         "L[q] = logsumexp[k](S[q,k])\nO[q] = sum[k](exp(S[q,k] - L[q]) * V[k])\nreturn O, L",
         "O[q,k] = log_softmax[k](S[q,k])",
         "O[q] = sum[k if k < q](S[q,k] * V[k]) / sum[k if k < q](V[k])",
-        "index q < |k|\nO[q] = sum[k if k < q](V[k]) / sum[k if k < q](1)",
+        "index q < |k| + 1\nO[q] = sum[k if k < q](V[k]) / sum[k if k < q](1)",
         "index r < 6\nO[q,r] = top[k -> r](S[q,k])\nP[q,r] = argtop[k -> r](S[q,k])",
         "O[q,k] = logsumexp[..k](S[q,k])",
     ],

@@ -293,12 +293,17 @@ class _Extents:
             key: tuple(dim or made_up(key, number) for number, dim in enumerate(dims))
             for key, dims in self.dims.items()
         }
+        # `index i < |j|` says that the two share an extent.
+        self._equal = {n: b.index for n, b in self._bounds.items() if isinstance(b, Extent)}
         self._given = {self.find(dim) for dims in self.dims.values() for dim in dims}
         for name, bound in self._bounds.items():
             self._check_bound(bound, name)
-        self._given |= {self.find(name) for name in self._bounds}
-        self._check_given()
+        self._given |= {self.find(name) for name in self._bounds.keys() - self._equal.keys()}
         self._check_cycles()
+        for name, other in self._equal.items():
+            self._union(name, other)
+        self._given = {self.find(name) for name in self._given}
+        self._check_given()
 
     def find(self, name: str) -> str:
         """The representative: the name of the set that appears first in the text."""
@@ -372,7 +377,8 @@ class _Extents:
         graph: dict[str, set[str]] = {}
         for name, bound in self._bounds.items():
             names = {self.find(part.index) for part in walk(bound) if isinstance(part, Extent)}
-            graph.setdefault(self.find(name), set()).update(names)
+            if name not in self._equal or self.find(name) not in self._given & names:
+                graph.setdefault(self.find(name), set()).update(names)
         try:
             TopologicalSorter(graph).prepare()
         except CycleError as error:
@@ -389,6 +395,8 @@ class _Extents:
         """The declared extents, one for each set of indices that share it."""
         found: dict[str, tuple[str, Expr]] = {}
         for name, bound in self._bounds.items():
+            if name in self._equal:
+                continue
             other, first = found.setdefault(self.find(name), (name, bound))
             if first != bound:
                 raise ShapeError(

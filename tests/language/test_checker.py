@@ -7,6 +7,7 @@ import pytest
 from monocomp.errors import (
     AmbiguousSumError,
     MonocompError,
+    RecursiveDefinitionError,
     ShapeError,
     TypeMismatchError,
     UnknownIndexError,
@@ -339,6 +340,17 @@ def test_declared_extents() -> None:
     assert list(same.bounds) == ["i"]
     with pytest.raises(ShapeError):
         check("index i < 3, j < 4\nP[i] = A[i]\nO[j] = P[j]")
+
+
+def test_an_index_with_the_extent_of_another_shares_it() -> None:
+    program = check("index i < |k|, j < |i|\nO[i,j] = A[k] * i * j")
+    assert len({program.extent_of[name] for name in "ijk"}) == 1
+    assert not program.bounds
+    assert not check("index k < |k|\nO[k] = A[k]").bounds  # the input gives it
+    with pytest.raises(RecursiveDefinitionError):
+        check("index k < |k|\nO[k] = k")
+    with pytest.raises(RecursiveDefinitionError):
+        check("index i < |j|, j < |i|\nO[i] = i + j")
 
 
 def test_an_index_that_only_computed_subscripts_use_needs_a_declaration() -> None:
