@@ -86,7 +86,7 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
             if not taken.results().isdisjoint(group.folds):
                 for t in T.subterms(*(c for _, c in taken.companions())):
                     is_beside = t.op == "fold" and T.domain_of(t) == T.domain_of(taken.fold)
-                    if is_beside and t not in group.folds:
+                    if is_beside and not T.is_open(t) and t not in group.folds:
                         group.folds.append(t)
         group.folds.sort(key=lambda f: (f.attr.monoid is SE_PAIR, f.key))
     return sorted(found.values(), key=lambda p: (p.level, p.extent, p.folds[0].key))

@@ -288,6 +288,7 @@ AGGREGATES = [
     "input n[q]: int\nO[q] = T[q] / (1 + abs(logsumexp[k if k > n[q]](W[k] + log(W[q] - 1.5))))",
     "O[q] = (sum[k if T[k] < T[k]](exp(30 * T[q] ** 2) * W[k]) + 1)"
     " / (sum[k if T[k] < T[k]](exp(30 * T[q] ** 2)) + 1)",
+    "O[e] = var[k](W[k] * sum[j](W[j] * logsumexp[j](W[j] * V[k,e])))",
     "param num_warps: int = 4\nO[q] = sum[k](S[q,k]) * num_warps",
     "O[q] = sqrt(sum[k](softmax[k](Large[q,k]) * V[k,0] ** 2))"
     " + sum[k](softmax[k](Large[q,k]) * V[k,0])",
