@@ -25,9 +25,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from monocomp import terms as T
-from monocomp.language.syntax import Kind
 from monocomp.terms import Term
 from monocomp.terms.nodes import SCALED
+from monocomp.vocabulary import Kind
 
 
 @dataclass(frozen=True)

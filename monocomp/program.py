@@ -19,6 +19,7 @@ from monocomp.operators import binary, compare, function
 from monocomp.printer import Names, definition_line, show, show_monoid
 from monocomp.terms import Equation, Term
 from monocomp.terms.nodes import SCALED
+from monocomp.vocabulary import KEEPING_REDUCTIONS, SELECTIONS
 
 __all__ = ["Equation", "Equations", "translate", "translate_expression"]
 
@@ -210,7 +211,7 @@ def translate_monoid(monoid: syntax.Monoid) -> T.UserMonoid:
 
 
 Formals = Mapping[str, "tuple[syntax.Expr, Formals]"]
-_CHOICES = ("argmax", "argmin", *syntax.SELECTIONS, "any", "all")
+_CHOICES = ("argmax", "argmin", *SELECTIONS, "any", "all")
 
 
 class _Translator:
@@ -367,9 +368,9 @@ class _Translator:
         asks = monoid in _CHOICES or (isinstance(monoid, T.UserMonoid) and _asks(monoid))
         bodies = [(self.asked if asks else self.expr)(a, formals) for a in e.args]
         result: Term
-        if e.op in syntax.KEEPING_REDUCTIONS and len(opened) > 1:
+        if e.op in KEEPING_REDUCTIONS and len(opened) > 1:
             return T.softmax(e.op, opened, condition, *bodies)
-        if e.prefix or e.op in (*syntax.KEEPING_REDUCTIONS, *syntax.SELECTIONS):
+        if e.prefix or e.op in (*KEEPING_REDUCTIONS, *SELECTIONS):
             place = opened[0] if e.target is None else self.index(e.target)
             target = None if e.target is None else self.program.extent_of[e.target]
             result = T.fold_at(monoid, place, opened[0], condition, *bodies, target=target)

@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from monocomp.language.syntax import Kind
+from monocomp.vocabulary import Kind
 
 Role: TypeAlias = Literal["grid", "row", "stream", "serial", "whole"]
 

@@ -35,7 +35,6 @@ from monocomp.language.statements import (
     ParamStatement,
 )
 from monocomp.language.syntax import (
-    DTYPES,
     Binary,
     Call,
     Definition,
@@ -43,7 +42,6 @@ from monocomp.language.syntax import (
     Extent,
     Function,
     Input,
-    Kind,
     Monoid,
     Name,
     Number,
@@ -54,6 +52,7 @@ from monocomp.language.syntax import (
     Reduce,
     Unary,
 )
+from monocomp.vocabulary import DTYPES, Kind
 
 
 def check(

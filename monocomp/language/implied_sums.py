@@ -23,7 +23,6 @@ from typing import NoReturn
 from monocomp.errors import AmbiguousSumError
 from monocomp.language.scoping import walk
 from monocomp.language.syntax import (
-    KEEPING_REDUCTIONS,
     Binary,
     Call,
     Compare,
@@ -37,6 +36,7 @@ from monocomp.language.syntax import (
     children,
     with_children,
 )
+from monocomp.vocabulary import KEEPING_REDUCTIONS
 
 Indices = frozenset[str]
 _NONE: Indices = frozenset()

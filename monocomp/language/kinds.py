@@ -21,7 +21,6 @@ from monocomp.language.syntax import (
     Extent,
     Field,
     Function,
-    Kind,
     Logic,
     Name,
     Number,
@@ -31,6 +30,7 @@ from monocomp.language.syntax import (
     Unary,
     children,
 )
+from monocomp.vocabulary import Kind
 
 Use: TypeAlias = Literal["int", "bool", "value"]
 Env: TypeAlias = Mapping[str, tuple[Expr, "Env"]]

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from monocomp.errors import LimitError, MonocompError, ParseError, Span, nearest
-from monocomp.language.syntax import FUNCTIONS, KEEPING_REDUCTIONS, KEYWORDS, REDUCTIONS, SELECTIONS
+from monocomp.vocabulary import FUNCTIONS, KEEPING_REDUCTIONS, KEYWORDS, REDUCTIONS, SELECTIONS
 
 MAX_BYTES = 64 * 1024
 MAX_BRACKETS = 64

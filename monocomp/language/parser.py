@@ -42,7 +42,6 @@ from monocomp.language.statements import (
     Statement,
 )
 from monocomp.language.syntax import (
-    KEYWORDS,
     Binary,
     Call,
     Compare,
@@ -57,6 +56,7 @@ from monocomp.language.syntax import (
     Unary,
     children,
 )
+from monocomp.vocabulary import KEYWORDS
 
 if TYPE_CHECKING:
     from lark import Lark, Token

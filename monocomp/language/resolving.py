@@ -24,9 +24,6 @@ from monocomp.language.mistakes import ALL_REDUCTIONS
 from monocomp.language.scoping import NOT_LOCAL, Scope, head, walk
 from monocomp.language.statements import Label, MonoidStatement
 from monocomp.language.syntax import (
-    FUNCTIONS,
-    KEEPING_REDUCTIONS,
-    SELECTIONS,
     Call,
     Expr,
     Extent,
@@ -38,6 +35,7 @@ from monocomp.language.syntax import (
     children,
     with_children,
 )
+from monocomp.vocabulary import FUNCTIONS, KEEPING_REDUCTIONS, SELECTIONS
 
 _FORMS = {
     "where": "where(condition, a, b)",

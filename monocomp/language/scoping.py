@@ -38,16 +38,8 @@ from monocomp.language.statements import (
     ParamStatement,
     Statement,
 )
-from monocomp.language.syntax import (
-    FUNCTIONS,
-    Call,
-    Expr,
-    Extent,
-    Name,
-    Read,
-    Reduce,
-    children,
-)
+from monocomp.language.syntax import Call, Expr, Extent, Name, Read, Reduce, children
+from monocomp.vocabulary import FUNCTIONS
 
 MAX_DIMENSIONS = 16
 MAX_EXPANDED = 10_000  # nodes of a definition with its functions written out

@@ -11,7 +11,6 @@ from monocomp import terms as T
 from monocomp.algebra import LARGEST_INT, SE, SE_PAIR, carried_places, carrier, is_selection
 from monocomp.domain import Domain, split
 from monocomp.errors import InternalError, UnsupportedError
-from monocomp.language.syntax import Kind
 from monocomp.lowering.monoids import combine_of, prefix_monoid, tuple_monoid
 from monocomp.lowering.nests import Nests
 from monocomp.lowering.scopes import Scope
@@ -43,6 +42,7 @@ from monocomp.tile import (
     local,
     number,
 )
+from monocomp.vocabulary import Kind
 
 _UNITS = {"sum": 0.0, "max": -math.inf, "min": math.inf, "prod": 1.0}
 _JOIN = {"sum": "add", "max": "maximum", "min": "minimum", "prod": "mul"}

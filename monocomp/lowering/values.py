@@ -10,12 +10,12 @@ from functools import lru_cache
 
 from monocomp import terms as T
 from monocomp.algebra import LARGEST_INT, is_selection
-from monocomp.language.syntax import Kind
 from monocomp.lowering.scopes import Scopes
 from monocomp.monomials import addends as _addends
 from monocomp.monomials import factors
 from monocomp.terms import Number, Term
 from monocomp.tile import Expr, Let, apply, local, number
+from monocomp.vocabulary import Kind
 
 # A frame is a maximum, or minus a minimum.
 EXTREMA = ("max", "min")

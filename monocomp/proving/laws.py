@@ -27,7 +27,6 @@ from typing import Any, TypeAlias
 
 from monocomp import terms as T
 from monocomp.algebra import SE, FramedMonoid, first_place, settled
-from monocomp.language.syntax import Kind
 from monocomp.printer import number_text, show
 from monocomp.proving.extended_reals import (
     Cases,
@@ -38,6 +37,7 @@ from monocomp.proving.extended_reals import (
 )
 from monocomp.proving.sampling import Sample
 from monocomp.terms import Term, UserMonoid
+from monocomp.vocabulary import Kind
 
 Values: TypeAlias = Sequence[Value]
 Operands: TypeAlias = dict[str, Values]  # of a case, by the name under which they are shown

@@ -56,8 +56,6 @@ from monocomp.errors import (
 )
 from monocomp.language import binding, checker
 from monocomp.language.syntax import (
-    KEEPING_REDUCTIONS,
-    SELECTIONS,
     Binary,
     Call,
     Compare,
@@ -109,6 +107,7 @@ from monocomp.reference.named_arrays import (
     union,
 )
 from monocomp.reference.wide import Array, Wide, default, is_infinite
+from monocomp.vocabulary import KEEPING_REDUCTIONS, SELECTIONS
 
 _CHUNK = 1 << 22  # elements that a reduction holds at once, where its free indices allow
 _RECURSION = 20_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from monocomp.language.syntax import Kind
 from monocomp.terms.binding import close, open_fold, rename
 from monocomp.terms.comparisons import compare, where
 from monocomp.terms.constructors import CONSTRUCTORS, rebuild
@@ -12,6 +11,7 @@ from monocomp.terms.leaves import FALSE, INF, NEG_INF, ONE, as_int, const, index
 from monocomp.terms.logic import conjunction
 from monocomp.terms.nodes import Binder, Term, UserMonoid, intern
 from monocomp.terms.ring import add, as_float, bracket, divide, exp, mul, sub
+from monocomp.vocabulary import Kind
 
 INT_REDUCTIONS = ("argmax", "argmin", "argtop")
 BOOL_REDUCTIONS = ("any", "all")

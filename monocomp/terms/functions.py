@@ -6,7 +6,6 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 
-from monocomp.language.syntax import FUNCTIONS
 from monocomp.terms.comparisons import compare, where
 from monocomp.terms.constructors import CONSTRUCTORS, Constructor, construct
 from monocomp.terms.emptiness import may_be_empty
@@ -32,6 +31,7 @@ from monocomp.terms.ring import (
     power_of,
     promote,
 )
+from monocomp.vocabulary import FUNCTIONS
 
 
 def function(name: str, *args: Term) -> Term:

@@ -8,9 +8,9 @@ from fractions import Fraction
 from functools import lru_cache
 
 from monocomp.errors import InternalError
-from monocomp.language.syntax import Kind
 from monocomp.terms.constructors import CONSTRUCTORS
 from monocomp.terms.nodes import Equation, Number, Term, intern
+from monocomp.vocabulary import Kind
 
 
 @lru_cache(maxsize=4096, typed=True)

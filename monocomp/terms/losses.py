@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
-from monocomp.language.syntax import Kind
 from monocomp.terms.constructors import CONSTRUCTORS
 from monocomp.terms.facts import is_finite
 from monocomp.terms.nodes import Term, inert, intern
+from monocomp.vocabulary import Kind
 
 _NOTED: list[list[Term]] = []
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
-from monocomp.language.syntax import Kind
+from monocomp.vocabulary import Kind
 
 Number: TypeAlias = Fraction | float  # the only floats are inf and -inf
 # Where a factor or addend stands when terms are printed and summed: numbers first.

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from functools import lru_cache
 
-from monocomp.language.syntax import Kind
 from monocomp.terms.constructors import CONSTRUCTORS, construct
 from monocomp.terms.emptiness import Product, is_there, may_be_empty, without_scale
 from monocomp.terms.facts import (
@@ -37,6 +36,7 @@ from monocomp.terms.parts import (
     is_over_nothing,
     split_coefficient,
 )
+from monocomp.vocabulary import Kind
 
 
 def as_float(t: Term) -> Term:

@@ -21,9 +21,9 @@ from monocomp.backends.triton.reference.code import (
 )
 from monocomp.backends.triton.reference.terms import Terms
 from monocomp.errors import InternalError, UnsupportedError
-from monocomp.language.syntax import KEEPING_REDUCTIONS
 from monocomp.printer import definition_line
 from monocomp.terms import Term
+from monocomp.vocabulary import KEEPING_REDUCTIONS
 
 _METHODS = {"max": "amax", "min": "amin"}
 _LEAST, _LARGEST = "torch.iinfo(torch.int64).min", "torch.iinfo(torch.int64).max"

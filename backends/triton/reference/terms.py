@@ -32,9 +32,9 @@ from monocomp.backends.triton.reference.code import (
 )
 from monocomp.backends.triton.reference.scope import Scope
 from monocomp.errors import UnsupportedError
-from monocomp.language.syntax import Kind
 from monocomp.program import Equation
 from monocomp.terms import Term
+from monocomp.vocabulary import Kind
 
 _FUNCTIONS = {
     **{

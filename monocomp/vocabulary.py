@@ -1,0 +1,25 @@
+"""The vocabulary of the language: kinds, functions, reductions, words and dtypes."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+Kind: TypeAlias = Literal["int", "float", "bool"]
+
+# Number of arguments of each built-in function; None: one or more.
+FUNCTIONS: dict[str, int | None] = {
+    **dict.fromkeys(("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "abs", "sign", "floor"), 1),
+    **dict.fromkeys(("tanh", "sigmoid", "relu", "silu", "gelu", "erf", "softplus", "elu"), 1),
+    **dict.fromkeys(("sin", "cos", "stop"), 1),
+    "maximum": 2,
+    "minimum": 2,
+    "where": 3,
+    "uniform": None,
+}
+_PLAIN_REDUCTIONS = ("sum", "max", "min", "prod", "mean", "var", "any", "all")
+REDUCTIONS = (*_PLAIN_REDUCTIONS, "logsumexp", "argmax", "argmin")
+KEEPING_REDUCTIONS = ("softmax", "log_softmax")  # they keep their index
+SELECTIONS = ("top", "argtop")  # top[k -> r](x)
+_DECLARING = ("input", "param", "index", "def", "monoid", "unit", "combine", "return")
+KEYWORDS = frozenset((*_DECLARING, "if", "and", "or", "not", "inf"))
+DTYPES = ("float16", "bfloat16", "float32", "float64", "int32", "int64", "bool")
