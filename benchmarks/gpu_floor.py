@@ -34,6 +34,7 @@ from benchmarks.gpu import DTYPE, OURS, Setting
 from benchmarks.report import Report, table
 from monocomp.language.binding import bind
 from monocomp.random_inputs import complete_extents
+from monocomp.translation import translate
 from tests.backends.library_cases import CASES, Inputs, gentle_slopes
 
 TERAFLOPS, TERABYTES = 809.0, 4.2
@@ -332,7 +333,7 @@ def full_inputs(name: str, setting: Setting) -> dict[str, Tensor]:
     given = {n: min(size, longest) for n, size in full.sizes.items() if n in program.extent_of}
     if setting.rehearse and "b" in given:
         given["b"] = min(given["b"], REHEARSED_BATCH)
-    extents = complete_extents(program, given, full.params)
+    extents = complete_extents(translate(program), given, full.params)
     made: dict[str, Tensor] = {}
     for at in program.inputs.values():
         shape = [extents[dim] for dim in at.dims]

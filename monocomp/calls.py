@@ -183,9 +183,8 @@ class Calls:
         program, _ = self.specializations.in_kernels(binding.extents)
         if not program.parts and not program.views:
             return binding.extents
-        counts = dict.fromkeys(program.parts.values(), self.specializations.processors)
-        shapes = {n: tuple(t.shape) for n, t in inputs.items()}
-        return bind(program.source, shapes, {**binding.params, **counts}).extents
+        counts = dict.fromkeys(program.parts.values(), self.specializations.processors or 1)
+        return packed_extents(program, binding.extents, {**binding.params, **counts})
 
     def _backend_for(self, device: torch.device) -> str:
         if self.backend != "auto":

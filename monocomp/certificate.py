@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from monocomp import terms as T
+from monocomp.equations import Equations
 from monocomp.moving import centred, move_centre
 from monocomp.pipeline import CHOICES, RULES
 from monocomp.printer import show
-from monocomp.program import Equations
 from monocomp.proving.proofs import Law, certificate, certify_rule_law, is_proved
 from monocomp.proving.rule_laws import EVERYWHERE, RULE_LAWS
 from monocomp.rewriting import Step
@@ -241,7 +241,7 @@ def certify(start: Equations, made: Sequence[Step], fresh: bool = False) -> Cert
         Theory(name, _about(name), tuple(found), tuple(_uses(used.get(name, []))))
         for name, found in laws.items()
     )
-    outputs = ", ".join(o.name for o in start.source.outputs)
+    outputs = ", ".join(o.name for o in start.declared.outputs)
     conditions = tuple(c for number, step in steps for c in _conditions(number, step))
     return Certificate(
         f"Certificate of {outputs}", theories, conditions, tuple(_uses(defined)), fresh

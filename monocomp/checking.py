@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias, overload
 
 import numpy as np
 
+from monocomp.equations import Equations
 from monocomp.errors import IndexRangeError, MonocompError
 from monocomp.language.syntax import Program
-from monocomp.program import Equations
 from monocomp.random_inputs import Points, complete_extents, free_extents, random_inputs
 from monocomp.rewriting import Step
+from monocomp.translation import translate
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
@@ -43,17 +45,23 @@ class Case:
     ) -> Case:
         """A case of small sizes, but for those given."""
         params = {**small_params(program), **params}
-        return cls(program, complete_extents(program, extents, params), params, seed)
+        extents = complete_extents(translate(program), extents, params)
+        return cls(program, extents, params, seed)
+
+    @cached_property
+    def equations(self) -> Equations:
+        """The program in index terms."""
+        return translate(self.program)
 
     def __str__(self) -> str:
-        sizes = [f"{name}={self.extents[name]}" for name in free_extents(self.program)]
+        sizes = [f"{name}={self.extents[name]}" for name in free_extents(self.equations.declared)]
         sizes += [f"{name}={value}" for name, value in self.params.items()]
         return " ".join(sizes) + _WHERE[self.points]
 
     def inputs(self, dtype: str) -> dict[str, Array]:
         """Random inputs."""
         return random_inputs(
-            self.program,
+            self.equations,
             self.extents,
             dtype=dtype,
             seed=self.seed,

@@ -31,10 +31,9 @@ from typing import TYPE_CHECKING, Any
 
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, is_selection
+from monocomp.equations import Equation, Equations, stored_in
 from monocomp.errors import UsageError
-from monocomp.language import syntax
 from monocomp.nominal import nominal_sizes
-from monocomp.program import Equation, Equations, stored_in
 from monocomp.report import ELEMENT_BYTES, STORED_BYTES
 from monocomp.rewrites.pullback import Pass, passes
 from monocomp.roles import choose_roles, kernel_groups
@@ -113,7 +112,7 @@ class Cost:
     bytes: Formula
     state: Formula
 
-    def at(self, extents: Mapping[str, int], program: syntax.Program) -> dict[str, Any]:
+    def at(self, extents: Mapping[str, int], program: Equations) -> dict[str, Any]:
         """With numbers.
 
         Args:
@@ -125,7 +124,7 @@ class Cost:
         """
         from monocomp.random_inputs import by_representative
 
-        sizes = by_representative(program, extents)
+        sizes = by_representative(program.declared, extents)
         formulas = {n: getattr(self, n) for n in ("flops", "bytes", "state")}
         needed = sorted(e for f in formulas.values() for e in f.extents if e not in sizes)
         if needed:
@@ -166,8 +165,8 @@ class Cost:
 
 def cost(program: Equations) -> Cost:
     """The cost of a program as it is written."""
-    dims = {name: program.source.extents(name) for name in program.source.inputs}
-    outputs = tuple(o.name for o in program.source.outputs)
+    dims = {name: program.declared.extents(name) for name in program.declared.inputs}
+    outputs = tuple(o.name for o in program.declared.outputs)
     found = _EMPTY
     for group in kernels(program):
         counted = _cost_of_kernel(tuple(group), tuple(dims.items()), outputs)
@@ -178,7 +177,7 @@ def cost(program: Equations) -> Cost:
 def kernels(program: Equations) -> list[list[Equation]]:
     """What is computed together, in the order in which it runs, as it is computed."""
     equations = tuple(replace(e, body=_as_computed(e.body)) for e in inlined(program))
-    return kernel_groups(replace(program, equations=equations), nominal_sizes(program.source))
+    return kernel_groups(replace(program, equations=equations), nominal_sizes(program.declared))
 
 
 _EMPTY = Cost({}, {}, Formula(), Formula(), Formula())
@@ -221,7 +220,7 @@ def inlined(program: Equations) -> tuple[Equation, ...]:
 
     for e in program.equations:
         known[e.name] = replace(e, body=visit(e.body))
-    outputs = [known[o.name] for o in program.source.outputs]
+    outputs = [known[o.name] for o in program.declared.outputs]
     needed: set[str] = set()
     waiting = list(outputs)
     while waiting:

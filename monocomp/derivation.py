@@ -21,8 +21,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, overload
 
 from monocomp import pipeline
+from monocomp.equations import Equations
 from monocomp.errors import UsageError
-from monocomp.program import Equations
 from monocomp.rewriting import Rewriter, Step
 
 if TYPE_CHECKING:  # loaded when they are asked for: compiling needs none of them
@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # loaded when they are asked for: compiling needs none of the
     from monocomp.checking import Checks
     from monocomp.cost import Cost
     from monocomp.kernel import Kernel
+    from monocomp.language.syntax import Program
     from monocomp.refusals import Refusal
 
 WIDTH = 100
@@ -108,7 +109,7 @@ class Derivation:
         """A kernel from the program after the last step; options as for `monocomp.compile`."""
         from monocomp.kernel import Kernel  # which has a derivation
 
-        return Kernel(self.start.source, derivation=self, **options)
+        return Kernel(self._program(), derivation=self, **options)
 
     def check(
         self,
@@ -125,8 +126,13 @@ class Derivation:
         """
         from monocomp.checking import Case, Checks, check_steps
 
-        case = Case.of(self.start.source, extents or {}, params or {}, seed)
+        case = Case.of(self._program(), extents or {}, params or {}, seed)
         return Checks(case, tuple(check_steps(self.start, self.steps, case)))
+
+    def _program(self) -> Program:
+        from monocomp.language.checker import check
+
+        return check(self.start.text(), self.start.origin.name)
 
     def certify(self, fresh: bool = False) -> Certificate:
         """The laws and facts that the steps rest on, with their proofs.
@@ -173,7 +179,7 @@ class Derivation:
     @property
     def title(self) -> str:
         """What is derived, and in how many steps."""
-        outputs = ", ".join(output.name for output in self.start.source.outputs)
+        outputs = ", ".join(output.name for output in self.start.declared.outputs)
         count = len(self.steps)
         return f"Derivation of {outputs} in {count} step{'' if count == 1 else 's'}"
 

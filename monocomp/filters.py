@@ -13,9 +13,9 @@ from itertools import product
 
 from monocomp import terms as T
 from monocomp.domain import split
+from monocomp.equations import Equations
 from monocomp.errors import InputError
 from monocomp.printer import show
-from monocomp.program import Equations
 from monocomp.terms import Term
 
 _EXTREMES = (-(1 << 39), 1 << 39)  # beyond all extents; sums of them are ints

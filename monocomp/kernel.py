@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from monocomp.building import BUILDING
 from monocomp.calls import Calls
 from monocomp.derivation import Derivation
+from monocomp.equations import Equations
 from monocomp.errors import UnsupportedError, UsageError, nearest
 from monocomp.language import syntax
 from monocomp.language.checker import check
 from monocomp.pipeline import complete, derive
-from monocomp.program import Equations, translate
 from monocomp.proving.proofs import require_program
 from monocomp.rewriting import Rewriter
 from monocomp.source import triton_source
 from monocomp.specialization import Specializations
 from monocomp.tile import TileProgram
+from monocomp.translation import translate
 
 if TYPE_CHECKING:
     from monocomp.backends.triton.search import Tuning

@@ -19,8 +19,8 @@ from monocomp.language.parser import parse
 from monocomp.language.resolving import Resolver
 from monocomp.language.scoping import Scope
 from monocomp.language.statements import MonoidStatement
-from monocomp.program import translate_monoid
 from monocomp.proving.proofs import Law, is_commutative, require
+from monocomp.translation import translate_monoid
 
 _FORM = "Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')"
 

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from monocomp.language import syntax
-from monocomp.program import Equations, translate_expression
+from monocomp.equations import Equations
+from monocomp.terms.declarations import Declarations
 
 SHORT, LONG = 64, 16384
 
 
-def nominal_sizes(
-    program: syntax.Program, given: Mapping[str, int] | None = None
-) -> dict[str, int]:
+def nominal_sizes(program: Declarations, given: Mapping[str, int] | None = None) -> dict[str, int]:
     """A size for every extent of a program, by representative.
 
     Args:
-        program: a checked program.
+        program: what it declares.
         given: sizes that are known, by representative; they win.
 
     Returns:
@@ -29,15 +27,15 @@ def nominal_sizes(
         that tensors of two and more dimensions have as their last and no tensor has
         elsewhere, or `LONG`.
     """
-    last, other = set(), set()
+    last: set[str] = set()
+    other: set[str] = set()
     for tensor in program.inputs.values():
-        extents = [program.extent_of.get(d, d) for d in tensor.dims]
+        extents = program.extents(tensor.name)
         other.update(extents[:-1])
         if len(extents) > 1:
             last.add(extents[-1])
     sizes = {e: SHORT if e in last - other else LONG for e in program.extent_of.values()}
-    for extent, expression in program.bounds.items():
-        bound = translate_expression(program, expression)
+    for extent, bound in program.bounds.items():
         sizes[extent] = int(bound.attr) if bound.op == "const" else LONG
     return {**sizes, **(given or {})}
 
@@ -49,5 +47,5 @@ def power_of_two(n: int) -> int:
 
 def without_elements(program: Equations) -> frozenset[str]:
     """The extents that are known to be 0."""
-    sizes = nominal_sizes(program.source, program.sizes)
+    sizes = nominal_sizes(program.declared, program.sizes)
     return frozenset(extent for extent, size in sizes.items() if not size)

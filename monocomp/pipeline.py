@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from monocomp.equations import Equations
 from monocomp.errors import UsageError, nearest
-from monocomp.program import Equations
 from monocomp.rewrites.centring import centring
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness

@@ -14,31 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain, product
+from itertools import product
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from monocomp import terms as T
+from monocomp.equations import Equations
 from monocomp.errors import UsageError, nearest
-from monocomp.language.syntax import (
-    Binary,
-    Call,
-    Compare,
-    Expr,
-    Extent,
-    Input,
-    Name,
-    Number,
-    Program,
-    Read,
-    Reduce,
-    Unary,
-    children,
-)
+from monocomp.intervals import Interval, interval
+from monocomp.terms import Term
+from monocomp.terms.declarations import Declarations, Input
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
-Range: TypeAlias = tuple[int, int]
-Env: TypeAlias = Mapping[str, tuple[Expr, "Env"]]
 
 # Where elements are drawn: in general position, or mostly at points that are finite, or at any.
 Points: TypeAlias = Literal["general", "finite", "any"]
@@ -47,19 +35,18 @@ _INFINITE = (np.inf, -np.inf, -np.inf, np.nan)
 
 PRIMES = (2, 3, 5, 7, 11, 13, 17)
 _SEARCHED = range(2, 13)  # extents tried where primes do not fit together
-_ANY_INT: Range = (0, 7)
+_ANY_INT: Interval = (0, 7)
 
 
-def free_extents(program: Program) -> tuple[str, ...]:
+def free_extents(declared: Declarations) -> tuple[str, ...]:
     """The indices, one for each set that shares an extent, whose sizes the inputs decide."""
-    dims = [dim for at in program.inputs.values() for dim in at.dims]
-    found = dict.fromkeys(program.extent_of[dim] for dim in dims)
-    return tuple(name for name in found if name not in program.bounds and name[0] != ".")
+    found = dict.fromkeys(e for name in declared.inputs for e in declared.extents(name))
+    return tuple(name for name in found if name not in declared.bounds and name[0] != ".")
 
 
-def by_representative(program: Program, given: Mapping[str, int]) -> dict[str, int]:
+def by_representative(declared: Declarations, given: Mapping[str, int]) -> dict[str, int]:
     """Given extents by what represents them; an unknown name or two sizes is an error."""
-    table = program.extent_of
+    table = declared.extent_of
     first: dict[str, str] = {}
     for name, size in given.items():
         root = table.get(name, table.get(f".{name}"))
@@ -82,26 +69,26 @@ def by_representative(program: Program, given: Mapping[str, int]) -> dict[str, i
 
 
 def complete_extents(
-    program: Program, given: Mapping[str, int], params: Mapping[str, Any] | None = None
+    program: Equations, given: Mapping[str, int], params: Mapping[str, Any] | None = None
 ) -> dict[str, int]:
     """The extent of every index: as given, as declared, or else small.
 
     Args:
-        program: a checked program.
+        program: the program as it is written.
         given: extents by the name of an index.
         params: parameters that are not at their defaults.
     """
     return _Sizes(program, given, params or {}).extents
 
 
-def fits(program: Program, extents: Mapping[str, int], params: Mapping[str, Any]) -> bool:
+def fits(program: Equations, extents: Mapping[str, int], params: Mapping[str, Any]) -> bool:
     """Do all computed subscripts stay inside their tensors at these sizes, filters or not?"""
     sizes = _Sizes(program, extents, params)
     return all(map(sizes.is_inside, sizes.subscripts))
 
 
 def random_inputs(
-    program: Program,
+    program: Equations,
     extents: Mapping[str, int],
     *,
     dtype: str = "float32",
@@ -112,7 +99,7 @@ def random_inputs(
     """An array for each input of a program.
 
     Args:
-        program: a checked program.
+        program: the program as it is written.
         extents: sizes by the name of an index; what is missing is made up.
         dtype: of the floats. NumPy has no bfloat16: those are float32 arrays of bfloat16
             numbers.
@@ -122,7 +109,7 @@ def random_inputs(
     """
     sizes = _Sizes(program, extents, params or {})
     arrays = {}
-    for number, at in enumerate(program.inputs.values()):
+    for number, at in enumerate(program.declared.inputs.values()):
         generator = np.random.default_rng([seed, number])
         shape = tuple(sizes.extents[dim] for dim in at.dims)
         values = sizes.values(at.name)
@@ -134,7 +121,7 @@ def random_inputs(
 
 
 def _specialise(
-    array: Array, values: Range, points: Points, generator: np.random.Generator
+    array: Array, values: Interval, points: Points, generator: np.random.Generator
 ) -> None:
     """Put special points into an array: two of three elements, and a row now and then."""
     candidates: tuple[Any, ...] = (False,)
@@ -154,7 +141,7 @@ def _specialise(
 
 
 def _elements(
-    at: Input, shape: tuple[int, ...], values: Range, dtype: str, generator: np.random.Generator
+    at: Input, shape: tuple[int, ...], values: Interval, dtype: str, generator: np.random.Generator
 ) -> Array:
     if at.kind == "bool":
         return np.asarray(generator.random(shape) < 0.5)
@@ -176,47 +163,47 @@ def to_bfloat16(array: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Subscript:
-    """An expression where a tensor's dimension, with this extent, is subscripted."""
+    """A term where a tensor's dimension, with this extent, is subscripted."""
 
     extent: str
-    expr: Expr
-    env: Env
+    term: Term
 
 
 class _Sizes:
     """Extents that fit together, by index and representative, and ranges of integer inputs."""
 
     def __init__(
-        self, program: Program, given: Mapping[str, int], params: Mapping[str, Any]
+        self, program: Equations, given: Mapping[str, int], params: Mapping[str, Any]
     ) -> None:
-        self.program = program
-        defaults = {name: at.default for name, at in program.params.items()}
+        self.program, self.declared = program, program.declared
+        defaults = {name: at.default for name, at in self.declared.params.items()}
         self.params: dict[str, Any] = {**defaults, **params}
+        self.terms = list(T.subterms(*(e.body for e in program.equations)))
         self.subscripts = list(self._all_subscripts())
         self.compared = dict(self._all_compared())
-        self.known = by_representative(program, given)
+        self.known = by_representative(self.declared, given)
         fixed = frozenset(self.known)
-        for number, name in enumerate(free_extents(program)):
+        for number, name in enumerate(free_extents(self.declared)):
             self.known.setdefault(name, PRIMES[number % len(PRIMES)])
         self._settle()
         self._fit(fixed)
         self.extents = {
             name: self.known[root]
-            for index, root in program.extent_of.items()
+            for index, root in self.declared.extent_of.items()
             for name in (index, root)
         }
 
-    def values(self, name: str) -> Range:
+    def values(self, name: str) -> Interval:
         """The values that an integer input takes."""
         sizes = [
             self.known[at.extent]
             for at in self.subscripts
-            if _reads(at.expr) == name and at.extent in self.known
+            if _is_element(at.term) and at.term.attr == name and at.extent in self.known
         ]
         if sizes:
             return 0, max(0, min(sizes) - 1)
         if name in self.compared:
-            return 0, self.known.get(self.program.extent_of[self.compared[name]], _ANY_INT[1])
+            return 0, self.known.get(self.compared[name], _ANY_INT[1])
         return _ANY_INT
 
     def _settle(self) -> None:
@@ -224,9 +211,9 @@ class _Sizes:
 
         Each may depend on another, so they are filled in until nothing changes.
         """
-        program = self.program
-        made_up = [root for root in dict.fromkeys(program.extent_of.values()) if root[0] == "."]
-        waiting = [name for name in (*program.bounds, *made_up) if name not in self.known]
+        roots = dict.fromkeys(self.declared.extent_of.values())
+        made_up = [root for root in roots if root[0] == "."]
+        waiting = [n for n in (*self.declared.bounds, *made_up) if n not in self.known]
         while waiting:
             left = [name for name in waiting if not self._follow(name)]
             if len(left) == len(waiting):  # what nothing decides
@@ -234,17 +221,17 @@ class _Sizes:
             waiting = left
 
     def _follow(self, name: str) -> bool:
-        if name in self.program.bounds:
-            found = self._range(self.program.bounds[name], {})
+        if name in self.declared.bounds:
+            found = self._range(self.declared.bounds[name])
             if found is None:
                 return False
             self.known[name] = max(0, found[0])
             return True
-        uses = [at for at in self.subscripts if at.extent == name]
-        if all(_reads(at.expr) is not None for at in uses):
+        uses = [at.term for at in self.subscripts if at.extent == name]
+        if all(map(_is_element, uses)):
             self.known[name] = PRIMES[-1]  # a gather: any size will do
             return True
-        ranges = [self._range(at.expr, at.env) for at in uses if _reads(at.expr) is None]
+        ranges = [self._range(t) for t in uses if not _is_element(t)]
         tops = [found[1] for found in ranges if found is not None]
         if len(tops) < len(ranges):
             return False
@@ -256,11 +243,11 @@ class _Sizes:
     def _fit(self, fixed: frozenset[str]) -> None:
         """Choose other small extents where a computed subscript would leave its tensor."""
         broken = [at for at in self.subscripts if not self.is_inside(at)]
-        names = {name for at in broken for name in (at.extent, *self._mentioned(at.expr))}
-        movable = [name for name in free_extents(self.program) if name in names - fixed][:3]
+        names = {name for at in broken for name in (at.extent, *self._mentioned(at.term))}
+        movable = [name for name in free_extents(self.declared) if name in names - fixed][:3]
         before = dict(self.known)
         for choice in sorted(product(_SEARCHED, repeat=len(movable)), key=_simplicity):
-            self.known = {name: before[name] for name in (*free_extents(self.program), *fixed)}
+            self.known = {name: before[name] for name in (*free_extents(self.declared), *fixed)}
             self.known.update(zip(movable, choice, strict=True))
             self._settle()
             if all(map(self.is_inside, broken)):
@@ -269,150 +256,69 @@ class _Sizes:
 
     def is_inside(self, at: _Subscript) -> bool:
         """Are all values of a subscript places of its tensor, as far as can be told?"""
-        found = self._range(at.expr, at.env)
+        found = self._range(at.term)
         return found is not None and found[0] >= 0 and found[1] < self.known[at.extent]
 
-    def _mentioned(self, expr: Expr) -> set[str]:
+    def _mentioned(self, term: Term) -> set[str]:
         """Extents that a subscript depends on, definitions seen through."""
         found: set[str] = set()
-        for node, _ in self._walk(expr, {}):
-            if isinstance(node, Extent):
-                found.add(self.program.extent_of[node.index])
-            elif isinstance(node, Name) and node.kind == "index":
-                found.add(self.program.extent_of[node.name])
-            elif isinstance(node, Read) and node.name in self.program.definitions:
-                found |= self._mentioned(self.program.definitions[node.name].body)
+        for t in T.subterms(term):
+            if t.op == "extent":
+                found.add(t.attr)
+            elif t.op == "index":
+                found.add(t.attr[1])
+            elif t.op == "ref":
+                found |= self._mentioned(self.program.by_name[t.attr].body)
         return found
 
     # What the program says
 
-    def _walk(self, expr: Expr, env: Env) -> Iterator[tuple[Expr, Env]]:
-        """The parts of an expression, with the bodies of the functions that it calls."""
-        yield expr, env
-        function = self.program.functions.get(expr.function) if isinstance(expr, Call) else None
-        if isinstance(expr, Name) and expr.kind == "formal" and expr.name in env:
-            yield from self._walk(*env[expr.name])
-        elif isinstance(expr, Call) and function is not None:
-            inner = {f: (a, env) for f, a in zip(function.formals, expr.args, strict=True)}
-            yield from self._walk(function.body, inner)
-        else:
-            for part in children(expr):
-                yield from self._walk(part, env)
-
-    def _everything(self) -> Iterator[tuple[Expr, Env]]:
-        bodies = (at.body for at in self.program.definitions.values())
-        return chain.from_iterable(self._walk(body, {}) for body in bodies)
-
     def _all_subscripts(self) -> Iterator[_Subscript]:
         """Computed subscripts; a plain index is inside its tensor by itself."""
-        program = self.program
-        for node, env in self._everything():
-            if not isinstance(node, Read):
+        for t in self.terms:
+            if t.op not in ("read", "ref"):
                 continue
-            dims = (
-                program.definitions[node.name].indices
-                if node.name in program.definitions
-                else program.inputs[node.name].dims
-            )
-            for dim, expr in zip(dims, node.subscripts, strict=True):
-                expr, inner = _behind(expr, env)
-                if not (isinstance(expr, Name) and expr.kind == "index"):
-                    yield _Subscript(program.extent_of[dim], expr, inner)
+            if t.op == "ref":
+                extents = tuple(i.attr[1] for i in self.program.by_name[t.attr].indices)
+            else:
+                extents = self.declared.extents(t.attr)
+            for extent, a in zip(extents, t.args, strict=True):
+                if a.op != "index":
+                    yield _Subscript(extent, a)
 
     def _all_compared(self) -> Iterator[tuple[str, str]]:
-        """Integer inputs that an index is compared with, such as len in k < len[b]."""
-        for node, env in self._everything():
-            if isinstance(node, Compare):
-                sides = [_behind(side, env)[0] for side in node.operands]
-                indices = [s.name for s in sides if isinstance(s, Name) and s.kind == "index"]
-                for name in filter(None, map(_reads, sides)):
-                    if indices and name in self.program.inputs:
-                        yield name, indices[0]
+        """Integer inputs that an index is compared with, such as len in k < len[b], and its
+        extent."""
+        for t in self.terms:
+            if t.op == "compare":
+                indices = [a.attr[1] for a in t.args if a.op == "index"]
+                for a in filter(_is_element, t.args):
+                    if indices and a.op == "read":
+                        yield a.attr, indices[0]
 
-    # Interval arithmetic; None where nothing is known
+    def _range(self, t: Term) -> Interval | None:
+        return interval(t, self._range_of_leaf)
 
-    def _range(self, expr: Expr, env: Env) -> Range | None:
-        expr, env = _behind(expr, env)
-        match expr:
-            case Number():
-                return (expr.value, expr.value) if isinstance(expr.value, int) else None
-            case Extent():
-                size = self.known.get(self.program.extent_of[expr.index])
-                return None if size is None else (size, size)
-            case Name(kind="index"):
-                size = self.known.get(self.program.extent_of[expr.name])
+    def _range_of_leaf(self, t: Term) -> Interval | None:
+        found = None
+        match t.op:
+            case "extent":
+                found = self.known.get(t.attr)
+            case "param":
+                found = self.params[t.attr]
+            case "index":
+                size = self.known.get(t.attr[1])
                 return None if size is None else (0, max(0, size - 1))
-            case Name(kind="param"):
-                value = self.params[expr.name]
-                return (value, value) if isinstance(value, int) else None
-            case Read() | Name():
-                return self._range_of_tensor(expr.name)
-            case Unary(op="-"):
-                return self._corners("-", (0, 0), self._range(expr.operand, env))
-            case Binary():
-                left, right = self._range(expr.left, env), self._range(expr.right, env)
-                return self._corners(expr.op, left, right)
-            case Call():
-                return self._range_of_call(expr, env)
-            case Reduce(op="max" | "min"):
-                return self._range(expr.args[0], env)
-        return None
-
-    def _range_of_tensor(self, name: str) -> Range | None:
-        if name in self.program.definitions:
-            return self._range(self.program.definitions[name].body, {})
-        at = self.program.inputs.get(name)
-        return self.values(name) if at is not None and at.kind == "int" else None
-
-    def _range_of_call(self, expr: Call, env: Env) -> Range | None:
-        function = self.program.functions.get(expr.function)
-        if function is not None:
-            inner = {f: (a, env) for f, a in zip(function.formals, expr.args, strict=True)}
-            return self._range(function.body, inner)
-        if expr.function not in ("where", "minimum", "maximum"):
-            return None
-        operands = expr.args[1:] if expr.function == "where" else expr.args
-        left, right = (self._range(part, env) for part in operands)
-        if left is None or right is None:
-            return None
-        if expr.function == "where":
-            return min(left[0], right[0]), max(left[1], right[1])
-        choose = min if expr.function == "minimum" else max
-        return choose(left[0], right[0]), choose(left[1], right[1])
-
-    def _corners(self, op: str, left: Range | None, right: Range | None) -> Range | None:
-        """The range of a monotone operation, from the ends of its operands."""
-        if left is None or right is None:
-            return None
-        if op == "%":
-            return (0, min(left[1], right[1] - 1)) if left[0] >= 0 and right[0] > 0 else None
-        if op == "//" and right[0] <= 0 <= right[1]:
-            return None
-        if op not in _CORNERS:
-            return None
-        found = [_CORNERS[op](a, b) for a, b in product(left, right)]
-        return min(found), max(found)
+            case "read":
+                return self.values(t.attr) if t.kind == "int" else None
+            case "ref":
+                return self._range(self.program.by_name[t.attr].body)
+        return (found, found) if isinstance(found, int) else None
 
 
-_CORNERS = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "//": lambda a, b: a // b,
-}
-
-
-def _behind(expr: Expr, env: Env) -> tuple[Expr, Env]:
-    """What a formal stands for."""
-    while isinstance(expr, Name) and expr.kind == "formal" and expr.name in env:
-        expr, env = env[expr.name]
-    return expr, env
-
-
-def _reads(expr: Expr) -> str | None:
-    """The tensor of which an expression is a plain element."""
-    is_element = isinstance(expr, Read) or (isinstance(expr, Name) and expr.kind == "scalar")
-    return expr.name if is_element and isinstance(expr, (Read, Name)) else None
+def _is_element(t: Term) -> bool:
+    """Is t a plain element of a tensor?"""
+    return t.op in ("read", "ref")
 
 
 def _simplicity(choice: Iterable[int]) -> tuple[int, int]:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 from monocomp import terms as T
 from monocomp.abbreviation import Abbreviation
+from monocomp.equations import Equation, Equations
 from monocomp.errors import InternalError
 from monocomp.printer import show
-from monocomp.program import Equation, Equations
 from monocomp.rules import Choice, Rule, RuleSet
 from monocomp.sharing import kept, require_small
 from monocomp.terms import Term
@@ -84,7 +84,7 @@ def _cost(program: Equations, extents: Mapping[str, int] | None) -> Cost | dict[
     from monocomp.cost import cost  # compiling counts nothing
 
     found = cost(program)
-    return found if extents is None else found.at(extents, program.source)
+    return found if extents is None else found.at(extents, program)
 
 
 class Rewriter:
@@ -176,7 +176,7 @@ class Rewriter:
 
         users = [e.name for e in self.program.equations if equation.name in e.body.names]
         program = self.program.map(visit)
-        returned = {o.name for o in program.source.outputs}
+        returned = {o.name for o in program.declared.outputs}
         known = program.known
         if equation.body.args and equation.body.op not in ("read", "cast"):
             known = (Abbreviation(equation.name, equation.indices, equation.body), *known)
@@ -197,8 +197,7 @@ class Rewriter:
         It will stand in several sums, and a reader wants to recognise it. Only the steps'
         text uses the name; the program stays as it is.
         """
-        taken = {*self.program.source.inputs, *self.program.source.params, *self.program.by_name}
-        taken |= set(self.program.source.extent_of)
+        taken = self.program.declared.names | self.program.by_name.keys()
         free_names = (c for c in "STUVWXYZ" if c not in taken)
         for equation in self.program.equations:
             for t in T.subterms(equation.body):

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, carrier, is_selection
+from monocomp.equations import Equation, Equations, stored_in
 from monocomp.monomials import factors
 from monocomp.nominal import without_elements
-from monocomp.program import Equation, Equations, stored_in
 from monocomp.terms import Term
 from monocomp.tile import Axis, Role
 

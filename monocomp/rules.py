@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import Any
 
 from monocomp import terms as T
+from monocomp.equations import Equations
 from monocomp.errors import InternalError
-from monocomp.program import Equations
 from monocomp.proving.proofs import Law, certify_rule_law, missing
 from monocomp.terms import Term
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from monocomp import terms as T
+from monocomp.equations import Equation, Equations
 from monocomp.errors import LimitError
 from monocomp.nominal import nominal_sizes
-from monocomp.program import Equation, Equations
 from monocomp.terms import Term
 
 LIMIT = 100  # terms of an equation, each counted once
@@ -54,9 +54,9 @@ def _reads(program: Equations) -> dict[str, list[Term]]:
 
 def _storable(program: Equations) -> frozenset[str]:
     """The equations that are no larger than the largest tensor that the program has anyway."""
-    source = program.source
-    sizes = nominal_sizes(source, program.sizes)
-    shapes = [[sizes[x] for x in source.extents(name)] for name in source.inputs]
+    declared = program.declared
+    sizes = nominal_sizes(declared, program.sizes)
+    shapes = [[sizes[x] for x in declared.extents(name)] for name in declared.inputs]
     shapes += [[sizes[i.attr[1]] for i in o.indices] for o in program.outputs]
     largest = max(map(math.prod, shapes))
     return frozenset(
@@ -127,11 +127,10 @@ def require_small(e: Equation, program: Equations, limit: int, when: str, *notes
     """Raise a LimitError if an equation has more terms, written out."""
     if _weight(e.body) <= limit:
         return
-    definition = program.source.definitions.get(e.name)
     raise LimitError(
         f"'{e.name}' grows past {limit} terms {when}",
-        text=program.source.text,
-        spans=() if definition is None else definition.span,
+        text=program.origin.text,
+        spans=program.origin.span(e.name),
         notes=notes,
         help="return some of the definitions that it reads, and read them as inputs of "
         "another program",

@@ -12,12 +12,12 @@ from typing import Any
 
 from monocomp.building import BUILDING
 from monocomp.derivation import Derivation
+from monocomp.equations import Equations
 from monocomp.errors import UnsupportedError
 from monocomp.language.syntax import Program
 from monocomp.lowering import cut, has_same_elements, lower, split
 from monocomp.nominal import nominal_sizes, power_of_two, without_elements
 from monocomp.pipeline import RULE_SETS
-from monocomp.program import Equations
 from monocomp.proving.proofs import require_program
 from monocomp.rewrites.tiling import tiling_steps
 from monocomp.rewriting import Rewriter, Step
@@ -91,7 +91,9 @@ class Specializations:
         key = (processors, divides, *bucket.items())
         found = self._in_kernels.get(key)
         if found is None:
-            sizes = {e: max(n, 1) for e, n in nominal_sizes(self.program, bucket).items()}
+            sizes = {
+                e: max(n, 1) for e, n in nominal_sizes(self.equations.declared, bucket).items()
+            }
             with BUILDING:
                 program, steps = cut(self._rewriter_for(bucket).program, sizes)
                 if processors > 1:

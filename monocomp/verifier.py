@@ -10,10 +10,11 @@ made are read as if somebody had written them, to whom it might matter that a nu
 from __future__ import annotations
 
 from monocomp import terms as T
+from monocomp.equations import Equations
 from monocomp.errors import InternalError
 from monocomp.language.checker import check
-from monocomp.program import Equations, translate
 from monocomp.terms import Term
+from monocomp.translation import translate
 
 
 def verify(program: Equations) -> Equations:
@@ -26,7 +27,7 @@ def verify(program: Equations) -> Equations:
         InternalError: with the equation that is wrong. What the checker says of the text is
             raised as it is.
     """
-    missing = {o.name for o in program.source.outputs} - set(program.by_name)
+    missing = {o.name for o in program.declared.outputs} - set(program.by_name)
     if missing:
         raise InternalError(f"no equation is left for {', '.join(sorted(missing))}")
     for equation in program.equations:
@@ -37,7 +38,7 @@ def verify(program: Equations) -> Equations:
         for t in T.subterms(equation.body):
             if t.op == "ref" and t.attr not in program.by_name:
                 raise InternalError(f"{equation.name} reads {t.attr}, which no equation defines")
-            if t.op == "read" and t.attr not in program.source.inputs:
+            if t.op == "read" and t.attr not in program.declared.inputs:
                 raise InternalError(f"{equation.name} reads {t.attr}, which is no input")
     printed = translate(check(program.text()))
     for old, new in zip(program.equations, printed.equations, strict=True):

@@ -17,9 +17,9 @@ from functools import cache
 from monocomp import terms as T
 from monocomp.algebra import is_mantissa
 from monocomp.domain import split
+from monocomp.equations import Equations
 from monocomp.monomials import addends, factors, monomial, primitive
 from monocomp.moving import LARGEST_DEGREE, Centred, Mean, Unit, centred, weighted_sum
-from monocomp.program import Equations
 from monocomp.rewriting import Rewriter
 from monocomp.rules import Choice, RuleSet
 from monocomp.terms import Term

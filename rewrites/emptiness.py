@@ -8,8 +8,8 @@ known, `program.translate` makes such folds empty before terms are simplified.
 from __future__ import annotations
 
 from monocomp import terms as T
+from monocomp.equations import Equations
 from monocomp.nominal import without_elements
-from monocomp.program import Equations
 from monocomp.rules import Choice, RuleSet
 from monocomp.terms import Term
 

@@ -15,9 +15,9 @@ from functools import lru_cache
 from math import prod
 
 from monocomp import terms as T
+from monocomp.equations import Equations
 from monocomp.monomials import addends, factors
 from monocomp.nominal import nominal_sizes
-from monocomp.program import Equations
 from monocomp.rewrites.normal_form import normalise
 from monocomp.rules import Choice, RuleSet
 from monocomp.terms import Term
@@ -40,7 +40,7 @@ def exchange_sums(program: Equations) -> Choice | None:
              O[i,e] = sum[j](A[i,j] * sum[k](B[k,j] * C[k,e]))
     """
     best = None
-    sizes = nominal_sizes(program.source, program.sizes)
+    sizes = nominal_sizes(program.declared, program.sizes)
     cost = operations(program, sizes)
     for t in candidates(program):
         new = normalise(_exchanged(t))

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from monocomp import terms as T
+from monocomp.equations import Equations
 from monocomp.monomials import (
     addends,
     beside_weight,
@@ -25,7 +26,6 @@ from monocomp.monomials import (
     without_exponent,
     without_powers,
 )
-from monocomp.program import Equations
 from monocomp.rewrites.sigmoids import sigmoids
 from monocomp.rules import Choice, RuleSet
 from monocomp.terms import Term

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from monocomp.program import Equations
+from monocomp.equations import Equations
 from monocomp.rewriting import Step
 from monocomp.tile import Loop, TileProgram, walk
 from monocomp.tile_printer import loop_header, show_state

@@ -35,8 +35,8 @@ import pytest
 from monocomp.checking import Case
 from monocomp.language.checker import check
 from monocomp.pipeline import derive
-from monocomp.program import translate
 from monocomp.rules import RuleSet
+from monocomp.translation import translate
 from tests import test_guards, test_printer
 
 NAMES = (

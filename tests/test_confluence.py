@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import pytest
 
+from monocomp.equations import Equations
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.pipeline import derive
-from monocomp.program import Equations, translate
+from monocomp.translation import translate
 
 S = "S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)\n"
 LOGIT = "sum[d](Q[b,h,q,d] * K[b,h,k,d]) / sqrt(|d|)"

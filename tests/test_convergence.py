@@ -17,11 +17,12 @@ import numpy as np
 import pytest
 
 from monocomp import terms as T
+from monocomp.equations import Equations
 from monocomp.language.checker import check
 from monocomp.pipeline import derive
-from monocomp.program import Equations, translate
 from monocomp.random_inputs import random_inputs
 from monocomp.reference.oracle import evaluate
+from monocomp.translation import translate
 
 S = "S[q,k] = Q[q,d] * K[k,d] / sqrt(|d|)\n"
 P = f"{S}P[q,k] = softmax[k](S[q,k])\n"
@@ -390,7 +391,7 @@ def test_enough() -> None:
 def test_one_meaning(program: str) -> None:
     """The oracle gives one result for all ways."""
     programs = list(map(check, WRITINGS[program].values()))
-    inputs = random_inputs(programs[0], {}, dtype="float64", seed=3)
+    inputs = random_inputs(translate(programs[0]), {}, dtype="float64", seed=3)
     if "start" in inputs:  # no empty row, whose brackets have no quotient
         inputs |= {"start": 0 * inputs["start"], "end": inputs["end"] + 1}
     found = [evaluate(p, {name: inputs[name] for name in p.inputs}) for p in programs]

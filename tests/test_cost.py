@@ -14,8 +14,8 @@ from monocomp.cost import Cost, Formula, cost
 from monocomp.errors import UsageError
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
-from monocomp.program import translate
 from monocomp.tile import Loop, Statement
+from monocomp.translation import translate
 from tests.test_tile import MORE
 
 

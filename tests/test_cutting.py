@@ -11,8 +11,8 @@ from monocomp.language.checker import check
 from monocomp.lowering.cutting import Closing
 from monocomp.lowering.work import work
 from monocomp.nominal import nominal_sizes
-from monocomp.program import translate
 from monocomp.random_inputs import random_inputs
+from monocomp.translation import translate
 from tests.backends.storing import PROGRAMS
 
 ATTENTION = "O[b,h,q,e] = softmax[k](Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)) * V[b,h,k,e]"
@@ -59,7 +59,7 @@ def test_each_step_keeps_the_values(name: str) -> None:
     text = PROGRAMS[name].text
     sizes = dict(zip(("h", "g", "i", "j", "q", "k", "d", "e", "c"), range(2, 11), strict=True))
     known = check(text).extent_of
-    inputs = random_inputs(check(text), {i: n for i, n in sizes.items() if i in known})
+    inputs = random_inputs(translate(check(text)), {i: n for i, n in sizes.items() if i in known})
     wanted = mc.evaluate(text, inputs)
     for step in mc.compile(text).derivation.steps:
         if step.rule == "store_value":

@@ -13,7 +13,7 @@ from monocomp.derivation import WIDTH, Derivation, wrap_formula
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.pipeline import derive
-from monocomp.program import translate
+from monocomp.translation import translate
 
 
 def derivation_of(text: str) -> Derivation:

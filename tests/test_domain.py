@@ -17,8 +17,8 @@ from monocomp import library
 from monocomp import terms as T
 from monocomp.domain import LIMIT, Domain, Interval, split
 from monocomp.language.checker import check
-from monocomp.program import translate
 from monocomp.terms import Term
+from monocomp.translation import translate
 
 K, Q = T.index("k", "k"), T.index("q", "q")
 HEAD = """

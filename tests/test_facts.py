@@ -12,10 +12,12 @@ import pytest
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR
 from monocomp.checking import Case
+from monocomp.equations import Equation, Equations
 from monocomp.language.checker import check
 from monocomp.printer import show_monoid
-from monocomp.program import Equation, Equations, translate
 from monocomp.terms import facts
+from monocomp.terms.declarations import Output
+from monocomp.translation import translate
 from tests.test_printer import PROGRAMS
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -60,10 +62,9 @@ def subterms_of(text: str) -> list[tuple[Equations, T.Term]]:
             is_value = t.kind == "float" and t.op not in ("param", "const", "read")
             holds_refs = any(s.op == "ref" for s in T.subterms(t))
             if is_value and t.free <= names and not holds_refs and not is_pair(t):
-                output = replace(program.source.outputs[0], name=equation.name, dtype=None)
-                source = replace(program.source, outputs=(output,))
+                declared = replace(program.declared, outputs=(Output(equation.name),))
                 only = (Equation(equation.name, equation.indices, t),)
-                found.append((replace(program, source=source, equations=only), t))
+                found.append((replace(program, declared=declared, equations=only), t))
     return found
 
 
@@ -81,8 +82,8 @@ def test_facts_hold(text: str) -> None:
             held = [name for name in held if name != "is_finite_if_there"]
         if not held:
             continue
-        params = {name: -0.7 for name, at in program.source.params.items() if at.default is None}
-        for case in Case.of(program.source, {}, params, 2).everywhere():
+        params = {name: -0.7 for name, at in program.declared.params.items() if at.default is None}
+        for case in Case.of(check(program.text()), {}, params, 2).everywhere():
             inputs = case.inputs("float64")
             (value,) = case.outputs(inputs, program.text())
             for name in held:

@@ -10,7 +10,7 @@ from monocomp import library
 from monocomp.errors import InputError
 from monocomp.filters import Filters
 from monocomp.language.checker import check
-from monocomp.program import translate
+from monocomp.translation import translate
 
 WINDOW = library.load("sliding_window")
 SINKS = library.load("sink_window")

@@ -20,10 +20,10 @@ from monocomp.errors import LimitError
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.pipeline import derive
-from monocomp.program import translate
 from monocomp.reference import oracle
 from monocomp.sharing import kept
 from monocomp.tile import Expr, expressions
+from monocomp.translation import translate
 
 SECONDS = 20.0
 

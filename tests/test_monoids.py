@@ -12,9 +12,9 @@ import monocomp as mc
 from monocomp.language.checker import check
 from monocomp.language.prelude import standard_monoids
 from monocomp.monoids import Monoid
-from monocomp.program import translate
 from monocomp.proving import proofs
 from monocomp.reference.oracle import evaluate
+from monocomp.translation import translate
 
 AFFINE = "Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')"
 X = torch.randn(37, generator=torch.Generator().manual_seed(0), dtype=torch.float64).numpy()

@@ -6,6 +6,7 @@ import pytest
 
 from monocomp.language.checker import check
 from monocomp.nominal import LONG, SHORT, nominal_sizes
+from monocomp.translation import translate
 
 ATTENTION = "O[b,h,q,e] = softmax[k](Q[b,h,q,d] * K[b,h,k,d]) * V[b,h,k,e]"
 
@@ -22,19 +23,18 @@ ATTENTION = "O[b,h,q,e] = softmax[k](Q[b,h,q,d] * K[b,h,k,d]) * V[b,h,k,e]"
     ],
 )
 def test_features_are_short(text: str, short: str, long: str) -> None:
-    sizes = nominal_sizes(check(text))
+    sizes = nominal_sizes(translate(check(text)).declared)
     assert sizes == dict.fromkeys(short, SHORT) | dict.fromkeys(long, LONG)
 
 
 def test_given_sizes_win() -> None:
-    sizes = nominal_sizes(check(ATTENTION), {"d": 512, "h": 8})
+    sizes = nominal_sizes(translate(check(ATTENTION)).declared, {"d": 512, "h": 8})
     assert (sizes["d"], sizes["h"], sizes["e"], sizes["k"]) == (512, 8, SHORT, LONG)
 
 
 def test_a_declared_number_is_the_size() -> None:
-    sizes = nominal_sizes(check("index r < 2 * 4\nO[i] = sum[r](X[i, 3 * r])"))
+    sizes = nominal_sizes(translate(check("index r < 2 * 4\nO[i] = sum[r](X[i, 3 * r])")).declared)
     assert sizes["r"] == 8
-    sizes = nominal_sizes(
-        check("input X[n,s,c]\nindex k < |n| * |s|\nO[c] = sum[k](X[k // |s|, k % |s|, c])")
-    )
+    text = "input X[n,s,c]\nindex k < |n| * |s|\nO[c] = sum[k](X[k // |s|, k % |s|, c])"
+    sizes = nominal_sizes(translate(check(text)).declared)
     assert sizes["k"] == LONG

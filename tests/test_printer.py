@@ -23,14 +23,15 @@ from monocomp import library
 from monocomp import terms as T
 from monocomp.checking import Case
 from monocomp.cost import cost
+from monocomp.equations import Equations
 from monocomp.errors import IndexRangeError, LimitError
 from monocomp.language.checker import check
 from monocomp.language.syntax import Program
 from monocomp.pipeline import derive
 from monocomp.printer import number_text, show
-from monocomp.program import Equations, translate
 from monocomp.random_inputs import Points
 from monocomp.reference.oracle import evaluate
+from monocomp.translation import translate
 from monocomp.verifier import loosely, verify
 from tests.program_generator import PARAMS, programs
 
@@ -68,7 +69,7 @@ def check_derivation(text: str, params: Mapping[str, Any]) -> None:
         before = program
         if not changed.equations:
             continue
-        printed = verify(changed).source
+        printed = check(verify(changed).text())
         for each, inputs, expected in tried:
             found = outputs(printed, inputs, **each.params)
             right = tuple(expected[output.name] for output in printed.outputs)
@@ -90,18 +91,18 @@ def check_derived_again(program: Equations, again: Equations) -> None:
 
 def what_changed(before: Equations | None, program: Equations) -> Equations:
     """The equations that a step changed; all of them while some read others."""
-    source = program.source
+    declared = program.declared
     if before is None or any(t.op == "ref" for e in before.equations for t in T.subterms(e.body)):
         return program
-    returned = {output.name for output in source.outputs}
+    returned = {output.name for output in declared.outputs}
     changed = tuple(
         e
         for e in program.equations
         if e.name in returned and e.body is not before.by_name[e.name].body
     )
     kept = {e.name for e in changed}
-    results = tuple(output for output in source.outputs if output.name in kept)
-    return replace(program, equations=changed, source=replace(source, outputs=results))
+    results = tuple(output for output in declared.outputs if output.name in kept)
+    return replace(program, equations=changed, declared=replace(declared, outputs=results))
 
 
 @pytest.mark.one_in(3)

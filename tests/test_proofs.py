@@ -22,9 +22,9 @@ import pytest
 from monocomp import terms as T
 from monocomp.algebra import SE, SE_PAIR, settled
 from monocomp.cache import JsonStore, cache_folder
+from monocomp.equations import Equations
 from monocomp.errors import MonoidLawError
 from monocomp.language import checker
-from monocomp.program import Equations, translate
 from monocomp.proving import laws, proofs
 from monocomp.proving.case_analysis import OutOfTimeError, UnprovedError, clock, for_all_cases
 from monocomp.proving.extended_reals import ContradictionError
@@ -33,6 +33,7 @@ from monocomp.proving.proofs import Law
 from monocomp.proving.sampling import Sample
 from monocomp.proving.symbolic import Algebra, to_sympy
 from monocomp.terms import Term, UserMonoid
+from monocomp.translation import translate
 
 
 @pytest.fixture(autouse=True)
@@ -644,10 +645,10 @@ def run(code: str, **environment: str) -> str:
 
 CERTIFY = """
 import sys
-from monocomp import program
+from monocomp import translation
 from monocomp.language import checker
 from monocomp.proving import proofs
-laws = proofs.certificate(program.translate(checker.check({text!r})), fresh={fresh})
+laws = proofs.certificate(translation.translate(checker.check({text!r})), fresh={fresh})
 print(proofs.is_proved(laws), "sympy" in sys.modules)
 """
 EXAMPLE = PROVED["affine"] + "\nH[t] = M[..t](g[t], x[t]).u\nO = max[k](A[k]) + sum[k](A[k])"

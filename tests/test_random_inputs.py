@@ -16,6 +16,7 @@ from monocomp.random_inputs import (
     to_bfloat16,
 )
 from monocomp.reference.oracle import evaluate
+from monocomp.translation import translate
 
 PAGED = """
 input K[p,s,d], table[b,n]: int
@@ -44,28 +45,28 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("seed", range(3))
 def test_programs_run_on_their_random_inputs(name: str, seed: int) -> None:
-    program = check(PROGRAMS[name])
+    program = translate(check(PROGRAMS[name]))
     inputs = random_inputs(program, {}, seed=seed)
-    assert set(inputs) == set(program.inputs)
-    evaluate(program, inputs)  # an index out of range or two sizes would be an error
+    assert set(inputs) == set(program.declared.inputs)
+    evaluate(program.origin.text, inputs)  # an index out of range or two sizes would be an error
 
 
 def test_small_extents_are_distinct() -> None:
-    program = check("O[b,h,q,e] = softmax[k](Q[b,h,q,d] * K[b,h,k,d]) * V[b,h,k,e]")
+    program = translate(check("O[b,h,q,e] = softmax[k](Q[b,h,q,d] * K[b,h,k,d]) * V[b,h,k,e]"))
     extents = complete_extents(program, {})
     assert sorted(extents.values()) == [2, 3, 5, 7, 11, 13]
 
 
 def test_given_and_declared_extents() -> None:
-    program = check(PAGED)
+    program = translate(check(PAGED))
     extents = complete_extents(program, {"s": 4, "n": 6})
     assert extents["k"] == 24
-    assert free_extents(program) == ("p", "s", "d", "b", "n", "q")
-    assert complete_extents(check(WINDOW), {}, {"w": 5})["j"] == 5
+    assert free_extents(program.declared) == ("p", "s", "d", "b", "n", "q")
+    assert complete_extents(translate(check(WINDOW)), {}, {"w": 5})["j"] == 5
 
 
 def test_extents_that_must_divide() -> None:
-    program = check(PROGRAMS["grouped"])
+    program = translate(check(PROGRAMS["grouped"]))
     assert complete_extents(program, {"h": 12})["g"] in (2, 3, 4, 6)
     extents = complete_extents(program, {})
     assert extents["h"] % extents["g"] == 0
@@ -74,15 +75,15 @@ def test_extents_that_must_divide() -> None:
 
 
 def test_two_names_of_one_extent() -> None:
-    program = check("O[i,j] = A[i,d] * A[j,d]")
-    assert by_representative(program, {"j": 4}) == {"i": 4}
-    assert by_representative(program, {"j": 4, "i": 4}) == {"i": 4}
+    program = translate(check("O[i,j] = A[i,d] * A[j,d]"))
+    assert by_representative(program.declared, {"j": 4}) == {"i": 4}
+    assert by_representative(program.declared, {"j": 4, "i": 4}) == {"i": 4}
     with pytest.raises(UsageError, match="indices 'i' and 'j' have one extent, and get two: 4 and"):
-        by_representative(program, {"i": 4, "j": 5})
+        by_representative(program.declared, {"i": 4, "j": 5})
 
 
 def test_unknown_index() -> None:
-    program = check("O[row] = A[row,col] * B[col]")
+    program = translate(check("O[row] = A[row,col] * B[col]"))
     with pytest.raises(UsageError) as caught:
         random_inputs(program, {"rows": 4})
     assert str(caught.value) == (
@@ -94,7 +95,7 @@ def test_unknown_index() -> None:
 
 def test_kinds_and_values() -> None:
     text = "O[i] = where(m[i], A[T[i]], 0) + sum[k if k < len[i]](B[i,k])"
-    program = check("input len[i]: int\n" + text)
+    program = translate(check("input len[i]: int\n" + text))
     inputs = random_inputs(program, {"i": 1000, "k": 5})
     size = inputs["A"].shape[0]
     assert inputs["m"].dtype == np.bool_
@@ -105,7 +106,7 @@ def test_kinds_and_values() -> None:
 
 
 def test_seeds_and_dtypes() -> None:
-    program = check("O[i] = A[i] * B[i]")
+    program = translate(check("O[i] = A[i] * B[i]"))
     first, again, other = (random_inputs(program, {"i": 50}, seed=s) for s in (1, 1, 2))
     assert np.array_equal(first["A"], again["A"])
     assert not np.array_equal(first["A"], other["A"])
@@ -119,7 +120,7 @@ def test_bfloat16_numbers_are_the_nearest() -> None:
     numbers = np.random.default_rng(0).standard_normal((7, 300), dtype=np.float32)
     expected = torch.from_numpy(numbers).bfloat16().float().numpy()
     assert np.array_equal(to_bfloat16(numbers), expected)
-    program = check("O[i] = A[i]")
+    program = translate(check("O[i] = A[i]"))
     drawn = random_inputs(program, {"i": 100}, dtype="bfloat16")["A"]
     assert np.array_equal(to_bfloat16(drawn), drawn)
 
@@ -127,7 +128,7 @@ def test_bfloat16_numbers_are_the_nearest() -> None:
 def test_special_points() -> None:
     """Most elements are at them, and rows are of one number now and then."""
     text = "input len[i]: int, s\nO[i] = where(m[i], A[i,k] * s, 0) + sum[k if k < len[i]](B[i,k])"
-    program = check(text.replace("A[i,k] * s", "sum[k](A[i,k]) * s"))
+    program = translate(check(text.replace("A[i,k] * s", "sum[k](A[i,k]) * s")))
     seen: dict[str, list[float]] = {"finite": [], "any": []}
     for points, found in seen.items():
         rows = 0

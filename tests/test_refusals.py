@@ -18,11 +18,11 @@ from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.moving import move_centre
 from monocomp.pipeline import RULES, derive
-from monocomp.program import translate
 from monocomp.proving import proofs
 from monocomp.proving.rule_laws import EVERYWHERE, RULE_LAWS, Identity, RuleLaw
 from monocomp.refusals import Refusal, refusals
 from monocomp.rules import RuleSet
+from monocomp.translation import translate
 from tests.rewrites.rules import equations
 
 

@@ -21,7 +21,7 @@ from monocomp.errors import UsageError
 from monocomp.kernel import Kernel, compile
 from monocomp.language.checker import check
 from monocomp.pipeline import RULES, derive
-from monocomp.program import translate
+from monocomp.translation import translate
 
 MORE = {
     "statistics": "S[q,k] = Q[q,d] * K[k,d]\nO[q,e] = softmax[k](S[q,k]) * V[k,e]\n"

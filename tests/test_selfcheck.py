@@ -21,10 +21,11 @@ import torch
 
 from monocomp import library, random_inputs
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines
+from monocomp.equations import Equations
 from monocomp.errors import InternalError
 from monocomp.language.checker import check
-from monocomp.program import Equations, translate
 from monocomp.reference import oracle
+from monocomp.translation import translate
 
 _NUMBERS = count()
 
@@ -170,8 +171,8 @@ def translated(text: str) -> Equations:
 
 def plain(equations: Equations) -> dict[str, str]:
     """Identifiers that are the names themselves, or where they cannot be, others."""
-    source = equations.source
-    names = {*source.inputs, *source.params, *source.definitions, *source.extent_of}
+    declared = equations.declared
+    names = declared.names | equations.by_name.keys()
     names = {name for name in names if not name.startswith(".")}
     reserved = {*keyword.kwlist, *RESERVED, "torch", "attention"}
     return {name: f"{name}_x" if name in reserved else name for name in sorted(names)}
@@ -199,8 +200,8 @@ def formatted(lines: list[str], folder: Path) -> None:
 def agrees(made: Any, equations: Equations, inputs: dict[str, Any], **params: Any) -> None:
     """The reference gives what the oracle gives."""
     identifiers = plain(equations)
-    wanted = oracle.evaluate(equations.source, inputs, **params)
-    tensors = [torch.as_tensor(inputs[name]) for name in equations.source.inputs]
+    wanted = oracle.evaluate(equations.origin.text, inputs, **params)
+    tensors = [torch.as_tensor(inputs[name]) for name in equations.declared.inputs]
     found = made.reference(*tensors, **{identifiers[n]: v for n, v in params.items()})
     assert isinstance(found, tuple)
     wanted = wanted if isinstance(wanted, tuple) else (wanted,)
@@ -211,7 +212,7 @@ def agrees(made: Any, equations: Equations, inputs: dict[str, Any], **params: An
 
 
 def inputs_of(equations: Equations, seed: int = 0, **given: int) -> dict[str, Any]:
-    made = random_inputs.random_inputs(equations.source, given, dtype="float64", seed=seed)
+    made = random_inputs.random_inputs(equations, given, dtype="float64", seed=seed)
     return {name: array.copy() for name, array in made.items()}
 
 
@@ -222,8 +223,8 @@ def test_reference_agrees_with_the_oracle(name: str, tmp_path: Path) -> None:
     made = module(reference_lines(equations, plain(equations)), tmp_path)
     for seed in range(3):
         agrees(made, equations, inputs_of(equations, seed))
-    sizes = dict.fromkeys(random_inputs.free_extents(equations.source), 4)
-    if random_inputs.fits(equations.source, sizes, {}):
+    sizes = dict.fromkeys(random_inputs.free_extents(equations.declared), 4)
+    if random_inputs.fits(equations, sizes, {}):
         agrees(made, equations, inputs_of(equations, **sizes))
 
 
@@ -328,15 +329,15 @@ def test_names_of_any_kind(tmp_path: Path) -> None:
         return total, open_indices
         """
     equations = translated(text)
-    source = equations.source
-    names = [*source.inputs, *source.params, *source.definitions, *source.extent_of]
+    declared = equations.declared
+    names = [*declared.inputs, *declared.params, *equations.by_name, *declared.extent_of]
     identifiers = {name: f"name_{n}" for n, name in enumerate(dict.fromkeys(names))}
     lines = reference_lines(equations, identifiers)
     made = module(lines, tmp_path)
     formatted(["import torch", "", "", *lines], tmp_path)
     inputs = inputs_of(equations)
     found = made.reference(*map(torch.as_tensor, inputs.values()), **{identifiers["dtype"]: 3.0})
-    wanted = oracle.evaluate(source, inputs, dtype=3.0)
+    wanted = oracle.evaluate(equations.origin.text, inputs, dtype=3.0)
     for x, y in zip(found, wanted, strict=True):
         np.testing.assert_allclose(x.numpy(), y, rtol=1e-12)
     used = {n.id for n in ast.walk(ast.parse("\n".join(lines))) if isinstance(n, ast.Name)}

@@ -18,9 +18,9 @@ from monocomp.algebra import SE_PAIR
 from monocomp.errors import InternalError
 from monocomp.language.checker import check
 from monocomp.printer import show
-from monocomp.program import translate
 from monocomp.reference.oracle import evaluate
 from monocomp.terms import Term
+from monocomp.translation import translate
 
 I, J = T.index("i", "n"), T.index("j", "n")  # noqa: E741
 K, L = T.index("k", "m"), T.index("l", "m")

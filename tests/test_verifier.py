@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from monocomp import terms as T
+from monocomp.equations import Equations
 from monocomp.errors import InternalError
 from monocomp.language.checker import check
-from monocomp.program import Equations, translate
+from monocomp.translation import translate
 from monocomp.verifier import verify
 
 

@@ -11,9 +11,9 @@ from monocomp.backends.triton.kernel_source import KernelEmitter, KernelSource
 from monocomp.backends.triton.layout import fit
 from monocomp.backends.triton.schedule import MIN_DOT
 from monocomp.backends.triton.syntax import SMALL_INT
+from monocomp.equations import Equations
 from monocomp.errors import InternalError
 from monocomp.nominal import without_elements
-from monocomp.program import Equations, translate_expression
 from monocomp.tile import Axis, OutputTensor, TileProgram
 
 MANY_BLOCKS = 8  # of rows, whose reading takes longer than a copy, if rows are odd
@@ -38,7 +38,7 @@ class HostSource:
         narrow: Collection[str],
     ) -> None:
         self.narrow = narrow
-        self.start, self.program = start, start.source
+        self.start, self.program = start, start.declared
         self.lowered = lowered
         self.kernels, self.sources, self.emitters = kernels, sources, emitters
         self.names = names
@@ -87,7 +87,7 @@ class HostSource:
         for i in self.program.inputs.values():
             dims = ", ".join(d.lstrip(".") for d in i.dims)
             shapes.append(f"{i.name} ({dims})")
-        outs = [f"{o.name} ({', '.join(o.indices)})" for o in self.program.outputs]
+        outs = [f"{e.name} ({', '.join(i.attr[0] for i in e.indices)})" for e in self.start.outputs]
         text = f"Computes {', '.join(outs)}."
         self.put('"""' + _clean(text))
         self.put("")
@@ -101,7 +101,7 @@ class HostSource:
 
     def _sizes(self) -> None:
         known: set[str] = set()
-        bounds = self.lowered.source.bounds
+        bounds = self.lowered.declared.bounds
         for i in self.program.inputs.values():
             for dim, extent in enumerate(self.program.extents(i.name)):
                 if extent not in known and extent not in bounds:
@@ -110,7 +110,7 @@ class HostSource:
         for extent in sorted(bounds, key=self.lowered.parts.__contains__):
             if extent in self.lowered.parts:
                 self._parts(extent, self.lowered.parts[extent])
-            text = self._int(translate_expression(self.lowered.source, bounds[extent]))
+            text = self._int(bounds[extent])
             self.out += fit(f"{self.size(extent)} = ", text, "", 1)
         entries = [
             f'("{n}", {self.tensor(n)}, {_tuple(list(map(self.size, self.program.extents(n))))})'

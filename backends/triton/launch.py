@@ -35,9 +35,9 @@ from monocomp.backends.triton.search import CANDIDATES, SECONDS, Choice, Progres
 from monocomp.backends.triton.space import Space, element_bytes
 from monocomp.building import BUILDING
 from monocomp.cache import TextStore
+from monocomp.equations import Equations
 from monocomp.errors import InternalError
 from monocomp.nominal import power_of_two
-from monocomp.program import Equations
 from monocomp.report import report
 from monocomp.tile import TileProgram
 

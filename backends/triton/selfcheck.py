@@ -15,10 +15,10 @@ from monocomp import terms as T
 from monocomp.backends.triton import reference
 from monocomp.backends.triton.reference import reference_lines
 from monocomp.backends.triton.reference.code import call_lines, default_text
+from monocomp.equations import Equations
 from monocomp.errors import InternalError
-from monocomp.language.syntax import Input
 from monocomp.nominal import without_elements
-from monocomp.program import Equations
+from monocomp.terms.declarations import Input
 
 __all__ = ["RESERVED", "main_lines", "reference_lines"]
 
@@ -100,9 +100,9 @@ def main_lines(
     if host in RESERVED:
         raise InternalError(f"the host function's name is reserved: {host}")
     params = _params(equations)
-    several = len(equations.source.outputs) > 1
+    several = len(equations.declared.outputs) > 1
     call = "kernel(*inputs, **params)"
-    outputs = [f'"{o.name}"' for o in equations.source.outputs]
+    outputs = [f'"{o.name}"' for o in equations.declared.outputs]
     keywords = [f'"{identifiers[name]}": {default_text(value)}' for name, value in params.items()]
     out = [*_ERROR.strip().splitlines(), "", "", *_HEAD.strip().splitlines()]
     inputs = []
@@ -123,7 +123,7 @@ def main_lines(
 def _params(equations: Equations) -> dict[str, Any]:
     """Values of the parameters: the defaults, ints made small."""
     values: dict[str, Any] = {}
-    for param in equations.source.params.values():
+    for param in equations.declared.params.values():
         if param.kind == "int":
             values[param.name] = 3 if param.default is None else min(param.default, _LARGEST_PARAM)
         else:
@@ -134,7 +134,7 @@ def _params(equations: Equations) -> dict[str, Any]:
 def _inputs(equations: Equations, params: Mapping[str, Any]) -> Iterator[tuple[Input, str]]:
     """Each input with an expression for random elements."""
     sizes = _extents(equations, params)
-    for declared in equations.source.inputs.values():
+    for declared in equations.declared.inputs.values():
         shape = ", ".join(str(sizes[dim]) for dim in declared.dims)
         whole = f"({shape},)" if len(declared.dims) == 1 else f"({shape})"
         if declared.kind == "bool":
@@ -148,36 +148,35 @@ def _inputs(equations: Equations, params: Mapping[str, Any]) -> Iterator[tuple[I
 
 def _extents(equations: Equations, params: Mapping[str, Any]) -> dict[str, int]:
     """An odd size for each extent, where computed subscripts allow it."""
-    program = equations.source
+    declared = equations.declared
     given: dict[str, int] = {}
-    free = random_inputs.fits(program, {}, params)
+    free = random_inputs.fits(equations, {}, params)
     terms = T.subterms(*(e.body for e in equations.equations))
     bound = [t.attr.extents for t in terms if t.op == "fold"]
     paired = {name for extents in bound if len(extents) > 1 for name in extents}
     empty = without_elements(equations)
-    for name in random_inputs.free_extents(program):
+    for name in random_inputs.free_extents(declared):
         if name in empty:
             given[name] = 0
             continue
         sizes = _sizes_like(equations, name)
         sizes = _PAIRED if name in paired and sizes == _LARGE else sizes
         size = next((n for n in sizes if n not in given.values()), sizes[0])
-        if not free or random_inputs.fits(program, {**given, name: size}, params):
+        if not free or random_inputs.fits(equations, {**given, name: size}, params):
             given[name] = size
     if not free:  # a computed subscript of unknown range, and a dimension that only it reads
-        made_up = {root for root in program.extent_of.values() if root.startswith(".")}
-        given |= dict.fromkeys(sorted(made_up - program.bounds.keys()), max(_LARGE))
-    return random_inputs.complete_extents(program, given, params)
+        made_up = {root for root in declared.extent_of.values() if root.startswith(".")}
+        given |= dict.fromkeys(sorted(made_up - declared.bounds.keys()), max(_LARGE))
+    return random_inputs.complete_extents(equations, given, params)
 
 
 def _sizes_like(equations: Equations, extent: str) -> tuple[int, ...]:
     """Sizes to choose from: the last two dimensions of a tensor are longer than the others."""
-    program = equations.source
     found = _LARGE
-    for declared in program.inputs.values():
+    for name, declared in equations.declared.inputs.items():
         rank = len(declared.dims)
-        for axis, dim in enumerate(declared.dims):
-            if program.extent_of.get(dim, dim) == extent:
+        for axis, other in enumerate(equations.declared.extents(name)):
+            if other == extent:
                 sizes = _LARGE if rank < 3 or axis == rank - 2 else _TINY
                 sizes = _SMALL if rank > 2 and axis == rank - 1 else sizes
                 found = min(found, sizes)
@@ -201,5 +200,6 @@ def _limit(equations: Equations, name: str, sizes: Mapping[str, int]) -> int:
 
 def _dims(equations: Equations, t: T.Term) -> tuple[str, ...]:
     """The indices of the tensor that is read."""
-    program = equations.source
-    return program.inputs[t.attr].dims if t.op == "read" else program.definitions[t.attr].indices
+    if t.op == "read":
+        return equations.declared.inputs[t.attr].dims
+    return tuple(i.attr[0] for i in equations.by_name[t.attr].indices)

@@ -320,16 +320,18 @@ def _random(
     seed: int,
 ) -> dict[str, Any]:
     from monocomp.random_inputs import by_representative, free_extents, random_inputs
+    from monocomp.translation import translate
 
-    given = by_representative(program, extents)
-    missing = [name for name in free_extents(program) if name not in given]
+    equations = translate(program)
+    given = by_representative(equations.declared, extents)
+    missing = [name for name in free_extents(equations.declared) if name not in given]
     if missing:
         raise UsageError(
             f"the extent of {', '.join(missing)} is missing",
             help="--extent " + " ".join(f"{name}=..." for name in missing),
         )
     try:
-        return random_inputs(program, extents, dtype=dtype or "float32", seed=seed, params=params)
+        return random_inputs(equations, extents, dtype=dtype or "float32", seed=seed, params=params)
     except (MemoryError, ValueError) as error:  # more elements than there are addresses
         raise UsageError(f"inputs of these sizes cannot be made: {error}") from None
 

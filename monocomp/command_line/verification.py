@@ -22,13 +22,13 @@ from monocomp.errors import (
 )
 from monocomp.language.syntax import Program
 from monocomp.pipeline import derive
-from monocomp.program import translate
 from monocomp.random_inputs import (
     by_representative,
     complete_extents,
     fits,
     free_extents,
 )
+from monocomp.translation import translate
 
 Values: TypeAlias = Mapping[str, Any]
 
@@ -74,13 +74,13 @@ def verify(
 def _longer(case: Case, given: Mapping[str, int]) -> list[Case]:
     """The case with one index at a time longer than a tile, where the program admits it."""
     program, params = case.program, case.params
-    fixed = by_representative(program, given)
-    guarded = not fits(program, case.extents, params)  # then only a run can tell
+    fixed = by_representative(case.equations.declared, given)
+    guarded = not fits(case.equations, case.extents, params)  # then only a run can tell
     cases = []
-    for name in free_extents(program):
+    for name in free_extents(case.equations.declared):
         if name not in fixed:
-            extents = complete_extents(program, {**given, name: _LONG}, params)
-            if guarded or fits(program, extents, params):
+            extents = complete_extents(case.equations, {**given, name: _LONG}, params)
+            if guarded or fits(case.equations, extents, params):
                 cases.append(Case(program, extents, params, case.seed))
     return cases
 

@@ -19,21 +19,20 @@ a parameter that a backend sets to how many parts fill its device.
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, is_selection, mantissa
-from monocomp.errors import InternalError, Span
-from monocomp.language import syntax
+from monocomp.equations import Equation, Equations, in_order
+from monocomp.errors import InternalError
+from monocomp.intervals import evaluated
 from monocomp.lowering.cutting import new_name, taken_names
 from monocomp.lowering.pieces import Stretch, stretch
 from monocomp.lowering.values import settle
 from monocomp.moving import Centred, centred, coefficient, weighted_sum
 from monocomp.printer import show
-from monocomp.program import Equation, Equations, in_order, translate_expression
 from monocomp.rewrites.lifting import largest
 from monocomp.rewrites.pullback import passes
 from monocomp.rewriting import Step
@@ -46,6 +45,7 @@ from monocomp.roles import (
     streamed_reads,
 )
 from monocomp.terms import Term
+from monocomp.terms.declarations import Param
 from monocomp.tile import Axis
 
 SPLITTING_LAW = "the fold over a disjoint union is the product of the folds"
@@ -55,7 +55,6 @@ ALIGNMENT = 128  # parts begin where blocks do
 ROWS = 64  # that a program instance takes, where there are enough
 PRODUCT_ROWS = 128  # the same, for elements that are products too long to be held entirely
 FEW_ROWS = 32  # fewer leave a block of rows mostly empty
-_NOWHERE = Span(0, 0)  # of what no program wrote
 _JOINED = ("sum", "max", "min", "prod")  # folds whose elements are their partial results
 
 
@@ -83,12 +82,17 @@ def split(
     return program, steps
 
 
-def packed_extents(program: Equations, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Extents that are known, with those of the indices that packing has made of them."""
+def packed_extents(
+    program: Equations,
+    sizes: Mapping[str, int],
+    params: Mapping[str, int | float] | None = None,
+) -> dict[str, int]:
+    """Extents that are known, with those of the indices that packing has made of them, and of
+    parts where the parameters say how many there are."""
     found = dict(sizes)
-    for extent, bound in program.source.bounds.items():
-        if extent not in found and extent not in program.parts:
-            size = _evaluated(translate_expression(program.source, bound), found)
+    for extent, bound in program.declared.bounds.items():
+        if extent not in found:
+            size = evaluated(bound, found, params)
             if size is not None:
                 found[extent] = size
     return found
@@ -104,32 +108,6 @@ def has_same_elements(program: Equations, sizes: Mapping[str, int]) -> bool:
         if here != there:
             return False
     return True
-
-
-def _evaluated(t: Term, sizes: Mapping[str, int], params: Mapping[str, int] = {}) -> int | None:
-    """A number, of extents and parameters that are known; an index is in the middle."""
-    match t.op:
-        case "const":
-            return int(t.attr)
-        case "extent":
-            return sizes.get(t.attr)
-        case "param":
-            return params.get(t.attr)
-        case "index":
-            return sizes[t.attr[1]] // 2
-    operands = [_evaluated(a, sizes, params) for a in t.args]
-    if t.op not in _ARITHMETIC or None in operands or (t.op == "floordiv" and operands[1] == 0):
-        return None
-    return reduce(_ARITHMETIC[t.op], operands)
-
-
-_ARITHMETIC: dict[str, Callable[..., int]] = {
-    "add": operator.add,
-    "mul": operator.mul,
-    "floordiv": operator.floordiv,
-    "maximum": max,
-    "minimum": min,
-}
 
 
 @dataclass(frozen=True)
@@ -178,7 +156,7 @@ def _long_stream(
     rows = [T.index(a.name, a.extent) for a in roles.values() if a.role == "row"]
     packed = _packed_rows(group, folds, sizes)
     varying = rows if packed is None else [*rows, *(i for i, _ in packed.parts)]
-    value = partial(_evaluated, sizes=sizes, params=_defaults(program))
+    value = partial(evaluated, extents=sizes, params=_defaults(program))
     found = stretch(folds, {i.attr[0]: _block(i, sizes) for i in varying}, value, SHORTEST_PART)
     few = max((sizes[i.attr[1]] for i in rows), default=1) <= FEW_ROWS
 
@@ -196,7 +174,7 @@ def _instances(
     axes: Iterable[Axis], packed: _Rows | None, sizes: Mapping[str, int], block: int
 ) -> int:
     """How many program instances there are, in blocks of so many rows."""
-    value = partial(_evaluated, sizes=sizes)
+    value = partial(evaluated, extents=sizes)
     parts = {} if packed is None else {i.attr[0]: value(n) or 1 for i, n in packed.parts}
     count = 1 if packed is None else math.ceil(math.prod(parts.values()) / block)
     for a in axes:
@@ -223,7 +201,7 @@ def _are_in_order(group: Sequence[Equation], packed: _Rows) -> bool:
 
 def _defaults(program: Equations) -> dict[str, int]:
     """The integer parameters, by what they are where a call does not say."""
-    params = program.source.params.values()
+    params = program.declared.params.values()
     return {p.name: int(p.default) for p in params if p.kind == "int" and p.default is not None}
 
 
@@ -327,10 +305,10 @@ class _Splitting:
         self.folds, self.packed, self.stretch = stream.folds, stream.rows, stream.stretch
         self.extent: str = self.stretch.extent.attr
         self.rows = rows_of(group)
-        source = program.source
-        self.taken = taken_names(program) | source.extent_of.keys() | source.bounds.keys()
-        self.extent_of, self.bounds = dict(source.extent_of), dict(source.bounds)
-        self.params = dict(source.params)
+        declared = program.declared
+        self.taken = taken_names(program) | declared.names
+        self.extent_of, self.bounds = dict(declared.extent_of), dict(declared.bounds)
+        self.params = dict(declared.params)
         self.p: Term | None = None
         self.is_cut = stream.is_cut
 
@@ -351,9 +329,9 @@ class _Splitting:
     def _cut(self) -> Iterator[Step]:
         base = self.extent.lstrip(".")
         count = self._named(f"{base}_parts")
-        self.params[count] = syntax.Param(count, "int", 8, span=_NOWHERE)
-        wanted = syntax.Name(count, "param", span=_NOWHERE)
-        self.part = self._index(f"{base}_part", _call("minimum", wanted, self._most_parts()))
+        self.params[count] = Param(count, "int", 8)
+        most = T.function("minimum", T.param(count, "int"), self._most_parts())
+        self.part = self._index(f"{base}_part", most)
         if self.packed is not None:
             self._pack(self.packed)
         start = self.program
@@ -387,24 +365,24 @@ class _Splitting:
         """The program with other bodies, and with equations for what these read."""
         start = self.program
         changed = [replace(e, body=bodies.get(e.name, e.body)) for e in start.equations]
-        source = replace(
-            start.source, params=self.params, extent_of=self.extent_of, bounds=self.bounds
+        declared = replace(
+            start.declared, params=self.params, extent_of=self.extent_of, bounds=self.bounds
         )
         return replace(
             start,
-            source=source,
+            declared=declared,
             equations=in_order([*stored, *changed]),
             known=tuple(a for a in start.known if a.name not in {e.name for e in stored}),
         )
 
-    def _most_parts(self) -> syntax.Expr:
+    def _most_parts(self) -> Term:
         """How many parts are worth an instance, by what is known of the stretch before a call."""
         limits = [t for t in self.stretch.limits if _is_known_to_the_host(t)]
         length = reduce(partial(T.function, "minimum"), limits)
         if len(limits) > 1 or not self.stretch.is_all:
             length = T.function("maximum", length, T.const(int(not self.stretch.is_all)))
         rounded = T.add(length, T.const(SHORTEST_PART - 1))
-        return self._syntax(T.floordiv(rounded, T.const(SHORTEST_PART)))
+        return T.floordiv(rounded, T.const(SHORTEST_PART))
 
     # --- new names --------------------------------------------------------------------
 
@@ -413,26 +391,18 @@ class _Splitting:
         self.taken = {*self.taken, name}
         return name
 
-    def _index(self, base: str, bound: syntax.Expr) -> Term:
+    def _index(self, base: str, bound: Term) -> Term:
         """A new index of a declared extent."""
         name = self._named(base)
         self.extent_of[name] = name
         self.bounds[name] = bound
         return T.index(name, name)
 
-    def _extent(self, extent: str) -> syntax.Expr:
-        names = (n for n, e in self.extent_of.items() if e == extent and not n.startswith("."))
-        return syntax.Extent(next(names, extent), span=_NOWHERE)
-
     # --- rows -------------------------------------------------------------------------
 
     def _pack(self, rows: _Rows) -> None:
         """Give p a name and an extent, and find what the packed indices are in it."""
-        total: syntax.Expr | None = None
-        for _, extent in rows.parts:
-            factor = self._syntax(extent)
-            total = factor if total is None else _binary("*", total, factor)
-        assert total is not None
+        total = T.mul(*(extent for _, extent in rows.parts))
         self.p = self._index("_".join(i.attr[0] for i, _ in rows.parts), total)
         self.values: dict[str, Term] = {}
         self.place: Term = T.const(0)
@@ -452,42 +422,15 @@ class _Splitting:
 
     def _dimension(self, subscript: Term) -> str:
         """The extent of the dimension that a subscript is of."""
-        source = self.program.source
+        declared = self.program.declared
         for f in self.folds:
             for r in streamed_reads(f):
                 for n, a in enumerate(r.args):
                     if a is subscript and r.op == "read":
-                        return source.extents(r.attr)[n]
+                        return declared.extents(r.attr)[n]
                     if a is subscript:
                         return str(r.attr.indices[n].attr[1])
         raise AssertionError(f"no read has {subscript!r}")
-
-    def _syntax(self, t: Term) -> syntax.Expr:
-        """An extent as an expression of the language."""
-        match t.op:
-            case "const":
-                return syntax.Number(int(t.attr), span=_NOWHERE)
-            case "param":
-                return syntax.Name(t.attr, "param", span=_NOWHERE)
-            case "extent":
-                return self._extent(t.attr)
-            case "floordiv":
-                return _binary("//", *map(self._syntax, t.args))
-            case "maximum" | "minimum":
-                return _call(t.op, *map(self._syntax, t.args))
-            case "add":
-                # What is added comes first, and numbers last.
-                parts = sorted(
-                    t.args, key=lambda a: (T.split_coefficient(a)[0] < 0, a.op == "const")
-                )
-                return reduce(self._plus, parts[1:], self._syntax(parts[0]))
-        first, *others = map(self._syntax, t.args)
-        return reduce(partial(_binary, "*"), others, first)
-
-    def _plus(self, total: syntax.Expr, t: Term) -> syntax.Expr:
-        if T.split_coefficient(t)[0] < 0:
-            return _binary("-", total, self._syntax(T.neg(t)))
-        return _binary("+", total, self._syntax(t))
 
     def _in_packed_rows(self, t: Term) -> Term:
         if self.p is None:
@@ -595,16 +538,6 @@ def _outermost_first(folds: Iterable[Term]) -> list[Term]:
 
 def _is_known_to_the_host(t: Term) -> bool:
     return all(s.op not in ("index", "read") for s in T.subterms(t))
-
-
-def _call(name: str, *operands: syntax.Expr) -> syntax.Expr:
-    return syntax.Call(name, operands, span=_NOWHERE)
-
-
-def _binary(op: str, left: syntax.Expr, right: syntax.Expr | int) -> syntax.Expr:
-    if isinstance(right, int):
-        right = syntax.Number(right, span=_NOWHERE)
-    return syntax.Binary(op, left, right, span=_NOWHERE)  # type: ignore[arg-type]
 
 
 def _shown(f: Term) -> Term:

@@ -16,10 +16,10 @@ from functools import partial
 
 from monocomp import terms as T
 from monocomp.algebra import is_mantissa
+from monocomp.equations import Equation, Equations, in_order, stored_in
 from monocomp.lowering.work import Place, Work, elements, work
 from monocomp.monomials import factors
 from monocomp.printer import show
-from monocomp.program import Equation, Equations, in_order, stored_in
 from monocomp.rewriting import Step
 from monocomp.roles import rows_of
 from monocomp.sharing import reading_stored
@@ -116,8 +116,8 @@ def _choices(
 
 
 def _largest_tensor(program: Equations, sizes: Mapping[str, int]) -> int:
-    source = program.source
-    shapes = [[sizes[e] for e in source.extents(name)] for name in source.inputs]
+    declared = program.declared
+    shapes = [[sizes[e] for e in declared.extents(name)] for name in declared.inputs]
     shapes += [[sizes[i.attr[1]] for i in e.indices] for e in program.outputs]
     return max(map(math.prod, shapes))
 
@@ -214,7 +214,7 @@ def _equation(program: Equations, value: _Value, close: Closing) -> Equation:
     known = (a.name for a in program.known if close(a.body)[0] is value.closed)
     name = next((n for n in known if n not in program.by_name), None)
     taken = taken_names(program) | {a.name for a in program.known}
-    name = name or new_name(_letter(value.closed), taken | program.source.extent_of.keys())
+    name = name or new_name(_letter(value.closed), taken | program.declared.extent_of.keys())
     taken.add(name)
     own = value.beside.subscripts if value.beside else value.indices
     indices = []
@@ -222,7 +222,7 @@ def _equation(program: Equations, value: _Value, close: Closing) -> Equation:
         base, extent = i.attr
         if not base.isidentifier():  # it is called like its extent
             base = extent.lstrip(".")
-        others = {n for n, e in program.source.extent_of.items() if e != extent}
+        others = {n for n, e in program.declared.extent_of.items() if e != extent}
         indices.append(T.index(new_name(base, taken | others), extent))
         taken.add(indices[-1].attr[0])
     named = {v.attr[0]: i for v, i in zip(value.indices, indices, strict=True)}
@@ -230,9 +230,8 @@ def _equation(program: Equations, value: _Value, close: Closing) -> Equation:
 
 
 def taken_names(program: Equations) -> set[str]:
-    source = program.source
-    names = (source.inputs, source.params, source.functions, source.monoids, program.by_name)
-    return {n for table in names for n in table}
+    monoids = (m.name for m in program.monoids)
+    return {*program.declared.inputs, *program.declared.params, *monoids, *program.by_name}
 
 
 def new_name(base: str, taken: Collection[str]) -> str:
@@ -293,7 +292,7 @@ class Closing:
     """Finds which values are elements of one tensor: terms that differ by subscripts alone."""
 
     def __init__(self, program: Equations) -> None:
-        self.dims = {name: program.source.extents(name) for name in program.source.inputs}
+        self.dims = {name: program.declared.extents(name) for name in program.declared.inputs}
         self.memo: dict[Term, tuple[Term, tuple[Term, ...]]] = {}
 
     def __call__(self, t: Term) -> tuple[Term, tuple[Term, ...]]:

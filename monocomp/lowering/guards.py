@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from monocomp import terms as T
+from monocomp.equations import Equations
 from monocomp.lowering.values import is_computed
-from monocomp.program import Equations
 from monocomp.terms import Term
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from monocomp.equations import Equation, Equations
 from monocomp.lowering.guards import guard_reads
 from monocomp.lowering.loops import Loops
 from monocomp.lowering.scopes import Scope
 from monocomp.lowering.single_uses import inline_single_uses
 from monocomp.nominal import nominal_sizes
-from monocomp.program import Equation, Equations
 from monocomp.roles import choose_roles, kernel_groups, scan_of
 from monocomp.tile import (
     WHOLE,
@@ -34,7 +34,7 @@ def lower(program: Equations, sizes: Mapping[str, int] | None = None) -> tuple[T
     sizes = sizes or {}
     program = guard_reads(program)
     kernels = []
-    groups = kernel_groups(program, nominal_sizes(program.source, sizes))
+    groups = kernel_groups(program, nominal_sizes(program.declared, sizes))
     groups = [g for g in groups if not all(e.name in program.views for e in g)]
     for number_, group in enumerate(groups):
         suffix = "" if number_ == 0 else f"_{number_ + 1}"
@@ -89,11 +89,11 @@ class _Kernel(Loops):
         self.scopes[0].body.append(loop)
 
     def _program(self, body: list[Statement]) -> TileProgram:
-        source = self.program.source
+        declared = self.program.declared
         used = list(expressions(body))
         loads = {e.attr for e in used if e.op == "load"}
         params = {e.attr for e in used if e.op == "param"}
-        dtypes = {self.program.views.get(o.name, o.name): o.dtype for o in source.outputs}
+        dtypes = {self.program.views.get(o.name, o.name): o.dtype for o in declared.outputs}
         outputs = tuple(
             OutputTensor(
                 e.name,
@@ -104,7 +104,7 @@ class _Kernel(Loops):
             )
             for e in self.group
         )
-        tensors = {n: Tensor(n, source.extents(n), i.kind) for n, i in source.inputs.items()}
+        tensors = {n: Tensor(n, declared.extents(n), i.kind) for n, i in declared.inputs.items()}
         for e in self.program.computed:
             dims = tuple(i.attr[1] for i in e.indices)
             tensors[e.name] = Tensor(e.name, dims, e.body.kind, is_stored=True)
@@ -112,10 +112,10 @@ class _Kernel(Loops):
         mentioned |= {s.axis.name for s in walk(body) if isinstance(s, Loop)}
         mentioned |= {e.attr for e in used if e.op == "coordinate"}
         return TileProgram(
-            name=(source.name or "kernel") + self.suffix,
+            name=(self.program.origin.name or "kernel") + self.suffix,
             axes={n: a for n, a in self.axes.items() if n in mentioned},
             inputs={n: t for n, t in sorted(tensors.items()) if n in loads},
-            params={n: p.kind for n, p in source.params.items() if n in params},
+            params={n: p.kind for n, p in declared.params.items() if n in params},
             outputs=outputs,
             body=body,
             parts=frozenset(

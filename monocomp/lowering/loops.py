@@ -10,6 +10,7 @@ from typing import NamedTuple
 from monocomp import terms as T
 from monocomp.algebra import LARGEST_INT, SE, SE_PAIR, carried_places, carrier, is_selection
 from monocomp.domain import Domain, split
+from monocomp.equations import Equations
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.lowering.monoids import combine_of, prefix_monoid, tuple_monoid
 from monocomp.lowering.nests import Nests
@@ -19,7 +20,6 @@ from monocomp.monomials import addends, factors
 from monocomp.moving import Centred, Unit, centred, coefficient
 from monocomp.nominal import nominal_sizes
 from monocomp.printer import show
-from monocomp.program import Equations
 from monocomp.proving.proofs import commutes
 from monocomp.rewrites.lifting import largest
 from monocomp.rewrites.products import apart
@@ -56,7 +56,7 @@ class Loops(Nests):
     def __init__(self, program: Equations, axes: dict[str, Axis], sizes: Mapping[str, int]) -> None:
         super().__init__(axes, sizes)
         self.program = program
-        self.nominal = nominal_sizes(program.source, sizes)
+        self.nominal = nominal_sizes(program.declared, sizes)
         self.exponents: dict[tuple[Term, float], Term] = {}  # of the loop at hand, masked
         self.rank_axes: dict[Term, str] = {}
         self.scan: Term | None = None  # the index along which aggregates are prefixes

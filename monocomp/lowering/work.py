@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from monocomp import terms as T
-from monocomp.program import Equation, Equations
+from monocomp.equations import Equation, Equations
 from monocomp.roles import choose_roles, fits_whole, kernel_groups, prefix_of, scan_of
 from monocomp.terms import Term
 

@@ -25,8 +25,8 @@ from typing import TypeAlias, TypeVar
 from monocomp import terms as T
 from monocomp.algebra import SE, SE_PAIR, FramedMonoid, settled
 from monocomp.cache import JsonStore
+from monocomp.equations import Equations
 from monocomp.errors import InternalError, MonoidLawError, Span
-from monocomp.program import Equations
 from monocomp.proving.case_analysis import OutOfTimeError, Path, UnprovedError, clock, for_all_cases
 from monocomp.proving.extended_reals import ContradictionError, UnsupportedTermError
 from monocomp.proving.laws import (
@@ -624,11 +624,10 @@ def require_program(equations: Equations) -> tuple[Law, ...]:
                 ],
             )
     for monoid, folded in elements.items():
-        declared = equations.source.monoids.get(monoid.name)
         require(
             monoid,
             elements=folded,
-            text=equations.source.text,
-            span=None if declared is None else declared.span,
+            text=equations.origin.text,
+            span=next(iter(equations.origin.span(monoid.name)), None),
         )
     return certificate(equations)

@@ -19,6 +19,7 @@ from monocomp.language.syntax import Program
 from monocomp.random_inputs import random_inputs
 from monocomp.reference.oracle import evaluate
 from monocomp.tile import TileProgram
+from monocomp.translation import translate
 from tests.backends import interpreted
 
 Tensors: TypeAlias = Mapping[str, torch.Tensor]
@@ -45,7 +46,9 @@ def make_inputs(
 ) -> dict[str, torch.Tensor]:
     """Random inputs by name."""
     name = str(dtype).removeprefix("torch.")
-    arrays = random_inputs(program_of(text), extents, dtype=name, seed=seed, params=params)
+    arrays = random_inputs(
+        translate(program_of(text)), extents, dtype=name, seed=seed, params=params
+    )
     tensors = {n: torch.from_numpy(np.array(a)) for n, a in arrays.items()}
     return {n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}
 

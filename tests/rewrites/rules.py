@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from monocomp.algebra import SE_PAIR
+from monocomp.equations import Equations
 from monocomp.language.checker import check
 from monocomp.pipeline import RULE_SETS
 from monocomp.printer import show_monoid
-from monocomp.program import Equations, translate
 from monocomp.random_inputs import random_inputs
 from monocomp.reference.oracle import evaluate
 from monocomp.rewriting import Rewriter
 from monocomp.rules import Rule, RuleSet
+from monocomp.translation import translate
 
 SIZES = {"i": 4, "j": 3, "k": 5, "e": 2}
 CHOICES = {choice.name for rules in RULE_SETS for choice in rules.choices}
@@ -44,9 +45,9 @@ def rule_of(rules: RuleSet, name: str) -> Rule:
 
 def inputs_of(program: Equations, seed: int = 0) -> dict[str, Any]:
     """Random inputs, at sizes that differ from one another."""
-    representatives = set(program.source.extent_of.values()) - set(program.source.bounds)
+    representatives = set(program.declared.extent_of.values()) - set(program.declared.bounds)
     sizes = {name: size for name, size in SIZES.items() if name in representatives}
-    return random_inputs(program.source, sizes, dtype="float64", seed=seed)
+    return random_inputs(program, sizes, dtype="float64", seed=seed)
 
 
 def values(program: Equations, inputs: Mapping[str, Any], **params: float) -> Any:
@@ -76,7 +77,7 @@ def check_example(rule: Rule) -> None:
         assert same_bodies(rewriter.program, equations(rewriter.program.text()))
         for seed in range(3):
             inputs = inputs_of(rewriter.start, seed)
-            source = evaluate(rewriter.start.source, inputs)
+            source = evaluate(rewriter.start.origin.text, inputs)
             np.testing.assert_allclose(values(rewriter.program, inputs), source, rtol=1e-12)
 
 

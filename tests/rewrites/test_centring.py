@@ -273,5 +273,5 @@ def test_moments_about_an_anchor_stay() -> None:
     rewriter.exhaust(centring)
     assert [step.rule for step in rewriter.steps] == ["anchor_means"]
     inputs = inputs_of(rewriter.start)
-    expected = evaluate(rewriter.start.source, inputs)
+    expected = evaluate(rewriter.start.origin.text, inputs)
     np.testing.assert_allclose(values(rewriter.program, inputs), expected, rtol=1e-11)

@@ -117,7 +117,7 @@ def test_variants(first: str) -> None:
     rewriter = apply_only(rule_of(elaboration, "expand_any_and_all"), text)
     assert bool(rewriter.steps) == (first not in ("min", "max"))
     inputs = inputs_of(rewriter.start)
-    expected = evaluate(rewriter.start.source, inputs)
+    expected = evaluate(rewriter.start.origin.text, inputs)
     np.testing.assert_array_equal(values(rewriter.program, inputs), expected)
 
 
@@ -154,7 +154,7 @@ def test_masked_places_are_not_there() -> None:
     inputs = inputs_of(rewriter.start)
     inputs["Y"][:, 0] = 0.0
     result = values(rewriter.program, inputs)
-    np.testing.assert_allclose(result, evaluate(rewriter.start.source, inputs), rtol=1e-12)
+    np.testing.assert_allclose(result, evaluate(rewriter.start.origin.text, inputs), rtol=1e-12)
     assert not result[:, 0].any() and np.isfinite(result).all()
 
 
@@ -166,5 +166,5 @@ def test_a_definition_read_at_a_computed_place() -> None:
     inputs = inputs_of(rewriter.start)
     for step in rewriter.steps:
         assert same_bodies(step.program, equations(step.program.text()))
-        expected = evaluate(rewriter.start.source, inputs)
+        expected = evaluate(rewriter.start.origin.text, inputs)
         np.testing.assert_allclose(values(step.program, inputs), expected, rtol=1e-12)

@@ -144,7 +144,7 @@ def test_sizes_decide(sizes: dict[str, int], cheapest: str, start: str) -> None:
     assert same_bodies(rewriter.program, equations(cheapest))
     assert len(rewriter.steps) == (start != cheapest)
     inputs = inputs_of(rewriter.start)
-    source = evaluate(rewriter.start.source, inputs)
+    source = evaluate(rewriter.start.origin.text, inputs)
     np.testing.assert_allclose(values(rewriter.program, inputs), source, rtol=1e-12)
 
 
@@ -162,7 +162,7 @@ def test_sizes_decide(sizes: dict[str, int], cheapest: str, start: str) -> None:
 def test_operations(text: str, count: int) -> None:
     program = equations(text)
     sizes = {"i": 2, "j": 3, "k": 5, "e": 7}
-    assert operations(program, nominal_sizes(program.source, sizes)) == count
+    assert operations(program, nominal_sizes(program.declared, sizes)) == count
 
 
 def test_candidates_come_in_a_fixed_order() -> None:

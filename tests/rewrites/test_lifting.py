@@ -300,7 +300,7 @@ def test_join_frames_ends_with_bounded_exponents(text: str) -> None:
     rewriter = apply_only(rule_of(lifting, "join_frames"), text)
     assert len(rewriter.steps) == 1
     inputs = inputs_of(rewriter.start)
-    expected = evaluate(rewriter.start.source, inputs)
+    expected = evaluate(rewriter.start.origin.text, inputs)
     finite = np.isfinite(expected)
     assert finite.any()
     result = values(rewriter.program, inputs)
@@ -338,7 +338,7 @@ def test_no_exponential_overflows(text: str, shift: float) -> None:
     exponentials = [t for t in T.subterms(derived.equations[0].body) if t.op == "exp"]
     for number, t in enumerate(exponentials):
         indices = ",".join(i.attr[0] for i in program.equations[0].indices)
-        probe = derived.source.inputs
+        probe = derived.declared.inputs
         head = "\n".join(f"input {n}[{','.join(at.dims)}]" for n, at in probe.items())
         if any(n.startswith("$") for n in t.free):
             continue  # inside a fold

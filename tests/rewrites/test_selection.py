@@ -150,7 +150,7 @@ def test_values_and_places_stay(element: str, filtered: str) -> None:
     lines = dict(line.split(" = ", 1) for line in rewriter.program.lines())
     assert lines["A[i]"] == lines["B[i]"] == f"argmax[{filtered}](S[i,k])"
     inputs = inputs_of(rewriter.start)
-    wanted = evaluate(rewriter.start.source, inputs)
+    wanted = evaluate(rewriter.start.origin.text, inputs)
     for got, exact in zip(values(rewriter.program, inputs), wanted, strict=True):
         np.testing.assert_allclose(got, exact, rtol=1e-12)
 

@@ -15,8 +15,8 @@ from monocomp.backends.triton.reference import helpers
 from monocomp.backends.triton.reference.code import call_lines, default_text
 from monocomp.backends.triton.reference.folds import Body
 from monocomp.backends.triton.reference.scope import Scope
+from monocomp.equations import Equation, Equations
 from monocomp.errors import UnsupportedError
-from monocomp.program import Equation, Equations, translate_expression
 
 __all__ = ["RESERVED", "reference_lines"]
 
@@ -36,7 +36,7 @@ def reference_lines(equations: Equations, identifiers: Mapping[str, str]) -> lis
     """
     scope = Scope(equations, identifiers)
     blocks = [Body(scope, equation).lines() for equation in scope.reached]
-    results = [identifiers[o.name] for o in equations.source.outputs]
+    results = [identifiers[o.name] for o in equations.declared.outputs]
     blocks.append(call_lines("return (", results, ",)" if len(results) == 1 else ")"))
     sizes = _size_lines(scope)
     out = []
@@ -83,7 +83,7 @@ def _size_lines(scope: Scope) -> list[str]:
             if extent in left:
                 out.append(f"    {left.pop(extent)} = {name}.shape[{axis}]")
     for extent, target in left.items():
-        bound = translate_expression(program, program.bounds[extent])
+        bound = program.bounds[extent]
         body = Body(scope, Equation(extent, (), bound))
         code = body.code(bound)
         if not code.number:

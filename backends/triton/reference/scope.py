@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from monocomp import terms as T
+from monocomp.equations import Equation, Equations
 from monocomp.errors import InternalError
-from monocomp.program import Equation, Equations, translate_expression
 from monocomp.terms import Term
 
 
@@ -25,7 +25,7 @@ class Scope:
 
     def __init__(self, equations: Equations, identifiers: Mapping[str, str]) -> None:
         self.equations = equations
-        self.program = equations.source
+        self.program = equations.declared
         self.identifiers = identifiers
         self.taken = set(identifiers.values())
         if clash := self.taken & {"reference", "dtype"}:
@@ -101,8 +101,7 @@ class Scope:
         """The name of an extent."""
         if extent not in self.sizes:
             if extent in self.program.bounds:
-                bound = translate_expression(self.program, self.program.bounds[extent])
-                for t in T.subterms(bound):
+                for t in T.subterms(self.program.bounds[extent]):
                     if t.op == "extent":
                         self.size(t.attr)
             known = self.identifiers.get(extent, extent.lstrip("."))
@@ -173,7 +172,7 @@ class Facts:
 def reachable(equations: Equations) -> set[str]:
     """The definitions that the outputs need."""
     reached: set[str] = set()
-    waiting = [o.name for o in equations.source.outputs]
+    waiting = [o.name for o in equations.declared.outputs]
     while waiting:
         name = waiting.pop()
         if name not in reached:

@@ -31,8 +31,8 @@ from monocomp.backends.triton.reference.code import (
     split_number,
 )
 from monocomp.backends.triton.reference.scope import Scope
+from monocomp.equations import Equation
 from monocomp.errors import UnsupportedError
-from monocomp.program import Equation
 from monocomp.terms import Term
 from monocomp.vocabulary import Kind
 

@@ -1,0 +1,178 @@
+"""A program as equations between index terms: what rewrites act on.
+
+Equations own what they declare (`terms.declarations`) and mention no syntax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+from monocomp import terms as T
+from monocomp.abbreviation import Abbreviation, abbreviator
+from monocomp.printer import Names, definition_line, show, show_monoid
+from monocomp.terms import Equation, Term
+from monocomp.terms.declarations import Declarations, Origin
+
+__all__ = ["Equation", "Equations", "in_order", "stored_in"]
+
+
+@dataclass(frozen=True)
+class Equations:
+    """A program in index terms: the state that rewrites act on.
+
+    `declared` are its inputs, params, extents and outputs; `origin` is the text that it comes
+    from, if it comes from one, for messages; `known` are names for readers: what inlined
+    definitions were called; `sizes` are extents that are known, by representative, for choices
+    that depend on them; `parts` are parameters that a backend sets to say into how many parts a
+    stream is cut, by the extent of the parts;
+    `views` are outputs that only lay out anew what another equation computes, in the same
+    order: that one's name, by theirs; `kept` are definitions that are not inlined, once that
+    is decided.
+    """
+
+    declared: Declarations
+    equations: tuple[Equation, ...]
+    origin: Origin = field(default=Origin(""), compare=False)
+    known: tuple[Abbreviation, ...] = field(default=(), compare=False)
+    sizes: Mapping[str, int] = field(default_factory=dict, compare=False)
+    parts: Mapping[str, str] = field(default_factory=dict, compare=False)
+    views: Mapping[str, str] = field(default_factory=dict, compare=False)
+    kept: frozenset[str] | None = field(default=None, compare=False)
+
+    @cached_property
+    def monoids(self) -> tuple[T.UserMonoid, ...]:
+        """The monoids, other than the language's own, that the equations fold with."""
+        found: dict[str, T.UserMonoid] = {}
+        for t in T.subterms(*(e.body for e in self.equations)):
+            if t.op in ("fold", "fold_at") and isinstance(t.attr.monoid, T.UserMonoid):
+                found[t.attr.name] = t.attr.monoid
+        return tuple(found[name] for name in sorted(found))
+
+    @cached_property
+    def by_name(self) -> dict[str, Equation]:
+        """Equations by the name on the left."""
+        return {e.name: e for e in self.equations}
+
+    @property
+    def outputs(self) -> tuple[Equation, ...]:
+        """The equations that the program returns, in order."""
+        return tuple(self.by_name[o.name] for o in self.declared.outputs)
+
+    @cached_property
+    def computed(self) -> tuple[Equation, ...]:
+        """What kernels store for other kernels and the outputs, each after what it reads."""
+        outputs = {o.name for o in self.declared.outputs}
+        others = tuple(e for e in self.equations if e.name not in outputs)
+        return in_order(others + self.outputs)
+
+    def results(self, computed: Mapping[str, Any], extents: Mapping[str, int]) -> tuple[Any, ...]:
+        """The outputs, as arrays or tensors, of what kernels have computed."""
+        found = []
+        for e in self.outputs:
+            shape = [extents[i.attr[1]] for i in e.indices]
+            found.append(computed[self.views.get(e.name, e.name)].reshape(shape))
+        return tuple(found)
+
+    def map(self, f: Callable[[Term], Term]) -> Equations:
+        """The same equations with f applied to the right-hand sides."""
+        return replace(self, equations=tuple(replace(e, body=f(e.body)) for e in self.equations))
+
+    def changed(self, later: Equations) -> tuple[str, ...]:
+        """The equations whose right-hand sides a later form of the program does not share."""
+        pairs = zip(self.equations, later.equations, strict=True)
+        return tuple(old.name for old, new in pairs if old.body is not new.body)
+
+    @cached_property
+    def _taken(self) -> frozenset[str]:
+        return frozenset((*self.declared.inputs, *self.declared.params, *self.by_name))
+
+    def names(self) -> Names:
+        """The names that printing must not give to bound indices."""
+        return Names(self._taken)
+
+    def reader_names(self, whole: Term | None = None) -> Names:
+        """Names that print known subterms by their names, all but `whole` itself."""
+        names = self.names()
+        names.abbreviate = abbreviator(self.known, whole)
+        return names
+
+    def readable_lines(self) -> list[str]:
+        """Like `lines`, with known names, and what those stand for before them."""
+        names = self.reader_names()
+        lines = [
+            definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
+            for e in self.equations
+        ]
+        used = [
+            definition_line(a.name, names.of_all(a.indices), a.body, self.reader_names(a.body))
+            for a in reversed(self.known)
+            if any(f"{a.name}[" in line.split("=", 1)[1] for line in lines)
+            and a.name not in self.by_name
+        ]
+        return used + lines
+
+    def lines(self, names: Names | None = None) -> list[str]:
+        """One line an equation, without declarations."""
+        names = names or self.names()
+        return [
+            definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
+            for e in self.equations
+        ]
+
+    def text(self) -> str:
+        """A complete program of the language; parsing it gives the same equations."""
+        declared = self.declared
+        out = []
+        for i in declared.inputs.values():
+            # The name that comes first in a text stands for the extent, so it is said first.
+            labels: list[str] = []
+            for d in i.dims:
+                name = declared.extent_of[d]
+                labels.append(d if name in (*i.dims, *labels) else name)
+            dims = ",".join(name.lstrip(".") for name in labels)
+            kind = "" if i.kind == "float" else f": {i.kind}"
+            out.append(f"input {i.name}[{dims}]{kind}" if i.dims else f"input {i.name}{kind}")
+        for p in declared.params.values():
+            default = "" if p.default is None else f" = {p.default!r}"
+            out.append(f"param {p.name}: {p.kind}{default}")
+        for name, bound in declared.bounds.items():
+            out.append(f"index {name.lstrip('.')} < {show(bound)}")
+        names = self.names()
+        lines = self.lines(names)
+        indices = dict(i.attr for e in self.equations for i in e.indices) | names.bound
+        for name, extent in indices.items():
+            if name not in names.read and name != extent.lstrip("."):
+                out.append(f"index {name} < |{extent.lstrip('.')}|")
+        out += [show_monoid(m) for m in self.monoids]
+        out += lines
+        results = ", ".join(o.name + (f": {o.dtype}" if o.dtype else "") for o in declared.outputs)
+        return "\n".join([*out, f"return {results}"]) + "\n"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+@lru_cache(maxsize=4096)
+def stored_in(t: Term) -> frozenset[Equation]:
+    """The equations whose stored values a term reads."""
+    return frozenset(s.attr for s in T.subterms(t) if s.op == "stored")
+
+
+def in_order(equations: Sequence[Equation]) -> tuple[Equation, ...]:
+    """The equations, each after those that it reads."""
+    by_name = {e.name: e for e in equations}
+    ordered: dict[str, Equation] = {}
+
+    def put(e: Equation) -> None:
+        if e.name in ordered:
+            return
+        for read in sorted(stored_in(e.body), key=lambda r: r.name):
+            put(by_name[read.name])
+        ordered[e.name] = e
+
+    for e in equations:
+        put(e)
+    return tuple(ordered.values())
