@@ -413,7 +413,7 @@ def test_what_is_asked_about_stays_as_it_is_written(text: str, tmp_path: Path) -
 
 def inputs_at(equations: Equations, points: list[float]) -> dict[str, Any]:
     """Every combination of points."""
-    names = list(equations.source.inputs)
+    names = list(equations.declared.inputs)
     grid = np.array(list(product(points, repeat=len(names)))).T
     return dict(zip(names, grid, strict=True))
 
