@@ -147,7 +147,7 @@ def test_subscripts_in_subscripts(value: str, subscripts: str) -> None:
 def test_subscripts_in_subscripts_run(text: str) -> None:
     sizes = {"i": 3, "j": 2, "k": 6}
     known = check(text).extent_of
-    inputs = random_inputs(check(text), {i: n for i, n in sizes.items() if i in known})
+    inputs = random_inputs(translate(check(text)), {i: n for i, n in sizes.items() if i in known})
     found = mc.compile(text, backend="numpy")(**inputs)
     np.testing.assert_allclose(found, mc.evaluate(text, inputs), rtol=1e-6)
 
@@ -162,7 +162,7 @@ RECURRENCE = "input X[i], E[i]: int\nA0[i] = X[i] * tanh(X[E[i]]) + X[i // 2] * 
 def test_outputs_are_stored_for_others(outputs: str) -> None:
     """Whatever the order in which they are returned, and whether or not the others are used."""
     text = f"{RECURRENCE}return {outputs}"
-    inputs = random_inputs(check(text), {"i": 5})
+    inputs = random_inputs(translate(check(text)), {"i": 5})
     found = mc.compile(text, backend="numpy")(**inputs)
     for f, w in zip(_tuple(found), _tuple(mc.evaluate(text, inputs)), strict=True):
         np.testing.assert_allclose(f, w, rtol=1e-6)
