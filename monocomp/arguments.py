@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from monocomp.dtypes import FLOATS, INTEGERS, NARROW
 from monocomp.errors import DeviceError, InputError, UnsupportedDtypeError, UnsupportedError
-from monocomp.language.syntax import Input
+from monocomp.terms.declarations import Input
 
 if TYPE_CHECKING:
     import torch

@@ -23,6 +23,7 @@ from monocomp.dtypes import LOADED_BY_TRITON, is_narrow, promoted
 from monocomp.errors import DeviceError, UnsupportedDtypeError, UnsupportedError, UsageError
 from monocomp.filters import Filters
 from monocomp.language.binding import Binding, bind, signature
+from monocomp.language.syntax import Program
 from monocomp.lowering import packed_extents
 from monocomp.specialization import Specializations
 
@@ -38,6 +39,7 @@ class Calls:
     """Runs the kernels of a program.
 
     Args:
+        program: as it was checked, for what calls get wrong.
         specializations: the program's kernels.
         backend: one of `kernel.BACKENDS`.
         checked: test every computed subscript.
@@ -48,9 +50,16 @@ class Calls:
     """
 
     def __init__(
-        self, specializations: Specializations, backend: str, *, checked: bool, tf32: bool
+        self,
+        program: Program,
+        specializations: Specializations,
+        backend: str,
+        *,
+        checked: bool,
+        tf32: bool,
     ) -> None:
-        self.program = specializations.program
+        self.program = program
+        self.declared = specializations.equations.declared
         self.specializations = specializations
         self.backend = backend
         self.checked = checked
@@ -125,7 +134,7 @@ class Calls:
             with BUILDING:
                 self.filters.check(binding.params)
         for name, tensor in inputs.items():
-            check_dtype(self.program.inputs[name], tensor)
+            check_dtype(self.declared.inputs[name], tensor)
         return inputs, params, binding
 
     def _run_numpy(self, inputs: Mapping[str, Any], binding: Binding) -> tuple[Any, ...]:
@@ -200,7 +209,7 @@ class Calls:
         check_floats(binding.params, "triton")
         runner = self.runner(inputs, binding)
         if self._plans is None:
-            self._plans = Plans(self.program, self.filters.params)
+            self._plans = Plans(self.declared, self.filters.params)
         values = {**inputs, **params}
         varying = self._plans.varying(values)
         extents = packed_extents(runner.program, binding.extents)

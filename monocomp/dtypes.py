@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from monocomp.errors import UnsupportedDtypeError, UsageError, nearest
-from monocomp.language.syntax import Program
+from monocomp.terms.declarations import Declarations
 
 if TYPE_CHECKING:
     import torch
@@ -27,9 +27,9 @@ _OF_ALL = {
 _OF_AN_INPUT = {**_OF_ALL, **{n: n for n in NARROW}, "e4m3": NARROW[0], "e5m2": NARROW[1]}
 
 
-def dtypes_of(program: Program, dtype: str | Mapping[str, str]) -> dict[str, str]:
+def dtypes_of(declared: Declarations, dtype: str | Mapping[str, str]) -> dict[str, str]:
     """The dtypes of the inputs of floats, of one for all or some by name."""
-    floats = [n for n, i in program.inputs.items() if i.kind == "float"]
+    floats = [n for n, i in declared.inputs.items() if i.kind == "float"]
     if isinstance(dtype, str):
         return dict.fromkeys(floats, _dtype_name(dtype, _OF_ALL))
     for name in dtype:

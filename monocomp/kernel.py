@@ -160,8 +160,8 @@ class Kernel:
                 complete(rewriter)
             require_program(rewriter.start)
             require_program(rewriter.program)
-            self.specializations = Specializations(program, rewriter, derived, processors)
-            self.calls = Calls(self.specializations, backend, checked=checked, tf32=tf32)
+            self.specializations = Specializations(rewriter, derived, processors)
+            self.calls = Calls(program, self.specializations, backend, checked=checked, tf32=tf32)
 
     @property
     def equations(self) -> Equations:

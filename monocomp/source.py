@@ -33,7 +33,7 @@ def triton_source(
     from monocomp.backends.triton.space import Space, element_bytes
 
     _check_target(target)
-    dtypes = dtypes_of(specializations.program, dtype)
+    dtypes = dtypes_of(specializations.equations.declared, dtype)
     widths = {n: 4 if d == "float32" else 2 for n, d in dtypes.items()}
     processors = specializations.processors or processors_of(target)
     kernels = specializations.tile_programs(extents, processors)

@@ -14,7 +14,6 @@ from monocomp.building import BUILDING
 from monocomp.derivation import Derivation
 from monocomp.equations import Equations
 from monocomp.errors import UnsupportedError
-from monocomp.language.syntax import Program
 from monocomp.lowering import cut, has_same_elements, lower, split
 from monocomp.nominal import nominal_sizes, power_of_two, without_elements
 from monocomp.pipeline import RULE_SETS
@@ -29,7 +28,6 @@ class Specializations:
     """The kernels of a derived program by sizes; each is made once.
 
     Args:
-        program: what the user has written.
         rewriter: where its derivation has come to.
         derive: the same derivation for sizes.
         processors: how many program instances are to run side by side, unless a caller says.
@@ -37,12 +35,10 @@ class Specializations:
 
     def __init__(
         self,
-        program: Program,
         rewriter: Rewriter,
         derive: Callable[[Mapping[str, int]], Rewriter],
         processors: int | None,
     ) -> None:
-        self.program = program
         self.rewriter = rewriter
         self.derive = derive
         self.processors = processors

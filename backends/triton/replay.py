@@ -18,8 +18,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from monocomp.arguments import is_in_float32
 from monocomp.backends.triton.syntax import SMALL_INT
-from monocomp.language.binding import params_of_extents
-from monocomp.language.syntax import Program
+from monocomp.terms.declarations import Declarations
 
 Look: TypeAlias = tuple[Any, ...]
 _PLANS = 256  # that a kernel keeps; the oldest go
@@ -192,14 +191,14 @@ class Plans:
     """The plans of a kernel, by the look of a call.
 
     Args:
-        program: the kernel's.
+        declared: the program's inputs and parameters.
         checked: the parameters whose values a call may be refused for.
     """
 
-    def __init__(self, program: Program, checked: Iterable[str] = ()) -> None:
-        self.inputs = tuple(program.inputs)
-        self.params = program.params
-        self.fixed = {*params_of_extents(program), *checked}
+    def __init__(self, declared: Declarations, checked: Iterable[str] = ()) -> None:
+        self.inputs = tuple(declared.inputs)
+        self.params = declared.params
+        self.fixed = {*declared.params_of_extents, *checked}
         self._plans: dict[Look, Plan] = {}
         self._lock = threading.Lock()
 

@@ -108,17 +108,6 @@ def signature(
     return {name: inputs[name] for name in names}, params
 
 
-def params_of_extents(program: Program) -> set[str]:
-    """The parameters that declared extents mention."""
-    stack, found = [*program.bounds.values()], set()
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Name):
-            found.add(node.name)
-        stack += children(node)
-    return found
-
-
 # Names
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from monocomp.errors import Span
 from monocomp.terms.nodes import Term
+from monocomp.terms.walking import subterms
 from monocomp.vocabulary import Kind
 
 
@@ -62,6 +63,12 @@ class Declarations:
     def extents(self, tensor: str) -> tuple[str, ...]:
         """The extents of an input's dimensions."""
         return tuple(self.extent_of[dim] for dim in self.inputs[tensor].dims)
+
+    @property
+    def params_of_extents(self) -> frozenset[str]:
+        """The parameters that declared extents depend on."""
+        terms = subterms(*self.bounds.values())
+        return frozenset(t.attr for t in terms if t.op == "param")
 
     @property
     def names(self) -> frozenset[str]:

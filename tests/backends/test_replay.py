@@ -356,7 +356,7 @@ def test_a_plan_runs_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
     for index in (0, 1):
         assert Plan(torch.device("cuda", index), (), (), ())({}) == ()
     assert entered == [torch.device("cuda", 1)]
-    plans = Plans(mc.compile("O[i] = X[i] * 2").program)
+    plans = Plans(mc.compile("O[i] = X[i] * 2").equations.declared)
     plan = Plan(torch.device("cpu"), (), (), ())
     plans.keep({"X": torch.empty(3)}, plan)
     assert plans.find({"X": torch.zeros(3)}) is plan
