@@ -134,11 +134,14 @@ def _may_lead(lead: Term, exponents: Iterable[Term]) -> bool:
     return all(a in common or T.is_finite(a) or is_subtracted(a) for a in addends(lead))
 
 
-def beside_weight(fixed: Sequence[Term], moving: Sequence[Term]) -> tuple[list[Term], list[Term]]:
+def beside_weight(
+    fixed: Sequence[Term], moving: Sequence[Term], known: Iterable[Term]
+) -> tuple[list[Term], list[Term]]:
     """What is fixed and what moves with an index, once weights have got back what may be their
     scale: an aggregate, or what is made of exponentials. Without it an exponential may be too large
-    for a float, but where it is all that moves, under a condition perhaps."""
-    found = [f for f in moving if not T.is_bracket(f)]
+    for a float, but where it is all that moves, beside conditions that are known to hold."""
+    conditions = set(known)
+    found = [f for f in moving if not (T.is_bracket(f) and conditions >= {*T.conjuncts(f.args[0])})]
     is_alone = len(found) == 1 and found[0].op == "exp"
     if is_alone or not any(s.op == "exp" for s in T.subterms(*found)):
         return [*fixed], [*moving]

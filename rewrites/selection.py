@@ -142,7 +142,7 @@ def _without_increasing(x: Term, choice: Term) -> tuple[Term, Callable[[Term], T
     elements = T.Product(factors(x), known=frozenset(T.conjuncts(T.conjunction(condition, *known))))
     fixed = [f for f in factors(x) if name not in f.free and _keeps_order(f, elements)]
     moving = [f for f in factors(x) if f not in fixed]
-    fixed, moving = beside_weight(fixed, moving)
+    fixed, moving = beside_weight(fixed, moving, T.conjuncts(condition))
     if not fixed:
         return None
     return T.mul(T.const(1, x.kind), *moving), lambda y: T.mul(*fixed, y)

@@ -289,6 +289,9 @@ AGGREGATES = [
     "O[q] = (sum[k if T[k] < T[k]](exp(30 * T[q] ** 2) * W[k]) + 1)"
     " / (sum[k if T[k] < T[k]](exp(30 * T[q] ** 2)) + 1)",
     "O[e] = var[k](W[k] * sum[j](W[j] * logsumexp[j](W[j] * V[k,e])))",
+    "O[q] = min[k](softmax[k if W[k] > 0](10 * Large[q,k]))",
+    "O[q] = argmax[k](softmax[k if W[k] > 0](10 * Large[q,k]))",
+    "O[q] = max[k if k < q](softmax[k if W[k] > 0](10 * Large[q,k]))",
     "param num_warps: int = 4\nO[q] = sum[k](S[q,k]) * num_warps",
     "O[q] = sqrt(sum[k](softmax[k](Large[q,k]) * V[k,0] ** 2))"
     " + sum[k](softmax[k](Large[q,k]) * V[k,0])",
