@@ -292,6 +292,8 @@ AGGREGATES = [
     "O[q] = min[k](softmax[k if W[k] > 0](10 * Large[q,k]))",
     "O[q] = argmax[k](softmax[k if W[k] > 0](10 * Large[q,k]))",
     "O[q] = max[k if k < q](softmax[k if W[k] > 0](10 * Large[q,k]))",
+    "O[q] = T[q] * mean[k if k < q](W[k]) / mean[k if k < q](W[k])",
+    "O[q] = var[k if k < q](S[q,k]) / var[k if k < q](S[q,k]) + mean[k if k < q](T[k])",
     "param num_warps: int = 4\nO[q] = sum[k](S[q,k]) * num_warps",
     "O[q] = sqrt(sum[k](softmax[k](Large[q,k]) * V[k,0] ** 2))"
     " + sum[k](softmax[k](Large[q,k]) * V[k,0])",

@@ -55,7 +55,7 @@ def may_be_empty(t: Term) -> bool:
         case "fold" if t.attr.monoid in ("argmax", "argmin"):
             return not has_element(t)
         case "fold":
-            if not (t.attr.monoid == "sum" or t.attr.is_scaled):
+            if not (t.attr.monoid in ("sum", "mean", "var") or t.attr.is_scaled):
                 return False
             weighted = any(map(_may_vanish, factors(t.args[1:2])))
             scaled = t.attr.is_scaled and not is_finite(t.args[2])
