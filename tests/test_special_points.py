@@ -294,6 +294,18 @@ AGGREGATES = [
     "O[q] = max[k if k < q](softmax[k if W[k] > 0](10 * Large[q,k]))",
     "O[q] = T[q] * mean[k if k < q](W[k]) / mean[k if k < q](W[k])",
     "O[q] = var[k if k < q](S[q,k]) / var[k if k < q](S[q,k]) + mean[k if k < q](T[k])",
+    *(
+        f"O[q,k] = ({x}) / ({x}) + T[q] * ({x}) / ({x})"  # of nothing 0 / 0 is 0
+        for x in (
+            "softmax[k if k < q](S[q,k])",
+            "softmax[k](S[q,k] + Mask[q,k])",
+            "sum[..k if W[k] > 0](S[q,k])",
+            "mean[..k if W[k] > 0](S[q,k])",
+            "max[k](exp(Mask[q,k])) + 0 * S[q,k]",
+            "abs(mean[j if j < q](T[j])) + 0 * S[q,k]",
+            "tanh(var[j if j < q](T[j])) + 0 * S[q,k]",
+        )
+    ),
     "param num_warps: int = 4\nO[q] = sum[k](S[q,k]) * num_warps",
     "O[q] = sqrt(sum[k](softmax[k](Large[q,k]) * V[k,0] ** 2))"
     " + sum[k](softmax[k](Large[q,k]) * V[k,0])",

@@ -20,11 +20,15 @@ from monocomp.terms.facts import (
     is_weight,
     remembered,
 )
-from monocomp.terms.leaves import INF, NEG_INF, const, index
+from monocomp.terms.leaves import INF, NEG_INF, TRUE, const, index
 from monocomp.terms.logic import conjuncts
 from monocomp.terms.losses import as_it_stands
 from monocomp.terms.nodes import Term
 from monocomp.terms.parts import factors, is_bracket, is_over_nothing, split_coefficient
+from monocomp.vocabulary import KEEPING_REDUCTIONS
+
+# Functions that are 0 at 0.
+_ZERO_AT_ZERO = ("abs", "relu", "tanh", "sin", "erf", "silu", "gelu", "elu", "sign", "floor")
 
 
 @remembered
@@ -50,10 +54,17 @@ def may_be_empty(t: Term) -> bool:
             return may_be_empty(t.args[0])
         case "where":
             return any(map(may_be_empty, t.args[1:]))
-        case "fold" if t.attr.monoid == "max":
-            return is_weight(t) and not is_positive(t)
+        case _ if t.op in _ZERO_AT_ZERO:
+            return may_be_empty(t.args[0])
+        case "fold" | "fold_at" if t.attr.monoid in ("max", "min"):
+            body = t.args[-1]  # of nothing it is infinite, but 0 of weights that are
+            return is_nonnegative(body) and any(map(_may_vanish, factors((body,))))
         case "fold" if t.attr.monoid in ("argmax", "argmin"):
             return not has_element(t)
+        case "fold_at" if t.attr.monoid in ("sum", "mean", "var"):
+            return t.args[1] is not TRUE or any(map(_may_vanish, factors(t.args[2:3])))
+        case "fold_at" if t.attr.monoid in KEEPING_REDUCTIONS:
+            return t.args[1] is not TRUE or not is_finite(t.args[2])
         case "fold":
             if not (t.attr.monoid in ("sum", "mean", "var") or t.attr.is_scaled):
                 return False
