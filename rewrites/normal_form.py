@@ -535,9 +535,10 @@ def hoist_positive_factor(t: Term) -> Term | None:
         return None
     outside = [f for f in factors(rest) if name not in f.free and _leaves_extremum(f, t)]
     inside = [f for f in factors(rest) if f not in outside]
-    brackets = (f.args[0] for f in inside if T.is_bracket(f))
-    is_monotone = t.attr.monoid == "max" and T.has_element(t)  # see extremum_of_exponentials
-    known = T.conjunction(condition, *brackets) if is_monotone else condition
+    known = condition
+    brackets = [f.args[0] for f in inside if T.is_bracket(f)]
+    if brackets and t.attr.monoid == "max" and T.has_element(t):  # see extremum_of_exponentials
+        known = T.conjunction(condition, *brackets)
     outside, inside = beside_weight(outside, inside, T.conjuncts(known))
     monoid = t.attr.monoid
     if number == 1 and not outside:
