@@ -325,9 +325,11 @@ def _first(bound: Term, condition: Term, is_there: Term) -> Term:
         for start in reversed(starts):
             place = T.where(T.substitute(condition, {bound.attr[0]: start}), start, place)
         return place
-    limits = [c for c in T.conjuncts(condition) if _only_ends(bound, c)]
-    others = [c for c in T.conjuncts(condition) if c not in limits]
-    return T.fold("argmax", (bound,), T.TRUE, T.as_int(T.conjunction(*others, is_there)))
+    others = T.conjunction(*(c for c in T.conjuncts(condition) if not _only_ends(bound, c)))
+    reads = (s for s in T.subterms(others, is_there) if s.op == "read")
+    if any(a.op != "index" for s in reads for a in s.args):
+        others = condition  # an end may guard a read that leaves its tensor
+    return T.fold("argmax", (bound,), T.TRUE, T.as_int(T.conjunction(others, is_there)))
 
 
 def _only_ends(bound: Term, condition: Term) -> bool:

@@ -2,7 +2,7 @@
 
 All that is known of terms (`terms.facts`) supposes that an extent is at least 1: a maximum of
 exponentials is more than 0. So this comes before any other rule. Where the sizes of a call are
-known, `program.translate` makes such folds empty before terms are simplified.
+known, `translation` makes such folds empty before terms are simplified.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def _settled(joint: Term) -> Term:
     is_bounded = is_below or T.is_finite_if_read(joint)
     # An exponential in an exponent would be split off again, and so would what is made of it.
     is_bounded |= any(s.op == "exp" for s in T.subterms(joint))
-    if (is_frame and is_bounded) or (T.exceeds_minus_infinity(joint) and is_bounded):
+    if is_bounded and (is_frame or T.exceeds_minus_infinity(joint)):
         return joint
     return T.where(T.compare("==", T.function("abs", joint), T.INF), T.ZERO, joint)
 

@@ -154,9 +154,9 @@ def separate_results(t: Term) -> Term | None:
     Law:     sum(H * x + G * y) = H * sum(x) + G * sum(y)
     Claims:  distributivity, interchange, exponentials, binomial theorem, addition theorems,
              brackets
-    Needs:   the results stand in sums, products, exponents, cos or sin; products of distances from
-             results stay, and powers: multiplied out they would cancel; what is
-             multiplied with a sum is finite if what it reads is, and is not of nothing
+    Needs:   the results stand in sums, products, whole powers up to 8, exponents, cos or sin;
+             products and powers of distances from results stay: multiplied out they would cancel;
+             what is multiplied with a sum is finite if what it reads is, and is not of nothing
     before:  A[i] = sum[k]((X[i,k] + max[l](X[i,l])) * Y[k])
     after:   A[i] = sum[k](X[i,k] * Y[k]) + max[k](X[i,k]) * sum[k](Y[k])
     """

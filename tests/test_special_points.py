@@ -64,6 +64,7 @@ ELEMENTS = [
     "O[i] = where(any[k](A[i] - A[i] == 0 * Y[k]), 1, 7)",
     "O[i] = where(B[i] > 0, A[i] / B[i], 0)",
     "O[i] = where(A[i] / where(B[i] > 0, 1.0, 0.0) < 2, 1, 7)",
+    "O[i] = where(A[i] * (1 / (B[i] > 0)) < 2, 1, 7)",
     "O[i] = A[i] ** 9",
     "O[i] = A[i] ** 10",
     "O[i] = A[i] ** 0.5",
@@ -442,6 +443,15 @@ def test_moments_stay_centred(name: str, mean: float) -> None:
     last = two_passes if not isinstance(two_passes, tuple) else two_passes[-1]
     error = np.abs(found[-1] - wanted[-1]).max()
     assert error <= 100 * np.abs(last - wanted[-1]).max() + 1e-5 * np.abs(wanted[-1]).max()
+
+
+def test_the_first_element_is_looked_for_within_limits() -> None:
+    """A limit guards the reads of the conditions after it, also where an anchor is looked for."""
+    text = "O[i] = var[k if k + 1 < |k| and S[i,k + 1] <= 0](V[k])"
+    inputs = {"S": np.array([[1.0, 2.0, 3.0], [1.0, -2.0, 3.0]]), "V": np.array([1e4, 2e4, 1e6])}
+    kernel = mc.compile(text, backend="torch", checked=True)
+    found = kernel(**{name: torch.from_numpy(a) for name, a in inputs.items()})
+    np.testing.assert_allclose(found, evaluate(text, inputs))
 
 
 def _in(dtype: type) -> wide.Wide:

@@ -128,7 +128,8 @@ class HostSource:
         for extent in sorted(without_elements(self.lowered)):
             size = self.size(extent)
             self.put(f"if {size} != 0:")
-            message = f"{extent} has size {{{size}}}, and this file is for size 0"
+            name = extent.lstrip(".")
+            message = f"{name} has size {{{size}}}, and this file is for size 0"
             self.put(f'raise ValueError(f"{message}")', 2)
 
     def _parts(self, extent: str, param: str) -> None:

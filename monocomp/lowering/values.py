@@ -93,7 +93,7 @@ class Values(Scopes, ABC):
                 return self._general_power(*t.args)
             case "exactly":
                 inert = T.as_it_stands(t)
-                if any(map(_is_infinite_bracket, inert.args)):  # 0 / 0, for a truth value, too
+                if t.attr[0] == "div" and T.is_bracket(t.args[1]):  # 0 / 0 is no number, either
                     return apply("div", *map(self._value, t.args))
                 if inert.op == "mul":  # 0 * inf is no number, also where 0 is a truth value
                     return self._pinned_product(1.0, inert)

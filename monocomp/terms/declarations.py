@@ -1,6 +1,6 @@
 """What equations are given and give: inputs, parameters, extents, outputs.
 
-Records of their own, so that nothing after `program.translate` looks back at syntax: a rule or a
+Records of their own, so that nothing after `translation` looks back at syntax: a rule or a
 lowering may add an input, a parameter, an extent or an output by adding a record.
 """
 
