@@ -47,6 +47,7 @@ from monocomp.vocabulary import Kind
 _UNITS = {"sum": 0.0, "max": -math.inf, "min": math.inf, "prod": 1.0}
 _JOIN = {"sum": "add", "max": "maximum", "min": "minimum", "prod": "mul"}
 _PLACES = ("argmax", "argmin")
+_NO_WEIGHT = T.const(-4096.0, "float")  # its exponential is 0 in every dtype
 _STATE_NAMES = {"max": "m_i", "min": "m_i", "sum": "acc", "prod": "prod"}
 
 
@@ -464,6 +465,9 @@ class Loops(Nests):
                 distance = T.substitute(unit.distance, {taken.bound.attr[0]: bound})
                 # One difference of two values, whatever they are sums of: it is exact.
                 x, c = (self._symbol("x", self._value(t)) for t in (distance, after))
+                if _is_below_frame(unit.distance, after, taken, joined):
+                    # -inf weighs 0, as does whatever is that far below the largest.
+                    x, c = T.function("maximum", T.sub(x, c), _NO_WEIGHT), T.ZERO
                 units.append(Unit(x, c, unit.power))
             here = T.substitute(taken.element(units), {taken.bound.attr[0]: bound})
             if taken.exponent is None:
@@ -479,7 +483,7 @@ class Loops(Nests):
                 settled = [
                     T.power_of(T.sub(own.distance, own.centre), own.power)
                     for own, unit in zip(units, taken.units, strict=True)
-                    if is_infinite_with(unit.distance, taken.exponent)
+                    if own.centre is not T.ZERO and is_infinite_with(unit.distance, taken.exponent)
                 ]
                 state = self._mantissa(loop, f, parts, bound, joined, updates, moved, settled)
             value = self._let(scope, state.attr + "_new", updates[-1].value)
@@ -716,6 +720,18 @@ def _is_scaled_positively(frame: Term, extremum: Term) -> bool:
         for scale in scales
         for f in scale
     )
+
+
+def _is_below_frame(
+    distance: Term, centre: Term, moving: Centred, joined: Mapping[Term, _Frame]
+) -> bool:
+    """Is this the exponent of a weight, that may be -inf, less the largest one?"""
+    if moving.exponent is None or distance is not moving.exponent:
+        return False
+    if not is_infinite_with(distance, moving.exponent):
+        return False
+    whole = largest(moving.bound, moving.condition, moving.exponent)
+    return whole in joined and centre is joined[whole].shift
 
 
 def _is_missing_with(t: Term, x: Term, unit: Term) -> bool:

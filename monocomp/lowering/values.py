@@ -152,10 +152,12 @@ class Values(Scopes, ABC):
         """A sum. Where a part is missing, and -inf, so is the sum, whatever is added or taken away:
         -inf - -inf is -inf for a maximum over nothing. But an infinite element counts for more
         than an aggregate of nothing, also where it is taken away."""
+        infinite = [a for a in t.args if not _is_missing_nowhere(a)]
+        if len(infinite) == 2 and self._is_below_its_largest(*infinite):
+            return self._signed_sum(map(_clamped, t.args), t.kind, self._value)
         total = self._signed_sum(t.args, t.kind, self._value)
         if not any(map(_may_be_infinite_by_itself, t.args)):
             return total
-        infinite = [a for a in t.args if not _is_missing_nowhere(a)]
         if all(map(T.is_below_infinity, infinite)):  # nothing cancels
             return total
         if len(infinite) > 1:
@@ -172,6 +174,14 @@ class Values(Scopes, ABC):
                 for a in (a for a in added if a in masks):
                     total = self._where_equal(self._value(a), -math.inf, -math.inf, total)
         return total
+
+    def _is_below_its_largest(self, x: Term, y: Term) -> bool:
+        """Are these x and -max x? Then x is -inf where the maximum is, and stays it, whatever
+        finite number is taken away instead."""
+        if _is_negative(x):
+            x, y = y, x
+        known = {c for scope in self.scopes for c in scope.known()}
+        return T.is_element(x, T.neg(y), known) and T.neg(y).attr.monoid == "max"
 
     def _where_equal(self, value: Expr, special: float, result: float, total: Expr) -> Expr:
         """The result where the value is a special one, else the total."""

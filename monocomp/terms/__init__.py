@@ -20,7 +20,7 @@ from __future__ import annotations
 from monocomp.terms.binding import domain_of, is_open, open_as, open_fold
 from monocomp.terms.comparisons import compare, negate, where
 from monocomp.terms.constructors import construct, rebuild
-from monocomp.terms.emptiness import Product, empties_with, is_there, may_be_empty
+from monocomp.terms.emptiness import Product, empties_with, is_element, is_there, may_be_empty
 from monocomp.terms.facts import (
     exceeds_minus_infinity,
     facts_asked,
@@ -31,6 +31,7 @@ from monocomp.terms.facts import (
     is_finite_if_there,
     is_nonnegative,
     is_positive,
+    is_unmasked,
     is_weight,
 )
 from monocomp.terms.folds import (
@@ -135,6 +136,7 @@ __all__ = [
     "inert",
     "is_below_infinity",
     "is_bracket",
+    "is_element",
     "is_finite",
     "is_finite_if_read",
     "is_finite_if_there",
@@ -143,6 +145,7 @@ __all__ = [
     "is_over_nothing",
     "is_positive",
     "is_there",
+    "is_unmasked",
     "is_weight",
     "is_weight_there",
     "log",

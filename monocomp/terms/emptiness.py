@@ -7,7 +7,7 @@ An aggregate over nothing is its unit, and so is one whose every weight is exp(-
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from monocomp.terms.binding import open_as, open_fold, rename
@@ -102,6 +102,23 @@ def is_there(t: Term) -> Term:
     return construct("compare", const(0, t.kind), t, attr="<" if is_nonnegative(t) else "!=")
 
 
+def _elements(fold: Term, t: Term, known: Container[Term]) -> Iterable[Sequence[Term]]:
+    """The elements of a fold at the places that t varies with, where they are admitted, and
+    their exponents."""
+    if len(fold.attr.indices) != 1:
+        return
+    (bound,), (condition, *parts) = open_fold(fold)
+    for name in sorted(t.free):
+        here = {bound.attr[0]: index(name, bound.attr[1])}
+        if all(c in known for c in conjuncts(rename(condition, here, {}))):
+            yield [rename(part, here, {}) for part in parts]
+
+
+def is_element(t: Term, fold: Term, known: Container[Term] = ()) -> bool:
+    """Is t an element of this maximum, minimum or sum, one that its filter admits?"""
+    return fold.op == "fold" and any(e == [t] for e in _elements(fold, t, known))
+
+
 @dataclass(frozen=True)
 class Product:
     """What is known of a product: its factors, those it is divided by, and what holds in it."""
@@ -157,19 +174,8 @@ class Product:
                 _holds(weight.args[0], f.args[0]) if f.op == "exp" else is_positive(f)
                 for f in factors([element])
             )
-            for element, *exponent in self._elements(z, weight)
+            for element, *exponent in _elements(z, weight, self.known)
         )
-
-    def _elements(self, fold: Term, t: Term) -> Iterable[Sequence[Term]]:
-        """The elements of a fold at the places that t varies with, where they are admitted, and
-        their exponents."""
-        if len(fold.attr.indices) != 1:
-            return
-        (bound,), (condition, *parts) = open_fold(fold)
-        for name in sorted(t.free):
-            here = {bound.attr[0]: index(name, bound.attr[1])}
-            if self.known.issuperset(conjuncts(rename(condition, here, {}))):
-                yield [rename(part, here, {}) for part in parts]
 
     def _bounds(self, m: Term, unit: str) -> bool:
         """Is m not infinite, or is that said? It is -inf as a maximum over nothing, and inf as a
@@ -203,7 +209,7 @@ class Product:
         """Is m the largest exponent of a sum t, or is t a weight with one of those exponents?"""
         sign = const(1 if m.attr.monoid == "max" else -1, "float")
         if t.op == "exp":
-            elements = (construct("mul", sign, x) for x, *_ in self._elements(m, t))
+            elements = (construct("mul", sign, x) for x, *_ in _elements(m, t, self.known))
             return any(_holds(t.args[0], x) for x in elements) or _holds_selected(t.args[0], m)
         (t,) = t.args if t.op == "field" else (t,)
         if t.op != "fold" or m.attr.extents != t.attr.extents:

@@ -69,6 +69,15 @@ def is_finite_if_read(t: Term) -> bool:
 
 
 @_fact
+def is_unmasked(t: Term) -> bool:
+    """Neither infinite nor NaN, if no element is that is no mask: the -inf of a mask is added to
+    logits, but is no factor in a contraction of queries and keys."""
+    if t.op == "fold" and t.attr.monoid == "sum" and is_finite_if_read(t.args[1]):
+        return True
+    return _is_finite(t, is_unmasked)
+
+
+@_fact
 def is_finite_if_there(t: Term) -> bool:
     """Neither infinite nor NaN, if all that is read is and every aggregate has an element."""
     match t.op:
@@ -216,7 +225,7 @@ def is_positive(t: Term) -> bool:
             if t.attr != "v" or fold.op != "fold" or not fold.attr.is_scaled:
                 return False
             _, value, exponent = fold.args
-            return is_positive(value) and is_finite(exponent) and has_element(fold)
+            return is_positive(value) and is_unmasked(exponent) and has_element(fold)
     return False
 
 

@@ -23,6 +23,7 @@ from monocomp.terms.facts import (
     is_finite_if_there,
     is_nonnegative,
     is_positive,
+    is_unmasked,
     is_weight,
 )
 from monocomp.terms.leaves import INF, NEG_INF, ONE, TRUE, ZERO, as_int, const
@@ -368,7 +369,7 @@ def _that_cancel(
 def is_weight_there(exponent: Term) -> Term | None:
     """exp(exponent) != 0, if that is no matter of course."""
     number, rest = split_coefficient(exponent)
-    if rest is None or is_finite(rest):
+    if rest is None or is_unmasked(rest):
         return None
     rest = without_scale(rest)
     sides = (NEG_INF, rest) if number > 0 else (rest, INF)
