@@ -30,6 +30,7 @@ _FACTS = {
     "is_finite": "is finite",
     "is_finite_if_read": "is finite if all that it reads is",
     "is_finite_if_there": "is finite if all that it reads is and its aggregates have elements",
+    "is_unmasked": "is finite if what its contractions read is",
     "is_not_infinite": "is not infinite",
     "is_below_infinity": "< inf if all that it reads is",
     "exceeds_minus_infinity": "> -inf",
@@ -43,6 +44,7 @@ _FOLLOWS_FROM = {
     "is_weight": ("is_positive",),
     "is_finite_if_read": ("is_finite",),
     "is_finite_if_there": ("is_finite_if_read", "is_finite"),
+    "is_unmasked": ("is_finite",),
     "is_not_infinite": ("is_finite",),
 }
 

@@ -27,6 +27,7 @@ FACTS: dict[str, Callable[[Array], Array]] = {
     "is_finite": np.isfinite,
     "is_finite_if_read": np.isfinite,
     "is_finite_if_there": np.isfinite,
+    "is_unmasked": np.isfinite,
     "is_not_infinite": lambda x: ~np.isinf(x),
     "is_below_infinity": lambda x: ~(x == np.inf),
     "exceeds_minus_infinity": lambda x: ~(x == -np.inf),
@@ -34,6 +35,8 @@ FACTS: dict[str, Callable[[Array], Array]] = {
     "is_weight": lambda x: ~(x < 0),
     "is_nonnegative": lambda x: ~(x < 0),
 }
+
+OF_FINITE = ("is_below_infinity", "is_unmasked")  # they speak of what is finite where it is read
 
 EXAMPLES = [
     "O[i] = sum[k](exp(S[i,k]) * V[k]) / sum[k](exp(S[i,k]))",
@@ -87,9 +90,8 @@ def test_facts_hold(text: str) -> None:
             inputs = case.inputs("float64")
             (value,) = case.outputs(inputs, program.text())
             for name in held:
-                if (
-                    name[:13] == "is_finite_if_" or name == "is_below_infinity"
-                ) and case.points == "any":
+                is_of_finite = name[:13] == "is_finite_if_" or name in OF_FINITE
+                if is_of_finite and case.points == "any":
                     continue
                 if name == "is_positive" and case.points == "any":
                     name = "is_nonnegative"  # a divisor may be infinite
