@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
+from benchmarks.compare import compare
 from benchmarks.gpu import OURS, Outcome, Run, Setting, UnknownWordError
 from benchmarks.run import NAMES
 
+ROOT = Path(__file__).parents[1]
 FEW = {
     "gpu_forward": ("causal",),
     "gpu_heads": ("causal",),
@@ -38,6 +41,11 @@ def test_cases_that_do_not_fit_are_named(name: str) -> None:
     report = import_module(f"benchmarks.{name}").tables(setting)
     assert len(report.data["skipped"]) >= max(1, len(words))
     assert "Skipped, as 0 s were not enough: " + report.data["skipped"][0] in report.text
+
+
+def test_a_checkout_is_compared_with_itself() -> None:
+    (row,) = (r for r in compare(ROOT, ROOT, ["forward"], True) if "causal" in r["case"])
+    assert row["difference"] == 0 and len(row["milliseconds"]) == 2, row
 
 
 def test_wrong_result_is_not_right() -> None:
