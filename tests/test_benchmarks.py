@@ -10,6 +10,8 @@ import pytest
 
 from benchmarks.compare import compare
 from benchmarks.gpu import OURS, Outcome, Run, Setting, UnknownWordError
+from benchmarks.guards import CASES as GUARDED
+from benchmarks.guards import emitted, without_guards
 from benchmarks.run import NAMES
 
 ROOT = Path(__file__).parents[1]
@@ -98,3 +100,12 @@ def test_peer_that_never_ran_is_left_out_and_one_that_ran_is_not() -> None:
     second = run.hold({OURS: failing, "peer": failing}, lambda x: 0.0, 1.0)
     assert second.faults == {OURS: "LookupError: not here", "peer": "LookupError: not here"}
     assert list(run.missing) == ["absent"] and not second.right
+
+
+def test_guards_can_be_left_out() -> None:
+    source = emitted(*GUARDED["entropy, added mask"])
+    assert source.count("tl.where(") > 3
+    text, count = without_guards(source, in_loops=False)
+    kernel = text[text.index("_kernel(") : text.index("def span")]
+    assert count > without_guards(source, in_loops=True)[1] > 0
+    assert "== 0.0" in source and "== 0.0" not in kernel and "-4096.0" not in kernel, kernel
