@@ -213,6 +213,7 @@ class Derivation:
                 "rule": step.rule,
                 "law": step.law,
                 "place": list(step.place),
+                "changes": [change.to_json() for change in step.changes],
                 "before": step.before,
                 "after": step.after,
                 "program": step.program.text(),

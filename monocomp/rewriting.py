@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from monocomp import terms as T
 from monocomp.abbreviation import Abbreviation
+from monocomp.changes import Change, changes
 from monocomp.equations import Equation, Equations
 from monocomp.errors import InternalError
 from monocomp.printer import show
@@ -62,6 +63,11 @@ class Step:
     def after(self) -> str:
         """What replaced it, as text."""
         return self.right if isinstance(self.right, str) else self.right()
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """Where the programs before and after differ; nowhere, if only loops do."""
+        return changes(self.start, self.program)
 
     @overload
     def cost_before(self) -> Cost: ...
