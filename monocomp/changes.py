@@ -35,7 +35,8 @@ class Change:
 
     def to_json(self) -> dict[str, object]:
         """As plain data."""
-        return {"name": self.name, "path": self.path, "new_path": self.new_path}
+        old, new = (None if p is None else list(p) for p in (self.path, self.new_path))
+        return {"name": self.name, "path": old, "new_path": new}
 
 
 def changes(before: Equations, after: Equations) -> tuple[Change, ...]:
