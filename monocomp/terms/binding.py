@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from operator import attrgetter
 
 from monocomp.terms.constructors import rebuild
 from monocomp.terms.leaves import index
-from monocomp.terms.nodes import Binder, Term, UserMonoid
+from monocomp.terms.nodes import Binder, Term, UserMonoid, intern
 
 
 def close(
@@ -70,6 +71,18 @@ def domain_of(t: Term) -> tuple[tuple[str, ...], Term]:
 def rename(t: Term, mapping: Mapping[str, Term], memo: dict[Term, Term]) -> Term:
     """Rename free indices. Never captures: bound names are numbers, given ones are not,
     or are larger than any number inside."""
+    names = {at.attr[0] for at in mapping.values() if at.op == "index"}
+    # What was different stays so: then nothing cancels, and no sum or product is made anew.
+    is_injective = len(names) == len(mapping) and names.isdisjoint(t.free)
+    return _renamed(t, mapping, is_injective, memo)
+
+
+# Operations whose canonical form depends on names by the order of the operands alone, if at all.
+_SORTED = ("add", "mul")
+_AS_THEY_ARE = ("exp", "log", "read", "stored", "ref", "cast", "where", "fold")
+
+
+def _renamed(t: Term, mapping: Mapping[str, Term], injective: bool, memo: dict[Term, Term]) -> Term:
     if t.free.isdisjoint(mapping):
         return t
     found = memo.get(t)
@@ -77,6 +90,23 @@ def rename(t: Term, mapping: Mapping[str, Term], memo: dict[Term, Term]) -> Term
         if t.op == "index":
             found = mapping[t.attr[0]]
         else:
-            found = rebuild(t, tuple(rename(a, mapping, memo) for a in t.args))
+            args = tuple(_renamed(a, mapping, injective, memo) for a in t.args)
+            if injective and t.op in _SORTED:
+                found = intern(t.op, _in_order(args), t.attr, t.kind)
+            elif injective and t.op in _AS_THEY_ARE:
+                found = intern(t.op, args, t.attr, t.kind)
+            else:
+                found = rebuild(t, args)
         memo[t] = found
     return found
+
+
+def _in_order(args: tuple[Term, ...]) -> tuple[Term, ...]:
+    """The operands of a sum or product, whose number stands first or last."""
+    first = args[:1] if args[0].op == "const" else ()
+    last = args[-1:] if args[-1].op == "const" else ()
+    rest = args[len(first) : len(args) - len(last)]
+    return (*first, *sorted(rest, key=_key), *last)
+
+
+_key = attrgetter("key")

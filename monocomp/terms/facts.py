@@ -31,6 +31,11 @@ def facts_asked() -> Iterator[dict[tuple[str, Term], None]]:
         _ASKED.pop()
 
 
+def is_asking() -> bool:
+    """Does somebody want to know which facts are asked for?"""
+    return bool(_ASKED)
+
+
 def _fact(decide: Callable[[Term], bool]) -> Callable[[Term], bool]:
     """A fact about a term, remembered, and noted where somebody wants to know."""
     decided = lru_cache(maxsize=65536)(decide)

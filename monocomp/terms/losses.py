@@ -9,13 +9,14 @@ no rule looks into.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from monocomp.terms.constructors import CONSTRUCTORS
-from monocomp.terms.facts import is_finite
+from monocomp.terms.facts import is_asking, is_finite
 from monocomp.terms.nodes import Term, inert, intern
 from monocomp.vocabulary import Kind
 
@@ -38,6 +39,19 @@ def lose(*terms: Term) -> None:
     """Note that these are let go, but for those that are finite anyway."""
     if _NOTED:
         _NOTED[-1] += [t for t in terms if not is_finite(t)]
+
+
+def remembered(make: Callable[[tuple[Term, ...], bool], Term]) -> Callable[..., Term]:
+    """What a constructor makes, remembered: of one program the same sums and products are asked
+    for again and again. Made anew where somebody notes what is lost, or which facts are asked."""
+    made = lru_cache(maxsize=1 << 16)(make)
+
+    def construct(terms: Iterable[Term], as_written: bool) -> Term:
+        if _NOTED or is_asking():
+            return make(tuple(terms), as_written)
+        return made(tuple(terms), as_written)
+
+    return construct
 
 
 def losing_nothing(make: Callable[[], Term]) -> Term:

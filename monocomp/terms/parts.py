@@ -8,6 +8,8 @@ from fractions import Fraction
 from monocomp.terms.leaves import FALSE, NEG_INF
 from monocomp.terms.nodes import Number, Term, intern
 
+_ONCE = Fraction(1)
+
 
 def split_coefficient(t: Term) -> tuple[Number, Term | None]:
     """t as (number, rest); rest is None for a number."""
@@ -16,7 +18,7 @@ def split_coefficient(t: Term) -> tuple[Number, Term | None]:
     if t.op == "mul" and t.args[0].op == "const":
         rest = t.args[1:]
         return t.args[0].attr, rest[0] if len(rest) == 1 else intern("mul", rest, None, t.kind)
-    return Fraction(1), t
+    return _ONCE, t
 
 
 def split_addends(t: Term) -> tuple[list[tuple[Fraction, Term]], int]:
@@ -45,7 +47,7 @@ def factors(terms: Iterable[Term]) -> Iterable[Term]:
 
 def base_and_power(t: Term) -> tuple[Term, Fraction]:
     """t = base ** power with a rational power."""
-    return (t.args[0], t.attr) if t.op == "pow" else (t, Fraction(1))
+    return (t.args[0], t.attr) if t.op == "pow" else (t, _ONCE)
 
 
 def is_bracket(t: Term) -> bool:

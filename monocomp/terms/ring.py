@@ -28,7 +28,7 @@ from monocomp.terms.facts import (
 )
 from monocomp.terms.leaves import INF, NEG_INF, ONE, TRUE, ZERO, as_int, const
 from monocomp.terms.logic import conjunction, conjuncts
-from monocomp.terms.losses import lose, losing_nothing
+from monocomp.terms.losses import lose, losing_nothing, remembered
 from monocomp.terms.nodes import Number, Term, intern
 from monocomp.terms.parts import (
     base_and_power,
@@ -38,6 +38,8 @@ from monocomp.terms.parts import (
     split_coefficient,
 )
 from monocomp.vocabulary import Kind
+
+_NONE, _ONCE = Fraction(0), Fraction(1)
 
 
 def as_float(t: Term) -> Term:
@@ -76,12 +78,13 @@ def add(*terms: Term) -> Term:
     return _sum(terms, False)
 
 
+@remembered
 def _sum(terms: Iterable[Term], as_written: bool) -> Term:
     """The sum; as it is written, what is -inf less itself is -inf: an element that is missing, less
     the maximum or the logarithm of nothing."""
     operands, kind = promote(terms)
     operands = [t for t in operands if not is_over_nothing(t)] or operands[:1]
-    total: Number = Fraction(0)
+    total: Number = _NONE
     coefficients: dict[Term, Number] = {}
     cancelled: dict[Term, bool] = {}
     stack = list(reversed(operands))
@@ -94,7 +97,7 @@ def _sum(terms: Iterable[Term], as_written: bool) -> Term:
         if rest is None:
             total = total + number
         else:
-            before = coefficients.get(rest, Fraction(0))
+            before = coefficients.get(rest, _NONE)
             if before * number < 0:
                 cancelled[rest] = True
             coefficients[rest] = before + number
@@ -109,7 +112,7 @@ def _sum(terms: Iterable[Term], as_written: bool) -> Term:
             # Where logarithms are infinite, the sum is anyway.
             if there is not TRUE and not Product(logarithms).says(there):
                 left = construct("where", there, ZERO, NEG_INF)
-                coefficients[left] = coefficients.get(left, Fraction(0)) + 1
+                coefficients[left] = coefficients.get(left, _NONE) + 1
     total = total + _join_casts(coefficients)
     if isinstance(total, float):  # inf + x is inf wherever x is finite; -inf masks win
         if math.isnan(total):
@@ -140,13 +143,13 @@ def _join_casts(coefficients: dict[Term, Number]) -> Number:
         if _is_whole(number) and is_small(t.args[0])
     ]
     if len(casts) < 2:
-        return Fraction(0)
+        return _NONE
     joined = add(*(mul(const(int(coefficients.pop(t))), t.args[0]) for t in casts))
     number, rest = split_coefficient(as_float(joined))
     if rest is None:
         return number
-    coefficients[rest] = coefficients.get(rest, Fraction(0)) + number
-    return Fraction(0)
+    coefficients[rest] = coefficients.get(rest, _NONE) + number
+    return _NONE
 
 
 def is_small(t: Term) -> bool:
@@ -193,11 +196,12 @@ def mul(*terms: Term) -> Term:
     return _product(terms, False)
 
 
+@remembered
 def _product(terms: Iterable[Term], as_written: bool) -> Term:
     operands, kind = promote(terms)
     if nothing := next(filter(is_over_nothing, operands), None):
         return nothing
-    number: Number = Fraction(1)
+    number: Number = _ONCE
     powers: dict[Term, Fraction] = {}
     exponents: list[Term] = []
     conditions: list[Term] = []
@@ -219,7 +223,7 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
                 if cancels and (may_be_empty(base) or _holds_ref(base)):
                     conditions.append(is_there(base))
                 base, power = _joined_power(base, before, power)
-            powers[base] = powers.get(base, Fraction(0)) + power
+            powers[base] = powers.get(base, _NONE) + power
     _join_absolute_values(powers)
     if number == 0 or number != number:  # 0 * inf is 0: equal wherever the source is finite
         lose(*powers, *map(_inert_exp, exponents))
@@ -381,10 +385,10 @@ def _join_absolute_values(powers: dict[Term, Fraction]) -> None:
     """x ** 2 * abs(x) is abs(x) ** 3, and abs(x) ** 2 is x ** 2."""
     for size in [base for base in powers if base.op == "abs"]:
         (x,) = size.args
-        even = powers.get(x, Fraction(0)) // 2 * 2
+        even = powers.get(x, _NONE) // 2 * 2
         power = powers.pop(size) + even
         if power % 2 == 0:
-            powers[x] = powers.get(x, Fraction(0)) - even + power
+            powers[x] = powers.get(x, _NONE) - even + power
         else:
             powers[size] = power
             if even:
@@ -422,7 +426,7 @@ def power_of(base: Term, power: Fraction | int) -> Term:
     powers, and for the factors that are not negative. A bracket is its own power; under a
     divisor it is 1 or infinite.
     """
-    power = Fraction(power)
+    power = power if isinstance(power, Fraction) else Fraction(power)
     if power == 0:
         return const(1, base.kind)
     if power == 1 or (power > 0 and is_bracket(base)):
