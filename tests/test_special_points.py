@@ -48,6 +48,10 @@ SE = (
     "exp(m - where(maximum(m, m') == -inf, 0, maximum(m, m'))) * v"
     " + exp(m' - where(maximum(m, m') == -inf, 0, maximum(m, m'))) * v', maximum(m, m'))\n"
 )
+LARGEST = (
+    "monoid Largest(a, b) = unit (-inf, -inf),"
+    " combine (maximum(a, a'), maximum(minimum(a, a'), maximum(b, b')))\n"
+)
 MERGED = "(exp(A[i] - M[i]) * X[i] + exp(B[i] - M[i]) * Y[i])"
 
 # Programs over elements: each is tried on the grid of all points of what it reads.
@@ -325,6 +329,8 @@ AGGREGATES = [
     "O[q] = 1 / (1 + sum[k if S[q,k] < q](exp(-(S[q,k] ** 2))))",
     "O[q] = log(1 - exp(-min[k if k > 2](exp(S[q,k]))))",
     "O = sum[k](exp(-abs(Off[k])) - 1) / sum[k](abs(exp(-abs(Off[k] - W[k])) - 1))",
+    f"{LARGEST}O[q] = Largest[k](S[q,k] + Mask[q,k], -inf).a"
+    " - Largest[k](S[q,k] + Mask[q,k], -inf).b",
 ]
 
 # Moments at a large mean, in float32 beside the plain two-pass computation of torch.

@@ -668,7 +668,7 @@ def _may_be_infinite_by_itself(t: Term) -> bool:
             return t in (T.INF, T.NEG_INF)
         case "field" if t.args[0].op == "fold" and not t.args[0].attr.is_scaled:
             unit = t.args[0].attr.monoid.unit_of(t.attr)
-            return unit in (T.INF, T.NEG_INF) and not T.has_element(t.args[0])
+            return unit in (T.INF, T.NEG_INF)
     return t.op == "fold_at"
 
 
