@@ -21,7 +21,6 @@ from monocomp.terms import Term
 
 lifting = RuleSet("lifting", "sums of exponentials become folds in SE(V)")
 shared_frames = RuleSet("shared frames", "a sum over part of a domain takes the frame of all of it")
-_JOINED = ("add", "maximum", "minimum")
 
 
 def scaled(t: Term) -> tuple[Term, Term]:
@@ -36,10 +35,10 @@ def scaled(t: Term) -> tuple[Term, Term]:
         case "pow":
             value, exponent = scaled(t.args[0])
             return T.power_of(value, t.attr), T.mul(T.const(t.attr, "float"), exponent)
-        case "relu" | "abs":
+        case "abs":
             value, exponent = scaled(t.args[0])
             return T.function(t.op, value), exponent
-        case "add" | "maximum" | "minimum" if not _are_bounded(t.args):
+        case _ if _is_joined(t) and not _are_bounded(t.args):
             return _joined(t, [scaled(a) for a in t.args])
         case "sigmoid" if not T.is_nonnegative(t.args[0]):
             (x,) = t.args  # 1 / (1 + exp(-x)) = exp(min(x, 0)) / (1 + exp(-abs(x)))
@@ -47,8 +46,17 @@ def scaled(t: Term) -> tuple[Term, Term]:
     return t, T.ZERO
 
 
+def _is_joined(t: Term) -> bool:
+    """Does of these numbers that with the largest exponent count? In a maximum it need not where
+    it is less than 0, nor in a minimum: what counts may be too small for that exponent."""
+    exponents = {exponent_of(a) for a in t.args if a is not T.ZERO}
+    if t.op in ("maximum", "minimum") and len(exponents) == 1:
+        return True
+    return t.op == "add" or (t.op == "maximum" and all(map(T.is_nonnegative, t.args)))
+
+
 def _joined(t: Term, parts: list[tuple[Term, Term]]) -> tuple[Term, Term]:
-    """A sum, maximum or minimum of scaled numbers, in the largest of their exponents."""
+    """A sum or maximum of scaled numbers, in the largest of their exponents."""
     # Where a bracket says that an addend is not there, its exponent does not count, nor does
     # that of 0.
     there = [(v, e) for v, e in parts if v is not T.ZERO]
@@ -221,8 +229,9 @@ def _weights(value: Term, exponent: Term, name: str) -> Iterable[Term]:
     for f in factors(value):
         w, power = T.base_and_power(f)
         varies = name in w.free and w.free <= exponent.free
-        is_scaled = any(s.op == "exp" and name in s.free for s in T.subterms(w)) or (
-            T.is_weight(w) and any(map(T.Product([w]).says, conditions))
+        is_scaled = w.op not in ("relu", "maximum", "minimum") and (
+            any(s.op == "exp" and name in s.free for s in T.subterms(w))
+            or (T.is_weight(w) and any(map(T.Product([w]).says, conditions)))
         )
         if power > 0 and varies and not (is_scaled or T.is_bracket(w) or T.is_positive(w)):
             yield w
@@ -312,7 +321,7 @@ def join_frames(t: Term) -> Term | None:
     before:  Z[i] = exp(max[k](S[i,k])) * X[i] + exp(C[i])
     after:   Z[i] = exp(maximum(max[k](S[i,k]), C[i])) * (X[i] * exp(max[k](S[i,k]) - maximum(max[j](S[i,j]), C[i])) + exp(C[i] - maximum(max[k](S[i,k]), C[i])))
     """  # noqa: E501
-    if t.op not in _JOINED:
+    if not _is_joined(t):
         return None
     if not any(exponent_of(a).folded for a in t.args) or _are_bounded(t.args):
         return None
@@ -359,11 +368,9 @@ def join_exponentials(t: Term) -> Term | None:
     if t.op == "mul" and any(map(_is_scale, t.args)):
         for f in t.args:
             base, power = T.base_and_power(f)
-            if base.op in _JOINED and power > 0 and not _are_bounded(base.args):
+            if _is_joined(base) and power > 0 and not _are_bounded(base.args):
                 return T.mul(_joined_power(base, power), *(g for g in t.args if g is not f))
-    under = t.op in ("log", "relu", "abs") or (
-        t.op == "pow" and (t.attr < 0 or t.attr.denominator > 1)
-    )
+    under = t.op in ("log", "abs") or (t.op == "pow" and (t.attr < 0 or t.attr.denominator > 1))
     if not under or t.args[0].op != "add" or _are_bounded(t.args[0].args):
         return None
     if t.op == "pow":

@@ -783,7 +783,7 @@ def common_factor(t: Term) -> Term | None:
 
     An exponential leaves a root or divisor even if it is that of one addend, as such a sum is
     scaled in the end. It does not leave a positive power or a logarithm, where exp(-x) + 1 has more
-    digits than exp(-x) * (1 + exp(x)).
+    digits than exp(-x) * (1 + exp(x)), nor a relu, which may be 0 where it is infinite.
 
     Law:     (c * p) ** n = c ** n * p ** n; log(c * p) = log(c) + log(p); f(c * p) = c * f(p)
     Claims:  common factors
@@ -795,7 +795,7 @@ def common_factor(t: Term) -> Term | None:
         return None
     whole = t.op == "pow" and t.attr.denominator == 1
     divides = t.op == "log" or (whole and t.attr < 0)
-    leads = t.op != "log" and (not whole or t.attr < 0)
+    leads = t.op == "pow" and (not whole or t.attr < 0)
     common, rest = content(t.args[0], positive=not whole, clear=divides, leads=leads)
     if common is T.ONE:
         return None

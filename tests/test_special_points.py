@@ -329,6 +329,16 @@ AGGREGATES = [
     "O[q] = 1 / (1 + sum[k if S[q,k] < q](exp(-(S[q,k] ** 2))))",
     "O[q] = log(1 - exp(-min[k if k > 2](exp(S[q,k]))))",
     "O = sum[k](exp(-abs(Off[k])) - 1) / sum[k](abs(exp(-abs(Off[k] - W[k])) - 1))",
+    *(
+        f"O[q] = {fold}({x})"  # 0 where the exponent is largest
+        for fold in ("sum[k]", "max[k]", "var[k]", "logsumexp[k]")
+        for x in (
+            "relu(1 - exp(Large[q,k]))",
+            "relu(1 - exp(Large[q,k])) ** 2",
+            "relu(1 - exp(-Large[q,k])) * exp(-Large[q,k])",
+            "maximum(W[k] - exp(Large[q,k]), exp(-T[k]))",
+        )
+    ),
     f"{LARGEST}O[q] = Largest[k](S[q,k] + Mask[q,k], -inf).a"
     " - Largest[k](S[q,k] + Mask[q,k], -inf).b",
 ]

@@ -136,6 +136,9 @@ NEAR_MISSES = {
         "Y[i] = maximum(1 / X[i], exp(A[i]) + exp(B[i]))",  # no product
         "Y[i] = log(exp(A[i] - maximum(A[i], B[i])) + exp(B[i] - maximum(A[i], B[i])))",
         "Y[i] = log(exp(minimum(A[i], B[i]) - A[i]) + X[i])",
+        "Y[i] = relu(exp(A[i]) - exp(B[i]))",  # 0 where the larger exponent is subtracted
+        "Y[i] = maximum(exp(A[i]) * X[i], exp(B[i])) * exp(C[i])",
+        "Y[i] = minimum(exp(A[i]) * X[i] ** 2, exp(B[i])) * exp(C[i])",
     ],
     "compare_scaled": [
         "Y[i] = A[i] < B[i]",
@@ -251,9 +254,8 @@ APPLIES = {
         "Y[i] = sqrt(exp(A[i]) + exp(B[i]))",
         "Y[i] = log(exp(-abs(A[i])) + exp(-abs(B[i])))",  # both may be far below 0
         "Y[i] = 1 / (exp(A[i]) + exp(B[i]))",
-        "Y[i] = relu(exp(A[i]) - exp(B[i]))",
         "Y[i] = (exp(A[i]) + exp(B[i])) * exp(C[i])",
-        "Y[i] = maximum(exp(A[i]) * X[i], exp(B[i])) * exp(C[i])",
+        "Y[i] = maximum(exp(A[i]) * X[i] ** 2, exp(B[i])) * exp(C[i])",
         "Y[i] = (exp(A[i]) + exp(B[i])) / (1 + X[i] ** 2)",
         "Y[i] = (exp(A[i]) - exp(B[i])) ** 2 / (1 + X[i] ** 2)",
         "Y[i] = sqrt(exp(A[i]) + exp(B[i])) * exp(C[i])",
