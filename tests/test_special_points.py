@@ -329,6 +329,17 @@ AGGREGATES = [
     "O[q] = 1 / (1 + sum[k if S[q,k] < q](exp(-(S[q,k] ** 2))))",
     "O[q] = log(1 - exp(-min[k if k > 2](exp(S[q,k]))))",
     "O = sum[k](exp(-abs(Off[k])) - 1) / sum[k](abs(exp(-abs(Off[k] - W[k])) - 1))",
+    # The largest weights are left out, and those that are left are not 0 in the end.
+    *(
+        f"P0[q,k] = softmax[k](Large[q,k])\nP1[q,k] = {x}\nO[q,k] = P1[q,k] / sum[k](P1[q,k])"
+        for x in (
+            "where(W[k] > 0, P0[q,k], 0)",
+            "where(k <= q, 0, P0[q,k])",
+            "where(P0[q,k] < 0.5, P0[q,k], 0)",
+            "P0[q,k] * W[k]",
+            "P0[q,k] * W[k] ** 2",
+        )
+    ),
     *(
         f"O[q] = {fold}({x})"  # 0 where the exponent is largest
         for fold in ("sum[k]", "max[k]", "var[k]", "logsumexp[k]")

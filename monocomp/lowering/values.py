@@ -562,6 +562,8 @@ class _Parts:
         for f in self.weights:
             if infinite_with([g for g in self.parts if g is not f], f.args[0]):
                 yield [f]
+            without = set(T.left_out_of_frame(f))
+            yield from ([g] for g in self.parts if T.base_and_power(g)[0] in without)
 
 
 def _is_bounded(t: Term) -> bool:

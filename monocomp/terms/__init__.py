@@ -20,7 +20,14 @@ from __future__ import annotations
 from monocomp.terms.binding import domain_of, is_open, open_as, open_fold
 from monocomp.terms.comparisons import compare, negate, where
 from monocomp.terms.constructors import construct, rebuild
-from monocomp.terms.emptiness import Product, empties_with, is_element, is_there, may_be_empty
+from monocomp.terms.emptiness import (
+    Product,
+    empties_with,
+    is_element,
+    is_there,
+    left_out_of_frame,
+    may_be_empty,
+)
 from monocomp.terms.facts import (
     exceeds_minus_infinity,
     facts_asked,
@@ -148,6 +155,7 @@ __all__ = [
     "is_unmasked",
     "is_weight",
     "is_weight_there",
+    "left_out_of_frame",
     "log",
     "losses",
     "map_children",

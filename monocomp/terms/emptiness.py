@@ -119,6 +119,21 @@ def is_element(t: Term, fold: Term, known: Container[Term] = ()) -> bool:
     return fold.op == "fold" and any(e == [t] for e in _elements(fold, t, known))
 
 
+def left_out_of_frame(weight: Term) -> Iterable[Term]:
+    """The weights w without which exp(s - m) may be infinite: m is the maximum of s for w != 0."""
+    (x,) = weight.args
+    for a in x.args if x.op == "add" else (x,):
+        _, m = split_coefficient(a)
+        if m is None or m.op != "fold" or m.attr.monoid not in ("max", "min"):
+            continue
+        if len(m.attr.indices) == 1:
+            (bound,), (condition, _) = open_fold(m)
+            for name in sorted(weight.free):
+                here = rename(condition, {bound.attr[0]: index(name, bound.attr[1])}, {})
+                tests = (c for c in conjuncts(here) if c.op == "compare" and c.attr == "!=")
+                yield from (t for c in tests for t in c.args)
+
+
 @dataclass(frozen=True)
 class Product:
     """What is known of a product: its factors, those it is divided by, and what holds in it."""

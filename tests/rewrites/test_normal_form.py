@@ -105,6 +105,12 @@ NEAR_MISSES = {
         "A[i] = sum[k]((k <= i) + X[i,k])",
         "A[i] = sum[k](exp((k <= i) * X[i,k]))",
     ],
+    "weigh_choice": [
+        "A[i] = where(B[i] > 0, exp(S[i]), 0)",  # nothing beside it
+        "A[i] = where(B[i] > 0, exp(S[i]), 1) / Z[i]",
+        "A[i] = where(B[i] > 0, S[i], 0) / Z[i]",  # nothing that has a scale
+        "A[i] = where(B[i] > 0, exp(S[i]), 0) * X[i]",
+    ],
     "filter_masked_extremum": [
         "M[i] = max[k](where(k <= i, S[i,k], 0))",
         "M[i] = max[k](where(k <= i, S[i,k], inf))",
@@ -396,6 +402,10 @@ VARIANTS = {
             )
             for number in (5, 6)
         ),
+    ],
+    "weigh_choice": [
+        ("where(B[i] > 0, 0, exp(S[i])) / Z[i]", "(not B[i] > 0) * exp(S[i]) / Z[i]"),
+        ("where(B[i] > 0, exp(2), 0) * exp(B[i])", "(B[i] > 0) * exp(2 + B[i])"),
     ],
     "filter_bracket": [
         ("sum[k](where(k <= i, X[i,k], 0))", "sum[k if k <= i](X[i,k])"),
