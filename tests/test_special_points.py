@@ -329,6 +329,15 @@ AGGREGATES = [
     "O[q] = 1 / (1 + sum[k if S[q,k] < q](exp(-(S[q,k] ** 2))))",
     "O[q] = log(1 - exp(-min[k if k > 2](exp(S[q,k]))))",
     "O = sum[k](exp(-abs(Off[k])) - 1) / sum[k](abs(exp(-abs(Off[k] - W[k])) - 1))",
+    *(
+        f"param t: float = 0.7\nP0[q,k] = {x}\nO[q,k] = P0[q,k] / sum[k](P0[q,k])"
+        for x in (
+            "softmax[k](S[q,k] + Mask[q,k]) ** t",
+            "exp(S[q,k] + Mask[q,k]) ** t",
+            "W[k] * relu(where(T[q] > 0, S[q,k], -inf)) ** 2",
+            "relu(S[q,k] + where(T[q] > 0, 0, -inf)) / sum[k](relu(S[q,k]))",
+        )
+    ),
     # The largest weights are left out, and those that are left are not 0 in the end.
     *(
         f"P0[q,k] = softmax[k](Large[q,k])\nP1[q,k] = {x}\nO[q,k] = P1[q,k] / sum[k](P1[q,k])"

@@ -77,6 +77,8 @@ def may_be_empty(t: Term) -> bool:
             return any(is_bracket(f) or may_be_empty(f) for f in t.args)
         case "pow":
             return t.attr > 0 and may_be_empty(t.args[0])
+        case "power":  # of a weight, which cancels nothing any more
+            return any(map(_may_vanish, factors(t.args[:1])))
     return False
 
 
@@ -93,7 +95,11 @@ def _may_vanish(factor: Term) -> bool:
     factor = as_it_stands(factor) if factor.op == "exactly" else factor
     if factor.op in ("relu", "sigmoid", "softplus"):  # they are 0 at -inf
         (x,) = factor.args
-        return x.op == "where" and NEG_INF in x.args
+        return any(
+            a.op == "where" and NEG_INF in a.args for a in (x.args if x.op == "add" else (x,))
+        )
+    if factor.op == "pow" and factor.attr > 0:
+        return any(map(_may_vanish, factors(factor.args)))
     return may_be_empty(factor) or (factor.op == "exp" and not is_finite(factor))
 
 
