@@ -48,10 +48,7 @@ SE = (
     "exp(m - where(maximum(m, m') == -inf, 0, maximum(m, m'))) * v"
     " + exp(m' - where(maximum(m, m') == -inf, 0, maximum(m, m'))) * v', maximum(m, m'))\n"
 )
-LARGEST = (
-    "monoid Largest(a, b) = unit (-inf, -inf),"
-    " combine (maximum(a, a'), maximum(minimum(a, a'), maximum(b, b')))\n"
-)
+LARGEST = "monoid Largest(a, b) = unit (-inf, -inf), combine (maximum(a, a'), maximum(b, b'))\n"
 MERGED = "(exp(A[i] - M[i]) * X[i] + exp(B[i] - M[i]) * Y[i])"
 
 # Programs over elements: each is tried on the grid of all points of what it reads.
@@ -359,8 +356,8 @@ AGGREGATES = [
             "maximum(W[k] - exp(Large[q,k]), exp(-T[k]))",
         )
     ),
-    f"{LARGEST}O[q] = Largest[k](S[q,k] + Mask[q,k], -inf).a"
-    " - Largest[k](S[q,k] + Mask[q,k], -inf).b",
+    f"{LARGEST}O[q] = Largest[k](S[q,k] + Mask[q,k], Mask[q,k]).a"
+    " - Largest[k](S[q,k] + Mask[q,k], Mask[q,k]).b",
 ]
 
 # Moments at a large mean, in float32 beside the plain two-pass computation of torch.
