@@ -54,6 +54,8 @@ def may_be_empty(t: Term) -> bool:
             return may_be_empty(t.args[0])
         case "where":
             return any(map(may_be_empty, t.args[1:]))
+        case "relu" | "sigmoid" | "softplus" if any(map(_is_masked, _addends(t.args[0]))):
+            return True  # they are 0 at -inf
         case _ if t.op in _ZERO_AT_ZERO:
             return may_be_empty(t.args[0])
         case "fold" | "fold_at" if t.attr.monoid in ("max", "min"):
@@ -82,22 +84,25 @@ def may_be_empty(t: Term) -> bool:
     return False
 
 
+def _addends(t: Term) -> tuple[Term, ...]:
+    return t.args if t.op == "add" else (t,)
+
+
+def _is_masked(t: Term) -> bool:
+    return t.op == "where" and NEG_INF in t.args
+
+
 def _may_be_left_out(factor: Term) -> bool:
     """Is it 0 over nothing or beside a logit of -inf, as an addend may be that is not there?"""
     if factor.op == "exp":  # what is taken away is a maximum mostly, and not infinite
         (x,) = factor.args
-        parts = map(split_coefficient, x.args if x.op == "add" else (x,))
+        parts = map(split_coefficient, _addends(x))
         return any(n > 0 and rest is not None and not is_finite(rest) for n, rest in parts)
     return may_be_empty(factor)
 
 
 def _may_vanish(factor: Term) -> bool:
     factor = as_it_stands(factor) if factor.op == "exactly" else factor
-    if factor.op in ("relu", "sigmoid", "softplus"):  # they are 0 at -inf
-        (x,) = factor.args
-        return any(
-            a.op == "where" and NEG_INF in a.args for a in (x.args if x.op == "add" else (x,))
-        )
     if factor.op == "pow" and factor.attr > 0:
         return any(map(_may_vanish, factors(factor.args)))
     return may_be_empty(factor) or (factor.op == "exp" and not is_finite(factor))
@@ -128,7 +133,7 @@ def is_element(t: Term, fold: Term, known: Container[Term] = ()) -> bool:
 def left_out_of_frame(weight: Term) -> Iterable[Term]:
     """The weights w without which exp(s - m) may be infinite: m is the maximum of s for w != 0."""
     (x,) = weight.args
-    for a in x.args if x.op == "add" else (x,):
+    for a in _addends(x):
         _, m = split_coefficient(a)
         if m is None or m.op != "fold" or m.attr.monoid not in ("max", "min"):
             continue
@@ -256,14 +261,14 @@ def _holds_selected(exponent: Term, m: Term) -> bool:
         and a.attr.monoid == "top"
         and a.attr.extents == m.attr.extents
         and open_as(a, ("@0",))[1] == parts
-        for a in (exponent.args if exponent.op == "add" else (exponent,))
+        for a in _addends(exponent)
     )
 
 
 def _holds(total: Term, part: Term) -> bool:
     """Are the addends of c * part among those of a total, for a positive and finite c?"""
-    addends = total.args if total.op == "add" else (total,)
-    parts = part.args if part.op == "add" else (part,)
+    addends = _addends(total)
+    parts = _addends(part)
     for a in addends:
         scale = _quotient(a, parts[0])
         if scale is not None and all(construct("mul", scale, p) in addends for p in parts):
@@ -336,5 +341,5 @@ def _vanishing(t: Term) -> set[Term]:
         if is_bracket(f):
             found |= set(conjuncts(f.args[0]))
         if f.op == "exp":
-            found |= set(f.args[0].args if f.args[0].op == "add" else f.args)
+            found |= set(_addends(f.args[0]))
     return found
