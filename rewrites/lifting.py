@@ -35,7 +35,7 @@ def scaled(t: Term) -> tuple[Term, Term]:
         case "pow":
             value, exponent = scaled(t.args[0])
             return T.power_of(value, t.attr), T.mul(T.const(t.attr, "float"), exponent)
-        case "abs":
+        case "relu" | "abs":
             value, exponent = scaled(t.args[0])
             return T.function(t.op, value), exponent
         case _ if _is_joined(t) and not _are_bounded(t.args):
@@ -102,8 +102,8 @@ def _has_element(addend: Term) -> bool:
     return all(T.has_element(f) for f in factors(addend) if f.op == "fold")
 
 
-def _is_settled(t: Term | None) -> bool:
-    return t is not None and t.op == "where" and t is _settled(t.args[2])
+def _is_settled(t: Term) -> bool:
+    return t.op == "where" and t is _settled(t.args[2])
 
 
 def _is_masked(t: Term) -> bool:
@@ -370,7 +370,9 @@ def join_exponentials(t: Term) -> Term | None:
             base, power = T.base_and_power(f)
             if _is_joined(base) and power > 0 and not _are_bounded(base.args):
                 return T.mul(_joined_power(base, power), *(g for g in t.args if g is not f))
-    under = t.op in ("log", "abs") or (t.op == "pow" and (t.attr < 0 or t.attr.denominator > 1))
+    under = t.op in ("log", "relu", "abs") or (
+        t.op == "pow" and (t.attr < 0 or t.attr.denominator > 1)
+    )
     if not under or t.args[0].op != "add" or _are_bounded(t.args[0].args):
         return None
     if t.op == "pow":
@@ -473,13 +475,14 @@ def _in_frame_of(part: Term, whole: Term) -> tuple[Term, Term] | None:
 
 
 def _condition(t: Term) -> Term:
-    """Where an addend is there: its brackets hold, and sums in it and those that divide it have
-    an element."""
+    """Where an addend is there: its brackets hold, sums in it and those that divide it have
+    an element, and a relu is not 0, as it may be with any exponent."""
     sums = [f for f in factors(t) if f.op == "fold" and f.attr.monoid == "sum"]
     sums += [f.args[0] for f in factors(t) if f.op == "pow" and f.attr < 0]
     return T.conjunction(
         *(f.args[0] for f in factors(t) if T.is_bracket(f)),
         *(T.is_there(base) for base in sums if T.may_be_empty(base)),
+        *(T.is_there(base) for f in factors(t) if (base := T.base_and_power(f)[0]).op == "relu"),
     )
 
 

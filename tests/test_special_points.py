@@ -335,6 +335,13 @@ AGGREGATES = [
             "relu(S[q,k] + where(T[q] > 0, 0, -inf)) / sum[k](relu(S[q,k]))",
         )
     ),
+    *(
+        f"O[q,k] = {over} / sum[k](abs({x}))"
+        for x in ("(exp(Large[q,k]) - 1)", "(exp(Large[q,k]) - exp(Far[k] - 9999))")
+        for over in (f"relu({x})", f"relu({x}) ** 2")
+    ),
+    "H[q,k] = sigmoid(where(W[k] > 0, S[q,k], -inf))\n"
+    "O[q] = sum[k](H[q,k] * log(H[q,k] / sigmoid(-S[q,k])))",
     # The largest weights are left out, and those that are left are not 0 in the end.
     *(
         f"P0[q,k] = softmax[k](Large[q,k])\nP1[q,k] = {x}\nO[q,k] = P1[q,k] / sum[k](P1[q,k])"
@@ -347,7 +354,7 @@ AGGREGATES = [
         )
     ),
     *(
-        f"O[q] = {fold}({x})"  # 0 where the exponent is largest
+        f"O[q] = {fold}({x})"  # 0 where its exponent is largest
         for fold in ("sum[k]", "max[k]", "var[k]", "logsumexp[k]")
         for x in (
             "relu(1 - exp(Large[q,k]))",

@@ -563,7 +563,10 @@ class _Parts:
             if infinite_with([g for g in self.parts if g is not f], f.args[0]):
                 yield [f]
             without = set(T.left_out_of_frame(f))
-            yield from ([g] for g in self.parts if T.base_and_power(g)[0] in without)
+            for g in self.parts:
+                base, _ = T.base_and_power(g)
+                if base in without or (base.op == "relu" and not _is_bounded(f)):
+                    yield [g]
 
 
 def _is_bounded(t: Term) -> bool:

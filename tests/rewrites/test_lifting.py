@@ -9,7 +9,7 @@ from monocomp import terms as T
 from monocomp.algebra import is_mantissa
 from monocomp.pipeline import derive
 from monocomp.reference.oracle import evaluate
-from monocomp.rewrites.lifting import lifting, shared_frames
+from monocomp.rewrites.lifting import _settled, lifting, shared_frames
 from monocomp.rules import Rule, RuleSet
 from tests.rewrites.rules import (
     apply_only,
@@ -136,8 +136,7 @@ NEAR_MISSES = {
         "Y[i] = maximum(1 / X[i], exp(A[i]) + exp(B[i]))",  # no product
         "Y[i] = log(exp(A[i] - maximum(A[i], B[i])) + exp(B[i] - maximum(A[i], B[i])))",
         "Y[i] = log(exp(minimum(A[i], B[i]) - A[i]) + X[i])",
-        "Y[i] = relu(exp(A[i]) - exp(B[i]))",  # 0 where the larger exponent is subtracted
-        "Y[i] = maximum(exp(A[i]) * X[i], exp(B[i])) * exp(C[i])",
+        "Y[i] = maximum(exp(A[i]) * X[i], exp(B[i])) * exp(C[i])",  # the larger may be negative
         "Y[i] = minimum(exp(A[i]) * X[i] ** 2, exp(B[i])) * exp(C[i])",
     ],
     "compare_scaled": [
@@ -254,6 +253,7 @@ APPLIES = {
         "Y[i] = sqrt(exp(A[i]) + exp(B[i]))",
         "Y[i] = log(exp(-abs(A[i])) + exp(-abs(B[i])))",  # both may be far below 0
         "Y[i] = 1 / (exp(A[i]) + exp(B[i]))",
+        "Y[i] = relu(exp(A[i]) - exp(B[i]))",
         "Y[i] = (exp(A[i]) + exp(B[i])) * exp(C[i])",
         "Y[i] = maximum(exp(A[i]) * X[i] ** 2, exp(B[i])) * exp(C[i])",
         "Y[i] = (exp(A[i]) + exp(B[i])) / (1 + X[i] ** 2)",
@@ -383,6 +383,42 @@ def test_zero_has_any_exponent() -> None:
     before = "Z[i] = maximum(0, exp(max[k](S[i,k])) * X[i])"
     after = "Z[i] = exp(max[k](S[i,k])) * maximum(0, X[i])"
     check_variant(rule_of(lifting, "join_frames"), before, after)
+
+
+# Exponents that numbers are joined in: what may be infinite of finite inputs is settled.
+FRAMES = {
+    "max[k](S[i,k])": False,
+    "maximum(max[k if k < i](S[i,k]), X[i])": False,  # -inf where both are: so are the numbers
+    "maximum(-min[k if k < i](S[i,k]), X[i])": False,
+    "maximum(min[k if k < i](S[i,k]), 0)": False,
+    "maximum(min[k](S[i,k]), X[i])": True,
+    "maximum(-max[k](S[i,k]), X[i])": True,  # inf over nothing
+    "maximum(max[k](S[i,k]) - max[k](R[i,k]), X[i])": False,
+    "maximum(max[k if k < i](S[i,k]) - max[k if k < i](R[i,k]), X[i])": True,
+    "maximum(max[k](S[i,k]) * max[k](R[i,k]), X[i])": True,
+    "maximum(X[i] * max[k](S[i,k]), Z[i])": True,
+    "maximum(abs(X[i]) * max[k](S[i,k]), Z[i])": False,
+    "maximum(log(X[i]), max[k](S[i,k]))": False,
+    "maximum(1 / X[i], max[k](S[i,k]))": True,
+    "maximum(max[k](S[i,k] / X[i]), Z[i])": True,
+    "maximum(exp(X[i]), Z[i])": False,  # would be split off again and again
+    "maximum(X[i], Z[i])": True,
+    "maximum(X[i], 0)": False,
+    "maximum(1 / X[i], 0)": True,
+    "maximum(where(X[i] > 0, Z[i], -inf), X[i])": False,
+    "maximum(where(X[i] > 0, 1 / Z[i], -inf), X[i])": True,
+    "maximum(where(X[i] > 0, Z[i], 0), X[i])": True,
+    "maximum(where(X[i] > 0, max[k](S[i,k]), -inf), X[i])": False,
+    "where(X[i] > 0, max[k](S[i,k]), Z[i])": True,
+}
+
+
+@pytest.mark.parametrize(("frame", "is_settled"), FRAMES.items())
+def test_frames_are_settled(frame: str, is_settled: bool) -> None:
+    read = ("S[i,k]", "R[i,k]", "X[i]", "Z[i]")
+    declared = ", ".join(x for x in read if f"{x[0]}[" in frame)
+    (equation,) = equations(f"input {declared}\nM[i] = {frame}").equations
+    assert (_settled(equation.body) is not equation.body) == is_settled
 
 
 @pytest.mark.parametrize("monoid", ["max", "min"])
