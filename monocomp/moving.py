@@ -155,6 +155,13 @@ def _same_domain(a: Term, b: Term) -> bool:
     return T.domain_of(a) == T.domain_of(b)
 
 
+def _inside_of_folds(t: Term, of: Term) -> Iterator[Term]:
+    """What the folds in t consist of, but for those over the same domain."""
+    for g in T.subterms(t):
+        if g.op in ("fold", "fold_at") and (g.op == "fold_at" or not _same_domain(g, of)):
+            yield from T.subterms(*g.args)
+
+
 def centred(fold: Term) -> Centred | None:
     """A fold whose earlier results over its own domain are all centres, taken apart; None,
     too, where the law by which they move is not proved."""
@@ -198,6 +205,8 @@ def _apart(fold: Term) -> Centred | None:
     parts = [rest, *(u.distance for u in units)]
     if not units or any(is_result(t) for p in parts for t in T.subterms(p)):
         return None
+    if any(is_result(t) for u in units for t in _inside_of_folds(u.centre, fold)):
+        return None  # another fold would begin anew wherever this one has come to
     return Centred(fold, bound, condition, rest, exponent[0] if exponent else None, tuple(units))
 
 

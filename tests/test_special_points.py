@@ -485,6 +485,15 @@ def test_moments_stay_centred(name: str, mean: float) -> None:
     assert error <= 100 * np.abs(last - wanted[-1]).max() + 1e-5 * np.abs(wanted[-1]).max()
 
 
+def test_a_centre_that_asks_a_fold_what_to_admit_is_known_before() -> None:
+    """Its filter would be another one for each block."""
+    text = "D = sum[l if X[l] < mean[k](Y[k])](X[l])\nO = var[k](Y[k] - D * mean[k](Y[k]))"
+    text += "\nP = mean[k]((Y[k] - D) ** 2)"
+    inputs = {"X": np.array([0.0, 1, 2, 5, 7]), "Y": np.array([1.0, 3, 2, 8, 0])}
+    for wanted, found in zip(*compared(text, inputs), strict=True):
+        np.testing.assert_allclose(found, wanted, 1e-12)
+
+
 def test_the_first_element_is_looked_for_within_limits() -> None:
     """A limit guards the reads of the conditions after it, also where an anchor is looked for."""
     text = "O[i] = var[k if k + 1 < |k| and S[i,k + 1] <= 0](V[k])"
