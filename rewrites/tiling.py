@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from monocomp.equations import Equations
 from monocomp.rewriting import Step
 from monocomp.tile import Loop, TileProgram, walk
-from monocomp.tile_printer import loop_header, show_state
+from monocomp.tile.printer import loop_header, show_state
 
 PRODUCT_LAW = "fold(f) x fold(g) = fold(f x g); with one frame, SE(V) x SE(W) = SE(V + W)"
 TILING_LAW = "the fold over a disjoint union is the product of the folds"

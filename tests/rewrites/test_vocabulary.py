@@ -17,7 +17,7 @@ FILES = sorted(
         "backends/**/*.py",
         "monocomp/lowering/*.py",
         "monocomp/lowering.py",
-        "monocomp/tile*.py",
+        "monocomp/tile/*.py",
         "monocomp/terms/*.py",
         "monocomp/algebra.py",
         "monocomp/domain.py",

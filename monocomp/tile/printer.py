@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from monocomp.tile import (
+from monocomp.tile.program import (
     Assign,
     Expr,
     Fold,

@@ -1,4 +1,4 @@
-"""The tile program: one kernel as data, read by every backend.
+"""The data types of tile programs.
 
 Each index of the kernel is an axis with a role:
 
@@ -265,7 +265,7 @@ class TileProgram:
         return list(found)
 
     def __str__(self) -> str:
-        from monocomp.tile_printer import show_program  # which reads tile programs
+        from monocomp.tile.printer import show_program  # which reads tile programs
 
         return show_program(self)
 
