@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any, Protocol
 
-from monocomp.errors import IndexRangeError, InternalError
+from monocomp.errors import IndexRangeError
 from monocomp.tile import (
     Axis,
     Combine,
@@ -28,18 +28,28 @@ from monocomp.tile import (
     TileProgram,
     expressions,
 )
+from monocomp.tile.operations import OPERATIONS, SIGNS
+from monocomp.vocabulary import Kind
 
 Array = Any
 
 
 class Ops(Protocol):
-    """The array operations that the interpreter needs, of NumPy or torch."""
+    """The array operations that the interpreter needs, of NumPy or torch.
+
+    `elementwise` has a function for each element-wise operation of tile programs, `library` is the
+    module of functions that both have by the same names.
+    """
+
+    library: Any
 
     elementwise: Mapping[str, Callable[..., Array]]
 
     def arange(self, start: int, stop: int) -> Array: ...
-    def full(self, shape: tuple[int, ...], value: float, kind: str) -> Array: ...
-    def float(self, x: Array) -> Array: ...
+    def full(self, shape: tuple[int, ...], value: float, kind: Kind) -> Array: ...
+    def cast(self, x: Array, kind: Kind) -> Array: ...
+    def promote(self, x: Array) -> Array: ...
+    def permute(self, x: Array, order: list[int]) -> Array: ...
     def reduce(self, monoid: str, x: Array, dim: int) -> Array: ...
     def gather(self, tensor: Array, subscripts: tuple[Array, ...]) -> Array: ...
     def contract(self, a: Array, b: Array, dim: int) -> Array: ...
@@ -49,6 +59,14 @@ class Ops(Protocol):
     def join(self, parts: list[Array], dim: int) -> Array: ...
     def bounds(self, x: Array) -> tuple[int, int]: ...
     def store(self, output: Array, places: list[tuple[int, int]], value: Array) -> None: ...
+
+
+def elementwise(
+    library: Any, own: Mapping[str, Callable[..., Array]]
+) -> dict[str, Callable[..., Array]]:
+    """The element-wise operations by name: functions of a library, or ones of our own."""
+    named = ((o.name, o.array) for o in OPERATIONS.values() if o.array)
+    return {name: own.get(name) or getattr(library, array) for name, array in named}
 
 
 class Interpreter:
@@ -142,11 +160,11 @@ class Interpreter:
         shape = [1] * len(self.dims)
         for a, n in zip(axes, lengths, strict=True):
             shape[self.dims[a]] = n
-        value = self.ops.elementwise["broadcast"](value, tuple(shape))
+        value = self.ops.library.broadcast_to(value, tuple(shape))
         kept = sorted(axes, key=lambda a: self.dims[a])
         value = value.reshape([self.range[a][1] - self.range[a][0] for a in kept])
         order = [kept.index(a) for a in axes]
-        self.ops.store(self.outputs[name], ranges, self.ops.elementwise["permute"](value, order))
+        self.ops.store(self.outputs[name], ranges, self.ops.permute(value, order))
 
     def _loop(self, loop: Loop) -> None:
         for state in loop.state:
@@ -235,7 +253,7 @@ class Interpreter:
     ) -> tuple[Array, ...]:
         """The largest of the list so far and of this block."""
         rank = self.dims[selection.axis]
-        moved = [self.ops.elementwise["swap"](x, dim, rank) for x in elements]
+        moved = [self.ops.library.swapaxes(x, dim, rank) for x in elements]
         values, places = (
             self.ops.join(list(self._alike(old, new, rank)), rank)
             for old, new in zip(state, moved, strict=True)
@@ -258,7 +276,7 @@ class Interpreter:
     def _alike(self, a: Array, b: Array, dim: int) -> tuple[Array, Array]:
         """Two arrays broadcast to each other in all dimensions but one."""
         shape = [max(m, n) if m and n else 0 for m, n in zip(a.shape, b.shape, strict=True)]
-        broadcast = self.ops.elementwise["broadcast"]
+        broadcast = self.ops.library.broadcast_to
         both = []
         for x in (a, b):
             shape[dim] = x.shape[dim]
@@ -315,16 +333,10 @@ class Interpreter:
             case "masked":
                 return self._masked(e)
             case "cast":
-                value = self._value(e.args[0])
-                if e.kind == "float":
-                    return self.ops.float(value)
-                return self.ops.elementwise["int"](value)
+                return self.ops.cast(self._value(e.args[0]), e.kind)
             case "compare":
-                return _COMPARE[e.attr](*map(self._value, e.args))
-        operation = self.ops.elementwise.get(e.op)
-        if operation is None:
-            raise InternalError(f"the interpreter has no operation {e.op}")
-        return operation(*map(self._value, e.args))
+                return SIGNS[e.attr](*map(self._value, e.args))
+        return self.ops.elementwise[e.op](*map(self._value, e.args))
 
     def _masked(self, e: Expr) -> Array:
         value = self._value(e.args[0])
@@ -332,7 +344,7 @@ class Interpreter:
         if self.inside is None or role == "whole":
             return value
         unit = self.ops.full((1,) * len(self.dims), e.attr[1], e.kind)
-        return self.ops.elementwise["where"](self.inside, value, unit)
+        return self.ops.library.where(self.inside, value, unit)
 
     def _along(self, e: Expr, axis: str) -> Array:
         """A value with all its elements along the axis, also where they are the same."""
@@ -344,7 +356,7 @@ class Interpreter:
         if shape[dim] == length:
             return value
         shape[dim] = length
-        return self.ops.elementwise["broadcast"](value, tuple(shape))
+        return self.ops.library.broadcast_to(value, tuple(shape))
 
     def _contract(self, e: Expr) -> Array:
         left, right = (self._along(a, e.attr) for a in e.args[:2])
@@ -354,7 +366,7 @@ class Interpreter:
     def _load(self, e: Expr) -> Array:
         tensor = self.inputs[e.attr]
         if not e.args:
-            return self.ops.elementwise["promote"](tensor).reshape((1,) * len(self.dims))
+            return self.ops.promote(tensor).reshape((1,) * len(self.dims))
         subscripts = e.args[: len(e.args) - 1] if e.guarded else e.args
         if all(s.op == "coordinate" for s in subscripts):
             names = [s.attr for s in subscripts]
@@ -381,11 +393,11 @@ class Interpreter:
     def _slice(self, tensor: Array, names: list[str]) -> Array:
         block = tensor[tuple(slice(*self.range[n]) for n in names)]
         order = sorted(range(len(names)), key=lambda n: self.dims[names[n]])
-        block = self.ops.elementwise["permute"](block, order)
+        block = self.ops.permute(block, order)
         shape = [1] * len(self.dims)
         for n in names:
             shape[self.dims[n]] = self.range[n][1] - self.range[n][0]
-        return self.ops.elementwise["promote"](block).reshape(shape)
+        return self.ops.promote(block).reshape(shape)
 
     def _gather(self, name: str, tensor: Array, places: list[Array], guard: Array | None) -> Array:
         """Read computed places. A place that its guard rules out, or that lies outside in
@@ -398,19 +410,19 @@ class Interpreter:
         safe = valid if guard is None else valid & guard
         if 0 in tensor.shape:  # there is no place at all
             return self._where(safe, self._zero(self.program.inputs[name].kind))
-        where = self.ops.elementwise["where"]
+        where = self.ops.library.where
         read = self.ops.gather(tensor, tuple(where(safe, p, self._zero("int")) for p in places))
-        return self._where(safe, self.ops.elementwise["promote"](read))
+        return self._where(safe, self.ops.promote(read))
 
-    def _zero(self, kind: str) -> Array:
+    def _zero(self, kind: Kind) -> Array:
         return self.ops.full((1,) * len(self.dims), 0, kind)
 
     def _where(self, condition: Array, value: Array) -> Array:
         """The value, and 0 where the condition fails."""
-        kind = "bool" if str(value.dtype).endswith("bool") else "float"
+        kind: Kind = "bool" if str(value.dtype).endswith("bool") else "float"
         if kind == "float" and not _is_floating(value):
             kind = "int"
-        return self.ops.elementwise["where"](condition, value, self._zero(kind))
+        return self.ops.library.where(condition, value, self._zero(kind))
 
     def _check(self, name: str, tensor: Array, places: list[Array], guard: Array | None) -> None:
         for dim, (place, size) in enumerate(zip(places, tensor.shape, strict=True)):
@@ -418,7 +430,7 @@ class Interpreter:
             if guard is not None:
                 outside = outside & guard
             if self.ops.bounds(outside)[1]:
-                where = self.ops.elementwise["where"]
+                where = self.ops.library.where
                 low, high = self.ops.bounds(where(outside, place, self._zero("int")))
                 worst = low if low < 0 else high
                 raise IndexRangeError(
@@ -433,14 +445,6 @@ def _both(a: Array | None, b: Array) -> Array:
 
 def _is_floating(x: Array) -> bool:
     return "float" in str(x.dtype)
-
-
-_COMPARE: dict[str, Callable[[Array, Array], Array]] = {
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-}
 
 
 def default_blocks(

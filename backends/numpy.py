@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from monocomp import counter_rng
-from monocomp.backends.interpreter import Interpreter, default_blocks
+from monocomp.backends.interpreter import Interpreter, default_blocks, elementwise
 from monocomp.tile import TileProgram
+from monocomp.vocabulary import Kind
 
 Array = Any
 
@@ -19,12 +20,10 @@ class NumpyOps:
 
     def __init__(self, dtype: Any = np.float64) -> None:
         self.dtype = np.dtype(dtype)
-        self.elementwise: Mapping[str, Callable[..., Array]] = {
-            **_ELEMENTWISE,
-            "promote": self._promote,
-        }
+        self.library: Any = np
+        self.elementwise: Mapping[str, Callable[..., Array]] = elementwise(np, _OWN)
 
-    def _promote(self, x: Array) -> Array:
+    def promote(self, x: Array) -> Array:
         if x.dtype.kind == "f":
             return x.astype(self.dtype, order="C")  # one layout: results do not vary with it
         return x if x.dtype.kind == "b" else x.astype(np.int64)
@@ -32,12 +31,17 @@ class NumpyOps:
     def arange(self, start: int, stop: int) -> Array:
         return np.arange(start, stop)
 
-    def full(self, shape: tuple[int, ...], value: float, kind: str) -> Array:
-        dtype = {"float": self.dtype, "int": np.int64, "bool": np.bool_}[kind]
-        return np.full(shape, value, dtype=dtype)
+    def full(self, shape: tuple[int, ...], value: float, kind: Kind) -> Array:
+        return np.full(shape, value, dtype=self._dtype(kind))
 
-    def float(self, x: Array) -> Array:
-        return x.astype(self.dtype)
+    def cast(self, x: Array, kind: Kind) -> Array:
+        return x.astype(self._dtype(kind))
+
+    def _dtype(self, kind: Kind) -> Any:
+        return {"float": self.dtype, "int": np.int64, "bool": np.bool_}[kind]
+
+    def permute(self, x: Array, order: list[int]) -> Array:
+        return np.transpose(x, order)
 
     def reduce(self, monoid: str, x: Array, dim: int) -> Array:
         if monoid in ("max", "min") and x.shape[dim] == 0:
@@ -91,38 +95,10 @@ def _erf(x: Array) -> Array:
     return np.vectorize(math.erf, otypes=[x.dtype])(x)
 
 
-_ELEMENTWISE: dict[str, Callable[..., Array]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-    "neg": np.negative,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "floordiv": np.floor_divide,
-    "mod": np.mod,
-    "and": np.logical_and,
-    "or": np.logical_or,
-    "not": np.logical_not,
-    "where": np.where,
-    "exp2": np.exp2,
-    "log": np.log,
-    "log2": np.log2,
-    "sqrt": np.sqrt,
+_OWN: dict[str, Callable[..., Array]] = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
-    "abs": np.abs,
-    "sign": np.sign,
-    "floor": np.floor,
-    "sin": np.sin,
-    "cos": np.cos,
-    "tanh": np.tanh,
     "erf": _erf,
-    "stop": lambda x: x,
     "uniform": counter_rng.uniform,
-    "int": lambda x: x.astype(np.int64),
-    "broadcast": np.broadcast_to,
-    "permute": np.transpose,
-    "swap": np.swapaxes,
 }
 
 

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from monocomp import counter_rng
-from monocomp.backends.interpreter import Interpreter, default_blocks
+from monocomp.backends.interpreter import Interpreter, default_blocks, elementwise
 from monocomp.tile import TileProgram
+from monocomp.vocabulary import Kind
 
 TILE_ELEMENTS = 1 << 19  # of the largest tile: 2 MiB in float32, of which a few live at once
 
@@ -25,13 +26,11 @@ class TorchOps:
     def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
         self.device = device
         self.dtype = dtype
-        self.elementwise: Mapping[str, Callable[..., Any]] = {
-            **_ELEMENTWISE,
-            "promote": self._promote,
-            "uniform": lambda *counters: self.float(_uniform(*counters)),
-        }
+        self.library: Any = torch
+        own = {**_OWN, "uniform": lambda *counters: self.cast(_uniform(*counters), "float")}
+        self.elementwise: Mapping[str, Callable[..., Any]] = elementwise(torch, own)
 
-    def _promote(self, x: torch.Tensor) -> torch.Tensor:
+    def promote(self, x: torch.Tensor) -> torch.Tensor:
         if x.dtype.is_floating_point:  # one layout and alignment, so that results do not vary
             return x.to(self.dtype, copy=True, memory_format=torch.contiguous_format)
         return x if x.dtype == torch.bool else x.to(torch.int64)
@@ -39,14 +38,20 @@ class TorchOps:
     def arange(self, start: int, stop: int) -> torch.Tensor:
         return torch.arange(start, stop, device=self.device)
 
-    def full(self, shape: tuple[int, ...], value: float, kind: str) -> torch.Tensor:
-        dtype = {"float": self.dtype, "int": torch.int64, "bool": torch.bool}[kind]
+    def full(self, shape: tuple[int, ...], value: float, kind: Kind) -> torch.Tensor:
+        dtype = self._dtype(kind)
         if kind == "float" and abs(value) > torch.finfo(dtype).max:  # torch would refuse it
             value = math.copysign(math.inf, value)
         return torch.full(shape, value, dtype=dtype, device=self.device)
 
-    def float(self, x: torch.Tensor) -> torch.Tensor:
-        return x.to(self.dtype)
+    def cast(self, x: torch.Tensor, kind: Kind) -> torch.Tensor:
+        return x.to(self._dtype(kind))
+
+    def _dtype(self, kind: Kind) -> torch.dtype:
+        return {"float": self.dtype, "int": torch.int64, "bool": torch.bool}[kind]
+
+    def permute(self, x: torch.Tensor, order: list[int]) -> torch.Tensor:
+        return x.permute(order)
 
     def reduce(self, monoid: str, x: torch.Tensor, dim: int) -> torch.Tensor:
         match monoid:
@@ -130,38 +135,7 @@ def _mod(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.where(b == 0, 0, torch.remainder(a, torch.where(b == 0, 1, b)))
 
 
-_ELEMENTWISE: dict[str, Callable[..., Any]] = {
-    "add": torch.add,
-    "sub": torch.sub,
-    "mul": torch.mul,
-    "div": torch.div,
-    "neg": torch.neg,
-    "maximum": torch.maximum,
-    "minimum": torch.minimum,
-    "floordiv": _floordiv,
-    "mod": _mod,
-    "and": torch.logical_and,
-    "or": torch.logical_or,
-    "not": torch.logical_not,
-    "where": torch.where,
-    "exp2": torch.exp2,
-    "log": torch.log,
-    "log2": torch.log2,
-    "sqrt": torch.sqrt,
-    "rsqrt": torch.rsqrt,
-    "abs": torch.abs,
-    "sign": _sign,
-    "floor": torch.floor,
-    "sin": torch.sin,
-    "cos": torch.cos,
-    "tanh": torch.tanh,
-    "erf": torch.erf,
-    "stop": lambda x: x,
-    "int": lambda x: x.to(torch.int64),
-    "broadcast": torch.broadcast_to,
-    "permute": torch.permute,
-    "swap": torch.swapaxes,
-}
+_OWN: dict[str, Callable[..., Any]] = {"sign": _sign, "floordiv": _floordiv, "mod": _mod}
 
 
 def run(

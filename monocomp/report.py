@@ -21,13 +21,14 @@ from monocomp.tile import (
     Statement,
     Tensor,
     TileProgram,
+    elements,
     roots,
     subexpressions,
     walk,
 )
+from monocomp.tile.operations import OPERATIONS
 
 ELEMENT_BYTES, STORED_BYTES = 2, 4
-_FREE = ("number", "param", "extent", "coordinate", "local", "load", "masked", "cast")
 
 
 def report(kernels: Sequence[TileProgram], sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -95,20 +96,15 @@ class _Counter:
             return self.product(kernel, axes)
         joins = (*(let.value for let in s.monoid.body), *s.monoid.results)
         inside = (e for root in joins for e in subexpressions(root))
-        number = sum(e.kind == "float" and e.op not in _FREE for e in inside)
+        number = sum(OPERATIONS[e.op].each for e in inside if e.kind == "float")
         return number * self.product(kernel, axes)
 
     def _expression(self, kernel: TileProgram, e: Expr, around: frozenset[str]) -> Any:
         total: Any = 0
         for a in e.args:
             total += self._expression(kernel, a, around)
-        if e.kind != "float" or e.op in _FREE:
-            return total
-        if e.op == "contract":
-            axes = around | e.args[0].axes | e.args[1].axes
-            return total + 2 * self.product(kernel, axes)
-        axes = around | (e.args[0].axes if e.op == "reduce" else e.axes)
-        return total + self.product(kernel, axes)
+        each = OPERATIONS[e.op].each if e.kind == "float" else 0
+        return total + each * self.product(kernel, around | elements(e)) if each else total
 
     def bytes(self, kernel: TileProgram) -> Any:
         """Each input once for every loop that reads it, each output once. Of a dimension that is

@@ -22,32 +22,26 @@ from monocomp.backends.triton.syntax import (
     UNARY,
     literal,
 )
-from monocomp.errors import UnsupportedError
 from monocomp.tile import Expr, expressions
 
-_INFIX = {
+# Operations that take no more than their operands: signs between them, and calls.
+_SPELLINGS = {
     "add": ("+", ADD),
     "sub": ("-", ADD),
     "mul": ("*", MUL),
     "div": ("/", MUL),
     "and": ("&", BIT_AND),
     "or": ("|", BIT_OR),
+    **{
+        name: (f"tl.{name}", ATOM)
+        for name in ("exp2", "log", "log2", "sqrt", "rsqrt", "abs", "sin", "cos", "erf", "floor")
+    },
+    "where": ("tl.where", ATOM),
 }
+_INFIX = {name for name, (_, level) in _SPELLINGS.items() if level < ATOM}
 _BROADCASTING = ("compare", "where", "neg", "not", "cast", "masked")
 _LARGEST = "1e38"  # what scale * x - scale * y takes in float32: more counts as infinite
 _SMALL_FACTOR = 1 << 6  # it takes no index past 32 bits
-_CALLS = {
-    "exp2": "tl.exp2",
-    "log": "tl.log",
-    "log2": "tl.log2",
-    "sqrt": "tl.sqrt",
-    "rsqrt": "tl.rsqrt",
-    "abs": "tl.abs",
-    "sin": "tl.sin",
-    "cos": "tl.cos",
-    "erf": "tl.erf",
-    "floor": "tl.floor",
-}
 _COMBINE = {"prod": "multiply", "max": "larger", "min": "smaller"}
 
 
@@ -121,9 +115,6 @@ class Expressions(Periods):
             case "compare":
                 a, b = (self._value(x, want, COMPARE + 1) for x in e.args)
                 return f"{a} {e.attr} {b}", COMPARE
-            case "where":
-                parts = ", ".join(self._value(x, want, 0) for x in e.args)
-                return f"tl.where({parts})", ATOM
             case "floordiv" | "mod":
                 return self._division(e, want)
             case "sign" if e.kind == "int":
@@ -148,10 +139,9 @@ class Expressions(Periods):
             x, y = (self._value(a, want, MUL) for a in difference.args)
             factor = self._value(scale, want, MUL)
             return f"tl.exp2({factor} * {x} - {factor} * {y})", ATOM
-        if e.op in _CALLS:
-            parts = ", ".join(self._value(a, want, 0) for a in e.args)
-            return f"{_CALLS[e.op]}({parts})", ATOM
-        raise UnsupportedError(f"backend 'triton' has no operation {e.op}")
+        parts = ", ".join(self._value(a, want, 0) for a in e.args)
+        function, level = _SPELLINGS[e.op]
+        return f"{function}({parts})", level
 
     @abstractmethod
     def _masked(self, e: Expr, want: tuple[str, ...]) -> str:
@@ -183,7 +173,7 @@ class Expressions(Periods):
         )
 
     def _infix(self, e: Expr, want: tuple[str, ...]) -> tuple[str, int]:
-        sign, level = _INFIX[e.op]
+        sign, level = _SPELLINGS[e.op]
         scalars = [a for a in e.args if not (self._order(a.axes) or _compares_numbers(a))]
         if e.op in ("and", "or") and want and scalars:
             # Triton's interpreter takes a truth value that it makes a tile of for a float.
@@ -191,8 +181,6 @@ class Expressions(Periods):
             scalar, tile = self._value(scalars[0], (), 0), self._value(other, want, 0)
             chosen = f"{tile}, False" if e.op == "and" else f"True, {tile}"
             return f"tl.where({scalar}, {chosen})", ATOM
-        if e.op == "div" and e.kind == "int":
-            sign = "//"
         operand = self._wide if self._is_wide(e) else self._value
         a = operand(e.args[0], want, level)
         b = operand(e.args[1], want, level + (e.op in ("sub", "div", "and", "or")))

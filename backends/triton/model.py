@@ -31,11 +31,13 @@ from monocomp.tile import (
     Loop,
     Statement,
     TileProgram,
+    elements,
     expressions,
     roots,
     subexpressions,
     walk,
 )
+from monocomp.tile.operations import OPERATIONS
 
 TILE_LIMIT = 1 << 20  # elements that Triton lets a tile have
 _WORKING = 72  # registers for addresses, masks and counters
@@ -50,8 +52,7 @@ _STORED = 4  # bytes of an element that one kernel stores for another
 _BARRIER = 8  # bytes, for a tile that the copy engine loads
 _TURN = 200  # cycles for what comes with each block, such as barriers
 _STARTING = 2500  # cycles for the parts of an instance that come before and after its loops
-_SPECIAL = ("exp2", "log2", "log", "tanh", "rsqrt", "sqrt", "sin", "cos", "erf", "div")
-_FREE = ("number", "param", "extent", "coordinate", "local", "load", "contract", "cast", "masked")
+_A_CYCLE = {"element": 128, "special": 16}  # operations of a unit
 
 
 @dataclass(frozen=True)
@@ -528,10 +529,8 @@ class Model:
                         simple += 4 * 4 * self.elements(e.axes, schedule) / _SHARED_RATE
                 elif e.op == "load":
                     moved += self.elements(e.axes, schedule) * self.element_bytes
-                elif e.op not in _FREE:
-                    axes = e.args[0].axes if e.op == "reduce" else e.axes
-                    per_cycle = 16 if e.op in _SPECIAL else 128
-                    simple += self.elements(axes, schedule) / per_cycle
+                elif unit := OPERATIONS[e.op].unit:
+                    simple += self.elements(elements(e), schedule) / _A_CYCLE[unit]
         return product, simple, moved / self.gpu.bandwidth
 
     def _columns(self, e: Expr, schedule: Schedule) -> int:

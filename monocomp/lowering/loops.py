@@ -42,10 +42,10 @@ from monocomp.tile import (
     local,
     number,
 )
+from monocomp.tile.operations import JOIN
 from monocomp.vocabulary import Kind
 
 _UNITS = {"sum": 0.0, "max": -math.inf, "min": math.inf, "prod": 1.0}
-_JOIN = {"sum": "add", "max": "maximum", "min": "minimum", "prod": "mul"}
 _PLACES = ("argmax", "argmin")
 _NO_WEIGHT = T.const(-4096.0, "float")  # its exponential is 0 in every dtype
 _STATE_NAMES = {"max": "m_i", "min": "m_i", "sum": "acc", "prod": "prod"}
@@ -237,8 +237,8 @@ class Loops(Nests):
     def _place(self, monoid: T.UserMonoid, folded: list[Expr]) -> Expr:
         """The place of an extreme value; where all elements are the worst, none counts."""
         worst = self._value(monoid.unit[0])
-        nothing = apply("compare", folded[0], worst, kind="bool", attr="==")
-        return apply("where", nothing, number(0, "int"), folded[1], kind="int")
+        nothing = apply("compare", folded[0], worst, attr="==")
+        return apply("where", nothing, number(0, "int"), folded[1])
 
     def _is_scan(self, t: Term) -> bool:
         """Is this a prefix that the loop along its index carries? One that varies within another
@@ -340,9 +340,9 @@ class Loops(Nests):
             raise InternalError(f"no loop for {t!r}")
         if t.args[0] is rank:
             return found
-        here = apply("compare", self._value(rank), self._value(t.args[0]), kind="bool", attr="==")
+        here = apply("compare", self._value(rank), self._value(t.args[0]), attr="==")
         unit = number(-math.inf) if t.kind == "float" else number(-1, "int")
-        chosen = apply("where", here, found, unit, kind=t.kind)
+        chosen = apply("where", here, found, unit)
         return _reduce("max", self.axes[rank.attr[0]], chosen)
 
     def _loop_axes(self, loop: Loop) -> frozenset[str]:
@@ -372,7 +372,7 @@ class Loops(Nests):
             self.exponents[body, unit] = self._symbol("masked", value)
         folded = _reduce(monoid, axis, value)
         attr = "frame" if is_frame else None
-        return state, apply(_JOIN[monoid], state, folded, kind=kind, attr=attr)
+        return state, apply(JOIN[monoid], state, folded, attr=attr)
 
     def _state(self, loop: Loop, base: str, axes: frozenset[str], kind: Kind, unit: float) -> Expr:
         name = self._fresh(base)
@@ -382,11 +382,10 @@ class Loops(Nests):
     def _masked(self, loop: Loop, value: Expr, unit: float) -> Expr:
         if loop.axis.role == "serial" and loop.is_whole:
             return value
-        axes = value.axes | self._loop_axes(loop)
-        masked = Expr("masked", (value,), (loop.axis.name, unit), axes, value.kind)
+        masked = _masked(value, loop.axis.name, unit, self._loop_axes(loop))
         for s in self.scopes[-1].body:
             if isinstance(s, Let) and same(s.value, masked):
-                return local(s.name, axes, value.kind)
+                return local(s.name, masked.axes, value.kind)
         base = f"{value.attr}_in" if value.op == "local" else "x"
         return self._let(self.scopes[-1], base, masked)
 
@@ -405,12 +404,12 @@ class Loops(Nests):
         if axis.role == "serial":
             value = self._value(body)
             value = value if vanishing else self._masked(loop, value, 0.0)
-            return apply("add", state, value, kind=state.kind)
+            return apply("add", state, value)
         if len(sides) != 2:
             value = self._value(body)
             if not vanishing:
                 value = self._masked(loop, value, 0.0)
-            return apply("add", state, _reduce("sum", axis, value), kind=state.kind)
+            return apply("add", state, _reduce("sum", axis, value))
         left, right = (self._value(s) for s in sides)
         if not vanishing:
             # What is loaded is 0 outside, and 0 times what a computed factor is masked to. Of two
@@ -496,8 +495,7 @@ class Loops(Nests):
         """A computed operand is not 0 where its axis is padded; a loaded one is."""
         if self._is_load(value) or axis not in value.axes:
             return value
-        masked = Expr("masked", (value,), (axis, 0.0), value.axes, value.kind)
-        return self._let(self.scopes[-1], "x", masked)
+        return self._let(self.scopes[-1], "x", _masked(value, axis, 0.0, ()))
 
     def _is_load(self, e: Expr) -> bool:
         """Is this a tile as it is read, or converted? It is 0 outside."""
@@ -657,7 +655,7 @@ class Loops(Nests):
             left, right = (self._padded(self._value(s), name) for s in sides)
             return _contract(axis, left, right, initial)
         value = self._value(body)
-        inside = Expr("masked", (value,), (name, 0.0), value.axes | {name}, value.kind)
+        inside = _masked(value, name, 0.0, {name})
         return _reduce("sum", axis, inside)
 
 
@@ -815,13 +813,16 @@ def _where(condition: Term, body: Term) -> Term:
 
 
 def _contract(axis: Axis, left: Expr, right: Expr, initial: Expr | None = None) -> Expr:
-    axes = (left.axes | right.axes) - {axis.name}
     args = (left, right) if initial is None else (left, right, initial)
-    kind: Kind = "float" if "float" in (left.kind, right.kind) else "int"
-    return Expr("contract", args, axis.name, axes, kind)
+    return apply("contract", *args, attr=axis.name)
+
+
+def _masked(value: Expr, axis: str, unit: float, along: Iterable[str]) -> Expr:
+    """The value, and the unit outside of the domain, which varies along some axes."""
+    return apply("masked", value, attr=(axis, number(unit, value.kind).attr), along=along)
 
 
 def _reduce(monoid: str, axis: Axis, value: Expr) -> Expr:
     if axis.name not in value.axes:
         return value
-    return Expr("reduce", (value,), (monoid, axis.name), value.axes - {axis.name}, value.kind)
+    return apply("reduce", value, attr=(monoid, axis.name))

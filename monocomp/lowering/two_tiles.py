@@ -29,12 +29,11 @@ from monocomp.tile import (
     Store,
     TileProgram,
     apply,
+    over,
     subexpressions,
     walk,
 )
-
-# What joins the results of two tiles, by the monoid of a reduction.
-_JOIN = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "or", "all": "and"}
+from monocomp.tile.operations import JOIN
 
 
 def in_two_tiles(program: TileProgram, axes: Collection[str]) -> TileProgram:
@@ -62,17 +61,10 @@ def divisible(program: TileProgram) -> list[str]:
     needed |= {a for s in body if isinstance(s, Loop) for e in s.bounds for a in e.axes}
     # The second state would be computed from the first one's next.
     assigned = [s.value for s in body if isinstance(s, Assign)]
-    needed |= {a for e in assigned for a in e.axes if any(_over(x) == a for x in subexpressions(e))}
+    needed |= {a for e in assigned for a in e.axes if any(over(x) == a for x in subexpressions(e))}
     held = {a.name: a.after for a in program.axes.values() if a.role == "whole"}
     needed |= {a for pair in held.items() if pair[1] for a in pair if a}
     return [a for a in held if a not in needed]
-
-
-def _over(e: Expr) -> str | None:
-    """The axis that a sum or another reduction is over."""
-    if e.op == "contract":
-        return str(e.attr)
-    return str(e.attr[1]) if e.op == "reduce" else None
 
 
 class _TwoTiles:
@@ -156,7 +148,7 @@ class _TwoTiles:
     def _value(self, e: Expr, second: bool = False) -> Expr:
         """An expression for the first or the second tile. What does not have the axis is the
         same for both."""
-        if _over(e) == self.axis:
+        if over(e) == self.axis:
             return self._joined(e, second)
         args = tuple(self._value(a, second) for a in e.args)
         if not second or self.axis not in e.axes:
@@ -184,7 +176,7 @@ class _TwoTiles:
         for axis, n in ((self.axis, False), (self.second, True)):
             value = self._value(e.args[0], n)
             parts.append(replace(e, args=(value,), attr=(monoid, axis)))
-        return apply(_JOIN[monoid], *parts, kind=e.kind)
+        return apply(JOIN[monoid], *parts)
 
 
 def _named(body: list[Statement]) -> Iterator[tuple[str, frozenset[str]]]:

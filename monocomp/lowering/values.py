@@ -99,7 +99,7 @@ class Values(Scopes, ABC):
                     return self._pinned_product(1.0, inert)
                 return self._build(inert, guard)
             case "cast":
-                return apply("cast", self._value(t.args[0]), kind=t.kind)
+                return apply("cast", self._value(t.args[0]), attr=t.kind)
             case "fold":
                 return self._fold(t)
             case "field" if t.args[0].op == "fold":
@@ -117,15 +117,14 @@ class Values(Scopes, ABC):
                     self._value(condition),
                     self._value(a, condition),
                     self._value(b, fails),
-                    kind=t.kind,
                 )
             case "compare" | "floordiv" | "mod" | "and" | "or" | "not":
                 operands = [self._value(a, g) for a, g in _in_order(t, guard)]
                 if t.op == "compare":
-                    return apply("compare", *operands, kind="bool", attr=t.attr)
+                    return apply("compare", *operands, attr=t.attr)
                 if t.op in ("floordiv", "mod") and all(map(T.is_nonnegative, t.args)):
-                    return apply(t.op, *operands, kind=t.kind, attr="nonnegative")
-                return _chain(t.op, operands, t.kind)
+                    return apply(t.op, *operands, attr="nonnegative")
+                return _chain(t.op, operands)
         expansion = _EXPANSIONS.get(t.op)
         if expansion is not None:
             expanded = expansion(*t.args)
@@ -135,7 +134,7 @@ class Values(Scopes, ABC):
             return self._entry(t)
         if t.op in ("fold_at", "field", "ref"):
             self._refuse(t if t.op == "fold_at" else t.args[0])
-        return apply(t.op, *(self._value(a) for a in t.args), kind=t.kind)
+        return apply(t.op, *(self._value(a) for a in t.args))
 
     def _load(self, t: Term, guard: Term | None) -> Expr:
         name = t.attr.name if t.op == "stored" else t.attr
@@ -154,8 +153,8 @@ class Values(Scopes, ABC):
         than an aggregate of nothing, also where it is taken away."""
         infinite = [a for a in t.args if not _is_missing_nowhere(a)]
         if len(infinite) == 2 and self._is_below_its_largest(*infinite):
-            return self._signed_sum(map(_clamped, t.args), t.kind, self._value)
-        total = self._signed_sum(t.args, t.kind, self._value)
+            return self._signed_sum(map(_clamped, t.args), self._value)
+        total = self._signed_sum(t.args, self._value)
         if not any(map(_may_be_infinite_by_itself, t.args)):
             return total
         if all(map(T.is_below_infinity, infinite)):  # nothing cancels
@@ -185,28 +184,24 @@ class Values(Scopes, ABC):
 
     def _where_equal(self, value: Expr, special: float, result: float, total: Expr) -> Expr:
         """The result where the value is a special one, else the total."""
-        is_special = apply("compare", value, number(special), kind="bool", attr="==")
-        return apply("where", is_special, number(result, total.kind), total, kind=total.kind)
+        is_special = apply("compare", value, number(special), attr="==")
+        return apply("where", is_special, number(result, total.kind), total)
 
     def _where_infinite(self, a: Term, total: Expr) -> Expr:
         """The addend where it is infinite, else the total."""
         value = self._value(_unsigned(a))
         signed = apply("neg", value) if _is_negative(a) else value
-        is_infinite = apply(
-            "compare", apply("abs", value), number(math.inf), kind="bool", attr="=="
-        )
-        return apply("where", is_infinite, signed, total, kind=total.kind)
+        is_infinite = apply("compare", apply("abs", value), number(math.inf), attr="==")
+        return apply("where", is_infinite, signed, total)
 
-    def _signed_sum(
-        self, addends: Iterable[Term], kind: Kind, value: Callable[[Term], Expr]
-    ) -> Expr:
+    def _signed_sum(self, addends: Iterable[Term], value: Callable[[Term], Expr]) -> Expr:
         """The sum of value(a), what is known outside summed there first."""
         total: Expr | None = None
         groups = self._by_depth(addends)
         for place, group in enumerate(groups):
             for a in sorted(group, key=_is_negative):
                 positive = T.neg(a) if _is_negative(a) else a
-                total = _plus(total, value(positive), _is_negative(a), kind)
+                total = _plus(total, value(positive), _is_negative(a))
             assert total is not None
             if place < len(groups) - 1 and total.op != "neg":
                 total = self._hoisted(group, total)
@@ -242,15 +237,15 @@ class Values(Scopes, ABC):
             total = number(scale, kind)
         groups = self._by_depth(factors)
         for place, group in enumerate(groups):
-            total = self._multiply(total, group, kind)
+            total = self._multiply(total, group)
             if place < len(groups) - 1:
                 total = self._hoisted(group, total)
         assert total is not None
         for _ in range(steps):
             total = apply("mul", total, number(2.0**100))
-        return apply("neg", total, kind=kind) if negative else total
+        return apply("neg", total) if negative else total
 
-    def _multiply(self, total: Expr | None, group: list[Term], kind: Kind) -> Expr:
+    def _multiply(self, total: Expr | None, group: list[Term]) -> Expr:
         inverse = [f for f in group if f.op == "pow" and f.attr < 0]
         # A root is multiplied with its inverse, but for one over nothing, where that is infinite.
         under = [f for f in inverse if f.attr.denominator == 1 or T.may_be_empty(f.args[0])]
@@ -258,7 +253,7 @@ class Values(Scopes, ABC):
         over += [f for f in inverse if f not in under]
         for f in over:
             value = self._value(f)
-            total = value if total is None else apply("mul", total, value, kind=kind)
+            total = value if total is None else apply("mul", total, value)
         for f in under:
             divisor = self._value(T.power_of(f.args[0], -f.attr))
             total = _divide(total or number(1.0), divisor)
@@ -272,9 +267,9 @@ class Values(Scopes, ABC):
         quotient = _divide(over, divisor)
         if not T.may_be_empty(base) or over.op == "number":
             return quotient
-        empty = apply("compare", divisor, number(0.0), kind="bool", attr="==")
-        none = apply("compare", over, number(0.0), kind="bool", attr="==")
-        empty = apply("and", empty, none, kind="bool")
+        empty = apply("compare", divisor, number(0.0), attr="==")
+        none = apply("compare", over, number(0.0), attr="==")
+        empty = apply("and", empty, none)
         return apply("where", empty, number(0.0), quotient)
 
     def _pinned_product(self, factor: float, t: Term, known: Term = T.TRUE) -> Expr:
@@ -326,7 +321,7 @@ class Values(Scopes, ABC):
         choices = value, number(0, t.kind)
         if condition.op == "not":
             (condition,), choices = condition.args, choices[::-1]
-        return apply("where", self._value(condition), *choices, kind=t.kind)
+        return apply("where", self._value(condition), *choices)
 
     def _power(self, t: Term) -> Expr:
         base, power = t.args[0], t.attr
@@ -338,16 +333,13 @@ class Values(Scopes, ABC):
             return _divide(number(1.0), self._value(T.power_of(base, -power)))
         if power.denominator == 1:
             half = self._value(base if power < 4 else T.inert("pow", base, attr=power // 2))
-            total = apply("mul", half, half, kind=t.kind)
-            return total if power % 2 == 0 else self._times(total, base, t.kind)
+            total = apply("mul", half, half)
+            return total if power % 2 == 0 else apply("mul", total, self._value(base))
         if power.denominator == 2 and power > 0:
             root = self._value(T.power_of(base, Fraction(1, 2)))
             return apply("mul", self._value(T.power_of(base, power - Fraction(1, 2))), root)
         value = apply("log2", self._value(base))
         return apply("exp2", apply("mul", number(float(power)), value))
-
-    def _times(self, total: Expr, t: Term, kind: Kind) -> Expr:
-        return apply("mul", total, self._value(t), kind=kind)
 
     def _general_power(self, base: Term, exponent: Term) -> Expr:
         """base ** exponent by logarithms, with the special values of C and IEEE 754: anything to
@@ -357,21 +349,21 @@ class Values(Scopes, ABC):
         one, zero = number(1.0), number(0.0)
 
         def is_(x: Expr, sign: str, y: Expr) -> Expr:
-            return apply("compare", x, y, kind="bool", attr=sign)
+            return apply("compare", x, y, attr=sign)
 
         size = apply("abs", b)
         half = apply("floor", apply("mul", number(0.5), e))
         is_odd = is_(apply("mul", number(2.0), half), "!=", e)
         is_whole = is_(apply("floor", e), "==", e)
         is_below = is_(apply("where", is_(b, "==", zero), apply("div", one, b), b), "<", zero)
-        has_power = apply("or", is_whole, is_(b, "==", number(-math.inf)), kind="bool")
+        has_power = apply("or", is_whole, is_(b, "==", number(-math.inf)))
         logarithm = apply("log2", apply("where", has_power, size, b))
         power = apply("exp2", apply("mul", e, logarithm))
-        is_one = apply("and", is_(size, "==", one), is_whole, kind="bool")
+        is_one = apply("and", is_(size, "==", one), is_whole)
         power = apply("where", is_one, one, power)
-        is_turned = apply("and", apply("and", is_below, is_odd, kind="bool"), is_whole, kind="bool")
+        is_turned = apply("and", apply("and", is_below, is_odd), is_whole)
         power = apply("where", is_turned, apply("neg", power), power)
-        is_one = apply("or", is_(e, "==", zero), is_(b, "==", one), kind="bool")
+        is_one = apply("or", is_(e, "==", zero), is_(b, "==", one))
         return apply("where", is_one, one, power)
 
     def _exponential(self, t: Term) -> Expr:
@@ -386,9 +378,9 @@ class Values(Scopes, ABC):
         scale, rest = _common_scale(addends)
         rest = [_clamped(a) if _may_cancel(a, rest) else a for a in rest]
         if scale is None:
-            total = self._signed_sum(rest, "float", lambda a: self._masked_product(log2_e, a))
+            total = self._signed_sum(rest, lambda a: self._masked_product(log2_e, a))
             return apply("exp2", total)
-        total = self._signed_sum(rest, "float", self._value)
+        total = self._signed_sum(rest, self._value)
         divisors = [f for f in factors(scale) if _is_divisor(f)]
         over = T.mul(T.ONE, *(f for f in factors(scale) if f not in divisors))
         total = apply("mul", self._hoisted([over], self._product(log2_e, over)), total)
@@ -764,16 +756,16 @@ def _in_order(t: Term, guard: Term | None) -> list[tuple[Term, Term | None]]:
     return guarded
 
 
-def _chain(op: str, operands: list[Expr], kind: Kind) -> Expr:
+def _chain(op: str, operands: list[Expr]) -> Expr:
     if len(operands) == 1:
-        return apply(op, operands[0], kind=kind)
+        return apply(op, operands[0])
     if len(operands) > _LONG:  # nobody recurses as deep as a condition may be long
         middle = len(operands) // 2
-        halves = (_chain(op, part, kind) for part in (operands[:middle], operands[middle:]))
-        return apply(op, *halves, kind=kind)
+        halves = (_chain(op, part) for part in (operands[:middle], operands[middle:]))
+        return apply(op, *halves)
     total = operands[0]
     for o in operands[1:]:
-        total = apply(op, total, o, kind=kind)
+        total = apply(op, total, o)
     return total
 
 
@@ -826,13 +818,13 @@ def _divide(over: Expr, divisor: Expr) -> Expr:
     return apply("div", over, divisor)
 
 
-def _plus(total: Expr | None, value: Expr, negative: bool, kind: Kind) -> Expr:
+def _plus(total: Expr | None, value: Expr, negative: bool) -> Expr:
     """total + value or total - value."""
     if total is None:
-        return apply("neg", value, kind=kind) if negative else value
+        return apply("neg", value) if negative else value
     if total.op == "neg" and not negative:
-        return apply("sub", value, total.args[0], kind=kind)
-    return apply("sub" if negative else "add", total, value, kind=kind)
+        return apply("sub", value, total.args[0])
+    return apply("sub" if negative else "add", total, value)
 
 
 def same(a: Expr, b: Expr) -> bool:

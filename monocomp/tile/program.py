@@ -26,10 +26,12 @@ stages, order) is the schedule.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from monocomp.errors import InternalError
+from monocomp.tile.operations import OPERATIONS, result_kind
 from monocomp.vocabulary import Kind
 
 Role: TypeAlias = Literal["grid", "row", "stream", "serial", "whole"]
@@ -302,9 +304,23 @@ def subexpressions(e: Expr) -> Iterator[Expr]:
     yield e
 
 
+def over(e: Expr) -> str | None:
+    """The axis that an expression reduces, which its operands have and it lacks."""
+    return OPERATIONS[e.op].reduced(e.attr)
+
+
+def elements(e: Expr) -> frozenset[str]:
+    """The axes of the elements for each of which an operation is done."""
+    reduced = over(e)
+    return e.axes if reduced is None else e.axes | {reduced}
+
+
 def number(value: float, kind: Kind = "float") -> Expr:
     """A literal."""
-    return Expr("number", (), value, frozenset(), kind)
+    return Expr("number", (), _EXACT[kind](value), frozenset(), kind)
+
+
+_EXACT: dict[Kind, Callable[[float], float]] = {"float": float, "int": int, "bool": bool}
 
 
 def local(name: str, axes: frozenset[str], kind: Kind) -> Expr:
@@ -312,7 +328,17 @@ def local(name: str, axes: frozenset[str], kind: Kind) -> Expr:
     return Expr("local", (), name, axes, kind)
 
 
-def apply(op: str, *args: Expr, kind: Kind = "float", attr: Any = None) -> Expr:
-    """An element-wise operation, broadcast by the names of the axes."""
-    axes = frozenset().union(*(a.axes for a in args))
+def apply(op: str, *args: Expr, attr: Any = None, along: Iterable[str] = ()) -> Expr:
+    """An operation on values, broadcast by the names of their axes; `along` are further ones.
+
+    Raises:
+        InternalError: the operands do not fit.
+    """
+    row = OPERATIONS[op]
+    kind = result_kind(row, attr, tuple([a.kind for a in args]))
+    if kind is None:
+        raise InternalError(f"{op} of {', '.join(a.kind for a in args)}")
+    axes = frozenset(along).union(*[a.axes for a in args])
+    if row.reduces:
+        axes -= {row.parts(attr)[-1]}
     return Expr(op, args, attr, axes, kind)
