@@ -26,7 +26,6 @@ from monocomp.tile import (
     Statement,
     Store,
     TileProgram,
-    expressions,
 )
 from monocomp.tile.operations import OPERATIONS, SIGNS
 from monocomp.vocabulary import Kind
@@ -104,8 +103,6 @@ class Interpreter:
         self.masked = False
         self.inputs: Mapping[str, Array] = {}
         self.outputs: Mapping[str, Array] = {}
-        reached = {a for e in expressions(program.body) for a in e.axes}
-        self.stored = {a for o in program.outputs for a in o.axes} | reached
 
     def run(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
         """Compute the kernel's outputs from its inputs."""
@@ -150,7 +147,7 @@ class Interpreter:
                         if not self.ops.bounds(self.inside)[1]:
                             return
                 case Store():
-                    self._store(s.output, s.axes, self._value(s.value))
+                    self._store(s.output, tuple(p.attr for p in s.places), self._value(s.value))
                 case _:
                     self.values[s.name] = self._value(s.value)
 
@@ -172,7 +169,7 @@ class Interpreter:
                 self.range[a][1] - self.range[a][0] if self._varies(a, state.axes) else 1
                 for a in self.dims
             )
-            self.values[state.name] = self.ops.full(shape, state.unit, state.kind)
+            self.values[state.name] = self.ops.full(shape, state.start.attr, state.kind)
         axis = loop.axis
         extent = self.extents[axis.extent]
         outer = self.inside, self.masked, self.around

@@ -189,7 +189,7 @@ def run_all(
     outputs: dict[str, torch.Tensor] = {}
     for kernel in kernels:
         for o in kernel.outputs:
-            shape = [extents[kernel.axes[a].extent] for a in o.axes]
+            shape = [extents[d] for d in o.dims]
             default = stored_kinds[o.kind] if o.is_stored else kinds[o.kind]
             wanted = getattr(torch, o.dtype) if o.dtype else default
             outputs[o.name] = torch.empty(shape, dtype=wanted, device=device)

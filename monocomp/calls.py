@@ -148,7 +148,7 @@ class Calls:
         extents = self._all_extents(inputs, binding)
         for kernel in self.specializations.tile_programs(binding.extents):
             for o in kernel.outputs:
-                shape = [extents[kernel.axes[a].extent] for a in o.axes]
+                shape = [extents[d] for d in o.dims]
                 outputs[o.name] = np.zeros(shape, dtypes[o.kind])
             backend.run(
                 kernel,

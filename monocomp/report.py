@@ -118,7 +118,7 @@ class _Counter:
                     dims = (dim for dim, place in pairs if place.op != "number")
                     total += self._tensor(dims) * _width(tensor)
         for o in kernel.outputs:
-            total += self._tensor(kernel.axes[a].extent for a in o.axes) * _width(o)
+            total += self._tensor(o.dims) * _width(o)
         return total
 
     def _tensor(self, dims: Iterable[str]) -> Any:

@@ -16,7 +16,7 @@ from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.tile import Loop, Statement
 from monocomp.translation import translate
-from tests.test_tile import MORE
+from tests.tile.test_programs import MORE
 
 
 def kernel(text: str) -> Kernel:

@@ -23,8 +23,8 @@ class Accesses(Expressions):
                 if place.op == "coordinate" and self.program.axes[place.attr].role == "whole":
                     found[e.attr] = max(dim, found.get(e.attr, 0))
         for o in self.program.outputs:
-            for dim, axis in enumerate(o.axes):
-                if self.program.axes[axis].role == "whole":
+            for dim, place in enumerate(self.program.stores(o.name)[0].places):
+                if place.op == "coordinate" and self.program.axes[place.attr].role == "whole":
                     found[o.name] = dim
         return {tensor: dim for tensor, dim in found.items() if len(self._dims(tensor)) > 1}
 
@@ -192,9 +192,10 @@ class Accesses(Expressions):
                     self.bases[s.name] = name
 
     def _store(self, s: Store) -> None:
-        layout = self._order(s.axes)
+        axes = [p.attr for p in s.places]
+        layout = self._order(axes)
         parts = [self._pointer(s.output)]
-        for dim, axis in enumerate(s.axes):
+        for dim, axis in enumerate(axes):
             text = self._axis(axis)
             if axis in layout:
                 text = self._spread(text, (axis,), layout)

@@ -202,7 +202,7 @@ class HostSource:
         first = self.tensor(next(iter(self.program.inputs)))
         for kernel in self.kernels:
             for o in kernel.outputs:
-                shape = _tuple([self.size(kernel.axes[a].extent) for a in o.axes])
+                shape = _tuple(list(map(self.size, o.dims)))
                 text = f"empty({shape}, dtype={_dtype(o)}, device={first}.device)"
                 self.out += fit(f"{self.tensor(o.name)} = ", text, "", 1)
         for kernel, source in zip(self.kernels, self.sources, strict=True):
@@ -211,7 +211,7 @@ class HostSource:
 
     def _refuse_nothing(self, kernel: TileProgram, axis: Axis) -> None:
         """Along an axis without elements nothing runs: that leaves out outputs that lack it."""
-        others = [self.tensor(o.name) for o in kernel.outputs if axis.name not in o.axes]
+        others = [self.tensor(o.name) for o in kernel.outputs if axis.extent not in o.dims]
         if others:
             elements = " + ".join(f"{t}.numel()" for t in others)
             self.out += fit(f"if {self.size(axis.extent)} == 0 < ", elements, ":", 1)

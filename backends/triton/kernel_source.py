@@ -24,6 +24,7 @@ from monocomp.tile import (
     Statement,
     Store,
     expressions,
+    roots,
     walk,
 )
 
@@ -146,7 +147,7 @@ class KernelEmitter(Loops, Folds):
         program = self.program
         found: list[tuple[str, str, int]] = []
         tensors = [(n, len(t.dims)) for n, t in program.inputs.items()]
-        tensors += [(o.name, len(o.axes)) for o in program.outputs]
+        tensors += [(o.name, len(o.dims)) for o in program.outputs]
         found += [("pointer", n, 0) for n, _ in tensors]
         found += [("descriptor", b.tensor, n) for n, b in enumerate(self.descriptors)]
         found += [("stride", n, d) for n, rank in tensors for d in range(rank)]
@@ -224,7 +225,7 @@ class KernelEmitter(Loops, Folds):
     def _membership(self, axis: Axis, condition: str) -> None:
         body = self.program.body
         if any(self._needs_mask(e, axis.name) for e in expressions(body)) or any(
-            isinstance(s, Store) and axis.name in s.axes for s in walk(body)
+            isinstance(s, Store) and any(axis.name in e.axes for e in roots(s)) for s in walk(body)
         ):
             self._assign(self._inside(axis.name), f"({condition}) | {self._even(axis.name)}")
 

@@ -27,7 +27,7 @@ class Loops(Accesses, Masks):
         for state in loop.state:
             shape = self._shape(self._order(state.axes))
             kind = TYPES[state.kind]
-            unit = literal(state.unit, state.kind)
+            unit = literal(state.start.attr, state.kind)
             text = f"tl.full([{shape}], {unit}, {kind})" if shape else f"{unit}"
             if not shape:
                 text = f"tl.full([], {unit}, {kind})"

@@ -99,9 +99,12 @@ class KernelWriter(ABC):
         return self._name("descriptor", repr(block), f"{block.tensor}_desc")
 
     def _dims(self, tensor: str) -> tuple[str, ...]:
+        """Names for the dimensions of a tensor: their extents, or the axes of an output."""
         if tensor in self.program.inputs:
             return self.program.inputs[tensor].dims
-        return next(o.axes for o in self.program.outputs if o.name == tensor)
+        (output,) = (o for o in self.program.outputs if o.name == tensor)
+        places = zip(output.dims, self.program.stores(tensor)[0].places, strict=True)
+        return tuple(p.attr if p.op == "coordinate" else dim for dim, p in places)
 
     def _dim(self, tensor: str, dim: int) -> str:
         dims = self._dims(tensor)

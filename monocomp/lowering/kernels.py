@@ -73,8 +73,8 @@ class _Kernel(Loops):
 
     def _store(self, equation: Equation) -> None:
         value = self._value(equation.body)
-        axes = tuple(i.attr[0] for i in equation.indices)
-        self.scopes[-1].body.append(Store(equation.name, value, axes))
+        places = tuple(map(self._value, equation.indices))
+        self.scopes[-1].body.append(Store(equation.name, places, value))
 
     def _store_in_loop(self, name: str, equations: list[Equation]) -> None:
         scope = Scope(name, 1)
@@ -97,7 +97,7 @@ class _Kernel(Loops):
         outputs = tuple(
             OutputTensor(
                 e.name,
-                tuple(i.attr[0] for i in e.indices),
+                tuple(i.attr[1] for i in e.indices),
                 e.body.kind,
                 dtypes.get(e.name),
                 is_stored=e.name not in dtypes,
@@ -108,7 +108,7 @@ class _Kernel(Loops):
         for e in self.program.computed:
             dims = tuple(i.attr[1] for i in e.indices)
             tensors[e.name] = Tensor(e.name, dims, e.body.kind, is_stored=True)
-        mentioned = {a for e in used for a in e.axes} | {a for o in outputs for a in o.axes}
+        mentioned = {a for e in used for a in e.axes}
         mentioned |= {s.axis.name for s in walk(body) if isinstance(s, Loop)}
         mentioned |= {e.attr for e in used if e.op == "coordinate"}
         return TileProgram(

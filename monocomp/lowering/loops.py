@@ -211,7 +211,7 @@ class Loops(Nests):
         axes = self._tile_axes(f)
         states = self._states(loop, f, monoid, axes)
         values = [
-            self._masked(loop, self._value(element), state.unit)
+            self._masked(loop, self._value(element), state.start.attr)
             for element, state in zip(elements, loop.state[-len(states) :], strict=True)
         ]
         combine = combine_of(monoid, is_place or self._commutes(monoid))
@@ -345,12 +345,6 @@ class Loops(Nests):
         chosen = apply("where", here, found, unit)
         return _reduce("max", self.axes[rank.attr[0]], chosen)
 
-    def _loop_axes(self, loop: Loop) -> frozenset[str]:
-        """The axes along which membership in the loop's domain varies."""
-        masks = (s.value for s in loop.body if isinstance(s, Mask))
-        axes: frozenset[str] = frozenset().union(*(e.axes for e in (*loop.bounds, *masks)))
-        return axes if loop.axis.role == "serial" else axes | {loop.axis.name}
-
     def _fold_tile(
         self, loop: Loop, f: Term, body: Term, is_frame: bool = False
     ) -> tuple[Expr, Expr]:
@@ -376,13 +370,13 @@ class Loops(Nests):
 
     def _state(self, loop: Loop, base: str, axes: frozenset[str], kind: Kind, unit: float) -> Expr:
         name = self._fresh(base)
-        loop.state.append(State(name, axes, kind, unit))
+        loop.state.append(State(name, axes, number(unit, kind)))
         return local(name, axes, kind)
 
     def _masked(self, loop: Loop, value: Expr, unit: float) -> Expr:
         if loop.axis.role == "serial" and loop.is_whole:
             return value
-        masked = _masked(value, loop.axis.name, unit, self._loop_axes(loop))
+        masked = _masked(value, loop.axis.name, unit, loop.domain)
         for s in self.scopes[-1].body:
             if isinstance(s, Let) and same(s.value, masked):
                 return local(s.name, masked.axes, value.kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from monocomp.lowering.scopes import leaves
-from monocomp.tile import Assign, Expr, Fold, Let, Loop, Segment, Statement, expressions
+from monocomp.tile import Assign, Expr, Let, Loop, Statement, expressions, with_roots
 
 _KEPT = ("load", "contract", "masked")
 _MAX_NESTING = 4
@@ -29,37 +29,21 @@ def _inline(body: list[Statement], uses: Mapping[str, int]) -> None:
             held = {e.attr for b in (s.body,) for e in expressions(b) if e.op == "local"}
             for name in [n for n in pending if n in held]:
                 out.append(Let(name, pending.pop(name)))
-            s.segments = tuple(
-                Segment(
-                    tuple(_fill(e, pending) for e in segment.lower),
-                    tuple(_fill(e, pending) for e in segment.upper),
-                    segment.masked,
-                )
-                for segment in s.segments
-            )
             _inline(s.body, uses)
-            out.append(s)
-            continue
-        if isinstance(s, Fold):
-            s.state = tuple(_fill(e, pending) for e in s.state)
-            s.elements = tuple(_fill(e, pending) for e in s.elements)
-            out.append(s)
-            continue
         if isinstance(s, Assign):  # what reads another state must be known before it changes
             for name, value in list(pending.items()):
                 if any(e.attr in states and e.attr != s.name for e in leaves(value)):
                     out.append(Let(name, pending.pop(name)))
-        value = _fill(s.value, pending)
+        s = with_roots(s, lambda e: _fill(e, pending))
         if (
             isinstance(s, Let)
             and uses.get(s.name, 0) == 1
-            and value.op not in _KEPT
-            and not _is_new_tile(value)
-            and _nesting(value) < _MAX_NESTING
+            and s.value.op not in _KEPT
+            and not _is_new_tile(s.value)
+            and _nesting(s.value) < _MAX_NESTING
         ):
-            pending[s.name] = value
+            pending[s.name] = s.value
         else:
-            s.value = value
             out.append(s)
     for name, value in pending.items():
         out.append(Let(name, value))

@@ -22,7 +22,6 @@ from monocomp.tile import (
     Let,
     Loop,
     Mask,
-    Segment,
     Selection,
     State,
     Statement,
@@ -30,8 +29,10 @@ from monocomp.tile import (
     TileProgram,
     apply,
     over,
+    roots,
     subexpressions,
     walk,
+    with_roots,
 )
 from monocomp.tile.operations import JOIN
 
@@ -103,44 +104,33 @@ class _TwoTiles:
             case Loop():
                 yield self._loop(s)
             case Mask():
-                yield Mask(self._value(s.value))
+                yield with_roots(s, self._value)
             case Let() | Assign():
-                yield type(s)(s.name, self._value(s.value))
+                yield with_roots(s, self._value)
                 if s.name in self.copies:
-                    yield type(s)(self.copies[s.name], self._value(s.value, second=True))
+                    yield replace(with_roots(s, self._second), name=self.copies[s.name])
             case Fold():
-                yield self._fold(s)
+                yield with_roots(s, self._value)
                 if s.names[0] in self.copies:
-                    yield self._fold(s, second=True)
+                    names, prefixes = map(self._renamed, (s.names, s.prefixes))
+                    second = with_roots(s, self._second)
+                    yield replace(second, names=names, prefixes=prefixes)
             case Store():
-                yield Store(s.output, self._value(s.value), s.axes)
-                if self.axis in s.axes:
-                    axes = tuple(self.second if a == self.axis else a for a in s.axes)
-                    yield Store(s.output, self._value(s.value, second=True), axes)
+                yield with_roots(s, self._value)
+                if any(self.axis in e.axes for e in roots(s)):
+                    yield with_roots(s, self._second)
 
     def _loop(self, s: Loop) -> Loop:
         state = []
         for field in s.state:
-            state.append(field)
+            state.append(replace(field, start=self._value(field.start)))
             if field.name in self.copies:
-                name = self.copies[field.name]
-                state.append(State(name, self._axes(field.axes), field.kind, field.unit))
-        segments = tuple(
-            Segment(
-                tuple(map(self._value, segment.lower)),
-                tuple(map(self._value, segment.upper)),
-                segment.masked,
-            )
-            for segment in s.segments
-        )
-        return Loop(s.axis, segments, state, self._body(s.body), s.folds)
+                start, axes = self._second(field.start), self._axes(field.axes)
+                state.append(State(self.copies[field.name], axes, start))
+        return replace(with_roots(s, self._value), state=state, body=self._body(s.body))
 
-    def _fold(self, s: Fold, second: bool = False) -> Fold:
-        def renamed(names: tuple[str, ...]) -> tuple[str, ...]:
-            return tuple(self.copies.get(n, n) for n in names) if second else names
-
-        state, elements = (tuple(self._value(e, second) for e in x) for x in (s.state, s.elements))
-        return Fold(renamed(s.names), s.monoid, s.axis, state, elements, renamed(s.prefixes))
+    def _renamed(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(self.copies.get(n, n) for n in names)
 
     def _axes(self, axes: frozenset[str]) -> frozenset[str]:
         return axes - {self.axis} | {self.second} if self.axis in axes else axes
@@ -163,6 +153,9 @@ class _TwoTiles:
             case "masked" if attr[0] == self.axis:
                 attr = self.second, attr[1]
         return replace(e, args=args, attr=attr, axes=self._axes(e.axes))
+
+    def _second(self, e: Expr) -> Expr:
+        return self._value(e, second=True)
 
     def _joined(self, e: Expr, second: bool) -> Expr:
         """A reduction over the axis: over its first tile, and over its second."""

@@ -1,7 +1,10 @@
 """Tile programs: one kernel as data, read by every backend.
 
+    operations  the table of operations: operands, kinds, meaning, cost
     program     the data types, and their grammar
     printer     a program as text
+    parser      the text as a program
+    verifier    what holds of every program
 
 Everything else of the compiler imports the types from here.
 """
@@ -36,6 +39,7 @@ from monocomp.tile.program import (
     roots,
     subexpressions,
     walk,
+    with_roots,
 )
 
 __all__ = [
@@ -66,4 +70,5 @@ __all__ = [
     "roots",
     "subexpressions",
     "walk",
+    "with_roots",
 ]

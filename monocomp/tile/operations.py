@@ -55,7 +55,9 @@ class Operation:
 
     def parts(self, attr: Any) -> tuple[Any, ...]:
         """The parts of an attribute."""
-        return (attr,) if len(self.attr) == 1 else attr or ()
+        if isinstance(attr, tuple):
+            return attr
+        return (attr,) if self.attr or attr is not None else ()
 
     def reduced(self, attr: Any) -> str | None:
         """The axis that operands have and the result lacks."""

@@ -1,125 +1,211 @@
-"""A tile program as a dozen readable lines."""
+"""A tile program as text: a dozen readable lines that hold all of it, and that `parse` reads.
+
+    kernel mean(X: float[i, k], w: float[k], scale: float) -> O: float[i]
+      row i
+      stream k
+      # sum[k](X[i,k] * w[k])
+      state acc[i] = 0.0
+      for k in 0 .. |k|:
+        X_tile[i,k] = X[i, k]
+        w_tile[k] = w[k]
+        acc <- acc + sum[k](inside[k, 0.0](X_tile * w_tile))
+      store O[i] = (acc * scale) / float(|k|)
+
+A name is a local's, or else an axis's, whose coordinate it stands for, or else a parameter's; one
+that another one hides is written `coordinate(k)` or `param(scale)`. Kinds and axes of expressions
+follow from what they are made of.
+"""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Collection, Iterable, Iterator
+from itertools import groupby
 
+from monocomp.tile.operations import OPERATIONS
 from monocomp.tile.program import (
     Assign,
+    Axis,
+    Combine,
     Expr,
     Fold,
     Let,
     Loop,
     Mask,
+    OutputTensor,
     Segment,
     Selection,
     State,
     Statement,
     Store,
+    Tensor,
     TileProgram,
+    names,
+    walk,
 )
 
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
-_INFIX |= {"and": "and", "or": "or"}
+INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
+INFIX |= {"and": "and", "or": "or"}
+MARKED = {"floordiv": "nonnegative", "mod": "nonnegative"}  # with this mark they are written so
 
 
 def show_program(p: TileProgram) -> str:
     """The kernel as text."""
-    outputs = ", ".join(o.name for o in p.outputs)
-    lines = [f"kernel {p.name}({', '.join([*p.inputs, *p.params])}) -> {outputs}"]
-    for role in ("grid", "row", "stream", "serial", "whole"):
-        axes = [p.axes[name] for name in p.axis_names(role)]
-        if axes:
-            names = (f"{a.name} after {a.after}" if a.after else a.name for a in axes)
-            lines.append(f"  {role} " + ", ".join(names))
-    _body(p.body, "  ", lines)
+    hidden = set(names(p.body))
+    printer = _Printer(hidden, hidden | p.axes.keys())
+    inputs = (*map(_tensor, p.inputs.values()), *(f"{n}: {kind}" for n, kind in p.params.items()))
+    outputs = ", ".join(map(_tensor, p.outputs))
+    lines = [f"kernel {p.name}({', '.join(inputs)}) -> {outputs}"]
+    for role, axes in groupby(p.axes.values(), lambda a: a.role):
+        lines.append(f"  {role} {', '.join(map(_axis, axes))}")
+    if p.parts:
+        lines.append(f"  parts {', '.join(sorted(p.parts))}")
+    folds = (s.monoid for s in walk(p.body) if isinstance(s, Fold))
+    combines = dict.fromkeys(tuple(_combine(m)) for m in folds if isinstance(m, Combine))
+    lines += (line for combine in combines for line in combine)
+    lines += printer.body(p.body, "  ")
     return "\n".join(lines)
 
 
-def _body(body: list[Statement], indent: str, lines: list[str]) -> None:
-    for s in body:
+def _tensor(t: Tensor | OutputTensor) -> str:
+    stored = "stored " if t.is_stored else ""
+    dtype = f" as {t.dtype}" if isinstance(t, OutputTensor) and t.dtype else ""
+    return f"{t.name}: {stored}{t.kind}[{', '.join(t.dims)}]{dtype}"
+
+
+def _axis(a: Axis) -> str:
+    extent = f" of {a.extent}" if a.extent != a.name else ""
+    return f"{a.name}{extent}{f' after {a.after}' if a.after else ''}"
+
+
+def _combine(m: Combine) -> Iterator[str]:
+    kinds = (e.kind for e in m.results)
+    left = ", ".join(f"{n}: {kind}" for n, kind in zip(m.left, kinds, strict=False))
+    commuting = "commuting " if m.commutes else ""
+    yield f"  {commuting}combine {m.name}({left}; {', '.join(m.right)}):"
+    printer = _Printer()
+    yield from printer.body(m.body, "    ")
+    yield f"    give {printer.list(m.results)}"
+
+
+class _Printer:
+    """Prints what is inside of a kernel.
+
+    Args:
+        locals: names that are no coordinate's.
+        others: names that are no parameter's.
+    """
+
+    def __init__(self, locals: Collection[str] = (), others: Collection[str] = ()) -> None:
+        self.locals = locals
+        self.others = others
+
+    def body(self, body: Iterable[Statement], indent: str) -> Iterator[str]:
+        for s in body:
+            if isinstance(s, Loop):
+                yield from (f"{indent}# {fold}" for fold in s.folds)
+                for state in s.state:
+                    yield f"{indent}state {show_state(state)} = {self.show(state.start)}"
+                yield f"{indent}{self.header(s)}:"
+                yield from self.body(s.body, indent + "  ")
+            else:
+                yield indent + self.statement(s)
+
+    def statement(self, s: Let | Fold | Mask | Assign | Store) -> str:
         match s:
             case Let():
-                axes = ",".join(sorted(s.value.axes))
-                lines.append(f"{indent}{s.name}{f'[{axes}]' if axes else ''} = {show(s.value)}")
+                return f"{s.name}{_axes(s.value.axes)} = {self.show(s.value)}"
             case Fold():
-                lines.append(f"{indent}{', '.join((*s.prefixes, *s.names))} = {_fold(s)}")
+                return f"{', '.join((*s.prefixes, *s.names))} = {self.fold(s)}"
             case Mask():
-                lines.append(f"{indent}keep {show(s.value)}")
+                return f"keep {self.show(s.value)}"
             case Assign():
-                lines.append(f"{indent}{s.name} <- {show(s.value)}")
-            case Store():
-                lines.append(f"{indent}store {s.output} = {show(s.value)}")
-            case Loop():
-                _loop(s, indent, lines)
+                return f"{s.name} <- {self.show(s.value)}"
+        sign = "=" if s.mode == "set" else "+="
+        value = self.show(s.value, nested=s.value.guarded)
+        guard = f" if {self.show(s.guard, nested=True)}" if s.guard is not None else ""
+        return f"store {s.output}[{self.list(s.places)}] {sign} {value}{guard}"
+
+    def fold(self, s: Fold) -> str:
+        """state . monoid[axis](elements)"""
+        if isinstance(s.monoid, Selection):
+            how = f"top[{s.axis} -> {s.monoid.axis}]"
+        else:
+            how = f"{s.monoid.name}[{'..' if s.prefixes else ''}{s.axis}]"
+        return f"({self.list(s.state)}) . {how}({self.list(s.elements)})"
+
+    def header(self, s: Loop) -> str:
+        ranges = [
+            self.range(segment, s.axis.extent) + (" where kept" if segment.masked else "")
+            for segment in s.segments
+        ]
+        return f"for {s.axis.name} in {', then '.join(ranges)}"
+
+    def range(self, s: Segment, extent: str) -> str:
+        low = f"max(0, {self.list(s.lower)})" if s.lower else "0"
+        high = f"min(|{extent}|, {self.list(s.upper)})" if s.upper else f"|{extent}|"
+        return f"{low} .. {high}"
+
+    def list(self, values: Iterable[Expr]) -> str:
+        return ", ".join(map(self.show, values))
+
+    def show(self, e: Expr, nested: bool = False) -> str:
+        match e.op:
+            case "number":
+                return _number(e.attr)
+            case "local":
+                return str(e.attr)
+            case "coordinate":
+                return f"coordinate({e.attr})" if e.attr in self.locals else str(e.attr)
+            case "param":
+                return f"param({e.attr})" if e.attr in self.others else str(e.attr)
+            case "extent":
+                return f"|{e.attr}|"
+            case "cast":
+                return f"{e.attr}({self.list(e.args)})"
+            case "load" if not e.guarded:
+                return f"{e.attr}[{self.list(e.args)}]"
+            case "load":
+                *places, guard = e.args
+                text = f"{e.attr}[{self.list(places)}] if {self.show(guard, nested=True)}"
+            case "compare":
+                text = f" {e.attr} ".join(self.show(a, nested=True) for a in e.args)
+            case op if op in INFIX and e.attr == MARKED.get(op):
+                text = f" {INFIX[op]} ".join(self.show(a, nested=True) for a in e.args)
+            case _:
+                return self.call(e)
+        return f"({text})" if nested else text
+
+    def call(self, e: Expr) -> str:
+        """operation[attribute](operands); a reduction goes by its monoid."""
+        row = OPERATIONS.get(e.op)
+        name = "inside" if e.op == "masked" else e.op
+        parts = [p for p in (row.parts(e.attr) if row else ()) if p is not None]
+        if e.op == "reduce":
+            name, *parts = parts
+        shown = (_number(p) if isinstance(p, float | int) else str(p) for p in parts)
+        attr = f"[{', '.join(shown)}]" if parts else ""
+        return f"{name}{attr}({self.list(e.args)})"
 
 
-def _loop(s: Loop, indent: str, lines: list[str]) -> None:
-    for state in s.state:
-        lines.append(f"{indent}state {show_state(state)} = {_number(state.unit)}")
-    lines.append(f"{indent}{loop_header(s)}:")
-    _body(s.body, indent + "  ", lines)
+def _axes(axes: Iterable[str]) -> str:
+    names = ",".join(sorted(axes))
+    return f"[{names}]" if names else ""
 
 
-def _fold(s: Fold) -> str:
-    """state . monoid[axis](elements)"""
-    name = "top" if isinstance(s.monoid, Selection) else s.monoid.name
-    state, elements = (", ".join(map(show, x)) for x in (s.state, s.elements))
-    axes = f"..{s.axis}" if s.prefixes else s.axis
-    if isinstance(s.monoid, Selection):
-        axes = f"{s.axis} -> {s.monoid.axis}"
-    return f"({state}) . {name}[{axes}]({elements})"
+def _number(value: float) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def show(e: Expr) -> str:
+    """An expression as text."""
+    return _Printer().show(e)
 
 
 def show_state(state: State) -> str:
     """A carried field with its axes."""
-    axes = ",".join(sorted(state.axes))
-    return f"{state.name}[{axes}]" if axes else state.name
+    return state.name + _axes(state.axes)
 
 
 def loop_header(s: Loop) -> str:
     """The loop's axis and segments."""
-    ranges = [
-        _range(segment, s.axis.extent) + (" where kept" if segment.masked else "")
-        for segment in s.segments
-    ]
-    return f"for {s.axis.name} in {', then '.join(ranges)}"
-
-
-def _range(s: Segment, extent: str) -> str:
-    low = ", ".join(["0", *map(show, s.lower)])
-    high = ", ".join([f"|{extent}|", *map(show, s.upper)])
-    return f"{f'max({low})' if s.lower else low} .. {f'min({high})' if s.upper else high}"
-
-
-def _number(value: float) -> str:
-    if isinstance(value, float) and math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def show(e: Expr, nested: bool = False) -> str:
-    """An expression as text."""
-    match e.op:
-        case "number":
-            return _number(e.attr)
-        case "param" | "local" | "coordinate":
-            return str(e.attr)
-        case "extent":
-            return f"|{e.attr}|"
-        case "load":
-            return f"{e.attr}[{', '.join(map(show, e.args[: len(e.args) - e.guarded]))}]"
-        case "contract":
-            initial = f"{show(e.args[2], True)} + " if len(e.args) > 2 else ""
-            return f"{initial}contract[{e.attr}]({show(e.args[0])}, {show(e.args[1])})"
-        case "reduce":
-            return f"{e.attr[0]}[{e.attr[1]}]({show(e.args[0])})"
-        case "masked":
-            return f"inside({show(e.args[0])}, else {_number(e.attr[1])})"
-        case "compare":
-            text = f"{show(e.args[0], True)} {e.attr} {show(e.args[1], True)}"
-            return f"({text})" if nested else text
-    if e.op in _INFIX:
-        text = f" {_INFIX[e.op]} ".join(show(a, True) for a in e.args)
-        return f"({text})" if nested else text
-    return f"{e.op}({', '.join(map(show, e.args))})"
+    return _Printer().header(s)

@@ -27,8 +27,8 @@ stages, order) is the schedule.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from monocomp.errors import InternalError
 from monocomp.tile.operations import OPERATIONS, result_kind
@@ -50,18 +50,20 @@ class Axis:
     role: Role
     after: str | None = None
 
+    @property
+    def tile(self) -> frozenset[str]:
+        """The axes of its coordinates: of some axes a program has one value at a time."""
+        return frozenset() if self.role in ("grid", "serial") else frozenset({self.name})
+
 
 @dataclass(frozen=True, eq=False)
 class Expr:
     """A value: an operation on values, with the axes along which it varies.
 
-    op and attr are one of
-        number(value), param(name), extent(name), coordinate(axis), local(name),
-        load(tensor) of the subscripts; a further operand is a guard if `guarded`,
-        contract(axis) of left, right [, initial]: the sum over the axis of left * right,
-        reduce((monoid, axis)) of a value,
-        masked((axis, unit)) of a value: the unit outside the loop's domain,
-        compare(sign), and element-wise operations without attr.
+    `op` is a row of `operations.OPERATIONS`, which says what `attr` is. A load has a guard as its
+    last operand if it is `guarded`: what is not admitted is not read, and 0. A contraction may have
+    a third operand, which the sum over the axis of left * right is added to. `masked` is the value
+    inside of the domain of its axis, and a unit elsewhere.
     """
 
     op: str
@@ -137,11 +139,19 @@ class Assign:
 
 @dataclass(eq=False)
 class Store:
-    """Write a value to an output at the coordinates of the axes, one for each dimension."""
+    """Write a value to an output at places, one for each dimension, or add it to what is there.
+
+    Written are the elements in the domains of the loops around it for which the guard holds, if
+    there is one; what is outside of the output is not. A value may be added that varies along axes
+    that no place varies with: then several elements go to one place. It is added once for each
+    value of the axes of the grid, and once for each block of those axes that it has not.
+    """
 
     output: str
+    places: tuple[Expr, ...]
     value: Expr
-    axes: tuple[str, ...]
+    guard: Expr | None = None
+    mode: Literal["set", "add"] = "set"
 
 
 @dataclass(eq=False)
@@ -156,12 +166,16 @@ class Mask:
 
 @dataclass(frozen=True)
 class State:
-    """A field that a loop carries: a tile that starts as `unit` everywhere."""
+    """A field that a loop carries: a tile of these axes that starts as a value."""
 
     name: str
     axes: frozenset[str]
-    kind: Kind
-    unit: float
+    start: Expr
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the field."""
+        return self.start.kind
 
 
 @dataclass(frozen=True)
@@ -201,12 +215,19 @@ class Loop:
         return tuple(e for s in self.segments for e in s.bounds)
 
     @property
+    def domain(self) -> frozenset[str]:
+        """The axes along which it varies whether an element is in the loop's domain."""
+        masks = (s.value for s in self.body if isinstance(s, Mask))
+        return self.axis.tile.union(*(e.axes for e in (*self.bounds, *masks)))
+
+    @property
     def is_whole(self) -> bool:
         """Is every element of the axis in the domain?"""
         return self.segments == WHOLE
 
 
 Statement: TypeAlias = Let | Fold | Mask | Assign | Store | Loop
+_S = TypeVar("_S", bound=Statement)
 
 
 @dataclass(frozen=True)
@@ -224,14 +245,14 @@ class Tensor:
 
 @dataclass(frozen=True)
 class OutputTensor:
-    """A result; `axes` are the kernel's axes in the order of its dimensions, the first of two
-    that are one index.
+    """A result; `dims` names the extent of each dimension.
 
-    What is stored for other kernels has the precision that sums are accumulated in.
+    What is stored for other kernels has the precision that sums are accumulated in. What stores
+    add to starts as 0.
     """
 
     name: str
-    axes: tuple[str, ...]
+    dims: tuple[str, ...]
     kind: Kind
     dtype: str | None
     is_stored: bool = False
@@ -257,10 +278,19 @@ class TileProgram:
         """The axes that have one of the roles, in a fixed order."""
         return [a.name for a in self.axes.values() if a.role in roles]
 
+    def stores(self, output: str) -> list[Store]:
+        """The stores to an output."""
+        return [s for s in walk(self.body) if isinstance(s, Store) and s.output == output]
+
+    def is_added_to(self, output: str) -> bool:
+        """Do stores add to an output, which then starts as 0?"""
+        return any(s.mode == "add" for s in self.stores(output))
+
     def extents(self) -> list[str]:
         """The extents that the kernel mentions, in a fixed order."""
         found = dict.fromkeys(a.extent for a in self.axes.values())
         found |= dict.fromkeys(d for t in self.inputs.values() for d in t.dims)
+        found |= dict.fromkeys(d for o in self.outputs for d in o.dims)
         for e in expressions(self.body):
             if e.op == "extent":
                 found[e.attr] = None
@@ -284,10 +314,34 @@ def roots(s: Statement) -> tuple[Expr, ...]:
     """The expressions that a statement evaluates itself."""
     match s:
         case Loop():
-            return s.bounds
+            return (*s.bounds, *(field.start for field in s.state))
         case Fold():
             return (*s.state, *s.elements)
+        case Store():
+            return (s.value, *s.places, *([] if s.guard is None else [s.guard]))
     return (s.value,)
+
+
+def with_roots(s: _S, visit: Callable[[Expr], Expr]) -> _S:
+    """The statement with other expressions, each from the one in its place."""
+
+    def each(values: Iterable[Expr]) -> tuple[Expr, ...]:
+        return tuple(map(visit, values))
+
+    changed: dict[str, Any]
+    match s:
+        case Loop():
+            segments = (replace(x, lower=each(x.lower), upper=each(x.upper)) for x in s.segments)
+            state = [replace(field, start=visit(field.start)) for field in s.state]
+            changed = {"segments": tuple(segments), "state": state}
+        case Fold():
+            changed = {"state": each(s.state), "elements": each(s.elements)}
+        case Store():
+            guard = s.guard and visit(s.guard)
+            changed = {"value": visit(s.value), "places": each(s.places), "guard": guard}
+        case _:
+            changed = {"value": visit(s.value)}
+    return replace(s, **changed)
 
 
 def expressions(body: list[Statement]) -> Iterator[Expr]:
@@ -302,6 +356,18 @@ def subexpressions(e: Expr) -> Iterator[Expr]:
     for a in e.args:
         yield from subexpressions(a)
     yield e
+
+
+def names(body: list[Statement]) -> Iterator[str]:
+    """What statements give names to, in their order: values and states."""
+    for s in walk(body):
+        match s:
+            case Let():
+                yield s.name
+            case Fold():
+                yield from (*s.names, *s.prefixes)
+            case Loop():
+                yield from (field.name for field in s.state)
 
 
 def over(e: Expr) -> str | None:

@@ -20,7 +20,7 @@ from monocomp.errors import InternalError
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.lowering import divisible, in_two_tiles
-from monocomp.tile import Store, TileProgram, expressions, walk
+from monocomp.tile import TileProgram, expressions
 from tests.backends import interpreted as interpreter
 from tests.backends.library_cases import CASES
 from tests.backends.programs import EXAMPLES, elements
@@ -120,10 +120,11 @@ def test_holds_together(name: str) -> None:
         assert len(divided.axes) == len(p.axes) + len(divisible(p))
         for e in expressions(divided.body):
             assert e.axes <= set(divided.axes)
-        stores = [s for s in walk(divided.body) if isinstance(s, Store)]
         for o in p.outputs:
-            wanted = 2 ** len(set(o.axes) & set(divisible(p)))
-            assert len({s.axes for s in stores if s.output == o.name}) == wanted
+            axes = {a for e in p.stores(o.name)[0].places for a in e.axes}
+            wanted = 2 ** len(axes & set(divisible(p)))
+            places = {tuple(e.attr for e in s.places) for s in divided.stores(o.name)}
+            assert len(places) == wanted
         assert not divisible(divided)
         assert in_two_tiles(p, ()) is p
 

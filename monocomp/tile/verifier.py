@@ -1,0 +1,320 @@
+"""What must hold of a tile program, whatever pass has made it.
+
+Names are given once and before they are used; those of a loop's body are seen in that body, its
+states after the loop, too. Every operation is one of the table, with as many operands as it takes,
+and has the attribute, kind and axes that its row says. A stream or serial axis has coordinates in
+its loop only. States are assigned once, outputs stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from monocomp.errors import InternalError
+from monocomp.tile.operations import OPERATIONS, Sort, Words, result_kind
+from monocomp.tile.printer import show
+from monocomp.tile.program import (
+    Assign,
+    Combine,
+    Expr,
+    Fold,
+    Let,
+    Loop,
+    Mask,
+    Selection,
+    Statement,
+    Store,
+    TileProgram,
+    elements,
+    over,
+    roots,
+    subexpressions,
+)
+from monocomp.vocabulary import Kind
+
+_WIDE = ("float32", "float64", "int32", "int64")  # dtypes in which many values are added up
+
+
+def verify(program: TileProgram) -> TileProgram:
+    """Check a tile program, and return it.
+
+    Raises:
+        InternalError: what is wrong, with the expression or name, and the program.
+    """
+    try:
+        _Verifier(program).run()
+    except _FaultError as fault:
+        raise InternalError(f"{program.name}: {fault}", notes=[str(program)]) from None
+    return program
+
+
+class _FaultError(Exception):
+    """Something is wrong."""
+
+
+def _require(holds: object, fault: str) -> None:
+    if not holds:
+        raise _FaultError(fault)
+
+
+class _Verifier:
+    def __init__(self, program: TileProgram) -> None:
+        self.program = program
+        self.axes = program.axes
+        self.outputs = {o.name: o for o in program.outputs}
+        self.known: dict[str, Expr] = {}  # what a name stands for, as a local
+        self.given: set[str] = set()
+        self.loops: list[Loop] = []
+        self.depends: dict[str, frozenset[str]] = {}  # axes from which a name has elements
+
+    def run(self) -> None:
+        for name, axis in self.axes.items():
+            _require(axis.name == name, f"axis {axis.name} is known as {name}")
+            first = self.axes.get(axis.after) if axis.after else None
+            is_second = first is not None and (first.extent, first.role, axis.role) == (
+                axis.extent,
+                "whole",
+                "whole",
+            )
+            _require(is_second or not axis.after, f"{name} has no tile {axis.after} before it")
+        self._body(self.program.body)
+        for name in self.outputs:
+            _require(self.program.stores(name), f"{name} is not stored")
+
+    # --- statements -------------------------------------------------------------------
+
+    def _body(self, body: list[Statement]) -> None:
+        for s in body:
+            if not isinstance(s, Loop):
+                for e in roots(s):
+                    self._expression(e)
+            match s:
+                case Let():
+                    self._give(s.name, s.value.axes, s.value.kind, (s.value,))
+                case Fold():
+                    self._fold(s)
+                case Mask():
+                    self._mask(s, body)
+                case Store():
+                    self._store(s)
+                case Loop():
+                    self._loop(s)
+
+    def _give(
+        self, name: str, axes: frozenset[str], kind: Kind, sources: Iterable[Expr] = ()
+    ) -> None:
+        _require(name not in self.given, f"{name} is given twice")
+        self.given.add(name)
+        self.known[name] = Expr("local", (), name, axes, kind)
+        self.depends[name] = axes.union(*map(self._sources, sources))
+
+    def _sources(self, e: Expr) -> frozenset[str]:
+        """The axes of the elements that have gone into a value."""
+        if e.op == "local":
+            return self.depends[e.attr]
+        return elements(e).union(*map(self._sources, e.args))
+
+    def _loop(self, s: Loop) -> None:
+        axis = s.axis
+        _require(self.axes.get(axis.name) == axis, f"the loop's axis {axis.name} is another one")
+        _require(
+            axis.role in ("stream", "serial"), f"a loop over {axis.name}, which is {axis.role}"
+        )
+        _require(axis not in (x.axis for x in self.loops), f"a loop over {axis.name} in its own")
+        _require(s.segments, f"the loop over {axis.name} has no segment")
+        for e in s.bounds:
+            self._expression(e)
+            _require(e.kind == "int", f"a bound is {e.kind}: {show(e)}")
+        masks = [x for x in s.body if isinstance(x, Mask)]
+        _require(len(masks) <= 1, f"the loop over {axis.name} has several masks")
+        is_masked = any(x.masked for x in s.segments)
+        _require(is_masked == bool(masks), f"the loop over {axis.name} and its mask do not fit")
+        for field in s.state:
+            self._expression(field.start)
+            fits = field.start.axes <= field.axes
+            _require(fits, f"{field.name} starts as a larger tile: {show(field.start)}")
+        for field in s.state:
+            self._give(field.name, field.axes, field.kind, (field.start,))
+        outside = dict(self.known)
+        self.loops.append(s)
+        self._body(s.body)
+        self._assignments(s)
+        self.loops.pop()
+        self.known = outside
+
+    def _assignments(self, s: Loop) -> None:
+        assigned = [x for x in s.body if isinstance(x, Assign)]
+        names = [x.name for x in assigned]
+        wanted = [field.name for field in s.state]
+        _require(sorted(names) == sorted(wanted), f"{wanted} are assigned as {names}")
+        for x in assigned:
+            state = self.known[x.name]
+            fits = x.value.kind == state.kind and x.value.axes <= state.axes
+            _require(fits, f"{x.name} becomes what it cannot hold: {show(x.value)}")
+        # After the loop a state has elements from all blocks.
+        for x in assigned:
+            self.depends[x.name] |= self._sources(x.value)
+
+    def _mask(self, s: Mask, body: list[Statement]) -> None:
+        here = self.loops[-1].body if self.loops else None
+        _require(here is body, "a mask outside of a loop")
+        _require(s.value.kind == "bool", f"a mask is {s.value.kind}: {show(s.value)}")
+
+    def _fold(self, s: Fold) -> None:
+        counts = {len(s.names), len(s.state), len(s.elements)}
+        kinds = [e.kind for e in s.state]
+        _require(len(counts) == 1, f"{', '.join(s.names)} have other fields than their fold")
+        _require(not s.prefixes or len(s.prefixes) == len(s.names), "some prefixes are missing")
+        _require([e.kind for e in s.elements] == kinds, f"elements of {s.names[0]} are no states")
+        _require(s.axis in self.axes, f"a fold along {s.axis}")
+        self._reducible(s.axis, "fold")
+        if isinstance(s.monoid, Selection):
+            rank = self.axes.get(s.monoid.axis)
+            _require(rank and rank.role == "whole", f"a list along {s.monoid.axis}")
+            _require(kinds == ["float", "int"], f"a list of {kinds}")
+            _require(not s.prefixes, "a list has no prefixes")
+            _require(all(s.monoid.axis in e.axes for e in s.state), "a list is of several axes")
+        else:
+            self._combine(s.monoid, kinds)
+        given = frozenset().union(*(e.axes for e in (*s.state, *s.elements))) - {s.axis}
+        for name, kind in zip(s.names, kinds, strict=True):
+            self._give(name, given, kind, (*s.state, *s.elements))
+        for name, kind in zip(s.prefixes, kinds, strict=False):
+            self._give(name, given | {s.axis}, kind, (*s.state, *s.elements))
+
+    def _combine(self, monoid: Combine, kinds: list[Kind]) -> None:
+        """The formulas of a combine are about its fields and nothing else."""
+        fields = {len(monoid.left), len(monoid.right), len(monoid.results), len(kinds)}
+        _require(len(fields) == 1, f"the combine {monoid.name} has other fields")
+        inner = _Verifier(TileProgram(monoid.name, {}, {}, {}, ()))
+        for name, kind in zip((*monoid.left, *monoid.right), kinds * 2, strict=True):
+            inner._give(name, frozenset(), kind)
+        inner._body(list(monoid.body))
+        for e, kind in zip(monoid.results, kinds, strict=True):
+            inner._expression(e)
+            _require(e.kind == kind, f"the combine {monoid.name} makes {e.kind} of {kind}")
+
+    def _store(self, s: Store) -> None:
+        output = self.outputs.get(s.output)
+        if output is None:
+            raise _FaultError(f"{s.output} is stored and no output")
+        _require(len(s.places) == len(output.dims), f"{s.output} has {len(output.dims)} dimensions")
+        _require(all(e.kind == "int" for e in s.places), f"a place in {s.output} is no int")
+        _require(s.value.kind == output.kind, f"{s.output} is {output.kind}: {show(s.value)}")
+        _require(s.guard is None or s.guard.kind == "bool", f"a guard of {s.output} is no bool")
+        others = {x.mode for x in self.program.stores(s.output)} - {s.mode}
+        _require(not others, f"{s.output} is both set and added to")
+        axes = frozenset().union(*(e.axes for e in s.places))
+        if s.mode == "set":
+            _require(s.value.axes <= axes, f"several elements are stored in one of {s.output}")
+            return
+        is_wide = output.kind == "int" or output.is_stored or output.dtype in _WIDE
+        _require(is_wide and output.kind != "bool", f"{s.output} is too narrow to be added to")
+        # What lacks an axis that is cut into blocks is added once a block, so it must be a sum
+        # over the block.
+        blocks = {*self.program.axis_names("row"), *(x.axis.name for x in self.loops)}
+        missing = sorted(blocks - self._sources(s.value) - axes)
+        _require(not missing, f"{s.output} is added to for each block of {', '.join(missing)}")
+
+    # --- expressions ------------------------------------------------------------------
+
+    def _expression(self, root: Expr) -> None:
+        for e in subexpressions(root):
+            self._operation(e)
+
+    def _operation(self, e: Expr) -> None:
+        row = OPERATIONS.get(e.op)
+        if row is None:
+            raise _FaultError(f"there is no operation {e.op}")
+        count = len(e.args)
+        fits = row.least <= count and (row.most is None or count <= row.most)
+        _require(fits, f"{e.op} of {count} operands: {show(e)}")
+        parts = row.parts(e.attr)
+        _require(len(parts) == len(row.attr), f"{e.op} has an attribute {e.attr}")
+        for part, sort in zip(parts, row.attr, strict=True):
+            _require(self._is_one(part, sort), f"{e.op} has an attribute {part}")
+        _require(not e.guarded or e.op == "load", f"{e.op} is guarded")
+        kind, axes = self._kind(e), self._axes_of(e)
+        _require(e.kind == kind, f"{show(e)} is {kind or 'ill-typed'}, and not {e.kind}")
+        _require(e.axes == axes, f"{show(e)} has axes {sorted(axes)}, and not {sorted(e.axes)}")
+
+    def _is_one(self, part: object, sort: Sort | Words) -> bool:
+        """Is a part of an attribute what it should be?"""
+        match sort:
+            case "value":
+                return isinstance(part, bool | int | float)
+            case "param":
+                return part in self.program.params
+            case "extent":
+                return isinstance(part, str)
+            case "axis":
+                return part in self.axes
+            case "tensor":
+                return part in self.program.inputs
+            case "local":
+                return part in self.known
+        return part in sort
+
+    def _kind(self, e: Expr) -> Kind | None:
+        match e.op:
+            case "local":
+                return self.known[e.attr].kind
+            case "param":
+                return self.program.params[e.attr]
+            case "load":
+                return self._kind_of_load(e)
+        return result_kind(OPERATIONS[e.op], e.attr, tuple(a.kind for a in e.args))
+
+    def _kind_of_load(self, e: Expr) -> Kind | None:
+        tensor = self.program.inputs[e.attr]
+        places = e.args[: len(e.args) - e.guarded]
+        is_guard = not e.guarded or (bool(e.args) and e.args[-1].kind == "bool")
+        fits = len(places) == len(tensor.dims) and all(a.kind == "int" for a in places)
+        return tensor.kind if fits and is_guard else None
+
+    def _axes_of(self, e: Expr) -> frozenset[str]:
+        axes = frozenset().union(*(a.axes for a in e.args))
+        match e.op:
+            case "local":
+                return self.known[e.attr].axes
+            case "coordinate":
+                return self._coordinate(e.attr)
+            case "masked":
+                return axes | self._domain(e.attr[0])
+            case "contract":
+                axes = e.args[0].axes | e.args[1].axes
+                _require(e.args[2:] == () or e.args[2].axes <= axes, f"a larger start: {show(e)}")
+        reduced = over(e)
+        if reduced is not None:
+            self._reducible(reduced, e.op)
+            _require(reduced in axes, f"{show(e)} has nothing along {reduced}")
+            axes -= {reduced}
+        return axes
+
+    def _coordinate(self, name: str) -> frozenset[str]:
+        axis = self.axes[name]
+        is_open = axis.role not in ("stream", "serial") or axis in (x.axis for x in self.loops)
+        _require(is_open, f"{name} outside of its loop")
+        return axis.tile
+
+    def _domain(self, name: str) -> frozenset[str]:
+        """The axes along which it varies whether something is in a domain."""
+        found = (x.domain for x in self.loops if x.axis.name == name)
+        return next(found, self._coordinate(name))
+
+    def _reducible(self, name: str, what: str) -> None:
+        is_tile = self._coordinate(name) or what == "fold"
+        _require(is_tile, f"{what} along {name}, of which there is one element at a time")
+
+
+def verify_all(programs: Iterable[TileProgram]) -> None:
+    """Check the kernels of a program, and that each reads what one before it has stored."""
+    programs = tuple(programs)
+    for p in programs:
+        verify(p)
+    written = {o.name: n for n, p in enumerate(programs) for o in p.outputs}
+    for n, p in enumerate(programs):
+        for t in p.inputs.values():
+            is_there = not t.is_stored or written.get(t.name, n) < n
+            if not is_there:
+                raise InternalError(f"{p.name} reads {t.name}, which no kernel before it stores")

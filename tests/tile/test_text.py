@@ -1,0 +1,79 @@
+"""Tile programs are printed, and parsed as what they were."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+
+import pytest
+from hypothesis import given, settings
+
+from monocomp.backends.triton.kernel_source import KernelEmitter
+from monocomp.errors import InternalError
+from monocomp.tile import Combine, Fold, TileProgram, walk
+from monocomp.tile.parser import parse
+from tests.program_generator import programs
+from tests.tile.kernels import TEXTS, after_passes, kernels
+
+
+def check_text(p: TileProgram) -> None:
+    again = parse(str(p))
+    assert astuple(again) == astuple(p)
+    assert list(again.axes) == list(p.axes)
+    assert str(again) == str(p)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_round_trip(name: str) -> None:
+    for found in after_passes(TEXTS[name]):
+        for p in found:
+            check_text(p)
+
+
+@settings(max_examples=25)
+@given(programs())
+def test_random_programs(text: str) -> None:
+    for found in after_passes(text):
+        for p in found:
+            check_text(p)
+
+
+@pytest.mark.parametrize("name", ["attention", "gqa", "affine maps", "column sums"])
+def test_the_same_source_is_emitted(name: str) -> None:
+    for p in kernels(TEXTS[name]):
+        monoids = [s.monoid for s in walk(p.body) if isinstance(s, Fold)]
+        functions = {m.name: f"combine_{m.name}" for m in monoids if isinstance(m, Combine)}
+        before, after = (KernelEmitter(x, "kernel", functions).emit() for x in (p, parse(str(p))))
+        assert after == before
+
+
+NAMES = """
+kernel names(p: float[i], k: int) -> O: float[i]
+  row i
+  k[i] = p[coordinate(i)]
+  i[i] = k + float(param(k))
+  store O[coordinate(i)] = i
+"""
+
+
+def test_names_that_hide_others() -> None:
+    """A local has the name of an axis, or of a parameter."""
+    check_text(parse(NAMES))
+    assert str(parse(NAMES)) == NAMES.strip()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("row i", "row i,"),
+        ("p[coordinate(i)]", "p[coordinate(i)"),
+        ("k + float", "k + + float"),
+        ("k + float", "k ? float"),
+        ("float(param(k))", "floated(param(k))"),
+        ("float(param(k))", "float(param(c))"),
+        ("float(param(k))", "param(k)"),
+        ("= i", "= i i"),
+    ],
+)
+def test_what_is_no_tile_program(old: str, new: str) -> None:
+    with pytest.raises(InternalError):
+        parse(NAMES.replace(old, new))

@@ -1,0 +1,258 @@
+"""The verifier finds nothing wrong after any pass, and every kind of fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+
+from monocomp.errors import InternalError
+from monocomp.tile import Axis, Expr, Let, Loop, TileProgram, apply, local, number, walk, with_roots
+from monocomp.tile.parser import parse
+from monocomp.tile.verifier import verify, verify_all
+from tests.program_generator import programs
+from tests.tile.kernels import TEXTS, after_passes
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_nothing_is_wrong(name: str) -> None:
+    for kernels in after_passes(TEXTS[name]):
+        verify_all(kernels)
+
+
+@settings(max_examples=25)
+@given(programs())
+def test_nothing_is_wrong_with_random_programs(text: str) -> None:
+    for kernels in after_passes(text):
+        verify_all(kernels)
+
+
+SUMS = """
+kernel sums(X: float[i, k], n: int[i], flag: bool[k], c: float) -> O: float[i], C: stored float[k]
+  row i
+  stream k
+  whole r
+  serial j
+  n_tile[i] = n[i]
+  state acc[i] = 0.0
+  for k in 0 .. min(|k|, n_tile) where kept:
+    flag_tile[k] = flag[k]
+    keep flag_tile
+    X_tile[i,k] = X[i, k]
+    x[i,k] = inside[k, 0.0](X_tile * c)
+    y[k] = sum[i](inside[i, 0.0](x))
+    store C[k] += y
+    acc <- acc + sum[k](x)
+  store O[i] = acc
+"""
+PAIRS = """
+kernel pairs(X: float[i, k], Y: float[i, k]) -> A: float[i, r], P: int[i, r], U: float[i]
+  row i
+  stream k
+  whole r
+  combine Affine(a: float, u: float; a_next, u_next):
+    t = a_next * u
+    give a * a_next, t + u_next
+  state largest[i,r] = -inf
+  state places[i,r] = -1
+  state a[i] = 1.0
+  state u[i] = 0.0
+  for k in 0 .. |k|:
+    x[i,k] = inside[k, -inf](X[i, k])
+    y[i,k] = inside[k, 1.0](Y[i, k])
+    largest_new, places_new = (largest, places) . top[k -> r](x, k)
+    a_new, u_new = (a, u) . Affine[k](y, x)
+    largest <- largest_new
+    places <- places_new
+    a <- a_new
+    u <- u_new
+  store A[i, r] = largest
+  store P[i, r] = places
+  store U[i] = u
+"""
+
+# What is written instead of a line, and what is wrong with it.
+FAULTS: dict[str, tuple[str, str, str]] = {
+    "given twice": (
+        "X_tile[i,k] = X[i, k]",
+        "n_tile[i] = n[i]\nX_tile[i,k] = X[i, k]",
+        "n_tile is given twice",
+    ),
+    "rank": ("X_tile[i,k] = X[i, k]", "X_tile[i] = X[i]", "X[i] is ill-typed"),
+    "a place that is no int": ("= X[i, k]", "= X[i, c]", "X[i, c] is ill-typed"),
+    "a guard that is no bool": ("= X[i, k]", "= X[i, k] if k", "X[i, k] if k is ill-typed"),
+    "a mask that is no bool": ("keep flag_tile", "keep k", "a mask is int"),
+    "no mask": ("keep flag_tile", "other[k] = k", "the loop over k and its mask do not fit"),
+    "two masks": ("keep flag_tile", "keep flag_tile\nkeep flag_tile", "has several masks"),
+    "a mask of no loop": (
+        "n_tile[i] = n[i]",
+        "keep true\nn_tile[i] = n[i]",
+        "a mask outside of a loop",
+    ),
+    "a bound that is no int": ("min(|k|, n_tile)", "min(|k|, c)", "a bound is float"),
+    "a bound of the loop's own": ("min(|k|, n_tile)", "min(|k|, k)", "k outside of its loop"),
+    "a coordinate outside": ("store O[i] = acc", "store O[k] = acc", "k outside of its loop"),
+    "a reduction outside": (
+        "store O[i] = acc",
+        "store O[i] = acc + sum[k](acc)",
+        "k outside of its loop",
+    ),
+    "a reduction of nothing": ("sum[i](inside[i, 0.0](x))", "sum[r](x)", "has nothing along r"),
+    "a start of another kind": ("state acc[i] = 0.0", "state acc[i] = 0", "int, float"),
+    "a larger start": (
+        "state acc[i] = 0.0",
+        "state acc = float(n_tile)",
+        "acc starts as a larger tile",
+    ),
+    "a larger next": ("acc + sum[k](x)", "acc + x", "acc becomes what it cannot hold"),
+    "a next of another kind": ("acc + sum[k](x)", "n_tile", "acc becomes what it cannot hold"),
+    "no next": ("acc <- acc + sum[k](x)", "z[i] = acc", "['acc'] are assigned as []"),
+    "two next": ("acc <- acc", "acc <- acc\nacc <- acc", "are assigned as ['acc', 'acc']"),
+    "not stored": ("store O[i] = acc", "z[i] = acc", "O is not stored"),
+    "no output": ("store O[i] = acc", "store Q[i] = acc", "Q is stored and no output"),
+    "another rank": ("store O[i] = acc", "store O[i, i] = acc", "O has 1 dimensions"),
+    "another kind": ("store O[i] = acc", "store O[i] = n_tile", "O is float: n_tile"),
+    "a store at no int": ("store O[i] = acc", "store O[c] = acc", "a place in O is no int"),
+    "a store for no bool": ("store O[i] = acc", "store O[i] = acc if c", "a guard of O is no bool"),
+    "several elements": (
+        "store O[i] = acc",
+        "store O[0] = acc",
+        "several elements are stored in one of O",
+    ),
+    "set and added to": (
+        "store O[i] = acc",
+        "store O[i] = acc\nstore C[i] = acc",
+        "C is both set and added to",
+    ),
+    "added in few bits": (
+        "store O[i] = acc",
+        "store O[i] += acc",
+        "O is too narrow to be added to",
+    ),
+    "once a block": ("store C[k] += y", "store C[k] += c", "C is added to for each block of i"),
+    "a unit of another kind": ("inside[k, 0.0]", "inside[k, 0]", "masked of float"),
+}
+MORE_FAULTS: dict[str, tuple[str, str, str]] = {
+    "fields": ("= (a, u)", "= (a, u, a)", "a_new, u_new have other fields than their fold"),
+    "elements": ("Affine[k](y, x)", "Affine[k](y, k)", "elements of a_new are no states"),
+    "a list of others": (
+        ". top[k -> r](x, k)",
+        ". top[k -> r](k, x)",
+        "elements of largest_new are no states",
+    ),
+    "no list": ("top[k -> r]", "top[k -> k]", "a list along k"),
+    "a fold of another axis": ("Affine[k]", "Affine[r]", "a becomes what it cannot hold"),
+    "a combine of others": ("t = a_next * u", "t = a_next < u", "bool, float"),
+    "a combine to others": ("a * a_next, t", "int(a), t", "the combine Affine makes int of float"),
+    "fewer results": ("a * a_next, t + u_next", "a", "the combine Affine has other fields"),
+}
+
+
+@pytest.mark.parametrize("text", [SUMS, PAIRS])
+def test_nothing_is_wrong_before(text: str) -> None:
+    assert str(verify(parse(text))) == text.strip()
+
+
+def changed(text: str, old: str, new: str) -> str:
+    """The text with some lines instead of another one's part."""
+    (line,) = (x for x in text.splitlines() if old in x)
+    indent = line[: len(line) - len(line.lstrip())]
+    return text.replace(line, line.replace(old, new).replace("\n", "\n" + indent))
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found(name: str) -> None:
+    old, new, message = FAULTS[name]
+    with pytest.raises(InternalError) as caught:
+        verify(parse(changed(SUMS, old, new)))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name", MORE_FAULTS)
+def test_a_fault_of_a_fold_is_found(name: str) -> None:
+    old, new, message = MORE_FAULTS[name]
+    with pytest.raises(InternalError) as caught:
+        verify(parse(changed(PAIRS, old, new)))
+    assert message in str(caught.value)
+
+
+X = local("x", frozenset("ik"), "float")
+# Expressions that no text stands for, in the place of the last store's value.
+EXPRESSIONS: dict[str, tuple[Expr, str]] = {
+    "no operation": (Expr("cbrt", (X,), None, X.axes, "float"), "there is no operation cbrt"),
+    "operands": (Expr("add", (X,), None, X.axes, "float"), "add of 1 operands"),
+    "an attribute": (replace(apply("add", X, X), attr=3), "add has an attribute 3"),
+    "no attribute": (
+        Expr("contract", (X, X), None, X.axes, "float"),
+        "contract has an attribute None",
+    ),
+    "a sign": (Expr("compare", (X, X), ">", X.axes, "bool"), "compare has an attribute >"),
+    "a guard": (replace(apply("add", X, X), guarded=True), "add is guarded"),
+    "a kind": (replace(apply("add", X, X), kind="int"), "x + x is float, and not int"),
+    "kinds": (Expr("add", (X, number(1, "int")), None, X.axes, "float"), "x + 1 is ill-typed"),
+    "axes": (
+        replace(apply("add", X, X), axes=frozenset("i")),
+        "has axes ['i', 'k'], and not ['i']",
+    ),
+    "a local": (replace(X, attr="unknown"), "local has an attribute unknown"),
+    "a local's kind": (replace(X, kind="int"), "x is float, and not int"),
+    "a parameter": (Expr("param", (), "d", frozenset(), "float"), "param has an attribute d"),
+    "a tensor": (Expr("load", (), "Z", frozenset(), "float"), "load has an attribute Z"),
+    "an axis": (
+        Expr("coordinate", (), "z", frozenset("z"), "int"),
+        "coordinate has an attribute z",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_a_wrong_expression_is_found(name: str) -> None:
+    wrong, message = EXPRESSIONS[name]
+    program = parse(SUMS)
+    (loop,) = (s for s in walk(program.body) if isinstance(s, Loop))
+    loop.body.insert(-1, Let("wrong", wrong))
+    with pytest.raises(InternalError) as caught:
+        verify(program)
+    assert message in str(caught.value)
+
+
+def test_what_a_loop_names_is_not_seen_after_it() -> None:
+    program = parse(SUMS)
+    program.body[-1] = with_roots(program.body[-1], lambda e: local("y", frozenset("k"), "float"))
+    with pytest.raises(InternalError, match="local has an attribute y"):
+        verify(program)
+
+
+AXES: dict[str, tuple[Callable[[TileProgram], TileProgram], str]] = {
+    "a name": (lambda p: replace(p, axes=p.axes | {"i": p.axes["r"]}), "axis r is known as i"),
+    "no first tile": (
+        lambda p: replace(p, axes=p.axes | {"r": Axis("r", "r", "whole", after="i")}),
+        "r has no tile i before it",
+    ),
+    "another axis": (
+        lambda p: replace(p, axes=p.axes | {"k": Axis("k", "i", "stream")}),
+        "the loop's axis k is another one",
+    ),
+    "no loop": (
+        lambda p: parse(str(p).replace("stream k", "whole k")),
+        "a loop over k, which is whole",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AXES)
+def test_a_wrong_axis_is_found(name: str) -> None:
+    change, message = AXES[name]
+    with pytest.raises(InternalError) as caught:
+        verify(change(parse(SUMS)))
+    assert message in str(caught.value)
+
+
+def test_kernels_read_what_is_stored() -> None:
+    first = parse("kernel f(X: float[i]) -> M: stored float[i]\n  row i\n  store M[i] = X[i]")
+    second = parse("kernel g(M: stored float[i]) -> O: float[i]\n  row i\n  store O[i] = M[i]")
+    verify_all([first, second])
+    with pytest.raises(InternalError, match="g reads M, which no kernel before it stores"):
+        verify_all([second, first])
