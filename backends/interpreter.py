@@ -9,7 +9,7 @@ domain's mask only to blocks that stick out of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, Protocol
 
@@ -57,7 +57,10 @@ class Ops(Protocol):
     ) -> tuple[Array, Array]: ...
     def join(self, parts: list[Array], dim: int) -> Array: ...
     def bounds(self, x: Array) -> tuple[int, int]: ...
-    def store(self, output: Array, places: list[tuple[int, int]], value: Array) -> None: ...
+    def store(self, output: Array, places: tuple[slice, ...], value: Array) -> None: ...
+    def scatter(
+        self, output: Array, places: tuple[Array, ...], value: Array, add: bool
+    ) -> None: ...
 
 
 def elementwise(
@@ -107,6 +110,9 @@ class Interpreter:
     def run(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
         """Compute the kernel's outputs from its inputs."""
         self.inputs, self.outputs = inputs, outputs
+        for o in self.program.outputs:
+            if self.program.is_added_to(o.name):
+                outputs[o.name][...] = 0
         for axis in self.program.axes.values():
             if axis.role == "whole":
                 self._enter(axis.name, 0, self.extents[axis.extent])
@@ -147,21 +153,49 @@ class Interpreter:
                         if not self.ops.bounds(self.inside)[1]:
                             return
                 case Store():
-                    self._store(s.output, tuple(p.attr for p in s.places), self._value(s.value))
+                    self._store(s)
                 case _:
                     self.values[s.name] = self._value(s.value)
 
-    def _store(self, name: str, axes: tuple[str, ...], value: Array) -> None:
+    def _store(self, s: Store) -> None:
+        axes = _coordinates(s.places)
+        is_whole = s.guard is None and self.inside is None and self.around is None
+        if axes is None or s.mode == "add" or not is_whole:
+            self._scatter(s)
+            return
+        value = self._value(s.value)
         ranges = [self.range[a] for a in axes]
-        lengths = [stop - start for start, stop in ranges]
         shape = [1] * len(self.dims)
-        for a, n in zip(axes, lengths, strict=True):
-            shape[self.dims[a]] = n
+        for a, (start, stop) in zip(axes, ranges, strict=True):
+            shape[self.dims[a]] = stop - start
         value = self.ops.library.broadcast_to(value, tuple(shape))
         kept = sorted(axes, key=lambda a: self.dims[a])
         value = value.reshape([self.range[a][1] - self.range[a][0] for a in kept])
         order = [kept.index(a) for a in axes]
-        self.ops.store(self.outputs[name], ranges, self.ops.permute(value, order))
+        places = tuple(slice(*p) for p in ranges)
+        self.ops.store(self.outputs[s.output], places, self.ops.permute(value, order))
+
+    def _scatter(self, s: Store) -> None:
+        """Store element by element, those that are members of the domain and not outside."""
+        output, value = self.outputs[s.output], self._value(s.value)
+        places = [self._value(p) for p in s.places]
+        if not places:
+            output, places = output.reshape(1), [self._zero("int")]
+        if s.mode == "add":  # once for each value of the grid
+            for a in self.program.axis_names("grid"):
+                start, stop = self.range[a]
+                value = self._stretch(value, self.dims[a], stop - start)
+        guard = self._members(s.guard, [*places, value])
+        if self.checked:
+            self._check(f"{s.output} is stored", output, places, guard)
+        valid = _within(places, output.shape)
+        valid = valid if guard is None else valid & guard
+        sizes = zip(*(x.shape for x in (*places, value, valid)), strict=True)
+        shape = tuple(max(n) if min(n) else 0 for n in sizes)
+        valid, value, *places = (
+            self.ops.library.broadcast_to(x, shape) for x in (valid, value, *places)
+        )
+        self.ops.scatter(output, tuple(p[valid] for p in places), value[valid], s.mode == "add")
 
     def _loop(self, loop: Loop) -> None:
         for state in loop.state:
@@ -169,7 +203,8 @@ class Interpreter:
                 self.range[a][1] - self.range[a][0] if self._varies(a, state.axes) else 1
                 for a in self.dims
             )
-            self.values[state.name] = self.ops.full(shape, state.start.attr, state.kind)
+            start = self._value(state.start)
+            self.values[state.name] = self.ops.library.broadcast_to(start, shape)
         axis = loop.axis
         extent = self.extents[axis.extent]
         outer = self.inside, self.masked, self.around
@@ -362,22 +397,22 @@ class Interpreter:
 
     def _load(self, e: Expr) -> Array:
         tensor = self.inputs[e.attr]
+        guard = e.args[-1] if e.guarded else None
         if not e.args:
             return self.ops.promote(tensor).reshape((1,) * len(self.dims))
         subscripts = e.args[: len(e.args) - 1] if e.guarded else e.args
-        if all(s.op == "coordinate" for s in subscripts):
-            names = [s.attr for s in subscripts]
-            if len(set(names)) == len(names):
-                block = self._slice(tensor, names)
-                guard = self._guard(e, [block])
-                return block if guard is None else self._where(guard, block)
+        names = _coordinates(subscripts)
+        if names is not None:
+            block = self._slice(tensor, names)
+            members = self._members(guard, [block])
+            return block if members is None else self._where(members, block)
         places = [self._value(s) for s in subscripts]
-        return self._gather(e.attr, tensor, places, self._guard(e, places))
+        return self._gather(e.attr, tensor, places, self._members(guard, places))
 
-    def _guard(self, e: Expr, places: list[Array]) -> Array | None:
-        """Which of the places that a load reads are read for a member of the domain. What is
-        read for some element of an axis along which no place varies is read once."""
-        guard = self._value(e.args[-1]) if e.guarded else None
+    def _members(self, condition: Expr | None, places: list[Array]) -> Array | None:
+        """Which places are read, or written, for a member of the domain. What is for some element
+        of an axis along which no place varies is so once."""
+        guard = None if condition is None else self._value(condition)
         for inside in (self.inside, self.around):
             if inside is not None:
                 guard = _both(guard, inside)
@@ -399,11 +434,9 @@ class Interpreter:
     def _gather(self, name: str, tensor: Array, places: list[Array], guard: Array | None) -> Array:
         """Read computed places. A place that its guard rules out, or that lies outside in
         unchecked mode, is read as 0 and never touched."""
-        valid = None
-        for place, size in zip(places, tensor.shape, strict=True):
-            valid = _both(valid, (place >= 0) & (place < size))
+        valid = _within(places, tensor.shape)
         if self.checked:
-            self._check(name, tensor, places, guard)
+            self._check(f"{name} is read", tensor, places, guard)
         safe = valid if guard is None else valid & guard
         if 0 in tensor.shape:  # there is no place at all
             return self._where(safe, self._zero(self.program.inputs[name].kind))
@@ -421,7 +454,7 @@ class Interpreter:
             kind = "int"
         return self.ops.library.where(condition, value, self._zero(kind))
 
-    def _check(self, name: str, tensor: Array, places: list[Array], guard: Array | None) -> None:
+    def _check(self, what: str, tensor: Array, places: list[Array], guard: Array | None) -> None:
         for dim, (place, size) in enumerate(zip(places, tensor.shape, strict=True)):
             outside = (place < 0) | (place >= size)
             if guard is not None:
@@ -431,9 +464,23 @@ class Interpreter:
                 low, high = self.ops.bounds(where(outside, place, self._zero("int")))
                 worst = low if low < 0 else high
                 raise IndexRangeError(
-                    f"{name} is read at {worst} in dimension {dim}, which has {size} entries",
+                    f"{what} at {worst} in dimension {dim}, which has {size} entries",
                     help="guard the read with a filter, or mend the subscript",
                 )
+
+
+def _coordinates(places: Sequence[Expr]) -> list[str] | None:
+    """The axes whose coordinates these are, each once; None if they are others."""
+    axes = [p.attr for p in places if p.op == "coordinate"]
+    return axes if len(set(axes)) == len(places) else None
+
+
+def _within(places: Sequence[Array], sizes: Sequence[int]) -> Array:
+    """Which places are those of a tensor, with at least one dimension."""
+    valid = None
+    for place, size in zip(places, sizes, strict=True):
+        valid = _both(valid, (place >= 0) & (place < size))
+    return valid
 
 
 def _both(a: Array | None, b: Array) -> Array:

@@ -85,8 +85,14 @@ class NumpyOps:
     def bounds(self, x: Array) -> tuple[int, int]:
         return (int(x.min()), int(x.max())) if x.size else (0, 0)
 
-    def store(self, output: Array, places: list[tuple[int, int]], value: Array) -> None:
-        output[tuple(slice(*p) for p in places)] = value
+    def store(self, output: Array, places: tuple[slice, ...], value: Array) -> None:
+        output[places] = value
+
+    def scatter(self, output: Array, places: tuple[Array, ...], value: Array, add: bool) -> None:
+        if add:
+            np.add.at(output, places, value)
+        else:
+            output[places] = value
 
 
 def _erf(x: Array) -> Array:

@@ -99,8 +99,11 @@ class TorchOps:
     def bounds(self, x: torch.Tensor) -> tuple[int, int]:
         return (int(x.min()), int(x.max())) if x.numel() else (0, 0)
 
-    def store(self, output: Any, places: list[tuple[int, int]], value: Any) -> None:
-        output[tuple(slice(*p) for p in places)] = value.to(output.dtype)
+    def store(self, output: Any, places: tuple[slice, ...], value: Any) -> None:
+        output[places] = value.to(output.dtype)
+
+    def scatter(self, output: Any, places: tuple[Any, ...], value: Any, add: bool) -> None:
+        output.index_put_(places, value.to(output.dtype), accumulate=add)
 
 
 def _uniform(*counters: torch.Tensor) -> torch.Tensor:

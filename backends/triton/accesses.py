@@ -1,4 +1,4 @@
-"""Loads and stores of tiles, by pointers or by descriptors."""
+"""Loads of tiles, by pointers or by descriptors."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from functools import cached_property
 
 from monocomp.backends.triton.descriptors import Block
 from monocomp.backends.triton.expressions import Expressions
-from monocomp.backends.triton.syntax import ATOM, BIT_AND, COMPARE, MUL, TYPES
-from monocomp.tile import Expr, Let, Loop, Store, expressions, subexpressions, walk
+from monocomp.backends.triton.syntax import ATOM, BIT_AND, COMPARE, MUL
+from monocomp.tile import Expr, Let, Loop, expressions, subexpressions, walk
 
 
 class Accesses(Expressions):
-    """Writes loads and stores."""
+    """Writes loads."""
 
     @cached_property
     def held(self) -> dict[str, int]:
@@ -107,13 +107,8 @@ class Accesses(Expressions):
         masks = self._all_inside(layout)
         subscripts = e.args[: len(e.args) - 1] if e.guarded else e.args
         if any(x.op != "coordinate" for x in subscripts):
-            masks += self._in_range(e.attr, subscripts, layout)
-        mask = " & ".join(masks)
-        if e.guarded and (self._order(e.args[-1].axes) or not layout):
-            guard = self._value(e.args[-1], layout, BIT_AND + 1)
-            mask = f"{mask} & {guard}" if mask else guard
-        elif e.guarded:  # as in `_infix`
-            mask = f"tl.where({self._value(e.args[-1], (), 0)}, {mask or 'True'}, False)"
+            masks += self._in_range(self.program.inputs[e.attr].dims, subscripts, layout)
+        mask = self._guarded(e.args[-1] if e.guarded else None, layout, " & ".join(masks))
         target = self._local(s.name)
         if not mask:
             self._assign(target, f"tl.load({pointer})")
@@ -121,13 +116,21 @@ class Accesses(Expressions):
         other = "0.0" if e.kind == "float" else "0"
         self._assign(target, f"tl.load({pointer}, mask={mask}, other={other})")
 
+    def _guarded(self, guard: Expr | None, layout: tuple[str, ...], mask: str) -> str:
+        """A mask where a guard holds, too."""
+        if guard is None:
+            return mask
+        if layout and not self._order(guard.axes):  # as in `_infix`
+            return f"tl.where({self._value(guard, (), 0)}, {mask or 'True'}, False)"
+        text = self._value(guard, layout, BIT_AND + 1)
+        return f"{mask} & {text}" if mask else text
+
     def _in_range(
-        self, tensor: str, subscripts: tuple[Expr, ...], layout: tuple[str, ...]
+        self, extents: tuple[str, ...], subscripts: tuple[Expr, ...], layout: tuple[str, ...]
     ) -> list[str]:
-        """A computed subscript that leaves its tensor reads nothing."""
+        """A computed subscript that leaves its tensor reads and writes nothing."""
         masks = []
-        for dim, s in enumerate(subscripts):
-            extent = self.program.inputs[tensor].dims[dim]
+        for extent, s in zip(extents, subscripts, strict=True):
             size, value = self._size(extent), self._meaning(s)
             if s.op == "number" and s.attr >= 0:
                 masks.append(f"({size} > {s.attr})")
@@ -190,34 +193,6 @@ class Accesses(Expressions):
                     name = self._name("base", s.name, f"{e.attr}_base")
                     self._assign(name, text)
                     self.bases[s.name] = name
-
-    def _store(self, s: Store) -> None:
-        axes = [p.attr for p in s.places]
-        layout = self._order(axes)
-        parts = [self._pointer(s.output)]
-        for dim, axis in enumerate(axes):
-            text = self._axis(axis)
-            if axis in layout:
-                text = self._spread(text, (axis,), layout)
-            else:
-                text = f"tl.cast({text}, tl.int64)"
-            parts.append(f"{text} * {self._stride(s.output, dim)}")
-        pointer = " + ".join(parts)
-        value = self._text(s.value, layout, ATOM)
-        if self._layout(s.value) != layout and not self._layout(s.value):
-            kind = TYPES[s.value.kind]
-            value = f"tl.full([{self._shape(layout)}], {self._text(s.value)}, {kind})"
-        if not value.isidentifier():
-            tile = self._name("result", s.output, f"{s.output}_tile")
-            self._assign(tile, self._text(s.value, layout) if value[0] == "(" else value)
-            value = tile
-        dtype = f"{self._pointer(s.output)}.dtype.element_ty"
-        # A size of 1 is a constant for Triton, and a parameter a number for its interpreter.
-        is_plain = not layout and (s.value.kind == "int" or s.value.op == "param")
-        value = f"tl.cast({value}, {dtype})" if is_plain else f"{value}.to({dtype})"
-        masks = " & ".join(self._spread(self._inside(a), (a,), layout) for a in layout)
-        parts_ = [pointer, value] + ([f"mask={masks}"] if masks else [])
-        self._fit("", f"tl.store({', '.join(parts_)})", "")
 
 
 def _is_remainder(e: Expr, extent: str) -> bool:

@@ -127,12 +127,15 @@ def emit(
     written = HostSource(
         start, lowered or start, kernels, sources, emitters, names, configs, narrow
     )
+    has_sums = any(k.is_added_to(o.name) for k in kernels for o in k.outputs)
     needed = {
         "two_tiles": any(s.in_two for s in schedules),
         "step": any(s.held for s in sources),
         "descriptor": any(described),
         "copy_rows": written.aligns,
         "aligned": written.aligns,
+        "clear_elements": has_sums,
+        "clear": has_sums,
     }
     for function, text in HOST_FUNCTIONS.items():
         if needed.get(function, True):

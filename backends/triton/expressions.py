@@ -19,6 +19,7 @@ from monocomp.backends.triton.syntax import (
     COMPARE,
     MUL,
     SMALL_INT,
+    TYPES,
     UNARY,
     literal,
 )
@@ -70,6 +71,17 @@ class Expressions(Periods):
             )
         if e.op == "local" and self._is_load(e) and e.kind == "bool":
             return f"({text} != 0)"
+        return text
+
+    def _whole_tile(self, e: Expr, layout: tuple[str, ...]) -> str:
+        """A value with all axes of a layout, in the type of its kind."""
+        have, kind, shape = self._order(e.axes), TYPES[e.kind], f"[{self._shape(layout)}]"
+        text = f"{self._value(e, have, ATOM)}.to({kind})"
+        if not have:
+            plain = literal(e.attr, e.kind) if e.op == "number" else self._value(e, (), 0)
+            return f"tl.full({shape}, {plain}, {kind})"
+        if have != layout:
+            return f"tl.broadcast_to({self._spread(text, have, layout)}, {shape})"
         return text
 
     def _wide(self, e: Expr, want: tuple[str, ...], context: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from monocomp.backends.triton.expressions import Expressions
-from monocomp.backends.triton.syntax import ATOM, TYPES
+from monocomp.backends.triton.syntax import ATOM
 from monocomp.tile import Combine, Fold, Selection, TileProgram
 
 
@@ -82,13 +82,7 @@ class Folds(Expressions):
         """Names of the elements' fields, with all axes of a layout."""
         names = []
         for e, folded in zip(s.elements, s.names, strict=True):
-            have, kind = self._order(e.axes), TYPES[e.kind]
-            shape = f"[{self._shape(layout)}]"
-            text = f"{self._value(e, have, ATOM)}.to({kind})"
-            if not have:
-                text = f"tl.full({shape}, {self._value(e, (), 0)}, {kind})"
-            elif have != layout:
-                text = f"tl.broadcast_to({self._spread(text, have, layout)}, {shape})"
+            text = self._whole_tile(e, layout)
             names.append(self._name("element", folded, f"{folded.removesuffix('_new')}_{s.axis}"))
             self._assign(names[-1], text)
         return names

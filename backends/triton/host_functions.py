@@ -98,6 +98,16 @@ def copy_rows(
         num_stages=1,
     )
     return rows''',
+    "clear_elements": '''@triton.jit
+def clear_elements(x_ptr, count, BLOCK: tl.constexpr):
+    """Write 0 to every element of a new tensor."""
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + place, 0, mask=place < count)''',
+    "clear": '''def clear(tensor, launch):
+    """Let a new tensor start as 0."""
+    count = tensor.numel()
+    programs = triton.cdiv(count, 1024)
+    launch(clear_elements, programs, tensor, count, BLOCK=1024, num_warps=4, num_stages=1)''',
     "span": '''def span(tensor):
     """The largest offset in a tensor; past 2**31 offsets need 64 bits."""
     return sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride()))''',

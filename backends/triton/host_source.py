@@ -205,13 +205,16 @@ class HostSource:
                 shape = _tuple(list(map(self.size, o.dims)))
                 text = f"empty({shape}, dtype={_dtype(o)}, device={first}.device)"
                 self.out += fit(f"{self.tensor(o.name)} = ", text, "", 1)
+                if kernel.is_added_to(o.name):
+                    self.put(f"clear({self.tensor(o.name)}, launch)")
         for kernel, source in zip(self.kernels, self.sources, strict=True):
             for axis in source.grid:
                 self._refuse_nothing(kernel, axis)
 
     def _refuse_nothing(self, kernel: TileProgram, axis: Axis) -> None:
         """Along an axis without elements nothing runs: that leaves out outputs that lack it."""
-        others = [self.tensor(o.name) for o in kernel.outputs if axis.extent not in o.dims]
+        outputs = (o for o in kernel.outputs if not kernel.is_added_to(o.name))
+        others = [self.tensor(o.name) for o in outputs if axis.extent not in o.dims]
         if others:
             elements = " + ".join(f"{t}.numel()" for t in others)
             self.out += fit(f"if {self.size(axis.extent)} == 0 < ", elements, ":", 1)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from monocomp.backends.triton.descriptors import Block
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.folds import Folds
-from monocomp.backends.triton.loops import Loops
 from monocomp.backends.triton.schedule import has_order
+from monocomp.backends.triton.stores import Stores
 from monocomp.tile import (
     Assign,
     Axis,
@@ -60,7 +60,7 @@ class KernelSource:
     added: list[str] = field(default_factory=list)
 
 
-class KernelEmitter(Loops, Folds):
+class KernelEmitter(Stores, Folds):
     """Writes one kernel."""
 
     def emit(self) -> KernelSource:

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from monocomp.backends.triton.accesses import Accesses
 from monocomp.backends.triton.descriptors import Block, is_dense
 from monocomp.backends.triton.masks import Masks
-from monocomp.backends.triton.syntax import TYPES, literal
 from monocomp.tile import Let, Loop, Segment, walk
 
 
@@ -25,13 +24,8 @@ class Loops(Accesses, Masks):
 
     def _loop(self, loop: Loop) -> None:
         for state in loop.state:
-            shape = self._shape(self._order(state.axes))
-            kind = TYPES[state.kind]
-            unit = literal(state.start.attr, state.kind)
-            text = f"tl.full([{shape}], {unit}, {kind})" if shape else f"{unit}"
-            if not shape:
-                text = f"tl.full([], {unit}, {kind})"
-            self._assign(self._local(state.name), text)
+            start = self._whole_tile(state.start, self._order(state.axes))
+            self._assign(self._local(state.name), start)
         self._hoist_bases(loop)
         self.loops.append(loop)
         if loop.axis.role == "serial":

@@ -3,7 +3,7 @@
 Names are given once and before they are used; those of a loop's body are seen in that body, its
 states after the loop, too. Every operation is one of the table, with as many operands as it takes,
 and has the attribute, kind and axes that its row says. A stream or serial axis has coordinates in
-its loop only. States are assigned once, outputs stored.
+its loop only. What is loaded has a name, states are assigned once, outputs stored.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _Verifier:
         for s in body:
             if not isinstance(s, Loop):
                 for e in roots(s):
-                    self._expression(e)
+                    self._expression(e, isinstance(s, Let))
             match s:
                 case Let():
                     self._give(s.name, s.value.axes, s.value.kind, (s.value,))
@@ -205,6 +205,8 @@ class _Verifier:
         others = {x.mode for x in self.program.stores(s.output)} - {s.mode}
         _require(not others, f"{s.output} is both set and added to")
         axes = frozenset().union(*(e.axes for e in s.places))
+        guarded = frozenset() if s.guard is None else s.guard.axes
+        _require(guarded <= axes | s.value.axes, f"a guard of {s.output} is for other elements")
         if s.mode == "set":
             _require(s.value.axes <= axes, f"several elements are stored in one of {s.output}")
             return
@@ -212,14 +214,17 @@ class _Verifier:
         _require(is_wide and output.kind != "bool", f"{s.output} is too narrow to be added to")
         # What lacks an axis that is cut into blocks is added once a block, so it must be a sum
         # over the block.
+        cut = ("row", "stream")
         blocks = {*self.program.axis_names("row"), *(x.axis.name for x in self.loops)}
+        blocks = {a for a in blocks if self.axes[a].role in cut}
         missing = sorted(blocks - self._sources(s.value) - axes)
         _require(not missing, f"{s.output} is added to for each block of {', '.join(missing)}")
 
     # --- expressions ------------------------------------------------------------------
 
-    def _expression(self, root: Expr) -> None:
+    def _expression(self, root: Expr, is_named: bool = False) -> None:
         for e in subexpressions(root):
+            _require(e.op != "load" or (is_named and e is root), f"{show(e)} has no name")
             self._operation(e)
 
     def _operation(self, e: Expr) -> None:

@@ -60,8 +60,10 @@ kernel pairs(X: float[i, k], Y: float[i, k]) -> A: float[i, r], P: int[i, r], U:
   state a[i] = 1.0
   state u[i] = 0.0
   for k in 0 .. |k|:
-    x[i,k] = inside[k, -inf](X[i, k])
-    y[i,k] = inside[k, 1.0](Y[i, k])
+    X_tile[i,k] = X[i, k]
+    Y_tile[i,k] = Y[i, k]
+    x[i,k] = inside[k, -inf](X_tile)
+    y[i,k] = inside[k, 1.0](Y_tile)
     largest_new, places_new = (largest, places) . top[k -> r](x, k)
     a_new, u_new = (a, u) . Affine[k](y, x)
     largest <- largest_new
@@ -80,6 +82,7 @@ FAULTS: dict[str, tuple[str, str, str]] = {
         "n_tile[i] = n[i]\nX_tile[i,k] = X[i, k]",
         "n_tile is given twice",
     ),
+    "a load without a name": ("(X_tile * c)", "(X[i, k] * c)", "X[i, k] has no name"),
     "rank": ("X_tile[i,k] = X[i, k]", "X_tile[i] = X[i]", "X[i] is ill-typed"),
     "a place that is no int": ("= X[i, k]", "= X[i, c]", "X[i, c] is ill-typed"),
     "a guard that is no bool": ("= X[i, k]", "= X[i, k] if k", "X[i, k] if k is ill-typed"),
@@ -251,8 +254,12 @@ def test_a_wrong_axis_is_found(name: str) -> None:
 
 
 def test_kernels_read_what_is_stored() -> None:
-    first = parse("kernel f(X: float[i]) -> M: stored float[i]\n  row i\n  store M[i] = X[i]")
-    second = parse("kernel g(M: stored float[i]) -> O: float[i]\n  row i\n  store O[i] = M[i]")
+    first = parse(
+        "kernel f(X: float[i]) -> M: stored float[i]\n  row i\n  x[i] = X[i]\n  store M[i] = x"
+    )
+    second = parse(
+        "kernel g(M: stored float[i]) -> O: float[i]\n  row i\n  x[i] = M[i]\n  store O[i] = x"
+    )
     verify_all([first, second])
     with pytest.raises(InternalError, match="g reads M, which no kernel before it stores"):
         verify_all([second, first])

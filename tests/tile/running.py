@@ -1,0 +1,120 @@
+"""Tile programs that are written by hand, run by every backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from monocomp.backends import numpy as in_numpy
+from monocomp.backends import torch as in_torch
+from monocomp.backends.triton.emit import emit
+from monocomp.backends.triton.launch import load
+from monocomp.backends.triton.schedule import Schedule
+from monocomp.kernel import Kernel
+from monocomp.language.checker import check
+from monocomp.tile import TileProgram
+from monocomp.tile.parser import parse
+from monocomp.tile.verifier import verify
+from tests.backends import interpreted
+
+Tensors = Mapping[str, torch.Tensor]
+Run = Callable[[str, Tensors, Mapping[str, Any], int], dict[str, torch.Tensor]]
+_DTYPES = {"float": torch.float32, "int": torch.int64, "bool": torch.bool}
+
+
+def extents_of(p: TileProgram, inputs: Tensors) -> dict[str, int]:
+    """The sizes of all extents: those of inputs that a kernel does not read count, too."""
+    dims = {n: t.dims for n, t in p.inputs.items()}
+    return {d: n for name, of in dims.items() for d, n in zip(of, inputs[name].shape, strict=True)}
+
+
+def blocks_of(p: TileProgram, length: int) -> dict[str, int]:
+    """Blocks of a length, and one value of the grid at a time."""
+    return {a.name: 1 if a.role == "grid" else length for a in p.axes.values()}
+
+
+def by_numpy(
+    text: str, inputs: Tensors, params: Mapping[str, Any], block: int
+) -> dict[str, torch.Tensor]:
+    """The outputs, which held NaN before."""
+    p, arrays = verify(parse(text)), {n: t.numpy() for n, t in inputs.items()}
+    extents = extents_of(p, inputs)
+    dtypes: dict[str, Any] = {"float": np.float64, "int": np.int64, "bool": np.bool_}
+    outputs = {o.name: np.full([extents[d] for d in o.dims], 7, dtypes[o.kind]) for o in p.outputs}
+    for o in p.outputs:
+        if o.kind == "float":
+            outputs[o.name][...] = np.nan
+    blocks = blocks_of(p, block) if block else None
+    in_numpy.run(p, arrays, outputs, extents, params, checked=False, blocks=blocks)
+    return {n: torch.from_numpy(a) for n, a in outputs.items()}
+
+
+def by_torch(
+    text: str, inputs: Tensors, params: Mapping[str, Any], block: int
+) -> dict[str, torch.Tensor]:
+    p = verify(parse(text))
+    extents = extents_of(p, inputs)
+    outputs = {
+        o.name: torch.full([extents[d] for d in o.dims], 7, dtype=_DTYPES[o.kind])
+        for o in p.outputs
+    }
+    blocks = blocks_of(p, block) if block else None
+    in_torch.run(p, inputs, outputs, extents, params, blocks=blocks)
+    return outputs
+
+
+def by_triton(
+    text: str, inputs: Tensors, params: Mapping[str, Any], block: int
+) -> dict[str, torch.Tensor]:
+    """The emitted kernel, interpreted."""
+    found: dict[str, torch.Tensor] = interpreted.call(
+        _call, text, dict(inputs), dict(params), block or 16
+    )
+    return found
+
+
+def source(text: str, block: int = 16) -> tuple[str, str]:
+    """The emitted file and its host function's name."""
+    p = verify(parse(text))
+    blocks = {n: length for n, length in blocks_of(p, block).items() if _is_cut(p, n)}
+    schedule = Schedule(tuple(blocks.items()), num_warps=4, num_stages=1)
+    module = emit(Kernel(check(declared(p))).equations, [p], [schedule])
+    return module.source, module.host
+
+
+def _is_cut(p: TileProgram, axis: str) -> bool:
+    return p.axes[axis].role in ("row", "stream")
+
+
+def declared(p: TileProgram) -> str:
+    """A program with the inputs and outputs of a kernel, whatever it computes."""
+    inputs = [f"{_indexed(t.name, t.dims)}: {t.kind}" for t in p.inputs.values()]
+    params = [f"param {n}: {kind}" for n, kind in p.params.items()]
+    names = [o.name for o in p.outputs]
+    known = {d for t in p.inputs.values() for d in t.dims}
+    bodies = []
+    for o in p.outputs:
+        assert known >= set(o.dims)
+        value = " + ".join([{"float": "1.0", "int": "1", "bool": "1"}[o.kind], *o.dims])
+        bodies.append(f"{_indexed(o.name, o.dims)} = {value}{' < 2' if o.kind == 'bool' else ''}")
+    return "\n".join([f"input {', '.join(inputs)}", *params, *bodies, f"return {', '.join(names)}"])
+
+
+def _indexed(name: str, dims: tuple[str, ...]) -> str:
+    return f"{name}[{', '.join(dims)}]" if dims else name
+
+
+def _call(
+    text: str, inputs: dict[str, torch.Tensor], params: dict[str, Any], block: int
+) -> dict[str, torch.Tensor]:
+    written, host = source(text, block)
+    p = parse(text)
+    found = getattr(load(written), host)(*(inputs[n] for n in p.inputs), **params)
+    outputs = found if isinstance(found, tuple) else (found,)
+    return dict(zip((o.name for o in p.outputs), outputs, strict=True))
+
+
+BACKENDS: dict[str, Run] = {"numpy": by_numpy, "torch": by_torch, "triton": by_triton}

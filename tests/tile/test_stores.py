@@ -1,0 +1,274 @@
+"""Stores that add, and stores at computed places: every backend against plain NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from textwrap import dedent
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from monocomp.errors import IndexRangeError
+from monocomp.tile.parser import parse
+from tests.backends.compiling import accepted, recorded
+from tests.tile.running import BACKENDS, extents_of, in_numpy, load, source
+
+GENERATOR = np.random.default_rng(0)
+K, V, D, Q, B = 37, 11, 5, 19, 3
+Arrays = dict[str, Any]
+
+
+def whole_numbers(*shape: int) -> Any:
+    """Floats whose sums are exact."""
+    return GENERATOR.integers(-8, 9, shape).astype(np.float32)
+
+
+def places(low: int, high: int, *shape: int) -> Any:
+    return GENERATOR.integers(low, high, shape)
+
+
+INPUTS: Arrays = {
+    "X": whole_numbers(K, D),
+    "Y": whole_numbers(B, K, D),
+    "S": whole_numbers(Q, K),
+    "W": whole_numbers(Q, D),
+    "T": whole_numbers(V),
+    "t": places(-2, V + 2, K),  # some lie outside
+    "u": places(0, V, B, K),
+    "p": GENERATOR.permutation(K),
+    "flag": places(0, 2, K).astype(bool),
+    "n": places(0, K + 1, Q),
+    "z": np.float32(3),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel, and what it computes."""
+
+    text: str
+    wanted: Callable[..., Arrays]
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+def zeros(*shape: int) -> Any:
+    return np.zeros(shape)
+
+
+def add_at(shape: tuple[int, ...], at: Any, values: Any) -> Any:
+    """Sums of values, but for those at places outside."""
+    total = zeros(*shape)
+    inside = (at >= 0) & (at < shape[0])
+    np.add.at(total, at[inside], values[inside])
+    return total
+
+
+CASES = {
+    "rows of a table": Case(
+        """
+        kernel f(X: float[k, d], t: int[k], T: float[v]) -> G: stored float[v, d]
+          row k
+          whole d
+          X_tile[d,k] = X[k, d]
+          t_tile[k] = t[k]
+          store G[t_tile, d] += X_tile
+        """,
+        lambda: {"G": add_at((V, D), INPUTS["t"], INPUTS["X"])},
+    ),
+    "in a loop": Case(
+        """
+        kernel f(Y: float[b, k, d], u: int[b, k], T: float[v]) -> G: stored float[v, d]
+          grid b
+          stream k
+          whole d
+          for k in 0 .. |k|:
+            Y_tile[d,k] = Y[b, k, d]
+            u_tile[k] = u[b, k]
+            store G[u_tile, d] += Y_tile * 2.0
+        """,
+        lambda: {"G": sum(add_at((V, D), INPUTS["u"][b], 2 * INPUTS["Y"][b]) for b in range(B))},
+    ),
+    "where a guard holds": Case(
+        """
+        kernel f(X: float[k, d], t: int[k], flag: bool[k], T: float[v]) -> G: stored float[v, d]
+          row k
+          whole d
+          flag_tile[k] = flag[k]
+          t_tile[k] = t[k]
+          X_tile[d,k] = X[k, d] if flag_tile
+          store G[t_tile, d] += X_tile if flag_tile
+        """,
+        lambda: {
+            "G": add_at((V, D), np.where(INPUTS["flag"], INPUTS["t"], -1), INPUTS["X"]),
+        },
+    ),
+    "where a mask holds": Case(
+        """
+        kernel f(X: float[k, d], t: int[k], flag: bool[k], T: float[v]) -> G: stored float[v, d]
+          stream k
+          whole d
+          for k in 0 .. |k| where kept:
+            flag_tile[k] = flag[k]
+            keep flag_tile
+            X_tile[d,k] = X[k, d]
+            t_tile[k] = t[k]
+            store G[t_tile, d] += X_tile + 1.0
+        """,
+        lambda: {
+            "G": add_at((V, D), np.where(INPUTS["flag"], INPUTS["t"], -1), INPUTS["X"] + 1),
+        },
+    ),
+    "counts": Case(
+        """
+        kernel f(t: int[k], T: float[v]) -> H: int[v]
+          row k
+          t_tile[k] = t[k]
+          store H[t_tile] += 1
+        """,
+        lambda: {"H": add_at((V,), INPUTS["t"], np.ones(K)).astype(int)},
+    ),
+    "columns of a product": Case(
+        """
+        kernel f(S: float[q, k], W: float[q, d]) -> C: stored float[k, d]
+          row q
+          stream k
+          whole d
+          W_tile[d,q] = W[q, d]
+          for k in 0 .. min(|k|, q + 1):
+            S_tile[k,q] = S[q, k]
+            x[k,q] = inside[k, 0.0](S_tile)
+            store C[k, d] += contract[q](x, W_tile)
+        """,
+        lambda: {"C": (INPUTS["S"] * (np.arange(K) <= np.arange(Q)[:, None])).T @ INPUTS["W"]},
+    ),
+    "elements of rows that end": Case(
+        """
+        kernel f(S: float[q, k], n: int[q]) -> C: stored float[k]
+          row q
+          stream k
+          n_tile[q] = n[q]
+          for k in 0 .. min(|k|, n_tile):
+            S_tile[k,q] = S[q, k]
+            store C[k] += S_tile * 2.0
+        """,
+        lambda: {"C": (2 * INPUTS["S"] * (np.arange(K) < INPUTS["n"][:, None])).sum(0)},
+    ),
+    "between two bounds": Case(
+        """
+        kernel f(S: float[q, k], w: int) -> C: stored float[k], O: float[q, k]
+          row q
+          stream k
+          for k in max(0, q - w) .. min(|k|, q + w):
+            S_tile[k,q] = S[q, k]
+            store C[k] += S_tile + 1.0
+          for k in 0 .. |k|:
+            O_tile[k,q] = S[q, k]
+            store O[q, k] = O_tile
+        """,
+        lambda: {
+            "C": (
+                (INPUTS["S"] + 1) * (np.abs(2 * (np.arange(K) - np.arange(Q)[:, None]) + 1) < 8)
+            ).sum(0),
+            "O": INPUTS["S"],
+        },
+        {"w": 4},
+    ),
+    "one by one": Case(
+        """
+        kernel f(X: float[k, d], t: int[k], T: float[v]) -> G: stored float[v, d]
+          serial k
+          row d
+          for k in 0 .. |k|:
+            X_tile[d] = X[k, d]
+            t_tile = t[k]
+            store G[t_tile, d] += X_tile
+        """,
+        lambda: {"G": add_at((V, D), INPUTS["t"], INPUTS["X"])},
+    ),
+    "a number": Case(
+        """
+        kernel f(Y: float[b, k, d]) -> s: stored float[]
+          grid b
+          row k
+          whole d
+          Y_tile[d,k] = Y[b, k, d]
+          store s[] += Y_tile
+        """,
+        lambda: {"s": INPUTS["Y"].sum()},
+    ),
+    "once for each place of the grid": Case(
+        """
+        kernel f(Y: float[b, k, d], z: float[]) -> s: stored float[], H: int[d]
+          grid b
+          whole d
+          z_tile = z[]
+          store s[] += z_tile
+          store H[d] += 1
+        """,
+        lambda: {"s": np.float32(3 * B), "H": np.full(D, B)},
+    ),
+    "a permutation": Case(
+        """
+        kernel f(X: float[k, d], p: int[k]) -> O: float[k, d]
+          row k
+          whole d
+          p_tile[k] = p[k]
+          X_tile[d,k] = X[k, d]
+          store O[p_tile, d] = X_tile
+        """,
+        lambda: {"O": INPUTS["X"][np.argsort(INPUTS["p"])]},
+    ),
+    "pairs of places": Case(
+        """
+        kernel f(X: float[k, d]) -> O: float[k, d]
+          row k
+          whole d
+          X_tile[d,k] = X[k, d]
+          store O[(|k| - 1) - k, d] = X_tile if (d < 3)
+          store O[(|k| - 1) - k, d] = neg(X_tile) if (d == 3)
+          store O[k, 4] = 1.5
+        """,
+        lambda: {
+            "O": np.concatenate(
+                [INPUTS["X"][::-1, :3], -INPUTS["X"][::-1, 3:4], np.full((K, 1), 1.5)], 1
+            )
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("block", [0, 4, 16])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", CASES)
+def test_stores(name: str, backend: str, block: int) -> None:
+    case = CASES[name]
+    text = dedent(case.text)
+    p = parse(text)
+    assert str(parse(str(p))) == str(p)
+    inputs = {n: torch.as_tensor(INPUTS[n]) for n in p.inputs}
+    found = BACKENDS[backend](text, inputs, case.params, block)
+    for n, wanted in case.wanted().items():
+        np.testing.assert_array_equal(found[n].numpy(), wanted)
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("name", CASES)
+def test_a_gpu_takes_them(name: str) -> None:
+    text = dedent(CASES[name].text)
+    inputs = {n: torch.as_tensor(INPUTS[n]) for n in parse(text).inputs}
+    written, host = source(text)
+    for launch in recorded(load(written), host, inputs, **CASES[name].params):
+        assert accepted("cuda:90", launch)
+
+
+@pytest.mark.parametrize("name", ["rows of a table", "counts"])
+def test_places_outside_are_named_where_asked(name: str) -> None:
+    p = parse(dedent(CASES[name].text))
+    arrays = {n: np.asarray(INPUTS[n]) for n in p.inputs}
+    extents = extents_of(p, {n: torch.as_tensor(a) for n, a in arrays.items()})
+    outputs = {o.name: np.zeros([extents[d] for d in o.dims]) for o in p.outputs}
+    with pytest.raises(IndexRangeError, match=r"[GH] is stored at (-\d|1\d) in dimension 0"):
+        in_numpy.run(p, arrays, outputs, extents, {}, checked=True)
