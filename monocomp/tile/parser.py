@@ -1,19 +1,22 @@
 """Reads the text that tile programs are printed as: `parse(str(program))` is that program.
 
-Kinds and axes of expressions are not written; they follow from the table of operations and from
-what names stand for. What is read is not checked otherwise: that is the verifier's affair.
+A statement is a line of its own form; its expressions are those of Python, once every word in them
+is numbered, as a tensor may be called `lambda`. Kinds and axes of expressions are not written: they
+follow from the table of operations and from what names stand for. What is read is not checked
+otherwise: that is the verifier's affair.
 """
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, NoReturn, TypeVar, get_args
+from typing import Any, NoReturn, get_args
 
 from monocomp.errors import InternalError
 from monocomp.tile.operations import JOIN, OPERATIONS, SIGNS
-from monocomp.tile.printer import INFIX, MARKED
+from monocomp.tile.printer import MARKED
 from monocomp.tile.program import (
     Assign,
     Axis,
@@ -38,15 +41,33 @@ from monocomp.tile.program import (
 )
 from monocomp.vocabulary import Kind
 
-_TOKEN = re.compile(
-    r"\s*(?:(?P<number>-?(?:\d+\.\d+(?:e[+-]?\d+)?|\d+e[+-]?\d+|\d+|inf\b|nan\b)|true\b|false\b)"
-    r"|(?P<name>[^\W\d][\w']*)|(?P<extent>\|[^|]+\|)"
-    r"|(?P<sign>\.\.|<-|->|<=|==|!=|\+=|//|[-+*/%<=.,:;()\[\]]))"
-)
-_SIGNS = {sign: op for op, sign in INFIX.items()} | dict.fromkeys(SIGNS, "compare")
-_NAMED = {"inside": "masked", "float": "cast", "int": "cast"} | dict.fromkeys(JOIN, "reduce")
-_KINDS: dict[type, Kind] = {int: "int", float: "float"}
-_T = TypeVar("_T")
+_WORD = re.compile(r"\|[^|]+\||(?<!\w)(?!(?:and|or|not)\b)[^\W\d]\w*")
+_KERNEL = re.compile(r"kernel (\w+)\((.*)\) -> (.*)")
+_TENSOR = re.compile(r"(\w+): (stored )?(\w+)(\[.*?\])?(?: as (\w+))?")
+_AXIS = re.compile(r"(\S+?)(?: of (\S+?))?(?: after (\S+))?")
+_COMBINE = re.compile(r"(commuting )?combine (.+?)\((.*); (.*)\):")
+_LOOP = re.compile(r"for (\w+) in (.*):")
+_RANGE = re.compile(r"(?:max\(0, (.*)\)|0) \.\. (?:min\(\|.*?\|, (.*)\)|\|.*?\|)( where kept)?")
+_STATE = re.compile(r"state (\w+)(\[.*?\])? = (.*)")
+_STORE = re.compile(r"(?:if (.*): )?store (\w+)\[(.*)\] (\+?=) (.*)")
+_ASSIGN = re.compile(r"(\w+) <- (.*)")
+_NAMES = re.compile(r"(\w+(?:, \w+)*)(?:\[.*?\])? = (.*?)(?: if (.*))?")
+_MASK = re.compile(r"keep (.*)")
+
+_INFIX: dict[type, str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.And: "and",
+    ast.Or: "or",
+}
+_SIGNS = dict(zip((ast.Lt, ast.LtE, ast.Eq, ast.NotEq), SIGNS, strict=True))
+_CALLED = {"inside": "masked", "float": "cast", "int": "cast"} | dict.fromkeys(JOIN, "reduce")
+_LITERALS = {"inf": float("inf"), "nan": float("nan"), "true": True, "false": False}
+_KINDS: dict[type, Kind] = {bool: "bool", int: "int", float: "float"}
 
 
 def parse(text: str) -> TileProgram:
@@ -58,378 +79,294 @@ def parse(text: str) -> TileProgram:
     return _Parser(text).program()
 
 
-class _Line:
-    """A line's tokens, read from left to right."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text.strip()
-        self.depth = len(text) - len(text.lstrip())
-        self.tokens: list[tuple[str, str]] = []
-        place = 0
-        while not self.is_comment and place < len(self.text):
-            found = _TOKEN.match(self.text, place)
-            if found is None:
-                self.fail()
-            place = found.end()
-            self.tokens.append((str(found.lastgroup), found[str(found.lastgroup)]))
-        self.place = 0
-
-    @property
-    def is_comment(self) -> bool:
-        return self.text.startswith("#")
-
-    def fail(self) -> NoReturn:
-        raise InternalError(f"this is no line of a tile program: {self.text}")
-
-    def peek(self, ahead: int = 0) -> str:
-        at = self.place + ahead
-        return self.tokens[at][1] if at < len(self.tokens) else ""
-
-    def take(self, *wanted: str) -> bool:
-        """Go past these tokens, if they come next."""
-        if any(self.peek(n) != w for n, w in enumerate(wanted)):
-            return False
-        self.place += len(wanted)
-        return True
-
-    def expect(self, *wanted: str) -> None:
-        if not self.take(*wanted):
-            self.fail()
-
-    def name(self) -> str:
-        if self.place >= len(self.tokens):
-            self.fail()
-        self.place += 1
-        return self.tokens[self.place - 1][1]
-
-    def extent(self) -> str:
-        """A name that may begin with a dot."""
-        return f".{self.name()}" if self.take(".") else self.name()
-
-    def list(self, item: Callable[[], _T], end: str) -> list[_T]:
-        """Items between commas, and what ends them."""
-        found: list[_T] = []
-        while not self.take(end):
-            if found:
-                self.expect(",")
-            found.append(item())
-        return found
-
-    def is_at_end(self) -> bool:
-        return self.place == len(self.tokens)
-
-
 class _Parser:
     def __init__(self, text: str) -> None:
-        self.lines = [_Line(line) for line in text.splitlines() if line.strip()]
+        self.lines = [line for line in text.splitlines() if line.strip()]
         self.at = 0
+        self.words: list[str] = []  # of the expression that is read, by number
         self.known: dict[str, Expr] = {}  # what names of values and states stand for
         self.loops: list[Loop] = []
         self.combines: dict[str, Combine] = {}
-        self.kernel = TileProgram("", {}, {}, {}, ())
-
-    @property
-    def line(self) -> _Line:
-        return self.lines[self.at]
+        self.kernel = self._signature()
 
     def program(self) -> TileProgram:
-        self._signature()
-        while self.at < len(self.lines) and self.line.peek() in ("parts", *get_args(Role)):
+        while self._peek().split(" ")[0] in ("parts", *get_args(Role)):
             self._declaration()
-        while self.at < len(self.lines) and "combine" in (self.line.peek(), self.line.peek(1)):
-            self._combine()
-        return replace(self.kernel, body=self._body(2))
+        while found := self._take(_COMBINE):
+            self._combine(*found)
+        body = self._body(2)
+        if self.at < len(self.lines):
+            self._fail()
+        return replace(self.kernel, body=body)
 
-    def _next(self) -> None:
-        if not self.line.is_at_end():
-            self.line.fail()
+    # --- lines ------------------------------------------------------------------------
+
+    def _peek(self) -> str:
+        return self.lines[self.at].strip() if self.at < len(self.lines) else ""
+
+    def _depth(self) -> int:
+        line = self.lines[self.at] if self.at < len(self.lines) else ""
+        return len(line) - len(line.lstrip())
+
+    def _take(self, form: re.Pattern[str]) -> tuple[str, ...] | None:
+        """The parts of the next line, if it is of a form."""
+        found = form.fullmatch(self._peek())
+        if found is None:
+            return None
         self.at += 1
+        return found.groups("")
+
+    def _fail(self, back: int = 0) -> NoReturn:
+        line = self.lines[min(self.at, len(self.lines)) - back].strip()
+        raise InternalError(f"this is no line of a tile program: {line}")
 
     # --- declarations -----------------------------------------------------------------
 
-    def _signature(self) -> None:
-        line = self.line
-        line.expect("kernel")
-        name = line.name()
-        line.expect("(")
-        given = line.list(self._tensor, ")")
-        line.expect("->")
-        outputs = [self._tensor()]
-        while line.take(","):
-            outputs.append(self._tensor())
-        self.kernel = TileProgram(
+    def _signature(self) -> TileProgram:
+        found = self._take(_KERNEL)
+        if found is None:
+            self._fail()
+        name, inputs, outputs = found
+        given = [t.groups("") for t in _TENSOR.finditer(inputs)]
+        return TileProgram(
             name,
             {},
-            {t[0]: Tensor(t[0], t[1], t[2], t[4]) for t in given if t[1] is not None},
-            {t[0]: t[2] for t in given if t[1] is None},
-            tuple(OutputTensor(t[0], t[1] or (), t[2], t[3], t[4]) for t in outputs),
+            {n: Tensor(n, _list(dims), _kind(k), bool(s)) for n, s, k, dims, _ in given if dims},
+            {n: _kind(kind) for n, _, kind, dims, _ in given if not dims},
+            tuple(
+                OutputTensor(n, _list(dims), _kind(kind), dtype or None, bool(s))
+                for n, s, kind, dims, dtype in (t.groups("") for t in _TENSOR.finditer(outputs))
+            ),
         )
-        self._next()
-
-    def _tensor(self) -> tuple[str, tuple[str, ...] | None, Kind, str | None, bool]:
-        """Name, dimensions if it is no parameter, kind, dtype, is it stored?"""
-        line = self.line
-        name = line.name()
-        line.expect(":")
-        is_stored = line.take("stored")
-        kind: Any = line.name()
-        dims = tuple(line.list(line.extent, "]")) if line.take("[") else None
-        dtype = line.name() if line.take("as") else None
-        return name, dims, kind, dtype, is_stored
 
     def _declaration(self) -> None:
-        line = self.line
-        role: Any = line.name()
-        while True:
-            name = line.extent()
-            if role == "parts":
-                self.kernel.parts |= {name}
-            else:
-                extent = line.extent() if line.take("of") else name
-                after = line.name() if line.take("after") else None
-                self.kernel.axes[name] = Axis(name, extent, role, after)
-            if not line.take(","):
-                break
-        self._next()
+        role, _, names = self._peek().partition(" ")
+        if role == "parts":
+            self.kernel.parts = frozenset(_list(names))
+        else:
+            for text in _list(names):
+                found = _AXIS.fullmatch(text)
+                if found is None:
+                    self._fail()
+                name, extent, after = found.groups()
+                which: Any = role
+                self.kernel.axes[name] = Axis(name, extent or name, which, after)
+        self.at += 1
 
-    def _combine(self) -> None:
-        line = self.line
-        commutes = line.take("commuting")
-        line.expect("combine")
-        name = line.name()
-        line.expect("(")
-        left = [(t[0], t[2]) for t in line.list(self._tensor, ";")]
-        right = line.list(line.name, ")")
-        line.expect(":")
-        fields = zip((*(n for n, _ in left), *right), [kind for _, kind in left] * 2, strict=True)
-        outer = self.known
-        self.known = {n: local(n, frozenset(), kind) for n, kind in fields}
-        self._next()
+    def _combine(self, commuting: str, name: str, left: str, right: str) -> None:
+        fields = [(n, _kind(kind)) for n, kind in (f.split(": ") for f in _list(left))]
+        second = zip(_list(right), (kind for _, kind in fields), strict=True)
+        self.known = {n: local(n, frozenset(), kind) for n, kind in (*fields, *second)}
         body = self._body(4)
-        self.line.expect("give")
-        results = self._rest()
+        given = self._peek()
+        results = self._values(given.removeprefix("give "))
+        self.at += 1
         lets = tuple(s for s in body if isinstance(s, Let))
-        names = tuple(n for n, _ in left)
-        self.combines[name] = Combine(name, names, tuple(right), lets, results, commutes)
-        self.known = outer
-        self._next()
+        names = tuple(n for n, _ in fields)
+        self.combines[name] = Combine(name, names, _list(right), lets, results, bool(commuting))
+        self.known = {}
 
     # --- statements -------------------------------------------------------------------
 
     def _body(self, depth: int) -> list[Statement]:
         found: list[Statement] = []
-        while self.at < len(self.lines) and self.line.depth >= depth:
-            if self.line.peek() == "give":
-                break
+        while self._depth() >= depth and not self._peek().startswith("give "):
             found.append(self._statement())
         return found
 
     def _statement(self) -> Statement:
-        line = self.line
-        if line.is_comment or line.peek() == "for" or (line.peek() == "state" and line.peek(1)):
+        if self._peek().startswith("#") or _STATE.fullmatch(self._peek()):
             return self._loop()
-        s: Statement
-        if line.take("keep"):
-            s = Mask(self._expression())
-        elif line.peek() == "store" and line.peek(2) == "[":
-            s = self._store()
-        elif line.peek(1) == "<-":
-            name = line.name()
-            line.expect("<-")
-            s = Assign(name, self._expression())
-        elif ") . " in line.text:
-            s = self._fold()
-        else:
-            name, _ = self._target()
-            s = Let(name, self._expression())
-            self._give(name, s.value.axes, s.value.kind)
-        self._next()
-        if isinstance(s, Mask) and self.loops:
-            self.loops[-1].body.append(s)  # for what is masked in it
-        return s
+        if _LOOP.fullmatch(self._peek()):
+            return self._loop()
+        if found := self._take(_STORE):
+            guard, output, places, sign, value = found
+            condition = self._value(guard) if guard else None
+            mode: Any = "add" if sign == "+=" else "set"
+            return Store(output, self._values(places), self._value(value), condition, mode)
+        if found := self._take(_ASSIGN):
+            return Assign(found[0], self._value(found[1]))
+        if found := self._take(_NAMES):
+            return self._named(*found)
+        if found := self._take(_MASK):
+            mask = Mask(self._value(found[0]))
+            if self.loops:
+                self.loops[-1].body.append(mask)  # for what is masked in it
+            return mask
+        self._fail()
+
+    def _named(self, names: str, text: str, guard: str) -> Let | Fold:
+        tree = self._tree(text)
+        match tree:
+            case ast.Call(ast.Subscript(ast.Attribute(state, name), axes), elements):
+                monoid = self._word(name)
+                return self._fold(_list(names), monoid, _items(state), _items(axes), elements)
+        value = self._expression(tree)
+        if guard:
+            condition = self._value(guard)
+            args, axes_ = (*value.args, condition), value.axes | condition.axes
+            value = replace(value, args=args, axes=axes_, guarded=True)
+        self._give(names, value.axes, value.kind)
+        return Let(names, value)
 
     def _give(self, name: str, axes: frozenset[str], kind: Kind) -> None:
         self.known[name] = local(name, axes, kind)
 
-    def _target(self) -> tuple[str, frozenset[str]]:
-        """A name with axes, and the sign after it."""
-        line = self.line
-        name = line.name()
-        axes = frozenset(line.list(line.name, "]")) if line.take("[") else frozenset()
-        line.expect("=")
-        return name, axes
-
-    def _store(self) -> Store:
-        line = self.line
-        line.expect("store")
-        output = line.name()
-        line.expect("[")
-        places = tuple(line.list(self._expression, "]"))
-        adds = line.take("+=") or not line.take("=")
-        value = self._infix(self._operand())
-        guard = self._operand() if line.take("if") else None
-        return Store(output, places, value, guard, "add" if adds else "set")
-
-    def _fold(self) -> Fold:
-        line = self.line
-        names = line.list(line.name, "=")
-        line.expect("(")
-        state = tuple(line.list(self._expression, ")"))
-        line.expect(".")
-        name = line.name()
-        line.expect("[")
-        is_scan = line.take("..")
-        axis = line.name()
-        monoid: Combine | Selection
-        monoid = Selection(line.name()) if line.take("->") else self.combines[name]
-        line.expect("]", "(")
-        elements = tuple(line.list(self._expression, ")"))
-        axes = frozenset().union(*(e.axes for e in (*state, *elements))) - {axis}
-        for n, name in enumerate(names):
-            kept = is_scan and n < len(state)
-            self._give(name, axes | {axis} if kept else axes, state[n % len(state)].kind)
-        count = len(state) if is_scan else 0
-        return Fold(tuple(names[count:]), monoid, axis, state, elements, tuple(names[:count]))
+    def _fold(
+        self,
+        names: tuple[str, ...],
+        name: str,
+        state: list[ast.expr],
+        along: list[ast.expr],
+        elements: list[ast.expr],
+    ) -> Fold:
+        states, values = (tuple(map(self._expression, x)) for x in (state, elements))
+        axes = [self._word(a.id) for a in along if isinstance(a, ast.Name)]
+        count = len(names) // 2 if len(axes) < len(along) else 0  # (state).monoid[..., axis]
+        monoid = Selection(axes[1]) if len(axes) > 1 else self.combines[name]
+        left = frozenset().union(*(e.axes for e in (*states, *values))) - {axes[0]}
+        for n, given in enumerate(names):
+            kind = states[n % len(states)].kind
+            self._give(given, left | {axes[0]} if n < count else left, kind)
+        return Fold(names[count:], monoid, axes[0], states, values, names[:count])
 
     def _loop(self) -> Loop:
-        folds: list[str] = []
-        state: list[State] = []
-        while self.line.is_comment:
-            folds.append(self.line.text.removeprefix("# "))
+        folds = []
+        state = []
+        while self._peek().startswith("# "):
+            folds.append(self._peek().removeprefix("# "))
             self.at += 1
-        while self.line.take("state"):
-            name, axes = self._target()
-            state.append(State(name, axes, self._expression()))
-            self._next()
-        line = self.line
-        line.expect("for")
-        name = line.name()
-        line.expect("in")
-        segments = [self._segment()]
-        while line.take(",", "then"):
-            segments.append(self._segment())
-        line.expect(":")
+        while found := self._take(_STATE):
+            name, axes, start = found
+            state.append(State(name, frozenset(_list(axes)), self._value(start)))
+        depth = self._depth()
+        found = self._take(_LOOP)
+        if found is None:
+            self._fail()
+        axis = self.kernel.axes[found[0]]
+        segments = tuple(map(self._segment, found[1].split(", then ")))
         for s in state:
             self._give(s.name, s.axes, s.kind)
-        loop = Loop(self.kernel.axes[name], tuple(segments), state, [], tuple(folds))
-        depth = line.depth
-        self._next()
+        loop = Loop(axis, segments, state, [], tuple(folds))
         self.loops.append(loop)
         body = self._body(depth + 1)
         self.loops.pop()
         return replace(loop, body=body)
 
-    def _segment(self) -> Segment:
-        line = self.line
-        lower: tuple[Expr, ...] = ()
-        upper: tuple[Expr, ...] = ()
-        if line.take("max", "(", "0", ","):
-            lower = tuple(line.list(self._expression, ")"))
-        else:
-            line.expect("0")
-        line.expect("..")
-        if line.take("min", "("):
-            line.name()
-            line.expect(",")
-            upper = tuple(line.list(self._expression, ")"))
-        else:
-            line.name()
-        return Segment(lower, upper, line.take("where", "kept"))
+    def _segment(self, text: str) -> Segment:
+        found = _RANGE.fullmatch(text)
+        if found is None:
+            self._fail(1)
+        lower, upper, masked = found.groups("")
+        return Segment(self._values(lower), self._values(upper), bool(masked))
 
     # --- expressions ------------------------------------------------------------------
 
-    def _rest(self) -> tuple[Expr, ...]:
-        """Expressions to the end of the line."""
-        found = [self._expression()]
-        while self.line.take(","):
-            found.append(self._expression())
-        return tuple(found)
+    def _tree(self, text: str) -> ast.expr:
+        self.words = []
 
-    def _expression(self) -> Expr:
-        """Operands with a sign between them; a load may be guarded."""
-        first = self._operand()
-        if self.line.take("if"):
-            guard = self._operand()
-            args, axes = (*first.args, guard), first.axes | guard.axes
-            return replace(first, args=args, axes=axes, guarded=True)
-        return self._infix(first)
+        def numbered(word: re.Match[str]) -> str:
+            self.words.append(word[0])
+            return f"w{len(self.words) - 1}"
 
-    def _infix(self, first: Expr) -> Expr:
-        op = _SIGNS.get(self.line.peek())
-        if op is None:
-            return first
-        sign = self.line.name()
-        attr = sign if op == "compare" else MARKED.get(op)
-        return apply(op, first, self._operand(), attr=attr)
+        try:
+            plain = _WORD.sub(numbered, text.replace("[]", "[()]"))
+            return ast.parse(plain, mode="eval").body
+        except SyntaxError:
+            self._fail(1)
 
-    def _operand(self) -> Expr:
-        line = self.line
-        if line.take("("):
-            e = self._expression()
-            line.expect(")")
-            return e
-        sort, text = line.tokens[line.place] if not line.is_at_end() else ("", "")
-        if sort == "number":
-            return self._number()
-        if sort == "extent":
-            return Expr("extent", (), line.name().strip("|"), frozenset(), "int")
-        if sort != "name":
-            line.fail()
-        if text in ("coordinate", "param") and line.take(text, "("):
-            name = line.name()
-            line.expect(")")
-            return self._coordinate(name) if text == "coordinate" else self._param(name)
-        if line.peek(1) == "[" and text in self.kernel.inputs:
-            name = line.name()
-            line.expect("[")
-            args = line.list(self._expression, "]")
-            axes = frozenset().union(*(a.axes for a in args))
-            return Expr("load", tuple(args), name, axes, self.kernel.inputs[name].kind)
-        if line.peek(1) in ("[", "("):
-            return self._call()
-        name = line.name()
+    def _word(self, name: str) -> str:
+        return self.words[int(name[1:])]
+
+    def _value(self, text: str) -> Expr:
+        return self._expression(self._tree(text))
+
+    def _values(self, text: str) -> tuple[Expr, ...]:
+        return tuple(map(self._expression, _items(self._tree(f"({text},)")))) if text else ()
+
+    def _expression(self, tree: ast.expr) -> Expr:
+        match tree:
+            case ast.Constant(value):
+                return _literal(value)
+            case ast.UnaryOp(ast.USub(), operand):
+                return _literal(-self._expression(operand).attr)
+            case ast.UnaryOp(ast.Not(), operand):
+                return apply("not", self._expression(operand))
+            case ast.BinOp(left, sign, right) | ast.BoolOp(sign, [left, right]):
+                op = _INFIX[type(sign)]
+                return apply(op, *map(self._expression, (left, right)), attr=MARKED.get(op))
+            case ast.Compare(left, [sign], [right]):
+                attr = _SIGNS[type(sign)]
+                return apply("compare", *map(self._expression, (left, right)), attr=attr)
+            case ast.Name(name):
+                return self._name(self._word(name))
+            case ast.Subscript(ast.Name(name), places):
+                return self._load(self._word(name), map(self._expression, _items(places)))
+            case ast.Call(ast.Name(name), args):
+                return self._call(self._word(name), [], args)
+            case ast.Call(ast.Subscript(ast.Name(name), parts), args):
+                return self._call(self._word(name), _items(parts), args)
+        self._fail(1)
+
+    def _name(self, name: str) -> Expr:
+        if name.startswith("|"):
+            return Expr("extent", (), name.strip("|"), frozenset(), "int")
         if name in self.known:
             return self.known[name]
-        return self._coordinate(name) if name in self.kernel.axes else self._param(name)
-
-    def _number(self) -> Expr:
-        value = self._value()
-        return number(value, "bool" if isinstance(value, bool) else _KINDS[type(value)])
-
-    def _value(self) -> float:
-        text = self.line.name()
-        if text in ("true", "false"):
-            return text == "true"
-        return int(text) if text.lstrip("-").isdigit() else float(text)
+        if name in self.kernel.axes:
+            return self._coordinate(name)
+        return _literal(_LITERALS[name]) if name in _LITERALS else self._param(name)
 
     def _coordinate(self, name: str) -> Expr:
         return Expr("coordinate", (), name, self.kernel.axes[name].tile, "int")
 
     def _param(self, name: str) -> Expr:
         if name not in self.kernel.params:
-            self.line.fail()
+            self._fail(1)
         return Expr("param", (), name, frozenset(), self.kernel.params[name])
 
-    def _call(self) -> Expr:
-        """An operation with its attribute and operands."""
-        line = self.line
-        name = line.name()
-        op = _NAMED.get(name, name)
-        if op not in OPERATIONS:
-            line.fail()
-        parts: list[Any] = [name] if op in ("reduce", "cast") else []
-        if line.take("["):
-            parts += line.list(self._part, "]")
-        line.expect("(")
-        args = line.list(self._expression, ")")
-        attr: Any = parts[0] if len(parts) == 1 else tuple(parts) or None
-        along = self._domain(attr[0]) if op == "masked" else frozenset()
-        return apply(op, *args, attr=attr, along=along)
+    def _load(self, name: str, places: Iterable[Expr]) -> Expr:
+        if name not in self.kernel.inputs:
+            self._fail(1)
+        args = tuple(places)
+        axes = frozenset().union(*(a.axes for a in args))
+        return Expr("load", args, name, axes, self.kernel.inputs[name].kind)
 
-    def _part(self) -> Any:
-        sort = self.line.tokens[self.line.place][0]
-        return self._value() if sort == "number" else self.line.name()
+    def _call(self, name: str, attr: list[ast.expr], args: list[ast.expr]) -> Expr:
+        if name in ("coordinate", "param") and isinstance(args[0], ast.Name):
+            word = self._word(args[0].id)
+            return self._coordinate(word) if name == "coordinate" else self._param(word)
+        op = _CALLED.get(name, name)
+        if op not in OPERATIONS:
+            self._fail(1)
+        parts: list[Any] = [name] if op in ("reduce", "cast") else []
+        for part in attr:
+            word = self._word(part.id) if isinstance(part, ast.Name) else ""
+            is_value = not word or word in _LITERALS
+            parts.append(self._expression(part).attr if is_value else word)
+        value: Any = parts[0] if len(parts) == 1 else tuple(parts) or None
+        along = self._domain(parts[0]) if op == "masked" else ()
+        return apply(op, *map(self._expression, args), attr=value, along=along)
 
     def _domain(self, name: str) -> frozenset[str]:
         found = (x.domain for x in self.loops if x.axis.name == name)
         return next(found, self.kernel.axes[name].tile)
+
+
+def _literal(value: Any) -> Expr:
+    return number(value, _KINDS[type(value)])
+
+
+def _kind(name: str) -> Kind:
+    kinds: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}
+    return kinds[name]
+
+
+def _list(text: str) -> tuple[str, ...]:
+    """What is written between commas, perhaps in brackets."""
+    inner = text.strip("[]")
+    return tuple(x.strip() for x in inner.split(",")) if inner else ()
+
+
+def _items(tree: ast.expr) -> list[ast.expr]:
+    return tree.elts if isinstance(tree, ast.Tuple) else [tree]

@@ -121,17 +121,16 @@ class _Printer:
             case Assign():
                 return f"{s.name} <- {self.show(s.value)}"
         sign = "=" if s.mode == "set" else "+="
-        value = self.show(s.value, nested=s.value.guarded)
-        guard = f" if {self.show(s.guard, nested=True)}" if s.guard is not None else ""
-        return f"store {s.output}[{self.list(s.places)}] {sign} {value}{guard}"
+        guard = f"if {self.show(s.guard)}: " if s.guard is not None else ""
+        return f"{guard}store {s.output}[{self.list(s.places)}] {sign} {self.show(s.value)}"
 
     def fold(self, s: Fold) -> str:
-        """state . monoid[axis](elements)"""
+        """(state).monoid[axis](elements)"""
         if isinstance(s.monoid, Selection):
-            how = f"top[{s.axis} -> {s.monoid.axis}]"
+            how = f"top[{s.axis}, {s.monoid.axis}]"
         else:
-            how = f"{s.monoid.name}[{'..' if s.prefixes else ''}{s.axis}]"
-        return f"({self.list(s.state)}) . {how}({self.list(s.elements)})"
+            how = f"{s.monoid.name}[{'..., ' if s.prefixes else ''}{s.axis}]"
+        return f"({self.list(s.state)}).{how}({self.list(s.elements)})"
 
     def header(self, s: Loop) -> str:
         ranges = [
@@ -166,7 +165,7 @@ class _Printer:
                 return f"{e.attr}[{self.list(e.args)}]"
             case "load":
                 *places, guard = e.args
-                text = f"{e.attr}[{self.list(places)}] if {self.show(guard, nested=True)}"
+                return f"{e.attr}[{self.list(places)}] if {self.show(guard)}"
             case "compare":
                 text = f" {e.attr} ".join(self.show(a, nested=True) for a in e.args)
             case op if op in INFIX and e.attr == MARKED.get(op):

@@ -130,7 +130,7 @@ CASES: dict[str, tuple[str, Any]] = {
           for k in 0 .. |k|:
             A_tile[i,k] = A[i, k]
             X_tile[i,k] = X[i, k]
-            a_all, u_all, a_new, u_new = (a, u) . Affine[..k](A_tile, X_tile)
+            a_all, u_all, a_new, u_new = (a, u).Affine[..., k](A_tile, X_tile)
             store O[i, k] = u_all
             a <- a_new
             u <- u_new

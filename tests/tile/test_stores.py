@@ -99,7 +99,7 @@ CASES = {
           flag_tile[k] = flag[k]
           t_tile[k] = t[k]
           X_tile[d,k] = X[k, d] if flag_tile
-          store G[t_tile, d] += X_tile if flag_tile
+          if flag_tile: store G[t_tile, d] += X_tile
         """,
         lambda: {
             "G": add_at((V, D), np.where(INPUTS["flag"], INPUTS["t"], -1), INPUTS["X"]),
@@ -227,8 +227,8 @@ CASES = {
           row k
           whole d
           X_tile[d,k] = X[k, d]
-          store O[(|k| - 1) - k, d] = X_tile if (d < 3)
-          store O[(|k| - 1) - k, d] = neg(X_tile) if (d == 3)
+          if d < 3: store O[(|k| - 1) - k, d] = X_tile
+          if d == 3: store O[(|k| - 1) - k, d] = neg(X_tile)
           store O[k, 4] = 1.5
         """,
         lambda: {

@@ -47,16 +47,16 @@ def test_the_same_source_is_emitted(name: str) -> None:
 
 
 NAMES = """
-kernel names(p: float[i], k: int) -> O: float[i]
+kernel names(lambda: float[i], k: int, def: int) -> O: float[i]
   row i
-  k[i] = p[coordinate(i)]
-  i[i] = k + float(param(k))
+  k[i] = lambda[coordinate(i)]
+  i[i] = k + float(param(k) + def)
   store O[coordinate(i)] = i
 """
 
 
 def test_names_that_hide_others() -> None:
-    """A local has the name of an axis, or of a parameter."""
+    """A local has the name of an axis, or of a parameter; and names are Python's."""
     check_text(parse(NAMES))
     assert str(parse(NAMES)) == NAMES.strip()
 
@@ -65,12 +65,12 @@ def test_names_that_hide_others() -> None:
     ("old", "new"),
     [
         ("row i", "row i,"),
-        ("p[coordinate(i)]", "p[coordinate(i)"),
+        ("[coordinate(i)]", "[coordinate(i)"),
         ("k + float", "k + + float"),
         ("k + float", "k ? float"),
-        ("float(param(k))", "floated(param(k))"),
-        ("float(param(k))", "float(param(c))"),
-        ("float(param(k))", "param(k)"),
+        ("float(param(k) + def)", "floated(def)"),
+        ("float(param(k) + def)", "float(param(c))"),
+        ("float(param(k) + def)", "param(k)"),
         ("= i", "= i i"),
     ],
 )

@@ -64,8 +64,8 @@ kernel pairs(X: float[i, k], Y: float[i, k]) -> A: float[i, r], P: int[i, r], U:
     Y_tile[i,k] = Y[i, k]
     x[i,k] = inside[k, -inf](X_tile)
     y[i,k] = inside[k, 1.0](Y_tile)
-    largest_new, places_new = (largest, places) . top[k -> r](x, k)
-    a_new, u_new = (a, u) . Affine[k](y, x)
+    largest_new, places_new = (largest, places).top[k, r](x, k)
+    a_new, u_new = (a, u).Affine[k](y, x)
     largest <- largest_new
     places <- places_new
     a <- a_new
@@ -118,7 +118,11 @@ FAULTS: dict[str, tuple[str, str, str]] = {
     "another rank": ("store O[i] = acc", "store O[i, i] = acc", "O has 1 dimensions"),
     "another kind": ("store O[i] = acc", "store O[i] = n_tile", "O is float: n_tile"),
     "a store at no int": ("store O[i] = acc", "store O[c] = acc", "a place in O is no int"),
-    "a store for no bool": ("store O[i] = acc", "store O[i] = acc if c", "a guard of O is no bool"),
+    "a store for no bool": (
+        "store O[i] = acc",
+        "if c: store O[i] = acc",
+        "a guard of O is no bool",
+    ),
     "several elements": (
         "store O[i] = acc",
         "store O[0] = acc",
@@ -141,11 +145,11 @@ MORE_FAULTS: dict[str, tuple[str, str, str]] = {
     "fields": ("= (a, u)", "= (a, u, a)", "a_new, u_new have other fields than their fold"),
     "elements": ("Affine[k](y, x)", "Affine[k](y, k)", "elements of a_new are no states"),
     "a list of others": (
-        ". top[k -> r](x, k)",
-        ". top[k -> r](k, x)",
+        ".top[k, r](x, k)",
+        ".top[k, r](k, x)",
         "elements of largest_new are no states",
     ),
-    "no list": ("top[k -> r]", "top[k -> k]", "a list along k"),
+    "no list": ("top[k, r]", "top[k, k]", "a list along k"),
     "a fold of another axis": ("Affine[k]", "Affine[r]", "a becomes what it cannot hold"),
     "a combine of others": ("t = a_next * u", "t = a_next < u", "bool, float"),
     "a combine to others": ("a * a_next, t", "int(a), t", "the combine Affine makes int of float"),
