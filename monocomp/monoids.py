@@ -18,7 +18,6 @@ from monocomp.language import syntax
 from monocomp.language.parser import parse
 from monocomp.language.resolving import Resolver
 from monocomp.language.scoping import Scope
-from monocomp.language.statements import MonoidStatement
 from monocomp.proving.proofs import Law, is_commutative, require
 from monocomp.translation import translate_monoid
 
@@ -42,7 +41,7 @@ class Monoid:
     fields: tuple[str, ...]
     declaration: str
     laws: tuple[Law, ...] = field(repr=False)
-    statement: MonoidStatement = field(repr=False, compare=False)
+    statement: syntax.Monoid = field(repr=False, compare=False)
 
     @property
     def is_commutative(self) -> bool:
@@ -73,12 +72,10 @@ def monoid(declaration: str) -> Monoid:
         text = f"monoid {text}"
     statements = parse(text)
     statement = statements[0] if len(statements) == 1 else None
-    if not isinstance(statement, MonoidStatement):
+    if not isinstance(statement, syntax.Monoid):
         raise UsageError("not the declaration of one monoid", help=f"its form is {_FORM}")
-    unit, combine = Resolver(Scope(text, statements)).monoid(statement)
-    name, fields = statement.name.name, tuple(label.name for label in statement.fields)
-    declared = syntax.Monoid(name, fields, unit, combine, span=statement.span)
-    translated = translate_monoid(declared)
+    name, fields = str(statement.name), tuple(map(str, statement.fields))
+    translated = translate_monoid(Resolver(Scope(text, statements)).monoid(statement))
     # Fields may have to be >= 0; whether they are is known where a program folds.
     laws = require(translated, elements=[(T.ONE,) * len(fields)], text=text, span=statement.span)
     return Monoid(name, fields, text, laws, statement)

@@ -1,7 +1,6 @@
 """The translation of a checked program to equations between index terms.
 
-Functions made by `def` are expanded here, by name: a formal stands for the argument's
-expression. Definitions stay separate equations until a rewrite inlines them.
+Definitions stay separate equations until a rewrite inlines them.
 """
 
 from __future__ import annotations
@@ -43,14 +42,13 @@ def translate_monoid(monoid: syntax.Monoid) -> T.UserMonoid:
     """A monoid of no program."""
     nothing: dict[str, Any] = {}
     tables = dict.fromkeys(
-        ("inputs", "params", "functions", "monoids", "definitions", "extent_of", "bounds", "kinds"),
+        ("inputs", "params", "monoids", "definitions", "extent_of", "bounds", "kinds"),
         nothing,
     )
     program = syntax.Program(text="", name=None, outputs=(), **tables)
     return _Translator(program).monoid(monoid)
 
 
-Formals = Mapping[str, "tuple[syntax.Expr, Formals]"]
 _CHOICES = ("argmax", "argmin", *SELECTIONS, "any", "all")
 
 
@@ -63,7 +61,9 @@ class _Translator:
         self._exact = False
         self._definitions: dict[tuple[str, bool], Term] = {}
         self._written_out: dict[Term, Term] = {}
-        self.monoids = {m.name: self.monoid(m) for m in program.monoids.values()}
+        self.monoids: dict[str, T.UserMonoid] = {
+            m.name: self.monoid(m) for m in program.monoids.values()
+        }
 
     def index(self, name: str) -> Term:
         return T.index(name, self.program.extent_of[name])
@@ -77,18 +77,18 @@ class _Translator:
             {p.name: Param(p.name, p.kind, p.default) for p in program.params.values()},
             tuple(Output(o.name, o.dtype) for o in program.outputs),
             program.extent_of,
-            {name: plain.expr(e, {}) for name, e in program.bounds.items()},
+            {name: plain.expr(e) for name, e in program.bounds.items()},
         )
 
     def monoid(self, m: syntax.Monoid) -> T.UserMonoid:
-        unit = tuple(T.as_float(self.expr(e, {})) for e in m.unit)
+        unit = tuple(T.as_float(self.expr(e)) for e in m.unit)
         combine = tuple(T.as_float(self._as_declared(e)) for e in m.combine)
         return T.UserMonoid(m.name, m.fields, unit, combine)
 
     def _as_declared(self, e: syntax.Expr) -> Term:
         with T.losses() as lost:
-            found = self.expr(e, {})
-        return self._exactly(lambda: self.expr(e, {})) if lost else found
+            found = self.expr(e)
+        return self._exactly(lambda: self.expr(e)) if lost else found
 
     def _exactly(self, make: Callable[[], Term], exact: bool = True) -> Term:
         before, self._exact = self._exact, exact
@@ -101,18 +101,18 @@ class _Translator:
         """The right-hand side of a definition."""
         key = definition.name, self._exact
         if key not in self._definitions:
-            body = self.expr(definition.body, {})
+            body = self.expr(definition.body)
             is_float = self.program.kinds.get(definition.name) == "float"
             self._definitions[key] = T.as_float(body) if is_float else body
         return self._definitions[key]
 
-    def asked(self, e: syntax.Expr, formals: Formals) -> Term:
+    def asked(self, e: syntax.Expr) -> Term:
         """An expression of which it is asked whether it is a number. The names in it stay, if
         what they stand for is the same term in other places."""
         if self._exact:
-            return self.expr(e, formals)
-        found = self.expr(e, formals)
-        exact = self._exactly(lambda: self.expr(e, formals))
+            return self.expr(e)
+        found = self.expr(e)
+        exact = self._exactly(lambda: self.expr(e))
         return found if self._inlined(found) is exact else exact
 
     def _inlined(self, t: Term) -> Term:
@@ -135,54 +135,51 @@ class _Translator:
         names = self.program.definitions[name].indices
         return T.substitute(body, dict(zip(names, subscripts, strict=True)))
 
-    def expr(self, e: syntax.Expr, formals: Formals) -> Term:
+    def expr(self, e: syntax.Expr) -> Term:
         match e:
             case syntax.Number():
                 return T.const(e.value)
             case syntax.Name():
-                return self._name(e, formals)
+                return self._name(e)
             case syntax.Read():
-                return self._read(e.name, [self.expr(s, formals) for s in e.subscripts])
+                return self._read(e.name, [self.expr(s) for s in e.subscripts])
             case syntax.Extent():
                 extent = self.program.extent_of[e.index]
                 return T.extent_of(extent) if self.sizes.get(extent, 1) else T.const(0)
             case syntax.Unary() if e.op == "not":
-                return T.negate(_bool(self.asked(e.operand, formals)))
+                return T.negate(_bool(self.asked(e.operand)))
             case syntax.Unary():
-                return T.neg(self.expr(e.operand, formals))
+                return T.neg(self.expr(e.operand))
             case syntax.Binary():
-                sides = self.expr(e.left, formals), self.expr(e.right, formals)
+                sides = self.expr(e.left), self.expr(e.right)
                 return binary(e.op, *sides, exact=self._exact)
             case syntax.Compare():
-                operands = [self.asked(x, formals) for x in e.operands]
+                operands = [self.asked(x) for x in e.operands]
                 pairs = zip(e.ops, operands, operands[1:], strict=False)
                 return T.conjunction(*(compare(op, a, b) for op, a, b in pairs))
             case syntax.Logic():
-                conditions = [self._condition(x, formals) for x in e.operands]
+                conditions = [self._condition(x) for x in e.operands]
                 join = T.conjunction if e.op == "and" else T.disjunction
                 return join(*conditions)
             case syntax.Call():
-                return self._call(e, formals)
+                return self._call(e)
             case syntax.Reduce():
-                return self._reduce(e, formals)
+                return self._reduce(e)
             case syntax.Field():
-                folded = self.expr(e.operand, formals)
+                folded = self.expr(e.operand)
                 return folded if folded.op == "field" else T.field(folded, e.name)
         raise InternalError(f"no translation for {type(e).__name__}")
 
-    def _condition(self, e: syntax.Expr, formals: Formals) -> Term:
-        return _bool(self.asked(e, formals))
+    def _condition(self, e: syntax.Expr) -> Term:
+        return _bool(self.asked(e))
 
-    def _name(self, e: syntax.Name, formals: Formals) -> Term:
+    def _name(self, e: syntax.Name) -> Term:
         program = self.program
         match e.kind:
             case "index":
                 return self.index(e.name)
             case "param":
                 return T.param(e.name, program.params[e.name].kind)
-            case "formal" if e.name in formals:
-                argument, outer = formals[e.name]
-                return self.expr(argument, outer)
             case "scalar":
                 return self._read(e.name, [])
         return T.param(e.name, "float")  # a monoid's field
@@ -195,30 +192,23 @@ class _Translator:
             return self._called(name, self.definition(program.definitions[name]), subscripts)
         return T.ref(name, subscripts, program.kinds[name])
 
-    def _call(self, e: syntax.Call, formals: Formals) -> Term:
-        called = self.program.functions.get(e.function)
-        if called is not None:
-            arguments = {
-                formal: (argument, formals)
-                for formal, argument in zip(called.formals, e.args, strict=True)
-            }
-            return self.expr(called.body, arguments)
+    def _call(self, e: syntax.Call) -> Term:
         if e.function == "where":
             condition, *branches = e.args
-            parts = [self._condition(condition, formals)]
-            parts += [self.expr(a, formals) for a in branches]
+            parts = [self._condition(condition)]
+            parts += [self.expr(a) for a in branches]
         else:
-            parts = [self.expr(a, formals) for a in e.args]
+            parts = [self.expr(a) for a in e.args]
         return function(e.function, *parts, exact=self._exact)
 
-    def _reduce(self, e: syntax.Reduce, formals: Formals) -> Term:
-        condition = T.TRUE if e.condition is None else self._condition(e.condition, formals)
+    def _reduce(self, e: syntax.Reduce) -> Term:
+        condition = T.TRUE if e.condition is None else self._condition(e.condition)
         opened = tuple(self.index(i) for i in e.indices)
         if any(self.sizes.get(i.attr[1]) == 0 for i in opened):
             condition = T.FALSE  # what simplifies terms supposes that extents are at least 1
         monoid: str | T.UserMonoid = self.monoids.get(e.op, e.op)
         asks = monoid in _CHOICES or (isinstance(monoid, T.UserMonoid) and _asks(monoid))
-        bodies = [(self.asked if asks else self.expr)(a, formals) for a in e.args]
+        bodies = [(self.asked if asks else self.expr)(a) for a in e.args]
         result: Term
         if e.op in KEEPING_REDUCTIONS and len(opened) > 1:
             return T.softmax(e.op, opened, condition, *bodies)

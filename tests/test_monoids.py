@@ -147,12 +147,12 @@ def test_refused(name: str) -> None:
 def standard(name: str) -> Monoid:
     """A standard monoid, proved afresh."""
     statement = standard_monoids()[name]
-    fields = [label.name for label in statement.fields]
+    fields = statement.fields
     operands = ", ".join(f"X{n}[k]" for n in range(len(fields)))
     suffix = f".{fields[0]}" if len(fields) > 1 else ""
     (found,) = translate(check(f"O = {name}[k]({operands}){suffix}")).monoids
     laws = proofs.prove_monoid(found, found.fields)
-    return Monoid(name, tuple(fields), "", laws, statement)
+    return Monoid(name, fields, "", laws, statement)
 
 
 @pytest.mark.parametrize("name", standard_monoids())

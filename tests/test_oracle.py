@@ -874,28 +874,22 @@ class OneByOne:
             )
             return self.inputs[name][place].item()
         made = self.program.definitions[name]
-        return self.at(made.body, dict(zip(made.indices, place, strict=True)), {})
+        return self.at(made.body, dict(zip(made.indices, place, strict=True)))
 
-    def at(self, e, env, formals):
+    def at(self, e, env):
         match e:
             case s.Number():
                 return e.value if isinstance(e.value, int) else float(e.value)
             case s.Extent():
                 return EXTENTS[e.index]
-            case s.Name() if e.name in formals:
-                return self.at(formals[e.name][0], env, formals[e.name][1])
             case s.Name():
                 return env.get(e.name, 0.75)
-            case s.Call() if e.function in self.program.functions:
-                function = self.program.functions[e.function]
-                args = [(arg, formals) for arg in e.args]
-                return self.at(function.body, env, dict(zip(function.formals, args, strict=True)))
             case s.Call(function="where"):
-                chosen = 1 if self.at(e.args[0], env, formals) else 2
-                return self.at(e.args[chosen], env, formals)
+                chosen = 1 if self.at(e.args[0], env) else 2
+                return self.at(e.args[chosen], env)
             case s.Reduce():
-                return self.reduce(e, env, formals)
-        values = [self.at(part, env, formals) for part in s.children(e)]
+                return self.reduce(e, env)
+        values = [self.at(part, env) for part in s.children(e)]
         match e:
             case s.Read():
                 return self.read(e.name, tuple(values))
@@ -906,13 +900,13 @@ class OneByOne:
         op = e.ops[0] if isinstance(e, s.Compare) else e.op
         return eval(f"a {op} b", {"a": values[0], "b": values[1]})
 
-    def reduce(self, e, env, formals):
+    def reduce(self, e, env):
         values = {}
         for place in itertools.product(*(range(EXTENTS[index]) for index in e.indices)):
             if not e.prefix or place[0] <= env[e.indices[0]]:
                 inner = {**env, **dict(zip(e.indices, place, strict=True))}
-                if e.condition is None or self.at(e.condition, inner, formals):
-                    values[place] = self.at(e.args[0], inner, formals)
+                if e.condition is None or self.at(e.condition, inner):
+                    values[place] = self.at(e.args[0], inner)
         if e.op == "softmax":
             mine = values.get(tuple(env[index] for index in e.indices), -INF)
             return math.exp(mine) / sum(map(math.exp, values.values())) if values else 0.0
@@ -1008,7 +1002,8 @@ def test_random_programs_agree_with_a_slower_reading(limit, monkeypatch):
         slow = OneByOne(program, inputs)
         every = values if isinstance(values, tuple) else (values,)
         for output, value in zip(program.outputs, every, strict=True):
-            for place in itertools.product(*(range(EXTENTS[index]) for index in output.indices)):
+            indices = program.definitions[output.name].indices
+            for place in itertools.product(*(range(EXTENTS[index]) for index in indices)):
                 want = slow.read(output.name, place)
                 assert value[place] == pytest.approx(want, 1e-9, 1e-9), program.text
 

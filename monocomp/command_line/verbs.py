@@ -267,7 +267,7 @@ def run(options: Namespace) -> int:
     dtypes = _by_input(program, dtype, named)
     results = kernel(**_tensors(arrays, dtypes, options.backend), **params)
     values = results if isinstance(results, tuple) else (results,)
-    outputs = {
+    outputs: dict[str, Any] = {
         at.name: torch.as_tensor(value) for at, value in zip(program.outputs, values, strict=True)
     }
     if options.output is not None:

@@ -9,6 +9,7 @@ facts they need.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
 from monocomp.errors import (
@@ -23,24 +24,18 @@ from monocomp.errors import (
     UnsupportedDtypeError,
     nearest,
 )
+from monocomp.language.functions import written_out
 from monocomp.language.implied_sums import FreeIndices, add_implied_sums
 from monocomp.language.kinds import Kinds
 from monocomp.language.parser import parse
 from monocomp.language.resolving import Resolver
 from monocomp.language.scoping import Scope, walk
-from monocomp.language.statements import (
-    DefinitionStatement,
-    MonoidStatement,
-    OutputStatement,
-    ParamStatement,
-)
 from monocomp.language.syntax import (
     Binary,
     Call,
     Definition,
     Expr,
     Extent,
-    Function,
     Input,
     Monoid,
     Name,
@@ -52,11 +47,11 @@ from monocomp.language.syntax import (
     Reduce,
     Unary,
 )
-from monocomp.vocabulary import DTYPES, Kind
+from monocomp.vocabulary import DTYPES
 
 
 def check(
-    text: str, name: str | None = None, monoids: Mapping[str, MonoidStatement] | None = None
+    text: str, name: str | None = None, monoids: Mapping[str, Monoid] | None = None
 ) -> Program:
     """Parse and check a program.
 
@@ -81,22 +76,29 @@ class _Checker:
         self.scope = scope
         self.text = scope.text
         self.resolver = Resolver(scope)
-        self.functions = self._functions()
+        self.functions = {
+            key: replace(at, body=self.resolver.resolve(at.body, frozenset(at.formals)))
+            for key, at in scope.functions.items()
+        }
         bodies = {key: self.resolver.resolve(at.body) for key, at in scope.definitions.items()}
-        self.monoids = self._monoids()
+        monoids = {key: self.resolver.monoid(at) for key, at in scope.monoids.items()}
         self.bounds = {key: self.resolver.resolve(at.extent) for key, at in scope.bounds.items()}
         scope.check_order()
         scope.check_expansion()
+        self.monoids = {
+            key: replace(
+                at,
+                unit=tuple(written_out(part, self.functions) for part in at.unit),
+                combine=tuple(written_out(part, self.functions) for part in at.combine),
+            )
+            for key, at in monoids.items()
+        }
         self.definitions = self._definitions(bodies)
-        self.params = {key: _param(at) for key, at in scope.params.items()}
 
     def program(self, name: str | None) -> Program:
         outputs = self._outputs()
-        declared: dict[str, Kind] = {}
-        for key, at in self.scope.inputs.items():
-            if at.kind is not None:
-                declared[key] = at.kind.name  # type: ignore[assignment]
-        kinds = Kinds(self.text, declared, self.params, self.functions, self.definitions)
+        declared = {key: at.kind for key, at in self.scope.inputs.items() if at.kind is not None}
+        kinds = Kinds(self.text, declared, self.scope.params, self.definitions)
         extents = _Extents(self)
         inputs = self._inputs(kinds, extents)
         return Program(
@@ -104,7 +106,6 @@ class _Checker:
             name=name,
             inputs=inputs,
             params=self._params_in_order(),
-            functions=self.functions,
             monoids=self.monoids,
             definitions=self.definitions,
             outputs=outputs,
@@ -113,22 +114,6 @@ class _Checker:
             kinds=kinds.definitions,
         )
 
-    def _functions(self) -> dict[str, Function]:
-        functions = {}
-        for key, at in self.scope.functions.items():
-            formals = tuple(label.name for label in at.formals)
-            body = self.resolver.resolve(at.body, frozenset(formals))
-            functions[key] = Function(key, formals, body, span=at.span)
-        return functions
-
-    def _monoids(self) -> dict[str, Monoid]:
-        monoids = {}
-        for key, at in self.scope.monoids.items():
-            fields = tuple(label.name for label in at.fields)
-            unit, combine = self.resolver.monoid(at)
-            monoids[key] = Monoid(key, fields, unit, combine, span=at.span)
-        return monoids
-
     def _definitions(self, bodies: dict[str, Expr]) -> dict[str, Definition]:
         free = FreeIndices(self.functions)
         for body in (*bodies.values(), *(at.body for at in self.functions.values())):
@@ -136,9 +121,8 @@ class _Checker:
         definitions = {}
         for key, at in self.scope.definitions.items():
             self._check_left(at, bodies[key], free)
-            left = tuple(label.name for label in at.indices)
-            body = add_implied_sums(bodies[key], left, free, self.text)
-            definitions[key] = Definition(key, left, body, span=at.span)
+            body = add_implied_sums(bodies[key], at.indices, free, self.text)
+            definitions[key] = replace(at, body=written_out(body, self.functions))
         return definitions
 
     def _check_filters(self, body: Expr, free: FreeIndices) -> None:
@@ -162,28 +146,28 @@ class _Checker:
                     help="a condition of this kind belongs in where(c, x, 0)",
                 )
 
-    def _check_left(self, at: DefinitionStatement, body: Expr, free: FreeIndices) -> None:
+    def _check_left(self, at: Definition, body: Expr, free: FreeIndices) -> None:
         """An output index must occur on the right, or have a declared extent."""
         found = free.free(body)
         for label in at.indices:
-            if label.name in found or label.name in self.scope.bounds:
+            if label in found or label in self.scope.bounds:
                 continue
             available = _in_order(body, found)
-            near = _likely(label.name, available, {other.name for other in at.indices}, body)
+            near = _likely(label, available, set(at.indices), body)
             raise UnknownIndexError(
-                f"output index '{label.name}' does not occur on the right-hand side",
+                f"output index '{label}' does not occur on the right-hand side",
                 text=self.text,
                 spans=label.span,
                 notes=(f"available for the output: {', '.join(available) or 'none'}",),
                 help=f"did you mean '{near}'?"
                 if near
-                else f"use '{label.name}' on the right, or declare it: index {label.name} < ...",
+                else f"use '{label}' on the right, or declare it: index {label} < ...",
             )
 
     # Outputs
 
     def _outputs(self) -> tuple[Output, ...]:
-        asked = [at for at in self.scope.statements if isinstance(at, OutputStatement)]
+        asked = [at for at in self.scope.statements if isinstance(at, Output)]
         if not self.definitions:
             raise OutputError(
                 "the program has no output: it defines nothing",
@@ -195,15 +179,15 @@ class _Checker:
             return self._asked(asked)
         used = {name for key in self.definitions for name in self.scope.definitions_used(key)}
         return tuple(
-            Output(at.name, at.indices, None)
+            Output(at.name, None, span=at.span)
             for at in self.definitions.values()
             if at.name not in used
         )
 
-    def _asked(self, asked: list[OutputStatement]) -> tuple[Output, ...]:
+    def _asked(self, asked: list[Output]) -> tuple[Output, ...]:
         seen: dict[str, Span] = {}
         for at in asked:
-            name = at.name.name
+            name = at.name
             if name not in self.definitions:
                 near = nearest(name, self.definitions)
                 accepted = ", ".join(self.definitions)
@@ -226,23 +210,16 @@ class _Checker:
                     spans=(at.name.span, seen[name]),
                 )
             seen[name] = at.name.span
-            if at.dtype is not None and at.dtype.name not in DTYPES:
-                near = nearest(at.dtype.name, DTYPES)
+            if at.dtype is not None and at.dtype not in DTYPES:
+                near = nearest(at.dtype, DTYPES)
                 raise UnsupportedDtypeError(
-                    f"'{at.dtype.name}' is no dtype",
+                    f"'{at.dtype}' is no dtype",
                     text=self.text,
                     spans=at.dtype.span,
                     notes=(f"accepted: {', '.join(DTYPES)}",),
                     help=f"did you mean '{near}'?" if near else None,
                 )
-        return tuple(
-            Output(
-                at.name.name,
-                self.definitions[at.name.name].indices,
-                None if at.dtype is None else at.dtype.name,
-            )
-            for at in asked
-        )
+        return tuple(asked)
 
     # Inputs and parameters
 
@@ -270,7 +247,7 @@ class _Checker:
             for node in walk(body):
                 if isinstance(node, Name) and node.name in places and node.name not in local:
                     places[node.name] = min(places[node.name], node.span.start)
-        return {key: self.params[key] for key in sorted(places, key=places.__getitem__)}
+        return {key: self.scope.params[key] for key in sorted(places, key=places.__getitem__)}
 
 
 class _Extents:
@@ -279,12 +256,12 @@ class _Extents:
     def __init__(self, checker: _Checker) -> None:
         self.text = checker.text
         self.scope = checker.scope
-        self._params = checker.params
+        self._params = checker.scope.params
         self._bounds = checker.bounds
         self._above: dict[str, str] = {}
         self._order = {name: span.start for name, span in self.scope.indices.items()}
         self.dims: dict[str, tuple[str, ...]] = {
-            key: tuple(label.name for label in at.dims) for key, at in self.scope.inputs.items()
+            key: at.dims for key, at in self.scope.inputs.items()
         }
         for read, names in checker.reads():
             self._meet(read, names)
@@ -318,7 +295,7 @@ class _Extents:
     def _meet(self, read: Read, names: tuple[str, ...]) -> None:
         """Plain subscripts of one dimension have its extent."""
         if read.name in self.scope.definitions:
-            known = tuple(label.name for label in self.scope.definitions[read.name].indices)
+            known: tuple[str, ...] = self.scope.definitions[read.name].indices
         else:
             known = self.dims.setdefault(read.name, ("",) * len(read.subscripts))
         dims = list(known)
@@ -420,18 +397,6 @@ def made_up(tensor: str, dimension: int) -> str:
 
 def _start(span: Span) -> int:
     return span.start
-
-
-def _param(at: ParamStatement) -> Param:
-    kind, value = at.kind.name, at.default
-    default: int | float | None
-    if value is None:
-        default = None
-    elif kind == "int":
-        default = int(value)
-    else:
-        default = float(value)
-    return Param(at.name.name, kind, default, span=at.span)  # type: ignore[arg-type]
 
 
 def _in_order(body: Expr, found: frozenset[str]) -> list[str]:

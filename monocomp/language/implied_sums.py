@@ -21,6 +21,7 @@ from graphlib import TopologicalSorter
 from typing import NoReturn
 
 from monocomp.errors import AmbiguousSumError
+from monocomp.language.functions import expanded
 from monocomp.language.scoping import walk
 from monocomp.language.syntax import (
     Binary,
@@ -28,6 +29,7 @@ from monocomp.language.syntax import (
     Compare,
     Expr,
     Function,
+    Label,
     Logic,
     Name,
     Read,
@@ -65,7 +67,7 @@ class FreeIndices:
 
     def _summarise(self, function: Function) -> None:
         every: dict[str, Indices] = {}
-        some = dict.fromkeys(function.formals, _NONE)
+        some: dict[str, Indices] = dict.fromkeys(function.formals, _NONE)
         stack = [(function.body, _NONE, _NONE)]
         while stack:
             node, must, may = stack.pop()
@@ -75,9 +77,7 @@ class FreeIndices:
             for number, part in enumerate(children(node)):
                 bound, maybe = self.bound(node, number), self._maybe_bound(node, number)
                 stack.append((part, must | bound, may | maybe))
-        self._bound_at_all[function.name] = {
-            formal: every.get(formal, _NONE) for formal in function.formals
-        }
+        self._bound_at_all[function.name] = {**dict.fromkeys(some, _NONE), **every}
         self._bound_at_some[function.name] = some
         self._body_free[function.name] = self.free(function.body)
 
@@ -127,15 +127,7 @@ class FreeIndices:
 
     def expanded(self, node: Call) -> Expr:
         """The text that a call of a function made by `def` stands for."""
-        function = self._functions[node.function]
-        return _substituted(function.body, dict(zip(function.formals, node.args, strict=True)))
-
-
-def _substituted(expr: Expr, arguments: Mapping[str, Expr]) -> Expr:
-    if isinstance(expr, Name):
-        return arguments.get(expr.name, expr) if expr.kind == "formal" else expr
-    parts = children(expr)
-    return with_children(expr, tuple(_substituted(p, arguments) for p in parts)) if parts else expr
+        return expanded(node, self._functions[node.function])
 
 
 def keeps_indices(node: Reduce) -> bool:
@@ -193,7 +185,8 @@ class _Placing:
             return result
         if under is not None and not _is_product(node):
             self.refuse_under(node, under, here)
-        return Reduce("sum", tuple(here), None, (result,), implied=True, span=node.span)
+        indices = tuple(Label(index, node.span) for index in here)
+        return Reduce("sum", indices, None, (result,), implied=True, span=node.span)
 
     def holders(self, node: Expr, index: str) -> list[int]:
         """The children in which the index occurs free."""

@@ -3,7 +3,6 @@
 Two passes. The first goes backward over the definitions and infers, from where an
 undeclared input is used, whether it holds subscripts (int), conditions (bool) or values
 (float). The second goes forward and checks: conditions are bool, subscripts are int.
-Functions made by `def` stand for their text, so a formal is typed as its argument.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from monocomp.language.syntax import (
     Expr,
     Extent,
     Field,
-    Function,
     Logic,
     Name,
     Number,
@@ -33,7 +31,6 @@ from monocomp.language.syntax import (
 from monocomp.vocabulary import Kind
 
 Use: TypeAlias = Literal["int", "bool", "value"]
-Env: TypeAlias = Mapping[str, tuple[Expr, "Env"]]
 
 _SAME_KIND = ("abs", "sign", "stop", "maximum", "minimum")
 _NUMBER_REDUCTIONS = ("sum", "max", "min", "prod", "top")
@@ -47,19 +44,17 @@ class Kinds:
         text: str,
         declared: Mapping[str, Kind],
         params: Mapping[str, Param],
-        functions: Mapping[str, Function],
         definitions: Mapping[str, Definition],
     ) -> None:
         self._text = text
         self._params = params
-        self._functions = functions
         self._definitions = definitions
         self._uses: dict[str, tuple[Use, Span]] = {}
         self._declared = declared
         self.definitions: dict[str, Kind] = {}
         for definition in reversed(list(definitions.values())):
             use, _ = self._uses.get(definition.name, ("value", definition.span))
-            self._infer(definition.body, use, {})
+            self._infer(definition.body, use)
         for definition in definitions.values():
             self.definitions[definition.name] = self.of(definition.body)
 
@@ -73,24 +68,12 @@ class Kinds:
 
     # Inference, from uses back to inputs
 
-    def _infer(self, node: Expr, use: Use, env: Env) -> None:
+    def _infer(self, node: Expr, use: Use) -> None:
         match node:
-            case Name(kind="formal"):
-                arg, outer = env[node.name]
-                self._infer(arg, use, outer)
-                return
             case Read() | Name(kind="scalar"):
                 self._note(node.name, use, node.span)
-            case Call() if node.function in self._functions:
-                function = self._functions[node.function]
-                inner = {
-                    formal: (arg, env)
-                    for formal, arg in zip(function.formals, node.args, strict=True)
-                }
-                self._infer(function.body, use, inner)
-                return
         for number, part in enumerate(children(node)):
-            self._infer(part, _use_of_child(node, number, use), env)
+            self._infer(part, _use_of_child(node, number, use))
 
     def _note(self, name: str, use: Use, span: Span) -> None:
         if use == "value":
@@ -107,52 +90,48 @@ class Kinds:
 
     # Checking, from inputs forward to definitions
 
-    def of(self, node: Expr, env: Env | None = None) -> Kind:
+    def of(self, node: Expr) -> Kind:
         """The type of an expression whose definitions are typed already."""
-        env = {} if env is None else env
         match node:
             case Number():
                 return "int" if isinstance(node.value, int) else "float"
             case Extent():
                 return "int"
-            case Name(kind="formal"):
-                arg, outer = env[node.name]
-                return self.of(arg, outer)
             case Name(kind="index"):
                 return "int"
             case Name(kind="param"):
                 return self._params[node.name].kind
             case Name() | Read():
-                return self._of_read(node, env)
+                return self._of_read(node)
             case Unary(op="not") | Logic():
                 for part in children(node):
-                    self._need_bool(part, env)
+                    self._need_bool(part)
                 return "bool"
             case Compare():
                 for part in node.operands:
-                    self.of(part, env)
+                    self.of(part)
                 return "bool"
             case Unary():
-                return _number(self.of(node.operand, env))
+                return _number(self.of(node.operand))
             case Binary():
-                return self._of_binary(node, env)
+                return self._of_binary(node)
             case Call():
-                return self._of_call(node, env)
+                return self._of_call(node)
             case Reduce():
-                return self._of_reduce(node, env)
+                return self._of_reduce(node)
             case Field():
-                return self.of(node.operand, env)
+                return self.of(node.operand)
 
-    def _of_read(self, node: Name | Read, env: Env) -> Kind:
+    def _of_read(self, node: Name | Read) -> Kind:
         if isinstance(node, Read):
             for part in node.subscripts:
-                self._need_int(part, env, "an index")
+                self._need_int(part, "an index")
         if node.name in self._definitions:
             return self.definitions[node.name]
         return self.input(node.name)
 
-    def _of_binary(self, node: Binary, env: Env) -> Kind:
-        left, right = self.of(node.left, env), self.of(node.right, env)
+    def _of_binary(self, node: Binary) -> Kind:
+        left, right = self.of(node.left), self.of(node.right)
         if node.op == "/" or "float" in (left, right):
             return "float"
         if node.op == "**":
@@ -160,45 +139,39 @@ class Kinds:
             return "int" if literal else "float"
         return "int"
 
-    def _of_call(self, node: Call, env: Env) -> Kind:
-        if node.function in self._functions:
-            function = self._functions[node.function]
-            inner = {
-                formal: (arg, env) for formal, arg in zip(function.formals, node.args, strict=True)
-            }
-            return self.of(function.body, inner)
+    def _of_call(self, node: Call) -> Kind:
         if node.function == "where":
-            self._need_bool(node.args[0], env)
-            return _common(*(self.of(part, env) for part in node.args[1:]))
+            self._need_bool(node.args[0])
+            return _common(*(self.of(part) for part in node.args[1:]))
         if node.function == "uniform":
             for part in node.args:
-                self._need_int(part, env, "a seed or counter")
+                self._need_int(part, "a seed or counter")
             return "float"
-        kinds = [self.of(part, env) for part in node.args]
+        kinds = [self.of(part) for part in node.args]
         if node.function == "stop":
             return kinds[0]
         return _number(_common(*kinds)) if node.function in _SAME_KIND else "float"
 
-    def _of_reduce(self, node: Reduce, env: Env) -> Kind:
+    def _of_reduce(self, node: Reduce) -> Kind:
         if node.condition is not None:
-            self._need_bool(node.condition, env)
+            self._need_bool(node.condition)
         if node.op in ("any", "all"):
-            self._need_bool(node.args[0], env)
+            self._need_bool(node.args[0])
             return "bool"
-        kinds = [self.of(part, env) for part in node.args]
+        kinds = [self.of(part) for part in node.args]
         if node.op in ("argmax", "argmin", "argtop"):
             return "int"
         return _number(kinds[0]) if node.op in _NUMBER_REDUCTIONS else "float"
 
-    def _need_bool(self, node: Expr, env: Env) -> None:
-        kind = self.of(node, env)
+    def _need_bool(self, node: Expr) -> None:
+        kind = self.of(node)
         if kind != "bool":
             self._mismatch(
                 node, f"{_a(kind)} where a condition is needed", "compare it, such as x != 0"
             )
 
-    def _need_int(self, node: Expr, env: Env, what: str) -> None:
-        kind = self.of(node, env)
+    def _need_int(self, node: Expr, what: str) -> None:
+        kind = self.of(node)
         if kind == "float":
             help = "integer division is //; an input of integers is declared: input T[i]: int"
             self._mismatch(node, f"a float where {what} is needed", help)

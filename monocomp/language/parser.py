@@ -30,29 +30,27 @@ from monocomp.errors import (
     UsageError,
 )
 from monocomp.language.mistakes import CONTINUING, check_size, explain, unknown_character
-from monocomp.language.statements import (
-    BoundStatement,
-    DefinitionStatement,
-    FunctionStatement,
-    InputStatement,
-    Label,
-    MonoidStatement,
-    OutputStatement,
-    ParamStatement,
-    Statement,
-)
 from monocomp.language.syntax import (
     Binary,
+    Bound,
     Call,
     Compare,
+    DeclaredInput,
+    Definition,
     Expr,
     Extent,
     Field,
+    Function,
+    Label,
     Logic,
+    Monoid,
     Name,
     Number,
+    Output,
+    Param,
     Read,
     Reduce,
+    Statement,
     Unary,
     children,
 )
@@ -166,18 +164,18 @@ class _Builder:
         if parts[0].type == "PRIMED":
             _label_primed(parts[0])
             return Name(str(parts[0]), span=_over(parts))
-        return Name(_label(parts[0]).name, span=_over(parts))
+        return Name(_label(parts[0]), span=_over(parts))
 
     def parenthesised(self, parts: list[Any]) -> Expr:
         inner: Expr = replace(parts[1], span=_over(parts))
         return inner
 
     def extent(self, parts: list[Any]) -> Expr:
-        return Extent(_label(parts[1]).name, span=_over(parts))
+        return Extent(_label(parts[1]), span=_over(parts))
 
     def call(self, parts: list[Any]) -> Expr:
         args = _nodes(parts)
-        return Call(_label(parts[0]).name, args[0].items if args else (), span=_over(parts))
+        return Call(_label(parts[0]), args[0].items if args else (), span=_over(parts))
 
     def places(self, parts: list[Any]) -> _Group:
         condition, target = _after(parts, "if"), _after(parts, "->")
@@ -194,24 +192,24 @@ class _Builder:
         label = _label(parts[0])
         if group.prefix or group.target is not None or group.condition is not None:
             raise ParseError(
-                f"'{label.name}[...]' is followed by no parenthesis, so it is a read, "
+                f"'{label}[...]' is followed by no parenthesis, so it is a read, "
                 "and its brackets hold subscripts only",
                 spans=_over(parts),
-                help=f"a reduction has its operand in parentheses: {label.name}[...](x)",
+                help=f"a reduction has its operand in parentheses: {label}[...](x)",
             )
-        return Read(label.name, group.items, span=_over(parts))
+        return Read(label, group.items, span=_over(parts))
 
     def reduce(self, parts: list[Any]) -> Expr:
         group = parts[2]
         label = _label(parts[0])
         args = _nodes(parts[3:])
         return Reduce(
-            label.name,
-            tuple(index.name for index in _index_names(group, f"'{label.name}[...](...)'")),
+            label,
+            _index_names(group, f"'{label}[...](...)'"),
             group.condition,
             args[0].items if args else (),
             group.prefix,
-            None if group.target is None else group.target.name,
+            group.target,
             span=_over(parts),
         )
 
@@ -224,7 +222,7 @@ class _Builder:
         return _Group(_labels(parts), _over(parts))
 
     def field(self, parts: list[Any]) -> Expr:
-        return Field(parts[0], _label(parts[2]).name, span=_over(parts))
+        return Field(parts[0], _label(parts[2]), span=_over(parts))
 
     def unary(self, parts: list[Any]) -> Expr:
         op: Any = str(parts[0])
@@ -256,7 +254,7 @@ class _Builder:
                 spans=target.span,
                 help="a definition reads O[i,j] = ...; equality of values is ==",
             )
-        return [DefinitionStatement(name, indices, body, _over(parts))]
+        return [Definition(name, indices, body, span=_over(parts))]
 
     def bare_expression(self, parts: list[Any]) -> list[Statement]:
         expr, help = parts[0], "give it a name and its indices: O[...] = ..."
@@ -271,37 +269,40 @@ class _Builder:
     def input(self, parts: list[Any]) -> Statement:
         dims = next(iter(_nodes(parts)), None)
         kind = _after(parts, ":")
-        return InputStatement(
+        return DeclaredInput(
             _label(parts[0]),
             () if dims is None else dims.items,
             None if kind is None else _kind(kind, ("int", "float", "bool")),
-            _over(parts),
+            span=_over(parts),
         )
 
     def param(self, parts: list[Any]) -> Statement:
         label, kind, default = _label(parts[0]), _after(parts, ":"), _after(parts, "=")
         if kind is None:
             raise ParseError(
-                f"parameter '{label.name}' needs a type, int or float",
+                f"parameter '{label}' needs a type, int or float",
                 spans=label.span,
-                help=f"write param {label.name}: float",
+                help=f"write param {label}: float",
             )
         value = None if default is None else _literal(default)
         if kind == "int" and value is not None and not isinstance(value, int):
             raise TypeMismatchError(
-                f"parameter '{label.name}' is an int, and its default is not",
+                f"parameter '{label}' is an int, and its default is not",
                 spans=_span(default),
-                help=f"write param {label.name}: float = ..., or an integer",
+                help=f"write param {label}: float = ..., or an integer",
             )
-        return ParamStatement(label, _kind(kind, ("int", "float")), value, _over(parts))
+        kind = _kind(kind, ("int", "float"))
+        if value is not None:
+            value = int(value) if kind == "int" else float(value)
+        return Param(label, kind, value, span=_over(parts))
 
     def bound(self, parts: list[Any]) -> Statement:
-        return BoundStatement(_label(parts[0]), parts[2], _over(parts))
+        return Bound(_label(parts[0]), parts[2], span=_over(parts))
 
     def output(self, parts: list[Any]) -> Statement:
         dtype = _after(parts, ":")
         named = None if dtype is None else Label(str(dtype), _span(dtype))
-        return OutputStatement(_label(parts[0]), named, _over(parts))
+        return Output(_label(parts[0]), named, span=_over(parts))
 
     def inputs(self, parts: list[Any]) -> list[Statement]:
         return list(_nodes(parts))
@@ -311,12 +312,12 @@ class _Builder:
     def function(self, parts: list[Any]) -> list[Statement]:
         *formals, body = _nodes(parts)
         labels = formals[0].items if formals else ()
-        return [FunctionStatement(_label(parts[1]), labels, body, _over(parts))]
+        return [Function(_label(parts[1]), labels, body, span=_over(parts))]
 
     def monoid(self, parts: list[Any]) -> list[Statement]:
         fields, unit, combine = _nodes(parts)
         name = _label(parts[1])
-        return [MonoidStatement(name, fields.items, unit.items, combine.items, _over(parts))]
+        return [Monoid(name, fields.items, unit.items, combine.items, span=_over(parts))]
 
     def start(self, parts: list[Any]) -> list[Statement]:
         return [statement for part in parts if not _is_token(part) for statement in part]
@@ -327,7 +328,7 @@ def _label_primed(token: Token) -> None:
         raise LimitError(f"a name has more than {MAX_NAME} characters", spans=_span(token))
 
 
-def _kind(token: Token, allowed: tuple[str, ...]) -> Label:
+def _kind(token: Token, allowed: tuple[str, ...]) -> Any:
     if str(token) not in allowed:
         accepted = ", ".join(allowed)
         raise ParseError(
@@ -335,7 +336,7 @@ def _kind(token: Token, allowed: tuple[str, ...]) -> Label:
             spans=_span(token),
             notes=(f"accepted: {accepted}",),
         )
-    return Label(str(token), _span(token))
+    return str(token)
 
 
 def _literal(expr: Expr) -> int | Fraction | float:
@@ -402,11 +403,11 @@ def _check_depth(statements: list[Statement]) -> None:
     stack: list[tuple[Expr, int]] = []
     for statement in statements:
         match statement:
-            case DefinitionStatement() | FunctionStatement():
+            case Definition() | Function():
                 stack.append((statement.body, 1))
-            case BoundStatement():
+            case Bound():
                 stack.append((statement.extent, 1))
-            case MonoidStatement():
+            case Monoid():
                 stack += [(part, 1) for part in statement.unit + statement.combine]
     while stack:
         node, depth = stack.pop()

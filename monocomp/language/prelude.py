@@ -7,12 +7,12 @@ from functools import cache
 from importlib import resources
 
 from monocomp.language.parser import parse
-from monocomp.language.statements import MonoidStatement
+from monocomp.language.syntax import Monoid
 
 
 @cache
-def standard_monoids() -> Mapping[str, MonoidStatement]:
+def standard_monoids() -> Mapping[str, Monoid]:
     """The declarations in `monoids.mc`, by name."""
     file = resources.files(__package__).joinpath("monoids.mc")
     statements = parse(file.read_text(encoding="utf-8"), "monoids")
-    return {s.name.name: s for s in statements if isinstance(s, MonoidStatement)}
+    return {s.name: s for s in statements if isinstance(s, Monoid)}

@@ -22,12 +22,13 @@ from monocomp.errors import (
 )
 from monocomp.language.mistakes import ALL_REDUCTIONS
 from monocomp.language.scoping import NOT_LOCAL, Scope, head, walk
-from monocomp.language.statements import Label, MonoidStatement
 from monocomp.language.syntax import (
     Call,
     Expr,
     Extent,
     Field,
+    Label,
+    Monoid,
     Name,
     NameKind,
     Read,
@@ -178,7 +179,7 @@ class Resolver:
         if name in self.scope.functions:
             labels = self.scope.functions[name].formals
             wanted = len(labels)
-            form = f"{name}({', '.join(label.name for label in labels)})"
+            form = f"{name}({', '.join(labels)})"
         elif name in FUNCTIONS:
             wanted, form = FUNCTIONS[name], _FORMS.get(name, f"{name}(x)")
         else:
@@ -214,7 +215,7 @@ class Resolver:
     def _check_reduce(self, node: Reduce) -> None:
         wanted, form = 1, f"{node.op}[k](x)"
         if node.op in self.scope.monoids:
-            fields = self._fields(node.op)
+            fields = self.scope.monoids[node.op].fields
             wanted, form = len(fields), f"{node.op}[k]({', '.join(fields)})"
         elif node.op not in ALL_REDUCTIONS:
             self._unknown_reduction(node)
@@ -278,13 +279,10 @@ class Resolver:
 
     # Monoids
 
-    def _fields(self, monoid: str) -> list[str]:
-        return [label.name for label in self.scope.monoids[monoid].fields]
-
     def _check_fields_taken(self, node: Reduce, under_field: bool) -> None:
         if under_field or node.op not in self.scope.monoids:
             return
-        fields = self._fields(node.op)
+        fields = self.scope.monoids[node.op].fields
         if len(fields) > 1:
             self.fail(
                 TypeMismatchError,
@@ -304,7 +302,7 @@ class Resolver:
                 place,
                 help="fields belong to the aggregate of a monoid: Affine[t](a, u).u",
             )
-        fields = self._fields(operand.op)
+        fields = self.scope.monoids[operand.op].fields
         if node.name not in fields:
             near = nearest(node.name, fields)
             self.fail(
@@ -315,21 +313,21 @@ class Resolver:
                 help=f"did you mean '{near}'?" if near else None,
             )
 
-    def monoid(self, at: MonoidStatement) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
-        """The unit and the combination, with the fields and primed fields as formals."""
+    def monoid(self, at: Monoid) -> Monoid:
+        """The declaration with its expressions resolved, fields and primed fields as formals."""
         for what, parts in (("unit", at.unit), ("combine", at.combine)):
             if len(parts) != len(at.fields):
                 self.fail(
                     ArityError,
-                    f"monoid '{at.name.name}' has {_count(len(at.fields), 'field')}, and "
+                    f"monoid '{at.name}' has {_count(len(at.fields), 'field')}, and "
                     f"'{what}' has {_count(len(parts), 'part')}",
                     parts[0].span.to(parts[-1].span),
                     help=f"'{what}' has one part for each field",
                 )
-        fields = [label.name for label in at.fields]
-        both = frozenset((*fields, *(f"{name}'" for name in fields)))
+        both = frozenset((*at.fields, *(f"{name}'" for name in at.fields)))
         unit = tuple(self._pure(part, NOT_LOCAL) for part in at.unit)
-        return unit, tuple(self._pure(part, both) for part in at.combine)
+        combine = tuple(self._pure(part, both) for part in at.combine)
+        return replace(at, unit=unit, combine=combine)
 
     def _pure(self, expr: Expr, fields: frozenset[str]) -> Expr:
         """An expression of fields, numbers and functions only, resolved."""
@@ -362,9 +360,8 @@ class Resolver:
         todo, seen = [function], {function}
         while todo:
             at = self.scope.functions[todo.pop()]
-            formals = frozenset(label.name for label in at.formals)
             for node in walk(at.body):
-                if self._is_impure(node, formals):
+                if self._is_impure(node, frozenset(at.formals)):
                     return False
                 if isinstance(node, Call) and node.function in self.scope.functions:
                     if node.function not in seen:
@@ -374,8 +371,7 @@ class Resolver:
 
 
 def _form(name: str, labels: tuple[Label, ...]) -> str:
-    indices = ",".join(label.name for label in labels)
-    return f"{name}[{indices}]" if labels else name
+    return f"{name}[{','.join(labels)}]" if labels else name
 
 
 def _given(count: int) -> str:

@@ -8,7 +8,6 @@ names of the program inside their own body.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,17 +27,23 @@ from monocomp.errors import (
 )
 from monocomp.language.mistakes import ALL_REDUCTIONS
 from monocomp.language.prelude import standard_monoids
-from monocomp.language.statements import (
-    BoundStatement,
-    DefinitionStatement,
-    FunctionStatement,
-    InputStatement,
+from monocomp.language.syntax import (
+    Bound,
+    Call,
+    DeclaredInput,
+    Definition,
+    Expr,
+    Extent,
+    Function,
     Label,
-    MonoidStatement,
-    ParamStatement,
+    Monoid,
+    Name,
+    Param,
+    Read,
+    Reduce,
     Statement,
+    children,
 )
-from monocomp.language.syntax import Call, Expr, Extent, Name, Read, Reduce, children
 from monocomp.vocabulary import FUNCTIONS
 
 MAX_DIMENSIONS = 16
@@ -62,14 +67,6 @@ def head(node: Expr, name: str) -> Span:
     return Span(node.span.start, node.span.start + len(name))
 
 
-def word_in(text: str, span: Span, word: str) -> Span:
-    """Where a word stands inside the brackets of a span, for names without a span of their own."""
-    pattern = re.compile(rf"(?<![A-Za-z0-9_]){re.escape(word)}(?![A-Za-z0-9_'])")
-    start = text.find("[", span.start, span.stop)
-    found = pattern.search(text, max(start, span.start), span.stop)
-    return Span(*found.span()) if found else span
-
-
 @dataclass
 class Scope:
     """The names of a program: who claims each, and where it first appears.
@@ -79,13 +76,13 @@ class Scope:
 
     text: str
     statements: list[Statement]
-    given: Mapping[str, MonoidStatement] = field(default_factory=dict)
-    definitions: dict[str, DefinitionStatement] = field(default_factory=dict)
-    inputs: dict[str, InputStatement] = field(default_factory=dict)
-    params: dict[str, ParamStatement] = field(default_factory=dict)
-    functions: dict[str, FunctionStatement] = field(default_factory=dict)
-    monoids: dict[str, MonoidStatement] = field(default_factory=dict)
-    bounds: dict[str, BoundStatement] = field(default_factory=dict)
+    given: Mapping[str, Monoid] = field(default_factory=dict)
+    definitions: dict[str, Definition] = field(default_factory=dict)
+    inputs: dict[str, DeclaredInput] = field(default_factory=dict)
+    params: dict[str, Param] = field(default_factory=dict)
+    functions: dict[str, Function] = field(default_factory=dict)
+    monoids: dict[str, Monoid] = field(default_factory=dict)
+    bounds: dict[str, Bound] = field(default_factory=dict)
     indices: dict[str, Span] = field(default_factory=dict)
     reads: dict[str, list[Read]] = field(default_factory=dict)
     plain: list[tuple[Read, tuple[str, ...]]] = field(default_factory=list)
@@ -129,37 +126,37 @@ class Scope:
 
     def _claim(self, statement: Statement) -> None:
         match statement:
-            case DefinitionStatement():
+            case Definition():
                 self._enter(self.definitions, statement)
                 self._distinct(statement.indices, "on the left side")
                 self._dimensions(statement.name, statement.indices)
-            case InputStatement():
+            case DeclaredInput():
                 self._enter(self.inputs, statement)
                 self._dimensions(statement.name, statement.dims)
-            case ParamStatement():
+            case Param():
                 self._enter(self.params, statement)
-            case FunctionStatement():
+            case Function():
                 self._enter(self.functions, statement)
                 self._distinct(statement.formals, "among the arguments")
-            case MonoidStatement():
+            case Monoid():
                 self._enter(self.monoids, statement)
                 self._distinct(statement.fields, "among the fields")
-            case BoundStatement():
+            case Bound():
                 label = statement.name
-                if label.name in self.bounds:
-                    self._twice(label, self.bounds[label.name].name.span, "an index")
-                self.bounds[label.name] = statement
+                if label in self.bounds:
+                    self._twice(label, self.bounds[label].name.span, "an index")
+                self.bounds[label] = statement
                 self._index(label, NOT_LOCAL)
 
     def _enter(self, table: dict[str, Any], statement: Any) -> None:
         label: Label = statement.name
         self._not_built_in(label)
-        if claimed := self.claimed(label.name):
+        if claimed := self.claimed(label):
             self._twice(label, claimed[1], claimed[0])
-        table[label.name] = statement
+        table[label] = statement
 
     def _dimensions(self, name: Label, labels: tuple[Label, ...]) -> None:
-        self._check_count(name.name, len(labels), name.span)
+        self._check_count(name, len(labels), name.span)
         for label in labels:
             self._index(label, NOT_LOCAL)
 
@@ -172,30 +169,30 @@ class Scope:
         line, _ = line_and_column(self.text, first.start)
         self.fail(
             DuplicateNameError,
-            f"'{label.name}' is defined twice",
+            f"'{label}' is defined twice",
             (label.span, first),
-            notes=(f"the first '{label.name}' is {what}, on line {line}",),
+            notes=(f"the first '{label}' is {what}, on line {line}",),
             help="give each its own name",
         )
 
     def _not_built_in(self, label: Label) -> None:
-        if label.name in BUILT_IN:
-            what = "function" if label.name in FUNCTIONS else "reduction"
+        if label in BUILT_IN:
+            what = "function" if label in FUNCTIONS else "reduction"
             self.fail(
                 ReservedNameError,
-                f"'{label.name}' is a built-in {what} and cannot name anything else",
+                f"'{label}' is a built-in {what} and cannot name anything else",
                 label.span,
-                help=f"choose another name, such as '{label.name}_'",
+                help=f"choose another name, such as '{label}_'",
             )
 
     def _distinct(self, labels: tuple[Label, ...], where: str) -> None:
         seen: dict[str, Span] = {}
         for label in labels:
             self._not_built_in(label)
-            if label.name in seen:
-                message = f"'{label.name}' stands twice {where}"
-                self.fail(DuplicateNameError, message, (label.span, seen[label.name]))
-            seen[label.name] = label.span
+            if label in seen:
+                message = f"'{label}' stands twice {where}"
+                self.fail(DuplicateNameError, message, (label.span, seen[label]))
+            seen[label] = label.span
 
     # Indices and inputs
 
@@ -203,11 +200,11 @@ class Scope:
         """Every expression of the program outside monoids, with its local names."""
         for statement in self.statements:
             match statement:
-                case DefinitionStatement():
+                case Definition():
                     yield statement.body, NOT_LOCAL
-                case FunctionStatement():
-                    yield statement.body, frozenset(label.name for label in statement.formals)
-                case BoundStatement():
+                case Function():
+                    yield statement.body, frozenset(statement.formals)
+                case Bound():
                     yield statement.extent, NOT_LOCAL
 
     def _collect(self, node: Expr, local: frozenset[str]) -> None:
@@ -225,7 +222,7 @@ class Scope:
                     self._take(node)
                 names = node.indices if node.target is None else (*node.indices, node.target)
                 for name in names:
-                    self._index(Label(name, word_in(self.text, node.span, name)), local)
+                    self._index(name, local)
 
     def _take(self, node: Reduce) -> None:
         """Take a monoid that is given, as if it were declared where it is first used."""
@@ -235,7 +232,7 @@ class Scope:
         span = head(node, node.op)
         self.monoids[node.op] = replace(statement, name=Label(node.op, span), span=span)
 
-    def all_given(self) -> Mapping[str, MonoidStatement]:
+    def all_given(self) -> Mapping[str, Monoid]:
         """The monoids that need no declaration."""
         return {**standard_monoids(), **self.given}
 
@@ -272,14 +269,14 @@ class Scope:
 
     def _index(self, label: Label, local: frozenset[str]) -> None:
         self._not_built_in(label)
-        if label.name in local:
+        if label in local:
             self.fail(
                 ReservedNameError,
-                f"'{label.name}' names an argument here and cannot be an index too",
+                f"'{label}' names an argument here and cannot be an index too",
                 label.span,
                 help="rename the argument",
             )
-        self.indices.setdefault(label.name, label.span)
+        self.indices.setdefault(label, label.span)
 
     # What uses what
 
@@ -287,15 +284,15 @@ class Scope:
     def uses(self) -> dict[str, dict[str, Span]]:
         """For each definition and function: those that its body names, with the first place."""
         return {
-            statement.name.name: self._used_in(statement)
+            statement.name: self._used_in(statement)
             for statement in self.statements
-            if isinstance(statement, DefinitionStatement | FunctionStatement)
+            if isinstance(statement, Definition | Function)
         }
 
-    def _used_in(self, statement: DefinitionStatement | FunctionStatement) -> dict[str, Span]:
+    def _used_in(self, statement: Definition | Function) -> dict[str, Span]:
         local = set()
-        if isinstance(statement, FunctionStatement):
-            local = {label.name for label in statement.formals}
+        if isinstance(statement, Function):
+            local = set(statement.formals)
         found: dict[str, Span] = {}
         for node in walk(statement.body):
             match node:
@@ -355,9 +352,11 @@ class Scope:
         )
 
     def check_expansion(self) -> None:
-        """Functions stand for their text, so what a definition expands to has a limit."""
-        for definition in self.definitions.values():
-            stack: list[tuple[Expr, Any, int]] = [(definition.body, {}, 1)]
+        """Functions stand for their text, so what a definition or monoid grows to has a limit."""
+        bodies = {at.name: (at.body,) for at in self.definitions.values()}
+        monoids = {at.name: at.unit + at.combine for at in self.monoids.values()}
+        for name, parts in (bodies | monoids).items():
+            stack: list[tuple[Expr, Any, int]] = [(part, {}, 1) for part in parts]
             count = 0
             while stack:
                 node, env, depth = stack.pop()
@@ -365,9 +364,9 @@ class Scope:
                 if count > MAX_EXPANDED or depth > MAX_EXPANDED_DEPTH:
                     self.fail(
                         LimitError,
-                        f"'{definition.name.name}' grows past {MAX_EXPANDED} operations or "
+                        f"'{name}' grows past {MAX_EXPANDED} operations or "
                         f"{MAX_EXPANDED_DEPTH} levels when its functions are written out",
-                        definition.name.span,
+                        name.span,
                         help="name intermediate results as definitions of their own",
                     )
                 stack += [(part, inner, depth + 1) for part, inner in self._below(node, env)]
@@ -378,8 +377,8 @@ class Scope:
             yield env[node.name]
         elif isinstance(node, Call) and node.function in self.functions:
             function = self.functions[node.function]
-            formals = (label.name for label in function.formals)
-            inner = {formal: (arg, env) for formal, arg in zip(formals, node.args, strict=True)}
+            pairs = zip(function.formals, node.args, strict=True)
+            inner = {formal: (arg, env) for formal, arg in pairs}
             yield function.body, inner
         else:
             yield from ((part, env) for part in children(node))

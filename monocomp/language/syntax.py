@@ -1,4 +1,4 @@
-"""The syntax tree of a program, and what checking it establishes.
+"""The syntax of a program: statements, the trees of their expressions, and what checking adds.
 
 The grammar of the tree:
 
@@ -7,8 +7,9 @@ The grammar of the tree:
 
 Nodes are immutable and carry the span of text that they came from; spans take no part
 in comparisons. After checking (`checker.check`) implied sums are explicit `Reduce`
-nodes with `implied=True`, every `Name` says what it is, and `Program` holds the facts
-that later stages need. Both the oracle and the compiler start from there.
+nodes with `implied=True`, calls of functions made by `def` are written out, every `Name`
+says what it is, and `Program` holds the facts that later stages need. Both the oracle and
+the compiler start from there.
 """
 
 from __future__ import annotations
@@ -25,6 +26,17 @@ NameKind: TypeAlias = Literal["index", "param", "scalar", "formal", "unresolved"
 
 def _span() -> Span:
     return field(compare=False, repr=False, kw_only=True)  # type: ignore[no-any-return]
+
+
+class Label(str):
+    """A name that knows where it stands, for places where the grammar wants a name."""
+
+    span: Span
+
+    def __new__(cls, name: str, span: Span) -> Label:
+        label = super().__new__(cls, name)
+        label.span = span
+        return label
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +129,11 @@ class Reduce:
     """
 
     op: str
-    indices: tuple[str, ...]
+    indices: tuple[Label, ...]
     condition: Expr | None
     args: tuple[Expr, ...]
     prefix: bool = False
-    target: str | None = None
+    target: Label | None = None
     implied: bool = field(default=False, compare=False)
     span: Span = _span()
 
@@ -176,12 +188,15 @@ def with_children(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
     return expr
 
 
+# Statements. The parser makes them, and the checker resolves the expressions in them.
+
+
 @dataclass(frozen=True, slots=True)
 class Definition:
     """`name[indices] = body`; a scalar has no indices."""
 
-    name: str
-    indices: tuple[str, ...]
+    name: Label
+    indices: tuple[Label, ...]
     body: Expr
     span: Span = _span()
 
@@ -190,8 +205,8 @@ class Definition:
 class Function:
     """`def name(formals) = body`. A formal stands for the argument expression (by name)."""
 
-    name: str
-    formals: tuple[str, ...]
+    name: Label
+    formals: tuple[Label, ...]
     body: Expr
     span: Span = _span()
 
@@ -203,11 +218,56 @@ class Monoid:
     In `combine` the name `x` is the left operand's field and `x'` the right one's.
     """
 
-    name: str
-    fields: tuple[str, ...]
+    name: Label
+    fields: tuple[Label, ...]
     unit: tuple[Expr, ...]
     combine: tuple[Expr, ...]
     span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One entry of an `index` line: `name < extent`."""
+
+    name: Label
+    extent: Expr
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A scalar parameter, passed by keyword. Without a default it is required."""
+
+    name: Label
+    kind: Literal["int", "float"]
+    default: int | float | None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One entry of a `return` line, or a definition that nothing reads: a result, and the dtype
+    asked for, if any."""
+
+    name: Label
+    dtype: Label | None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredInput:
+    """One entry of an `input` line; a scalar has no dims."""
+
+    name: Label
+    dims: tuple[Label, ...]
+    kind: Kind | None
+    span: Span = _span()
+
+
+Statement: TypeAlias = Definition | Function | Monoid | Bound | Param | Output | DeclaredInput
+
+
+# What checking adds.
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,25 +282,6 @@ class Input:
     dims: tuple[str, ...]
     kind: Kind
     span: Span = _span()
-
-
-@dataclass(frozen=True, slots=True)
-class Param:
-    """A scalar parameter, passed by keyword. Without a default it is required."""
-
-    name: str
-    kind: Literal["int", "float"]
-    default: int | float | None
-    span: Span = _span()
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """A result: the definition's name and indices, and the dtype asked for, if any."""
-
-    name: str
-    indices: tuple[str, ...]
-    dtype: str | None
 
 
 @dataclass(frozen=True)
@@ -258,7 +299,6 @@ class Program:
     name: str | None
     inputs: dict[str, Input]
     params: dict[str, Param]
-    functions: dict[str, Function]
     monoids: dict[str, Monoid]
     definitions: dict[str, Definition]
     outputs: tuple[Output, ...]

@@ -72,6 +72,7 @@ from monocomp.language.syntax import (
     Read,
     Reduce,
     Unary,
+    children,
 )
 from monocomp.reference import naive_folds
 from monocomp.reference.naive_arithmetic import (
@@ -159,29 +160,18 @@ def _deep_recursion() -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Closure:
-    """An argument of a function: its expression, and what the formals in it stand for."""
-
-    expr: Expr
-    formals: Formals
-
-
-Formals: TypeAlias = Mapping[str, "Closure | Value"]
-
-
-@dataclass(frozen=True, slots=True)
 class Scope:
     """Where an expression is evaluated.
 
     Attributes:
         indices: the axis of each index that is free or bound here.
         guard: where the value is needed (None: everywhere).
-        formals: what the formals of the function being evaluated stand for.
+        fields: the operands of the combine of a monoid, by the names of their fields.
     """
 
     indices: Mapping[str, Axis]
     guard: Value | None = None
-    formals: Formals = field(default_factory=dict)
+    fields: Mapping[str, Value] = field(default_factory=dict)
 
     def where(self, condition: Value | None) -> Scope:
         """The same, needed only where the condition holds as well."""
@@ -199,11 +189,7 @@ class Scope:
         """The same on a part of an axis."""
         indices = {name: part if a is axis else a for name, a in self.indices.items()}
         guard = None if self.guard is None else restrict(self.guard, axis, part)
-        formals = {
-            name: restrict(formal, axis, part) if isinstance(formal, Value) else formal
-            for name, formal in self.formals.items()
-        }
-        return Scope(indices, guard, formals)
+        return Scope(indices, guard)
 
 
 Place: TypeAlias = Mapping[Axis, int]
@@ -395,8 +381,8 @@ class _Evaluator:
         return Value((), extent, empty_where(extent == 0))
 
     def _name(self, node: Name, scope: Scope) -> Value:
-        if node.name in scope.formals:
-            return self._formal(scope.formals[node.name], scope)
+        if node.name in scope.fields:
+            return scope.fields[node.name]
         if node.name in scope.indices:
             axis = scope.indices[node.name]
             return Value((axis,), np.arange(axis.start, axis.stop, dtype=np.int64))
@@ -405,12 +391,6 @@ class _Evaluator:
                 return Value((), np.asarray(int(self.params[node.name]), np.int64))
             return Value((), self.wide.number(float(self.params[node.name])))
         return self._read(Read(node.name, (), span=node.span), scope)
-
-    def _formal(self, formal: Closure | Value, scope: Scope) -> Value:
-        """By name: the argument's expression, with the indices that are bound here."""
-        if isinstance(formal, Value):
-            return formal
-        return self.value(formal.expr, replace(scope, formals=formal.formals))
 
     # Reads
 
@@ -429,8 +409,6 @@ class _Evaluator:
         for part, extent in zip(node.subscripts, self.tensors[node.name].array.shape, strict=True):
             axis = scope.indices.get(part.name) if isinstance(part, Name) else None
             if axis is None or axis.stop > extent or (axis in axes):
-                return None
-            if isinstance(part, Name) and part.name in scope.formals:
                 return None
             axes.append(axis)
         return tuple(axes)
@@ -545,11 +523,6 @@ class _Evaluator:
     # Functions
 
     def _call(self, node: Call, scope: Scope) -> Value:
-        function = self.program.functions.get(node.function)
-        if function is not None:
-            args = (Closure(arg, scope.formals) for arg in node.args)
-            formals = dict(zip(function.formals, args, strict=True))
-            return self.value(function.body, replace(scope, formals=formals))
         if node.function == "where":
             condition = self._condition(node.args[0], scope)
             a = self.value(node.args[1], scope.where(condition))
@@ -567,24 +540,18 @@ class _Evaluator:
     # Reductions
 
     def _field(self, node: Field, scope: Scope) -> Value:
-        """One field of a user monoid's aggregate, perhaps behind a formal."""
-        operand, formals = node.operand, scope.formals
-        while isinstance(operand, Name) and operand.name in formals:
-            formal = formals[operand.name]
-            if isinstance(formal, Value):
-                raise InternalError(f"'{operand.name}' has no fields")
-            operand, formals = formal.expr, formal.formals
+        """One field of a user monoid's aggregate."""
+        operand = node.operand
         if not isinstance(operand, Reduce) or operand.op not in self.program.monoids:
             raise InternalError(f"'.{node.name}' follows no aggregate of a user's monoid")
-        place = self.program.monoids[operand.op].fields.index(node.name)
-        return self._reduce(operand, replace(scope, formals=formals), place)
+        names: tuple[str, ...] = self.program.monoids[operand.op].fields
+        return self._reduce(operand, scope, names.index(node.name))
 
     def _reduce(self, node: Reduce, scope: Scope, place: int = 0) -> Value:
         """A reduction; of a large one a part of the free indices at a time."""
         bound = self._axes(node.indices)
         inner = scope.bind(node.indices, bound)
-        body = [*node.args, *([] if node.condition is None else [node.condition])]
-        free = [a for a in self._free_axes(body, inner) if a not in bound]
+        free = [a for a in self._axes_inside(node, inner) if a not in bound]
         size = math.prod(map(len, (*free, *bound)))
         longest = max(free, key=len, default=None)
         if size <= _CHUNK or longest is None or len(longest) < 2:
@@ -715,63 +682,38 @@ class _Evaluator:
         present: Array | None,
         free: Axes,
     ) -> list[Value]:
-        formals: dict[str, Value] = {}
+        fields: dict[str, Value] = {}
         for name, left, right in zip(monoid.fields, state, element, strict=True):
-            formals[name], formals[name + "'"] = left, right
+            fields[name], fields[name + "'"] = left, right
         admitted = Value(
             free, np.broadcast_to(True if present is None else present, shape_of(free))
         )
         combined = []
         for expr, before in zip(monoid.combine, state, strict=True):
-            after = as_wide(self.wide, self.value(expr, Scope({}, admitted, formals)))
+            after = as_wide(self.wide, self.value(expr, Scope({}, admitted, fields)))
             chosen = choose(self.wide, admitted, after, before)
             combined.append(replace(chosen, array=np.broadcast_to(chosen.array, shape_of(free))))
         return combined
 
     # Which indices an expression depends on
 
-    def _free_axes(self, exprs: Iterable[Expr], scope: Scope) -> Axes:
-        return union(*(self._axes_of(expr, scope) for expr in exprs))
+    def _axes_inside(self, expr: Expr, scope: Scope) -> Axes:
+        return union(*(self._axes_of(part, scope) for part in children(expr)))
 
     def _axes_of(self, expr: Expr, scope: Scope) -> Axes:
         match expr:
-            case Name() if expr.name in scope.formals:
-                formal = scope.formals[expr.name]
-                if isinstance(formal, Value):
-                    return formal.axes
-                return self._axes_of(formal.expr, replace(scope, formals=formal.formals))
+            case Name() if expr.name in scope.fields:
+                return scope.fields[expr.name].axes
             case Name() if expr.name in scope.indices:
                 return (scope.indices[expr.name],)
-            case Read():
-                return self._free_axes(expr.subscripts, scope)
-            case Unary() | Field():
-                return self._axes_of(expr.operand, scope)
-            case Binary():
-                return self._free_axes((expr.left, expr.right), scope)
-            case Compare() | Logic():
-                return self._free_axes(expr.operands, scope)
-            case Call() if expr.function in self.program.functions:
-                function = self.program.functions[expr.function]
-                args = (Closure(arg, scope.formals) for arg in expr.args)
-                formals = dict(zip(function.formals, args, strict=True))
-                return self._axes_of(function.body, replace(scope, formals=formals))
-            case Call():
-                return self._free_axes(expr.args, scope)
             case Reduce():
-                return self._axes_of_reduce(expr, scope)
-        return ()
-
-    def _axes_of_reduce(self, node: Reduce, scope: Scope) -> Axes:
-        bound = self._axes(node.indices)
-        body = [*node.args, *([] if node.condition is None else [node.condition])]
-        inside = self._free_axes(body, scope.bind(node.indices, bound))
-        kept: list[str] = []
-        if node.prefix or node.op in KEEPING_REDUCTIONS:
-            kept += node.indices
-        if node.target is not None:
-            kept.append(node.target)
-        free = (axis for axis in inside if axis not in bound)
-        return union(free, (scope.indices[name] for name in kept))
+                bound = self._axes(expr.indices)
+                inside = self._axes_inside(expr, scope.bind(expr.indices, bound))
+                kept = expr.indices if expr.prefix or expr.op in KEEPING_REDUCTIONS else ()
+                kept += () if expr.target is None else (expr.target,)
+                free = (axis for axis in inside if axis not in bound)
+                return union(free, (scope.indices[name] for name in kept))
+        return self._axes_inside(expr, scope)
 
 
 # --- arrays -------------------------------------------------------------------------------

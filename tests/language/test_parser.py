@@ -9,24 +9,22 @@ import pytest
 
 from monocomp.errors import Span, line_and_column
 from monocomp.language.parser import parse
-from monocomp.language.statements import (
-    BoundStatement,
-    DefinitionStatement,
-    FunctionStatement,
-    InputStatement,
-    MonoidStatement,
-    OutputStatement,
-    ParamStatement,
-)
 from monocomp.language.syntax import (
     Binary,
+    Bound,
     Compare,
+    DeclaredInput,
+    Definition,
     Expr,
     Extent,
     Field,
+    Function,
     Logic,
+    Monoid,
     Name,
     Number,
+    Output,
+    Param,
     Read,
     Reduce,
     Unary,
@@ -36,7 +34,7 @@ from monocomp.language.syntax import (
 
 def body(text: str) -> Expr:
     (statement,) = parse(f"O = {text}")
-    assert isinstance(statement, DefinitionStatement)
+    assert isinstance(statement, Definition)
     return statement.body
 
 
@@ -143,23 +141,24 @@ def test_statements() -> None:
     found = parse(text)
     kinds = [type(statement) for statement in found]
     assert kinds == [
-        *[InputStatement] * 3,
-        *[ParamStatement] * 2,
-        *[BoundStatement] * 2,
-        FunctionStatement,
-        *[MonoidStatement] * 2,
-        DefinitionStatement,
-        *[OutputStatement] * 2,
+        *[DeclaredInput] * 3,
+        *[Param] * 2,
+        *[Bound] * 2,
+        Function,
+        *[Monoid] * 2,
+        Definition,
+        *[Output] * 2,
     ]
     first = found[0]
-    assert isinstance(first, InputStatement) and first.kind is not None
-    assert first.kind.name == "int" and [dim.name for dim in first.dims] == ["i", "j"]
-    assert isinstance(found[1], InputStatement) and found[1].dims == () and found[1].kind is None
-    assert isinstance(found[3], ParamStatement) and found[3].default == -3
-    assert isinstance(found[4], ParamStatement) and found[4].default is None
-    assert isinstance(found[8], MonoidStatement) and len(found[8].combine) == 2
-    assert isinstance(found[9], MonoidStatement) and len(found[9].unit) == 1
-    assert isinstance(found[11], OutputStatement) and found[11].dtype is not None
+    assert isinstance(first, DeclaredInput)
+    assert first.kind == "int" and first.dims == ("i", "j")
+    assert [text[dim.span.start : dim.span.stop] for dim in first.dims] == ["i", "j"]
+    assert isinstance(found[1], DeclaredInput) and found[1].dims == () and found[1].kind is None
+    assert isinstance(found[3], Param) and found[3].default == -3
+    assert isinstance(found[4], Param) and found[4].default is None
+    assert isinstance(found[8], Monoid) and len(found[8].combine) == 2
+    assert isinstance(found[9], Monoid) and len(found[9].unit) == 1
+    assert isinstance(found[11], Output) and found[11].dtype is not None
 
 
 @pytest.mark.parametrize(
@@ -178,7 +177,7 @@ def test_statements() -> None:
 )
 def test_layout(text: str) -> None:
     (statement,) = parse(text)
-    assert isinstance(statement, DefinitionStatement)
+    assert isinstance(statement, Definition)
     assert shown(statement.body) == "(A[i] + B[i])"
 
 
@@ -194,7 +193,7 @@ def test_statements_on_one_line() -> None:
 def test_every_node_has_its_place() -> None:
     text = "# head\nO[i] = exp(A[i] - 1) * (B[i] +\n  c)"
     (statement,) = parse(text)
-    assert isinstance(statement, DefinitionStatement)
+    assert isinstance(statement, Definition)
     places = {}
     stack = [statement.body]
     while stack:
@@ -219,5 +218,5 @@ def test_every_node_has_its_place() -> None:
 )
 def test_words_of_python_are_plain_names(name: str) -> None:
     (statement,) = parse(f"O[i] = {name}[i]")
-    assert isinstance(statement, DefinitionStatement)
+    assert isinstance(statement, Definition)
     assert isinstance(statement.body, Read) and statement.body.name == name
