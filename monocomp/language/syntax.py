@@ -38,6 +38,9 @@ class Label(str):
         label.span = span
         return label
 
+    def __getnewargs__(self) -> tuple[str, Span]:  # type: ignore[override]
+        return str(self), self.span  # for pickle and copy
+
 
 @dataclass(frozen=True, slots=True)
 class Number:
