@@ -39,12 +39,14 @@ class FramedMonoid:
         join: the monoid of frames, a fold that the backends know.
         embed: (frame, value, exponent) -> the element's contribution in that frame.
         move: (old frame, new frame) -> the factor that takes a sum from one to the other.
+        pair: the same as pairs (a, r), as a user would declare it, if there is one.
     """
 
     name: str
     join: str
     embed: Callable[[Term, Term, Term], Term]
     move: Callable[[Term, Term], Term]
+    pair: T.UserMonoid | None = None
 
 
 def settled(frame: Term) -> Term:
@@ -55,13 +57,6 @@ def settled(frame: Term) -> Term:
     """
     return T.where(T.compare("==", T.INF, T.function("abs", frame)), T.ZERO, frame)
 
-
-SE = FramedMonoid(
-    name="SE",
-    join="max",
-    embed=lambda frame, value, exponent: T.mul(value, T.exp(T.sub(exponent, frame))),
-    move=lambda old, new: T.exp(T.sub(old, new)),
-)
 
 _a, _b = T.param("m", "float"), T.param("m'", "float")
 _top = T.function("maximum", _a, _b)
@@ -79,6 +74,14 @@ SE_PAIR = T.UserMonoid(
         ),
         _top,
     ),
+)
+
+SE = FramedMonoid(
+    name="SE",
+    join="max",
+    embed=lambda frame, value, exponent: T.mul(value, T.exp(T.sub(exponent, frame))),
+    move=lambda old, new: T.exp(T.sub(old, new)),
+    pair=SE_PAIR,
 )
 
 SCALED.add(SE_PAIR)

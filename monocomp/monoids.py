@@ -18,7 +18,8 @@ from monocomp.language import syntax
 from monocomp.language.parser import parse
 from monocomp.language.resolving import Resolver
 from monocomp.language.scoping import Scope
-from monocomp.proving.proofs import Law, is_commutative, require
+from monocomp.proving.proofs import require
+from monocomp.proving.prover import Law, is_commutative
 from monocomp.translation import translate_monoid
 
 _FORM = "Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')"

@@ -17,7 +17,8 @@ from typing import Any
 from monocomp import terms as T
 from monocomp.equations import Equations
 from monocomp.errors import InternalError
-from monocomp.proving.proofs import Law, certify_rule_law, missing
+from monocomp.proving.proofs import certify_rule_law
+from monocomp.proving.prover import Law, missing
 from monocomp.terms import Term
 
 

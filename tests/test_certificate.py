@@ -10,7 +10,7 @@ from monocomp import library
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.pipeline import RULES
-from monocomp.proving import proofs
+from monocomp.proving import prover
 from monocomp.terms import facts
 
 FACTS = {name for name, ask in vars(facts).items() if hasattr(ask, "__wrapped__")}
@@ -100,13 +100,13 @@ def test_proved_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     derivation = kernel(library.load("softmax")).derivation
     derivation.certify()
     made: list[str] = []
-    prove = proofs._prove
+    prove = prover._prove
 
-    def counting(claim: proofs.Claim, tick: object) -> bool:
+    def counting(claim: prover.Claim, tick: object) -> bool:
         made.append(claim.name)
         return prove(claim, tick)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(proofs, "_prove", counting)
+    monkeypatch.setattr(prover, "_prove", counting)
     remembered = derivation.certify()
     assert made == [] and not remembered.fresh
     fresh = derivation.certify(fresh=True)

@@ -12,7 +12,7 @@ import monocomp as mc
 from monocomp.language.checker import check
 from monocomp.language.prelude import standard_monoids
 from monocomp.monoids import Monoid
-from monocomp.proving import proofs
+from monocomp.proving import proofs, prover
 from monocomp.reference.oracle import evaluate
 from monocomp.translation import translate
 
@@ -158,7 +158,7 @@ def standard(name: str) -> Monoid:
 @pytest.mark.parametrize("name", standard_monoids())
 def test_standard_monoids_are_proved(name: str) -> None:
     found = standard(name)
-    assert proofs.is_proved(found.laws)
+    assert prover.is_proved(found.laws)
     assert found.is_commutative == (name in COMMUTATIVE)
     restricted = [law.statement for law in found.laws if ">= 0" in law.statement]
     assert bool(restricted) == (name == "Welford")
@@ -233,5 +233,5 @@ def test_proofs_of_given_monoids_are_remembered(monkeypatch: pytest.MonkeyPatch)
     def prove(*_: object) -> None:
         pytest.fail("it was proved before")
 
-    monkeypatch.setattr(proofs, "_prove", prove)
+    monkeypatch.setattr(prover, "_prove", prove)
     mc.monoid(AFFINE)

@@ -25,15 +25,16 @@ from monocomp.cache import JsonStore, cache_folder
 from monocomp.equations import Equations
 from monocomp.errors import MonoidLawError
 from monocomp.language import checker
-from monocomp.proving import laws, proofs
+from monocomp.proving import laws, proofs, prover
 from monocomp.proving.case_analysis import OutOfTimeError, UnprovedError, clock, for_all_cases
 from monocomp.proving.extended_reals import ContradictionError
 from monocomp.proving.inequalities import Row, is_possible
-from monocomp.proving.proofs import Law
+from monocomp.proving.prover import Law
 from monocomp.proving.sampling import Sample
-from monocomp.proving.symbolic import Algebra, to_sympy
+from monocomp.proving.symbolic import Algebra
 from monocomp.terms import Term, UserMonoid
 from monocomp.translation import translate
+from tests.sympy_terms import to_sympy
 
 
 @pytest.fixture(autouse=True)
@@ -104,14 +105,14 @@ CHAN = (
 
 @pytest.mark.parametrize("name", [*laws.BUILT_IN, "top", *laws.RESTS_ON])
 def test_reductions_are_proved(name: str) -> None:
-    found = proofs.prove_builtin(name)
-    assert proofs.is_proved(found)
+    found = proofs.certify(name, fresh=True)
+    assert prover.is_proved(found)
     assert all(law.holds for law in found)  # all of them are commutative, too
     assert {"associative", "left unit", "closed"} <= set(by_name(found))
 
 
 def test_se_is_proved() -> None:
-    found = proofs.prove_framed(SE)
+    found = proofs.certify(SE, fresh=True)
     assert [law.name for law in found if not law.holds] == []
     expected = """join associative, join commutative, join idempotent, equivariance, cocycle,
         linear move, linear embed, unit, tile step, tile of 2, tile of 3, pair form, closed,
@@ -129,7 +130,7 @@ def test_se_is_not_proved_by_default() -> None:
 
     def broken(**changes: object) -> set[str]:
         changed = replace(SE, **changes)  # type: ignore[arg-type]
-        return {law.short for law in proofs.prove_framed(changed, SE_PAIR) if law.holds is False}
+        return {law.short for law in proofs.certify(changed) if law.holds is False}
 
     backwards = broken(move=lambda old, new: T.exp(T.sub(new, old)))
     assert {"equivariance", "tile of 2", "tile of 3", "unit", "pair form"} <= backwards
@@ -161,7 +162,7 @@ def test_monoids_are_proved(name: str) -> None:
 
 def test_commutativity_is_a_fact() -> None:
     def commutative(name: str) -> bool:
-        return proofs.is_commutative(proofs.prove_monoid(monoid(PROVED[name])))
+        return prover.is_commutative(proofs.prove_monoid(monoid(PROVED[name])))
 
     assert commutative("complex") is True
     assert commutative("logsumexp pair") is True
@@ -190,7 +191,7 @@ def test_other_names_of_the_unit() -> None:
 def test_chan_is_proved_for_counts() -> None:
     equations = program(CHAN, "1", "x[k]", "0")
     found = by_name(proofs.certificate(equations))
-    assert proofs.is_proved(found.values())
+    assert prover.is_proved(found.values())
     assert found["associative"].statement == "(x . y) . z = x . (y . z), for n >= 0"
     assert found["closed"].statement == "x . y is finite, with n >= 0, for n >= 0"
     assert "unless n = 0" in found["left unit"].statement
@@ -216,11 +217,11 @@ def test_every_fold_counts() -> None:
 
 def test_a_restriction_must_be_kept_by_combine() -> None:
     shrinking = monoid("monoid M(x) = unit (0), combine (x + x' - 1)")
-    assert not proofs.is_proved(proofs.prove_monoid(shrinking, ["x"]))
+    assert not prover.is_proved(proofs.prove_monoid(shrinking, ["x"]))
     norm = monoid("monoid M(x) = unit (0), combine (sqrt(x ** 2 + x' ** 2))")
-    assert not proofs.is_proved(proofs.prove_monoid(norm))
+    assert not prover.is_proved(proofs.prove_monoid(norm))
     found = proofs.prove_monoid(norm, ["x"])
-    assert proofs.is_proved(found)
+    assert prover.is_proved(found)
     assert all(law.statement.endswith(", for x >= 0") for law in found)
 
 
@@ -460,7 +461,7 @@ def test_large_numbers_do_not_hang(combine: str) -> None:
 
 def test_a_unit_that_cannot_be_computed_proves_nothing() -> None:
     m = monoid("monoid M(x) = unit (exp(exp(exp(100)))), combine (x + x')")
-    assert not proofs.is_proved(proofs.prove_monoid(m, limit=1.0))
+    assert not prover.is_proved(proofs.prove_monoid(m, limit=1.0))
     undefined = monoid("monoid M(x) = unit (log(0 - 1)), combine (x + x')")
     assert by_name(proofs.prove_monoid(undefined))["left unit"].holds is False
 
@@ -512,10 +513,10 @@ def test_what_is_proved_is_not_refuted() -> None:
     for seed in range(30):
         for claim in claims_about(random.Random(seed)):
             try:
-                holds = proofs._prove(claim, clock(0.5))
+                holds = prover._prove(claim, clock(0.5))
             except OutOfTimeError:
                 continue
-            found = proofs._refute(claim, 60, clock(60))
+            found = prover._refute(claim, 60, clock(60))
             assert not (holds and found), f"seed {seed}: {claim.statement}: {found}"
             proved += holds
             refuted += found is not None
@@ -620,7 +621,7 @@ def test_names_do_not_reach_sympy() -> None:
             monoid("monoid pi(E, I) = unit (1, 0), combine (E * E', E' * I + I')"),
         )
     )
-    assert proofs.is_proved(found.values())
+    assert prover.is_proved(found.values())
     assert found["commutative"].holds is False
     beta = T.param("__import__('os').abort()", "float")
     symbols: dict[Term, object] = {}
@@ -647,9 +648,9 @@ CERTIFY = """
 import sys
 from monocomp import translation
 from monocomp.language import checker
-from monocomp.proving import proofs
+from monocomp.proving import proofs, prover
 laws = proofs.certificate(translation.translate(checker.check({text!r})), fresh={fresh})
-print(proofs.is_proved(laws), "sympy" in sys.modules)
+print(prover.is_proved(laws), "sympy" in sys.modules)
 """
 EXAMPLE = PROVED["affine"] + "\nH[t] = M[..t](g[t], x[t]).u\nO = max[k](A[k]) + sum[k](A[k])"
 
@@ -665,13 +666,13 @@ def count_proofs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the laws that are proved anew from here on, as by another process."""
     proofs._IN_MEMORY.clear()
     made: list[str] = []
-    prove = proofs._prove
+    prove = prover._prove
 
     def counting(claim: laws.Claim, tick: Callable[[], None]) -> bool:
         made.append(claim.name)
         return prove(claim, tick)
 
-    monkeypatch.setattr(proofs, "_prove", counting)
+    monkeypatch.setattr(prover, "_prove", counting)
     return made
 
 
@@ -693,9 +694,9 @@ def test_definitions_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     proofs.certify(monoid(PROVED["affine"]))
     made = count_proofs(monkeypatch)
     other = "monoid M(a, u) = unit (1, 0), combine (a * a', a' * u - u')"
-    assert not proofs.is_proved(proofs.certify(monoid(other)))
+    assert not prover.is_proved(proofs.certify(monoid(other)))
     renamed = PROVED["affine"].replace("u", "v").replace("vnit", "unit")
-    assert proofs.is_proved(proofs.certify(monoid(renamed)))
+    assert prover.is_proved(proofs.certify(monoid(renamed)))
     monkeypatch.setattr(proofs, "PROVER_VERSION", proofs.PROVER_VERSION + 1)
     made.clear()
     proofs.certify(monoid(PROVED["affine"]))
@@ -756,7 +757,7 @@ def test_damaged_entries_are_rebuilt(
     whole = entry.read_bytes()
     entry.write_bytes(DAMAGES[damage](whole))
     made = count_proofs(monkeypatch)
-    assert proofs.is_proved(proofs.certify(m))
+    assert prover.is_proved(proofs.certify(m))
     assert "associative" in made
     made.clear()
     proofs.certify(m)  # the entry is whole again
@@ -773,7 +774,7 @@ def test_an_entry_of_another_monoid_is_not_believed(cache: FilePath) -> None:
     key = proofs._key(("monoid", proofs._monoid_key(wrong), ()))
     JsonStore("proofs").put(key, content["value"])
     assert JsonStore("proofs").get(key) == content["value"]
-    assert not proofs.is_proved(proofs.certify(wrong))
+    assert not prover.is_proved(proofs.certify(wrong))
 
 
 def test_permissions(cache: FilePath) -> None:
@@ -792,8 +793,8 @@ def test_folders_that_others_may_write_are_not_used(
     (cache / place).chmod(mode)
     made = count_proofs(monkeypatch)
     with pytest.warns(RuntimeWarning, match="others may write here"):
-        assert proofs.is_proved(proofs.certify("sum"))
-        assert proofs.is_proved(proofs.certify("max"))
+        assert prover.is_proved(proofs.certify("sum"))
+        assert prover.is_proved(proofs.certify("max"))
     assert len(made) == 10
     assert len(entries(cache)) == 1
 
@@ -815,7 +816,7 @@ def test_what_others_own_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     made = count_proofs(monkeypatch)
     with pytest.warns(RuntimeWarning, match="others may write here"):
-        assert proofs.is_proved(proofs.certify("sum"))
+        assert prover.is_proved(proofs.certify("sum"))
     assert made
 
 
@@ -836,7 +837,7 @@ def test_what_is_no_plain_file_is_not_read(
         entry.mkdir()
     made = count_proofs(monkeypatch)
     with pytest.warns(RuntimeWarning) if kind == "folder" else nullcontext():
-        assert proofs.is_proved(proofs.certify("sum"))  # neither hangs nor fails
+        assert prover.is_proved(proofs.certify("sum"))  # neither hangs nor fails
     assert made
 
 
@@ -848,7 +849,7 @@ def test_a_place_that_cannot_be_written_is_no_fault(
         monkeypatch.setenv("MONOCOMP_CACHE_DIR", str(place))
         proofs._IN_MEMORY.clear()
         with pytest.warns(RuntimeWarning, match=f"cannot write to the cache folder '{place}': "):
-            assert proofs.is_proved(proofs.certify("sum"))
+            assert prover.is_proved(proofs.certify("sum"))
 
 
 def test_a_full_disk_leaves_nothing(cache: FilePath, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -857,7 +858,7 @@ def test_a_full_disk_leaves_nothing(cache: FilePath, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(os, "replace", no_space)
     with pytest.warns(RuntimeWarning, match="no space left on device"):
-        assert proofs.is_proved(proofs.certify("sum"))
+        assert prover.is_proved(proofs.certify("sum"))
     assert entries(cache) == []
 
 
@@ -907,7 +908,7 @@ def test_a_certificate_names_what_a_program_folds() -> None:
     subjects = {law.name.split(":")[0] for law in found}
     assert subjects == {"SE", "max", "sum", "argmax", "any", "M"}
     assert len({law.name for law in found}) == len(found)
-    assert proofs.is_proved(found)
+    assert prover.is_proved(found)
 
 
 def test_se_in_a_program_is_the_framed_monoid() -> None:

@@ -7,7 +7,6 @@ import itertools
 import math
 import re
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +15,7 @@ import pytest
 from monocomp import terms as T
 from monocomp.pipeline import RULE_SETS
 from monocomp.printer import show
-from monocomp.proving import proofs
+from monocomp.proving import proofs, prover
 from monocomp.proving.laws import BUILT_IN
 from monocomp.proving.rule_laws import RULE_LAWS, Identity, RuleLaw
 from monocomp.reference.oracle import evaluate
@@ -51,11 +50,11 @@ def test_no_identity_is_empty(name: str) -> None:
         assert identity.left is not identity.right
 
 
-def tried(identity: Identity) -> proofs.Law:
+def tried(identity: Identity) -> prover.Law:
     """What is found out about one identity."""
     claim = identity.claim("claim")
-    plan = [("test", partial(proofs._single, claim))]
-    (law,) = proofs._Prover(5.0, 20).first_plan([plan])
+    plan = [("test", [claim])]
+    (law,) = prover.Prover(5.0, 20).first_plan([plan])
     return law
 
 
@@ -170,14 +169,14 @@ def test_a_rule_with_a_false_law_is_not_used(monkeypatch: pytest.MonkeyPatch) ->
 def test_proofs_are_remembered_by_content(monkeypatch: pytest.MonkeyPatch) -> None:
     proofs.certify_rule_law("scaling")
     made: list[str] = []
-    prove = proofs._prove
+    prove = prover._prove
     monkeypatch.setattr(
-        proofs, "_prove", lambda claim, tick: (made.append(claim.name), prove(claim, tick))[1]
+        prover, "_prove", lambda claim, tick: (made.append(claim.name), prove(claim, tick))[1]
     )
     proofs.certify_rule_law("scaling")
     assert made == []
     parts = RULE_LAWS["scaling"].identities
     changed = tuple((n, replace(at, given=T.TRUE)) for n, at in parts)
     monkeypatch.setitem(RULE_LAWS, "scaling", replace(RULE_LAWS["scaling"], identities=changed))
-    assert not proofs.is_proved(proofs.certify_rule_law("scaling"))
+    assert not prover.is_proved(proofs.certify_rule_law("scaling"))
     assert made

@@ -1,9 +1,7 @@
-"""The laws of monoids as claims: equations that run on symbols and on numbers alike.
+"""The laws of monoids on tuples as claims.
 
 A fold may be cut into tiles, blocks and devices when the combine is associative and the
-unit neutral; a framed monoid (`algebra`) may fold a tile straight into the joined frame
-when moving is an action that agrees with embedding. A claim evaluates both sides of such
-a law on operands that it asks for, in whatever arithmetic it is given.
+unit neutral.
 
 The carrier of a monoid is made of tuples of real numbers. A field whose unit is infinite
 may be that infinity as well. A field may be restricted to numbers >= 0; this is how counts
@@ -21,13 +19,19 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeAlias
 
 from monocomp import terms as T
-from monocomp.algebra import SE, FramedMonoid, first_place, settled
-from monocomp.printer import number_text, show
+from monocomp.algebra import SE, first_place
+from monocomp.proving.claims import (
+    Claim,
+    Lazy,
+    Operands,
+    Sides,
+    Values,
+    shown_value,
+    without_braces,
+)
 from monocomp.proving.extended_reals import (
     Cases,
     ContradictionError,
@@ -38,95 +42,6 @@ from monocomp.proving.extended_reals import (
 from monocomp.proving.sampling import Sample
 from monocomp.terms import Term, UserMonoid
 from monocomp.vocabulary import Kind
-
-Values: TypeAlias = Sequence[Value]
-Operands: TypeAlias = dict[str, Values]  # of a case, by the name under which they are shown
-
-
-class Lazy(Sequence[Value]):
-    """A tuple whose fields are computed when asked for.
-
-    A proof looks at one field of a law at a time. So it splits cases only over operands
-    that this field depends on, and independent fields do not multiply each other's cases.
-    """
-
-    def __init__(self, count: int, compute: Callable[[int], Value]) -> None:
-        self._count = count
-        self._compute = compute
-        self._known: dict[int, Value] = {}
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, n: Any) -> Any:
-        if not 0 <= n < self._count:
-            raise IndexError(n)
-        if n not in self._known:
-            self._known[n] = self._compute(n)
-        return self._known[n]
-
-
-@dataclass(frozen=True)
-class Sides:
-    """The two sides of a claim in one case.
-
-    The texts show them in the case's operands, {x}; by default they are the claim's own.
-    """
-
-    left: Values
-    right: Values
-    left_text: str | None = None
-    right_text: str | None = None
-
-
-@dataclass(frozen=True)
-class Claim:
-    """An equation between two evaluations.
-
-    Attributes:
-        name: of the law.
-        left, right: both sides as text, with operands in braces. Without a right side, the
-            claim is that the left one has the property that `condition` names.
-        check: evaluates both sides on the operands of one case, and names the operands.
-        condition: where it is claimed, as text.
-    """
-
-    name: str
-    left: str
-    right: str
-    check: Callable[[Cases, Operands], Sides]
-    condition: str = ""
-
-    @property
-    def statement(self) -> str:
-        """The law as a line of text."""
-        left, right = without_braces(self.left), without_braces(self.right)
-        return (f"{left} = {right}" if right else left) + self.condition
-
-
-def without_braces(text: str) -> str:
-    """The text of a side with its operands by name."""
-    return text.replace("{", "").replace("}", "")
-
-
-def shown_values(values: Values, digits: int = 6) -> str:
-    """A tuple of numbers as text; one of a single field as its number."""
-    texts = [_shown(x, digits) for x in values]
-    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
-
-
-def _shown(x: Value, digits: int) -> str:
-    if isinstance(x, bool):
-        return "true" if x else "false"
-    if isinstance(x, float):
-        return "undefined" if math.isnan(x) else number_text(x, "float")
-    if not isinstance(x, Fraction):
-        return str(x.context.nstr(x, digits))
-    exact = str(x).replace("/", " / ")
-    if len(exact) <= 2 * digits:
-        return exact
-    return format(Decimal(x.numerator) / Decimal(x.denominator), f".{digits}g")
-
 
 # --- monoids on tuples ----------------------------------------------------------------
 
@@ -268,7 +183,7 @@ def neutral(c: Carrier, on_the_left: bool, excuses: tuple[str, ...] = ()) -> Cla
     name, left = ("left unit", "{unit} . {x}") if on_the_left else ("right unit", "{x} . {unit}")
     condition = c.condition
     if excuses:
-        values = " or ".join(f"{c.monoid.fields[n]} = {_shown(c.unit[n], 6)}" for n in places)
+        values = " or ".join(f"{c.monoid.fields[n]} = {shown_value(c.unit[n], 6)}" for n in places)
         product = without_braces(left)
         condition += f", unless {values}: then {product} and x are equal in all products"
     return Claim(name, left, "{x}", check, condition)
@@ -427,162 +342,3 @@ def top_claims() -> list[Claim]:
         ),
         Claim("commutative", inner[0], "minimum({y} + {x}, {r})", commutative, where),
     ]
-
-
-# --- framed monoids -------------------------------------------------------------------
-
-
-class _Framed:
-    """The operations of a framed monoid on the values of a case."""
-
-    def __init__(self, f: FramedMonoid, cases: Cases, shown: Operands) -> None:
-        self.f, self.cases, self.shown = f, cases, shown
-        self.frames = carrier_of(BUILT_IN[f.join])
-
-    def real(self, name: str) -> Value:
-        """An arbitrary value."""
-        x = self.cases.real(name)
-        self.shown[name] = (x,)
-        return x
-
-    def frame(self, name: str) -> Value:
-        """An arbitrary frame or exponent, the join's unit included."""
-        (x,) = self.frames.element(self.cases, name, self.shown)
-        return x
-
-    def chain(self, *names: str) -> list[Value]:
-        """Frames of which each is at least the one before, as a frame only grows."""
-        frames = [self.frame(name) for name in names]
-        for a, b in itertools.pairwise(frames):
-            self.cases.assume(self.cases.equal(self.join(a, b), b))
-        return frames
-
-    def join(self, a: Value, b: Value) -> Value:
-        """a v b"""
-        return self.frames.combine(self.cases, (a,), (b,))[0]
-
-    def move(self, old: Value, new: Value) -> Value:
-        """The factor from one frame to another."""
-        factor = self.f.move(_param("old"), settled(_param("new")))
-        return self.cases.evaluate(factor, {"old": old, "new": new})
-
-    def embed(self, frame: Value, value: Value, exponent: Value) -> Value:
-        """An element's contribution in a frame."""
-        term = self.f.embed(settled(_param("frame")), _param("value"), _param("exponent"))
-        given = {"frame": frame, "value": value, "exponent": exponent}
-        return self.cases.evaluate(term, given)
-
-    def dot(self, a: Values, b: Values) -> Values:
-        """(r1, a1) . (r2, a2)"""
-        r = self.join(a[0], b[0])
-        moved = [self.cases.mul(self.move(x[0], r), x[1]) for x in (a, b)]
-        return r, self.cases.add(*moved)
-
-    def tile(self, elements: Sequence[Values]) -> Values:
-        """Elements (exponent, value) embedded in the join of their exponents."""
-        r = elements[0][0]
-        for exponent, _ in elements[1:]:
-            r = self.join(r, exponent)
-        return r, self.cases.add(*(self.embed(r, v, e) for e, v in elements))
-
-
-def framed_claims(f: FramedMonoid, pair: UserMonoid | None) -> Iterator[Claim]:
-    """The laws of `algebra`. A frame that is the join's unit is subtracted as 0 (settled)."""
-
-    def claim(
-        name: str, left: str, right: str, condition: str, check: Callable[[_Framed], Sides]
-    ) -> Claim:
-        def on_cases(cases: Cases, shown: Operands) -> Sides:
-            return check(_Framed(f, cases, shown))
-
-        return Claim(name, left, right, on_cases, condition)
-
-    e, r, s, t, v = (_param(x) for x in "erstv")
-    move = {(a.attr, b.attr): show(f.move(a, b)) for a in (e, r, s) for b in (r, s, t)}
-    embed = {frame.attr: show(f.embed(frame, v, e)) for frame in (r, s)}
-
-    def equivariance(m: _Framed) -> Sides:
-        exponent, old, new = m.chain("e", "r", "s")
-        value = m.real("v")
-        moved = m.cases.mul(m.move(old, new), m.embed(old, value, exponent))
-        return Sides((moved,), (m.embed(new, value, exponent),))
-
-    left = f"{move['r', 's']} * ({embed['r']})"
-    yield claim("equivariance", left, embed["s"], ", for e <= r <= s", equivariance)
-
-    def cocycle(m: _Framed) -> Sides:
-        a, b, c = m.chain("r", "s", "t")
-        return Sides((m.cases.mul(m.move(b, c), m.move(a, b)),), (m.move(a, c),))
-
-    left = f"{move['s', 't']} * {move['r', 's']}"
-    yield claim("cocycle", left, move["r", "t"], ", for r <= s <= t", cocycle)
-
-    def linear_move(m: _Framed) -> Sides:
-        old, new = m.chain("r", "s")
-        a, b, add, mul = m.real("a"), m.real("b"), m.cases.add, m.cases.mul
-        factor = m.move(old, new)
-        return Sides((mul(factor, add(a, b)),), (add(mul(factor, a), mul(factor, b)),))
-
-    factor = move["r", "s"]
-    both = f"{factor} * a + {factor} * b"
-    yield claim("linear move", f"{factor} * (a + b)", both, ", for r <= s", linear_move)
-
-    def linear_embed(m: _Framed) -> Sides:
-        exponent, old = m.chain("e", "r")
-        a, b, c = m.real("v"), m.real("w"), m.real("c")
-        left = m.embed(old, m.cases.add(m.cases.mul(c, a), b), exponent)
-        parts = m.cases.mul(c, m.embed(old, a, exponent)), m.embed(old, b, exponent)
-        return Sides((left,), (m.cases.add(*parts),))
-
-    w, c = _param("w"), _param("c")
-    left = show(f.embed(r, T.add(T.mul(c, v), w), e))
-    right = f"c * ({embed['r']}) + {show(f.embed(r, w, e))}"
-    yield claim("linear embed", left, right, ", for e <= r", linear_embed)
-
-    nothing = shown_values(carrier_of(BUILT_IN[f.join]).unit)
-
-    def empty(m: _Framed) -> Sides:
-        (none,), new, a = m.frames.unit_of(m.cases), m.frame("r"), m.real("a")
-        zero = m.cases.number(Fraction(0))
-        contributions = m.cases.mul(m.move(none, new), a), m.embed(new, a, none)
-        return Sides(contributions, (zero, zero))
-
-    left = f"(move from r = {nothing}) * a"
-    yield claim("unit", left, "0", f", and an element with e = {nothing} contributes 0", empty)
-
-    def induction(m: _Framed) -> Sides:
-        old, exponent, a, value = m.frame("r"), m.frame("e"), m.real("a"), m.real("v")
-        one = exponent, m.embed(exponent, value, exponent)
-        new = m.join(old, exponent)
-        straight = m.cases.add(m.cases.mul(m.move(old, new), a), m.embed(new, value, exponent))
-        return Sides(m.dot((old, a), one), (new, straight))
-
-    straight = f"(s, {move['r', 's']} * a + {embed['s']})"
-    yield claim("tile step", "(r, a) . (e, v)", straight, ", with s = r . e", induction)
-
-    for size in (2, 3):
-        yield claim(f"tile of {size}", "fold", "tile", f" for {size} elements", _tile_check(size))
-
-    if pair is not None:
-
-        def pairs(m: _Framed) -> Sides:
-            frames, values = (m.frame("r"), m.frame("s")), (m.real("a"), m.real("b"))
-            left, right = zip(values, frames, strict=True)
-            combined = Carrier(pair, ()).combine(m.cases, left, right)
-            r, a = m.dot((frames[0], values[0]), (frames[1], values[1]))
-            return Sides(combined, (a, r))
-
-        yield claim("pair form", f"{pair.name} combine", "framed combine", "", pairs)
-
-
-def _tile_check(size: int) -> Callable[[_Framed], Sides]:
-    def check(m: _Framed) -> Sides:
-        exponents = [m.frame(f"e{n}") for n in range(size)]
-        values = [m.real(f"v{n}") for n in range(size)]
-        elements = list(zip(exponents, values, strict=True))
-        folded: Values = m.frames.unit_of(m.cases)[0], m.cases.number(Fraction(0))
-        for e, v in elements:
-            folded = m.dot(folded, (e, m.embed(e, v, e)))
-        return Sides(folded, m.tile(elements))
-
-    return check

@@ -1,285 +1,87 @@
 """The laws that every bracketing rests on, proved for each monoid before it is used.
 
-Each law is a claim (`laws`). It is evaluated on symbols, case by case, and proved by
-sympy's expansion (`case_analysis`), or evaluated on numbers and refuted (`sampling`). A
-law that is neither is not proved, and its monoid is refused like one that fails.
-
-What rewrite rules rest on (`rule_laws`) is proved in the same way.
-
-What is proved is remembered (`cache`) under a hash of the monoid's definition, so that
-later runs need no sympy. A remembered result is used only if it says exactly what would
-be claimed now; those of a user's monoid are tried on a few numbers again.
+Each law is a claim (`laws`, `framed_laws`; for rewrite rules `rule_laws`), which is proved or
+refuted (`prover`). What is proved is remembered (`cache`) under a hash of the monoid's
+definition, so that later runs need no sympy. A remembered result is used only if it says
+exactly what would be claimed now; those of a user's monoid are tried on a few numbers again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from fractions import Fraction
-from functools import cache, partial
-from typing import TypeAlias, TypeVar
+from dataclasses import asdict, replace
+from functools import cache
 
 from monocomp import terms as T
 from monocomp.algebra import SE, SE_PAIR, FramedMonoid, settled
 from monocomp.cache import JsonStore
 from monocomp.equations import Equations
 from monocomp.errors import InternalError, MonoidLawError, Span
-from monocomp.proving.case_analysis import OutOfTimeError, Path, UnprovedError, clock, for_all_cases
-from monocomp.proving.extended_reals import ContradictionError, UnsupportedTermError
+from monocomp.proving.claims import Values, shown_values
+from monocomp.proving.framed_laws import framed_claims
 from monocomp.proving.laws import (
     BUILT_IN,
     RESTS_ON,
     Carrier,
-    Claim,
-    Operands,
-    Values,
     associative,
     carrier_of,
     closed,
     commutative,
-    framed_claims,
     idempotent,
     neutral,
     restricted,
-    shown_values,
     top_claims,
     unit_claims,
 )
+from monocomp.proving.prover import (
+    TIME_LIMIT,
+    Law,
+    Plan,
+    Prover,
+    is_commutative,
+    is_proved,
+    missing,
+    survives,
+)
 from monocomp.proving.rule_laws import EVERYWHERE, RULE_LAWS
-from monocomp.proving.sampling import Sample
-from monocomp.proving.symbolic import to_sympy
 from monocomp.terms import Term, UserMonoid
 
-__all__ = [
-    "Law",
-    "certificate",
-    "certify",
-    "certify_rule_law",
-    "commutes",
-    "is_commutative",
-    "is_proved",
-    "missing",
-    "prove_builtin",
-    "prove_framed",
-    "prove_monoid",
-    "require",
-    "require_program",
-    "to_sympy",
-]
-
 PROVER_VERSION = 3  # part of what results are remembered under; raise it with every change
-TIME_LIMIT = 10.0  # seconds for one law
+_QUICK = 60  # samples on which a user's monoid is tried before a proof is
 
-FACTS = ("commutative",)  # worth knowing, and no obligation
-
-_QUICK, _LONG = 60, 3000  # numbers of samples before and after a proof is tried
-
-_T = TypeVar("_T")
+# --- plans ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Law:
-    """What is known of a law.
-
-    Attributes:
-        name: the monoid and the law, "Affine: associative".
-        statement: what it says; `.` is the combine.
-        holds: proved, refuted, or None when neither succeeded in time.
-        counterexample: where it fails, with the values of both sides.
-        seconds: spent on finding out.
-    """
-
-    name: str
-    statement: str
-    holds: bool | None
-    counterexample: str | None
-    seconds: float
-
-    @property
-    def short(self) -> str:
-        """The law without the monoid."""
-        return self.name.rpartition(": ")[2]
-
-    @property
-    def is_fact(self) -> bool:
-        """Is it no obligation?"""
-        return self.short in FACTS
-
-
-# --- proving and refuting -------------------------------------------------------------
-
-
-def _prove(claim: Claim, tick: Callable[[], None]) -> bool:
-    """Does the claim hold in every case? False only says that no proof was found."""
-
-    def check(path: Path) -> None:
-        sides = claim.check(path, {})
-        field = path.choose(len(sides.left))
-        if not path.same(sides.left[field], sides.right[field]):
-            raise UnprovedError
-
-    try:
-        for_all_cases(check, tick)
-    except (UnprovedError, UnsupportedTermError, RecursionError):
-        return False
-    return True
-
-
-def _refute(claim: Claim, count: int, tick: Callable[[], None]) -> str | None:
-    """The shortest of the first few counterexamples among `count` samples."""
-    found: list[str] = []
-    for seed in range(count):
-        pool = Sample.NICE if seed < count // 3 else Sample.PLAIN
-        text = _counterexample(claim, seed, pool, 40, tick)
-        # Digits that cancel could make a difference; it would vanish with more of them.
-        if text is not None and _counterexample(claim, seed, pool, 100, tick) is not None:
-            found.append(text)
-            if len(found) == 5:
-                break
-    return min(found, key=lambda text: (len(text), text), default=None)
-
-
-def _survives(claim: Claim, count: int) -> bool:
-    """Does no sample contradict the claim? It must answer soon, and False is always safe."""
-    try:
-        return _refute(claim, count, clock(1.0)) is None
-    except OutOfTimeError:
-        return False
-
-
-def _counterexample(
-    claim: Claim, seed: int, pool: Sequence[Fraction], digits: int, tick: Callable[[], None]
-) -> str | None:
-    sample = Sample(seed, pool, digits, tick)
-    operands: Operands = {}
-    try:
-        sides = claim.check(sample, operands)
-        left, right = tuple(sides.left), tuple(sides.right)
-        if all(map(sample.same, left, right)):
-            return None
-        shown = {name: shown_values(values) for name, values in operands.items()}
-    except (ContradictionError, UnsupportedTermError, RecursionError):
-        return None
-    left_text, right_text = sides.left_text or claim.left, sides.right_text or claim.right
-    # Sides that differ late are shown with more digits.
-    texts = [(shown_values(left, n), shown_values(right, n)) for n in (6, 12, digits)]
-    one, other = next((pair for pair in texts if pair[0] != pair[1]), texts[-1])
-    text = f"{_filled(left_text, shown)} = {one}"
-    if right_text in {"{" + name + "}" for name in shown}:
-        text += f", not {other}"
-    elif right_text:
-        text += f", but {_filled(right_text, shown)} = {other}"
-    hidden = [name for name in shown if "{" + name + "}" not in left_text + right_text]
-    given = ", ".join(f"{name} = {shown[name]}" for name in hidden)
-    return f"with {given}: {text}" if given else text
-
-
-def _filled(text: str, shown: dict[str, str]) -> str:
-    for name, value in shown.items():
-        bare = value[0] == "(" or not (value[0] == "-" or " " in value)
-        text = text.replace("{" + name + "}", value if bare else f"({value})")
-    return text
-
-
-# A law is a subject and the forms in which the law may hold, strongest first.
-_Forms: TypeAlias = tuple[str, Callable[[], Iterable[Claim]]]
-# What to prove: all laws of the first plan that succeeds.
-_Plan: TypeAlias = list[_Forms]
-
-
-class _Prover:
-    """Proves plans. Every law has its time, however often and in whatever form it is tried."""
-
-    def __init__(self, limit: float, samples: int) -> None:
-        self.limit = limit
-        self.samples = samples  # of the refutation that comes before a proof
-        self.spent: dict[str, float] = {}
-
-    def first_plan(self, plans: Iterable[_Plan]) -> tuple[Law, ...]:
-        """The laws of the first plan whose obligations are all proved, else of the first."""
-        first: tuple[Law, ...] | None = None
-        for plan in plans:
-            laws = []
-            for forms in plan:
-                laws.append(self._law(forms, search=first is None))
-                if first is not None and not is_proved(laws):
-                    break
-            if is_proved(laws):
-                return tuple(laws)
-            first = first or tuple(laws)
-        return first or ()
-
-    def _law(self, forms: _Forms, search: bool) -> Law:
-        """The law in the first form that is proved; else what is known of the strongest."""
-        subject, claims = forms
-        strongest, *weaker = claims()
-        name = f"{subject}: {strongest.name}"
-        proved, counterexample = self._try(name, strongest)
-        if proved:
-            return Law(name, strongest.statement, True, None, self.spent[name])
-        for claim in weaker:
-            if self._try(name, claim)[0]:
-                return Law(name, claim.statement, True, None, self.spent[name])
-        if counterexample is None and search:
-            counterexample = self._timed(name, lambda tick: _refute(strongest, _LONG, tick))
-        holds = None if counterexample is None else False
-        return Law(name, strongest.statement, holds, counterexample, self.spent[name])
-
-    def _try(self, name: str, claim: Claim) -> tuple[bool, str | None]:
-        def decide(tick: Callable[[], None]) -> tuple[bool, str | None]:
-            found = _refute(claim, self.samples, tick)
-            return found is None and _prove(claim, tick), found
-
-        return self._timed(name, decide) or (False, None)
-
-    def _timed(self, name: str, run: Callable[[Callable[[], None]], _T]) -> _T | None:
-        """Run within what is left of a law's time; None when that is over."""
-        start = time.monotonic()
-        try:
-            return run(clock(self.limit - self.spent.get(name, 0.0)))
-        except OutOfTimeError:
-            return None
-        finally:
-            self.spent[name] = self.spent.get(name, 0.0) + time.monotonic() - start
-
-
-def _single(claim: Claim) -> list[Claim]:
-    return [claim]
-
-
-def _plan(c: Carrier) -> _Plan:
+def _plan(c: Carrier) -> Plan:
     """The laws of a monoid on a carrier."""
-    return [
-        (c.monoid.name, partial(_single, closed(c))),
-        (c.monoid.name, partial(_single, associative(c))),
-        (c.monoid.name, partial(unit_claims, c, on_the_left=True)),
-        (c.monoid.name, partial(unit_claims, c, on_the_left=False)),
-        (c.monoid.name, partial(_single, commutative(c))),
-    ]
+    units = (list(unit_claims(c, on_the_left)) for on_the_left in (True, False))
+    laws = ([closed(c)], [associative(c)], *units, [commutative(c)])
+    return [(c.monoid.name, forms) for forms in laws]
 
 
-def _monoid_plans(m: UserMonoid, nonnegative: Iterable[str]) -> Iterator[_Plan]:
+def _monoid_plans(m: UserMonoid, nonnegative: Iterable[str]) -> Iterator[Plan]:
     everywhere = carrier_of(m)
     yield _plan(everywhere)
     yield from map(_plan, restricted(everywhere, frozenset(nonnegative)))
 
 
-def is_proved(laws: Iterable[Law]) -> bool:
-    """Do all obligations hold?"""
-    return missing(laws) is None
+def _builtin_plan(name: str) -> Plan:
+    if name == "top":
+        return [("top", [claim]) for claim in top_claims()]
+    if name in BUILT_IN:
+        return _plan(carrier_of(BUILT_IN[name]))
+    raise InternalError(f"there is no monoid '{name}'")
 
 
-def missing(laws: Iterable[Law]) -> Law | None:
-    """The first obligation that is not proved."""
-    return next((law for law in laws if not law.holds and not law.is_fact), None)
-
-
-def is_commutative(laws: Iterable[Law]) -> bool:
-    """Is it proved that the order of elements does not matter?"""
-    return any(law.holds for law in laws if law.short == "commutative")
+def _framed_plan(f: FramedMonoid) -> Plan:
+    """The laws of a framed monoid; with the same as pairs, that those agree, and their laws."""
+    frames = carrier_of(BUILT_IN[f.join])
+    claims = [associative(frames), commutative(frames), idempotent(frames)]
+    joins = [replace(claim, name=f"join {claim.name}") for claim in claims]
+    plan = [(f.name, [claim]) for claim in (*joins, *framed_claims(f))]
+    return plan if f.pair is None else [*plan, *_plan(carrier_of(f.pair))]
 
 
 def prove_monoid(
@@ -292,50 +94,7 @@ def prove_monoid(
         nonnegative: fields that are >= 0 in every element; used if the laws need it.
         limit: seconds for each law.
     """
-    return _Prover(limit, _QUICK).first_plan(_monoid_plans(m, nonnegative))
-
-
-def _builtin_plan(name: str) -> _Plan:
-    if name == "top":
-        return [("top", partial(_single, claim)) for claim in top_claims()]
-    if name in BUILT_IN:
-        return _plan(carrier_of(BUILT_IN[name]))
-    raise InternalError(f"there is no monoid '{name}'")
-
-
-def _builtin_plans(name: str) -> list[_Plan]:
-    return [_builtin_plan(name)]
-
-
-def prove_builtin(name: str, limit: float = TIME_LIMIT) -> tuple[Law, ...]:
-    """The laws of a reduction of the language, or of those that it rests on."""
-    laws: list[Law] = []
-    for part in RESTS_ON.get(name, (name,)):
-        if part == SE.name:
-            laws += prove_framed(SE, limit=limit)
-        else:
-            laws += _Prover(limit, 0).first_plan([_builtin_plan(part)])
-    return tuple(laws)
-
-
-def _framed_plan(f: FramedMonoid, pair: UserMonoid | None) -> _Plan:
-    frames = carrier_of(BUILT_IN[f.join])
-    claims = [associative(frames), commutative(frames), idempotent(frames)]
-    joins = [replace(claim, name=f"join {claim.name}") for claim in claims]
-    framed = [*joins, *framed_claims(f, pair)]
-    plan: _Plan = [(f.name, partial(_single, claim)) for claim in framed]
-    return plan if pair is None else plan + _plan(carrier_of(pair))
-
-
-def prove_framed(
-    f: FramedMonoid, pair: UserMonoid | None = None, limit: float = TIME_LIMIT
-) -> tuple[Law, ...]:
-    """The laws of a framed monoid; with the same as pairs, that those agree, and their laws."""
-    return _Prover(limit, 0).first_plan([_framed_plan(f, _pair_of(f, pair))])
-
-
-def _pair_of(f: FramedMonoid, pair: UserMonoid | None) -> UserMonoid | None:
-    return SE_PAIR if pair is None and f is SE else pair
+    return Prover(limit, _QUICK).first_plan(_monoid_plans(m, nonnegative))
 
 
 # --- remembering ----------------------------------------------------------------------
@@ -381,22 +140,20 @@ def certify(
         nonnegative: as in `prove_monoid`.
         fresh: prove anew.
     """
+    content: object
     if isinstance(monoid, UserMonoid):
         fields = tuple(sorted(nonnegative))
-        key = _key(("monoid", _monoid_key(monoid), fields))
-        return _certified(key, lambda: _monoid_plans(monoid, fields), fresh, _QUICK, _CHECKS)
+        content = "monoid", _monoid_key(monoid), fields
+        return _certified(content, lambda: _monoid_plans(monoid, fields), fresh, _QUICK, _CHECKS)
     if isinstance(monoid, FramedMonoid):
-        pair = _pair_of(monoid, None)
-        key = _key(("framed", _framed_key(monoid), _monoid_key(pair)))
-        return _certified(key, lambda: [_framed_plan(monoid, pair)], fresh)
-    laws: list[Law] = []
-    for name in RESTS_ON.get(monoid, (monoid,)):
-        if name == SE.name:
-            laws += certify(SE, fresh=fresh)
-        else:
-            key = _key(("builtin", name, _monoid_key(BUILT_IN.get(name))))
-            laws += _certified(key, partial(_builtin_plans, name), fresh)
-    return tuple(laws)
+        content = "framed", _framed_key(monoid), _monoid_key(monoid.pair)
+        return _certified(content, lambda: [_framed_plan(monoid)], fresh)
+    if monoid in RESTS_ON:
+        return tuple(law for part in RESTS_ON[monoid] for law in certify(part, fresh=fresh))
+    if monoid == SE.name:
+        return certify(SE, fresh=fresh)
+    content = "builtin", monoid, _monoid_key(BUILT_IN.get(monoid))
+    return _certified(content, lambda: [_builtin_plan(monoid)], fresh)
 
 
 def certify_rule_law(name: str, fresh: bool = False) -> tuple[Law, ...]:
@@ -406,31 +163,30 @@ def certify_rule_law(name: str, fresh: bool = False) -> tuple[Law, ...]:
         name: as in the rule's docstring.
         fresh: prove anew.
     """
-    if name == SE.name:
-        return certify(SE, fresh=fresh)
-    if name in BUILT_IN:
+    if name == SE.name or name in BUILT_IN:
         return certify(name, fresh=fresh)
     if name not in RULE_LAWS:
         raise InternalError(f"there is no law '{name}'")
     law = RULE_LAWS[name]
-    plan: _Plan = [(name, partial(_single, claim)) for claim in law.claims()]
-    return _certified(_key(("rule", law.key)), lambda: [plan], fresh)
+    plan = [(name, [claim]) for claim in law.claims()]
+    return _certified(("rule", law.key), lambda: [plan], fresh)
 
 
 def _certified(
-    key: str,
-    plans: Callable[[], Iterable[_Plan]],
+    content: object,
+    plans: Callable[[], Iterable[Plan]],
     fresh: bool,
     samples: int = 0,
     checks: int = 0,
 ) -> tuple[Law, ...]:
+    key = _key(content)
     if not fresh:
         remembered = _IN_MEMORY.get(key)
         if remembered is None:
             remembered = _recalled(_STORE.get(key), plans(), checks)
         if remembered is not None:
             return _keep(key, remembered, checks)
-    laws = _Prover(TIME_LIMIT, samples).first_plan(plans())
+    laws = Prover(TIME_LIMIT, samples).first_plan(plans())
     if is_proved(laws):
         _STORE.put(key, {"laws": [asdict(law) for law in laws]})
         _keep(key, laws, checks)
@@ -445,7 +201,7 @@ def _keep(key: str, laws: tuple[Law, ...], checks: int) -> tuple[Law, ...]:
 
 
 def _recalled(
-    entry: dict[str, object] | None, plans: Iterable[_Plan], checks: int
+    entry: dict[str, object] | None, plans: Iterable[Plan], checks: int
 ) -> tuple[Law, ...] | None:
     """The laws in an entry, if they are those of one of the plans, in number and wording."""
     items = None if entry is None else entry.get("laws")
@@ -470,15 +226,15 @@ def _law(item: object) -> Law | None:
     return None
 
 
-def _fits(laws: Sequence[Law], plan: _Plan, checks: int) -> bool:
+def _fits(laws: Sequence[Law], plan: Plan, checks: int) -> bool:
     """Are these the laws of the plan? Claims that are said to be proved are tried again."""
     if len(laws) != len(plan):
         return False
     for law, (subject, claims) in zip(laws, plan, strict=True):
-        claim = next((c for c in claims() if c.statement == law.statement), None)
+        claim = next((c for c in claims if c.statement == law.statement), None)
         if claim is None or law.name != f"{subject}: {claim.name}":
             return False
-        if law.holds and not _survives(claim, checks):
+        if law.holds and not survives(claim, checks):
             return False
     return True
 
@@ -564,7 +320,7 @@ def _neutral_unit(m: UserMonoid) -> Values | None:
     for unit in itertools.product((T.ZERO, T.ONE, T.NEG_INF, T.INF), repeat=len(m.fields)):
         carrier = carrier_of(replace(m, unit=unit))
         sides = (neutral(carrier, left) for left in (True, False))
-        if all(_survives(claim, _QUICK) for claim in sides):
+        if all(survives(claim, _QUICK) for claim in sides):
             return carrier.unit
     return None
 

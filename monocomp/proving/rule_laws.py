@@ -17,11 +17,12 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 from monocomp import terms as T
 from monocomp.printer import show
+from monocomp.proving.claims import Claim, Operands, Sides
 from monocomp.proving.extended_reals import Cases
-from monocomp.proving.laws import Claim, Operands, Sides
 from monocomp.terms import Term
 
 
@@ -123,40 +124,10 @@ def _sub(a: Term, b: Term) -> Term:
     return _add(a, _mul(_MINUS, b))
 
 
-def _exp(x: Term) -> Term:
-    return T.inert("exp", x)
-
-
-def _log(x: Term) -> Term:
-    return T.inert("log", x)
-
-
-def _max(x: Term, y: Term) -> Term:
-    return T.inert("maximum", x, y)
-
-
-def _min(x: Term, y: Term) -> Term:
-    return T.inert("minimum", x, y)
-
-
-def _where(c: Term, x: Term, y: Term) -> Term:
-    return T.inert("where", c, x, y)
-
-
-def _cos(x: Term) -> Term:
-    return T.inert("cos", x)
-
-
-def _sin(x: Term) -> Term:
-    return T.inert("sin", x)
-
-
-def _is(x: Term, y: Term) -> Term:
-    return T.inert("compare", x, y, attr="==")
-
-
-def _less(x: Term, y: Term) -> Term:
-    return T.inert("compare", x, y, attr="<")
+_exp, _log, _cos, _sin, _max, _min, _where = (
+    partial(T.inert, op) for op in ("exp", "log", "cos", "sin", "maximum", "minimum", "where")
+)
+_is, _less = (partial(T.inert, "compare", attr=op) for op in ("==", "<"))
 
 
 def _power(x: Term, power: Fraction | int) -> Term:
