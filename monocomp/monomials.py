@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from monocomp import terms as T
 from monocomp.terms import Number, Term
+from monocomp.terms.parts import addends as addends
 
 
 class Monomial(NamedTuple):
@@ -23,11 +24,6 @@ class Monomial(NamedTuple):
 def factors(t: Term) -> tuple[Term, ...]:
     """The factors of a product; any other term is its own."""
     return t.args if t.op == "mul" else (t,)
-
-
-def addends(t: Term) -> tuple[Term, ...]:
-    """The addends of a sum; any other term is its own."""
-    return t.args if t.op == "add" else (t,)
 
 
 def exponent_of(t: Term) -> Term:

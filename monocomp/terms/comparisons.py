@@ -17,7 +17,7 @@ from monocomp.terms.leaves import FALSE, INF, NEG_INF, TRUE, ZERO, as_int, const
 from monocomp.terms.logic import conjunction, disjunction
 from monocomp.terms.losses import lose
 from monocomp.terms.nodes import Term, intern
-from monocomp.terms.parts import split_addends, split_coefficient
+from monocomp.terms.parts import addends, split_addends, split_coefficient
 from monocomp.terms.ring import add, as_float, is_small, mul, neg, promote, sub
 
 
@@ -68,8 +68,8 @@ def _without_scale(t: Term) -> Term:
     (exponent,) = scale[0].args
     rest = [f for f in t.args if f not in scale]
     sums = Product([f for f in rest if f.op != "pow" or f.attr > 0])
-    addends = exponent.args if exponent.op == "add" else (exponent,)
-    if not all(sums.says(intern("compare", (NEG_INF, a), "<", "bool")) for a in addends):
+    above = (intern("compare", (NEG_INF, a), "<", "bool") for a in addends(exponent))
+    if not all(map(sums.says, above)):
         return t
     lose(*scale)
     return mul(*rest)
@@ -82,18 +82,18 @@ def _compare_ints(op: str, a: Term, b: Term) -> Term:
     number that is left over stands where it is positive, with `<` in front of it. Of two numbers
     that are read the difference might be no int any more: they are compared as they are.
     """
-    if sum(not is_small(t) for x in (a, b) for t in (x.args if x.op == "add" else (x,))) > 1:
+    if sum(not is_small(t) for x in (a, b) for t in addends(x)) > 1:
         return _compare_as_they_are(op, a, b)
-    addends, rest = split_addends(sub(b, a))  # 0 op addends + rest
+    parts, rest = split_addends(sub(b, a))  # 0 op parts + rest
     rest -= op == "<"
-    divisor = math.gcd(*(int(number) for number, _ in addends))
-    if not addends:
+    divisor = math.gcd(*(int(number) for number, _ in parts))
+    if not parts:
         return const({"==": rest == 0, "!=": rest != 0}.get(op, rest >= 0))
     if op in ("==", "!=") and rest % divisor != 0:
         return const(op == "!=")
     rest //= divisor  # rounded down: of whole numbers that is the same bound
     left, right = (
-        [_times(abs(int(n)) // divisor, t) for n, t in addends if (n > 0) == side]
+        [_times(abs(int(n)) // divisor, t) for n, t in parts if (n > 0) == side]
         for side in (False, True)
     )
     if op in ("<", "<="):
@@ -110,9 +110,9 @@ def _compare_ints(op: str, a: Term, b: Term) -> Term:
     return intern("compare", sides, op, "bool")
 
 
-def _least(addends: Iterable[Term]) -> int:
-    """What the addends, none of which is less than 0, come to at least."""
-    return sum(int(split_coefficient(t)[0]) for t in addends if is_positive(t))
+def _least(terms: Iterable[Term]) -> int:
+    """What the terms, none of which is less than 0, come to at least."""
+    return sum(int(split_coefficient(t)[0]) for t in terms if is_positive(t))
 
 
 def _compare_as_they_are(op: str, a: Term, b: Term) -> Term:

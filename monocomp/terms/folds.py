@@ -10,6 +10,7 @@ from monocomp.terms.constructors import CONSTRUCTORS, rebuild
 from monocomp.terms.leaves import FALSE, INF, NEG_INF, ONE, as_int, const, index
 from monocomp.terms.logic import conjunction
 from monocomp.terms.nodes import Binder, Term, UserMonoid, intern
+from monocomp.terms.parts import addends
 from monocomp.terms.ring import add, as_float, bracket, divide, exp, mul, sub
 from monocomp.vocabulary import Kind
 
@@ -113,7 +114,7 @@ def softmax(monoid: str, opened: tuple[Term, ...], condition: Term, x: Term) -> 
 def _with_masks_as_conditions(condition: Term, x: Term) -> tuple[Term, Term]:
     """A logit with its masks, addends `where(c, a, -inf)`, as parts of the condition."""
     parts = []
-    for a in x.args if x.op == "add" else (x,):
+    for a in addends(x):
         while a.op == "where" and a.args[2] is NEG_INF:
             condition, a = conjunction(condition, a.args[0]), a.args[1]
         parts.append(a)

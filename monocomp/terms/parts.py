@@ -23,15 +23,20 @@ def split_coefficient(t: Term) -> tuple[Number, Term | None]:
 
 def split_addends(t: Term) -> tuple[list[tuple[Fraction, Term]], int]:
     """The int t as a sum of (coefficient, term) and a number."""
-    addends, rest = [], 0
-    for part in t.args if t.op == "add" else (t,):
+    found, rest = [], 0
+    for part in addends(t):
         number, base = split_coefficient(part)
         assert isinstance(number, Fraction)  # no int is infinite
         if base is None:
             rest = int(number)
         else:
-            addends.append((number, base))
-    return addends, rest
+            found.append((number, base))
+    return found, rest
+
+
+def addends(t: Term) -> tuple[Term, ...]:
+    """The addends of a sum; any other term is its own."""
+    return t.args if t.op == "add" else (t,)
 
 
 def factors(terms: Iterable[Term]) -> Iterable[Term]:

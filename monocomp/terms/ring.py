@@ -13,29 +13,36 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from functools import lru_cache
 
 from monocomp.terms.constructors import CONSTRUCTORS, construct
-from monocomp.terms.emptiness import Product, is_there, may_be_empty, without_scale
+from monocomp.terms.emptiness import Product, is_there, may_be_empty
 from monocomp.terms.facts import (
     has_element,
     is_finite,
     is_finite_if_there,
     is_nonnegative,
     is_positive,
-    is_unmasked,
-    is_weight,
 )
 from monocomp.terms.leaves import INF, NEG_INF, ONE, TRUE, ZERO, as_int, const
 from monocomp.terms.logic import conjunction, conjuncts
 from monocomp.terms.losses import lose, losing_nothing, remembered
 from monocomp.terms.nodes import Number, Term, intern
 from monocomp.terms.parts import (
+    addends,
     base_and_power,
     factors,
     is_bracket,
     is_over_nothing,
     split_coefficient,
+)
+from monocomp.terms.weights import (
+    holds_ref,
+    is_inverse_of_nothing,
+    is_logarithm_of_weight,
+    is_quotient,
+    is_scale,
+    is_weight_there,
+    that_cancel,
 )
 from monocomp.vocabulary import Kind
 
@@ -220,7 +227,7 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
             if base in powers:
                 before = powers.pop(base)
                 cancels = max(before, power) > 0 >= before + power
-                if cancels and (may_be_empty(base) or _holds_ref(base)):
+                if cancels and (may_be_empty(base) or holds_ref(base)):
                     conditions.append(is_there(base))
                 base, power = _joined_power(base, before, power)
             powers[base] = powers.get(base, _NONE) + power
@@ -230,7 +237,7 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
         return const(0, kind)
     parts = [
         intern("pow", (base,), power, kind)
-        if power < 0 and _is_quotient(base)
+        if power < 0 and is_quotient(base)
         else power_of(base, power)
         for base, power in powers.items()
         if power != 0
@@ -238,7 +245,7 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
     exponent = add(*exponents) if len(exponents) != 1 else exponents[0]
     cancelled: list[Term] = []
     if len(exponents) > 1:
-        cancelled += _that_cancel(exponents, divisors, as_written)
+        cancelled += that_cancel(exponents, divisors, as_written)
     empty = [base for base in powers if may_be_empty(base)]
     if conditions or any(powers[base] >= 0 for base in empty):
         lost = [b for b in powers if conditions or b not in empty]
@@ -279,26 +286,6 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
     return parts[0] if len(parts) == 1 else intern("mul", tuple(parts), None, kind)
 
 
-def _is_quotient(t: Term) -> bool:
-    """Is this x / z for a z that may be of nothing, or x * exp(-m) for such a maximum m?"""
-    return t.op == "mul" and any(map(_is_inverse_of_nothing, t.args))
-
-
-def _is_inverse_of_nothing(factor: Term) -> bool:
-    if factor.op != "exp":
-        return factor.op == "pow" and factor.attr < 0 and may_be_empty(factor.args[0])
-    (exponent,) = factor.args
-    addends = map(split_coefficient, exponent.args if exponent.op == "add" else (exponent,))
-    units = {"max": -1, "min": 1}
-    return any(
-        m is not None
-        and m.op == "fold"
-        and is_weight_there(m if m.attr.monoid == "max" else neg(m)) is not None
-        and number * units.get(m.attr.monoid, 0) > 0
-        for number, m in addends
-    )
-
-
 def _with_quotients_that_cancel(found: list[Term]) -> Iterator[Term]:
     """(1 / z) / (x / z) is 1 / x: the factors, with such quotients that divide written out."""
     has_exponential = any(f.op == "exp" for f in found)
@@ -309,16 +296,10 @@ def _with_quotients_that_cancel(found: list[Term]) -> Iterator[Term]:
 
     for f in found:
         quotient = f.args[0].args if f.op == "pow" and f.attr < 0 and f.args[0].op == "mul" else ()
-        if any(_is_inverse_of_nothing(g) and cancels(g) for g in quotient):
+        if any(is_inverse_of_nothing(g) and cancels(g) for g in quotient):
             yield from factors([power_of(f.args[0], f.attr)])
         else:
             yield f
-
-
-@lru_cache(maxsize=65536)
-def _holds_ref(t: Term) -> bool:
-    """Does t stand for a definition, of which nothing is known yet?"""
-    return t.op == "ref" or any(map(_holds_ref, t.args))
 
 
 def _joined_power(base: Term, first: Fraction, second: Fraction) -> tuple[Term, Fraction]:
@@ -338,47 +319,6 @@ def _of_root(base: Term, power: Fraction) -> tuple[Term, Fraction]:
 
 def _inert_exp(exponent: Term) -> Term:
     return intern("exp", (exponent,), None, "float")
-
-
-def _that_cancel(
-    exponents: list[Term], divisors: Iterable[Term], as_written: bool
-) -> Iterable[Term]:
-    """The conditions without which a product of exponentials is 0.
-
-    exp(a) * exp(-a) is 1 where a is finite. Where a is infinite one of them is 0: a weight of
-    nothing, which has left its sum, or is divided by one that is 0, too. The maximum of exponents
-    is in both because what was scaled by it is not any more.
-    """
-    known = set(conjuncts(conjunction(*divisors)))
-    numbers: dict[Term, list[Number]] = {}
-    may_clash = sum(not is_finite(e) for e in exponents) > 1  # 0 times infinity
-    for e in exponents:
-        for a in e.args if e.op == "add" else (e,):
-            if may_clash:
-                lose(a)
-            number, rest = split_coefficient(a)
-            if rest is not None and not is_finite(rest):
-                numbers.setdefault(rest, []).append(number)
-    for rest, found in numbers.items():
-        for sign in (1, -1):
-            there = is_weight_there(mul(const(sign, "float"), rest))
-            if there is None or not any(sign * n > 0 for n in found):
-                continue
-            is_joint = rest.op == ("maximum" if sign < 0 else "minimum")
-            cancels = sign * sum(found) <= 0 and min(found) < 0 < max(found)
-            if there in known or (as_written and cancels and not is_joint):
-                yield there
-
-
-def is_weight_there(exponent: Term) -> Term | None:
-    """exp(exponent) != 0, if that is no matter of course."""
-    number, rest = split_coefficient(exponent)
-    if rest is None or is_unmasked(rest):
-        return None
-    rest = without_scale(rest)
-    sides = (NEG_INF, rest) if number > 0 else (rest, INF)
-    there = construct("compare", *sides, attr="<")
-    return None if there is TRUE else there
 
 
 def _join_absolute_values(powers: dict[Term, Fraction]) -> None:
@@ -409,12 +349,12 @@ def _power_as_written(base: Term, power: Fraction) -> Term:
     found = power_of(base, power)
     if power > 0:
         return found
-    if _is_quotient(base):
+    if is_quotient(base):
         return intern("pow", (base,), power, base.kind)
     there: list[Term | None] = []
     for f in factors([base]):
         if f.op == "exp":
-            there += map(is_weight_there, f.args[0].args if f.args[0].op == "add" else f.args)
+            there += map(is_weight_there, addends(f.args[0]))
     divisors = [power_of(bracket(c), -1) for c in there if c is not None]
     return mul(found, *divisors) if divisors else found
 
@@ -461,7 +401,7 @@ def power_of(base: Term, power: Fraction | int) -> Term:
             return mul(*(power_of(t, power) for t in base.args))
         # 0 times a negative number has a root, so beside unknown signs 0 must not leave alone.
         leaves = is_nonnegative if all(map(is_nonnegative, base.args)) else is_positive
-        apart = [t for t in base.args if leaves(t) or _is_scale(t, base.args)]
+        apart = [t for t in base.args if leaves(t) or is_scale(t, base.args)]
         outside = [power_of(t, power) for t in apart]
         rest = [t for t in base.args if t not in apart]
         if outside:
@@ -469,16 +409,6 @@ def power_of(base: Term, power: Fraction | int) -> Term:
     if base.op == "add" and power % 2 == 0:
         base = leading_positive(base)
     return intern("pow", (base,), power, base.kind)
-
-
-def _is_scale(t: Term, product: Iterable[Term]) -> bool:
-    """Is this an exponential that is 0 only where the others are, as that of a mantissa's frame?"""
-    if t.op != "exp":
-        return False
-    others = Product([f for f in product if f is not t])
-    (x,) = t.args
-    there = map(is_weight_there, x.args if x.op == "add" else (x,))
-    return all(c is None or others.says(c) for c in there)
 
 
 def leading_positive(t: Term) -> Term:
@@ -514,14 +444,14 @@ def exp(exponent: Term) -> Term:
 
 
 def _exp(exponent: Term) -> Term:
-    addends = exponent.args if exponent.op == "add" else (exponent,)
+    parts = addends(exponent)
     leaving: list[Term] = []
     kept: list[Term] = []
-    for t in addends:
+    for t in parts:
         number, rest = split_coefficient(t)
         if rest is None and number == -math.inf:
             return _inert_exp(NEG_INF)
-        if _is_logarithm_of_weight(rest) and rest is not None and isinstance(number, Fraction):
+        if is_logarithm_of_weight(rest) and rest is not None and isinstance(number, Fraction):
             (x,) = rest.args
             if not is_positive(x):
                 lose(rest)
@@ -535,23 +465,12 @@ def _exp(exponent: Term) -> Term:
         else:
             kept.append(t)
     if leaving:
-        if len(addends) == 1 and kept:  # `where` takes no look at what it leaves out, either
+        if len(parts) == 1 and kept:  # `where` takes no look at what it leaves out, either
             return losing_nothing(lambda: mul(*leaving, exp(kept[0])))
         return mul(*leaving, exp(add(ZERO, *kept)))
     if exponent is ZERO:
         return ONE
     return intern("exp", (exponent,), None, "float")
-
-
-def _is_logarithm_of_weight(t: Term | None) -> bool:
-    """Where it is -inf, is x = exp(log(x)) a weight of nothing? exp(-inf) is, and a plain 0 is not:
-    x / x has no value then, while exp(log(x)) / exp(log(x)) is 0."""
-    return t is not None and t.op == "log" and all(map(_is_scaled_weight, factors(t.args)))
-
-
-def _is_scaled_weight(t: Term) -> bool:
-    """A weight, or what divides one."""
-    return is_weight(t) or (t.op == "pow" and is_weight(t.args[0]))
 
 
 def multiply_out(t: Term) -> Term:

@@ -1,0 +1,108 @@
+"""Weights of nothing in products: exponentials and quotients that are 0, or divide by what is.
+
+exp(-inf) is the weight of nothing, and what a sum over nothing divides is 0, too. Products ask here
+which conditions say so once exponentials have cancelled, and which quotients may not be taken
+apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from monocomp.terms.constructors import construct
+from monocomp.terms.emptiness import Product, may_be_empty, without_scale
+from monocomp.terms.facts import is_finite, is_unmasked, is_weight
+from monocomp.terms.leaves import INF, NEG_INF, TRUE, const
+from monocomp.terms.logic import conjunction, conjuncts
+from monocomp.terms.losses import lose
+from monocomp.terms.nodes import Number, Term
+from monocomp.terms.parts import addends, factors, split_coefficient
+
+
+def is_weight_there(exponent: Term) -> Term | None:
+    """exp(exponent) != 0, if that is no matter of course."""
+    number, rest = split_coefficient(exponent)
+    if rest is None or is_unmasked(rest):
+        return None
+    rest = without_scale(rest)
+    sides = (NEG_INF, rest) if number > 0 else (rest, INF)
+    there = construct("compare", *sides, attr="<")
+    return None if there is TRUE else there
+
+
+def that_cancel(
+    exponents: list[Term], divisors: Iterable[Term], as_written: bool
+) -> Iterable[Term]:
+    """The conditions without which a product of exponentials is 0.
+
+    exp(a) * exp(-a) is 1 where a is finite. Where a is infinite one of them is 0: a weight of
+    nothing, which has left its sum, or is divided by one that is 0, too. The maximum of exponents
+    is in both because what was scaled by it is not any more.
+    """
+    known = set(conjuncts(conjunction(*divisors)))
+    numbers: dict[Term, list[Number]] = {}
+    may_clash = sum(not is_finite(e) for e in exponents) > 1  # 0 times infinity
+    for e in exponents:
+        for a in addends(e):
+            if may_clash:
+                lose(a)
+            number, rest = split_coefficient(a)
+            if rest is not None and not is_finite(rest):
+                numbers.setdefault(rest, []).append(number)
+    for rest, found in numbers.items():
+        for sign in (1, -1):
+            there = is_weight_there(construct("mul", const(sign, "float"), rest))
+            if there is None or not any(sign * n > 0 for n in found):
+                continue
+            is_joint = rest.op == ("maximum" if sign < 0 else "minimum")
+            cancels = sign * sum(found) <= 0 and min(found) < 0 < max(found)
+            if there in known or (as_written and cancels and not is_joint):
+                yield there
+
+
+def is_quotient(t: Term) -> bool:
+    """Is this x / z for a z that may be of nothing, or x * exp(-m) for such a maximum m?"""
+    return t.op == "mul" and any(map(is_inverse_of_nothing, t.args))
+
+
+def is_inverse_of_nothing(factor: Term) -> bool:
+    if factor.op != "exp":
+        return factor.op == "pow" and factor.attr < 0 and may_be_empty(factor.args[0])
+    (exponent,) = factor.args
+    signs = {"max": 1, "min": -1}
+    for number, m in map(split_coefficient, addends(exponent)):
+        if m is None or m.op != "fold" or m.attr.monoid not in signs:
+            continue
+        sign = signs[m.attr.monoid]
+        largest = construct("mul", const(sign), m)
+        if sign * number < 0 and is_weight_there(largest) is not None:
+            return True
+    return False
+
+
+def is_scale(t: Term, product: Iterable[Term]) -> bool:
+    """Is this an exponential that is 0 only where the others are, as that of a mantissa's frame?"""
+    if t.op != "exp":
+        return False
+    others = Product([f for f in product if f is not t])
+    (x,) = t.args
+    there = map(is_weight_there, addends(x))
+    return all(c is None or others.says(c) for c in there)
+
+
+def is_logarithm_of_weight(t: Term | None) -> bool:
+    """Where it is -inf, is x = exp(log(x)) a weight of nothing? exp(-inf) is, and a plain 0 is not:
+    x / x has no value then, while exp(log(x)) / exp(log(x)) is 0."""
+    return t is not None and t.op == "log" and all(map(_is_scaled_weight, factors(t.args)))
+
+
+def _is_scaled_weight(t: Term) -> bool:
+    """A weight, or what divides one."""
+    return is_weight(t) or (t.op == "pow" and is_weight(t.args[0]))
+
+
+@lru_cache(maxsize=65536)
+def holds_ref(t: Term) -> bool:
+    """Does t stand for a definition, of which nothing is known yet?"""
+    return t.op == "ref" or any(map(holds_ref, t.args))
