@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from monocomp.reference.named_arrays import Axes, Value, shape_of, spread, union
+from monocomp.reference.named_arrays import Axes, Value, aligned, shape_of, spread, union
 from monocomp.reference.wide import (
     FLOAT_FUNCTIONS,
     NUMBER_FUNCTIONS,
@@ -206,8 +206,7 @@ def operate(w: Wide, op: str, left: Value, right: Value, keeps_int: bool) -> Val
     left, right = promote(w, (left, right))
     if not keeps_int:
         left, right = as_wide(w, left), as_wide(w, right)
-    axes = union(left.axes, right.axes)
-    x, y = spread(left.array, left.axes, axes), spread(right.array, right.axes, axes)
+    axes, (x, y) = aligned(left, right)
     if is_wide(w, left):
         compute = _ARITHMETIC.get(op) or w.elementary[op]
     else:
@@ -222,15 +221,13 @@ def operate(w: Wide, op: str, left: Value, right: Value, keeps_int: bool) -> Val
 def compare(w: Wide, op: str, left: Value, right: Value) -> Value:
     """One of < <= > >= == !=."""
     left, right = promote(w, (left, right))
-    axes = union(left.axes, right.axes)
-    x, y = spread(left.array, left.axes, axes), spread(right.array, right.axes, axes)
+    axes, (x, y) = aligned(left, right)
     return Value(axes, np.asarray(_COMPARISONS[op](x, y), bool))
 
 
 def connect(op: str, left: Value, right: Value) -> Value:
     """`and` or `or`."""
-    axes = union(left.axes, right.axes)
-    x, y = spread(left.array, left.axes, axes), spread(right.array, right.axes, axes)
+    axes, (x, y) = aligned(left, right)
     return Value(axes, np.asarray(x & y if op == "and" else x | y))
 
 
@@ -258,8 +255,7 @@ def apply(w: Wide, name: str, operand: Value) -> Value:
 def larger_or_smaller(w: Wide, name: str, a: Value, b: Value) -> Value:
     """maximum or minimum; absent where the operand that it takes is."""
     a, b = promote(w, (a, b))
-    axes = union(a.axes, b.axes)
-    x, y = spread(a.array, a.axes, axes), spread(b.array, b.axes, axes)
+    axes, (x, y) = aligned(a, b)
     result = (maximum if name == "maximum" else minimum)(x, y)
     if a.absent is None and b.absent is None:
         return Value(axes, result)
@@ -274,9 +270,8 @@ def choose(w: Wide, condition: Value, a: Value, b: Value) -> Value:
     """`where`: a where the condition holds, else b."""
     if not a.array.dtype == b.array.dtype == bool:
         a, b = promote(w, (a, b))
-    axes = union(condition.axes, a.axes, b.axes)
-    chosen = spread(condition.array, condition.axes, axes)
-    result = np.where(chosen, spread(a.array, a.axes, axes), spread(b.array, b.axes, axes))
+    axes, (chosen, x, y) = aligned(condition, a, b)
+    result = np.where(chosen, x, y)
     absent = None
     if a.absent is not None or b.absent is not None:
         absent = np.where(chosen, _level(a, axes), _level(b, axes))

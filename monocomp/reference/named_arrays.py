@@ -71,12 +71,18 @@ def full(array: Array, axes: Axes, target: Axes) -> Array:
     return np.broadcast_to(spread(array, axes, target), shape_of(target))
 
 
+def aligned(*values: Value) -> tuple[Axes, list[Array]]:
+    """The axes that any of the values has, and their arrays on these."""
+    axes = union(*(v.axes for v in values))
+    return axes, [spread(v.array, v.axes, axes) for v in values]
+
+
 def both(one: Value | None, other: Value | None) -> Value | None:
     """The conjunction of two conditions; None is true."""
     if one is None or other is None:
         return one if other is None else other
-    axes = union(one.axes, other.axes)
-    return Value(axes, spread(one.array, one.axes, axes) & spread(other.array, other.axes, axes))
+    axes, (x, y) = aligned(one, other)
+    return Value(axes, x & y)
 
 
 def negation(condition: Value) -> Value:

@@ -42,17 +42,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from monocomp import counter_rng
 from monocomp.errors import (
-    IndexRangeError,
     InputError,
     InternalError,
-    MonocompError,
-    UnsupportedDtypeError,
 )
 from monocomp.language import binding, checker
 from monocomp.language.syntax import (
@@ -74,9 +71,8 @@ from monocomp.language.syntax import (
     Unary,
     children,
 )
-from monocomp.reference import naive_folds
+from monocomp.reference.aggregates import Fold, aggregate, fold_monoid, select, softmax
 from monocomp.reference.naive_arithmetic import (
-    EMPTY,
     MASKED,
     absorbs,
     apply,
@@ -91,12 +87,12 @@ from monocomp.reference.naive_arithmetic import (
     negate,
     operate,
     settle,
-    still_absent,
 )
 from monocomp.reference.named_arrays import (
     Axes,
     Axis,
     Value,
+    aligned,
     both,
     first_true,
     full,
@@ -104,10 +100,10 @@ from monocomp.reference.named_arrays import (
     restrict,
     shape_of,
     somewhere,
-    spread,
     union,
 )
-from monocomp.reference.wide import Array, Wide, default, is_infinite
+from monocomp.reference.reads import Fault, Tensor, gather, widened
+from monocomp.reference.wide import Array, Wide, default, to_numpy
 from monocomp.vocabulary import KEEPING_REDUCTIONS, SELECTIONS
 
 _CHUNK = 1 << 22  # elements that a reduction holds at once, where its free indices allow
@@ -192,99 +188,6 @@ class Scope:
         return Scope(indices, guard)
 
 
-Place: TypeAlias = Mapping[Axis, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Reads outside their tensor: where they happen, and the error for one such place."""
-
-    axes: Axes
-    happens: Array
-    explain: Callable[[Place], MonocompError]
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """An input or a definition that has been evaluated, over its own axes."""
-
-    axes: Axes
-    array: Array
-    absent: Array | None = None
-    faults: tuple[Fault, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Fold:
-    """One reduction on its way: rows of elements, one row for each place on the free axes.
-
-    Attributes:
-        node: the reduction.
-        scope: where its result is wanted.
-        free: the axes that the result depends on.
-        bound: the axes that are folded, one for each index of the node.
-        admitted: the rows of the filter (None: no filter).
-    """
-
-    node: Reduce
-    scope: Scope
-    free: Axes
-    bound: Axes
-    admitted: Array | None = None
-
-    def rows(self, array: Array, axes: Axes) -> Array:
-        """The free axes, then one axis through the bound ones in row-major order."""
-        aligned = spread(array, axes, (*self.free, *self.bound))
-        outside = aligned.shape[: len(self.free)]
-        inside = np.broadcast_to(aligned, (*outside, *shape_of(self.bound)))
-        return inside.reshape((*outside, math.prod(shape_of(self.bound))))
-
-    def result(self, folded: Array, absent: Array | None) -> Value:
-        """What was made of the rows: one value each, or one for each prefix."""
-        if self.node.prefix:
-            return self.kept(folded, absent)
-        shape = shape_of(self.free)
-        if absent is not None:
-            absent = np.broadcast_to(absent, shape)
-        return Value(self.free, np.broadcast_to(folded, shape), absent)
-
-    def kept(self, rows: Array, absent: Array | None) -> Value:
-        """Rows of results, whose indices become those of the scope."""
-        axes = (*self.free, *self.bound)
-        long = (*shape_of(self.free), math.prod(shape_of(self.bound)))
-        array = np.broadcast_to(rows, long).reshape(shape_of(axes))
-        if absent is not None:
-            absent = np.broadcast_to(absent, long).reshape(shape_of(axes))
-        value = Value(axes, array, absent)
-        for index, axis in zip(self.node.indices, self.bound, strict=True):
-            value = restrict(value, axis, self.scope.indices[index])
-        return value
-
-
-# --- inputs -------------------------------------------------------------------------------
-
-
-def _to_numpy(name: str, given: Any) -> Array:
-    """An input as a float64, int64 or bool array; torch is not imported for its tensors."""
-    if hasattr(given, "detach"):
-        given = given.detach().cpu()
-        given = (given.double() if given.is_floating_point() else given).numpy()
-    array = np.asarray(given)
-    if array.dtype.kind == "b":
-        return array
-    if array.dtype.kind in "iu":
-        return array.astype(np.int64)
-    try:
-        if array.dtype.kind not in "cOSUmM":
-            return array.astype(np.float64)
-    except (TypeError, ValueError):
-        pass
-    raise UnsupportedDtypeError(
-        f"input '{name}' has dtype {array.dtype}, which is no number",
-        help="give floats, integers or booleans",
-    )
-
-
 # --- the evaluator ------------------------------------------------------------------------
 
 
@@ -300,7 +203,7 @@ class _Evaluator:
     ) -> None:
         self.program = program
         self.wide = wide
-        arrays = {name: _to_numpy(name, given) for name, given in inputs.items()}
+        arrays = {name: to_numpy(name, given) for name, given in inputs.items()}
         bound = binding.bind(program, {name: a.shape for name, a in arrays.items()}, params)
         self.extents = bound.extents
         self.params = bound.params
@@ -401,7 +304,12 @@ class _Evaluator:
             inside = tuple(slice(axis.start, axis.stop) for axis in axes)
             absent = None if tensor.absent is None else tensor.absent[inside]
             return Value(axes, tensor.array[inside], absent)
-        return self._gather(node, tensor, scope)
+        positions = [as_number(self.value(part, scope)) for part in node.subscripts]
+        is_over_nothing = not all(map(len, scope.indices.values()))
+        guard = Value((), np.asarray(False)) if is_over_nothing else scope.guard
+        found, faults = gather(self.program.text, node, tensor, positions, guard)
+        self.faults += faults
+        return found
 
     def _plain_axes(self, node: Read, scope: Scope) -> Axes | None:
         """The axes of a read like A[i,j], which cannot leave its tensor and moves nothing."""
@@ -412,63 +320,6 @@ class _Evaluator:
                 return None
             axes.append(axis)
         return tuple(axes)
-
-    def _gather(self, node: Read, tensor: Tensor, scope: Scope) -> Value:
-        places = [as_number(self.value(part, scope)) for part in node.subscripts]
-        axes = union(*(place.axes for place in places))
-        at = [spread(place.array, place.axes, axes) for place in places]
-        elements = all(map(len, scope.indices.values()))  # over nothing, nothing is read
-        needed = np.broadcast_to(elements & somewhere(scope.guard, axes), shape_of(axes))
-        inside = needed
-        for dimension, position in enumerate(at):
-            fits = (position >= 0) & (position < tensor.array.shape[dimension])
-            if (needed & ~fits).any():
-                explain = self._leaves(node, tensor, dimension, axes, position)
-                self.faults.append(Fault(axes, needed & ~fits, explain))
-            inside = inside & fits
-        for fault in tensor.faults:
-            self._inherit(fault, tensor, axes, at, inside)
-        absent = None if tensor.absent is None else _take(tensor.absent, at, inside)
-        return Value(axes, _take(tensor.array, at, inside), absent)
-
-    def _leaves(
-        self, node: Read, tensor: Tensor, dimension: int, axes: Axes, position: Array
-    ) -> Callable[[Place], MonocompError]:
-        """The error for a read outside its tensor."""
-
-        def explain(place: Place) -> MonocompError:
-            extent = tensor.array.shape[dimension]
-            index = tensor.axes[dimension].index
-            named = f"dimension {dimension}" if index.startswith(".") else f"dimension '{index}'"
-            valid = f"0 to {extent - 1}" if extent else "none, as it has no element"
-            span = node.subscripts[dimension].span
-            return IndexRangeError(
-                f"'{node.name}' is read at {_pick(position, axes, place)} along its {named}",
-                text=self.program.text,
-                spans=span if self.program.text else (),
-                notes=(f"valid positions: {valid}", *_where(place)),
-                help="guard the read with a filter or where(...)",
-            )
-
-        return explain
-
-    def _inherit(
-        self, fault: Fault, tensor: Tensor, axes: Axes, at: list[Array], inside: Array
-    ) -> None:
-        """Reading an element of a definition that could not be evaluated is a fault here."""
-        bad = np.broadcast_to(
-            somewhere(Value(fault.axes, fault.happens), tensor.axes), shape_of(tensor.axes)
-        )
-        happens = inside & _take(bad, at, inside)
-        if not happens.any():
-            return
-
-        def explain(place: Place) -> MonocompError:
-            there = [_pick(position, axes, place) for position in at]
-            fixed = {a: n for a, n in zip(tensor.axes, there, strict=True) if a in fault.axes}
-            return fault.explain(first_true(fault.happens, fault.axes, fixed))
-
-        self.faults.append(Fault(axes, happens, explain))
 
     # Operators
 
@@ -532,8 +383,7 @@ class _Evaluator:
         if node.function in ("maximum", "minimum"):
             return larger_or_smaller(self.wide, node.function, values[0], values[1])
         if node.function == "uniform":
-            axes = union(*(v.axes for v in values))
-            counters = [spread(as_number(v).array, v.axes, axes) for v in values]
+            axes, counters = aligned(*map(as_number, values))
             return Value(axes, self.wide.lift(counter_rng.uniform(*counters)))
         return apply(self.wide, node.function, values[0])
 
@@ -565,7 +415,7 @@ class _Evaluator:
             part = Axis(axis.index, start, min(start + step, axis.stop))
             before = len(self.faults)
             parts.append((part, self._reduce(node, scope.narrow(axis, part), place)))
-            self.faults[before:] = [_widen(f, part, axis) for f in self.faults[before:]]
+            self.faults[before:] = [widened(f, part, axis) for f in self.faults[before:]]
         axes = parts[0][1].axes
         at = axes.index(parts[0][0])
         array = np.concatenate([v.array for _, v in parts], axis=at)
@@ -582,97 +432,22 @@ class _Evaluator:
         args = [self.value(arg, inner.where(condition)) for arg in node.args]
         parts = args if condition is None else [*args, condition]
         free = tuple(a for a in union(*(v.axes for v in parts)) if a not in bound)
-        fold = Fold(node, scope, free, bound)
+        fold = Fold(node, scope.indices, free, bound)
         rows = [fold.rows(v.array, v.axes) for v in args]
         if condition is not None:
             fold = replace(fold, admitted=fold.rows(condition.array, condition.axes))
         if node.op in self.program.monoids:
-            fields = self._fold_monoid(self.program.monoids[node.op], rows, fold)
-            return fold.result(fields[place].array, fields[place].absent)
+            monoid = self.program.monoids[node.op]
+            units = [as_wide(self.wide, self.value(unit, Scope({}))).array for unit in monoid.unit]
+            combine = functools.partial(self._combine, monoid)
+            field = fold_monoid(self.wide, units, rows, fold, combine)[place]
+            return fold.result(field.array, field.absent)
         if node.op in SELECTIONS:
-            return self._select(rows[0], fold)
+            return select(self.wide, rows[0], fold)
         absent = None if args[0].absent is None else fold.rows(args[0].absent, args[0].axes)
         if node.op in KEEPING_REDUCTIONS:
-            return self._softmax(rows[0], absent, fold)
-        return self._aggregate(rows[0], absent, fold)
-
-    def _aggregate(self, x: Array, absent: Array | None, fold: Fold) -> Value:
-        op, prefix = fold.node.op, fold.node.prefix
-        if op in ("mean", "var", "logsumexp"):
-            x = self.wide.lift(x)
-        elif op not in ("any", "all") and x.dtype == bool:
-            x = x.astype(np.int64)
-        formula = naive_folds.FOLDS[op]
-        if prefix:
-            folded = naive_folds.prefixes(formula, self.wide, x, fold.admitted)
-        else:
-            folded = formula(self.wide, x, fold.admitted)
-        may_be_empty = (folded == 0) | is_infinite(folded)
-        if op not in naive_folds.ABSENT or not may_be_empty.any():
-            return fold.result(folded, None)
-        empty = naive_folds.nothing(op, x, absent, fold.admitted, prefix)
-        level = (empty & may_be_empty).astype(np.uint8) * np.uint8(EMPTY)
-        if op in ("sum", "mean", "var"):
-            unmasked = None if absent is None else np.where(absent == MASKED, absent, np.uint8(0))
-            excluded = naive_folds.nothing(op, x, unmasked, fold.admitted, prefix)
-            level = np.where(excluded & may_be_empty, np.uint8(MASKED), level)
-        return fold.result(folded, level if level.any() else None)
-
-    def _softmax(self, x: Array, absent: Array | None, fold: Fold) -> Value:
-        """An element is masked where its filter is false or its logit is a masked -inf; then it
-        does not look at the others."""
-        formula = naive_folds.softmax if fold.node.op == "softmax" else naive_folds.log_softmax
-        x = self.wide.lift(x)
-        level = np.where(x == -math.inf, np.uint8(EMPTY), np.uint8(0))
-        if absent is not None:
-            level = np.where((x == -math.inf) & (absent == MASKED), np.uint8(MASKED), level)
-        if fold.admitted is not None:
-            level = np.where(fold.admitted, level, np.uint8(MASKED))
-        unit = self.wide.number(0 if fold.node.op == "softmax" else -math.inf)
-        result = np.where(level == MASKED, unit, formula(self.wide, x, fold.admitted))
-        return fold.kept(result, level if level.any() else None)
-
-    def _select(self, x: Array, fold: Fold) -> Value:
-        if fold.node.target is None:
-            raise InternalError(f"'{fold.node.op}' has no target index")
-        rank = fold.scope.indices[fold.node.target]
-        x = np.broadcast_to(self.wide.lift(x), (*shape_of(fold.free), x.shape[-1]))
-        values, places = naive_folds.select(self.wide, x, fold.admitted, rank.stop)
-        values, places = values[..., rank.start :], places[..., rank.start :]
-        axes = (*fold.free, rank)
-        if fold.node.op == "argtop":
-            return Value(axes, places)
-        return Value(axes, values, np.where(places < 0, np.uint8(MASKED), np.uint8(0)))
-
-    def _fold_monoid(self, monoid: Monoid, rows: list[Array], fold: Fold) -> list[Value]:
-        """Fold from the unit, left to right; the fields of the result, or of each prefix."""
-        free = fold.free
-        shape = shape_of(free)
-        units = [as_wide(self.wide, self.value(unit, Scope({}))).array for unit in monoid.unit]
-        state = [_whole(unit, np.asarray(True), free) for unit in units]
-        states = []
-        elements = [self.wide.lift(row) for row in rows]
-        for step in range(elements[0].shape[-1]):
-            fields = [x[..., step] for x in elements]
-            same = functools.reduce(
-                np.logical_and, (f == unit for f, unit in zip(fields, units, strict=True))
-            )
-            element = [_whole(f, np.asarray(same, bool), free) for f in fields]
-            present = None if fold.admitted is None else fold.admitted[..., step]
-            state = self._combine(monoid, state, element, present, free)
-            states.append(state)
-        if not fold.node.prefix:
-            return state
-        if not states:
-            return [Value(free, np.empty((*shape, 0), self.wide.dtype)) for _ in state]
-        return [
-            Value(
-                free,
-                np.stack([v.array for v in field], axis=-1),
-                np.stack([_levels(v) for v in field], axis=-1),
-            )
-            for field in zip(*states, strict=True)
-        ]
+            return softmax(self.wide, rows[0], absent, fold)
+        return aggregate(self.wide, rows[0], absent, fold)
 
     def _combine(
         self,
@@ -714,60 +489,3 @@ class _Evaluator:
                 free = (axis for axis in inside if axis not in bound)
                 return union(free, (scope.indices[name] for name in kept))
         return self._axes_inside(expr, scope)
-
-
-# --- arrays -------------------------------------------------------------------------------
-
-
-def _take(array: Array, at: list[Array], inside: Array) -> Array:
-    """The elements at computed positions; 0 where a position is not to be read."""
-    if array.size == 0:
-        return np.zeros(inside.shape, array.dtype)
-    found = array[tuple(np.where(inside, position, 0) for position in at)]
-    return found if inside.all() else np.where(inside, found, np.zeros((), array.dtype))
-
-
-def _levels(value: Value) -> Array:
-    """Which elements are absent, for every element."""
-    return np.broadcast_to(np.uint8(0) if value.absent is None else value.absent, value.array.shape)
-
-
-def _whole(array: Array, is_unit: Array, axes: Axes) -> Value:
-    """A field of a user's monoid on all axes; what equals the unit is empty."""
-    absent = still_absent(empty_where(is_unit), array)
-    shape = shape_of(axes)
-    return Value(
-        axes,
-        np.broadcast_to(array, shape),
-        None if absent is None else np.broadcast_to(absent, shape),
-    )
-
-
-def _pick(array: Array, axes: Axes, place: Place) -> int:
-    """An integer array's element at a place; dimensions of length 1 hold for all."""
-    offsets = tuple(
-        place[axis] - axis.start if length > 1 else 0
-        for axis, length in zip(axes, array.shape, strict=True)
-    )
-    return int(array[offsets])
-
-
-def _where(place: Place) -> Iterator[str]:
-    if place:
-        yield "at " + ", ".join(f"{axis.index} = {value}" for axis, value in place.items())
-
-
-def _widen(fault: Fault, part: Axis, axis: Axis) -> Fault:
-    """A fault on a part of an axis as one on the axis."""
-    if part not in fault.axes:
-        return fault
-    at = fault.axes.index(part)
-    axes = tuple(axis if a is part else a for a in fault.axes)
-    happens = np.zeros(shape_of(axes), bool)
-    inside = (slice(None),) * at + (slice(part.start - axis.start, part.stop - axis.start),)
-    happens[inside] = fault.happens
-
-    def explain(place: Place) -> MonocompError:
-        return fault.explain({part if a is axis else a: n for a, n in place.items()})
-
-    return Fault(axes, happens, explain)

@@ -19,6 +19,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from monocomp.errors import UnsupportedDtypeError
+
 Array: TypeAlias = npt.NDArray[Any]
 Literal: TypeAlias = int | Fraction | float
 
@@ -217,6 +219,27 @@ def default() -> Wide:
     if np.finfo(np.longdouble).nexp >= _EXPONENT_BITS:
         return LONGDOUBLE
     return mpmath_format()
+
+
+def to_numpy(name: str, given: Any) -> Array:
+    """An input as a float64, int64 or bool array; torch is not imported for its tensors."""
+    if hasattr(given, "detach"):
+        given = given.detach().cpu()
+        given = (given.double() if given.is_floating_point() else given).numpy()
+    array = np.asarray(given)
+    if array.dtype.kind == "b":
+        return array
+    if array.dtype.kind in "iu":
+        return array.astype(np.int64)
+    try:
+        if array.dtype.kind not in "cOSUmM":
+            return array.astype(np.float64)
+    except (TypeError, ValueError):
+        pass
+    raise UnsupportedDtypeError(
+        f"input '{name}' has dtype {array.dtype}, which is no number",
+        help="give floats, integers or booleans",
+    )
 
 
 # --- the functions of the language ------------------------------------------------------
