@@ -298,3 +298,81 @@ def test_modules_import_in_one_direction() -> None:
     assert not cycle(modules)
     for name, other in MUTUAL:
         assert other in imported(name, modules[name], modules), "remove it from MUTUAL"
+
+
+# The rooms of the house, each built on those before it.
+ROOMS = (
+    *("language", "terms", "proving", "rewrites", "planning", "tile", "lowering", "blocks"),
+    *("host", "backends", "command_line"),
+)
+# What every room may use, and what these use in turn. The oracle reads checked programs and shares
+# no code with what turns them into kernels.
+CLOSED = {
+    "language": {"errors", "vocabulary"},
+    "library": {"errors"},
+    "reference": {"errors", "vocabulary", "language", "counter_rng"},
+}
+# Modules that are still to be split.
+LONG = {
+    "monocomp.backends.triton.model",
+    "monocomp.backends.triton.space",
+    "monocomp.lowering.bracketing",
+    "monocomp.lowering.loops",
+    "monocomp.lowering.values",
+    "monocomp.rewrites.lifting",
+    "monocomp.rewrites.normal_form",
+}
+# Modules that need a later room.
+UPWARD = {("monocomp.rewrites.tiling", "tile")}
+
+
+def room(module: str) -> str:
+    """The folder of a module, or the module where it has none."""
+    return module.split(".")[1]
+
+
+def pointing_upward(modules: Mapping[str, str]) -> set[tuple[str, str]]:
+    """The modules in rooms that import from a later room, wherever the imports stand."""
+    places = {name: place for place, name in enumerate(ROOMS)}
+    return {
+        (name, room(other))
+        for name, text in modules.items()
+        for other in imported(name, text, modules)
+        if places.get(room(name), len(ROOMS)) < places.get(room(other), -1)
+    }
+
+
+def test_rooms_build_on_those_before_them() -> None:
+    modules = sources_of_modules()
+    folders = {room(name) for name in modules if name.count(".") > 1}
+    assert folders <= {*ROOMS, *CLOSED}, "say where in ROOMS the new folder stands"
+    assert pointing_upward(modules) == UPWARD
+
+
+def test_what_points_upward_is_seen() -> None:
+    modules = {
+        "m.terms.ring": "def f():\n    from m.lowering import loops",
+        "m.lowering.loops": "from m.terms import ring",
+        "m.lowering": "",
+    }
+    assert pointing_upward(modules) == {("m.terms.ring", "lowering")}
+
+
+@pytest.mark.parametrize("folder", CLOSED)
+def test_closed_rooms_use_little(folder: str) -> None:
+    modules = sources_of_modules()
+    used = {
+        room(other)
+        for name, text in modules.items()
+        if room(name) == folder
+        for other in imported(name, text, modules)
+    }
+    assert used - {folder} <= CLOSED[folder]
+    for other in used & CLOSED.keys():
+        assert CLOSED[other] <= CLOSED[folder]
+
+
+def test_modules_are_finished_in_one_sitting() -> None:
+    lengths = {name: text.count("\n") for name, text in sources_of_modules().items()}
+    too_long = {name for name, length in lengths.items() if length > 500}
+    assert too_long <= LONG, "split it along its ideas"
