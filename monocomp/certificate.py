@@ -20,11 +20,11 @@ from monocomp import terms as T
 from monocomp.equations import Equations
 from monocomp.moving import centred, move_centre
 from monocomp.pipeline import CHOICES, RULES
-from monocomp.printer import show
 from monocomp.proving.proofs import certificate, certify_rule_law
 from monocomp.proving.prover import Law, is_proved
 from monocomp.proving.rule_laws import EVERYWHERE, RULE_LAWS
 from monocomp.rewriting import Step
+from monocomp.terms.printer import show
 
 _LOOPS = ("fuse_folds", "tile")  # the steps that rest on the laws of monoids
 _FACTS = {

@@ -11,10 +11,10 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from monocomp import terms as T
-from monocomp.abbreviation import Abbreviation, abbreviator
-from monocomp.printer import Names, definition_line, show, show_monoid
 from monocomp.terms import Equation, Term
+from monocomp.terms.abbreviation import Abbreviation, abbreviator
 from monocomp.terms.declarations import Declarations, Origin
+from monocomp.terms.printer import Names, definition_line, show, show_monoid
 
 __all__ = ["Equation", "Equations", "in_order", "stored_in"]
 

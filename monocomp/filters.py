@@ -15,8 +15,8 @@ from monocomp import terms as T
 from monocomp.domain import split
 from monocomp.equations import Equations
 from monocomp.errors import InputError
-from monocomp.printer import show
 from monocomp.terms import Term
+from monocomp.terms.printer import show
 
 _EXTREMES = (-(1 << 39), 1 << 39)  # beyond all extents; sums of them are ints
 

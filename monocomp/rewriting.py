@@ -13,14 +13,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 from monocomp import terms as T
-from monocomp.abbreviation import Abbreviation
 from monocomp.changes import Change, changes
 from monocomp.equations import Equation, Equations
 from monocomp.errors import InternalError
-from monocomp.printer import show
 from monocomp.rules import Choice, Rule, RuleSet
 from monocomp.sharing import kept, require_small
 from monocomp.terms import Term
+from monocomp.terms.abbreviation import Abbreviation
+from monocomp.terms.printer import show
 
 if TYPE_CHECKING:
     from monocomp.cost import Cost

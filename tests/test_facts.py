@@ -14,9 +14,9 @@ from monocomp.algebra import SE_PAIR
 from monocomp.checking import Case
 from monocomp.equations import Equation, Equations
 from monocomp.language.checker import check
-from monocomp.printer import show_monoid
 from monocomp.terms import facts
 from monocomp.terms.declarations import Output
+from monocomp.terms.printer import show_monoid
 from monocomp.translation import translate
 from tests.test_printer import PROGRAMS
 

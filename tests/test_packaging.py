@@ -242,7 +242,6 @@ def test_no_text_is_run_as_code() -> None:
 
 # Two that know one another: what is printed and its printer, a kernel and its derivation.
 MUTUAL = {
-    ("monocomp.terms.nodes", "monocomp.printer"),
     ("monocomp.tile.program", "monocomp.tile.printer"),
     ("monocomp.derivation", "monocomp.kernel"),
 }

@@ -28,9 +28,9 @@ from monocomp.errors import IndexRangeError, LimitError
 from monocomp.language.checker import check
 from monocomp.language.syntax import Program
 from monocomp.pipeline import derive
-from monocomp.printer import number_text, show
 from monocomp.random_inputs import Points
 from monocomp.reference.oracle import evaluate
+from monocomp.terms.printer import number_text, show
 from monocomp.translation import translate
 from monocomp.verifier import loosely, verify
 from tests.program_generator import PARAMS, programs

@@ -14,13 +14,13 @@ import pytest
 
 from monocomp import terms as T
 from monocomp.pipeline import RULE_SETS
-from monocomp.printer import show
 from monocomp.proving import proofs, prover
 from monocomp.proving.laws import BUILT_IN
 from monocomp.proving.rule_laws import RULE_LAWS, Identity, RuleLaw
 from monocomp.reference.oracle import evaluate
 from monocomp.rewriting import Rewriter
 from monocomp.rules import Rule, RuleSet
+from monocomp.terms.printer import show
 from tests.rewrites.rules import equations
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"

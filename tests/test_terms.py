@@ -17,9 +17,9 @@ from monocomp import terms as T
 from monocomp.algebra import SE_PAIR
 from monocomp.errors import InternalError
 from monocomp.language.checker import check
-from monocomp.printer import show
 from monocomp.reference.oracle import evaluate
 from monocomp.terms import Term
+from monocomp.terms.printer import show
 from monocomp.translation import translate
 
 I, J = T.index("i", "n"), T.index("j", "n")  # noqa: E741

@@ -32,7 +32,6 @@ from monocomp.lowering.cutting import new_name, taken_names
 from monocomp.lowering.pieces import Stretch, stretch
 from monocomp.lowering.values import settle
 from monocomp.moving import Centred, centred, coefficient, weighted_sum
-from monocomp.printer import show
 from monocomp.rewrites.lifting import largest
 from monocomp.rewrites.pullback import passes
 from monocomp.rewriting import Step
@@ -46,6 +45,7 @@ from monocomp.roles import (
 )
 from monocomp.terms import Term
 from monocomp.terms.declarations import Param
+from monocomp.terms.printer import show
 from monocomp.tile import Axis
 
 SPLITTING_LAW = "the fold over a disjoint union is the product of the folds"

@@ -19,11 +19,11 @@ from monocomp.algebra import is_mantissa
 from monocomp.equations import Equation, Equations, in_order, stored_in
 from monocomp.lowering.work import Place, Work, elements, work
 from monocomp.monomials import factors
-from monocomp.printer import show
 from monocomp.rewriting import Step
 from monocomp.roles import rows_of
 from monocomp.sharing import reading_stored
 from monocomp.terms import Term
+from monocomp.terms.printer import show
 
 STORING_LAW = "a value may be stored and read again"
 TRIALS = 100  # ways to cut that are tried for one program, each in the time that it takes to count

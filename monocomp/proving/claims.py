@@ -13,8 +13,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from monocomp.printer import number_text
 from monocomp.proving.extended_reals import Cases, Value
+from monocomp.terms.printer import number_text
 
 Values: TypeAlias = Sequence[Value]
 Operands: TypeAlias = dict[str, Values]  # of a case, by the name under which they are shown

@@ -13,10 +13,10 @@ from functools import partial
 
 from monocomp import terms as T
 from monocomp.algebra import FramedMonoid, settled
-from monocomp.printer import show
 from monocomp.proving.claims import Claim, Operands, Sides, Values, shown_values
 from monocomp.proving.extended_reals import Cases, Value
 from monocomp.proving.laws import BUILT_IN, Carrier, carrier_of
+from monocomp.terms.printer import show
 
 _param = partial(T.param, kind="float")
 

@@ -20,10 +20,10 @@ from fractions import Fraction
 from functools import partial
 
 from monocomp import terms as T
-from monocomp.printer import show
 from monocomp.proving.claims import Claim, Operands, Sides
 from monocomp.proving.extended_reals import Cases
 from monocomp.terms import Term
+from monocomp.terms.printer import show
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ arithmetic of a commutative ring, over which the rewrites work.
 
 Each module builds on those before it, in this order: nodes, constructors (the table of them),
 leaves, parts, logic, binding, facts, losses, emptiness, weights, ring, comparisons, functions,
-folds, walking.
+folds, walking, printer.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ from monocomp.terms.parts import (
     split_addends,
     split_coefficient,
 )
+from monocomp.terms.printer import show
 from monocomp.terms.ring import (
     add,
     as_float,

@@ -25,7 +25,7 @@ _RANK = {
 
 
 class Term:
-    """A node. Build one with the constructors of this package, never directly.
+    """A node. Build one with the constructors of this package, never directly; `printer` shows it.
 
     Attributes:
         op: what the node is.
@@ -61,11 +61,6 @@ class Term:
     height: int
     names: frozenset[str]
     key: tuple[int, str, str]
-
-    def __repr__(self) -> str:
-        from monocomp.printer import show  # which reads terms
-
-        return show(self)
 
     def __reduce__(self) -> Any:
         raise TypeError("terms are interned and are not pickled; print and parse them instead")

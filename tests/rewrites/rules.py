@@ -12,11 +12,11 @@ from monocomp.algebra import SE_PAIR
 from monocomp.equations import Equations
 from monocomp.language.checker import check
 from monocomp.pipeline import RULE_SETS
-from monocomp.printer import show_monoid
 from monocomp.random_inputs import random_inputs
 from monocomp.reference.oracle import evaluate
 from monocomp.rewriting import Rewriter
 from monocomp.rules import Rule, RuleSet
+from monocomp.terms.printer import show_monoid
 from monocomp.translation import translate
 
 SIZES = {"i": 4, "j": 3, "k": 5, "e": 2}

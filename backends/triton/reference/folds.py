@@ -21,8 +21,8 @@ from monocomp.backends.triton.reference.code import (
 )
 from monocomp.backends.triton.reference.terms import Terms
 from monocomp.errors import InternalError, UnsupportedError
-from monocomp.printer import definition_line
 from monocomp.terms import Term
+from monocomp.terms.printer import definition_line
 from monocomp.vocabulary import KEEPING_REDUCTIONS
 
 _METHODS = {"max": "amax", "min": "amin"}

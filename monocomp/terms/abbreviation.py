@@ -1,0 +1,80 @@
+"""Names of definitions in printed terms.
+
+Rewrites see through definitions, so a logit that a program calls S stands in the terms as
+the sum that it is. For readers a subterm that equals a definition's body, for some values
+of its indices, is printed by the name that the user gave it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from monocomp.terms import Term
+from monocomp.terms.printer import Names, show
+
+
+@dataclass(frozen=True)
+class Abbreviation:
+    """`name[indices]` for a term in which the indices are free."""
+
+    name: str
+    indices: tuple[Term, ...]
+    body: Term
+
+    def subscripts(self, t: Term) -> list[Term] | None:
+        """The indices for which t equals the body, or None."""
+        if _shape(self.body) != _shape(t):
+            return None
+        found: dict[Term, Term] = {}
+        if not _match(self.body, t, frozenset(self.indices), found, set()):
+            return None
+        return [found.get(i, i) for i in self.indices]
+
+
+def _shape(t: Term) -> tuple[object, ...]:
+    """What terms have in common that differ by indices alone."""
+    return t.op, t.attr, t.kind, len(t.args), t.height
+
+
+def _match(
+    pattern: Term,
+    t: Term,
+    variables: frozenset[Term],
+    found: dict[Term, Term],
+    matched: set[tuple[Term, Term]],
+) -> bool:
+    if pattern in variables:
+        return t.op == "index" and found.setdefault(pattern, t) is t
+    if pattern is t:
+        return all(found.setdefault(v, v) is v for v in variables if v.attr[0] in t.free)
+    if (pattern, t) in matched:
+        return True
+    if not pattern.args or _shape(pattern) != _shape(t):
+        return False
+    pairs = zip(pattern.args, t.args, strict=True)
+    if not all(_match(p, a, variables, found, matched) for p, a in pairs):
+        return False
+    matched.add((pattern, t))
+    return True
+
+
+def abbreviator(
+    known: Sequence[Abbreviation], whole: Term | None
+) -> Callable[[Term, Names], str | None]:
+    """What `printer.Names` asks for each subterm of `whole`; never for all of it."""
+    by_shape: dict[tuple[object, ...], list[Abbreviation]] = {}
+    for a in known:
+        by_shape.setdefault(_shape(a.body), []).append(a)
+
+    def abbreviate(t: Term, names: Names) -> str | None:
+        if t is whole or not t.args:
+            return None
+        for a in by_shape.get(_shape(t), ()):
+            subscripts = a.subscripts(t)
+            if subscripts is not None:
+                inside = ",".join(show(s, names) for s in subscripts)
+                return f"{a.name}[{inside}]" if subscripts else a.name
+        return None
+
+    return abbreviate
