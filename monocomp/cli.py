@@ -16,7 +16,7 @@ from typing import NamedTuple, NoReturn
 
 import monocomp
 from monocomp.command_line import streams, verbs
-from monocomp.errors import InternalError, MonocompError, UsageError, nearest
+from monocomp.errors import InternalError, MonocompError, UsageError, did_you_mean, nearest
 
 WRONG, BROKEN, INTERRUPTED, NO_READER = 2, 70, 130, 141
 
@@ -132,11 +132,10 @@ def _refuse(word: str, accepted: list[str]) -> NoReturn:
             f"unexpected '{verbs.shorten(word)}'",
             help="PROGRAM comes once; one with spaces is a single word in quotes",
         )
-    near = nearest(word.partition("=")[0], accepted)
     raise UsageError(
         f"there is no option '{verbs.shorten(word)}' here",
         notes=(f"options: {', '.join(accepted)}",),
-        help=f"did you mean '{near}'?" if near else None,
+        help=did_you_mean(word.partition("=")[0], accepted),
     )
 
 

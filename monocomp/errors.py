@@ -123,6 +123,12 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """The help for an unknown name: the known one that was probably meant, if there is one."""
+    near = nearest(name, known)
+    return f"did you mean '{near}'?" if near else None
+
+
 class ParseError(MonocompError):
     """The text is not a program: a stray character, a missing bracket, operator or comma."""
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from monocomp import terms as T
 from monocomp.equations import Equations
-from monocomp.errors import UsageError, nearest
+from monocomp.errors import UsageError, did_you_mean
 from monocomp.intervals import Interval, interval
 from monocomp.terms import Term
 from monocomp.terms.declarations import Declarations, Input
@@ -52,11 +52,10 @@ def by_representative(declared: Declarations, given: Mapping[str, int]) -> dict[
         root = table.get(name, table.get(f".{name}"))
         if root is None:
             names = [index.lstrip(".") for index in table]
-            near = nearest(name, names)
             raise UsageError(
                 f"the program has no index '{name}'",
                 notes=(f"indices: {', '.join(names) or 'none'}",),
-                help=f"did you mean '{near}'?" if near else None,
+                help=did_you_mean(name, names),
             )
         other = first.setdefault(root, name)
         if given[other] != size:

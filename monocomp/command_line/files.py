@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from monocomp import library
-from monocomp.errors import LimitError, UsageError, nearest
+from monocomp.errors import LimitError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,11 +65,10 @@ def _no_program(argument: str) -> UsageError:
             help="a program has a left side, such as O[i] = 2 * A[i]",
         )
     stem = os.path.splitext(os.path.basename(argument))[0]
-    near = nearest(stem, names)
     return UsageError(
         f"'{shown}' is neither a file nor a program of the library",
         notes=(f"library: {', '.join(names)}",),
-        help=f"did you mean '{near}'?" if near else None,
+        help=did_you_mean(stem, names),
     )
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from monocomp import library
 from monocomp.command_line import files, streams
-from monocomp.errors import DeviceError, UnsupportedDtypeError, UsageError, nearest
+from monocomp.errors import DeviceError, UnsupportedDtypeError, UsageError, did_you_mean
 from monocomp.plain_files import require_writable, write
 
 if TYPE_CHECKING:
@@ -97,11 +97,10 @@ def _params(options: Namespace) -> dict[str, int | float]:
 def _refuse_unknown_params(program: Program, params: Mapping[str, Any]) -> None:
     for name in params:
         if name not in program.params:
-            near = nearest(name, program.params)
             raise UsageError(
                 f"the program has no parameter '{name}'",
                 notes=(f"parameters: {', '.join(program.params) or 'none'}",),
-                help=f"did you mean '{near}'?" if near else None,
+                help=did_you_mean(name, program.params),
             )
 
 
@@ -131,11 +130,10 @@ def _by_input(
 def _dtype(given: str, known: Mapping[str, str]) -> str:
     if given in known:
         return known[given]
-    near = nearest(given, known)
     raise UnsupportedDtypeError(
         f"'{shorten(given)}' is no dtype for inputs",
         notes=("accepted: bf16, fp16, fp32, fp64, and NAME=e4m3 or NAME=e5m2 for one input",),
-        help=f"did you mean '{near}'?" if near else None,
+        help=did_you_mean(given, known),
     )
 
 

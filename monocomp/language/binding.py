@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any, NoReturn
 
-from monocomp.errors import InputError, InternalError, ShapeError, Span, nearest
+from monocomp.errors import InputError, InternalError, ShapeError, Span, did_you_mean
 from monocomp.language.syntax import (
     Binary,
     Call,
@@ -144,11 +144,10 @@ def _same_names(
 
 
 def _unknown(what: str, name: str, known: Iterable[str], accepted: str) -> NoReturn:
-    near = nearest(str(name), known)
     raise InputError(
         f"the program has no {what} '{name}'",
         notes=(accepted,),
-        help=f"did you mean '{near}'?" if near else None,
+        help=did_you_mean(str(name), known),
     )
 
 

@@ -22,6 +22,7 @@ from monocomp.errors import (
     TypeMismatchError,
     UnknownIndexError,
     UnsupportedDtypeError,
+    did_you_mean,
     nearest,
 )
 from monocomp.language.functions import written_out
@@ -211,13 +212,12 @@ class _Checker:
                 )
             seen[name] = at.name.span
             if at.dtype is not None and at.dtype not in DTYPES:
-                near = nearest(at.dtype, DTYPES)
                 raise UnsupportedDtypeError(
                     f"'{at.dtype}' is no dtype",
                     text=self.text,
                     spans=at.dtype.span,
                     notes=(f"accepted: {', '.join(DTYPES)}",),
-                    help=f"did you mean '{near}'?" if near else None,
+                    help=did_you_mean(at.dtype, DTYPES),
                 )
         return tuple(asked)
 

@@ -18,6 +18,7 @@ from monocomp.errors import (
     TypeMismatchError,
     UnknownFunctionError,
     UnknownNameError,
+    did_you_mean,
     nearest,
 )
 from monocomp.language.mistakes import ALL_REDUCTIONS
@@ -243,9 +244,9 @@ class Resolver:
             message = f"'{name}' is {claimed[0]}, not a reduction"
             help = f"products are written out: {name}[...] * (...)"
         else:
-            near = nearest(name, (*known, *scope.all_given()))
             message = f"there is no reduction '{name}'"
-            help = f"did you mean '{near}'?" if near else f"known: {', '.join(known)}"
+            near = did_you_mean(name, (*known, *scope.all_given()))
+            help = near or f"known: {', '.join(known)}"
         self.fail(UnknownFunctionError, message, head(node, name), help=help)
 
     def _check_form(self, node: Reduce) -> None:
@@ -304,13 +305,12 @@ class Resolver:
             )
         fields = self.scope.monoids[operand.op].fields
         if node.name not in fields:
-            near = nearest(node.name, fields)
             self.fail(
                 UnknownNameError,
                 f"monoid '{operand.op}' has no field '{node.name}'",
                 place,
                 notes=(f"its fields: {', '.join(fields)}",),
-                help=f"did you mean '{near}'?" if near else None,
+                help=did_you_mean(node.name, fields),
             )
 
     def monoid(self, at: Monoid) -> Monoid:

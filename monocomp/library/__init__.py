@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from monocomp.errors import UsageError, nearest
+from monocomp.errors import UsageError, did_you_mean
 
 _SUFFIX = ".mc"
 
@@ -24,11 +24,10 @@ def path(name: str) -> Traversable:
     """The file of a program."""
     known = names()
     if name not in known:
-        near = nearest(name, known)
         raise UsageError(
             f"the library has no program '{name}'",
             notes=(f"programs: {', '.join(known)}",),
-            help=f"did you mean '{near}'?" if near else None,
+            help=did_you_mean(name, known),
         )
     return resources.files(__name__).joinpath(name + _SUFFIX)
 
