@@ -342,6 +342,12 @@ AGGREGATES = [
     ),
     "H[q,k] = sigmoid(where(W[k] > 0, S[q,k], -inf))\n"
     "O[q] = sum[k](H[q,k] * log(H[q,k] / sigmoid(-S[q,k])))",
+    *(
+        "index r < 2\nL[q,k] = where(T[q] > 0, S[q,k], -inf)\n"
+        f"P0[q,k] = exp(L[q,k] - {z})\nO[q,r] = {found}[k -> r](P0[q,k])"
+        for z in ("logsumexp[k](L[q,k])", "max[k](L[q,k]) - log(sum[k](exp(S[q,k] + Mask[q,k])))")
+        for found in ("top", "argtop")
+    ),
     # The largest weights are left out, and those that are left are not 0 in the end.
     *(
         f"P0[q,k] = softmax[k](Large[q,k])\nP1[q,k] = {x}\nO[q,k] = P1[q,k] / sum[k](P1[q,k])"

@@ -421,13 +421,15 @@ def _may_cancel(addend: Term, addends: list[Term]) -> bool:
 
 
 def _clamped(addend: Term) -> Term:
-    """An addend of an exponent, finite where it would be inf: a maximum over nothing that is
-    subtracted, a minimum that is added. So -inf - -inf never occurs: an element at -inf, and a sum
-    over nothing, still contribute exp(-inf) = 0, and any other element is infinitely larger."""
+    """An addend of an exponent, finite where it would be inf: a maximum or logarithm of nothing
+    that is subtracted, a minimum that is added. So -inf - -inf never occurs: an element at -inf,
+    and a sum over nothing, still contribute exp(-inf) = 0, and any other element is infinitely
+    larger."""
     number_, rest = T.split_coefficient(addend)
     if rest is None or T.is_finite(rest):
         return addend
-    if number_ < 0 and _is_greatest(rest) and not T.exceeds_minus_infinity(rest):
+    is_greatest = _is_greatest(rest) or (rest.op == "log" and T.may_be_empty(rest.args[0]))
+    if number_ < 0 and is_greatest and not T.exceeds_minus_infinity(rest):
         return T.mul(T.const(number_, "float"), clamp(rest, T.NEG_INF))
     if number_ > 0 and _is_least(rest) and not T.is_below_infinity(rest):
         return T.mul(T.const(number_, "float"), clamp(rest, T.INF))
