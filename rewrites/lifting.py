@@ -426,10 +426,8 @@ def share_frame(t: Term) -> Term | None:
     before:  O[i] = exp(max[k if k < i](S[i,k]) - max[k](S[i,k])) * SE[k if k < i](V[k], S[i,k]).v / SE[k](1, S[i,k]).v
     after:   O[i] = SE[k]((k < i) * V[k], S[i,k]).v / SE[k](1, S[i,k]).v
     """  # noqa: E501
-    if t.op != "mul":
-        return None
-    divisors = [u for f in t.args if f.op == "pow" and f.attr < 0 for u in addends(f.args[0])]
-    for f in t.args:
+    divisors = [u for f in factors(t) if f.op == "pow" and f.attr < 0 for u in addends(f.args[0])]
+    for f in factors(t):
         first, *more = (factors(a) for a in addends(f))
         for over in first:
             if not is_mantissa(over) or not all(over in other for other in more):
@@ -443,7 +441,7 @@ def share_frame(t: Term) -> Term | None:
                     rest = [
                         T.mul(T.ONE, *(g for g in fs if g is not over)) for fs in (first, *more)
                     ]
-                    others = [g for g in t.args if g is not f]
+                    others = [g for g in factors(t) if g is not f]
                     scales = (g for g in others if g.op == "exp" or (g.op == "pow" and g.attr < 0))
                     if not all(map(T.is_finite_if_read, {*rest, *others} - {*scales})):
                         return None

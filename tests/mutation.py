@@ -79,9 +79,8 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "normal_form._quotient: if len(addends(numerator)) != len(base.args)": (
         "the product that is compared with the numerator has as many addends as the base"
     ),
-    "lifting._is_at_most_zero: unsigned[0].op == 'add'": (
-        "what is no sum is one addend, which is looked at with its scale"
-    ),
+    "lifting.scale_power: exponent is T.ZERO": SAME,
+    "lifting.split_frame: len(moving) == len(addends(exponent))": SAME,
     "centring.centre_moments: if T.split_coefficient(total)[1] not in known": (
         "then the power of the mean meets nothing that it cancels with"
     ),

@@ -167,6 +167,8 @@ def is_below_infinity(t: Term) -> bool:
     match t.op:
         case "read" | "param":
             return True
+        case "const":
+            return bool(t.attr < math.inf)
         case "stored":
             return is_below_infinity(t.attr.body)
         case "log" | "exp" | "maximum" | "relu" | "add":

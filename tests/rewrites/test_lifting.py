@@ -154,6 +154,12 @@ NEAR_MISSES = {
         f"O[i] = exp(max[k if k < i](S[i,k]) - max[k](R[i,k])) * {PART}"
         " / SE[k](1, R[i,k]).v",  # another exponent
         f"O[i] = {PART} / {PART.replace('V[k]', '1')}",
+        # Over nothing the sum is 0 with any factor, and so is not the larger one.
+        f"O[i] = log(X[i]) * {SCALE} * {PART} / {WHOLE}",
+        f"O[i] = sqrt(X[i]) * {SCALE} * {PART} / {WHOLE}",
+        f"O[i] = {SCALE} * (X[i] * {PART} + log(X[i]) * {PART}) / {WHOLE}",
+        f"O[i] = {SCALE} * {PART.replace('V[k]', '1 / V[k]')} / {WHOLE}",
+        f"O[i] = {SCALE} * {PART} / SE[k](1, R[i,k]).v",
         f"O[i] = {PART} / SE[j](1, R[i,j]).v",
         "O[i] = SE[k if k < i](V[k], C[i]).v / SE[j](W[j], C[i]).v",  # other indices
         f"O[i] = {SCALE} * {PART} * {WHOLE} ** 2",
@@ -186,6 +192,32 @@ VARIANTS = [
         "lift_weighted_sum",
         "O[i] = sum[k](exp(S[i,k]) * sigmoid(abs(R[i,k])))",
         "O[i] = exp(max[k](S[i,k])) * SE[k](sigmoid(abs(R[i,k])), S[i,k]).v",
+    ),
+    *(  # what may be 0 at an element, whatever its exponent, leaves it out of the maximum
+        (
+            "lift_weighted_sum",
+            f"O[i] = sum[k](exp(S[i,k]) * {w})",
+            f"O[i] = exp(max[k{condition}](S[i,k])) * SE[k{condition}]({w}, S[i,k]).v",
+        )
+        for w, condition in (
+            ("B[k]", " if B[k] != 0"),
+            ("sum[j](D[i,j,k])", " if sum[j](D[i,j,k]) != 0"),
+            ("X[i]", ""),
+            ("B[k] ** -1", ""),
+            ("(k < i)", ""),
+            ("B[k] ** 2", " if B[k] != 0"),
+            ("sum[j if D[i,j,k] > 0](1.0)", " if sum[j if D[i,j,k] > 0](1.0) != 0"),
+        )
+    ),
+    (  # but not where it is 0 only because its own exponent is -inf
+        "lift_weighted_sum",
+        "O[i] = sum[k](exp(max[j](D[i,j,k])) * SE[j](1, D[i,j,k]).v)",
+        "O[i] = exp(max[k](max[j](D[i,j,k]))) * SE[k](SE[j](1, D[i,j,k]).v, max[j](D[i,j,k])).v",
+    ),
+    (
+        "split_frame",
+        "O[i] = SE[k](V[k], S[i,k] + 2 * i).v",
+        "O[i] = SE[k](V[k], S[i,k]).v",
     ),
     *(  # whichever of two sigmoids comes first
         (
@@ -408,7 +440,7 @@ FRAMES = {
     "maximum(where(X[i] > 0, Z[i], -inf), X[i])": False,
     "maximum(where(X[i] > 0, 1 / Z[i], -inf), X[i])": True,
     "maximum(where(X[i] > 0, Z[i], 0), X[i])": True,
-    "maximum(where(X[i] > 0, max[k](S[i,k]), -inf), X[i])": False,
+    "maximum(where(X[i] > 0, max[k if k < i](S[i,k]), -inf), X[i])": False,
     "where(X[i] > 0, max[k](S[i,k]), Z[i])": True,
 }
 
