@@ -8,7 +8,8 @@ compiler itself is an `InternalError`, never one of the others.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -127,6 +128,18 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """The help for an unknown name: the known one that was probably meant, if there is one."""
     near = nearest(name, known)
     return f"did you mean '{near}'?" if near else None
+
+
+@contextmanager
+def in_text(text: str) -> Iterator[None]:
+    """Errors that are raised meanwhile tell their places in this text."""
+    try:
+        yield
+    except MonocompError as error:
+        if error.text is None:
+            error.text = text
+            error.args = (str(error),)
+        raise
 
 
 class ParseError(MonocompError):

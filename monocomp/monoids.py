@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from monocomp import terms as T
-from monocomp.errors import UsageError
+from monocomp.errors import UsageError, in_text
 from monocomp.language import syntax
 from monocomp.language.parser import parse
 from monocomp.language.resolving import Resolver
@@ -76,7 +76,8 @@ def monoid(declaration: str) -> Monoid:
     if not isinstance(statement, syntax.Monoid):
         raise UsageError("not the declaration of one monoid", help=f"its form is {_FORM}")
     name, fields = str(statement.name), tuple(map(str, statement.fields))
-    translated = translate_monoid(Resolver(Scope(text, statements)).monoid(statement))
+    with in_text(text):
+        translated = translate_monoid(Resolver(Scope(text, statements)).monoid(statement))
     # Fields may have to be >= 0; whether they are is known where a program folds.
     laws = require(translated, elements=[(T.ONE,) * len(fields)], text=text, span=statement.span)
     return Monoid(name, fields, text, laws, statement)

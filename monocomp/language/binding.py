@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any, NoReturn
 
-from monocomp.errors import InputError, InternalError, ShapeError, Span, did_you_mean
+from monocomp.errors import InputError, InternalError, ShapeError, Span, did_you_mean, in_text
 from monocomp.language.syntax import (
     Binary,
     Call,
@@ -31,6 +31,10 @@ from monocomp.language.syntax import (
 )
 
 MAX_EXTENT = 2**63 - 1
+_ARITHMETIC: dict[str, Callable[[int, int], int]] = {
+    **{"+": operator.add, "-": operator.sub, "*": operator.mul},
+    **{"//": operator.floordiv, "%": operator.mod},
+}
 
 
 @dataclass(frozen=True)
@@ -60,11 +64,12 @@ def bind(
     }
     known = {name: value for name, value in values.items() if value is not None}
     sizes = _Sizes(program)
-    for name, at in program.inputs.items():
-        sizes.read_off(at, tuple(shapes[name]))
-    for name in _bound_order(program):
-        sizes.declare(name, program.bounds[name], known)
-    return Binding(sizes.by_name(), known)
+    with in_text(program.text):
+        for name, at in program.inputs.items():
+            sizes.read_off(at, tuple(shapes[name]))
+        for name in _bound_order(program):
+            sizes.declare(name, program.bounds[name], known)
+        return Binding(sizes.by_name(), known)
 
 
 def signature(
@@ -289,7 +294,6 @@ class _Sizes:
             raise ShapeError(
                 f"'{at.name}' has {len(at.dims)} dimension{'s' * (len(at.dims) != 1)}, {form}, "
                 f"and a tensor with {len(shape)} is given",
-                text=self._program.text,
                 spans=at.span,
                 notes=(f"{at.name} has shape {tuple(shape)}",),
                 help=f"pass {at.name} with the dimensions of {form}",
@@ -306,7 +310,6 @@ class _Sizes:
             shown = _shown(text, bound)
             raise ShapeError(
                 f"the extent of index '{name}' is {what}: {_shown_value(size)}",
-                text=text,
                 spans=bound.span,
                 help=f"it is declared as {shown}; maximum(0, ...) keeps it from being negative"
                 if size < 0
@@ -336,7 +339,6 @@ class _Sizes:
             help = f"use another index name in {source.tensor} if these axes are not meant to meet"
         raise ShapeError(
             message,
-            text=self._program.text,
             spans=tuple(dict.fromkeys((first.by.span, source.by.span))),
             notes=(first.note(self._program.text), source.note(self._program.text)),
             help=help,
@@ -345,9 +347,7 @@ class _Sizes:
     def _size(self, index: str, span: Span) -> int:
         source = self._sources.get(self._program.extent_of[index])
         if source is None:
-            raise InternalError(
-                f"no extent for index '{index}'", text=self._program.text, spans=span
-            )
+            raise InternalError(f"no extent for index '{index}'", spans=span)
         return source.size
 
     def _evaluate(self, node: Expr, params: Mapping[str, int | float]) -> int:
@@ -362,33 +362,19 @@ class _Sizes:
         match node:
             case Unary():
                 return -values[0]
-            case Call(function="minimum"):
-                return min(values)
-            case Call(function="maximum"):
-                return max(values)
-            case Binary(op="+"):
-                return values[0] + values[1]
-            case Binary(op="-"):
-                return values[0] - values[1]
-            case Binary(op="*"):
-                return values[0] * values[1]
-            case Binary(op="//" | "%"):
-                return self._divide(node, values[0], values[1])
+            case Call():
+                return min(values) if node.function == "minimum" else max(values)
+            case Binary(op="//" | "%") if values[1] == 0:
+                raise ShapeError(
+                    "an extent divides by zero",
+                    spans=node.right.span,
+                    help="maximum(1, ...) keeps a divisor from being zero",
+                )
+            case Binary() if node.op in _ARITHMETIC:
+                return _ARITHMETIC[node.op](*values)
         raise InternalError(
-            "an extent holds an operation that the checker should have refused",
-            text=self._program.text,
-            spans=node.span,
+            "an extent holds an operation that the checker should have refused", spans=node.span
         )
-
-    def _divide(self, node: Binary, left: int, right: int) -> int:
-        if right == 0:
-            raise ShapeError(
-                "an extent divides by zero",
-                text=self._program.text,
-                spans=node.right.span,
-                help="maximum(1, ...) keeps a divisor from being zero",
-            )
-        return left // right if node.op == "//" else left % right
 
 
 def _shown(text: str, bound: Expr) -> str:

@@ -23,6 +23,7 @@ from monocomp.errors import (
     UnknownIndexError,
     UnsupportedDtypeError,
     did_you_mean,
+    in_text,
     nearest,
 )
 from monocomp.language.functions import written_out
@@ -61,13 +62,14 @@ def check(
         name: where it came from, kept in the result.
         monoids: what the program may use without declaring it, beside the standard monoids.
     """
-    statements = parse(text, name)
-    if not statements:
-        raise EmptyProgramError(
-            "the program is empty", help="a program defines something: O[i] = 2 * A[i]"
-        )
-    scope = Scope(text, statements, monoids or {})
-    return _Checker(scope).program(name)
+    with in_text(text):
+        statements = parse(text)
+        if not statements:
+            raise EmptyProgramError(
+                "the program is empty", help="a program defines something: O[i] = 2 * A[i]"
+            )
+        scope = Scope(text, statements, monoids or {})
+        return _Checker(scope).program(name)
 
 
 class _Checker:
@@ -75,7 +77,6 @@ class _Checker:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self.text = scope.text
         self.resolver = Resolver(scope)
         self.functions = {
             key: replace(at, body=self.resolver.resolve(at.body, frozenset(at.formals)))
@@ -99,11 +100,11 @@ class _Checker:
     def program(self, name: str | None) -> Program:
         outputs = self._outputs()
         declared = {key: at.kind for key, at in self.scope.inputs.items() if at.kind is not None}
-        kinds = Kinds(self.text, declared, self.scope.params, self.definitions)
+        kinds = Kinds(declared, self.scope.params, self.definitions)
         extents = _Extents(self)
         inputs = self._inputs(kinds, extents)
         return Program(
-            text=self.text,
+            text=self.scope.text,
             name=name,
             inputs=inputs,
             params=self._params_in_order(),
@@ -122,7 +123,7 @@ class _Checker:
         definitions = {}
         for key, at in self.scope.definitions.items():
             self._check_left(at, bodies[key], free)
-            body = add_implied_sums(bodies[key], at.indices, free, self.text)
+            body = add_implied_sums(bodies[key], at.indices, free, self.scope.text)
             definitions[key] = replace(at, body=written_out(body, self.functions))
         return definitions
 
@@ -139,10 +140,9 @@ class _Checker:
                 bound = ", ".join(f"'{index}'" for index in node.indices)
                 found = ", ".join(f"'{index}'" for index in sorted(mentioned))
                 mentions = f"mentions {found} and not" if found else "does not mention"
-                self.scope.fail(
-                    FilterError,
+                raise FilterError(
                     f"the filter {mentions} {bound}, which '{node.op}' binds",
-                    node.condition.span,
+                    spans=node.condition.span,
                     notes=(f"it is the same for all elements along {bound}",),
                     help="a condition of this kind belongs in where(c, x, 0)",
                 )
@@ -157,7 +157,6 @@ class _Checker:
             near = _likely(label, available, set(at.indices), body)
             raise UnknownIndexError(
                 f"output index '{label}' does not occur on the right-hand side",
-                text=self.text,
                 spans=label.span,
                 notes=(f"available for the output: {', '.join(available) or 'none'}",),
                 help=f"did you mean '{near}'?"
@@ -172,7 +171,6 @@ class _Checker:
         if not self.definitions:
             raise OutputError(
                 "the program has no output: it defines nothing",
-                text=self.text,
                 spans=self.scope.statements[0].span,
                 help="add a definition, such as O[i] = 2 * A[i]",
             )
@@ -195,7 +193,6 @@ class _Checker:
                 is_free = self.scope.claimed(name) is None
                 raise OutputError(
                     f"'{name}' is not a definition and cannot be returned",
-                    text=self.text,
                     spans=at.name.span,
                     notes=(f"definitions: {accepted}",),
                     help=f"did you mean '{near}'?"
@@ -207,14 +204,12 @@ class _Checker:
             if name in seen:
                 raise OutputError(
                     f"'{name}' is returned twice",
-                    text=self.text,
                     spans=(at.name.span, seen[name]),
                 )
             seen[name] = at.name.span
             if at.dtype is not None and at.dtype not in DTYPES:
                 raise UnsupportedDtypeError(
                     f"'{at.dtype}' is no dtype",
-                    text=self.text,
                     spans=at.dtype.span,
                     notes=(f"accepted: {', '.join(DTYPES)}",),
                     help=did_you_mean(at.dtype, DTYPES),
@@ -254,7 +249,6 @@ class _Extents:
     """Which indices share an extent, and what gives it: a union of meeting names."""
 
     def __init__(self, checker: _Checker) -> None:
-        self.text = checker.text
         self.scope = checker.scope
         self._params = checker.scope.params
         self._bounds = checker.bounds
@@ -312,7 +306,6 @@ class _Extents:
                 near = nearest(name, [key for key in self.scope.indices if key != name])
                 raise UnknownIndexError(
                     f"nothing gives the extent of index '{name}'",
-                    text=self.text,
                     spans=place,
                     notes=("no input is read with it as a plain subscript",),
                     help=f"declare it: index {name} < ..."
@@ -338,7 +331,6 @@ class _Extents:
             if not fine:
                 raise TypeMismatchError(
                     f"the extent of index '{name}' must be an integer known at the call",
-                    text=self.text,
                     spans=part.span,
                     notes=(
                         "accepted: integers, extents, int parameters, + - * // %, minimum, maximum",
@@ -362,7 +354,6 @@ class _Extents:
             name = next(key for key in self._bounds if self.find(key) in cycle)
             raise RecursiveDefinitionError(
                 f"the extent of index '{name}' is given by itself",
-                text=self.text,
                 spans=self.scope.bounds[name].span,
                 help="give it a number, a parameter or the extent of another index",
             ) from None
@@ -378,7 +369,6 @@ class _Extents:
                 raise ShapeError(
                     f"indices '{other}' and '{name}' meet on one dimension and are declared "
                     "with two extents",
-                    text=self.text,
                     spans=(self.scope.bounds[name].span, self.scope.bounds[other].span),
                     help="declare one of them",
                 )

@@ -286,7 +286,6 @@ class _Placing:
         quoted = ", ".join(f"'{name}'" for name in here)
         raise AmbiguousSumError(
             f"the implied sum over {quoted} could be meant two ways",
-            text=self.text,
             spans=node.span,
             notes=(f"{quoted} is not on the left and {why}",),
             help=f"write {outside} or {inside}"

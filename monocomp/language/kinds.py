@@ -41,12 +41,10 @@ class Kinds:
 
     def __init__(
         self,
-        text: str,
         declared: Mapping[str, Kind],
         params: Mapping[str, Param],
         definitions: Mapping[str, Definition],
     ) -> None:
-        self._text = text
         self._params = params
         self._definitions = definitions
         self._uses: dict[str, tuple[Use, Span]] = {}
@@ -82,7 +80,6 @@ class Kinds:
         if before != use and name not in self._definitions and name not in self._declared:
             raise TypeMismatchError(
                 f"'{name}' is used both as an index and as a condition",
-                text=self._text,
                 spans=(span, first),
                 help=f"declare its type, input {name}[...]: int, and compare: {name}[...] != 0",
             )
@@ -177,7 +174,7 @@ class Kinds:
             self._mismatch(node, f"a float where {what} is needed", help)
 
     def _mismatch(self, node: Expr, message: str, help: str) -> NoReturn:
-        raise TypeMismatchError(message, text=self._text, spans=node.span, help=help)
+        raise TypeMismatchError(message, spans=node.span, help=help)
 
 
 def _use_of_child(node: Expr, number: int, use: Use) -> Use:

@@ -85,34 +85,30 @@ def check_size(text: str) -> None:
             if len(opened) > MAX_BRACKETS:
                 raise LimitError(
                     f"brackets are nested more than {MAX_BRACKETS} deep",
-                    text=text,
                     spans=place,
                     help="split the expression into several definitions",
                 )
         elif mark in _CLOSES:
-            _check_closing(text, mark, place, opened.pop() if opened else None)
+            _check_closing(mark, place, opened.pop() if opened else None)
     if opened:
         mark = opened[-1][0]
         raise ParseError(
             f"'{mark}' is never closed",
-            text=text,
             spans=Span(*opened[-1].span()),
             help=f"add '{_closing(mark)}' where its contents end",
         )
 
 
-def _check_closing(text: str, mark: str, place: Span, opened: re.Match[str] | None) -> None:
+def _check_closing(mark: str, place: Span, opened: re.Match[str] | None) -> None:
     if opened is None:
         raise ParseError(
             f"'{mark}' closes nothing",
-            text=text,
             spans=place,
             help=f"remove it, or add '{_CLOSES[mark]}' before it",
         )
     if opened[0] != _CLOSES[mark]:
         raise ParseError(
             f"'{mark}' does not close '{opened[0]}'",
-            text=text,
             spans=(place, Span(*opened.span())),
             help=f"'{opened[0]}' is closed by '{_closing(opened[0])}'",
         )
@@ -258,7 +254,6 @@ def unknown_character(text: str, offset: int) -> MonocompError:
         near = _spelled(text[start:stop])
         return ParseError(
             "names are made of ASCII letters, digits and underscores",
-            text=text,
             spans=Span(start, stop),
             notes=(f"found {character!a} ({unicodedata.name(character, 'unnamed')})",),
             help=f"write {near}" if near else None,
@@ -268,7 +263,7 @@ def unknown_character(text: str, offset: int) -> MonocompError:
     if character in _INSTEAD:
         help = f"write {_INSTEAD[character]}"
     place = Span(offset, offset + 1)
-    return ParseError(f"{shown} has no meaning here", text=text, spans=place, help=help)
+    return ParseError(f"{shown} has no meaning here", spans=place, help=help)
 
 
 def _spelled(word: str) -> str | None:
@@ -296,14 +291,14 @@ def explain(text: str, offset: int, expected: Mapping[str, str]) -> MonocompErro
     """
     place = _Place(text, offset)
     if advice := _unknown_statement(place):
-        return ParseError(advice[0], text=text, spans=place.statement[0].span, help=advice[1])
+        return ParseError(advice[0], spans=place.statement[0].span, help=advice[1])
     message, help = (
         _missing_between(place, expected)
         or _misplaced(place, expected)
         or _missing_value(place, expected)
         or _general(place, expected)
     )
-    return ParseError(message, text=text, spans=place.word.span, help=help)
+    return ParseError(message, spans=place.word.span, help=help)
 
 
 _Advice = tuple[str, str | None]

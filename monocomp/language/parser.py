@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 from monocomp.errors import (
     LimitError,
-    MonocompError,
     ParseError,
     ReservedNameError,
     Span,
     TypeMismatchError,
     UsageError,
+    in_text,
 )
 from monocomp.language.mistakes import CONTINUING, check_size, explain, unknown_character
 from monocomp.language.syntax import (
@@ -420,30 +420,21 @@ def _check_depth(statements: list[Statement]) -> None:
         stack += [(child, depth + 1) for child in children(node)]
 
 
-def parse(text: str, name: str | None = None) -> list[Statement]:
-    """The statements of a program, in order.
-
-    Args:
-        text: the program.
-        name: where it came from, for messages that have no place in the text.
-    """
+def parse(text: str) -> list[Statement]:
+    """The statements of a program, in order."""
     from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
     if not isinstance(text, str):
         raise UsageError(f"a program is a text, not {type(text).__name__}")
-    check_size(text)
-    try:
-        statements: Any = _lark().parse(text)
+    with in_text(text):
+        check_size(text)
+        try:
+            statements: Any = _lark().parse(text)
+        except UnexpectedCharacters as error:
+            raise unknown_character(text, error.pos_in_stream or 0) from None
+        except UnexpectedToken as error:
+            ended = error.token.type == "$END"
+            offset = len(text) if ended else error.token.start_pos
+            raise explain(text, offset, _accepted(text)) from None
         _check_depth(statements)
-        return list(statements)
-    except UnexpectedCharacters as error:
-        raise unknown_character(text, error.pos_in_stream or 0) from None
-    except UnexpectedToken as error:
-        ended = error.token.type == "$END"
-        offset = len(text) if ended else error.token.start_pos
-        raise explain(text, offset, _accepted(text)) from None
-    except MonocompError as error:
-        # Raised inside the parser, where the text is not at hand.
-        raise type(error)(
-            error.message, text=text, spans=error.spans, notes=error.notes, help=error.help
-        ) from None
+    return list(statements)

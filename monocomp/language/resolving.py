@@ -52,7 +52,6 @@ class Resolver:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self.fail = scope.fail
 
     def resolve(
         self, expr: Expr, local: frozenset[str] = NOT_LOCAL, under_field: bool = False
@@ -89,10 +88,9 @@ class Resolver:
         if labels is None:
             self._unknown_name(node, local)
         if labels:
-            self.fail(
-                ShapeError,
+            raise ShapeError(
                 f"'{name}' has {_count(len(labels), 'dimension')} and is read without brackets",
-                node.span,
+                spans=node.span,
                 help=f"write {_form(name, labels)}",
             )
         return "scalar"
@@ -123,7 +121,7 @@ class Resolver:
             near = nearest(name, self._bare_names(local))
             help = f"declare it, param {name}: float, or give its indices, {name}[...]"
             help = f"did you mean '{near}'? Otherwise {help}" if near else help
-        self.fail(UnknownNameError, message, node.span, help=help)
+        raise UnknownNameError(message, spans=node.span, help=help)
 
     def _bare_names(self, local: frozenset[str]) -> list[str]:
         scope = self.scope
@@ -138,10 +136,9 @@ class Resolver:
         claimed = ("an argument", node.span) if name in local else self.scope.claimed(name)
         what = claimed[0] if claimed else "an input"
         if what not in ("an input", "a definition"):
-            self.fail(
-                ShapeError,
+            raise ShapeError(
                 f"'{name}' is {what} and has no elements to read with brackets",
-                head(node, name),
+                spans=head(node, name),
                 help=f"write {name}(x)"
                 if what == "a function"
                 else f"write {name}[k](x)"
@@ -153,22 +150,20 @@ class Resolver:
             self._check_same_count(node, self.scope.reads[name][0])
         elif len(labels) != count:
             place = self.scope.definitions.get(name) or self.scope.inputs[name]
-            self.fail(
-                ShapeError,
+            raise ShapeError(
                 f"'{name}' has {_count(len(labels), 'dimension')} and is read with "
                 f"{_count(count, 'subscript')}",
-                (node.span, place.name.span),
+                spans=(node.span, place.name.span),
                 help=f"its form is {_form(name, labels)}",
             )
 
     def _check_same_count(self, node: Read, first: Read) -> None:
         count, before = len(node.subscripts), len(first.subscripts)
         if count != before:
-            self.fail(
-                ShapeError,
+            raise ShapeError(
                 f"'{node.name}' is read with {_count(count, 'subscript')} here and with "
                 f"{before} before",
-                (node.span, first.span),
+                spans=(node.span, first.span),
                 help="a tensor has one number of dimensions; `input` declares which",
             )
 
@@ -187,10 +182,9 @@ class Resolver:
             self._unknown_function(node)
         if count != wanted and not (wanted is None and count):
             takes = "1 argument or more" if wanted is None else _count(wanted, "argument")
-            self.fail(
-                ArityError,
+            raise ArityError(
                 f"'{name}' takes {takes}, and {_given(count)}",
-                node.span,
+                spans=node.span,
                 help=f"its form is {form}",
             )
 
@@ -209,7 +203,7 @@ class Resolver:
             near = nearest(name, (*functions, *ALL_REDUCTIONS, *scope.monoids))
             brackets = "" if near in functions else "[k]"
             help = f"did you mean {near}{brackets}(x)?" if near else f"add def {name}(x) = ..."
-        self.fail(UnknownFunctionError, message, head(node, name), help=help)
+        raise UnknownFunctionError(message, spans=head(node, name), help=help)
 
     # Reductions
 
@@ -221,16 +215,15 @@ class Resolver:
         elif node.op not in ALL_REDUCTIONS:
             self._unknown_reduction(node)
         if len(node.args) != wanted:
-            self.fail(
-                ArityError,
+            raise ArityError(
                 f"'{node.op}' takes {_count(wanted, 'operand')}, and {_given(len(node.args))}",
-                node.span,
+                spans=node.span,
                 help=f"its form is {form}",
             )
         for number, index in enumerate(node.indices):
             if index in node.indices[:number] or index == node.target:
                 message = f"'{index}' stands twice in the brackets of '{node.op}'"
-                self.fail(DuplicateNameError, message, head(node, node.op))
+                raise DuplicateNameError(message, spans=head(node, node.op))
         self._check_form(node)
 
     def _unknown_reduction(self, node: Reduce) -> NoReturn:
@@ -247,27 +240,25 @@ class Resolver:
             message = f"there is no reduction '{name}'"
             near = did_you_mean(name, (*known, *scope.all_given()))
             help = near or f"known: {', '.join(known)}"
-        self.fail(UnknownFunctionError, message, head(node, name), help=help)
+        raise UnknownFunctionError(message, spans=head(node, name), help=help)
 
     def _check_form(self, node: Reduce) -> None:
         """What only some reductions have: one index, a new index, a prefix form."""
         place, selects = head(node, node.op), node.op in SELECTIONS
         if selects != (node.target is not None):
-            self.fail(
-                ParseError,
+            raise ParseError(
                 f"'{node.op}' lacks its new index"
                 if selects
                 else f"'{node.op}' makes no new index; only top and argtop do",
-                place,
+                spans=place,
                 help=f"write {node.op}[k -> r](x), with index r < ..."
                 if selects
                 else f"write {node.op}[{', '.join(node.indices)}](x)",
             )
         if node.prefix and (selects or node.op in KEEPING_REDUCTIONS):
-            self.fail(
-                ParseError,
+            raise ParseError(
                 f"'{node.op}' has no prefix form",
-                place,
+                spans=place,
                 help="use it over the whole index, with a filter"
                 if selects
                 else "divide by a running aggregate: exp(x - logsumexp[..k](x))",
@@ -276,7 +267,7 @@ class Resolver:
         if single and len(node.indices) > 1:
             what = "a prefix aggregate" if node.prefix else f"'{node.op}'"
             message = f"{what} goes along 1 index, and {len(node.indices)} are given"
-            self.fail(ArityError, message, place, help="join them into one index first")
+            raise ArityError(message, spans=place, help="join them into one index first")
 
     # Monoids
 
@@ -285,10 +276,9 @@ class Resolver:
             return
         fields = self.scope.monoids[node.op].fields
         if len(fields) > 1:
-            self.fail(
-                TypeMismatchError,
+            raise TypeMismatchError(
                 f"'{node.op}' gives {len(fields)} values, and one is needed here",
-                node.span,
+                spans=node.span,
                 notes=(f"its fields: {', '.join(fields)}",),
                 help=f"take one of them, such as {node.op}[...](...).{fields[0]}",
             )
@@ -297,18 +287,16 @@ class Resolver:
         operand = node.operand
         place = Span(node.span.stop - len(node.name), node.span.stop)
         if not isinstance(operand, Reduce) or operand.op not in self.scope.monoids:
-            self.fail(
-                TypeMismatchError,
+            raise TypeMismatchError(
                 f"'.{node.name}' stands after a value that has no fields",
-                place,
+                spans=place,
                 help="fields belong to the aggregate of a monoid: Affine[t](a, u).u",
             )
         fields = self.scope.monoids[operand.op].fields
         if node.name not in fields:
-            self.fail(
-                UnknownNameError,
+            raise UnknownNameError(
                 f"monoid '{operand.op}' has no field '{node.name}'",
-                place,
+                spans=place,
                 notes=(f"its fields: {', '.join(fields)}",),
                 help=did_you_mean(node.name, fields),
             )
@@ -317,11 +305,10 @@ class Resolver:
         """The declaration with its expressions resolved, fields and primed fields as formals."""
         for what, parts in (("unit", at.unit), ("combine", at.combine)):
             if len(parts) != len(at.fields):
-                self.fail(
-                    ArityError,
+                raise ArityError(
                     f"monoid '{at.name}' has {_count(len(at.fields), 'field')}, and "
                     f"'{what}' has {_count(len(parts), 'part')}",
-                    parts[0].span.to(parts[-1].span),
+                    spans=parts[0].span.to(parts[-1].span),
                     help=f"'{what}' has one part for each field",
                 )
         both = frozenset((*at.fields, *(f"{name}'" for name in at.fields)))
@@ -337,10 +324,9 @@ class Resolver:
                 impure = not self._is_pure_function(node.function)
             if impure:
                 names = ", ".join(sorted(fields)) or "none"
-                self.fail(
-                    UnknownNameError,
+                raise UnknownNameError(
                     "a monoid is made of its fields, numbers and functions of these only",
-                    node.span,
+                    spans=node.span,
                     notes=(f"names that may stand here: {names}",),
                 )
         return self.resolve(expr, fields)

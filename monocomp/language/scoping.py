@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 from monocomp.errors import (
     DuplicateNameError,
     LimitError,
-    MonocompError,
     ParseError,
     RecursiveDefinitionError,
     ReservedNameError,
@@ -95,16 +94,11 @@ class Scope:
                 self._collect(node, local)
         for name, place in self.indices.items():
             if claimed := self.claimed(name):
-                self.fail(
-                    DuplicateNameError,
+                raise DuplicateNameError(
                     f"'{name}' is an index and also {claimed[0]}",
-                    (place, claimed[1]),
+                    spans=(place, claimed[1]),
                     help="give one of the two another name",
                 )
-
-    def fail(self, error: type[MonocompError], message: str, spans: Any, **more: Any) -> NoReturn:
-        """Raise an error at a place of this program."""
-        raise error(message, text=self.text, spans=spans, **more)
 
     def claimed(self, name: str) -> tuple[str, Span] | None:
         """What a name is, other than an index, and where it first appears as that."""
@@ -163,14 +157,13 @@ class Scope:
     def _check_count(self, name: str, count: int, span: Span) -> None:
         if count > MAX_DIMENSIONS:
             message = f"'{name}' has {count} dimensions; at most {MAX_DIMENSIONS}"
-            self.fail(LimitError, message, span)
+            raise LimitError(message, spans=span)
 
     def _twice(self, label: Label, first: Span, what: str) -> NoReturn:
         line, _ = line_and_column(self.text, first.start)
-        self.fail(
-            DuplicateNameError,
+        raise DuplicateNameError(
             f"'{label}' is defined twice",
-            (label.span, first),
+            spans=(label.span, first),
             notes=(f"the first '{label}' is {what}, on line {line}",),
             help="give each its own name",
         )
@@ -178,10 +171,9 @@ class Scope:
     def _not_built_in(self, label: Label) -> None:
         if label in BUILT_IN:
             what = "function" if label in FUNCTIONS else "reduction"
-            self.fail(
-                ReservedNameError,
+            raise ReservedNameError(
                 f"'{label}' is a built-in {what} and cannot name anything else",
-                label.span,
+                spans=label.span,
                 help=f"choose another name, such as '{label}_'",
             )
 
@@ -191,7 +183,7 @@ class Scope:
             self._not_built_in(label)
             if label in seen:
                 message = f"'{label}' stands twice {where}"
-                self.fail(DuplicateNameError, message, (label.span, seen[label]))
+                raise DuplicateNameError(message, spans=(label.span, seen[label]))
             seen[label] = label.span
 
     # Indices and inputs
@@ -247,17 +239,15 @@ class Scope:
 
     def _check_head(self, node: Read) -> None:
         if node.name in FUNCTIONS:
-            self.fail(
-                UnknownNameError,
+            raise UnknownNameError(
                 f"'{node.name}' is a function, not a tensor",
-                head(node, node.name),
+                spans=head(node, node.name),
                 help=f"its arguments stand in parentheses: {node.name}(x)",
             )
         if node.name in ALL_REDUCTIONS:
-            self.fail(
-                ParseError,
+            raise ParseError(
                 f"'{node.name}[...]' lacks its operand",
-                node.span,
+                spans=node.span,
                 help=f"write it in parentheses after the brackets: {node.name}[k](x)",
             )
 
@@ -270,10 +260,9 @@ class Scope:
     def _index(self, label: Label, local: frozenset[str]) -> None:
         self._not_built_in(label)
         if label in local:
-            self.fail(
-                ReservedNameError,
+            raise ReservedNameError(
                 f"'{label}' names an argument here and cannot be an index too",
-                label.span,
+                spans=label.span,
                 help="rename the argument",
             )
         self.indices.setdefault(label, label.span)
@@ -331,10 +320,9 @@ class Scope:
                 if place[used] > place[name]:
                     label = self.definitions[used].name
                     line, _ = line_and_column(self.text, label.span.start)
-                    self.fail(
-                        UnknownNameError,
+                    raise UnknownNameError(
                         f"'{used}' is used before it is defined",
-                        (span, label.span),
+                        spans=(span, label.span),
                         notes=(f"it is defined on line {line}",),
                         help=f"move the definition of '{used}' above this line",
                     )
@@ -343,10 +331,9 @@ class Scope:
         cycle = cycle[::-1]  # graphlib lists predecessors first
         first, second = cycle[:2]
         what = "function" if first in self.functions else "definition"
-        self.fail(
-            RecursiveDefinitionError,
+        raise RecursiveDefinitionError(
             f"{what} '{first}' uses itself",
-            self.uses[first][second],
+            spans=self.uses[first][second],
             notes=() if len(cycle) == 2 else (f"by way of {' -> '.join(cycle)}",),
             help="a running aggregate is a prefix, such as sum[..k](x), or a monoid of your own",
         )
@@ -362,11 +349,10 @@ class Scope:
                 node, env, depth = stack.pop()
                 count += 1
                 if count > MAX_EXPANDED or depth > MAX_EXPANDED_DEPTH:
-                    self.fail(
-                        LimitError,
+                    raise LimitError(
                         f"'{name}' grows past {MAX_EXPANDED} operations or "
                         f"{MAX_EXPANDED_DEPTH} levels when its functions are written out",
-                        name.span,
+                        spans=name.span,
                         help="name intermediate results as definitions of their own",
                     )
                 stack += [(part, inner, depth + 1) for part, inner in self._below(node, env)]
