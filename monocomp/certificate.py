@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from monocomp import terms as T
@@ -174,23 +174,11 @@ class Certificate:
                     "name": theory.name,
                     "about": theory.about,
                     "used": [{"rule": u.rule, "steps": list(u.steps)} for u in theory.uses],
-                    "laws": [
-                        {
-                            "name": law.name,
-                            "statement": law.statement,
-                            "holds": law.holds,
-                            "counterexample": law.counterexample,
-                            "seconds": law.seconds,
-                        }
-                        for law in theory.laws
-                    ],
+                    "laws": [asdict(law) for law in theory.laws],
                 }
                 for theory in self.theories
             ],
-            "conditions": [
-                {"step": c.step, "rule": c.rule, "needs": c.needs, "fact": c.fact, "by": c.by}
-                for c in self.conditions
-            ],
+            "conditions": [asdict(c) for c in self.conditions],
             "definitions": [{"rule": u.rule, "steps": list(u.steps)} for u in self.definitions],
         }
 

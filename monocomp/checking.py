@@ -74,12 +74,11 @@ class Case:
         return self, replace(self, points="finite"), replace(self, points="any")
 
     def error(self, found: tuple[Array, ...], expected: tuple[Array, ...]) -> float:
-        """The largest difference where something is promised, relative to the largest result; inf
-        where outputs differ in shape, or in what is infinite or no number."""
+        """The largest `difference` of several outputs."""
         if len(found) != len(expected):
             return np.inf
         pairs = zip(found, expected, strict=True)
-        return max(_error(a, b, self.points == "any") for a, b in pairs)
+        return max(difference(a, b, self.points == "any") for a, b in pairs)
 
     def outputs(
         self, inputs: Mapping[str, Array], program: str | Program | None = None
@@ -104,21 +103,13 @@ def small_params(program: Program) -> dict[str, int | float]:
     }
 
 
-def difference(found: Array, expected: Array) -> float:
-    """The largest difference over the largest expected size (at least 1); inf where they differ
-    in shape, in what is infinite or in what is NaN."""
-    if found.shape != expected.shape:
-        return np.inf
-    a, b = found.astype(np.float64), expected.astype(np.float64)
-    plain = np.isfinite(b)
-    if not np.array_equal(a[~plain], b[~plain], equal_nan=True) or not np.isfinite(a[plain]).all():
-        return np.inf
-    errors, sizes = np.abs(a[plain] - b[plain]), np.abs(b[plain])
-    return float(errors.max(initial=0.0) / sizes.max(initial=1.0))
+def difference(found: Array, expected: Array, or_nan: bool = False) -> float:
+    """The largest difference over the largest expected size (at least 1); inf where they differ in
+    shape, or in what is infinite or no number.
 
-
-def _error(found: Array, expected: Array, or_nan: bool) -> float:
-    """The sign of an infinity is not compared: it may be that of the 0 that it is a quotient by."""
+    Where NaN is expected nothing is promised, and with `or_nan` it is right everywhere. The sign of
+    an infinity is not compared: it may be that of the 0 that it is a quotient by.
+    """
     if found.shape != expected.shape:
         return np.inf
     a, b = found.astype(np.float64), expected.astype(np.float64)
@@ -128,13 +119,6 @@ def _error(found: Array, expected: Array, or_nan: bool) -> float:
         return np.inf
     errors, sizes = np.abs(a[plain] - b[plain]), np.abs(b[plain])
     return float(errors.max(initial=0.0) / sizes.max(initial=1.0))
-
-
-def largest_difference(found: tuple[Array, ...], expected: tuple[Array, ...]) -> float:
-    """The largest of several outputs."""
-    if len(found) != len(expected):
-        return np.inf
-    return max(difference(a, b) for a, b in zip(found, expected, strict=True))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monocomp import library
-from monocomp.checking import Case, largest_difference
+from monocomp.checking import Case
 from monocomp.derivation import Derivation
 from monocomp.errors import UsageError
 from monocomp.kernel import Kernel, compile
@@ -47,7 +47,7 @@ def check_kernel(name: str, kernel: Kernel) -> None:
     case, inputs, outputs = expected(name)
     found = kernel(**inputs, **case.params)
     found = found if isinstance(found, tuple) else (found,)
-    assert largest_difference(found, outputs) < 1e-10, [s.rule for s in kernel.derivation]
+    assert case.error(found, outputs) < 1e-10, [s.rule for s in kernel.derivation]
 
 
 def stops(steps: int) -> list[int]:
