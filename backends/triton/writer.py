@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
 
 from monocomp.backends.triton.descriptors import Block, described_loads
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
@@ -102,9 +103,15 @@ class KernelWriter(ABC):
         """Names for the dimensions of a tensor: their extents, or the axes of an output."""
         if tensor in self.program.inputs:
             return self.program.inputs[tensor].dims
-        (output,) = (o for o in self.program.outputs if o.name == tensor)
-        places = zip(output.dims, self.program.stores(tensor)[0].places, strict=True)
-        return tuple(p.attr if p.op == "coordinate" else dim for dim, p in places)
+        return self._dims_of_outputs[tensor]
+
+    @cached_property
+    def _dims_of_outputs(self) -> dict[str, tuple[str, ...]]:
+        found = {}
+        for o in self.program.outputs:
+            places = zip(o.dims, self.program.stores(o.name)[0].places, strict=True)
+            found[o.name] = tuple(p.attr if p.op == "coordinate" else dim for dim, p in places)
+        return found
 
     def _dim(self, tensor: str, dim: int) -> str:
         dims = self._dims(tensor)

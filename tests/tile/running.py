@@ -76,11 +76,21 @@ def by_triton(
     return found
 
 
-def source(text: str, block: int = 16) -> tuple[str, str]:
+def by_descriptors(
+    text: str, inputs: Tensors, params: Mapping[str, Any], block: int
+) -> dict[str, torch.Tensor]:
+    """The same, with tiles loaded by descriptors."""
+    found: dict[str, torch.Tensor] = interpreted.call(
+        _call, text, dict(inputs), dict(params), block, True
+    )
+    return found
+
+
+def source(text: str, block: int = 16, descriptors: bool = False) -> tuple[str, str]:
     """The emitted file and its host function's name."""
     p = verify(parse(text))
     blocks = {n: length for n, length in blocks_of(p, block).items() if _is_cut(p, n)}
-    schedule = Schedule(tuple(blocks.items()), num_warps=4, num_stages=1)
+    schedule = Schedule(tuple(blocks.items()), num_warps=4, num_stages=1, descriptors=descriptors)
     module = emit(Kernel(check(declared(p))).equations, [p], [schedule])
     return module.source, module.host
 
@@ -108,9 +118,13 @@ def _indexed(name: str, dims: tuple[str, ...]) -> str:
 
 
 def _call(
-    text: str, inputs: dict[str, torch.Tensor], params: dict[str, Any], block: int
+    text: str,
+    inputs: dict[str, torch.Tensor],
+    params: dict[str, Any],
+    block: int,
+    descriptors: bool = False,
 ) -> dict[str, torch.Tensor]:
-    written, host = source(text, block)
+    written, host = source(text, block, descriptors)
     p = parse(text)
     found = getattr(load(written), host)(*(inputs[n] for n in p.inputs), **params)
     outputs = found if isinstance(found, tuple) else (found,)

@@ -14,7 +14,17 @@ import torch
 from monocomp.errors import IndexRangeError
 from monocomp.tile.parser import parse
 from tests.backends.compiling import accepted, recorded
-from tests.tile.running import BACKENDS, extents_of, in_numpy, load, source
+from tests.tile.running import (
+    BACKENDS,
+    Run,
+    by_descriptors,
+    by_numpy,
+    by_triton,
+    extents_of,
+    in_numpy,
+    load,
+    source,
+)
 
 GENERATOR = np.random.default_rng(0)
 K, V, D, Q, B = 37, 11, 5, 19, 3
@@ -252,6 +262,32 @@ def test_stores(name: str, backend: str, block: int) -> None:
     found = BACKENDS[backend](text, inputs, case.params, block)
     for n, wanted in case.wanted().items():
         np.testing.assert_array_equal(found[n].numpy(), wanted)
+
+
+SLIDING = """
+kernel f(S: float[q, d], X: float[k, d], w: int) -> C: stored float[k, d], O: stored float[k]
+  row q
+  stream k
+  whole d
+  S_tile[d,q] = S[q, d]
+  for k in max(0, q - w) .. min(|k|, q + w):
+    X_tile[d,k] = X[k, d]
+    s[k,q] = contract[d](X_tile, S_tile)
+    x[k,q] = inside[k, 0.0](s)
+    store C[k, d] += contract[q](x, S_tile)
+    store O[k] += s + 1.0
+"""
+
+
+@pytest.mark.parametrize("run", [by_numpy, by_triton, by_descriptors])
+def test_blocks_that_slide(run: Run) -> None:
+    """What a block that slides back to the end has twice is added once."""
+    s, x, w = whole_numbers(37, 16), whole_numbers(64, 16), 5
+    distance = np.arange(64) - np.arange(37)[:, None]
+    inside = (-w <= distance) & (distance < w)
+    found = run(SLIDING, {"S": torch.as_tensor(s), "X": torch.as_tensor(x)}, {"w": w}, 16)
+    np.testing.assert_array_equal(found["C"], ((s @ x.T) * inside).T @ s)
+    np.testing.assert_array_equal(found["O"], ((s @ x.T + 1) * inside).sum(0))
 
 
 @pytest.mark.one_in(2)
