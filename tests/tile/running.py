@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from monocomp.backends import numpy as in_numpy
-from monocomp.backends import torch as in_torch
+from monocomp.backends.interpreter import Interpreter, Ops, default_blocks
+from monocomp.backends.numpy import NumpyOps
+from monocomp.backends.torch import TorchOps
 from monocomp.backends.triton.emit import emit
 from monocomp.backends.triton.launch import load
 from monocomp.backends.triton.schedule import Schedule
@@ -36,34 +37,52 @@ def blocks_of(p: TileProgram, length: int) -> dict[str, int]:
     return {a.name: 1 if a.role == "grid" else length for a in p.axes.values()}
 
 
-def by_numpy(
-    text: str, inputs: Tensors, params: Mapping[str, Any], block: int
+def interpret(
+    text: str,
+    inputs: Tensors,
+    params: Mapping[str, Any],
+    block: int,
+    ops: Ops,
+    outputs: Callable[[TileProgram, Mapping[str, int]], dict[str, Any]],
+    checked: bool = False,
 ) -> dict[str, torch.Tensor]:
-    """The outputs, which held NaN before."""
-    p, arrays = verify(parse(text)), {n: t.numpy() for n, t in inputs.items()}
+    """Run a verified kernel in blocks of a length, or if it is 0 of the usual one."""
+    p = verify(parse(text))
     extents = extents_of(p, inputs)
-    dtypes: dict[str, Any] = {"float": np.float64, "int": np.int64, "bool": np.bool_}
-    outputs = {o.name: np.full([extents[d] for d in o.dims], 7, dtypes[o.kind]) for o in p.outputs}
-    for o in p.outputs:
-        if o.kind == "float":
-            outputs[o.name][...] = np.nan
-    blocks = blocks_of(p, block) if block else None
-    in_numpy.run(p, arrays, outputs, extents, params, checked=False, blocks=blocks)
-    return {n: torch.from_numpy(a) for n, a in outputs.items()}
+    blocks = blocks_of(p, block) if block else default_blocks(p, extents, 1024)
+    made = outputs(p, extents)
+    with np.errstate(all="ignore"):
+        Interpreter(p, ops, extents, params, blocks, checked).run(inputs, made)
+    return {n: torch.as_tensor(a) for n, a in made.items()}
+
+
+def spoilt(p: TileProgram, extents: Mapping[str, int]) -> dict[str, torch.Tensor]:
+    """Outputs that hold what no kernel should leave."""
+    values = {"float": torch.nan, "int": 77, "bool": True}
+    return {
+        o.name: torch.full([extents[d] for d in o.dims], values[o.kind], dtype=_DTYPES[o.kind])
+        for o in p.outputs
+    }
+
+
+def by_numpy(
+    text: str, inputs: Tensors, params: Mapping[str, Any], block: int, checked: bool = False
+) -> dict[str, torch.Tensor]:
+    def outputs(p: TileProgram, extents: Mapping[str, int]) -> dict[str, Any]:
+        made = spoilt(p, extents)
+        return {
+            n: t.double().numpy() if t.is_floating_point() else t.numpy() for n, t in made.items()
+        }
+
+    arrays: Any = {n: t.numpy() for n, t in inputs.items()}
+    return interpret(text, arrays, params, block, NumpyOps(), outputs, checked)
 
 
 def by_torch(
     text: str, inputs: Tensors, params: Mapping[str, Any], block: int
 ) -> dict[str, torch.Tensor]:
-    p = verify(parse(text))
-    extents = extents_of(p, inputs)
-    outputs = {
-        o.name: torch.full([extents[d] for d in o.dims], 7, dtype=_DTYPES[o.kind])
-        for o in p.outputs
-    }
-    blocks = blocks_of(p, block) if block else None
-    in_torch.run(p, inputs, outputs, extents, params, blocks=blocks)
-    return outputs
+    ops = TorchOps(torch.device("cpu"), torch.float32)
+    return interpret(text, inputs, params, block, ops, spoilt)
 
 
 def by_triton(
