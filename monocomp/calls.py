@@ -24,8 +24,8 @@ from monocomp.errors import DeviceError, UnsupportedDtypeError, UnsupportedError
 from monocomp.filters import Filters
 from monocomp.language.binding import Binding, bind, signature
 from monocomp.language.syntax import Program
-from monocomp.lowering import packed_extents
-from monocomp.specialization import Specializations
+from monocomp.planning.plan import Specializations
+from monocomp.planning.sizes import packed_extents
 
 if TYPE_CHECKING:
     import torch

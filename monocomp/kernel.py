@@ -20,10 +20,10 @@ from monocomp.errors import UnsupportedError, UsageError, nearest
 from monocomp.language import syntax
 from monocomp.language.checker import check
 from monocomp.pipeline import complete, derive
+from monocomp.planning.plan import Specializations
 from monocomp.proving.proofs import require_program
 from monocomp.rewriting import Rewriter
 from monocomp.source import triton_source
-from monocomp.specialization import Specializations
 from monocomp.tile import TileProgram
 from monocomp.translation import translate
 
@@ -256,7 +256,7 @@ class Kernel:
         (through device memory, at two bytes an element) and "state" (numbers carried for
         each row of the output): numbers where all extents are known, else sympy formulas.
         """
-        from monocomp.report import report
+        from monocomp.planning.report import report
 
         sizes = self._sizes(extents or {})
         return report(self.tile_programs(sizes), sizes)

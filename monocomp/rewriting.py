@@ -22,7 +22,7 @@ from monocomp.sharing import kept, require_small
 from monocomp.terms import Term
 
 if TYPE_CHECKING:
-    from monocomp.cost import Cost
+    from monocomp.planning.cost import Cost
 
 STEP_LIMIT = 10_000
 WEIGHT_LIMIT = 1_000_000  # terms of an equation as it is written out
@@ -81,7 +81,7 @@ class Step:
 
 
 def _cost(program: Equations, extents: Mapping[str, int] | None) -> Cost | dict[str, Any]:
-    from monocomp.cost import cost  # compiling counts nothing
+    from monocomp.planning.cost import cost  # compiling counts nothing
 
     found = cost(program)
     return found if extents is None else found.at(extents, program)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from monocomp.building import BUILDING
 from monocomp.dtypes import NARROW, dtypes_of
 from monocomp.errors import UsageError
-from monocomp.lowering import packed_extents
-from monocomp.specialization import Specializations
+from monocomp.planning.plan import Specializations
+from monocomp.planning.sizes import packed_extents
 
 
 def triton_source(

@@ -10,10 +10,10 @@ import pytest
 import sympy
 
 from monocomp import library
-from monocomp.cost import Cost, Formula, cost
 from monocomp.errors import UsageError
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
+from monocomp.planning.cost import Cost, Formula, cost
 from monocomp.tile import Loop, Statement
 from monocomp.translation import translate
 from tests.test_tile import MORE
@@ -164,7 +164,7 @@ def test_compiling_counts_nothing() -> None:
         "import sys, monocomp as mc\n"
         "k = mc.compile(mc.library.load('causal'))\n"
         "k = mc.compile(mc.library.load('causal'))\n"
-        "print('monocomp.cost' in sys.modules)\n"
+        "print('monocomp.planning.cost' in sys.modules)\n"
         "before = set(sys.modules)\n"
         "print(k.derivation[0].cost_before({'b': 1, 'h': 1, 'q': 9, 'k': 9, 'd': 4, 'e': 4}))\n"
         "print(sorted({'sympy'} & (set(sys.modules) - before)))"

@@ -9,8 +9,8 @@ from monocomp.lowering.guards import guard_reads
 from monocomp.lowering.loops import Loops
 from monocomp.lowering.scopes import Scope
 from monocomp.lowering.single_uses import inline_single_uses
-from monocomp.nominal import nominal_sizes
-from monocomp.roles import choose_roles, kernel_groups, scan_of
+from monocomp.planning.roles import choose_roles, kernel_groups, scan_of
+from monocomp.planning.sizes import nominal_sizes
 from monocomp.tile import (
     WHOLE,
     Loop,

@@ -178,11 +178,11 @@ def whole_limit(length: int) -> Iterator[None]:
 @contextmanager
 def short_parts() -> Iterator[None]:
     """Let parts of a stream be as short as two blocks."""
-    from monocomp.lowering import bracketing
+    from monocomp.planning import splitting
 
     with (
-        patch.object(bracketing, "SHORTEST_PART", 2 * BLOCK),
-        patch.object(bracketing, "ALIGNMENT", BLOCK),
+        patch.object(splitting, "SHORTEST_PART", 2 * BLOCK),
+        patch.object(splitting, "ALIGNMENT", BLOCK),
     ):
         yield
 

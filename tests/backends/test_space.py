@@ -19,8 +19,7 @@ from monocomp.backends.triton.model import Gpu, gpu
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.space import Space
 from monocomp.errors import UnsupportedError
-from monocomp.lowering import packed_extents
-from monocomp.nominal import power_of_two
+from monocomp.planning.sizes import packed_extents, power_of_two
 from tests.backends.compiling import TARGETS, compile_for, launches_of, without_elements
 from tests.marks import slow_unless
 

@@ -19,8 +19,8 @@ from monocomp import terms as T
 from monocomp.backends.interpreter import Interpreter
 from monocomp.equations import Equations
 from monocomp.kernel import Kernel
-from monocomp.lowering.bracketing import ALIGNMENT
-from monocomp.lowering.pieces import Stretch, extremes
+from monocomp.planning.splitting import ALIGNMENT
+from monocomp.planning.stretches import Stretch, extremes
 from monocomp.rewriting import Step
 from tests.backends import interpreted
 from tests.backends.library_cases import CASES

@@ -14,13 +14,15 @@ from monocomp.building import BUILDING
 from monocomp.derivation import Derivation
 from monocomp.equations import Equations
 from monocomp.errors import UnsupportedError
-from monocomp.lowering import cut, has_same_elements, lower, split
-from monocomp.nominal import nominal_sizes, power_of_two, without_elements
+from monocomp.lowering import lower
 from monocomp.pipeline import RULE_SETS
+from monocomp.planning.roles import WHOLE_LIMIT
+from monocomp.planning.sizes import has_same_elements, nominal_sizes, power_of_two, without_elements
+from monocomp.planning.splitting import split
+from monocomp.planning.storing import cut
 from monocomp.proving.proofs import require_program
 from monocomp.rewrites.tiling import tiling_steps
 from monocomp.rewriting import Rewriter, Step
-from monocomp.roles import WHOLE_LIMIT
 from monocomp.tile import TileProgram
 
 

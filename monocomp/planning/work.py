@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from monocomp import terms as T
 from monocomp.equations import Equation, Equations
-from monocomp.roles import choose_roles, fits_whole, kernel_groups, prefix_of, scan_of
+from monocomp.planning.roles import choose_roles, fits_whole, kernel_groups, prefix_of, scan_of
 from monocomp.terms import Term
 
 ROW_BLOCK, LOOP_BLOCK = 128, 64  # what one load or one value serves, with the usual schedules

@@ -33,10 +33,10 @@ from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, is_selection
 from monocomp.equations import Equation, Equations, stored_in
 from monocomp.errors import UsageError
-from monocomp.nominal import nominal_sizes
-from monocomp.report import ELEMENT_BYTES, STORED_BYTES
+from monocomp.planning.report import ELEMENT_BYTES, STORED_BYTES
+from monocomp.planning.roles import choose_roles, kernel_groups
+from monocomp.planning.sizes import nominal_sizes
 from monocomp.rewrites.pullback import Pass, passes
-from monocomp.roles import choose_roles, kernel_groups
 from monocomp.sharing import kept
 from monocomp.terms import Term
 

@@ -3,7 +3,7 @@
 Fusion computes a value where it is used, and that may be many times: the normaliser of a
 row, say, in a loop over rows that runs for every column. A value may be stored instead and
 read again. That is worth a kernel and its traffic where it saves a good part of the work
-(see `monocomp.lowering.work`). What is stored is no larger than the largest tensor that the
+(see `monocomp.planning.work`). What is stored is no larger than the largest tensor that the
 program has anyway: nothing that fusion removed comes back.
 """
 
@@ -17,11 +17,11 @@ from functools import partial
 from monocomp import terms as T
 from monocomp.algebra import is_mantissa
 from monocomp.equations import Equation, Equations, in_order, stored_in
-from monocomp.lowering.work import Place, Work, elements, work
 from monocomp.monomials import factors
+from monocomp.planning.roles import rows_of
+from monocomp.planning.work import Place, Work, elements, work
 from monocomp.printer import show
 from monocomp.rewriting import Step
-from monocomp.roles import rows_of
 from monocomp.sharing import reading_stored
 from monocomp.terms import Term
 

@@ -8,7 +8,7 @@ from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, carrier, is_selection
 from monocomp.equations import Equation, Equations, stored_in
 from monocomp.monomials import factors
-from monocomp.nominal import without_elements
+from monocomp.planning.sizes import without_elements
 from monocomp.terms import Term
 from monocomp.tile import Axis, Role
 

@@ -8,9 +8,9 @@ import pytest
 import monocomp as mc
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
-from monocomp.lowering.cutting import Closing
-from monocomp.lowering.work import work
-from monocomp.nominal import nominal_sizes
+from monocomp.planning.sizes import nominal_sizes
+from monocomp.planning.storing import Closing
+from monocomp.planning.work import work
 from monocomp.random_inputs import random_inputs
 from monocomp.translation import translate
 from tests.backends.storing import PROGRAMS
