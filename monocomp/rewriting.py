@@ -31,6 +31,18 @@ _OF_LOGITS = ("softmax", "log_softmax", "logsumexp")
 
 
 @dataclass(frozen=True)
+class Saving:
+    """The estimated cost of a program before a choice and after it, in element-wise operations of
+    one kind (`planning.cost`)."""
+
+    before: float
+    after: float
+
+    def __str__(self) -> str:
+        return f"costs {self.after:.3g} where it was {self.before:.3g}"
+
+
+@dataclass(frozen=True)
 class Step:
     """One rewrite: which rule, where, and the program before and after.
 
@@ -42,6 +54,8 @@ class Step:
         start: the whole program before the step.
         program: the whole program after the step.
         redex: the term that was rewritten, where the step is that of a rule.
+        reason: why it was taken, where there was a choice; it ends the text `after`.
+        cost: what the choice makes of the work, where it was weighed.
     """
 
     rule: str
@@ -52,6 +66,8 @@ class Step:
     start: Equations
     program: Equations
     redex: Term | None = None
+    reason: str = ""
+    cost: Saving | None = None
 
     @cached_property
     def before(self) -> str:
@@ -61,7 +77,8 @@ class Step:
     @cached_property
     def after(self) -> str:
         """What replaced it, as text."""
-        return self.right if isinstance(self.right, str) else self.right()
+        right = self.right if isinstance(self.right, str) else self.right()
+        return f"{right}, {self.reason}" if self.reason else right
 
     @overload
     def cost_before(self) -> Cost: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, carrier, is_selection
@@ -100,9 +101,24 @@ def _share_a_loop(a: Sequence[Equation], b: Sequence[Equation], sizes: Mapping[s
     )
 
 
+@dataclass(frozen=True)
+class RoleChoice:
+    """An index of the outputs with its role, and why it has this one."""
+
+    axis: Axis
+    why: str
+
+
 def choose_roles(
     group: Sequence[Equation], fits: Callable[[str], bool], parts: Collection[str] = ()
 ) -> dict[str, Axis]:
+    """The roles of `explain_roles` alone."""
+    return {name: choice.axis for name, choice in explain_roles(group, fits, parts).items()}
+
+
+def explain_roles(
+    group: Sequence[Equation], fits: Callable[[str], bool], parts: Collection[str] = ()
+) -> dict[str, RoleChoice]:
     """Give every index of the outputs a role, by where it occurs.
 
     An index that some aggregate lacks and another has is a column of values: held
@@ -114,7 +130,7 @@ def choose_roles(
     Of the others, one that a large operand of a loop lacks is a row: its block shares
     what is read. Different `parts` (extents) of a stream share nothing.
     """
-    axes: dict[str, Axis] = {}
+    found: dict[str, tuple[Term, Role, str]] = {}
     indices = dict.fromkeys(i for e in group for i in e.indices)
     folds = list(_outer_folds(e.body for e in group))
     scan = scan_of(group)
@@ -126,26 +142,32 @@ def choose_roles(
     for i in indices:
         name = i.attr[0]
         having = [f for f in folds if name in f.free]
-        role: Role = "row" if name in rows else "grid"
+        role: Role = "grid"
+        why = "what is computed for one value serves no other"
+        if name in rows:
+            role, why = "row", "a large operand lacks it: a block of rows shares what is read"
         if i is scan:
-            role = "stream"
+            role, why = "stream", "the aggregates are prefixes along it"
         elif i.attr[1] in parts:
-            role = "grid"
+            why = "different parts of a stream share nothing"
         elif i in ranks and not having:
-            role = "whole"
+            role, why = "whole", "ranks of one list"
         elif folds and not having:
-            role = "stream"
+            role, why = "stream", "every aggregate lacks it: what is known then is written along it"
         elif len(having) < len(folds) or name in columns:
-            role = "whole" if fits(i.attr[1]) else "row"
-        axes[name] = Axis(name, i.attr[1], role)
-    streams = [a.name for a in axes.values() if a.role == "stream"]
+            lacking = "a sum in the aggregates" if name in columns else "an aggregate"
+            role, why = "whole", f"{lacking} lacks it, and serves all of it"
+            if not fits(i.attr[1]):
+                role, why = "row", f"{lacking} lacks it, and serves a block: it is too long to hold"
+        found[name] = i, role, why
+    streams = [n for n, (_, role, _) in found.items() if role == "stream"]
     streams.sort(key=lambda name: scan is None or name != scan.attr[0])
-    for extra in streams[1:]:  # one axis is streamed, the others are cut into blocks
-        axes[extra] = Axis(extra, axes[extra].extent, "row")
-    if not folds and axes:
-        last = list(axes)[-1]
-        axes[last] = Axis(last, axes[last].extent, "row")
-    return axes
+    for extra in streams[1:]:
+        found[extra] = found[extra][0], "row", f"in blocks: {streams[0]} is streamed"
+    if not folds and found:
+        last = list(found)[-1]
+        found[last] = found[last][0], "row", "nothing is folded: in blocks along the last index"
+    return {n: RoleChoice(Axis(n, i.attr[1], role), why) for n, (i, role, why) in found.items()}
 
 
 def _outer_folds(terms: Iterable[Term]) -> list[Term]:

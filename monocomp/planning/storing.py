@@ -21,7 +21,7 @@ from monocomp.monomials import factors
 from monocomp.planning.roles import rows_of
 from monocomp.planning.work import Place, Work, elements, work
 from monocomp.printer import show
-from monocomp.rewriting import Step
+from monocomp.rewriting import Saving, Step
 from monocomp.sharing import reading_stored
 from monocomp.terms import Term
 
@@ -48,6 +48,7 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     while True:
         least = WORTHWHILE * sum(k.cost for k in kernels)
         best: tuple[list[Step], list[Work]] | None = None
+        whole = sum(k.cost for k in kernels)
         for values in _choices(program, kernels, sizes, close):
             if trials == TRIALS:
                 break
@@ -59,7 +60,8 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
                 least, best = cost, (tried, trial)
         if best is None:
             return program, steps
-        steps += best[0]
+        # Values that are stored together were weighed together: the last step has the cost.
+        steps += [*best[0][:-1], replace(best[0][-1], cost=Saving(whole, least))]
         program, kernels = steps[-1].program, best[1]
 
 
@@ -185,8 +187,9 @@ def _store(program: Equations, values: Sequence[_Value], close: Closing) -> list
         before = partial(_shown, start, equation.body)
         program = replace(program, equations=in_order([equation, *changed]), known=known)
         place = tuple(e.name for e in program.equations if e.name in value.readers)
-        after = partial(_explained, program, value, equation)
-        steps.append(Step("store_value", STORING_LAW, place, before, after, start, program))
+        after = partial(_left, program, equation)
+        step = Step("store_value", STORING_LAW, place, before, after, start, program)
+        steps.append(replace(step, reason=_reason(value)))
     return steps
 
 
@@ -204,8 +207,8 @@ def _store_kept(program: Equations) -> list[Step]:
             program = reading_stored(program, equation)
             before = partial(_shown, start, equation.body)
             left = show(T.stored(equation, equation.indices), start.names())
-            after = f"{left}, of which there would be too many copies"
-            steps.append(Step("store_value", STORING_LAW, readers, before, after, start, program))
+            step = Step("store_value", STORING_LAW, readers, before, left, start, program)
+            steps.append(replace(step, reason="of which there would be too many copies"))
     return steps
 
 
@@ -270,19 +273,23 @@ class _Reading:
         return T.map_children(t, self)
 
 
-def _explained(program: Equations, value: _Value, equation: Equation) -> str:
-    """The equation's left-hand side, and what would compute it again and again."""
-    left = show(T.stored(equation, equation.indices), program.reader_names())
+def _left(program: Equations, equation: Equation) -> str:
+    """The equation's left-hand side."""
+    return show(T.stored(equation, equation.indices), program.reader_names())
+
+
+def _reason(value: _Value) -> str:
+    """What would compute it again and again."""
     place = value.reader.place
     inner = [i for i in place.loops if i.attr[0].startswith("$")]
     loop = f" in the loop over {inner[-1].attr[1].lstrip('.')}" if inner else ""
     if place.repeated_by is not None:
-        return f"{left}, which is needed{loop} for every {place.repeated_by.attr[1].lstrip('.')}"
+        return f"which is needed{loop} for every {place.repeated_by.attr[1].lstrip('.')}"
     if any(s.op != "index" for s in value.reader.subscripts):
-        return f"{left}, which is read{loop} at computed places"
+        return f"which is read{loop} at computed places"
     if _reads_anew_for_weights(value.reader):
-        return f"{left}, for which each program instance would read the same"
-    return f"{left}, which several kernels need"
+        return "for which each program instance would read the same"
+    return "which several kernels need"
 
 
 # --- equal up to subscripts -------------------------------------------------------------------

@@ -166,11 +166,11 @@ def small_schedules(length: int | None) -> Iterator[None]:
 @contextmanager
 def whole_limit(length: int) -> Iterator[None]:
     """Let no axis longer than this be held entirely."""
-    from monocomp import roles, specialization
+    from monocomp.planning import plan, roles
 
     with (
         patch.object(roles, "WHOLE_LIMIT", length),
-        patch.object(specialization, "WHOLE_LIMIT", length),
+        patch.object(plan, "WHOLE_LIMIT", length),
     ):
         yield
 
@@ -190,7 +190,7 @@ def short_parts() -> Iterator[None]:
 @contextmanager
 def cut_for_long_extents() -> Iterator[None]:
     """Let short extents have many blocks, so that values are stored as for long ones."""
-    from monocomp.lowering import work
+    from monocomp.planning import work
 
     with patch.object(work, "ROW_BLOCK", 1), patch.object(work, "LOOP_BLOCK", 1):
         yield

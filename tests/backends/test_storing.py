@@ -45,7 +45,7 @@ def test_stored_values(name: str, backend: str) -> None:
     if backend == "triton":  # its kernel is in another process
         return
     kernel = compiled(text, backend, None, 16, False, storing, None, None)
-    (programs,) = kernel.specializations._lowered.values()
+    (programs,) = (p.kernels for p in kernel.planner._plans.values())
     assert any(o.is_stored for p in programs for o in p.outputs)
 
 
