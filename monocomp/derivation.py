@@ -154,7 +154,7 @@ class Derivation:
     @property
     def costs(self) -> tuple[Cost, Cost]:
         """What the program costs as it is written, and after the last step."""
-        from monocomp.planning.cost import cost
+        from monocomp.planning.counting import cost
 
         return cost(self.start), cost(self.result)
 

@@ -197,8 +197,8 @@ class Kernel:
     def tile_programs(
         self, extents: Mapping[str, int] | None = None, processors: int | None = None
     ) -> tuple[TileProgram, ...]:
-        """The kernels of the plan, in the order in which they run."""
-        return self.plan(extents, processors).kernels
+        """The kernels of the plan, in the order in which they run; extents by representative."""
+        return self.planner.plan(extents, processors).kernels
 
     # --- source -----------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ class Kernel:
         """
         sizes = self._sizes(extents or {})
         if backend in ("numpy", "torch"):
-            return "\n\n".join(map(str, self.tile_programs(extents))) + "\n"
+            return "\n\n".join(map(str, self.tile_programs(sizes))) + "\n"
         if backend != "triton":
             near = nearest(backend, BACKENDS)
             raise UsageError(

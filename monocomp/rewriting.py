@@ -98,7 +98,7 @@ class Step:
 
 
 def _cost(program: Equations, extents: Mapping[str, int] | None) -> Cost | dict[str, Any]:
-    from monocomp.planning.cost import cost  # compiling counts nothing
+    from monocomp.planning.counting import cost  # which reads steps' programs
 
     found = cost(program)
     return found if extents is None else found.at(extents, program)

@@ -27,7 +27,7 @@ from monocomp.errors import IndexRangeError, LimitError
 from monocomp.language.checker import check
 from monocomp.language.syntax import Program
 from monocomp.pipeline import derive
-from monocomp.planning.cost import cost
+from monocomp.planning.counting import cost
 from monocomp.printer import number_text, show
 from monocomp.random_inputs import Points
 from monocomp.reference.oracle import evaluate

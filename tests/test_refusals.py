@@ -17,7 +17,7 @@ from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.moving import move_centre
 from monocomp.pipeline import RULES, derive
-from monocomp.planning.cost import _cost_of_kernel
+from monocomp.planning.counting import _cost_of_kernel
 from monocomp.proving import proofs
 from monocomp.proving.rule_laws import EVERYWHERE, RULE_LAWS, Identity, RuleLaw
 from monocomp.refusals import Refusal, refusals

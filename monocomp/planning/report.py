@@ -12,6 +12,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from monocomp.planning.cost import (
+    ELEMENT_BYTES,
+    NO_OPERATION,
+    NOTHING,
+    STORED_BYTES,
+    Amount,
+    Cost,
+    Operations,
+    amounts,
+    one_operation,
+    product,
+)
 from monocomp.tile import (
     Expr,
     Fold,
@@ -26,120 +38,99 @@ from monocomp.tile import (
     walk,
 )
 
-ELEMENT_BYTES, STORED_BYTES = 2, 4
 _FREE = ("number", "param", "extent", "coordinate", "local", "load", "masked", "cast")
+MULTIPLY_ADD = Operations(matrix=2)
 
 
 def report(kernels: Sequence[TileProgram], sizes: Mapping[str, int]) -> dict[str, Any]:
     """The report of `Kernel.report`; `sizes` are extents by representative."""
-    count = _Counter(sizes)
+    found = sum((tile_cost(k, sizes) for k in kernels), NOTHING)
+    counts = {n: getattr(found, n) for n in ("flops", "bytes", "state")}
+    shown = {n: c if isinstance(c, int) else c.sympy() for n, c in counts.items()}
+    return {"passes": dict(found.passes), "kernels": len(kernels), **shown}
+
+
+def tile_cost(kernel: TileProgram, sizes: Mapping[str, int]) -> Cost:
+    """The cost of a tile program, in numbers where all extents are known."""
+    count = _Counter(kernel, sizes)
     passes: dict[str, int] = {}
-    flops: Any = 0
-    moved: Any = 0
-    state: Any = 0
-    for kernel in kernels:
-        for s in kernel.body:
-            if isinstance(s, Loop):
-                name = s.axis.extent.lstrip(".")
-                passes[name] = passes.get(name, 0) + 1
-        one_by_one = frozenset(kernel.axis_names("grid"))
-        flops += count.operations(kernel, kernel.body, one_by_one)
-        moved += count.bytes(kernel)
-        state += count.state(kernel)
-    return {
-        "passes": passes,
-        "kernels": len(kernels),
-        "flops": flops,
-        "bytes": moved,
-        "state": state,
-    }
+    for s in kernel.body:
+        if isinstance(s, Loop):
+            name = s.axis.extent.lstrip(".")
+            passes[name] = passes.get(name, 0) + 1
+    one_by_one = frozenset(kernel.axis_names("grid"))
+    operations = count.operations(kernel.body, one_by_one)
+    return Cost(passes, {}, operations, count.bytes(), count.state())
 
 
 class _Counter:
-    """Counts in numbers where all extents are known, else in sympy symbols."""
+    def __init__(self, kernel: TileProgram, sizes: Mapping[str, int]) -> None:
+        self.kernel = kernel
+        self.extent = amounts(sizes)
 
-    def __init__(self, sizes: Mapping[str, int]) -> None:
-        self.sizes = sizes
+    def product(self, axes: Iterable[str]) -> Amount:
+        return product(self.extent(self.kernel.axes[a].extent) for a in axes)
 
-    def extent(self, name: str) -> Any:
-        if name in self.sizes:
-            return self.sizes[name]
-        import sympy
-
-        return sympy.Symbol(name.lstrip("."), positive=True, integer=True)
-
-    def product(self, kernel: TileProgram, axes: Iterable[str]) -> Any:
-        total: Any = 1
-        for a in axes:
-            total *= self.extent(kernel.axes[a].extent)
-        return total
-
-    def operations(self, kernel: TileProgram, body: list[Statement], around: frozenset[str]) -> Any:
-        """Floating-point operations; `around` are the axes that are walked one value at a time.
-        Filters are not counted: a causal loop counts as a full one."""
-        total: Any = 0
+    def operations(self, body: list[Statement], around: frozenset[str]) -> Operations:
+        """`around` are the axes that are walked one value at a time. Filters are not counted: a
+        causal loop counts as a full one."""
+        total = NO_OPERATION
         for s in body:
             for e in roots(s):
-                total += self._expression(kernel, e, around)
+                total += self._expression(e, around)
             if isinstance(s, Fold):
-                total += self._fold(kernel, s, around)
+                total += self._fold(s, around)
             if isinstance(s, Loop):
                 inside = around | {s.axis.name} if s.axis.role == "serial" else around
-                total += self.operations(kernel, s.body, inside)
+                total += self.operations(s.body, inside)
         return total
 
-    def _fold(self, kernel: TileProgram, s: Fold, around: frozenset[str]) -> Any:
+    def _fold(self, s: Fold, around: frozenset[str]) -> Operations:
         """What joins one element with the state, for each; a selection compares it."""
-        axes = around.union({s.axis}, *(e.axes for e in s.elements))
+        times = self.product(around.union({s.axis}, *(e.axes for e in s.elements)))
         if isinstance(s.monoid, Selection):
-            return self.product(kernel, axes)
+            return one_operation("maximum", "float") * times
         joins = (*(let.value for let in s.monoid.body), *s.monoid.results)
-        inside = (e for root in joins for e in subexpressions(root))
-        number = sum(e.kind == "float" and e.op not in _FREE for e in inside)
-        return number * self.product(kernel, axes)
+        inside = (_operation(e) for root in joins for e in subexpressions(root))
+        return sum(inside, NO_OPERATION) * times
 
-    def _expression(self, kernel: TileProgram, e: Expr, around: frozenset[str]) -> Any:
-        total: Any = 0
-        for a in e.args:
-            total += self._expression(kernel, a, around)
-        if e.kind != "float" or e.op in _FREE:
-            return total
-        if e.op == "contract":
+    def _expression(self, e: Expr, around: frozenset[str]) -> Operations:
+        total = sum((self._expression(a, around) for a in e.args), NO_OPERATION)
+        if e.op == "contract" and e.kind == "float":
             axes = around | e.args[0].axes | e.args[1].axes
-            return total + 2 * self.product(kernel, axes)
+            return total + MULTIPLY_ADD * self.product(axes)
         axes = around | (e.args[0].axes if e.op == "reduce" else e.axes)
-        return total + self.product(kernel, axes)
+        return total + _operation(e) * self.product(axes)
 
-    def bytes(self, kernel: TileProgram) -> Any:
+    def bytes(self) -> Amount:
         """Each input once for every loop that reads it, each output once. Of a dimension that is
         read at a number it is one entry."""
-        total: Any = 0
-        for s in walk(kernel.body):
+        total: Amount = 0
+        for s in walk(self.kernel.body):
             for root in roots(s):
                 for e in _loads(root):
-                    tensor = kernel.inputs[e.attr]
+                    tensor = self.kernel.inputs[e.attr]
                     pairs = zip(tensor.dims, e.args, strict=False)  # a guard comes last
-                    dims = (dim for dim, place in pairs if place.op != "number")
-                    total += self._tensor(dims) * _width(tensor)
-        for o in kernel.outputs:
-            total += self._tensor(kernel.axes[a].extent for a in o.axes) * _width(o)
+                    dims = (self.extent(dim) for dim, at in pairs if at.op != "number")
+                    total += product(dims) * _width(tensor)
+        for o in self.kernel.outputs:
+            total += self.product(o.axes) * _width(o)
         return total
 
-    def _tensor(self, dims: Iterable[str]) -> Any:
-        total: Any = 1
-        for d in dims:
-            total *= self.extent(d)
-        return total
-
-    def state(self, kernel: TileProgram) -> Any:
+    def state(self) -> Amount:
         """Numbers carried by the streamed loops, for each row."""
-        total: Any = 0
-        for s in kernel.body:
+        total: Amount = 0
+        for s in self.kernel.body:
             if isinstance(s, Loop):
                 for field in s.state:
-                    whole = [a for a in field.axes if kernel.axes[a].role == "whole"]
-                    total += self.product(kernel, whole)
+                    total += self.product(
+                        a for a in field.axes if self.kernel.axes[a].role == "whole"
+                    )
         return total
+
+
+def _operation(e: Expr) -> Operations:
+    return NO_OPERATION if e.op in _FREE else one_operation(e.op, e.kind)
 
 
 def _width(tensor: Tensor | OutputTensor) -> int:

@@ -3,7 +3,7 @@
 Fusion computes a value where it is used, and that may be many times: the normaliser of a
 row, say, in a loop over rows that runs for every column. A value may be stored instead and
 read again. That is worth a kernel and its traffic where it saves a good part of the work
-(see `monocomp.planning.work`). What is stored is no larger than the largest tensor that the
+(see `planning.counting`). What is stored is no larger than the largest tensor that the
 program has anyway: nothing that fusion removed comes back.
 """
 
@@ -18,8 +18,8 @@ from monocomp import terms as T
 from monocomp.algebra import is_mantissa
 from monocomp.equations import Equation, Equations, in_order, stored_in
 from monocomp.monomials import factors
+from monocomp.planning.counting import Estimate, Place, elements, estimate
 from monocomp.planning.roles import rows_of
-from monocomp.planning.work import Place, Work, elements, work
 from monocomp.printer import show
 from monocomp.rewriting import Saving, Step
 from monocomp.sharing import reading_stored
@@ -42,20 +42,20 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     """
     steps = _store_kept(program)
     program = steps[-1].program if steps else program
-    kernels = work(program, sizes)
+    kernels = estimate(program, sizes)
     close = Closing(program)
     trials = 0
     while True:
-        least = WORTHWHILE * sum(k.cost for k in kernels)
-        best: tuple[list[Step], list[Work]] | None = None
-        whole = sum(k.cost for k in kernels)
+        least = WORTHWHILE * sum(k.cost.time for k in kernels)
+        best: tuple[list[Step], list[Estimate]] | None = None
+        whole = sum(k.cost.time for k in kernels)
         for values in _choices(program, kernels, sizes, close):
             if trials == TRIALS:
                 break
             trials += 1
             tried = _store(program, values, close)
-            trial = work(tried[-1].program, sizes)
-            cost = sum(k.cost for k in trial)
+            trial = estimate(tried[-1].program, sizes)
+            cost = sum(k.cost.time for k in trial)
             if cost < least:
                 least, best = cost, (tried, trial)
         if best is None:
@@ -75,7 +75,7 @@ class _Use:
     term: Term
     subscripts: tuple[Term, ...]
     place: Place
-    kernel: Work
+    kernel: Estimate
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class _Value:
 
 
 def _choices(
-    program: Equations, kernels: Sequence[Work], sizes: Mapping[str, int], close: Closing
+    program: Equations, kernels: Sequence[Estimate], sizes: Mapping[str, int], close: Closing
 ) -> Iterator[list[_Value]]:
     """Values to store together: those with the same indices, and those of the same loop."""
     sets: dict[object, list[_Value]] = {}
@@ -125,7 +125,7 @@ def _largest_tensor(program: Equations, sizes: Mapping[str, int]) -> int:
 
 
 def _repeated_values(
-    kernels: Sequence[Work], sizes: Mapping[str, int], close: Closing
+    kernels: Sequence[Estimate], sizes: Mapping[str, int], close: Closing
 ) -> Iterator[_Value]:
     found: dict[Term, list[_Use]] = {}
     for kernel in kernels:

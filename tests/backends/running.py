@@ -190,9 +190,10 @@ def short_parts() -> Iterator[None]:
 @contextmanager
 def cut_for_long_extents() -> Iterator[None]:
     """Let short extents have many blocks, so that values are stored as for long ones."""
-    from monocomp.planning import work
+    from monocomp.planning import cost, counting
 
-    with patch.object(work, "ROW_BLOCK", 1), patch.object(work, "LOOP_BLOCK", 1):
+    blocks = [patch.object(counting, name, 1) for name in ("ROW_BLOCK", "LOOP_BLOCK")]
+    with blocks[0], blocks[1], patch.object(cost, "LAUNCH_TIME", 0):
         yield
 
 

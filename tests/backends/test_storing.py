@@ -10,7 +10,7 @@ import torch
 
 import monocomp as mc
 from monocomp.language.checker import check
-from monocomp.lowering import work
+from monocomp.planning import cost, counting
 from tests.backends.running import BACKENDS, compiled, exact, make_inputs, run
 from tests.backends.storing import PROGRAMS
 from tests.backends.tolerances import ALONE, Bound
@@ -131,5 +131,6 @@ def test_blocks_decide_how_often_a_value_is_computed() -> None:
     text = PROGRAMS["column sums"].text
     sizes = {"h": 1, "q": 64, "k": 64, "d": 4}
     assert len(mc.compile(text).tile_programs(sizes)) == 1
-    with patch.object(work, "ROW_BLOCK", 1), patch.object(work, "LOOP_BLOCK", 1):
+    blocks = [patch.object(counting, name, 1) for name in ("ROW_BLOCK", "LOOP_BLOCK")]
+    with blocks[0], blocks[1], patch.object(cost, "LAUNCH_TIME", 0):
         assert len(mc.compile(text).tile_programs(sizes)) == 2

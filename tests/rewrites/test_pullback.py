@@ -6,7 +6,7 @@ import pytest
 
 from monocomp import terms as T
 from monocomp.pipeline import derive
-from monocomp.planning.cost import is_at_the_top
+from monocomp.planning.counting import is_at_the_top
 from monocomp.rewrites.pullback import Pass, passes
 from monocomp.terms import Term
 from tests.rewrites.rules import equations
