@@ -296,7 +296,7 @@ class _Counter:
         self.seen: set[tuple[Term, tuple[Term, ...], str]] = set()
         self.depth = dict.fromkeys(indices, len(indices) - 1)  # how many are around an index
         self.tiles: set[Term] = set()  # indices of products of tiles, held entirely
-        self.frames: set[tuple[Term, tuple[Term, ...], str]] = set()
+        self.weighed: set[tuple[Term, Term, tuple[Term, ...], str]] = set()
         self.operations = NO_OPERATION
         self.moved: Amount = 0
         self.reads: dict[str, set[str]] = {}
@@ -353,7 +353,7 @@ class _Counter:
         if t.op in ("read", "stored"):
             self._read(t, path, scope)
         elif t.op not in _NO_OPERATION:
-            self._count(_operations(t), t, path)
+            self._count(_operations(t), t.free, path)
         for a in t.args:
             self._visit(a, path, scope)
 
@@ -399,9 +399,15 @@ class _Counter:
             parts[:1] = factors(parts[0])
         for part in parts:
             self._visit(part, inner, scope)
-        if fold.attr.monoid is SE_PAIR and (parts[-1], inner, scope) not in self.frames:
-            self.frames.add((parts[-1], inner, scope))
-            self._count(_FRAME, parts[-1], inner)
+        if fold.attr.monoid is SE_PAIR:
+            self._weigh(condition, parts[-1], inner, scope)
+
+    def _weigh(self, condition: Term, exponent: Term, path: tuple[Term, ...], scope: str) -> None:
+        """Count the weights of elements in SE, once for all values that have them: they vary with
+        the exponent, and with its maximum."""
+        if (condition, exponent, path, scope) not in self.weighed:
+            self.weighed.add((condition, exponent, path, scope))
+            self._count(_WEIGHT, condition.free | exponent.free, path)
 
     def _sides(
         self, fold: Term, elements: Sequence[Term], opened: Sequence[Term]
@@ -420,8 +426,7 @@ class _Counter:
     def _multiplied(self, side: Sequence[Term], path: tuple[Term, ...]) -> None:
         """Count the multiplications that make one tile of the factors of a side."""
         varying = frozenset().union(*(f.free for f in side))
-        times = product(self.extent(i.attr[1]) for i in path if i.attr[0] in varying)
-        self.operations += ELEMENTWISE * (len(side) - 1) * times
+        self._count(ELEMENTWISE * (len(side) - 1), varying, path)
 
     def _read(self, t: Term, path: tuple[Term, ...], scope: str) -> None:
         is_input = t.op == "read"
@@ -434,11 +439,12 @@ class _Counter:
         if is_input and all(a.op != "const" for a in t.args):
             self.reads.setdefault(t.attr, set()).add(scope)
 
-    def _count(self, operations: Operations, t: Term, path: tuple[Term, ...]) -> None:
-        """Add operations for each time that t is computed; a number is computed once."""
-        if t.free and operations is not NO_OPERATION:
-            own = product(self.extent(i.attr[1]) for i in path if i.attr[0] in t.free)
-            repeats = self._repeats(i for i in path if i.attr[0] not in t.free)
+    def _count(self, operations: Operations, free: frozenset[str], path: tuple[Term, ...]) -> None:
+        """Add operations on what varies with these indices, for each time that it is computed; a
+        number is computed once."""
+        if free and operations is not NO_OPERATION:
+            own = product(self.extent(i.attr[1]) for i in path if i.attr[0] in free)
+            repeats = self._repeats(i for i in path if i.attr[0] not in free)
             self.operations += operations * (own * repeats)
 
     # --- places -----------------------------------------------------------------------
@@ -481,7 +487,7 @@ def _fields(fold: Term) -> tuple[str, ...]:
 
 
 MULTIPLY_ADD = Operations(matrix=2)
-_FRAME = ELEMENTWISE + SPECIAL_FUNCTION  # exp(s - m) for each element; exp(m - m') is once a block
+_WEIGHT = ELEMENTWISE + SPECIAL_FUNCTION  # exp(s - m) for each element; exp(m - m') is once a block
 _NO_OPERATION = ("const", "index", "param", "extent", "read", "stored", "ref", "cast", "field")
 
 

@@ -137,7 +137,7 @@ def _repeated_values(
         is_repeated = sum(use.place.times for use in uses) >= 2 * elements(indices, sizes)
         if not is_repeated and not any(map(_reads_anew_for_weights, uses)):
             continue
-        beside = next((use for use in uses if _is_for_the_same_rows(use)), None)
+        beside = next((u for u in uses if _is_for_the_same_rows(u) and _is_alone(u, uses)), None)
         readers = [use for use in uses if beside is None or use.kernel is not beside.kernel]
         if readers:
             most = max(readers, key=lambda use: use.place.times)
@@ -168,6 +168,11 @@ def _is_for_the_same_rows(use: _Use) -> bool:
         and frozenset(use.subscripts) == rows_of(equations)
         and not any(stored_in(e.body) for e in equations)
     )
+
+
+def _is_alone(use: _Use, uses: Sequence[_Use]) -> bool:
+    """Does the kernel compute the value just here? It cannot read what it stores itself."""
+    return not any(other.kernel is use.kernel and other.place.repeats > 1 for other in uses)
 
 
 # --- storing ----------------------------------------------------------------------------------

@@ -190,10 +190,14 @@ def short_parts() -> Iterator[None]:
 @contextmanager
 def cut_for_long_extents() -> Iterator[None]:
     """Let short extents have many blocks, so that values are stored as for long ones."""
-    from monocomp.planning import cost, counting
+    from monocomp.planning import cost, counting, storing
 
-    blocks = [patch.object(counting, name, 1) for name in ("ROW_BLOCK", "LOOP_BLOCK")]
-    with blocks[0], blocks[1], patch.object(cost, "LAUNCH_TIME", 0):
+    with (
+        patch.object(counting, "ROW_BLOCK", 1),
+        patch.object(counting, "LOOP_BLOCK", 1),
+        patch.object(cost, "LAUNCH_TIME", 0),
+        patch.object(storing, "WORTHWHILE", 1.2),
+    ):
         yield
 
 
