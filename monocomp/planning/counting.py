@@ -116,21 +116,21 @@ class Estimate:
 
 def estimate(program: Equations, sizes: Mapping[str, int]) -> list[Estimate]:
     """The work of each kernel; `sizes` has a number for every extent."""
-    dims = {name: program.declared.extents(name) for name in program.declared.inputs}
-    outputs = [o.name for o in program.declared.outputs]
-    return [
-        _estimate_of_kernel(group, dims, outputs, sizes) for group in kernel_groups(program, sizes)
-    ]
+    fits = partial(fits_whole, sizes=sizes)
+    groups = kernel_groups(program, sizes)
+    return [estimate_of(program, g, choose_roles(g, fits), sizes) for g in groups]
 
 
-def _estimate_of_kernel(
+def estimate_of(
+    program: Equations,
     group: Sequence[Equation],
-    dims: Mapping[str, tuple[str, ...]],
-    outputs: Iterable[str],
+    roles: Mapping[str, Axis],
     sizes: Mapping[str, int],
 ) -> Estimate:
+    """The work of one kernel, with these roles of the indices of its outputs."""
+    dims = {name: program.declared.extents(name) for name in program.declared.inputs}
+    outputs = [o.name for o in program.declared.outputs]
     fits = partial(fits_whole, sizes=sizes)
-    roles = choose_roles(group, fits)
     lengths = {"grid": 1, "row": ROW_BLOCK}  # other axes are not cut between programs
 
     def blocks(i: Term) -> int:

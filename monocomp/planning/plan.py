@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
@@ -22,11 +22,11 @@ from monocomp.equations import Equation, Equations
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.lowering import lower
 from monocomp.lowering.guards import guard_reads
+from monocomp.planning.holding import roles_by_cost
 from monocomp.planning.report import report
 from monocomp.planning.roles import (
     WHOLE_LIMIT,
     RoleChoice,
-    explain_roles,
     fits_whole,
     kernel_groups,
 )
@@ -206,7 +206,7 @@ class Planner:
         if processors > 1:
             program, more = split(program, sizes, processors, divides=divides)
             steps = [*steps, *more]
-        planned = self._kernels(program, sides)
+        planned = self._kernels(program, sides, sizes)
         return Plan(Derivation.of(rewriter), tuple(steps), program, planned, sizes, processors)
 
     def _rewriter_for(self, sizes: Mapping[str, int]) -> Rewriter:
@@ -222,12 +222,32 @@ class Planner:
             self._rewriters[key] = found
         return found
 
-    def _kernels(self, program: Equations, sides: Mapping[str, int]) -> tuple[PlannedKernel, ...]:
-        key = (program.equations, without_elements(program), *sides.items())
+    def _kernels(
+        self, program: Equations, sides: Mapping[str, int], sizes: Mapping[str, int]
+    ) -> tuple[PlannedKernel, ...]:
+        """The kernels of equations in kernels: groups, roles, loops.
+
+        Args:
+            program: what `cut` and `split` leave.
+            sides: extents that are known, on which side of the limit for what is held.
+            sizes: a number for every extent, by which roles are chosen.
+        """
+        program = guard_reads(program)
+        nominal = {**nominal_sizes(program.declared), **sizes}
+        fits = partial(fits_whole, sizes=sides)
+        groups = kernel_groups(program, {**nominal, **sides})
+        chosen = [
+            (group, roles_by_cost(program, group, fits, nominal))
+            for group in groups
+            if not all(e.name in program.views for e in group)
+        ]
+        axes = tuple(c.axis for _, roles in chosen for c in roles.values())
+        key = (program.equations, without_elements(program), axes, *sides.items())
         found = self._planned.get(key)
         if found is None:
             try:
-                found = self._planned[key] = kernels_of(program, sides)
+                kernels = (_kernel(program, *g, sides, n) for n, g in enumerate(chosen, 1))
+                found = self._planned[key] = tuple(kernels)
             except UnsupportedError as error:
                 raise _with_laws(error, program) from None
         return found
@@ -249,29 +269,15 @@ def plan(equations: Equations, sizes: Mapping[str, int] | None = None, processor
         return Planner(derived, derived({})).plan(sizes, processors)
 
 
-def kernels_of(program: Equations, sizes: Mapping[str, int]) -> tuple[PlannedKernel, ...]:
-    """The kernels of equations in kernels: groups, roles, loops.
-
-    Args:
-        program: what `cut` and `split` leave.
-        sizes: extents that are known; an axis longer than `WHOLE_LIMIT` is not held whole.
-    """
-    program = guard_reads(program)
-    groups = kernel_groups(program, nominal_sizes(program.declared, sizes))
-    found: list[PlannedKernel] = []
-    for group in groups:
-        if not all(e.name in program.views for e in group):
-            number = len(found) + 1
-            found.append(_kernel(program, group, sizes, "" if number == 1 else f"_{number}"))
-    return tuple(found)
-
-
 def _kernel(
-    program: Equations, group: Sequence[Equation], sizes: Mapping[str, int], suffix: str
+    program: Equations,
+    group: Sequence[Equation],
+    roles: Mapping[str, RoleChoice],
+    sizes: Mapping[str, int],
+    number: int,
 ) -> PlannedKernel:
-    roles = explain_roles(group, lambda extent: fits_whole(extent, sizes), program.parts)
     axes = {name: choice.axis for name, choice in roles.items()}
-    tiles = lower(program, group, axes, sizes, suffix)
+    tiles = lower(program, group, axes, sizes, "" if number == 1 else f"_{number}")
     return PlannedKernel(tuple(e.name for e in group), tuple(roles.values()), tiles)
 
 

@@ -56,7 +56,7 @@ def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equ
 def rows_of(group: Sequence[Equation]) -> frozenset[Term]:
     """The indices of the equations that all of their aggregates have, but not one along
     which they are prefixes."""
-    folds = _outer_folds(e.body for e in group)
+    folds = outer_folds(group)
     indices = {i for e in group for i in e.indices} - {scan_of(group)}
     return frozenset(i for i in indices if all(i.attr[0] in f.free for f in folds))
 
@@ -80,7 +80,7 @@ def scan_of(group: Sequence[Equation]) -> Term | None:
 
     One loop along it carries them all, and stores its results as it goes.
     """
-    folds = list(_outer_folds(e.body for e in group))
+    folds = outer_folds(group)
     prefixes = [prefix_of(f) for f in folds]
     for t in dict.fromkeys(p for p in prefixes if p is not None):
         others = [f for f, p in zip(folds, prefixes, strict=True) if p is not t]
@@ -92,7 +92,7 @@ def scan_of(group: Sequence[Equation]) -> Term | None:
 def _share_a_loop(a: Sequence[Equation], b: Sequence[Equation], sizes: Mapping[str, int]) -> bool:
     """Is there a loop over one domain in both, and do short columns alone set them apart?"""
     rows = rows_of(a), rows_of(b)
-    loops = [{T.domain_of(f) for f in _outer_folds(e.body for e in g)} for g in (a, b)]
+    loops = [{T.domain_of(f) for f in outer_folds(g)} for g in (a, b)]
     return (
         bool(rows[0] & rows[1])
         and scan_of(a) is scan_of(b)
@@ -117,7 +117,10 @@ def choose_roles(
 
 
 def explain_roles(
-    group: Sequence[Equation], fits: Callable[[str], bool], parts: Collection[str] = ()
+    group: Sequence[Equation],
+    fits: Callable[[str], bool],
+    parts: Collection[str] = (),
+    lesser: Collection[Term] = (),
 ) -> dict[str, RoleChoice]:
     """Give every index of the outputs a role, by where it occurs.
 
@@ -128,11 +131,12 @@ def explain_roles(
     of `top`, whose list is held whole. One along which the aggregates are prefixes is
     streamed, and the prefixes are stored as the loop goes.
     Of the others, one that a large operand of a loop lacks is a row: its block shares
-    what is read. Different `parts` (extents) of a stream share nothing.
+    what is read. Different `parts` (extents) of a stream share nothing. What `lesser` aggregates
+    lack is no reason to hold it: they are computed for each program instance.
     """
     found: dict[str, tuple[Term, Role, str]] = {}
     indices = dict.fromkeys(i for e in group for i in e.indices)
-    folds = list(_outer_folds(e.body for e in group))
+    folds = [f for f in outer_folds(group) if f not in lesser]
     scan = scan_of(group)
     candidates = [i.attr[0] for i in indices if i is not scan and i.attr[1] not in parts]
     everywhere = [n for n in candidates if all(n in f.free for f in folds)]
@@ -144,6 +148,8 @@ def explain_roles(
         having = [f for f in folds if name in f.free]
         role: Role = "grid"
         why = "what is computed for one value serves no other"
+        if any(name not in f.free for f in lesser):
+            why = "what lacks it costs little: each value computes it anew"
         if name in rows:
             role, why = "row", "a large operand lacks it: a block of rows shares what is read"
         if i is scan:
@@ -170,11 +176,11 @@ def explain_roles(
     return {n: RoleChoice(Axis(n, i.attr[1], role), why) for n, (i, role, why) in found.items()}
 
 
-def _outer_folds(terms: Iterable[Term]) -> list[Term]:
+def outer_folds(group: Iterable[Equation]) -> list[Term]:
     """Folds that are not inside another fold."""
     found: dict[Term, None] = {}
     seen: set[Term] = set()
-    stack = list(terms)
+    stack = [e.body for e in group]
     while stack:
         t = stack.pop()
         if t in seen:
