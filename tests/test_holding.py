@@ -34,6 +34,8 @@ def test_an_expensive_one_holds_columns() -> None:
     """The weights of attention serve all columns of the values."""
     assert roles(library.load("attention"))["e"] == "whole"
     assert roles(library.load("attention"), q=1)["e"] == "whole"
+    small = {"s": 20, "b": 4, "h": 16, "q": 1, "e": 128}  # a launch takes longer than the rest
+    assert roles(library.load("merge_states"), **small)["e"] == "whole"
 
 
 def test_what_cannot_be_held_together_is_cut() -> None:

@@ -194,14 +194,13 @@ class Cost:
     @property
     def time(self) -> float:
         """All in element-wise operations, for amounts that are numbers."""
+        return self.work + self.launches * LAUNCH_TIME
+
+    @property
+    def work(self) -> float:
+        """The time without that of launches."""
         of = self.operations
-        found = (
-            of.elementwise
-            + of.logic
-            + of.special * SPECIAL_TIME
-            + self.bytes * BYTE_TIME
-            + self.launches * LAUNCH_TIME
-        )
+        found = of.elementwise + of.logic + of.special * SPECIAL_TIME + self.bytes * BYTE_TIME
         assert isinstance(found, int) and isinstance(of.matrix, int)
         return found + of.matrix / MATRIX_RATE
 

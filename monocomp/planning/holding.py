@@ -40,14 +40,14 @@ def roles_by_cost(
         sizes: a number for every extent.
     """
 
-    def time(roles: Roles) -> float:
+    def work(roles: Roles) -> float:
         axes = {name: choice.axis for name, choice in roles.items()}
-        return estimate_of(program, group, axes, sizes).cost.time
+        return estimate_of(program, group, axes, sizes).cost.work
 
     best = _held(program, group, fits, sizes, frozenset())
     for lesser in _lesser(group, best):
         roles = _held(program, group, fits, sizes, lesser)
-        if _grid(roles) > _grid(best) and WORTHWHILE * time(roles) <= time(best):
+        if _grid(roles) > _grid(best) and WORTHWHILE * work(roles) <= work(best):
             best = roles
     return best
 
