@@ -24,8 +24,8 @@ from monocomp.errors import DeviceError, UnsupportedDtypeError, UnsupportedError
 from monocomp.filters import Filters
 from monocomp.language.binding import Binding, bind, signature
 from monocomp.language.syntax import Program
-from monocomp.lowering import packed_extents
-from monocomp.specialization import Specializations
+from monocomp.planning.plan import Plan, Planner
+from monocomp.planning.sizes import packed_extents
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +40,7 @@ class Calls:
 
     Args:
         program: as it was checked, for what calls get wrong.
-        specializations: the program's kernels.
+        planner: of the program.
         backend: one of `kernel.BACKENDS`.
         checked: test every computed subscript.
         tf32: let float32 products use the tf32 units.
@@ -52,19 +52,19 @@ class Calls:
     def __init__(
         self,
         program: Program,
-        specializations: Specializations,
+        planner: Planner,
         backend: str,
         *,
         checked: bool,
         tf32: bool,
     ) -> None:
         self.program = program
-        self.declared = specializations.equations.declared
-        self.specializations = specializations
+        self.declared = planner.equations.declared
+        self.planner = planner
         self.backend = backend
         self.checked = checked
         self.tf32 = tf32
-        self.filters = Filters(specializations.equations)
+        self.filters = Filters(planner.equations)
         self.last: tuple[str, torch.device | None] | None = None
         self._runners: dict[tuple[str, ...], TritonRunner] = {}
         self._plans: Plans | None = None
@@ -145,8 +145,9 @@ class Calls:
         arrays = {n: np.asarray(_host_array(t)) for n, t in inputs.items()}
         dtypes: dict[str, Any] = {"float": np.float64, "int": np.int64, "bool": np.bool_}
         outputs: dict[str, Any] = {}
-        extents = self._all_extents(inputs, binding)
-        for kernel in self.specializations.tile_programs(binding.extents):
+        plan = self.planner.plan(binding.extents)
+        extents = self._all_extents(plan, binding)
+        for kernel in plan.kernels:
             for o in kernel.outputs:
                 shape = [extents[d] for d in o.dims]
                 outputs[o.name] = np.zeros(shape, dtypes[o.kind])
@@ -159,7 +160,7 @@ class Calls:
                 checked=self.checked,
             )
         self.last = "numpy", None
-        return self.specializations.in_kernels(binding.extents)[0].results(outputs, binding.extents)
+        return plan.program.results(outputs, binding.extents)
 
     def _run_torch_tensors(
         self, inputs: Mapping[str, Any], params: Mapping[str, object], binding: Binding
@@ -176,24 +177,22 @@ class Calls:
         dtype = promoted(inputs, torch)
         if dtype != torch.float64:
             check_floats(binding.params, "torch")
+        plan = self.planner.plan(binding.extents)
         outputs = torch_backend.run_all(
-            self.specializations.tile_programs(binding.extents),
+            plan.kernels,
             inputs,
-            self._all_extents(inputs, binding),
+            self._all_extents(plan, binding),
             binding.params,
             dtype,
             checked=self.checked,
         )
         self.last = "torch", device
-        return self.specializations.in_kernels(binding.extents)[0].results(outputs, binding.extents)
+        return plan.program.results(outputs, binding.extents)
 
-    def _all_extents(self, inputs: Mapping[str, Any], binding: Binding) -> dict[str, int]:
+    def _all_extents(self, plan: Plan, binding: Binding) -> dict[str, int]:
         """The extents of a call, also of parts: one for each processor."""
-        program, _ = self.specializations.in_kernels(binding.extents)
-        if not program.parts and not program.views:
-            return binding.extents
-        counts = dict.fromkeys(program.parts.values(), self.specializations.processors or 1)
-        return packed_extents(program, binding.extents, {**binding.params, **counts})
+        counts = dict.fromkeys(plan.program.parts.values(), plan.processors)
+        return plan.extents(binding.extents, {**binding.params, **counts})
 
     def _backend_for(self, device: torch.device) -> str:
         if self.backend != "auto":
@@ -243,33 +242,32 @@ class Calls:
                 f"backend 'triton' needs CUDA tensors, and these are on {device}",
                 help="move them to the GPU, use backend='torch', or set TRITON_INTERPRET=1",
             )
-        at = self.specializations
-        processors = at.processors
+        processors = self.planner.processors
         if processors is None and device.type == "cuda" and not interpreted():
             processors = multiprocessors(device)
-        kernels = at.tile_programs(binding.extents, processors)
-        program, _ = at.in_kernels(binding.extents, processors)
+        plan = self.planner.plan(binding.extents, processors)
+        kernels = plan.kernels
         precision = "tf32" if self.tf32 else "ieee"
         narrow = {n: str(t.dtype)[6:] for n, t in inputs.items() if is_narrow(t)}
         key = (str(len(kernels)), *(str(id(k)) for k in kernels), *map(str, narrow.items()))
         runner = self._runners.get(key)
         if runner is None:
             check_conversion(device, narrow)
-            outline = at.derivation.outline()
+            outline = plan.derivation.outline()
 
             def write(schedules: Sequence[Schedule]) -> Module:
                 with BUILDING:
                     return emit(
-                        at.equations,
+                        self.planner.equations,
                         kernels,
                         schedules,
-                        lowered=program,
+                        lowered=plan.program,
                         outline=outline,
                         precision=precision,
                         narrow=narrow,
                     )
 
-            runner = TritonRunner(program, kernels, write, precision, at.processors)
+            runner = TritonRunner(plan.program, kernels, write, precision, self.planner.processors)
             runner = self._runners.setdefault(key, runner)
         return runner
 

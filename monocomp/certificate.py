@@ -24,30 +24,10 @@ from monocomp.proving.proofs import certificate, certify_rule_law
 from monocomp.proving.prover import Law, is_proved
 from monocomp.proving.rule_laws import EVERYWHERE, RULE_LAWS
 from monocomp.rewriting import Step
+from monocomp.terms.facts import FACTS
 from monocomp.terms.printer import show
 
 _LOOPS = ("fuse_folds", "tile")  # the steps that rest on the laws of monoids
-_FACTS = {
-    "is_finite": "is finite",
-    "is_finite_if_read": "is finite if all that it reads is",
-    "is_finite_if_there": "is finite if all that it reads is and its aggregates have elements",
-    "is_unmasked": "is finite if what its contractions read is",
-    "is_not_infinite": "is not infinite",
-    "is_below_infinity": "< inf if all that it reads is",
-    "exceeds_minus_infinity": "> -inf",
-    "is_positive": "> 0",
-    "is_weight": ">= 0, and 0 only where nothing is there",
-    "is_nonnegative": ">= 0",
-    "has_element": "has an element",
-}
-_FOLLOWS_FROM = {
-    "is_nonnegative": ("is_weight", "is_positive"),
-    "is_weight": ("is_positive",),
-    "is_finite_if_read": ("is_finite",),
-    "is_finite_if_there": ("is_finite_if_read", "is_finite"),
-    "is_unmasked": ("is_finite",),
-    "is_not_infinite": ("is_finite",),
-}
 
 
 @dataclass(frozen=True)
@@ -266,12 +246,12 @@ def _conditions(number: int, step: Step) -> Iterator[Condition]:
         (fact, t)
         for fact, t in asked
         if t.op != "const" and not (fact == "has_element" and t.args[0] is T.TRUE)
-        if not any((stronger, t) in asked for stronger in _FOLLOWS_FROM.get(fact, ()))
+        if not any((stronger, t) in asked for stronger in FACTS[fact].follows_from)
     ]
     parts = {t for _, about in noted for t in T.subterms(about) if t is not about}
     found: dict[str, str] = {}
     for fact, t in noted:
         if t not in parts:
-            found.setdefault(f"{show(t, names)} {_FACTS[fact]}", fact)
+            found.setdefault(f"{show(t, names)} {FACTS[fact].words}", fact)
     for text, fact in (found or {f"by its form: {needs}": "form"}).items():
         yield Condition(number, step.rule, needs, text, fact)

@@ -204,6 +204,12 @@ def _emit_options(command: argparse.ArgumentParser) -> None:
 def _explain_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="everything, for other tools")
     command.add_argument("--steps", type=_count, metavar="N", help="the first N steps only")
+    command.add_argument(
+        "--stage",
+        choices=verbs.STAGES,
+        help="print this stage, not the steps to it",
+    )
+    _extent(command)
 
 
 def _check_options(command: argparse.ArgumentParser) -> None:

@@ -28,9 +28,9 @@ from monocomp.rewriting import Rewriter, Step
 if TYPE_CHECKING:  # loaded when they are asked for: compiling needs none of them
     from monocomp.certificate import Certificate
     from monocomp.checking import Checks
-    from monocomp.cost import Cost
     from monocomp.kernel import Kernel
     from monocomp.language.syntax import Program
+    from monocomp.planning.cost import Cost
     from monocomp.refusals import Refusal
 
 WIDTH = 100
@@ -154,7 +154,7 @@ class Derivation:
     @property
     def costs(self) -> tuple[Cost, Cost]:
         """What the program costs as it is written, and after the last step."""
-        from monocomp.cost import cost
+        from monocomp.planning.counting import cost
 
         return cost(self.start), cost(self.result)
 

@@ -20,10 +20,10 @@ from monocomp.errors import UnsupportedError, UsageError, nearest
 from monocomp.language import syntax
 from monocomp.language.checker import check
 from monocomp.pipeline import complete, derive
+from monocomp.planning.plan import Plan, Planner
 from monocomp.proving.proofs import require_program
 from monocomp.rewriting import Rewriter
 from monocomp.source import triton_source
-from monocomp.specialization import Specializations
 from monocomp.tile import TileProgram
 from monocomp.translation import translate
 
@@ -160,13 +160,13 @@ class Kernel:
                 complete(rewriter)
             require_program(rewriter.start)
             require_program(rewriter.program)
-            self.specializations = Specializations(rewriter, derived, processors)
-            self.calls = Calls(program, self.specializations, backend, checked=checked, tf32=tf32)
+            self.planner = Planner(derived, rewriter, processors)
+            self.calls = Calls(program, self.planner, backend, checked=checked, tf32=tf32)
 
     @property
     def equations(self) -> Equations:
         """The program in index terms, as it is written."""
-        return self.specializations.equations
+        return self.planner.equations
 
     @property
     def name(self) -> str:
@@ -176,7 +176,7 @@ class Kernel:
     @property
     def derivation(self) -> Derivation:
         """How the kernel follows from the program, step by step."""
-        return self.specializations.derivation
+        return self.plan().derivation
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -184,17 +184,21 @@ class Kernel:
         with BUILDING:
             return self.derivation.certify()
 
-    def tile_programs(
-        self, extents: Mapping[str, int] | None = None, processors: int | None = None
-    ) -> tuple[TileProgram, ...]:
-        """The kernels as tile programs, in the order in which they run.
+    def plan(self, extents: Mapping[str, int] | None = None, processors: int | None = None) -> Plan:
+        """The plan: what the kernels compute, the steps that led there, and why.
 
         Args:
-            extents: sizes that are known, by representative. Others are taken for what
+            extents: sizes that are known, by index. Others are taken for what
                 `nominal_sizes` says where it must be chosen what kernels store.
             processors: as for `compile`; the kernel's own, unless given.
         """
-        return self.specializations.tile_programs(extents, processors)
+        return self.planner.plan(self._sizes(extents or {}), processors)
+
+    def tile_programs(
+        self, extents: Mapping[str, int] | None = None, processors: int | None = None
+    ) -> tuple[TileProgram, ...]:
+        """The kernels of the plan, in the order in which they run; extents by representative."""
+        return self.planner.plan(extents, processors).kernels
 
     # --- source -----------------------------------------------------------------------
 
@@ -230,7 +234,7 @@ class Kernel:
                 help=f"did you mean {near!r}?" if near else None,
             )
         tf32 = self.tf32 if tf32 is None else tf32
-        return triton_source(self.specializations, sizes, dtype or "bf16", target, tf32=tf32)
+        return triton_source(self.planner, sizes, dtype or "bf16", target, tf32=tf32)
 
     def _sizes(self, extents: Mapping[str, int]) -> dict[str, int]:
         """Extents by representative, from extents by any index name."""
@@ -256,10 +260,7 @@ class Kernel:
         (through device memory, at two bytes an element) and "state" (numbers carried for
         each row of the output): numbers where all extents are known, else sympy formulas.
         """
-        from monocomp.report import report
-
-        sizes = self._sizes(extents or {})
-        return report(self.tile_programs(sizes), sizes)
+        return self.plan(extents).report(self._sizes(extents or {}))
 
     def __repr__(self) -> str:
         reasons = {

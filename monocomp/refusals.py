@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, frame
-from monocomp.cost import is_at_the_top, kernels
 from monocomp.equations import Equation, Equations, stored_in
 from monocomp.moving import move_centre
+from monocomp.planning.counting import is_at_the_top, kernels
+from monocomp.planning.roles import choose_roles
 from monocomp.rewrites.pullback import Pass, passes
 from monocomp.rewrites.tiling import PRODUCT_LAW
-from monocomp.roles import choose_roles
 from monocomp.rules import Rule, RuleSet
 from monocomp.terms import Term
 from monocomp.terms.printer import Names, show

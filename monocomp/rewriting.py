@@ -23,12 +23,24 @@ from monocomp.terms.abbreviation import Abbreviation
 from monocomp.terms.printer import show
 
 if TYPE_CHECKING:
-    from monocomp.cost import Cost
+    from monocomp.planning.cost import Cost
 
 STEP_LIMIT = 10_000
 WEIGHT_LIMIT = 1_000_000  # terms of an equation as it is written out
 NAMING_LAW = "a name equals what it is defined to be"
 _OF_LOGITS = ("softmax", "log_softmax", "logsumexp")
+
+
+@dataclass(frozen=True)
+class Saving:
+    """The estimated cost of a program before a choice and after it, in element-wise operations of
+    one kind (`planning.cost`)."""
+
+    before: float
+    after: float
+
+    def __str__(self) -> str:
+        return f"costs {self.after:.3g} where it was {self.before:.3g}"
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,8 @@ class Step:
         start: the whole program before the step.
         program: the whole program after the step.
         redex: the term that was rewritten, where the step is that of a rule.
+        reason: why it was taken, where there was a choice; it ends the text `after`.
+        cost: what the choice makes of the work, where it was weighed.
     """
 
     rule: str
@@ -53,6 +67,8 @@ class Step:
     start: Equations
     program: Equations
     redex: Term | None = None
+    reason: str = ""
+    cost: Saving | None = None
 
     @cached_property
     def before(self) -> str:
@@ -62,7 +78,8 @@ class Step:
     @cached_property
     def after(self) -> str:
         """What replaced it, as text."""
-        return self.right if isinstance(self.right, str) else self.right()
+        right = self.right if isinstance(self.right, str) else self.right()
+        return f"{right}, {self.reason}" if self.reason else right
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
@@ -87,7 +104,7 @@ class Step:
 
 
 def _cost(program: Equations, extents: Mapping[str, int] | None) -> Cost | dict[str, Any]:
-    from monocomp.cost import cost  # compiling counts nothing
+    from monocomp.planning.counting import cost  # which reads steps' programs
 
     found = cost(program)
     return found if extents is None else found.at(extents, program)

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from monocomp.building import BUILDING
 from monocomp.dtypes import NARROW, dtypes_of
 from monocomp.errors import UsageError
-from monocomp.lowering import packed_extents
-from monocomp.specialization import Specializations
+from monocomp.planning.plan import Planner
 
 
 def triton_source(
-    specializations: Specializations,
+    planner: Planner,
     extents: Mapping[str, int],
     dtype: str | Mapping[str, str],
     target: str | None,
@@ -22,7 +21,7 @@ def triton_source(
     """A self-contained Python file.
 
     Args:
-        specializations: the program's kernels.
+        planner: of the program.
         extents: sizes that are known, by representative.
         dtype: of all inputs of floats, or of some by name.
         target: what to choose the schedules for: "cuda:90", "hip:gfx942", ...
@@ -33,20 +32,19 @@ def triton_source(
     from monocomp.backends.triton.space import Space, element_bytes
 
     _check_target(target)
-    dtypes = dtypes_of(specializations.equations.declared, dtype)
+    dtypes = dtypes_of(planner.equations.declared, dtype)
     widths = {n: 4 if d == "float32" else 2 for n, d in dtypes.items()}
-    processors = specializations.processors or processors_of(target)
-    kernels = specializations.tile_programs(extents, processors)
-    program, _ = specializations.in_kernels(extents, processors)
-    sizes = packed_extents(program, extents)
-    spaces = [Space(k, sizes, element_bytes(k, widths), target, processors) for k in kernels]
+    processors = planner.processors or processors_of(target)
+    plan = planner.plan(extents, processors)
+    sizes = plan.extents(extents)
+    spaces = [Space(k, sizes, element_bytes(k, widths), target, processors) for k in plan.kernels]
     with BUILDING:
         module = emit(
-            specializations.equations,
-            kernels,
+            planner.equations,
+            plan.kernels,
             [space.first() for space in spaces],
-            lowered=program,
-            outline=specializations.derivation_for(extents, processors).outline(),
+            lowered=plan.program,
+            outline=plan.derivation.outline(),
             precision="tf32" if tf32 else "ieee",
             target=target,
             narrow={n: d for n, d in dtypes.items() if d in NARROW},

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from monocomp import terms as T
 from monocomp.equations import Equations
-from monocomp.nominal import without_elements
+from monocomp.planning.sizes import without_elements
 from monocomp.rules import Choice, RuleSet
 from monocomp.terms import Term
 

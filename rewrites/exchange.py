@@ -5,7 +5,7 @@
 Distributivity lets a chain of contractions be bracketed in any way; with no nonlinearity
 between the two sums, attention takes linear time (Katharopoulos et al., Transformers are
 RNNs, 2020, arXiv:2006.16236). Which way is cheaper depends on the extents; where they are
-not known, `monocomp.nominal` says what they are taken for.
+not known, `monocomp.planning.sizes` says what they are taken for.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from math import prod
 from monocomp import terms as T
 from monocomp.equations import Equations
 from monocomp.monomials import addends, factors
-from monocomp.nominal import nominal_sizes
+from monocomp.planning.sizes import nominal_sizes
 from monocomp.rewrites.normal_form import normalise
 from monocomp.rules import Choice, RuleSet
 from monocomp.terms import Term

@@ -74,9 +74,16 @@ def apart(
 
 def is_product(body: Term, name: str, indices: Callable[[Term], frozenset[str]]) -> bool:
     """Is the sum over the index of this body a product of two matrices?"""
-    varying = [indices(f) for f in factors(body)]
+    return largest_sides([indices(f) for f in factors(body)], name) is not None
+
+
+def largest_sides(
+    varying: Sequence[frozenset[str]], name: str
+) -> tuple[frozenset[str], frozenset[str]] | None:
+    """The indices of both sides, other than the summed one, if factors that vary with these
+    indices make a product of two matrices."""
     free = [v - {name} for v in varying]
     if any(v and name not in v for v in varying):
-        return False
-    largest = {a for a in free if not any(a < b for b in free)}
-    return len(largest) == 2
+        return None
+    largest = sorted({a for a in free if not any(a < b for b in free)}, key=sorted)
+    return (largest[0], largest[1]) if len(largest) == 2 else None

@@ -22,12 +22,12 @@ from hypothesis import HealthCheck, given, note, reject, seed, settings
 from monocomp import library
 from monocomp import terms as T
 from monocomp.checking import Case
-from monocomp.cost import cost
 from monocomp.equations import Equations
 from monocomp.errors import IndexRangeError, LimitError
 from monocomp.language.checker import check
 from monocomp.language.syntax import Program
 from monocomp.pipeline import derive
+from monocomp.planning.counting import cost
 from monocomp.random_inputs import Points
 from monocomp.reference.oracle import evaluate
 from monocomp.terms.printer import number_text, show

@@ -11,13 +11,13 @@ import pytest
 from monocomp import library
 from monocomp import terms as T
 from monocomp.checking import Case
-from monocomp.cost import _cost_of_kernel
 from monocomp.derivation import Derivation
 from monocomp.errors import MonoidLawError, UnsupportedError
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.moving import move_centre
 from monocomp.pipeline import RULES, derive
+from monocomp.planning.counting import _cost_of_kernel
 from monocomp.proving import proofs
 from monocomp.proving.rule_laws import EVERYWHERE, RULE_LAWS, Identity, RuleLaw
 from monocomp.refusals import Refusal, refusals

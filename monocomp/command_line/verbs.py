@@ -215,9 +215,24 @@ def emit(options: Namespace) -> int:
     return OK
 
 
+STAGES: dict[str, Callable[[Kernel, Mapping[str, int]], str]] = {
+    "equations": lambda kernel, extents: "\n".join(
+        kernel.plan(extents).rewrites.result.readable_lines()
+    ),
+    "plan": lambda kernel, extents: str(kernel.plan(extents)),
+    "tile": lambda kernel, extents: kernel.source("numpy", extents=extents),
+    "source": lambda kernel, extents: kernel.source(extents=extents),
+}
+
+
 def explain(options: Namespace) -> int:
     """`monocomp explain`."""
-    derivation = _compile(options).derivation
+    extents = _extents(options)
+    kernel = _compile(options)
+    if options.stage is not None:
+        _say(STAGES[options.stage](kernel, extents))
+        return OK
+    derivation = kernel.plan(extents).derivation
     if options.steps is not None:
         derivation = derivation.first(options.steps)
     _say(derivation.to_json() if options.json else str(derivation))

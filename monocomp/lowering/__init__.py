@@ -9,17 +9,7 @@ stand in front of the exponent folded into one factor outside the loop.
 
 from __future__ import annotations
 
-from monocomp.lowering.bracketing import has_same_elements, packed_extents, split
-from monocomp.lowering.cutting import cut
 from monocomp.lowering.kernels import lower
 from monocomp.lowering.two_tiles import divisible, in_two_tiles
 
-__all__ = [
-    "cut",
-    "divisible",
-    "has_same_elements",
-    "in_two_tiles",
-    "lower",
-    "packed_extents",
-    "split",
-]
+__all__ = ["divisible", "in_two_tiles", "lower"]

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from monocomp.equations import Equation, Equations
-from monocomp.lowering.guards import guard_reads
 from monocomp.lowering.loops import Loops
 from monocomp.lowering.scopes import Scope
 from monocomp.lowering.single_uses import inline_single_uses
-from monocomp.nominal import nominal_sizes
-from monocomp.roles import choose_roles, kernel_groups, scan_of
+from monocomp.planning.roles import scan_of
 from monocomp.tile import (
     WHOLE,
+    Axis,
     Loop,
     OutputTensor,
     Statement,
@@ -24,22 +23,23 @@ from monocomp.tile import (
 )
 
 
-def lower(program: Equations, sizes: Mapping[str, int] | None = None) -> tuple[TileProgram, ...]:
-    """The kernels of a program in lifted normal form, in the order in which they run.
+def lower(
+    program: Equations,
+    group: Sequence[Equation],
+    axes: Mapping[str, Axis],
+    sizes: Mapping[str, int],
+    suffix: str,
+) -> TileProgram:
+    """One kernel of a program.
 
     Args:
-        program: equations without definitions left to inline, cut into what kernels store.
+        program: equations in kernels, their reads guarded (`guards`).
+        group: what the kernel computes.
+        axes: of the indices of its outputs, with their roles.
         sizes: extents that are known; an axis longer than `WHOLE_LIMIT` is not held whole.
+        suffix: of the kernel's name.
     """
-    sizes = sizes or {}
-    program = guard_reads(program)
-    kernels = []
-    groups = kernel_groups(program, nominal_sizes(program.declared, sizes))
-    groups = [g for g in groups if not all(e.name in program.views for e in g)]
-    for number_, group in enumerate(groups):
-        suffix = "" if number_ == 0 else f"_{number_ + 1}"
-        kernels.append(_Kernel(program, group, sizes, suffix).run())
-    return tuple(kernels)
+    return _Kernel(program, group, axes, sizes, suffix).run()
 
 
 class _Kernel(Loops):
@@ -49,14 +49,13 @@ class _Kernel(Loops):
         self,
         program: Equations,
         group: Sequence[Equation],
+        axes: Mapping[str, Axis],
         sizes: Mapping[str, int],
         suffix: str,
     ) -> None:
-        super().__init__(program, {}, sizes)
+        super().__init__(program, dict(axes), sizes)
         self.group = group
         self.suffix = suffix
-        self.axes |= choose_roles(group, self._fits, program.parts)
-        self.output_indices = frozenset(self.axes)
         self.scan = scan_of(group)
 
     def run(self) -> TileProgram:

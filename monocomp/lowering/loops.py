@@ -18,12 +18,12 @@ from monocomp.lowering.scopes import Scope
 from monocomp.lowering.values import EXTREMA, infinite_with, is_infinite_with, same, settle
 from monocomp.monomials import addends, factors
 from monocomp.moving import Centred, Unit, centred, coefficient
-from monocomp.nominal import nominal_sizes
+from monocomp.planning.roles import is_read, prefix_of
+from monocomp.planning.sizes import nominal_sizes
 from monocomp.proving.proofs import commutes
 from monocomp.rewrites.lifting import largest
 from monocomp.rewrites.products import apart
 from monocomp.rewrites.pullback import Pass, passes
-from monocomp.roles import is_read, prefix_of
 from monocomp.terms import Term
 from monocomp.terms.printer import show
 from monocomp.tile import (

@@ -13,8 +13,8 @@ from monocomp import terms as T
 from monocomp.algebra import is_selection
 from monocomp.lowering.values import Values
 from monocomp.monomials import factors
+from monocomp.planning.roles import fits_whole, is_read
 from monocomp.rewrites.pullback import Pass
-from monocomp.roles import fits_whole, is_read
 from monocomp.terms import Term
 from monocomp.tile import Role
 

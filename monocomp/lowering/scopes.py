@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from monocomp import terms as T
 from monocomp.errors import InternalError
-from monocomp.roles import fits_whole
+from monocomp.planning.roles import fits_whole
 from monocomp.terms import Term
 from monocomp.tile import Axis, Expr, Fold, Let, Loop, Role, Statement, local
 

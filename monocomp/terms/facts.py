@@ -10,14 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, wraps
+from typing import TypeAlias
 
 from monocomp.terms.binding import open_fold, rename
 from monocomp.terms.constructors import construct
 from monocomp.terms.leaves import NEG_INF, TRUE, const, extent_of, index
 from monocomp.terms.nodes import Term
 
+Decision: TypeAlias = Callable[[Term], bool]
 _ASKED: list[dict[tuple[str, Term], None]] = []
 
 
@@ -36,18 +39,40 @@ def is_asking() -> bool:
     return bool(_ASKED)
 
 
-def _fact(decide: Callable[[Term], bool]) -> Callable[[Term], bool]:
+@dataclass(frozen=True)
+class Fact:
+    """What is known of a term.
+
+    Attributes:
+        words: what they say of it.
+        follows_from: the names of stronger facts.
+    """
+
+    words: str
+    follows_from: tuple[str, ...]
+
+
+FACTS: dict[str, Fact] = {}
+
+
+def _fact(words: str, *follows_from: str) -> Callable[[Decision], Decision]:
     """A fact about a term, remembered, and noted where somebody wants to know."""
-    decided = lru_cache(maxsize=65536)(decide)
 
-    @wraps(decide)
-    def ask(t: Term) -> bool:
-        holds = decided(t)
-        if holds and _ASKED:
-            _ASKED[-1][decide.__name__, t] = None
-        return holds
+    def named(decide: Decision) -> Decision:
+        name = decide.__name__
+        FACTS[name] = Fact(words, follows_from)
+        decided = lru_cache(maxsize=65536)(decide)
 
-    return ask
+        @wraps(decide)
+        def ask(t: Term) -> bool:
+            holds = decided(t)
+            if holds and _ASKED:
+                _ASKED[-1][name, t] = None
+            return holds
+
+        return ask
+
+    return named
 
 
 def remembered(decide: Callable[[Term], bool]) -> Callable[[Term], bool]:
@@ -61,19 +86,19 @@ def remembered(decide: Callable[[Term], bool]) -> Callable[[Term], bool]:
     return ask
 
 
-@_fact
+@_fact("is finite")
 def is_finite(t: Term) -> bool:
     """Neither infinite nor NaN, whatever is read."""
     return _is_finite(t, is_finite)
 
 
-@_fact
+@_fact("is finite if all that it reads is", "is_finite")
 def is_finite_if_read(t: Term) -> bool:
     """Neither infinite nor NaN, if all that is read is."""
     return t.op in ("read", "param") or _is_finite(t, is_finite_if_read)
 
 
-@_fact
+@_fact("is finite if all that it reads and is no mask is", "is_finite_if_read", "is_finite")
 def is_unmasked(t: Term) -> bool:
     """Neither infinite nor NaN, if no element is that is no mask: the -inf of a mask is added to
     logits, but is no factor in a contraction of queries and keys."""
@@ -82,7 +107,11 @@ def is_unmasked(t: Term) -> bool:
     return _is_finite(t, is_unmasked)
 
 
-@_fact
+@_fact(
+    "is finite if all that it reads is and its aggregates have elements",
+    "is_finite_if_read",
+    "is_finite",
+)
 def is_finite_if_there(t: Term) -> bool:
     """Neither infinite nor NaN, if all that is read is and every aggregate has an element."""
     match t.op:
@@ -97,7 +126,7 @@ def is_finite_if_there(t: Term) -> bool:
     return _is_finite(t, is_finite_if_there)
 
 
-@_fact
+@_fact("is not infinite", "is_finite")
 def is_not_infinite(t: Term) -> bool:
     """Finite wherever it is a number, such as what stands in for x where x is infinite."""
     if _stands_in(t) and is_not_infinite(t.args[1]):
@@ -161,7 +190,7 @@ def _is_finite(t: Term, is_finite: Callable[[Term], bool]) -> bool:
     return all(map(is_finite, t.args))
 
 
-@_fact
+@_fact("< inf if all that it reads is")
 def is_below_infinity(t: Term) -> bool:
     """Less than inf wherever it is a number, if all that is read is, though that may be -inf."""
     match t.op:
@@ -188,7 +217,7 @@ def is_below_infinity(t: Term) -> bool:
     return is_finite(t)
 
 
-@_fact
+@_fact("> -inf")
 def exceeds_minus_infinity(t: Term) -> bool:
     """More than -inf wherever it is a number."""
     match t.op:
@@ -199,7 +228,7 @@ def exceeds_minus_infinity(t: Term) -> bool:
     return is_not_infinite(t) or is_nonnegative(t)
 
 
-@_fact
+@_fact("> 0")
 def is_positive(t: Term) -> bool:
     """More than 0 wherever it is a number. Of a divisor that is infinite, and the quotient 0,
     nothing is promised (`monocomp/reference/semantics.md`)."""
@@ -236,7 +265,7 @@ def is_positive(t: Term) -> bool:
     return False
 
 
-@_fact
+@_fact(">= 0, and 0 only where nothing is there", "is_positive")
 def is_weight(t: Term) -> bool:
     """At least 0, and 0 only where nothing is there: a sum has no element, an exponent is -inf, a
     condition fails."""
@@ -264,7 +293,7 @@ def is_weight(t: Term) -> bool:
     return is_positive(t)
 
 
-@_fact
+@_fact(">= 0", "is_weight", "is_positive")
 def is_nonnegative(t: Term) -> bool:
     """At least 0 wherever it is a number."""
     match t.op:
@@ -294,7 +323,7 @@ def is_nonnegative(t: Term) -> bool:
     return is_weight(t)
 
 
-@_fact
+@_fact("has an element")
 def has_element(fold: Term) -> bool:
     """Does the filter of a fold admit an element, whatever its free indices are? Tried are the
     first place, the last one, and that of each free index of the same extent."""

@@ -166,11 +166,11 @@ def small_schedules(length: int | None) -> Iterator[None]:
 @contextmanager
 def whole_limit(length: int) -> Iterator[None]:
     """Let no axis longer than this be held entirely."""
-    from monocomp import roles, specialization
+    from monocomp.planning import plan, roles
 
     with (
         patch.object(roles, "WHOLE_LIMIT", length),
-        patch.object(specialization, "WHOLE_LIMIT", length),
+        patch.object(plan, "WHOLE_LIMIT", length),
     ):
         yield
 
@@ -178,11 +178,11 @@ def whole_limit(length: int) -> Iterator[None]:
 @contextmanager
 def short_parts() -> Iterator[None]:
     """Let parts of a stream be as short as two blocks."""
-    from monocomp.lowering import bracketing
+    from monocomp.planning import splitting
 
     with (
-        patch.object(bracketing, "SHORTEST_PART", 2 * BLOCK),
-        patch.object(bracketing, "ALIGNMENT", BLOCK),
+        patch.object(splitting, "SHORTEST_PART", 2 * BLOCK),
+        patch.object(splitting, "ALIGNMENT", BLOCK),
     ):
         yield
 
@@ -190,9 +190,14 @@ def short_parts() -> Iterator[None]:
 @contextmanager
 def cut_for_long_extents() -> Iterator[None]:
     """Let short extents have many blocks, so that values are stored as for long ones."""
-    from monocomp.lowering import work
+    from monocomp.planning import cost, counting, storing
 
-    with patch.object(work, "ROW_BLOCK", 1), patch.object(work, "LOOP_BLOCK", 1):
+    with (
+        patch.object(counting, "ROW_BLOCK", 1),
+        patch.object(counting, "LOOP_BLOCK", 1),
+        patch.object(cost, "LAUNCH_TIME", 0),
+        patch.object(storing, "WORTHWHILE", 1.2),
+    ):
         yield
 
 

@@ -19,8 +19,7 @@ from monocomp.backends.triton.model import Gpu, gpu
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.space import Space
 from monocomp.errors import UnsupportedError
-from monocomp.lowering import packed_extents
-from monocomp.nominal import power_of_two
+from monocomp.planning.sizes import packed_extents, power_of_two
 from tests.backends.compiling import TARGETS, compile_for, launches_of, without_elements
 from tests.marks import slow_unless
 
@@ -41,7 +40,7 @@ def spaces_at(
     """The same at any sizes."""
     kernel = mc.compile(library.load(name))
     extents = kernel._sizes(sizes)
-    program, _ = kernel.specializations.in_kernels(extents, PROCESSORS)
+    program = kernel.plan(extents, PROCESSORS).program
     found = packed_extents(program, extents)
     return [
         Space(p, found, element_bytes, target, PROCESSORS)
@@ -184,7 +183,7 @@ class Runner(TritonRunner):
 
     def __init__(self, fitting: set[int]) -> None:
         kernel = mc.compile(library.load("causal"))
-        program, _ = kernel.specializations.in_kernels({})
+        program = kernel.plan({}).program
         super().__init__(program, kernel.tile_programs({}), lambda _: None, "ieee")  # type: ignore[arg-type, return-value]
         self.fitting = fitting
         self.tried: list[Schedule] = []
@@ -207,7 +206,7 @@ def test_what_candidates_are_compared_with(rows: int, parts: int) -> None:
     kernel = mc.compile(library.load("attention"), processors=parts)
     q, k, v = (torch.randn(1, 1, n, 4, dtype=torch.bfloat16) for n in (rows, 5000, 5000))
     extents = kernel._sizes({"b": 1, "h": 1, "q": rows, "k": 5000, "d": 4, "e": 4})
-    program, _ = kernel.specializations.in_kernels(extents)
+    program = kernel.plan(extents).program
     kernels = kernel.tile_programs(extents)
     assert any(p.parts for p in kernels) == (parts > 1)
     runner = TritonRunner(program, kernels, lambda _: None, "ieee")  # type: ignore[arg-type, return-value]
@@ -287,7 +286,7 @@ def test_what_is_stored_takes_twice_the_room(head: int) -> None:
     """What one kernel stores for another is float32: a bias that is added to the logits."""
     kernel = mc.compile(library.load("pair_bias"))
     sizes = {"b": 1, "h": 16, "q": 2048, "d": head, "k": 2048, "e": head, "c": 32}
-    lowered, _ = kernel.specializations.in_kernels(sizes, PROCESSORS)
+    lowered = kernel.plan(sizes, PROCESSORS).program
     programs = kernel.tile_programs(sizes, PROCESSORS)
     spaces = [Space(p, sizes, 2, "cuda:90", PROCESSORS) for p in programs]
     schedules = [space.first() for space in spaces]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from unittest.mock import patch
-
 import numpy as np
 import pytest
 import torch
 
 import monocomp as mc
 from monocomp.language.checker import check
-from monocomp.lowering import work
-from tests.backends.running import BACKENDS, compiled, exact, make_inputs, run
+from tests.backends.running import (
+    BACKENDS,
+    compiled,
+    cut_for_long_extents,
+    exact,
+    make_inputs,
+    run,
+)
 from tests.backends.storing import PROGRAMS
 from tests.backends.tolerances import ALONE, Bound
 
@@ -20,7 +24,6 @@ SIZES = {"h": 3, "g": 2, "i": 19, "j": 21, "q": 33, "k": 37, "d": 5, "e": 6, "c"
 
 # Little work: it takes many rows to pay, or a block of them that read the same.
 LONG = {"integers and truth values": {"j": 1000}, "a bias a head": {"h": 16}}
-IN_BLOCKS = ("a bias a head",)
 
 
 def inputs_for(text: str, dtype: torch.dtype = torch.float32, **sizes: int):
@@ -36,16 +39,16 @@ def inputs_for(text: str, dtype: torch.dtype = torch.float32, **sizes: int):
 def test_stored_values(name: str, backend: str) -> None:
     """What one kernel stores another one reads, in blocks that stick out."""
     text = PROGRAMS[name].text
-    inputs, storing = inputs_for(text, **LONG.get(name, {})), name not in IN_BLOCKS
+    inputs = inputs_for(text, **LONG.get(name, {}))
     bound = Bound(0.0, 4 * ALONE[backend].floor)  # two kernels in a row
-    found = run(backend, text, inputs, storing=storing)
+    found = run(backend, text, inputs, storing=True)
     for got, wanted in zip(found, exact(text, inputs), strict=True):
         rounding = Bound(0.0, 2**-7)  # of bfloat16, which the interpreter rounds down
         (rounding if got.dtype == torch.bfloat16 else bound).check(got, wanted)
     if backend == "triton":  # its kernel is in another process
         return
-    kernel = compiled(text, backend, None, 16, False, storing, None, None)
-    (programs,) = kernel.specializations._lowered.values()
+    kernel = compiled(text, backend, None, 16, False, True, None, None)
+    (programs,) = (p.kernels for p in kernel.planner._plans.values())
     assert any(o.is_stored for p in programs for o in p.outputs)
 
 
@@ -131,5 +134,5 @@ def test_blocks_decide_how_often_a_value_is_computed() -> None:
     text = PROGRAMS["column sums"].text
     sizes = {"h": 1, "q": 64, "k": 64, "d": 4}
     assert len(mc.compile(text).tile_programs(sizes)) == 1
-    with patch.object(work, "ROW_BLOCK", 1), patch.object(work, "LOOP_BLOCK", 1):
+    with cut_for_long_extents():
         assert len(mc.compile(text).tile_programs(sizes)) == 2

@@ -200,7 +200,7 @@ def test_as_plain_data() -> None:
 def test_sizes_that_share_schedules() -> None:
     """Those that tiles pad alike, and lanes load alike; streams go by powers of two."""
     kernel = mc.compile(ATTENTION)
-    program, _ = kernel.specializations.in_kernels({})
+    program = kernel.plan({}).program
     runner = TritonRunner(program, kernel.tile_programs({}), lambda _: None, "ieee")  # type: ignore[arg-type, return-value]
 
     def bucket(**sizes: int) -> tuple[tuple[str, int], ...]:

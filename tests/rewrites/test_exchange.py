@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from monocomp.nominal import nominal_sizes
+from monocomp.planning.sizes import nominal_sizes
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.exchange import candidates, exchange, operations
 from monocomp.rewriting import Rewriter

@@ -8,9 +8,9 @@ import pytest
 import monocomp as mc
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
-from monocomp.lowering.cutting import Closing
-from monocomp.lowering.work import work
-from monocomp.nominal import nominal_sizes
+from monocomp.planning.counting import estimate
+from monocomp.planning.sizes import nominal_sizes
+from monocomp.planning.storing import Closing
 from monocomp.random_inputs import random_inputs
 from monocomp.translation import translate
 from tests.backends.storing import PROGRAMS
@@ -189,7 +189,7 @@ def test_work_counts_what_loops_repeat() -> None:
     """A row's maximum is computed for every block of columns."""
     kernel = Kernel(check("T[i,j] = X[i,c] * Y[j,c]\nC[j] = sum[i](T[i,j] - max[j](T[i,j]))"))
     sizes = nominal_sizes(kernel.program, {"i": 1000, "j": 1280, "c": 8})
-    (one,) = work(kernel.specializations.rewriter.program, sizes)
+    (one,) = estimate(kernel.plan().rewrites.result, sizes)
     (place,) = next(places for t, places in one.folds.items() if "max" in repr(t)[:4])
     assert (place.repeats, place.times) == (10, 10_000)
     assert place.repeated_by is not None and place.repeated_by.attr[0] == "j"

@@ -28,14 +28,9 @@ from monocomp.algebra import SE_PAIR, is_selection, mantissa
 from monocomp.equations import Equation, Equations, in_order
 from monocomp.errors import InternalError
 from monocomp.intervals import evaluated
-from monocomp.lowering.cutting import new_name, taken_names
-from monocomp.lowering.pieces import Stretch, stretch
 from monocomp.lowering.values import settle
 from monocomp.moving import Centred, centred, coefficient, weighted_sum
-from monocomp.rewrites.lifting import largest
-from monocomp.rewrites.pullback import passes
-from monocomp.rewriting import Step
-from monocomp.roles import (
+from monocomp.planning.roles import (
     choose_roles,
     fits_whole,
     kernel_groups,
@@ -43,6 +38,11 @@ from monocomp.roles import (
     scan_of,
     streamed_reads,
 )
+from monocomp.planning.storing import new_name, taken_names
+from monocomp.planning.stretches import Stretch, stretch
+from monocomp.rewrites.lifting import largest
+from monocomp.rewrites.pullback import passes
+from monocomp.rewriting import Step
 from monocomp.terms import Term
 from monocomp.terms.declarations import Param
 from monocomp.terms.printer import show
@@ -80,34 +80,6 @@ def split(
             steps += _Splitting(program, group, sizes, stream).steps()
             program = steps[-1].program
     return program, steps
-
-
-def packed_extents(
-    program: Equations,
-    sizes: Mapping[str, int],
-    params: Mapping[str, int | float] | None = None,
-) -> dict[str, int]:
-    """Extents that are known, with those of the indices that packing has made of them, and of
-    parts where the parameters say how many there are."""
-    found = dict(sizes)
-    for extent, bound in program.declared.bounds.items():
-        if extent not in found:
-            size = evaluated(bound, found, params)
-            if size is not None:
-                found[extent] = size
-    return found
-
-
-def has_same_elements(program: Equations, sizes: Mapping[str, int]) -> bool:
-    """Have all views as many elements as what they are views of? Not if groups are unequal:
-    5 heads are not 2 groups of 5 // 2."""
-    known = packed_extents(program, sizes)
-    for names in program.views.items():
-        extents = ([i.attr[1] for i in program.by_name[n].indices] for n in names)
-        here, there = (math.prod(known.get(e, 0) for e in found) for found in extents)
-        if here != there:
-            return False
-    return True
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 Fusion computes a value where it is used, and that may be many times: the normaliser of a
 row, say, in a loop over rows that runs for every column. A value may be stored instead and
 read again. That is worth a kernel and its traffic where it saves a good part of the work
-(see `monocomp.lowering.work`). What is stored is no larger than the largest tensor that the
+(see `planning.counting`). What is stored is no larger than the largest tensor that the
 program has anyway: nothing that fusion removed comes back.
 """
 
@@ -17,10 +17,10 @@ from functools import partial
 from monocomp import terms as T
 from monocomp.algebra import is_mantissa
 from monocomp.equations import Equation, Equations, in_order, stored_in
-from monocomp.lowering.work import Place, Work, elements, work
 from monocomp.monomials import factors
-from monocomp.rewriting import Step
-from monocomp.roles import rows_of
+from monocomp.planning.counting import Estimate, Place, elements, estimate
+from monocomp.planning.roles import rows_of
+from monocomp.rewriting import Saving, Step
 from monocomp.sharing import reading_stored
 from monocomp.terms import Term
 from monocomp.terms.printer import show
@@ -42,24 +42,26 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     """
     steps = _store_kept(program)
     program = steps[-1].program if steps else program
-    kernels = work(program, sizes)
+    kernels = estimate(program, sizes)
     close = Closing(program)
     trials = 0
     while True:
-        least = WORTHWHILE * sum(k.cost for k in kernels)
-        best: tuple[list[Step], list[Work]] | None = None
+        least = WORTHWHILE * sum(k.cost.time for k in kernels)
+        best: tuple[list[Step], list[Estimate]] | None = None
+        whole = sum(k.cost.time for k in kernels)
         for values in _choices(program, kernels, sizes, close):
             if trials == TRIALS:
                 break
             trials += 1
             tried = _store(program, values, close)
-            trial = work(tried[-1].program, sizes)
-            cost = sum(k.cost for k in trial)
+            trial = estimate(tried[-1].program, sizes)
+            cost = sum(k.cost.time for k in trial)
             if cost < least:
                 least, best = cost, (tried, trial)
         if best is None:
             return program, steps
-        steps += best[0]
+        # Values that are stored together were weighed together: the last step has the cost.
+        steps += [*best[0][:-1], replace(best[0][-1], cost=Saving(whole, least))]
         program, kernels = steps[-1].program, best[1]
 
 
@@ -73,7 +75,7 @@ class _Use:
     term: Term
     subscripts: tuple[Term, ...]
     place: Place
-    kernel: Work
+    kernel: Estimate
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class _Value:
 
 
 def _choices(
-    program: Equations, kernels: Sequence[Work], sizes: Mapping[str, int], close: Closing
+    program: Equations, kernels: Sequence[Estimate], sizes: Mapping[str, int], close: Closing
 ) -> Iterator[list[_Value]]:
     """Values to store together: those with the same indices, and those of the same loop."""
     sets: dict[object, list[_Value]] = {}
@@ -123,7 +125,7 @@ def _largest_tensor(program: Equations, sizes: Mapping[str, int]) -> int:
 
 
 def _repeated_values(
-    kernels: Sequence[Work], sizes: Mapping[str, int], close: Closing
+    kernels: Sequence[Estimate], sizes: Mapping[str, int], close: Closing
 ) -> Iterator[_Value]:
     found: dict[Term, list[_Use]] = {}
     for kernel in kernels:
@@ -135,7 +137,7 @@ def _repeated_values(
         is_repeated = sum(use.place.times for use in uses) >= 2 * elements(indices, sizes)
         if not is_repeated and not any(map(_reads_anew_for_weights, uses)):
             continue
-        beside = next((use for use in uses if _is_for_the_same_rows(use)), None)
+        beside = next((u for u in uses if _is_for_the_same_rows(u) and _is_alone(u, uses)), None)
         readers = [use for use in uses if beside is None or use.kernel is not beside.kernel]
         if readers:
             most = max(readers, key=lambda use: use.place.times)
@@ -168,6 +170,11 @@ def _is_for_the_same_rows(use: _Use) -> bool:
     )
 
 
+def _is_alone(use: _Use, uses: Sequence[_Use]) -> bool:
+    """Does the kernel compute the value just here? It cannot read what it stores itself."""
+    return not any(other.kernel is use.kernel and other.place.repeats > 1 for other in uses)
+
+
 # --- storing ----------------------------------------------------------------------------------
 
 
@@ -185,8 +192,9 @@ def _store(program: Equations, values: Sequence[_Value], close: Closing) -> list
         before = partial(_shown, start, equation.body)
         program = replace(program, equations=in_order([equation, *changed]), known=known)
         place = tuple(e.name for e in program.equations if e.name in value.readers)
-        after = partial(_explained, program, value, equation)
-        steps.append(Step("store_value", STORING_LAW, place, before, after, start, program))
+        after = partial(_left, program, equation)
+        step = Step("store_value", STORING_LAW, place, before, after, start, program)
+        steps.append(replace(step, reason=_reason(value)))
     return steps
 
 
@@ -204,8 +212,8 @@ def _store_kept(program: Equations) -> list[Step]:
             program = reading_stored(program, equation)
             before = partial(_shown, start, equation.body)
             left = show(T.stored(equation, equation.indices), start.names())
-            after = f"{left}, of which there would be too many copies"
-            steps.append(Step("store_value", STORING_LAW, readers, before, after, start, program))
+            step = Step("store_value", STORING_LAW, readers, before, left, start, program)
+            steps.append(replace(step, reason="of which there would be too many copies"))
     return steps
 
 
@@ -270,19 +278,23 @@ class _Reading:
         return T.map_children(t, self)
 
 
-def _explained(program: Equations, value: _Value, equation: Equation) -> str:
-    """The equation's left-hand side, and what would compute it again and again."""
-    left = show(T.stored(equation, equation.indices), program.reader_names())
+def _left(program: Equations, equation: Equation) -> str:
+    """The equation's left-hand side."""
+    return show(T.stored(equation, equation.indices), program.reader_names())
+
+
+def _reason(value: _Value) -> str:
+    """What would compute it again and again."""
     place = value.reader.place
     inner = [i for i in place.loops if i.attr[0].startswith("$")]
     loop = f" in the loop over {inner[-1].attr[1].lstrip('.')}" if inner else ""
     if place.repeated_by is not None:
-        return f"{left}, which is needed{loop} for every {place.repeated_by.attr[1].lstrip('.')}"
+        return f"which is needed{loop} for every {place.repeated_by.attr[1].lstrip('.')}"
     if any(s.op != "index" for s in value.reader.subscripts):
-        return f"{left}, which is read{loop} at computed places"
+        return f"which is read{loop} at computed places"
     if _reads_anew_for_weights(value.reader):
-        return f"{left}, for which each program instance would read the same"
-    return f"{left}, which several kernels need"
+        return "for which each program instance would read the same"
+    return "which several kernels need"
 
 
 # --- equal up to subscripts -------------------------------------------------------------------

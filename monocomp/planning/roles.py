@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, carrier, is_selection
 from monocomp.equations import Equation, Equations, stored_in
 from monocomp.monomials import factors
-from monocomp.nominal import without_elements
+from monocomp.planning.sizes import without_elements
 from monocomp.terms import Term
 from monocomp.tile import Axis, Role
 
@@ -55,7 +56,7 @@ def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equ
 def rows_of(group: Sequence[Equation]) -> frozenset[Term]:
     """The indices of the equations that all of their aggregates have, but not one along
     which they are prefixes."""
-    folds = _outer_folds(e.body for e in group)
+    folds = outer_folds(group)
     indices = {i for e in group for i in e.indices} - {scan_of(group)}
     return frozenset(i for i in indices if all(i.attr[0] in f.free for f in folds))
 
@@ -79,7 +80,7 @@ def scan_of(group: Sequence[Equation]) -> Term | None:
 
     One loop along it carries them all, and stores its results as it goes.
     """
-    folds = list(_outer_folds(e.body for e in group))
+    folds = outer_folds(group)
     prefixes = [prefix_of(f) for f in folds]
     for t in dict.fromkeys(p for p in prefixes if p is not None):
         others = [f for f, p in zip(folds, prefixes, strict=True) if p is not t]
@@ -91,7 +92,7 @@ def scan_of(group: Sequence[Equation]) -> Term | None:
 def _share_a_loop(a: Sequence[Equation], b: Sequence[Equation], sizes: Mapping[str, int]) -> bool:
     """Is there a loop over one domain in both, and do short columns alone set them apart?"""
     rows = rows_of(a), rows_of(b)
-    loops = [{T.domain_of(f) for f in _outer_folds(e.body for e in g)} for g in (a, b)]
+    loops = [{T.domain_of(f) for f in outer_folds(g)} for g in (a, b)]
     return (
         bool(rows[0] & rows[1])
         and scan_of(a) is scan_of(b)
@@ -100,9 +101,27 @@ def _share_a_loop(a: Sequence[Equation], b: Sequence[Equation], sizes: Mapping[s
     )
 
 
+@dataclass(frozen=True)
+class RoleChoice:
+    """An index of the outputs with its role, and why it has this one."""
+
+    axis: Axis
+    why: str
+
+
 def choose_roles(
     group: Sequence[Equation], fits: Callable[[str], bool], parts: Collection[str] = ()
 ) -> dict[str, Axis]:
+    """The roles of `explain_roles` alone."""
+    return {name: choice.axis for name, choice in explain_roles(group, fits, parts).items()}
+
+
+def explain_roles(
+    group: Sequence[Equation],
+    fits: Callable[[str], bool],
+    parts: Collection[str] = (),
+    lesser: Collection[Term] = (),
+) -> dict[str, RoleChoice]:
     """Give every index of the outputs a role, by where it occurs.
 
     An index that some aggregate lacks and another has is a column of values: held
@@ -112,11 +131,12 @@ def choose_roles(
     of `top`, whose list is held whole. One along which the aggregates are prefixes is
     streamed, and the prefixes are stored as the loop goes.
     Of the others, one that a large operand of a loop lacks is a row: its block shares
-    what is read. Different `parts` (extents) of a stream share nothing.
+    what is read. Different `parts` (extents) of a stream share nothing. What `lesser` aggregates
+    lack is no reason to hold it: they are computed for each program instance.
     """
-    axes: dict[str, Axis] = {}
+    found: dict[str, tuple[Term, Role, str]] = {}
     indices = dict.fromkeys(i for e in group for i in e.indices)
-    folds = list(_outer_folds(e.body for e in group))
+    folds = [f for f in outer_folds(group) if f not in lesser]
     scan = scan_of(group)
     candidates = [i.attr[0] for i in indices if i is not scan and i.attr[1] not in parts]
     everywhere = [n for n in candidates if all(n in f.free for f in folds)]
@@ -126,33 +146,41 @@ def choose_roles(
     for i in indices:
         name = i.attr[0]
         having = [f for f in folds if name in f.free]
-        role: Role = "row" if name in rows else "grid"
+        role: Role = "grid"
+        why = "what is computed for one value serves no other"
+        if any(name not in f.free for f in lesser):
+            why = "what lacks it costs little: each value computes it anew"
+        if name in rows:
+            role, why = "row", "a large operand lacks it: a block of rows shares what is read"
         if i is scan:
-            role = "stream"
+            role, why = "stream", "the aggregates are prefixes along it"
         elif i.attr[1] in parts:
-            role = "grid"
+            why = "different parts of a stream share nothing"
         elif i in ranks and not having:
-            role = "whole"
+            role, why = "whole", "ranks of one list"
         elif folds and not having:
-            role = "stream"
+            role, why = "stream", "every aggregate lacks it: what is known then is written along it"
         elif len(having) < len(folds) or name in columns:
-            role = "whole" if fits(i.attr[1]) else "row"
-        axes[name] = Axis(name, i.attr[1], role)
-    streams = [a.name for a in axes.values() if a.role == "stream"]
+            lacking = "a sum in the aggregates" if name in columns else "an aggregate"
+            role, why = "whole", f"{lacking} lacks it, and serves all of it"
+            if not fits(i.attr[1]):
+                role, why = "row", f"{lacking} lacks it, and serves a block: it is too long to hold"
+        found[name] = i, role, why
+    streams = [n for n, (_, role, _) in found.items() if role == "stream"]
     streams.sort(key=lambda name: scan is None or name != scan.attr[0])
-    for extra in streams[1:]:  # one axis is streamed, the others are cut into blocks
-        axes[extra] = Axis(extra, axes[extra].extent, "row")
-    if not folds and axes:
-        last = list(axes)[-1]
-        axes[last] = Axis(last, axes[last].extent, "row")
-    return axes
+    for extra in streams[1:]:
+        found[extra] = found[extra][0], "row", f"in blocks: {streams[0]} is streamed"
+    if not folds and found:
+        last = list(found)[-1]
+        found[last] = found[last][0], "row", "nothing is folded: in blocks along the last index"
+    return {n: RoleChoice(Axis(n, i.attr[1], role), why) for n, (i, role, why) in found.items()}
 
 
-def _outer_folds(terms: Iterable[Term]) -> list[Term]:
+def outer_folds(group: Iterable[Equation]) -> list[Term]:
     """Folds that are not inside another fold."""
     found: dict[Term, None] = {}
     seen: set[Term] = set()
-    stack = list(terms)
+    stack = [e.body for e in group]
     while stack:
         t = stack.pop()
         if t in seen:

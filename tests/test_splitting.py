@@ -19,8 +19,8 @@ from monocomp import terms as T
 from monocomp.backends.interpreter import Interpreter
 from monocomp.equations import Equations
 from monocomp.kernel import Kernel
-from monocomp.lowering.bracketing import ALIGNMENT
-from monocomp.lowering.pieces import Stretch, extremes
+from monocomp.planning.splitting import ALIGNMENT
+from monocomp.planning.stretches import Stretch, extremes
 from monocomp.rewriting import Step
 from tests.backends import interpreted
 from tests.backends.library_cases import CASES
@@ -52,7 +52,8 @@ def split(text: str, sizes: Mapping[str, int]) -> tuple[Equations, list[Step]]:
     kernel = compiled(text)
     with short_parts():
         extents = {kernel.program.extent_of[n]: size for n, size in sizes.items()}
-        return kernel.specializations.in_kernels(extents)
+        found = kernel.plan(extents)
+        return found.program, list(found.decisions)
 
 
 @cache
@@ -268,7 +269,7 @@ def test_a_stream_of_two_parts_is_cut() -> None:
     assert not rules(ATTENTION, **FEW | {"q": 64 * 128})
     one = mc.compile(ATTENTION, processors=1)
     with short_parts():
-        assert not one.specializations.in_kernels(FEW)[1]
+        assert not one.plan(FEW).decisions
 
 
 def test_a_long_contraction_takes_more_rows() -> None:

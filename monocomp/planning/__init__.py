@@ -1,0 +1,1 @@
+"""Planning: which kernels compute a program at given sizes, and why these."""

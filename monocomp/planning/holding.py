@@ -1,0 +1,84 @@
+"""Holding: which indices of an output a program instance has all of.
+
+An index that some aggregate lacks may be held, so that this aggregate is computed once for all of
+it: the weights of attention for all columns of the values. Or it may go to the grid, like others,
+and each program instance computes the aggregate anew: a count of what a mask admits is no reason
+to hold the heads of a product. An index goes to the grid unless holding it pays, by the cost model;
+and what is held is no more than a program instance can hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from monocomp.equations import Equation, Equations
+from monocomp.planning.counting import estimate_of
+from monocomp.planning.roles import RoleChoice, explain_roles, outer_folds
+from monocomp.terms import Term
+
+WORTHWHILE = 0.75  # what is left of the work; more than that is no reason to hold an index
+LARGEST_TILE = (
+    1 << 16
+)  # elements of what one value of a row may hold: as many as there are registers
+
+Roles = Mapping[str, RoleChoice]
+
+
+def roles_by_cost(
+    program: Equations,
+    group: Sequence[Equation],
+    fits: Callable[[str], bool],
+    sizes: Mapping[str, int],
+) -> Roles:
+    """The roles of the indices of a kernel's outputs.
+
+    Args:
+        program: equations in kernels.
+        group: what the kernel computes.
+        fits: can an axis of this extent be held entirely?
+        sizes: a number for every extent.
+    """
+
+    def work(roles: Roles) -> float:
+        axes = {name: choice.axis for name, choice in roles.items()}
+        return estimate_of(program, group, axes, sizes).cost.work
+
+    best = _held(program, group, fits, sizes, frozenset())
+    for lesser in _lesser(group, best):
+        roles = _held(program, group, fits, sizes, lesser)
+        if _grid(roles) > _grid(best) and WORTHWHILE * work(roles) <= work(best):
+            best = roles
+    return best
+
+
+def _held(
+    program: Equations,
+    group: Sequence[Equation],
+    fits: Callable[[str], bool],
+    sizes: Mapping[str, int],
+    lesser: frozenset[Term],
+) -> Roles:
+    """The roles where what these aggregates lack goes to the grid: the longest of several axes
+    that cannot be held together is cut into blocks."""
+    long: set[str] = set()
+    while True:
+        roles = explain_roles(group, lambda e: fits(e) and e not in long, program.parts, lesser)
+        held = [c.axis.extent for c in roles.values() if c.axis.role == "whole"]
+        if len(held) < 2 or math.prod(sizes[e] for e in held) <= LARGEST_TILE:
+            return roles
+        long.add(max(held, key=sizes.__getitem__))
+
+
+def _grid(roles: Roles) -> set[str]:
+    return {name for name, choice in roles.items() if choice.axis.role == "grid"}
+
+
+def _lesser(group: Sequence[Equation], roles: Roles) -> Iterator[frozenset[Term]]:
+    """Aggregates that lack indices which others have: those that lack most of them first."""
+    folds = outer_folds(group)
+    having = {f: f.free & frozenset(roles) for f in folds}
+    largest = max(having.values(), key=len, default=frozenset())
+    for indices in sorted(set(having.values()), key=lambda h: (len(h), sorted(h))):
+        if indices < largest:
+            yield frozenset(f for f in folds if having[f] <= indices)

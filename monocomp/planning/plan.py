@@ -1,0 +1,290 @@
+"""A plan: the kernels that compute a program at given sizes, and the derivation that led there.
+
+    equations -> rewrites -> what is stored -> packed rows, split streams -> groups, roles -> loops
+
+Each of these is a step with its reason, and what the choice costs by `planning.cost`. A plan is
+the one way to kernels: for calls, emitted source, explanations, reports, certificates and the
+search alike. Sizes that decide alike share a plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import Any
+
+from monocomp import pipeline
+from monocomp.building import BUILDING
+from monocomp.derivation import Derivation
+from monocomp.equations import Equation, Equations
+from monocomp.errors import InternalError, UnsupportedError
+from monocomp.lowering import lower
+from monocomp.lowering.guards import guard_reads
+from monocomp.planning.holding import roles_by_cost
+from monocomp.planning.report import report
+from monocomp.planning.roles import (
+    WHOLE_LIMIT,
+    RoleChoice,
+    fits_whole,
+    kernel_groups,
+)
+from monocomp.planning.sizes import (
+    has_same_elements,
+    nominal_sizes,
+    packed_extents,
+    power_of_two,
+    without_elements,
+)
+from monocomp.planning.splitting import split
+from monocomp.planning.storing import cut
+from monocomp.proving.proofs import require_program
+from monocomp.rewrites.tiling import tiling_steps
+from monocomp.rewriting import Rewriter, Step
+from monocomp.tile import TileProgram
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedKernel:
+    """What one kernel computes, and how it walks along each index of its outputs.
+
+    Attributes:
+        names: the equations that it computes.
+        roles: of their indices, each with the reason.
+        tiles: the kernel.
+    """
+
+    names: tuple[str, ...]
+    roles: tuple[RoleChoice, ...]
+    tiles: TileProgram
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How a program is computed; see the module.
+
+    Attributes:
+        rewrites: the derivation from the program as it is written to its normal form.
+        decisions: the steps to equations in kernels: what is stored, packed and split.
+        program: the equations in kernels.
+        planned: the kernels, in the order in which they run.
+        sizes: what each extent was taken for, where it was not known.
+        processors: how many program instances were to run side by side.
+    """
+
+    rewrites: Derivation
+    decisions: tuple[Step, ...]
+    program: Equations
+    planned: tuple[PlannedKernel, ...]
+    sizes: Mapping[str, int]
+    processors: int
+
+    @cached_property
+    def kernels(self) -> tuple[TileProgram, ...]:
+        """The tile programs, in the order in which they run."""
+        return tuple(k.tiles for k in self.planned)
+
+    @cached_property
+    def derivation(self) -> Derivation:
+        """The steps that led from the program as it is written to the loops of its kernels."""
+        with BUILDING:
+            return self.rewrites.then([*self.decisions, *tiling_steps(self.program, self.kernels)])
+
+    def extents(
+        self, given: Mapping[str, int], params: Mapping[str, int | float] | None = None
+    ) -> dict[str, int]:
+        """Extents that are known, by representative, with those that the plan has made of them."""
+        return packed_extents(self.program, given, params)
+
+    def report(self, extents: Mapping[str, int]) -> dict[str, Any]:
+        """What the kernels do; see `Kernel.report`."""
+        return report(self.kernels, extents)
+
+    def verify(self) -> None:
+        """Check that the steps join, and that what is read was stored before.
+
+        Raises:
+            InternalError: with what is wrong.
+        """
+        steps = [*self.rewrites.steps, *self.decisions]
+        for before, after in pairwise(steps):
+            if before.program.equations != after.start.equations:
+                raise InternalError(f"{after.rule} does not begin where {before.rule} ended")
+        if steps and steps[-1].program.equations != self.program.equations:
+            raise InternalError("the steps do not end at the program in kernels")
+        known = set(self.program.declared.inputs)
+        for kernel in self.planned:
+            unknown = kernel.tiles.inputs.keys() - known
+            if unknown:
+                raise InternalError(f"{kernel.tiles.name} reads {', '.join(sorted(unknown))} early")
+            if {o.name for o in kernel.tiles.outputs} != set(kernel.names):
+                raise InternalError(f"{kernel.tiles.name} stores other values than it was to")
+            known |= set(kernel.names)
+        results = {self.program.views.get(o.name, o.name) for o in self.program.declared.outputs}
+        if results - known:
+            raise InternalError(f"no kernel computes {', '.join(sorted(results - known))}")
+
+    def __str__(self) -> str:
+        taken = [f"{e.lstrip('.')} = {n}" for e, n in self.sizes.items()]
+        lines = [f"plan of {', '.join(o.name for o in self.program.declared.outputs)}"]
+        lines += [f"  for {', '.join(taken)}"] if taken else []
+        lines += [f"  processors {self.processors}"] if self.processors > 1 else []
+        lines += [f"  {line}" for line in self.program.readable_lines()]
+        for s in self.decisions:
+            lines += [f"{s.rule} in {', '.join(s.place)}: {s.after}"]
+            lines += [f"  {s.cost}"] if s.cost is not None else []
+        for kernel in self.planned:
+            lines.append(f"{kernel.tiles.name}: {', '.join(kernel.names)}")
+            width = max((len(c.axis.name) for c in kernel.roles), default=0)
+            for c in kernel.roles:
+                lines.append(f"  {c.axis.name:{width}}  {c.axis.role:6}  {c.why}")
+            loops = report([kernel.tiles], {})["passes"]
+            lines += [f"  {n} over {index}" for index, n in loops.items()]
+        return "\n".join(lines)
+
+
+class Planner:
+    """The plans of one program; each is made once.
+
+    Args:
+        derive: the derivation for sizes, as far as they are known.
+        start: where it has come to without any.
+        processors: how many program instances are to run side by side, unless a caller says.
+    """
+
+    def __init__(
+        self,
+        derive: Callable[[Mapping[str, int]], Rewriter],
+        start: Rewriter,
+        processors: int | None = None,
+    ) -> None:
+        self.processors = processors
+        self._derive = derive
+        self._start = start
+        self._rewriters: dict[tuple[tuple[str, int], ...], Rewriter] = {}
+        self._plans: dict[tuple[Any, ...], Plan] = {}
+        self._planned: dict[tuple[Any, ...], tuple[PlannedKernel, ...]] = {}
+
+    @property
+    def equations(self) -> Equations:
+        """The program as it is written, in index terms."""
+        return self._start.start
+
+    def plan(self, extents: Mapping[str, int] | None = None, processors: int | None = None) -> Plan:
+        """The plan for these sizes, by representative, as far as they are known.
+
+        Raises:
+            UnsupportedError: no kernel computes the program.
+        """
+        given = extents or {}
+        processors = processors or self.processors or 1
+        found = self._plan(given, processors, divides=True)
+        if given and not has_same_elements(found.program, given):
+            found = self._plan(given, processors, divides=False)
+        return found
+
+    def _plan(self, given: Mapping[str, int], processors: int, *, divides: bool) -> Plan:
+        bucket = {e: power_of_two(n) if n else 0 for e, n in sorted(given.items())}
+        # Beyond that only the side of the limit matters on which a size lies.
+        sides = {e: WHOLE_LIMIT + (n > WHOLE_LIMIT) for e, n in sorted(given.items())}
+        key = (processors, divides, *bucket.items(), *sides.values())
+        found = self._plans.get(key)
+        if found is None:
+            with BUILDING:
+                found = self._made(bucket, sides, processors, divides)
+            found = self._plans.setdefault(key, found)
+        return found
+
+    def _made(
+        self, bucket: Mapping[str, int], sides: Mapping[str, int], processors: int, divides: bool
+    ) -> Plan:
+        rewriter = self._rewriter_for(bucket)
+        nominal = nominal_sizes(self.equations.declared, bucket)
+        sizes = {e: max(n, 1) for e, n in nominal.items()}
+        program, steps = cut(rewriter.program, sizes)
+        if processors > 1:
+            program, more = split(program, sizes, processors, divides=divides)
+            steps = [*steps, *more]
+        planned = self._kernels(program, sides, sizes)
+        return Plan(Derivation.of(rewriter), tuple(steps), program, planned, sizes, processors)
+
+    def _rewriter_for(self, sizes: Mapping[str, int]) -> Rewriter:
+        """The derivation for sizes, if they could lead it elsewhere."""
+        matter = self._start.depends_on_sizes or 0 in sizes.values()
+        if not matter or not sizes:
+            return self._start
+        key = tuple(sizes.items())
+        found = self._rewriters.get(key)
+        if found is None:
+            found = self._derive(sizes)
+            require_program(found.program)
+            self._rewriters[key] = found
+        return found
+
+    def _kernels(
+        self, program: Equations, sides: Mapping[str, int], sizes: Mapping[str, int]
+    ) -> tuple[PlannedKernel, ...]:
+        """The kernels of equations in kernels: groups, roles, loops.
+
+        Args:
+            program: what `cut` and `split` leave.
+            sides: extents that are known, on which side of the limit for what is held.
+            sizes: a number for every extent, by which roles are chosen.
+        """
+        program = guard_reads(program)
+        nominal = {**nominal_sizes(program.declared), **sizes}
+        fits = partial(fits_whole, sizes=sides)
+        groups = kernel_groups(program, {**nominal, **sides})
+        chosen = [
+            (group, roles_by_cost(program, group, fits, nominal))
+            for group in groups
+            if not all(e.name in program.views for e in group)
+        ]
+        axes = tuple(c.axis for _, roles in chosen for c in roles.values())
+        key = (program.equations, without_elements(program), axes, *sides.items())
+        found = self._planned.get(key)
+        if found is None:
+            try:
+                kernels = (_kernel(program, *g, sides, n) for n, g in enumerate(chosen, 1))
+                found = self._planned[key] = tuple(kernels)
+            except UnsupportedError as error:
+                raise _with_laws(error, program) from None
+        return found
+
+
+def plan(equations: Equations, sizes: Mapping[str, int] | None = None, processors: int = 1) -> Plan:
+    """The plan of a program as it is written, with all rules in their usual order.
+
+    Args:
+        equations: a program in index terms.
+        sizes: extents that are known, by representative.
+        processors: how many program instances a device runs side by side.
+    """
+
+    def derived(sizes: Mapping[str, int]) -> Rewriter:
+        return pipeline.derive(replace(equations, sizes=sizes))
+
+    with BUILDING:
+        return Planner(derived, derived({})).plan(sizes, processors)
+
+
+def _kernel(
+    program: Equations,
+    group: Sequence[Equation],
+    roles: Mapping[str, RoleChoice],
+    sizes: Mapping[str, int],
+    number: int,
+) -> PlannedKernel:
+    axes = {name: choice.axis for name, choice in roles.items()}
+    tiles = lower(program, group, axes, sizes, "" if number == 1 else f"_{number}")
+    return PlannedKernel(tuple(e.name for e in group), tuple(roles.values()), tiles)
+
+
+def _with_laws(error: UnsupportedError, program: Equations) -> UnsupportedError:
+    """The error with the rules that would have helped, but for a law that is not proved."""
+    from monocomp.refusals import unproved
+
+    refused = [f"{r.rule}: {r}" for at in pipeline.RULE_SETS for r in unproved(program, at)]
+    notes = [*error.notes, *dict.fromkeys(refused)]
+    return UnsupportedError(error.message, notes=notes, help=error.help)

@@ -1,0 +1,55 @@
+"""Roles by cost: an index goes to the grid unless holding it pays, within what can be held."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import monocomp as mc
+from monocomp import library
+from monocomp.language.checker import check
+from monocomp.random_inputs import random_inputs
+from monocomp.translation import translate
+
+# A sum of a mask lacks heads, queries and columns; beside it stand two products of matrices.
+MASKED = "O[b,h,q,e] = sum[k](relu(sum[d](Q[b,h,q,d] * K[b,h,k,d])) * V[b,h,k,e]) / sum[k](M[b,k])"
+MEAN = "O[b,i,j] = sum[k](X[b,i,k] * Y[b,k,j]) / sum[k](M[b,k])"
+SIZES = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 64, "e": 64, "i": 300, "j": 300}
+
+
+def roles(text: str, **sizes: int) -> dict[str, str]:
+    kernels = mc.compile(text).plan(sizes).planned
+    return {c.axis.name: c.axis.role for c in kernels[-1].roles}
+
+
+def test_a_cheap_sum_holds_no_heads() -> None:
+    for sizes in ({}, {n: SIZES[n] for n in "bhqkde"}):
+        assert roles(MASKED, **sizes) == {"b": "grid", "h": "grid", "q": "row", "e": "whole"}
+    (kernel,) = mc.compile(MASKED).plan().planned
+    why = {c.axis.name: c.why for c in kernel.roles}
+    assert why["h"] == "what lacks it costs little: each value computes it anew"
+
+
+def test_an_expensive_one_holds_columns() -> None:
+    """The weights of attention serve all columns of the values."""
+    assert roles(library.load("attention"))["e"] == "whole"
+    assert roles(library.load("attention"), q=1)["e"] == "whole"
+    small = {"s": 20, "b": 4, "h": 16, "q": 1, "e": 128}  # a launch takes longer than the rest
+    assert roles(library.load("merge_states"), **small)["e"] == "whole"
+
+
+def test_what_cannot_be_held_together_is_cut() -> None:
+    assert roles(MEAN, b=4, i=300, j=300, k=4096) == {"b": "grid", "i": "row", "j": "whole"}
+    assert roles(MEAN, b=4, i=300, j=64, k=4096) == {"b": "grid", "i": "whole", "j": "whole"}
+    assert roles(MEAN)["i"] == "row"
+
+
+@pytest.mark.parametrize("text", [MASKED, MEAN])
+def test_results(text: str) -> None:
+    small = {"b": 2, "h": 3, "q": 40, "k": 50, "d": 5, "e": 6, "i": 30, "j": 21}
+    used = check(text).extent_of
+    inputs = random_inputs(translate(check(text)), {n: s for n, s in small.items() if n in used})
+    k = mc.compile(text, backend="numpy")
+    long = k.plan({n: s for n, s in SIZES.items() if n in used})
+    k.planner.plan = lambda *_: long  # type: ignore[method-assign]
+    np.testing.assert_allclose(k(**inputs), mc.evaluate(text, inputs), rtol=1e-6, atol=1e-9)

@@ -1,0 +1,80 @@
+"""Plans: what they hold, that they are made once for sizes that decide alike, and what they say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import monocomp as mc
+from monocomp import library
+from monocomp.errors import InternalError
+from monocomp.language.checker import check
+from monocomp.planning.plan import Plan, plan
+from monocomp.translation import translate
+from tests.backends.storing import PROGRAMS
+
+ATTENTION = library.load("attention")
+DECODING = {"b": 1, "h": 2, "q": 1, "k": 8192, "d": 64, "e": 64}
+
+
+@pytest.mark.parametrize("name", library.names())
+@pytest.mark.parametrize("processors", [1, 132])
+def test_library_plans_are_verified(name: str, processors: int) -> None:
+    """Also where streams are split; every index of an output has a role with a reason."""
+    found = mc.compile(library.load(name)).plan(processors=processors)
+    found.verify()
+    for kernel in found.planned:
+        mentioned = {a for o in kernel.tiles.outputs for a in o.axes}
+        assert mentioned == {c.axis.name for c in kernel.roles}
+        assert all(c.why for c in kernel.roles)
+
+
+def test_one_way_to_kernels() -> None:
+    """The plan of equations is that of a compiled program."""
+    kernel = mc.compile(ATTENTION)
+    sizes = kernel._sizes(DECODING)
+    (one,), (other,) = plan(kernel.equations, sizes).kernels, kernel.plan(DECODING).kernels
+    assert str(one) == str(other) == str(kernel.tile_programs(DECODING)[0])
+    assert plan(translate(check(ATTENTION))).derivation.steps
+
+
+def test_sizes_that_decide_alike_share_a_plan() -> None:
+    kernel = mc.compile(ATTENTION)
+    assert kernel.plan({"q": 1000}) is kernel.plan({"q": 1024})
+    assert kernel.plan({"q": 1000}) is not kernel.plan({"q": 1025})
+    assert kernel.plan({"q": 1000}).kernels[0] is kernel.plan({"q": 1025}).kernels[0]
+
+
+def test_the_derivation_is_the_one_for_the_sizes() -> None:
+    kernel = mc.compile(ATTENTION)
+    few, many = (kernel.plan({**DECODING, "q": n}, 132).derivation for n in (1, 100_000))
+    assert "split_stream" in [s.rule for s in few]
+    assert "split_stream" not in [s.rule for s in many]
+
+
+def test_choices_have_reasons_and_costs() -> None:
+    found = mc.compile(PROGRAMS["column sums"].text).plan()
+    stored = [s for s in found.decisions if s.rule == "store_value"]
+    assert stored[0].reason == "which is needed in the loop over q for every k"
+    cost = stored[-1].cost
+    assert cost is not None and 0 < cost.after < cost.before / 2
+    text = str(found)
+    assert f"store_value in C: L[h,q], {stored[0].reason}" in text
+    assert "\n  q  row     a large operand lacks it: a block of rows shares what is read\n" in text
+
+
+def broken(found: Plan) -> list[tuple[Plan, str]]:
+    return [
+        (replace(found, planned=found.planned[::-1]), "kernel_2 reads"),
+        (replace(found, planned=found.planned[:1]), "no kernel computes C"),
+        (replace(found, decisions=found.decisions[:1]), "do not end"),
+        (replace(found, decisions=found.decisions[1:]), "does not begin"),
+    ]
+
+
+def test_what_the_verifier_finds() -> None:
+    found = mc.compile(PROGRAMS["column sums"].text).plan()
+    for wrong, message in broken(found):
+        with pytest.raises(InternalError, match=message):
+            wrong.verify()
