@@ -308,7 +308,3 @@ class Program:
     extent_of: dict[str, str]
     bounds: dict[str, Expr]
     kinds: dict[str, Kind]
-
-    def extents(self, tensor: str) -> tuple[str, ...]:
-        """The extents of an input's dimensions, by their representatives."""
-        return tuple(self.extent_of[dim] for dim in self.inputs[tensor].dims)
