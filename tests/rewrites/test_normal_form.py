@@ -55,6 +55,16 @@ NEAR_MISSES = {
         "A[i] = (0 < M[i]) * sum[k]((0 < M[i]) * X[i,k] * (k < i))",  # in a fold it is said of k
     ],
     "separate_results": [
+        *(  # infinite, of nothing, beside elements that are not
+            f"A[i] = sum[k]((X[i,k] + {x}) * Y[k])"
+            for x in (
+                "max[l if l < i](X[i,l])",
+                "min[l if l < i](X[i,l])",
+                "log(sum[l if l < i](exp(X[i,l])))",
+                "abs(max[l if l < i](X[i,l]))",
+                "max[l if l < i](X[i,l]) ** 2",
+            )
+        ),
         "A[i] = max[k]((X[i,k] + max[l](X[i,l])) * Y[k])",
         "A[i] = sum[k](X[i,k] + M[i])",  # no result
         "A[i] = sum[k](X[i,k] * max[j](Y[j]))",  # of another index
@@ -120,6 +130,7 @@ NEAR_MISSES = {
         "M[i] = sum[k](where(k <= i, S[i,k], -inf))",
     ],
     "hoist_factor": [
+        "A[i] = sum[k if k < i](exp(X[i,k] + 1 / B[i]))",
         "A[i] = sum[k if k < i](exp(X[i,k] + log(B[i])))",  # NaN, where nothing is there perhaps
         "A[i] = sum[k](exp(S[i,k]) * X[k] / Z[i,k])",  # everything varies
         "A[i] = sum[k](X[i,k] - M[i])",
@@ -295,6 +306,7 @@ def test_near_miss(name: str, text: str) -> None:
 
 # What else each rule does, beside its example.
 INPUTS = "input D[i,j,k], X[i,k], Y[k], B[i]"
+COUNT = "sum[j if D[i,j,k] > 0](1.0)"
 VARIANTS = {
     "assume_bracket": [
         (
@@ -351,6 +363,17 @@ VARIANTS = {
         ),
     ],
     "separate_results": [
+        *(
+            (f"sum[k]((X[i,k] + {x}) * Y[k])", f"sum[k](X[i,k] * Y[k]) + {x} * sum[k](Y[k])")
+            for x in (
+                "max[k if k <= i](X[i,k])",
+                "min[k](X[i,k])",
+                "log(sum[k if k <= i](exp(X[i,k])))",
+                "max[k if k < i](X[i,k]) ** -1",
+                "sum[k if k < i](X[i,k])",  # 0 of nothing
+                "sum[k if k < i](X[i,k]) ** 2",
+            )
+        ),
         ("sum[k](exp(X[i,k] - max[l](X[i,l])))", "exp(-max[k](X[i,k])) * sum[k](exp(X[i,k]))"),
         ("sum[k](1 / (X[i,k] * max[l](X[i,l])))", "sum[k](1 / X[i,k]) / max[k](X[i,k])"),
         (
@@ -413,6 +436,13 @@ VARIANTS = {
         ("sum[k](exp(where(k <= i, X[i,k], -inf)))", "sum[k if k <= i](exp(X[i,k]))"),
         ("sum[k](exp(X[i,k] + where(k <= i, 0, -inf)))", "sum[k if k <= i](exp(X[i,k]))"),
         ("sum[k](1 * (k <= i))", "sum[k if k <= i](1)"),
+        *(  # what a factor says is not said again, but by a divisor
+            (
+                f"sum[k](where(0 < {COUNT}, X[i,k], 0) {op} {COUNT})",
+                f"sum[k{said}](X[i,k] {op} {COUNT})",
+            )
+            for op, said in (("*", ""), ("/", f" if 0 < {COUNT}"))
+        ),
         ("sum[k](Y[k] * (i < 2))", "sum[k if i < 2 and k == k](Y[k])"),
         (
             "sum[k if k < 3]((k <= i) * X[i,k] * (1 < k))",
@@ -427,6 +457,12 @@ VARIANTS = {
     "hoist_factor": [
         ("sum[k](exp(X[i,k] - max[l](X[i,l])))", "exp(-max[k](X[i,k])) * sum[k](exp(X[i,k]))"),
         ("sum[k](B[i])", "B[i] * |k|"),
+        ("sum[k if k < i](exp(X[i,k] + B[i]))", "exp(B[i]) * sum[k if k < i](exp(X[i,k]))"),
+        ("sum[k](exp(X[i,k] + 1 / B[i]))", "exp(1 / B[i]) * sum[k](exp(X[i,k]))"),
+        (
+            "sum[k if k < i](exp(X[i,k] - max[l](X[i,l]) / B[i]))",
+            "exp(-max[k](X[i,k]) / B[i]) * sum[k if k < i](exp(X[i,k]))",
+        ),
         ("sum[k](exp(B[i]))", "exp(B[i]) * |k|"),
         ("sum[k if k < i](B[i])", "B[i] * sum[k if k < i](1.0)"),
         ("sum[k](mean[l](Y[l]) * X[i,k])", "mean[k](Y[k]) * sum[k](X[i,k])"),
