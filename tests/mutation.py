@@ -85,6 +85,12 @@ EQUIVALENT = {  # mutants that no test can notice, and why
         "then the power of the mean meets nothing that it cancels with"
     ),
     "centring.centre_on_maximum: if not outside": "then no maximum leaves",
+    "centring.anchor_means: if taken is None": "then there are no units",
+    "centring.anchor_means: taken is None": "then there is no anchor, either",
+    "centring.anchor_means: mean is None": "then there is no anchor, either",
+    "centring._operand_count: if t not in counts": "what is counted again comes out the same",
+    "centring._bare_extrema: if t not in counts": "what is counted again comes out the same",
+    "centring._replacing: if T.holds(t, before)": "what does not hold it is given back",
     "centring._multiple: same is rest": "all addends are looked for afterwards",
 }
 FOLDER = Path(__file__).parents[1] / "rewrites"
