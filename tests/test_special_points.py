@@ -337,7 +337,7 @@ AGGREGATES = [
     ),
     *(
         f"O[q,k] = {over} / sum[k](abs({x}))"
-        for x in ("(exp(Large[q,k]) - 1)", "(exp(Large[q,k]) - exp(Far[k] - 9999))")
+        for x in ("(exp(Large[q,k]) - 1)", "(exp(Large[q,k]) - exp(T[q]))")
         for over in (f"relu({x})", f"relu({x}) ** 2")
     ),
     "H[q,k] = sigmoid(where(W[k] > 0, S[q,k], -inf))\n"
