@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 import torch
 
+from monocomp.backends.triton.space import Space
 from monocomp.errors import IndexRangeError
+from monocomp.lowering.two_tiles import divisible, in_two_tiles
 from monocomp.tile.parser import parse
 from tests.backends.compiling import accepted, recorded
 from tests.tile.running import (
@@ -20,6 +22,7 @@ from tests.tile.running import (
     by_descriptors,
     by_numpy,
     by_triton,
+    extents_of,
     load,
     source,
 )
@@ -260,6 +263,19 @@ def test_stores(name: str, backend: str, block: int) -> None:
     found = BACKENDS[backend](text, inputs, case.params, block)
     for n, wanted in case.wanted().items():
         np.testing.assert_array_equal(found[n].numpy(), wanted)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_axes_in_two_tiles(name: str) -> None:
+    """A pass that divides an axis divides places and what is added; and there are schedules."""
+    p = parse(dedent(CASES[name].text))
+    divided = in_two_tiles(p, divisible(p))
+    assert len(divided.axes) == len(p.axes) + len(divisible(p))
+    inputs = {n: torch.as_tensor(INPUTS[n]) for n in p.inputs}
+    found = by_numpy(str(divided), inputs, CASES[name].params, 8)
+    for n, wanted in CASES[name].wanted().items():
+        np.testing.assert_array_equal(found[n].numpy(), wanted)
+    assert Space(divided, extents_of(p, inputs), 2, "cuda:90", 132).first()
 
 
 SLIDING = """
