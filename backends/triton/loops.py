@@ -53,14 +53,13 @@ class Loops(Accesses, Masks):
         self.indent -= 1
 
     def _blocked_loop(self, loop: Loop) -> None:
-        outer = self.unmasked
         if len(loop.segments) > 1:
             self._segments(loop)
         elif loop.segments[0].masked:
             self._masked_segment(loop, loop.segments[0])
         else:
             self._one_segment(loop, loop.segments[0])
-        self.unmasked = outer
+        self.unmasked.pop(loop.axis.name, None)
 
     def _masked_segment(self, loop: Loop, segment: Segment) -> None:
         """Every block is masked: one loop."""
@@ -76,7 +75,6 @@ class Loops(Accesses, Masks):
             condition = f"({self._axis(axis)} >= {low}) & {condition}"
         elif not segment.bounds:
             condition += f" | {self._even(axis)}"
-        self.unmasked = None
         self._row_bounds(loop, low, high)
         self._blocks(loop, begin, high, condition, divisor)
 
@@ -109,11 +107,11 @@ class Loops(Accesses, Masks):
         last = "3" if segment.bounds else f"2 if {self._even(axis)} else 3"
         self._put(f"for {part} in tl.static_range(1, {last}):")
         self.indent += 1
-        self.unmasked = f"({part} == 1)"
+        self.unmasked[axis] = f"({part} == 1)"
         begin, end = self._name("begin", axis, "begin"), self._name("end", axis, "end")
         self._assign(begin, f"{low} if {part} == 1 else {middle}")
         self._assign(end, f"{middle} if {part} == 1 else {high}")
-        condition = f"({self._axis(axis)} < {high}) | {self.unmasked}"
+        condition = f"({self._axis(axis)} < {high}) | {self.unmasked[axis]}"
         if is_dense(loop):
             self.covered[axis] = f"{part} == 1" if segment.bounds else ""
         depth = self._depth(loop, segment, f"{part} != 1")
@@ -152,7 +150,7 @@ class Loops(Accesses, Masks):
     def _in_one_loop(self, loop: Loop, low: str, high: str, full_low: str, full_high: str) -> None:
         """The blocks that stick out of what all rows admit are masked, under a condition."""
         axis, block = loop.axis.name, self._block(loop.axis.name)
-        indent, self.unmasked = self.indent, None
+        indent = self.indent
         if any(map(self._may_have_gaps, loop.segments)):
             low, high = self._each_run(loop, low, high)
         if self._blocks_of(loop):

@@ -107,8 +107,8 @@ class Masks(Bounds):
             # Triton's interpreter takes a truth value that it makes a tile of for a float.
             is_value = want and p is admitted and not self._order(_mask_of(loop).axes)
             self._assign(name, f"tl.where({p}, {name}, False)" if is_value else f"{name} & {p}")
-        if self.unmasked and not serial:
-            self._assign(name, f"{name} | {self.unmasked}")
+        if axis.name in self.unmasked:
+            self._assign(name, f"{name} | {self.unmasked[axis.name]}")
         if not serial:
             self.kept[axis.name, want] = name
         return name

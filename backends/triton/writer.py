@@ -51,7 +51,7 @@ class KernelWriter(ABC):
         self.bases: dict[str, str] = {}
         self.known: set[str] = set()
         self.loops: list[Loop] = []
-        self.unmasked: str | None = None
+        self.unmasked: dict[str, str] = {}  # by axis: the part of a loop without masks, as a test
         self.edges: dict[str, str] = {}  # by axis: is a block to be masked?
         self.runs: set[str] = set()  # axes that are streamed run by run
         self.aligned: set[str] = set()  # axes whose places in the first block have a name

@@ -187,6 +187,47 @@ CASES = {
         },
         {"w": 4},
     ),
+    "in two loops": Case(
+        """
+        kernel f(S: float[q, k], W: float[q, d]) -> C: stored float[k, d]
+          row q
+          stream k, d
+          for k in 0 .. min(|k|, q + 1):
+            S_tile[k,q] = S[q, k]
+            for d in 0 .. min(|d|, q + 2):
+              W_tile[d,q] = W[q, d]
+              store C[k, d] += (S_tile + 1.0) * (W_tile + 1.0)
+        """,
+        lambda: {
+            "C": np.einsum(
+                "qk,qd->kd",
+                (INPUTS["S"] + 1) * (np.arange(K) <= np.arange(Q)[:, None]),
+                (INPUTS["W"] + 1) * (np.arange(D) < np.arange(Q)[:, None] + 2),
+            )
+        },
+    ),
+    "in a loop of one by one": Case(
+        """
+        kernel f(S: float[q, k], W: float[q, d], flag: bool[k]) -> C: stored float[k, d]
+          row q
+          stream k
+          serial d
+          for k in 0 .. min(|k|, q + 1) where kept:
+            flag_tile[k] = flag[k]
+            keep flag_tile
+            S_tile[k,q] = S[q, k]
+            for d in max(0, q - 9) .. |d|:
+              W_tile[q] = W[q, d]
+              store C[k, d] += (S_tile + 1.0) * (W_tile + 1.0)
+        """,
+        lambda: {
+            "C": np.einsum(
+                "qk,qd->kd",
+                (INPUTS["S"] + 1) * ((np.arange(K) <= np.arange(Q)[:, None]) & INPUTS["flag"]),
+                (INPUTS["W"] + 1) * (np.arange(D) >= np.arange(Q)[:, None] - 9),
+            )
+        },
+    ),
     "one by one": Case(
         """
         kernel f(X: float[k, d], t: int[k], T: float[v]) -> G: stored float[v, d]
