@@ -70,13 +70,10 @@ class _Verifier:
     def run(self) -> None:
         for name, axis in self.axes.items():
             _require(axis.name == name, f"axis {axis.name} is known as {name}")
-            first = self.axes.get(axis.after) if axis.after else None
-            is_second = first is not None and (first.extent, first.role, axis.role) == (
-                axis.extent,
-                "whole",
-                "whole",
-            )
-            _require(is_second or not axis.after, f"{name} has no tile {axis.after} before it")
+            first = self.axes.get(axis.after or name)
+            halves = axis.after is None or axis.role == "whole"
+            same = first is not None and (first.extent, first.role) == (axis.extent, axis.role)
+            _require(halves and same, f"{name} has no tile {axis.after} before it")
         self._body(self.program.body)
         for name in self.outputs:
             _require(self.program.stores(name), f"{name} is not stored")
@@ -117,9 +114,8 @@ class _Verifier:
     def _loop(self, s: Loop) -> None:
         axis = s.axis
         _require(self.axes.get(axis.name) == axis, f"the loop's axis {axis.name} is another one")
-        _require(
-            axis.role in ("stream", "serial"), f"a loop over {axis.name}, which is {axis.role}"
-        )
+        is_walked = axis.role in ("stream", "serial")
+        _require(is_walked, f"a loop over {axis.name}, which is {axis.role}")
         _require(axis not in (x.axis for x in self.loops), f"a loop over {axis.name} in its own")
         _require(s.segments, f"the loop over {axis.name} has no segment")
         for e in s.bounds:

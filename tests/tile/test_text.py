@@ -1,7 +1,8 @@
-"""Tile programs are printed, and parsed as what they were."""
+"""Tile programs hold together after every pass, and are parsed as what they were."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import astuple
 
 import pytest
@@ -11,8 +12,11 @@ from monocomp.backends.triton.kernel_source import KernelEmitter
 from monocomp.errors import InternalError
 from monocomp.tile import Combine, Fold, TileProgram, walk
 from monocomp.tile.parser import parse
+from monocomp.tile.verifier import verify_all
 from tests.program_generator import programs
 from tests.tile.kernels import TEXTS, after_passes, kernels
+
+FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "40"))
 
 
 def check_text(p: TileProgram) -> None:
@@ -22,19 +26,23 @@ def check_text(p: TileProgram) -> None:
     assert str(again) == str(p)
 
 
-@pytest.mark.parametrize("name", TEXTS)
-def test_round_trip(name: str) -> None:
-    for found in after_passes(TEXTS[name]):
+def check_passes(text: str) -> None:
+    """After every pass nothing is wrong, and the text says it all."""
+    for found in after_passes(text):
+        verify_all(found)
         for p in found:
             check_text(p)
 
 
-@settings(max_examples=25)
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_pass(name: str) -> None:
+    check_passes(TEXTS[name])
+
+
+@settings(max_examples=FUZZ)
 @given(programs())
 def test_random_programs(text: str) -> None:
-    for found in after_passes(text):
-        for p in found:
-            check_text(p)
+    check_passes(text)
 
 
 @pytest.mark.parametrize("name", ["attention", "gqa", "affine maps", "column sums"])
