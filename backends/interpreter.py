@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from monocomp.errors import IndexRangeError
 from monocomp.tile import (
@@ -31,6 +31,7 @@ from monocomp.tile.operations import OPERATIONS, SIGNS
 from monocomp.vocabulary import Kind
 
 Array = Any
+Tiles: TypeAlias = tuple[Array, ...]  # the fields of a monoid, or places
 
 
 class Ops(Protocol):
@@ -41,7 +42,6 @@ class Ops(Protocol):
     """
 
     library: Any
-
     elementwise: Mapping[str, Callable[..., Array]]
 
     def arange(self, start: int, stop: int) -> Array: ...
@@ -50,7 +50,6 @@ class Ops(Protocol):
     def promote(self, x: Array) -> Array: ...
     def permute(self, x: Array, order: list[int]) -> Array: ...
     def reduce(self, monoid: str, x: Array, dim: int) -> Array: ...
-    def gather(self, tensor: Array, subscripts: tuple[Array, ...]) -> Array: ...
     def contract(self, a: Array, b: Array, dim: int) -> Array: ...
     def largest(
         self, values: Array, places: Array, dim: int, count: int
@@ -58,9 +57,7 @@ class Ops(Protocol):
     def join(self, parts: list[Array], dim: int) -> Array: ...
     def bounds(self, x: Array) -> tuple[int, int]: ...
     def store(self, output: Array, places: tuple[slice, ...], value: Array) -> None: ...
-    def scatter(
-        self, output: Array, places: tuple[Array, ...], value: Array, add: bool
-    ) -> None: ...
+    def scatter(self, output: Array, places: Tiles, value: Array, add: bool) -> None: ...
 
 
 def elementwise(
@@ -163,17 +160,13 @@ class Interpreter:
         if axes is None or s.mode == "add" or not is_whole:
             self._scatter(s)
             return
-        value = self._value(s.value)
-        ranges = [self.range[a] for a in axes]
-        shape = [1] * len(self.dims)
-        for a, (start, stop) in zip(axes, ranges, strict=True):
-            shape[self.dims[a]] = stop - start
-        value = self.ops.library.broadcast_to(value, tuple(shape))
-        kept = sorted(axes, key=lambda a: self.dims[a])
-        value = value.reshape([self.range[a][1] - self.range[a][0] for a in kept])
-        order = [kept.index(a) for a in axes]
-        places = tuple(slice(*p) for p in ranges)
-        self.ops.store(self.outputs[s.output], places, self.ops.permute(value, order))
+        lengths = {a: self.range[a][1] - self.range[a][0] for a in axes}
+        shape = tuple(lengths.get(a, 1) for a in self.dims)
+        value = self.ops.library.broadcast_to(self._value(s.value), shape)
+        order = [*axes, *(a for a in self.dims if a not in lengths)]
+        value = self.ops.permute(value, [self.dims[a] for a in order])
+        places = tuple(slice(*self.range[a]) for a in axes)
+        self.ops.store(self.outputs[s.output], places, value.reshape([*lengths.values()]))
 
     def _scatter(self, s: Store) -> None:
         """Store element by element, those that are members of the domain and not outside."""
@@ -236,21 +229,19 @@ class Interpreter:
             results = self._combine(s.monoid, state, self._total(s.monoid, dim, elements))
         self.values |= zip(s.names, results, strict=True)
 
-    def _pairs(
-        self, monoid: Combine, dim: int, tiles: tuple[Array, ...]
-    ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    def _pairs(self, monoid: Combine, dim: int, tiles: Tiles) -> tuple[Tiles, Tiles]:
         """Neighbours combined, and the last element if it has none: the order is kept."""
         even = tiles[0].shape[dim] // 2 * 2
         left, right = (self._parts(tiles, dim, slice(n, even, 2)) for n in (0, 1))
         return self._combine(monoid, left, right), self._parts(tiles, dim, slice(even, None))
 
-    def _total(self, monoid: Combine, dim: int, tiles: tuple[Array, ...]) -> tuple[Array, ...]:
+    def _total(self, monoid: Combine, dim: int, tiles: Tiles) -> Tiles:
         while tiles[0].shape[dim] > 1:
             halved, rest = self._pairs(monoid, dim, tiles)
             tiles = self._joined(halved, rest, dim) if rest[0].shape[dim] else halved
         return tiles
 
-    def _scan(self, monoid: Combine, dim: int, tiles: tuple[Array, ...]) -> tuple[Array, ...]:
+    def _scan(self, monoid: Combine, dim: int, tiles: Tiles) -> Tiles:
         """All prefixes: those of the pairs are every second one, the others one step more."""
         count = tiles[0].shape[dim]
         if count < 2:
@@ -264,9 +255,7 @@ class Interpreter:
         order = [n // 2 + n % 2 * halves for n in range(count)]
         return tuple(self._part(x, dim, order) for x in both)
 
-    def _combine(
-        self, monoid: Combine, left: tuple[Array, ...], right: tuple[Array, ...]
-    ) -> tuple[Array, ...]:
+    def _combine(self, monoid: Combine, left: Tiles, right: Tiles) -> Tiles:
         outer = self.values
         names = (*monoid.left, *monoid.right)
         self.values = dict(zip(names, (*left, *right), strict=True))
@@ -276,13 +265,7 @@ class Interpreter:
         self.values = outer
         return results
 
-    def _select(
-        self,
-        selection: Selection,
-        dim: int,
-        state: tuple[Array, ...],
-        elements: tuple[Array, ...],
-    ) -> tuple[Array, ...]:
+    def _select(self, selection: Selection, dim: int, state: Tiles, elements: Tiles) -> Tiles:
         """The largest of the list so far and of this block."""
         rank = self.dims[selection.axis]
         moved = [self.ops.library.swapaxes(x, dim, rank) for x in elements]
@@ -296,12 +279,10 @@ class Interpreter:
     def _part(self, x: Array, dim: int, part: slice | list[int]) -> Array:
         return x[(slice(None),) * dim + (part,)]
 
-    def _parts(self, tiles: tuple[Array, ...], dim: int, part: slice) -> tuple[Array, ...]:
+    def _parts(self, tiles: Tiles, dim: int, part: slice) -> Tiles:
         return tuple(self._part(x, dim, part) for x in tiles)
 
-    def _joined(
-        self, first: tuple[Array, ...], second: tuple[Array, ...], dim: int
-    ) -> tuple[Array, ...]:
+    def _joined(self, first: Tiles, second: Tiles, dim: int) -> Tiles:
         pairs = (self._alike(a, b, dim) for a, b in zip(first, second, strict=True))
         return tuple(self.ops.join(list(p), dim) for p in pairs)
 
@@ -426,10 +407,8 @@ class Interpreter:
         block = tensor[tuple(slice(*self.range[n]) for n in names)]
         order = sorted(range(len(names)), key=lambda n: self.dims[names[n]])
         block = self.ops.permute(block, order)
-        shape = [1] * len(self.dims)
-        for n in names:
-            shape[self.dims[n]] = self.range[n][1] - self.range[n][0]
-        return self.ops.promote(block).reshape(shape)
+        lengths = {n: self.range[n][1] - self.range[n][0] for n in names}
+        return self.ops.promote(block).reshape([lengths.get(a, 1) for a in self.dims])
 
     def _gather(self, name: str, tensor: Array, places: list[Array], guard: Array | None) -> Array:
         """Read computed places. A place that its guard rules out, or that lies outside in
@@ -441,7 +420,7 @@ class Interpreter:
         if 0 in tensor.shape:  # there is no place at all
             return self._where(safe, self._zero(self.program.inputs[name].kind))
         where = self.ops.library.where
-        read = self.ops.gather(tensor, tuple(where(safe, p, self._zero("int")) for p in places))
+        read = tensor[tuple(where(safe, p, self._zero("int")) for p in places)]
         return self._where(safe, self.ops.promote(read))
 
     def _zero(self, kind: Kind) -> Array:

@@ -49,9 +49,6 @@ class NumpyOps:
             return self.full(shape, -np.inf if monoid == "max" else np.inf, "float")
         return getattr(np, monoid)(x, axis=dim, keepdims=True)
 
-    def gather(self, tensor: Array, subscripts: tuple[Array, ...]) -> Array:
-        return tensor[subscripts]
-
     def contract(self, a: Array, b: Array, dim: int) -> Array:
         letters = [chr(ord("a") + n) for n in range(a.ndim)]
         text = "".join(letters)

@@ -63,9 +63,6 @@ class TorchOps:
                 return x.amin(dim, keepdim=True)
         return x.prod(dim, keepdim=True)
 
-    def gather(self, tensor: torch.Tensor, subscripts: tuple[Any, ...]) -> torch.Tensor:
-        return tensor[subscripts]
-
     def contract(self, a: torch.Tensor, b: torch.Tensor, dim: int) -> torch.Tensor:
         """sum over dim of a * b, as one batched matrix product."""
         rank = a.dim()

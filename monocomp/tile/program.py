@@ -10,8 +10,8 @@ Each index of the kernel is an axis with a role:
 
 A value is a tile with *named* axes, so broadcasting is by name and the order of axes is
 the backend's business. Statements are few: name a value, fold a tile into a state, loop over
-an axis with a carried state, keep what a mask admits, update the state, store. A loop's domain
-is a disjoint union of segments, run one after the other with one state. A segment's bounds may
+an axis with a carried state, keep what a mask admits, update the state, store or add at places. A
+loop's domain is a disjoint union of segments, run one after the other with one state. A segment's bounds may
 vary with the rows; a backend turns them into a block range with an unmasked middle, and applies
 `masked` values only where a block sticks out. What is left open (block sizes, warps,
 stages, order) is the schedule.
@@ -20,8 +20,7 @@ stages, order) is the schedule.
     body    = statement*
     statement = Let | Fold | Loop | Mask | Assign | Store
     loop    = axis, segment+, state*, statement*
-    expression = number | param | extent | coordinate | local | load
-               | contract | reduce | masked | element-wise operation
+    expression = an operation of the table, of expressions
 """
 
 from __future__ import annotations
@@ -398,12 +397,12 @@ def apply(op: str, *args: Expr, attr: Any = None, along: Iterable[str] = ()) -> 
     """An operation on values, broadcast by the names of their axes; `along` are further ones.
 
     Raises:
-        InternalError: the operands do not fit.
+        InternalError: there is no such operation, or the operands do not fit.
     """
-    row = OPERATIONS[op]
-    kind = result_kind(row, attr, tuple([a.kind for a in args]))
-    if kind is None:
-        raise InternalError(f"{op} of {', '.join(a.kind for a in args)}")
+    row = OPERATIONS.get(op)
+    kind = row and result_kind(row, attr, tuple([a.kind for a in args]))
+    if row is None or kind is None:
+        raise InternalError(f"there is no {op} of {', '.join(a.kind for a in args)}")
     axes = frozenset(along).union(*[a.axes for a in args])
     if row.reduces:
         axes -= {row.parts(attr)[-1]}

@@ -91,6 +91,11 @@ def test_what_does_not_fit(name: str) -> None:
         apply(name, *[local("x", frozenset(), "float")] * (row.least - 1), attr=attr)
 
 
+def test_no_operation() -> None:
+    with pytest.raises(InternalError, match="there is no cbrt of float"):
+        apply("cbrt", local("x", frozenset(), "float"))
+
+
 def test_what_operations_cost() -> None:
     """What does something has a unit, and what does nothing has none."""
     for row in OPERATIONS.values():
