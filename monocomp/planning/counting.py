@@ -10,7 +10,7 @@ softmax and logsumexp are read as everyone computes them, with the maximum subtr
 Every operation counts once for every value of the indices that it varies with, in every loop that
 needs it; each input once for every loop that reads it. Filters are not counted.
 
-A kernel *for given sizes* does more (`estimate`). It computes a value in the outermost loop in
+A kernel *for given sizes* does more (`estimate_of`). It computes a value in the outermost loop in
 which its indices are at hand. So a value is computed, and what it reads is read, once more for
 every block of each loop around that place whose index it lacks, and of each index of the outputs
 that its kernel is cut along.
@@ -112,13 +112,6 @@ class Estimate:
     grid: frozenset[Term]
     cost: Cost
     folds: Mapping[Term, Sequence[Place]]
-
-
-def estimate(program: Equations, sizes: Mapping[str, int]) -> list[Estimate]:
-    """The work of each kernel; `sizes` has a number for every extent."""
-    fits = partial(fits_whole, sizes=sizes)
-    groups = kernel_groups(program, sizes)
-    return [estimate_of(program, g, choose_roles(g, fits), sizes) for g in groups]
 
 
 def estimate_of(
@@ -412,12 +405,13 @@ class _Counter:
     def _sides(
         self, fold: Term, elements: Sequence[Term], opened: Sequence[Term]
     ) -> list[list[Term]] | None:
-        """The factors of both sides, if a fold is a product of tiles; an exponent is one."""
+        """The factors of both sides, if a fold is a product of two matrices, not of several at
+        once; an exponent is one."""
         if fold.attr.monoid not in ("sum", SE_PAIR) or len(opened) != 1 or fold.kind != "float":
             return None
         parts = [f for f in (*factors(elements[0]), *elements[1:]) if f.op != "const"]
         found = largest_sides([f.free - self.grid for f in parts], opened[0].attr[0])
-        if found is None:
+        if found is None or found[0] & found[1]:
             return None
         first = found[0] | {opened[0].attr[0]}
         left = [f for f in parts if f.free - self.grid <= first]

@@ -30,6 +30,7 @@ from monocomp.errors import InternalError
 from monocomp.intervals import evaluated
 from monocomp.lowering.values import settle
 from monocomp.moving import Centred, centred, coefficient, weighted_sum
+from monocomp.planning.holding import estimate
 from monocomp.planning.roles import (
     choose_roles,
     fits_whole,
@@ -38,12 +39,13 @@ from monocomp.planning.roles import (
     scan_of,
     streamed_reads,
 )
-from monocomp.planning.storing import new_name, taken_names
+from monocomp.planning.sizes import nominal_sizes, packed_extents
+from monocomp.planning.storing import WORTHWHILE, new_name, taken_names
 from monocomp.planning.stretches import Stretch, stretch
 from monocomp.printer import show
 from monocomp.rewrites.lifting import largest
 from monocomp.rewrites.pullback import passes
-from monocomp.rewriting import Step
+from monocomp.rewriting import Saving, Step
 from monocomp.terms import Term
 from monocomp.terms.declarations import Param
 from monocomp.tile import Axis
@@ -76,10 +78,24 @@ def split(
     steps: list[Step] = []
     for group in kernel_groups(program, sizes):
         stream = _long_stream(program, group, sizes, processors, divides)
-        if stream is not None:
-            steps += _Splitting(program, group, sizes, stream).steps()
-            program = steps[-1].program
+        if stream is None:
+            continue
+        found = list(_Splitting(program, group, sizes, stream).steps())
+        if stream.is_for_products and not stream.is_cut:
+            saving = _saving(program, found[-1].program, sizes)
+            if saving.after > WORTHWHILE * saving.before:
+                continue
+            found[-1] = replace(found[-1], cost=saving)
+        steps += found
+        program = steps[-1].program
     return program, steps
+
+
+def _saving(before: Equations, after: Equations, sizes: Mapping[str, int]) -> Saving:
+    """What packing makes of the work; a program's indices are new."""
+    known = nominal_sizes(after.declared, {**sizes, **packed_extents(after, sizes)})
+    times = (sum(k.cost.time for k in estimate(p, known)) for p in (before, after))
+    return Saving(*times)
 
 
 @dataclass(frozen=True)
@@ -91,12 +107,16 @@ class _Stream:
         rows: to be packed, if that is worth it.
         stretch: the interval of the stream that filters leave.
         is_cut: else the rows fill the device once they are packed.
+        is_in_order: do packed rows lie as the outputs do?
+        is_for_products: has the kernel no rows but packed ones, and so no product of tiles?
     """
 
     folds: tuple[Term, ...]
     rows: _Rows | None
     stretch: Stretch
     is_cut: bool
+    is_in_order: bool = False
+    is_for_products: bool = False
 
 
 def _long_stream(
@@ -112,7 +132,7 @@ def _long_stream(
         return None
     longest = max((p.extent for p in loops), key=sizes.__getitem__)
     folds = [f for p in loops if p.extent == longest for f in p.folds]
-    if sizes[longest] < 2 * SHORTEST_PART or not all(map(_can_be_split, folds)):
+    if not all(map(_can_be_split, folds)):
         return None
     if any(_needs(f, folds) for f in folds):
         return None  # a pass of its own
@@ -127,6 +147,8 @@ def _long_stream(
     folds = [f for f in folds if f in inside]
     rows = [T.index(a.name, a.extent) for a in roles.values() if a.role == "row"]
     packed = _packed_rows(group, folds, sizes)
+    if sizes[longest] < 2 * SHORTEST_PART and (rows or packed is None):
+        return None
     varying = rows if packed is None else [*rows, *(i for i, _ in packed.parts)]
     value = partial(evaluated, extents=sizes, params=_defaults(program))
     found = stretch(folds, {i.attr[0]: _block(i, sizes) for i in varying}, value, SHORTEST_PART)
@@ -137,8 +159,9 @@ def _long_stream(
         return 2 * instances <= processors and found.expected(value) >= 2 * SHORTEST_PART
 
     if packed is not None and few:
-        is_cut = is_idle(packed) or not (divides and _are_in_order(group, packed))
-        return _Stream(tuple(folds), packed, found, is_cut)
+        is_in_order = divides and _are_in_order(group, packed)
+        is_cut = is_idle(packed) or not (is_in_order or not rows)
+        return _Stream(tuple(folds), packed, found, is_cut, is_in_order, not rows)
     return _Stream(tuple(folds), packed, found, True) if is_idle(None) else None
 
 
@@ -250,15 +273,18 @@ def _packed_rows(
 
 
 def _quotient(i: Term, reads: Sequence[Term]) -> Term | None:
-    """`i // c`, if that is how all reads depend on i."""
+    """`i // c`, if that is how all reads depend on i: as a subscript, of lists of what to read,
+    too."""
     found: set[Term] = set()
-    for r in reads:
-        for a in r.args:
-            if i.attr[0] not in a.free:
-                continue
-            if a.op != "floordiv" or a.args[0] is not i or a.args[1].free:
-                return None
+    waiting = [a for r in reads for a in r.args]
+    while waiting:
+        a = waiting.pop()
+        if a.op == "floordiv" and a.args[0] is i and not a.args[1].free:
             found.add(a)
+        elif a is i:
+            return None
+        else:
+            waiting += (b for b in a.args if i.attr[0] in b.free)
     return found.pop() if len(found) == 1 else None
 
 
@@ -282,20 +308,23 @@ class _Splitting:
         self.extent_of, self.bounds = dict(declared.extent_of), dict(declared.bounds)
         self.params = dict(declared.params)
         self.p: Term | None = None
-        self.is_cut = stream.is_cut
+        self.is_cut, self.is_in_order = stream.is_cut, stream.is_in_order
 
     def steps(self) -> Iterator[Step]:
         """Pack the rows, if that is worth it, and cut the stream, if that is."""
         return self._cut() if self.is_cut else self._only_packed()
 
     def _only_packed(self) -> Iterator[Step]:
-        """Compute packed rows; the outputs are the same elements in the same order."""
+        """Compute packed rows; the outputs are the same elements, where they can in the same
+        order."""
         assert self.packed is not None
         self._pack(self.packed)
         stored: list[Equation] = []
         bodies = {e.name: self._stored("R", e.body, stored) for e in self.group}
-        views = {name: body.attr.name for name, body in bodies.items()}
-        program = replace(self._with(bodies, stored), views={**self.program.views, **views})
+        program = self._with(bodies, stored)
+        if self.is_in_order:
+            views = {name: body.attr.name for name, body in bodies.items()}
+            program = replace(program, views={**self.program.views, **views})
         yield self._packing(program)
 
     def _cut(self) -> Iterator[Step]:
@@ -395,13 +424,11 @@ class _Splitting:
     def _dimension(self, subscript: Term) -> str:
         """The extent of the dimension that a subscript is of."""
         declared = self.program.declared
-        for f in self.folds:
-            for r in streamed_reads(f):
-                for n, a in enumerate(r.args):
-                    if a is subscript and r.op == "read":
-                        return declared.extents(r.attr)[n]
-                    if a is subscript:
-                        return str(r.attr.indices[n].attr[1])
+        for r in T.subterms(*(r for f in self.folds for r in streamed_reads(f))):
+            if r.op in ("read", "stored") and subscript in r.args:
+                n = r.args.index(subscript)
+                stored = r.op == "stored"
+                return r.attr.indices[n].attr[1] if stored else declared.extents(r.attr)[n]
         raise AssertionError(f"no read has {subscript!r}")
 
     def _in_packed_rows(self, t: Term) -> Term:
