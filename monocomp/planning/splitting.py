@@ -1,4 +1,4 @@
-"""Bracketing: a stream that too few rows share is cut into parts, folded side by side.
+"""Splitting: a stream that too few rows share is cut into parts, folded side by side.
 
 The fold over a disjoint union is the product of the folds. So what a filter leaves of a long
 stream may be cut into parts; program instances of their own fold these, and store what they
@@ -8,9 +8,7 @@ For SE a partial result is a mantissa and its frame, which is an element like an
 A sum about a centre, a mean or a maximum, is taken about the centre of each part, and moved
 to the centre of all by the binomial theorem (Chan, Golub and LeVeque, 1983).
 
-Rows that read the same stream are first packed: the query heads that share a head of keys,
-and the few queries of each, become one index. So a block of rows is full also when a decoder
-asks for one row a head, and the stream is read once for all of them.
+Rows that read the same stream are first packed (`planning.packing`).
 
 Both are equations like those before, with one more index: `k_part`, which part, and `k_parts`,
 a parameter that a backend sets to how many parts fill its device.
@@ -31,6 +29,7 @@ from monocomp.intervals import evaluated
 from monocomp.lowering.values import settle
 from monocomp.moving import Centred, centred, coefficient, weighted_sum
 from monocomp.planning.holding import estimate
+from monocomp.planning.packing import FEW_ROWS, PACKING_LAW, Rows, are_in_order, packed_rows
 from monocomp.planning.roles import (
     choose_roles,
     fits_whole,
@@ -51,12 +50,10 @@ from monocomp.terms.declarations import Param
 from monocomp.tile import Axis
 
 SPLITTING_LAW = "the fold over a disjoint union is the product of the folds"
-PACKING_LAW = "indices i and j are one index p with i = p // |j| and j = p % |j|"
 SHORTEST_PART = 256  # elements: less is not worth a program instance of its own
 ALIGNMENT = 128  # parts begin where blocks do
 ROWS = 64  # that a program instance takes, where there are enough
 PRODUCT_ROWS = 128  # the same, for elements that are products too long to be held entirely
-FEW_ROWS = 32  # fewer leave a block of rows mostly empty
 _JOINED = ("sum", "max", "min", "prod")  # folds whose elements are their partial results
 
 
@@ -112,7 +109,7 @@ class _Stream:
     """
 
     folds: tuple[Term, ...]
-    rows: _Rows | None
+    rows: Rows | None
     stretch: Stretch
     is_cut: bool
     is_in_order: bool = False
@@ -146,7 +143,7 @@ def _long_stream(
     inside = set(T.subterms(*(e.body for e in group)))  # a frame may be in none
     folds = [f for f in folds if f in inside]
     rows = [T.index(a.name, a.extent) for a in roles.values() if a.role == "row"]
-    packed = _packed_rows(group, folds, sizes)
+    packed = packed_rows(group, folds, sizes)
     if sizes[longest] < 2 * SHORTEST_PART and (rows or packed is None):
         return None
     varying = rows if packed is None else [*rows, *(i for i, _ in packed.parts)]
@@ -154,19 +151,19 @@ def _long_stream(
     found = stretch(folds, {i.attr[0]: _block(i, sizes) for i in varying}, value, SHORTEST_PART)
     few = max((sizes[i.attr[1]] for i in rows), default=1) <= FEW_ROWS
 
-    def is_idle(together: _Rows | None) -> bool:
+    def is_idle(together: Rows | None) -> bool:
         instances = _instances(roles.values(), together, sizes, PRODUCT_ROWS if is_long else ROWS)
         return 2 * instances <= processors and found.expected(value) >= 2 * SHORTEST_PART
 
     if packed is not None and few:
-        is_in_order = divides and _are_in_order(group, packed)
+        is_in_order = divides and are_in_order(group, packed)
         is_cut = is_idle(packed) or not (is_in_order or not rows)
         return _Stream(tuple(folds), packed, found, is_cut, is_in_order, not rows)
     return _Stream(tuple(folds), packed, found, True) if is_idle(None) else None
 
 
 def _instances(
-    axes: Iterable[Axis], packed: _Rows | None, sizes: Mapping[str, int], block: int
+    axes: Iterable[Axis], packed: Rows | None, sizes: Mapping[str, int], block: int
 ) -> int:
     """How many program instances there are, in blocks of so many rows."""
     value = partial(evaluated, extents=sizes)
@@ -178,20 +175,6 @@ def _instances(
             is_row = a.role == "row" and a.name not in parts
             count *= math.ceil(size / block) if is_row else size
     return count
-
-
-def _are_in_order(group: Sequence[Equation], packed: _Rows) -> bool:
-    """Do packed rows lie as the outputs do: other rows, the packed indices, columns?"""
-    parts = [i.attr[0] for i, _ in packed.parts]
-    grouped = [h.attr[0] for _, h, _ in packed.groups]
-    rows = {i.attr[0] for i in rows_of(group)}
-    for e in group:
-        names = [i.attr[0] for i in e.indices]
-        others = [n for n in names if n in rows and n not in parts]
-        columns = [n for n in names if n not in rows]
-        if names != [*others, *parts, *columns] or not e.body.free.issuperset(names):
-            return False
-    return grouped in ([], parts[:1])
 
 
 def _defaults(program: Equations) -> dict[str, int]:
@@ -230,62 +213,6 @@ def _can_be_split(f: Term) -> bool:
     if f.op != "fold" or len(f.attr.indices) != 1:
         return False
     return f.attr.monoid in _JOINED or isinstance(f.attr.monoid, T.UserMonoid)
-
-
-# --- rows that share a stream -------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Output indices that become one, `p`.
-
-    Attributes:
-        parts: the indices that p stands for, outermost first, with their extents as terms.
-        groups: `h // c`, the index that it is, and c, for an index h = c * g + r.
-    """
-
-    parts: tuple[tuple[Term, Term], ...]
-    groups: tuple[tuple[Term, Term, Term], ...]
-
-
-def _packed_rows(
-    group: Sequence[Equation], folds: Sequence[Term], sizes: Mapping[str, int]
-) -> _Rows | None:
-    """The rows that a stream does not tell apart, if packing them fills a block."""
-    reads = list(dict.fromkeys(r for f in folds for r in streamed_reads(f)))
-    largest = max((len(r.args) for r in reads), default=0)
-    large = [r for r in reads if len(r.args) == largest]
-    indices = dict.fromkeys(i for e in group for i in e.indices if i in rows_of(group))
-    parts: list[tuple[Term, Term]] = []
-    groups: list[tuple[Term, Term, Term]] = []
-    for i in indices:
-        quotient = _quotient(i, large)
-        if quotient is not None:
-            parts.append((i, quotient.args[1]))
-            groups.append((quotient, i, quotient.args[1]))
-        elif all(i.attr[0] not in r.free for r in large):
-            parts.append((i, T.extent_of(i.attr[1])))
-    few = [i for i, _ in parts if sizes[i.attr[1]] <= FEW_ROWS]
-    is_shared = len(parts) > 1 or bool(groups)
-    if not is_shared or len(groups) > 1 or not (few or groups):
-        return None
-    return _Rows(tuple(parts), tuple(groups))
-
-
-def _quotient(i: Term, reads: Sequence[Term]) -> Term | None:
-    """`i // c`, if that is how all reads depend on i: as a subscript, of lists of what to read,
-    too."""
-    found: set[Term] = set()
-    waiting = [a for r in reads for a in r.args]
-    while waiting:
-        a = waiting.pop()
-        if a.op == "floordiv" and a.args[0] is i and not a.args[1].free:
-            found.add(a)
-        elif a is i:
-            return None
-        else:
-            waiting += (b for b in a.args if i.attr[0] in b.free)
-    return found.pop() if len(found) == 1 else None
 
 
 # --- the program in parts -----------------------------------------------------------------------
@@ -401,7 +328,7 @@ class _Splitting:
 
     # --- rows -------------------------------------------------------------------------
 
-    def _pack(self, rows: _Rows) -> None:
+    def _pack(self, rows: Rows) -> None:
         """Give p a name and an extent, and find what the packed indices are in it."""
         total = T.mul(*(extent for _, extent in rows.parts))
         self.p = self._index("_".join(i.attr[0] for i, _ in rows.parts), total)
