@@ -106,6 +106,7 @@ class _Stream:
         is_cut: else the rows fill the device once they are packed.
         is_in_order: do packed rows lie as the outputs do?
         is_for_products: has the kernel no rows but packed ones, and so no product of tiles?
+        reason: why it is cut, if it is.
     """
 
     folds: tuple[Term, ...]
@@ -114,6 +115,7 @@ class _Stream:
     is_cut: bool
     is_in_order: bool = False
     is_for_products: bool = False
+    reason: str = ""
 
 
 def _long_stream(
@@ -151,15 +153,17 @@ def _long_stream(
     found = stretch(folds, {i.attr[0]: _block(i, sizes) for i in varying}, value, SHORTEST_PART)
     few = max((sizes[i.attr[1]] for i in rows), default=1) <= FEW_ROWS
 
-    def is_idle(together: Rows | None) -> bool:
-        instances = _instances(roles.values(), together, sizes, PRODUCT_ROWS if is_long else ROWS)
-        return 2 * instances <= processors and found.expected(value) >= 2 * SHORTEST_PART
-
+    together = packed if few else None
+    instances = _instances(roles.values(), together, sizes, PRODUCT_ROWS if is_long else ROWS)
+    is_idle = 2 * instances <= processors and found.expected(value) >= 2 * SHORTEST_PART
+    reason = f"as there would be {instances} program instances for {processors} processors"
     if packed is not None and few:
         is_in_order = divides and are_in_order(group, packed)
-        is_cut = is_idle(packed) or not (is_in_order or not rows)
-        return _Stream(tuple(folds), packed, found, is_cut, is_in_order, not rows)
-    return _Stream(tuple(folds), packed, found, True) if is_idle(None) else None
+        if not is_idle:
+            reason = "as its packed rows do not lie as the outputs do"
+        is_cut = is_idle or not (is_in_order or not rows)
+        return _Stream(tuple(folds), packed, found, is_cut, is_in_order, not rows, reason)
+    return _Stream(tuple(folds), packed, found, True, reason=reason) if is_idle else None
 
 
 def _instances(
@@ -236,6 +240,7 @@ class _Splitting:
         self.params = dict(declared.params)
         self.p: Term | None = None
         self.is_cut, self.is_in_order = stream.is_cut, stream.is_in_order
+        self.reason = stream.reason
 
     def steps(self) -> Iterator[Step]:
         """Pack the rows, if that is worth it, and cut the stream, if that is."""
@@ -276,7 +281,8 @@ class _Splitting:
         if self.p is not None:
             yield self._packing(start)
         after = f"{after}, folded over {self.part.attr[0]}"
-        yield Step("split_stream", SPLITTING_LAW, self._place, before, after, start, program)
+        step = Step("split_stream", SPLITTING_LAW, self._place, before, after, start, program)
+        yield replace(step, reason=self.reason)
 
     @property
     def _place(self) -> tuple[str, ...]:
