@@ -1,26 +1,39 @@
 """Integer terms as intervals: the one evaluator of sizes, subscripts and lengths.
 
-A number that is known is an interval of one.
+The ends of an interval are numbers, or terms where they are known at run time only. A number that
+is known is an interval of one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import reduce
+from dataclasses import dataclass
 from itertools import product
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
+from monocomp import terms as T
 from monocomp.terms import Term
 
+V = TypeVar("V")
 Interval: TypeAlias = tuple[int, int]  # the least value and the largest
+_MONOTONE = ("add", "maximum", "minimum")
 
-_CORNERS: dict[str, Callable[[int, int], int]] = {
-    "add": lambda a, b: a + b,
-    "mul": lambda a, b: a * b,
-    "floordiv": lambda a, b: a // b,
-    "maximum": max,
-    "minimum": min,
-}
+
+@dataclass(frozen=True)
+class Arithmetic(Generic[V]):
+    """What the ends of intervals are.
+
+    Attributes:
+        number: an end that is known.
+        apply: a monotone operation on two ends.
+        corners: the interval of a product or a quotient, where it is known.
+        others: the interval of what else has one.
+    """
+
+    number: Callable[[int], V]
+    apply: Callable[[str, V, V], V]
+    corners: Callable[[str, tuple[V, V], tuple[V, V]], tuple[V, V] | None]
+    others: Callable[[Term, Callable[[Term], tuple[V, V] | None]], tuple[V, V] | None]
 
 
 def interval(t: Term, of_leaf: Callable[[Term], Interval | None]) -> Interval | None:
@@ -30,26 +43,36 @@ def interval(t: Term, of_leaf: Callable[[Term], Interval | None]) -> Interval | 
         t: an integer term.
         of_leaf: the values of indices, extents, parameters and what is read.
     """
-    match t.op:
-        case "const":
-            return (int(t.attr), int(t.attr)) if t.kind == "int" else None
-        case "index" | "extent" | "param" | "read" | "ref" | "stored":
-            return of_leaf(t)
-        case "where":
-            return _hull([interval(a, of_leaf) for a in t.args[1:]])
-        case "fold" if t.attr.monoid in ("max", "min"):
-            return interval(t.args[1], of_leaf)
-        case "pow" if t.attr.denominator == 1 and t.attr > 0:
-            return _power(interval(t.args[0], of_leaf), int(t.attr))
-    operands = [interval(a, of_leaf) for a in t.args]
-    known = [a for a in operands if a is not None]
-    if not known or len(known) < len(operands):
-        return None
-    if t.op == "mod":
-        return _remainder(*known)
-    if t.op not in _CORNERS or (t.op == "floordiv" and known[1][0] <= 0 <= known[1][1]):
-        return None
-    return reduce(lambda a, b: _ends(_CORNERS[t.op], a, b), known)
+    return interval_in(_NUMBERS, t, of_leaf)
+
+
+def interval_in(
+    arithmetic: Arithmetic[V], t: Term, of_leaf: Callable[[Term], tuple[V, V] | None]
+) -> tuple[V, V] | None:
+    """The same with ends of any kind; `of_leaf` may know larger terms, too."""
+
+    def of(t: Term) -> tuple[V, V] | None:
+        found = of_leaf(t)
+        if found is not None:
+            return found
+        if t.op == "const":
+            end = arithmetic.number(int(t.attr))
+            return (end, end) if t.kind == "int" else None
+        if t.op not in (*_MONOTONE, "mul", "floordiv"):
+            return arithmetic.others(t, of)
+        found = of(t.args[0])
+        for a in t.args[1:]:
+            found = joined(t.op, found, of(a))
+        return found
+
+    def joined(op: str, a: tuple[V, V] | None, b: tuple[V, V] | None) -> tuple[V, V] | None:
+        if a is None or b is None:
+            return None
+        if op in _MONOTONE:
+            return arithmetic.apply(op, a[0], b[0]), arithmetic.apply(op, a[1], b[1])
+        return arithmetic.corners(op, a, b)
+
+    return of(t)
 
 
 def evaluated(
@@ -72,10 +95,42 @@ def evaluated(
     return None if found is None else found[0]
 
 
-def _ends(f: Callable[[int, int], int], a: Interval, b: Interval) -> Interval:
-    """The interval of a function that is monotone in each operand, from their ends."""
-    found = [f(x, y) for x, y in product(a, b)]
+def _of_numbers(op: str, a: int, b: int) -> int:
+    return a + b if op == "add" else max(a, b) if op == "maximum" else min(a, b)
+
+
+def _corners_of_numbers(op: str, a: Interval, b: Interval) -> Interval | None:
+    if op == "floordiv" and b[0] <= 0 <= b[1]:
+        return None
+    found = [x * y if op == "mul" else x // y for x, y in product(a, b)]
     return min(found), max(found)
+
+
+def _others_in_numbers(t: Term, of: Callable[[Term], Interval | None]) -> Interval | None:
+    match t.op:
+        case "where":
+            return _hull([of(a) for a in t.args[1:]])
+        case "fold" if t.attr.monoid in ("max", "min"):
+            return of(t.args[1])
+        case "pow" if t.attr.denominator == 1 and t.attr > 0:
+            return _power(of(t.args[0]), int(t.attr))
+        case "mod":
+            a, b = map(of, t.args)
+            return None if a is None or b is None else _remainder(a, b)
+    return None
+
+
+def _corners_of_terms(
+    op: str, a: tuple[Term, Term], b: tuple[Term, Term]
+) -> tuple[Term, Term] | None:
+    """The interval of a product with a number, or of a quotient by one that is positive."""
+    if op == "mul" and a[0].op == "const":
+        a, b = b, a
+    n = b[0]
+    if n.op != "const" or n is not b[1] or (op == "floordiv" and n.attr <= 0):
+        return None
+    low, high = (T.mul(n, end) if op == "mul" else T.floordiv(end, n) for end in a)
+    return (low, high) if n.attr > 0 else (high, low)
 
 
 def _hull(parts: list[Interval | None]) -> Interval | None:
@@ -97,3 +152,12 @@ def _remainder(a: Interval, b: Interval) -> Interval | None:
     if a[0] == a[1] and b[0] == b[1] != 0:
         return a[0] % b[0], a[0] % b[0]
     return (0, min(a[1], b[1] - 1)) if a[0] >= 0 and b[0] > 0 else None
+
+
+_NUMBERS: Arithmetic[int] = Arithmetic(int, _of_numbers, _corners_of_numbers, _others_in_numbers)
+TERMS: Arithmetic[Term] = Arithmetic(
+    T.const,
+    lambda op, a, b: T.add(a, b) if op == "add" else T.function(op, a, b),
+    _corners_of_terms,
+    lambda t, of: None,
+)

@@ -16,7 +16,8 @@ from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, frame
 from monocomp.equations import Equation, Equations, stored_in
 from monocomp.moving import move_centre
-from monocomp.planning.counting import is_at_the_top, kernels
+from monocomp.planning.counting import is_at_the_top
+from monocomp.planning.reading import kernels
 from monocomp.planning.roles import choose_roles
 from monocomp.rewrites.pullback import Pass, passes
 from monocomp.rewrites.tiling import PRODUCT_LAW

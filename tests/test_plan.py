@@ -51,6 +51,8 @@ def test_the_derivation_is_the_one_for_the_sizes() -> None:
     few, many = (kernel.plan({**DECODING, "q": n}, 132).derivation for n in (1, 100_000))
     assert "split_stream" in [s.rule for s in few]
     assert "split_stream" not in [s.rule for s in many]
+    (split,) = (s for s in few if s.rule == "split_stream")
+    assert split.reason == "as there would be 2 program instances for 132 processors"
 
 
 def test_choices_have_reasons_and_costs() -> None:

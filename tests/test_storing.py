@@ -8,7 +8,7 @@ import pytest
 import monocomp as mc
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
-from monocomp.planning.counting import estimate
+from monocomp.planning.holding import estimate
 from monocomp.planning.sizes import nominal_sizes
 from monocomp.planning.storing import Closing
 from monocomp.random_inputs import random_inputs

@@ -10,7 +10,7 @@ softmax and logsumexp are read as everyone computes them, with the maximum subtr
 Every operation counts once for every value of the indices that it varies with, in every loop that
 needs it; each input once for every loop that reads it. Filters are not counted.
 
-A kernel *for given sizes* does more (`estimate`). It computes a value in the outermost loop in
+A kernel *for given sizes* does more (`estimate_of`). It computes a value in the outermost loop in
 which its indices are at hand. So a value is computed, and what it reads is read, once more for
 every block of each loop around that place whose index it lacks, and of each index of the outputs
 that its kernel is cut along.
@@ -24,12 +24,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from monocomp import terms as T
 from monocomp.algebra import SE_PAIR, carrier, is_selection
-from monocomp.equations import Equation, Equations, stored_in
+from monocomp.equations import Equation, Equations
 from monocomp.monomials import factors
 from monocomp.planning.cost import (
     ELEMENT_BYTES,
@@ -47,11 +47,10 @@ from monocomp.planning.cost import (
     one_operation,
     product,
 )
-from monocomp.planning.roles import choose_roles, fits_whole, kernel_groups, prefix_of, scan_of
-from monocomp.planning.sizes import nominal_sizes
+from monocomp.planning.reading import kernels
+from monocomp.planning.roles import choose_roles, fits_whole, prefix_of, scan_of
 from monocomp.rewrites.products import largest_sides
 from monocomp.rewrites.pullback import passes
-from monocomp.sharing import kept
 from monocomp.terms import Term
 from monocomp.tile import Axis
 
@@ -114,13 +113,6 @@ class Estimate:
     folds: Mapping[Term, Sequence[Place]]
 
 
-def estimate(program: Equations, sizes: Mapping[str, int]) -> list[Estimate]:
-    """The work of each kernel; `sizes` has a number for every extent."""
-    fits = partial(fits_whole, sizes=sizes)
-    groups = kernel_groups(program, sizes)
-    return [estimate_of(program, g, choose_roles(g, fits), sizes) for g in groups]
-
-
 def estimate_of(
     program: Equations,
     group: Sequence[Equation],
@@ -149,112 +141,6 @@ def estimate_of(
 def elements(indices: Iterable[Term], sizes: Mapping[str, int]) -> int:
     """The number of combinations of values that indices take."""
     return math.prod(sizes[i.attr[1]] for i in indices)
-
-
-def kernels(program: Equations) -> list[list[Equation]]:
-    """What is computed together, in the order in which it runs, as it is computed."""
-    equations = tuple(replace(e, body=_as_computed(e.body)) for e in inlined(program))
-    return kernel_groups(replace(program, equations=equations), nominal_sizes(program.declared))
-
-
-# The reading
-
-
-def inlined(program: Equations) -> tuple[Equation, ...]:
-    """The outputs with what their definitions stand for, and what kernels store for them."""
-    known: dict[str, Equation] = {}
-    memo: dict[Term, Term] = {}
-    stay = kept(program) if program.kept is None else program.kept
-
-    def visit(t: Term) -> Term:
-        found = memo.get(t)
-        if found is None:
-            found = T.map_children(t, visit)
-            if found.op == "ref" and found.attr in stay:
-                found = T.stored(known[found.attr], found.args)
-            elif found.op == "ref" and found.attr in known:
-                at = known[found.attr]
-                names = (i.attr[0] for i in at.indices)
-                found = T.substitute(at.body, dict(zip(names, found.args, strict=True)))
-            memo[t] = found
-        return found
-
-    for e in program.equations:
-        known[e.name] = replace(e, body=visit(e.body))
-    outputs = [known[o.name] for o in program.declared.outputs]
-    needed: set[str] = set()
-    waiting = list(outputs)
-    while waiting:
-        # By name: what is stored may have come to read something stored itself since.
-        names = {read.name for read in stored_in(waiting.pop().body)}
-        waiting += (known[name] for name in names - needed)
-        needed |= names
-    stored = [known[e.name] for e in program.equations if e.name in needed]
-    return (*stored, *(e for e in outputs if e.name not in needed))
-
-
-@lru_cache(maxsize=4096)
-def _as_computed(t: Term) -> Term:
-    """Derived reductions by the folds that compute them, folds over several indices nested."""
-    t = T.map_children(t, _as_computed)
-    if t.op not in ("fold", "fold_at") or is_selection(t):
-        return t
-    opened, (condition, *bodies) = T.open_fold(t)
-    reading = _READINGS.get(t.attr.name)
-    if reading is not None:
-        return reading(t, opened, condition, bodies[0])
-    if t.op == "fold_at":
-        return _as_computed(T.by_definition(t))
-    if len(opened) > 1 and t.attr.monoid in ("sum", "max", "min", "prod"):
-        for i in reversed(opened[1:]):
-            bodies = [T.fold(t.attr.monoid, (i,), condition, *bodies)]
-            condition = T.TRUE
-        return T.fold(t.attr.monoid, opened[:1], condition, *bodies)
-    return t
-
-
-def _weights(opened: tuple[Term, ...], condition: Term, x: Term) -> tuple[Term, Term]:
-    """(maximum, sum of the exponentials of the differences from it)"""
-    m = _as_computed(T.fold("max", opened, condition, x))
-    return m, _as_computed(T.fold("sum", opened, condition, T.exp(T.sub(x, m))))
-
-
-def _softmax(t: Term, opened: tuple[Term, ...], condition: Term, x: Term) -> Term:
-    m, total = _weights(opened, condition, x)
-    here = {opened[0].attr[0]: t.args[0]}
-    admitted, logit = T.substitute(condition, here), T.substitute(x, here)
-    if t.attr.monoid == "log_softmax":
-        return T.where(admitted, T.sub(T.sub(logit, m), T.log(total)), T.NEG_INF)
-    return T.divide(T.mul(T.bracket(admitted), T.exp(T.sub(logit, m))), total)
-
-
-def _logsumexp(t: Term, opened: tuple[Term, ...], condition: Term, x: Term) -> Term:
-    m, total = _weights(opened, condition, x)
-    return T.add(m, T.log(total))
-
-
-def _mean(t: Term, opened: tuple[Term, ...], condition: Term, x: Term) -> Term:
-    total = _as_computed(T.fold("sum", opened, condition, x))
-    if condition is T.TRUE:
-        return T.divide(total, T.mul(T.const(1), *(T.extent_of(i.attr[1]) for i in opened)))
-    return T.divide(total, _as_computed(T.fold("sum", opened, condition, T.const(1))))
-
-
-def _var(t: Term, opened: tuple[Term, ...], condition: Term, x: Term) -> Term:
-    centre = _mean(t, opened, condition, x)
-    return _mean(t, opened, condition, T.power_of(T.sub(x, centre), 2))
-
-
-_READINGS: dict[str, Callable[[Term, tuple[Term, ...], Term, Term], Term]] = {
-    "softmax": _softmax,
-    "log_softmax": _softmax,
-    "logsumexp": _logsumexp,
-    "mean": _mean,
-    "var": _var,
-}
-
-
-# Counting
 
 
 class _Counter:
@@ -412,12 +298,13 @@ class _Counter:
     def _sides(
         self, fold: Term, elements: Sequence[Term], opened: Sequence[Term]
     ) -> list[list[Term]] | None:
-        """The factors of both sides, if a fold is a product of tiles; an exponent is one."""
+        """The factors of both sides, if a fold is a product of two matrices, not of several at
+        once; an exponent is one."""
         if fold.attr.monoid not in ("sum", SE_PAIR) or len(opened) != 1 or fold.kind != "float":
             return None
         parts = [f for f in (*factors(elements[0]), *elements[1:]) if f.op != "const"]
         found = largest_sides([f.free - self.grid for f in parts], opened[0].attr[0])
-        if found is None:
+        if found is None or found[0] & found[1]:
             return None
         first = found[0] | {opened[0].attr[0]}
         left = [f for f in parts if f.free - self.grid <= first]

@@ -11,10 +11,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from monocomp.equations import Equation, Equations
-from monocomp.planning.counting import estimate_of
-from monocomp.planning.roles import RoleChoice, explain_roles, outer_folds
+from monocomp.planning.counting import Estimate, estimate_of
+from monocomp.planning.roles import (
+    RoleChoice,
+    explain_roles,
+    fits_whole,
+    kernel_groups,
+    outer_folds,
+)
 from monocomp.terms import Term
 
 WORTHWHILE = 0.75  # what is left of the work; more than that is no reason to hold an index
@@ -23,6 +30,23 @@ LARGEST_TILE = (
 )  # elements of what one value of a row may hold: as many as there are registers
 
 Roles = Mapping[str, RoleChoice]
+
+
+def estimate(program: Equations, sizes: Mapping[str, int]) -> list[Estimate]:
+    """The work of each kernel; `sizes` has a number for every extent."""
+    fits = partial(fits_whole, sizes=sizes)
+    found = []
+    for group in kernel_groups(program, sizes):
+        roles = roles_by_cost(program, group, fits, sizes)
+        found.append(_estimate(program, group, roles, sizes))
+    return found
+
+
+def _estimate(
+    program: Equations, group: Sequence[Equation], roles: Roles, sizes: Mapping[str, int]
+) -> Estimate:
+    axes = {name: choice.axis for name, choice in roles.items()}
+    return estimate_of(program, group, axes, sizes)
 
 
 def roles_by_cost(
@@ -41,8 +65,7 @@ def roles_by_cost(
     """
 
     def work(roles: Roles) -> float:
-        axes = {name: choice.axis for name, choice in roles.items()}
-        return estimate_of(program, group, axes, sizes).cost.work
+        return _estimate(program, group, roles, sizes).cost.work
 
     best = _held(program, group, fits, sizes, frozenset())
     for lesser in _lesser(group, best):

@@ -1,4 +1,4 @@
-"""Bracketing: a stream that too few rows share is cut into parts, folded side by side.
+"""Splitting: a stream that too few rows share is cut into parts, folded side by side.
 
 The fold over a disjoint union is the product of the folds. So what a filter leaves of a long
 stream may be cut into parts; program instances of their own fold these, and store what they
@@ -8,9 +8,7 @@ For SE a partial result is a mantissa and its frame, which is an element like an
 A sum about a centre, a mean or a maximum, is taken about the centre of each part, and moved
 to the centre of all by the binomial theorem (Chan, Golub and LeVeque, 1983).
 
-Rows that read the same stream are first packed: the query heads that share a head of keys,
-and the few queries of each, become one index. So a block of rows is full also when a decoder
-asks for one row a head, and the stream is read once for all of them.
+Rows that read the same stream are first packed (`planning.packing`).
 
 Both are equations like those before, with one more index: `k_part`, which part, and `k_parts`,
 a parameter that a backend sets to how many parts fill its device.
@@ -30,6 +28,8 @@ from monocomp.errors import InternalError
 from monocomp.intervals import evaluated
 from monocomp.lowering.values import settle
 from monocomp.moving import Centred, centred, coefficient, weighted_sum
+from monocomp.planning.holding import estimate
+from monocomp.planning.packing import FEW_ROWS, PACKING_LAW, Rows, are_in_order, packed_rows
 from monocomp.planning.roles import (
     choose_roles,
     fits_whole,
@@ -38,23 +38,22 @@ from monocomp.planning.roles import (
     scan_of,
     streamed_reads,
 )
-from monocomp.planning.storing import new_name, taken_names
+from monocomp.planning.sizes import nominal_sizes, packed_extents
+from monocomp.planning.storing import WORTHWHILE, new_name, taken_names
 from monocomp.planning.stretches import Stretch, stretch
 from monocomp.rewrites.lifting import largest
 from monocomp.rewrites.pullback import passes
-from monocomp.rewriting import Step
+from monocomp.rewriting import Saving, Step
 from monocomp.terms import Term
 from monocomp.terms.declarations import Param
 from monocomp.terms.printer import show
 from monocomp.tile import Axis
 
 SPLITTING_LAW = "the fold over a disjoint union is the product of the folds"
-PACKING_LAW = "indices i and j are one index p with i = p // |j| and j = p % |j|"
 SHORTEST_PART = 256  # elements: less is not worth a program instance of its own
 ALIGNMENT = 128  # parts begin where blocks do
 ROWS = 64  # that a program instance takes, where there are enough
 PRODUCT_ROWS = 128  # the same, for elements that are products too long to be held entirely
-FEW_ROWS = 32  # fewer leave a block of rows mostly empty
 _JOINED = ("sum", "max", "min", "prod")  # folds whose elements are their partial results
 
 
@@ -76,10 +75,24 @@ def split(
     steps: list[Step] = []
     for group in kernel_groups(program, sizes):
         stream = _long_stream(program, group, sizes, processors, divides)
-        if stream is not None:
-            steps += _Splitting(program, group, sizes, stream).steps()
-            program = steps[-1].program
+        if stream is None:
+            continue
+        found = list(_Splitting(program, group, sizes, stream).steps())
+        if stream.is_for_products and not stream.is_cut:
+            saving = _saving(program, found[-1].program, sizes)
+            if saving.after > WORTHWHILE * saving.before:
+                continue
+            found[-1] = replace(found[-1], cost=saving)
+        steps += found
+        program = steps[-1].program
     return program, steps
+
+
+def _saving(before: Equations, after: Equations, sizes: Mapping[str, int]) -> Saving:
+    """What packing makes of the work; a program's indices are new."""
+    known = nominal_sizes(after.declared, {**sizes, **packed_extents(after, sizes)})
+    times = (sum(k.cost.time for k in estimate(p, known)) for p in (before, after))
+    return Saving(*times)
 
 
 @dataclass(frozen=True)
@@ -91,12 +104,18 @@ class _Stream:
         rows: to be packed, if that is worth it.
         stretch: the interval of the stream that filters leave.
         is_cut: else the rows fill the device once they are packed.
+        is_in_order: do packed rows lie as the outputs do?
+        is_for_products: has the kernel no rows but packed ones, and so no product of tiles?
+        reason: why it is cut, if it is.
     """
 
     folds: tuple[Term, ...]
-    rows: _Rows | None
+    rows: Rows | None
     stretch: Stretch
     is_cut: bool
+    is_in_order: bool = False
+    is_for_products: bool = False
+    reason: str = ""
 
 
 def _long_stream(
@@ -112,7 +131,7 @@ def _long_stream(
         return None
     longest = max((p.extent for p in loops), key=sizes.__getitem__)
     folds = [f for p in loops if p.extent == longest for f in p.folds]
-    if sizes[longest] < 2 * SHORTEST_PART or not all(map(_can_be_split, folds)):
+    if not all(map(_can_be_split, folds)):
         return None
     if any(_needs(f, folds) for f in folds):
         return None  # a pass of its own
@@ -126,24 +145,29 @@ def _long_stream(
     inside = set(T.subterms(*(e.body for e in group)))  # a frame may be in none
     folds = [f for f in folds if f in inside]
     rows = [T.index(a.name, a.extent) for a in roles.values() if a.role == "row"]
-    packed = _packed_rows(group, folds, sizes)
+    packed = packed_rows(group, folds, sizes)
+    if sizes[longest] < 2 * SHORTEST_PART and (rows or packed is None):
+        return None
     varying = rows if packed is None else [*rows, *(i for i, _ in packed.parts)]
     value = partial(evaluated, extents=sizes, params=_defaults(program))
     found = stretch(folds, {i.attr[0]: _block(i, sizes) for i in varying}, value, SHORTEST_PART)
     few = max((sizes[i.attr[1]] for i in rows), default=1) <= FEW_ROWS
 
-    def is_idle(together: _Rows | None) -> bool:
-        instances = _instances(roles.values(), together, sizes, PRODUCT_ROWS if is_long else ROWS)
-        return 2 * instances <= processors and found.expected(value) >= 2 * SHORTEST_PART
-
+    together = packed if few else None
+    instances = _instances(roles.values(), together, sizes, PRODUCT_ROWS if is_long else ROWS)
+    is_idle = 2 * instances <= processors and found.expected(value) >= 2 * SHORTEST_PART
+    reason = f"as there would be {instances} program instances for {processors} processors"
     if packed is not None and few:
-        is_cut = is_idle(packed) or not (divides and _are_in_order(group, packed))
-        return _Stream(tuple(folds), packed, found, is_cut)
-    return _Stream(tuple(folds), packed, found, True) if is_idle(None) else None
+        is_in_order = divides and are_in_order(group, packed)
+        if not is_idle:
+            reason = "as its packed rows do not lie as the outputs do"
+        is_cut = is_idle or not (is_in_order or not rows)
+        return _Stream(tuple(folds), packed, found, is_cut, is_in_order, not rows, reason)
+    return _Stream(tuple(folds), packed, found, True, reason=reason) if is_idle else None
 
 
 def _instances(
-    axes: Iterable[Axis], packed: _Rows | None, sizes: Mapping[str, int], block: int
+    axes: Iterable[Axis], packed: Rows | None, sizes: Mapping[str, int], block: int
 ) -> int:
     """How many program instances there are, in blocks of so many rows."""
     value = partial(evaluated, extents=sizes)
@@ -155,20 +179,6 @@ def _instances(
             is_row = a.role == "row" and a.name not in parts
             count *= math.ceil(size / block) if is_row else size
     return count
-
-
-def _are_in_order(group: Sequence[Equation], packed: _Rows) -> bool:
-    """Do packed rows lie as the outputs do: other rows, the packed indices, columns?"""
-    parts = [i.attr[0] for i, _ in packed.parts]
-    grouped = [h.attr[0] for _, h, _ in packed.groups]
-    rows = {i.attr[0] for i in rows_of(group)}
-    for e in group:
-        names = [i.attr[0] for i in e.indices]
-        others = [n for n in names if n in rows and n not in parts]
-        columns = [n for n in names if n not in rows]
-        if names != [*others, *parts, *columns] or not e.body.free.issuperset(names):
-            return False
-    return grouped in ([], parts[:1])
 
 
 def _defaults(program: Equations) -> dict[str, int]:
@@ -209,59 +219,6 @@ def _can_be_split(f: Term) -> bool:
     return f.attr.monoid in _JOINED or isinstance(f.attr.monoid, T.UserMonoid)
 
 
-# --- rows that share a stream -------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Output indices that become one, `p`.
-
-    Attributes:
-        parts: the indices that p stands for, outermost first, with their extents as terms.
-        groups: `h // c`, the index that it is, and c, for an index h = c * g + r.
-    """
-
-    parts: tuple[tuple[Term, Term], ...]
-    groups: tuple[tuple[Term, Term, Term], ...]
-
-
-def _packed_rows(
-    group: Sequence[Equation], folds: Sequence[Term], sizes: Mapping[str, int]
-) -> _Rows | None:
-    """The rows that a stream does not tell apart, if packing them fills a block."""
-    reads = list(dict.fromkeys(r for f in folds for r in streamed_reads(f)))
-    largest = max((len(r.args) for r in reads), default=0)
-    large = [r for r in reads if len(r.args) == largest]
-    indices = dict.fromkeys(i for e in group for i in e.indices if i in rows_of(group))
-    parts: list[tuple[Term, Term]] = []
-    groups: list[tuple[Term, Term, Term]] = []
-    for i in indices:
-        quotient = _quotient(i, large)
-        if quotient is not None:
-            parts.append((i, quotient.args[1]))
-            groups.append((quotient, i, quotient.args[1]))
-        elif all(i.attr[0] not in r.free for r in large):
-            parts.append((i, T.extent_of(i.attr[1])))
-    few = [i for i, _ in parts if sizes[i.attr[1]] <= FEW_ROWS]
-    is_shared = len(parts) > 1 or bool(groups)
-    if not is_shared or len(groups) > 1 or not (few or groups):
-        return None
-    return _Rows(tuple(parts), tuple(groups))
-
-
-def _quotient(i: Term, reads: Sequence[Term]) -> Term | None:
-    """`i // c`, if that is how all reads depend on i."""
-    found: set[Term] = set()
-    for r in reads:
-        for a in r.args:
-            if i.attr[0] not in a.free:
-                continue
-            if a.op != "floordiv" or a.args[0] is not i or a.args[1].free:
-                return None
-            found.add(a)
-    return found.pop() if len(found) == 1 else None
-
-
 # --- the program in parts -----------------------------------------------------------------------
 
 
@@ -282,20 +239,24 @@ class _Splitting:
         self.extent_of, self.bounds = dict(declared.extent_of), dict(declared.bounds)
         self.params = dict(declared.params)
         self.p: Term | None = None
-        self.is_cut = stream.is_cut
+        self.is_cut, self.is_in_order = stream.is_cut, stream.is_in_order
+        self.reason = stream.reason
 
     def steps(self) -> Iterator[Step]:
         """Pack the rows, if that is worth it, and cut the stream, if that is."""
         return self._cut() if self.is_cut else self._only_packed()
 
     def _only_packed(self) -> Iterator[Step]:
-        """Compute packed rows; the outputs are the same elements in the same order."""
+        """Compute packed rows; the outputs are the same elements, where they can in the same
+        order."""
         assert self.packed is not None
         self._pack(self.packed)
         stored: list[Equation] = []
         bodies = {e.name: self._stored("R", e.body, stored) for e in self.group}
-        views = {name: body.attr.name for name, body in bodies.items()}
-        program = replace(self._with(bodies, stored), views={**self.program.views, **views})
+        program = self._with(bodies, stored)
+        if self.is_in_order:
+            views = {name: body.attr.name for name, body in bodies.items()}
+            program = replace(program, views={**self.program.views, **views})
         yield self._packing(program)
 
     def _cut(self) -> Iterator[Step]:
@@ -320,7 +281,8 @@ class _Splitting:
         if self.p is not None:
             yield self._packing(start)
         after = f"{after}, folded over {self.part.attr[0]}"
-        yield Step("split_stream", SPLITTING_LAW, self._place, before, after, start, program)
+        step = Step("split_stream", SPLITTING_LAW, self._place, before, after, start, program)
+        yield replace(step, reason=self.reason)
 
     @property
     def _place(self) -> tuple[str, ...]:
@@ -372,7 +334,7 @@ class _Splitting:
 
     # --- rows -------------------------------------------------------------------------
 
-    def _pack(self, rows: _Rows) -> None:
+    def _pack(self, rows: Rows) -> None:
         """Give p a name and an extent, and find what the packed indices are in it."""
         total = T.mul(*(extent for _, extent in rows.parts))
         self.p = self._index("_".join(i.attr[0] for i, _ in rows.parts), total)
@@ -395,13 +357,11 @@ class _Splitting:
     def _dimension(self, subscript: Term) -> str:
         """The extent of the dimension that a subscript is of."""
         declared = self.program.declared
-        for f in self.folds:
-            for r in streamed_reads(f):
-                for n, a in enumerate(r.args):
-                    if a is subscript and r.op == "read":
-                        return declared.extents(r.attr)[n]
-                    if a is subscript:
-                        return str(r.attr.indices[n].attr[1])
+        for r in T.subterms(*(r for f in self.folds for r in streamed_reads(f))):
+            if r.op in ("read", "stored") and subscript in r.args:
+                n = r.args.index(subscript)
+                stored = r.op == "stored"
+                return r.attr.indices[n].attr[1] if stored else declared.extents(r.attr)[n]
         raise AssertionError(f"no read has {subscript!r}")
 
     def _in_packed_rows(self, t: Term) -> Term:

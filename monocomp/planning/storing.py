@@ -18,7 +18,8 @@ from monocomp import terms as T
 from monocomp.algebra import is_mantissa
 from monocomp.equations import Equation, Equations, in_order, stored_in
 from monocomp.monomials import factors
-from monocomp.planning.counting import Estimate, Place, elements, estimate
+from monocomp.planning.counting import Estimate, Place, elements
+from monocomp.planning.holding import estimate
 from monocomp.planning.roles import rows_of
 from monocomp.rewriting import Saving, Step
 from monocomp.sharing import reading_stored

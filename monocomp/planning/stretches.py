@@ -14,13 +14,14 @@ others are short: the first piece takes what is before it, and the last what is 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 
 from monocomp import terms as T
 from monocomp.domain import Interval, split
+from monocomp.intervals import TERMS, interval_in
 from monocomp.terms import Term
 
 Ranges = Mapping[str, tuple[Term, Term]]  # by index: its first and its last value in a block
@@ -115,54 +116,13 @@ def _is_plain(t: Term) -> bool:
 
 def extremes(t: Term, ranges: Ranges) -> tuple[Term, Term]:
     """The least and the largest value in a block of rows; t itself if they are not known."""
-    return _interval(t, ranges) or (t, t)
 
+    def known(t: Term) -> tuple[Term, Term] | None:
+        if t.free.isdisjoint(ranges):
+            return t, t
+        return ranges[t.attr[0]] if t.op == "index" else None
 
-def _interval(t: Term, ranges: Ranges) -> tuple[Term, Term] | None:
-    if t.free.isdisjoint(ranges):
-        return t, t
-    match t.op:
-        case "index":
-            return ranges[t.attr[0]]
-        case "maximum" | "minimum":
-            return _both(lambda *sides: T.function(t.op, *sides), t.args, ranges)
-        case "floordiv" if t.args[1].op == "const" and t.args[1].attr > 0:
-            return _both(lambda side: T.floordiv(side, t.args[1]), t.args[:1], ranges)
-        case "add" | "mul":
-            addends, number = T.split_addends(t)
-            if [base for _, base in addends] == [t]:  # a product of what varies
-                return None
-            scaled = (_scaled(int(n), base, ranges) for n, base in addends)
-            return _sum(scaled, T.const(number))
-    return None
-
-
-def _both(
-    f: Callable[..., Term], operands: Iterable[Term], ranges: Ranges
-) -> tuple[Term, Term] | None:
-    """A monotone function of the least values and of the largest ones."""
-    sides = [_interval(t, ranges) for t in operands]
-    known = [s for s in sides if s is not None]
-    if len(known) < len(sides):
-        return None
-    return f(*(a for a, _ in known)), f(*(b for _, b in known))
-
-
-def _scaled(number: int, base: Term, ranges: Ranges) -> tuple[Term, Term] | None:
-    found = _interval(base, ranges)
-    if found is None:
-        return None
-    low, high = (T.mul(T.const(number), side) for side in found)
-    return (low, high) if number > 0 else (high, low)
-
-
-def _sum(parts: Iterable[tuple[Term, Term] | None], number: Term) -> tuple[Term, Term] | None:
-    low = high = number
-    for part in parts:
-        if part is None:
-            return None
-        low, high = T.add(low, part[0]), T.add(high, part[1])
-    return low, high
+    return interval_in(TERMS, t, known) or (t, t)
 
 
 def _maximum(a: Term, b: Term) -> Term:
