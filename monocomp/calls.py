@@ -19,13 +19,15 @@ from monocomp.arguments import (
     shape_of,
 )
 from monocomp.building import BUILDING
-from monocomp.dtypes import LOADED_BY_TRITON, is_narrow, promoted
+from monocomp.dtypes import LOADED_BY_TRITON, is_narrow
 from monocomp.errors import DeviceError, UnsupportedDtypeError, UnsupportedError, UsageError
 from monocomp.filters import Filters
+from monocomp.host.building import host_program, of_tile_program
 from monocomp.language.binding import Binding, bind, signature
 from monocomp.language.syntax import Program
 from monocomp.lowering import packed_extents
 from monocomp.specialization import Specializations
+from monocomp.tile import TileProgram
 
 if TYPE_CHECKING:
     import torch
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from monocomp.backends.triton.launch import TritonRunner
     from monocomp.backends.triton.replay import Plans
     from monocomp.backends.triton.search import Tuning
+    from monocomp.host.program import HostProgram
 
 
 class Calls:
@@ -76,7 +79,7 @@ class Calls:
             plan = self._plans.find(values) if len(values) == len(args) + len(kwargs) else None
             if plan is not None:
                 self.last = "triton", plan.device
-                return _unpacked(plan(values))
+                return _unpacked(self._plans.run(plan, values))
         inputs, params, binding = self._bound(args, kwargs)
         if self.backend == "numpy":
             results = self._run_numpy(inputs, binding)
@@ -109,11 +112,10 @@ class Calls:
             )
         check_floats(binding.params, "triton")
         runner = self.runner(inputs, binding)
-        extents = packed_extents(runner.program, binding.extents)
         found = runner.tune(
             inputs,
             binding.params,
-            extents,
+            packed_extents(runner.program, binding.extents),
             seconds=seconds,
             candidates=candidates,
             progress=progress,
@@ -143,23 +145,12 @@ class Calls:
         from monocomp.backends import numpy as backend
 
         arrays = {n: np.asarray(_host_array(t)) for n, t in inputs.items()}
-        dtypes: dict[str, Any] = {"float": np.float64, "int": np.int64, "bool": np.bool_}
-        outputs: dict[str, Any] = {}
-        extents = self._all_extents(inputs, binding)
-        for kernel in self.specializations.tile_programs(binding.extents):
-            for o in kernel.outputs:
-                shape = [extents[kernel.axes[a].extent] for a in o.axes]
-                outputs[o.name] = np.zeros(shape, dtypes[o.kind])
-            backend.run(
-                kernel,
-                {**arrays, **outputs},
-                outputs,
-                extents,
-                binding.params,
-                checked=self.checked,
-            )
+        host, kernels = self._interpreted(inputs, binding)
+        programs = self.specializations.processors or 1
         self.last = "numpy", None
-        return self.specializations.in_kernels(binding.extents)[0].results(outputs, binding.extents)
+        return backend.run_all(
+            host, kernels, arrays, binding.params, programs, checked=self.checked
+        )
 
     def _run_torch_tensors(
         self, inputs: Mapping[str, Any], params: Mapping[str, object], binding: Binding
@@ -168,32 +159,27 @@ class Calls:
 
         check_tensors(inputs, torch)
         device = next(iter(inputs.values())).device if inputs else torch.device("cpu")
-        backend = self._backend_for(device)
-        if backend == "triton":
+        if self._backend_for(device) == "triton":
             return self._run_triton(inputs, params, binding)
-        from monocomp.backends import torch as torch_backend
+        from monocomp.backends import torch as backend
 
-        dtype = promoted(inputs, torch)
-        if dtype != torch.float64:
+        if not any(t.dtype == torch.float64 for t in inputs.values()):
             check_floats(binding.params, "torch")
-        outputs = torch_backend.run_all(
-            self.specializations.tile_programs(binding.extents),
-            inputs,
-            self._all_extents(inputs, binding),
-            binding.params,
-            dtype,
-            checked=self.checked,
-        )
+        host, kernels = self._interpreted(inputs, binding)
+        programs = self.specializations.processors or 1
         self.last = "torch", device
-        return self.specializations.in_kernels(binding.extents)[0].results(outputs, binding.extents)
+        return backend.run_all(
+            host, kernels, inputs, binding.params, programs, checked=self.checked
+        )
 
-    def _all_extents(self, inputs: Mapping[str, Any], binding: Binding) -> dict[str, int]:
-        """The extents of a call, also of parts: one for each processor."""
-        program, _ = self.specializations.in_kernels(binding.extents)
-        if not program.parts and not program.views:
-            return binding.extents
-        counts = dict.fromkeys(program.parts.values(), self.specializations.processors or 1)
-        return packed_extents(program, binding.extents, {**binding.params, **counts})
+    def _interpreted(
+        self, inputs: Mapping[str, Any], binding: Binding
+    ) -> tuple[HostProgram, tuple[TileProgram, ...]]:
+        """The tile programs for a call, and the host program that runs them as they are."""
+        kernels = self.specializations.tile_programs(binding.extents)
+        lowered, _ = self.specializations.in_kernels(binding.extents)
+        narrow = [n for n, t in inputs.items() if is_narrow(t)]
+        return host_program(lowered, [of_tile_program(k) for k in kernels], narrow), kernels
 
     def _backend_for(self, device: torch.device) -> str:
         if self.backend != "auto":

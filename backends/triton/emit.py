@@ -14,12 +14,15 @@ from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
 from monocomp.backends.triton.host_source import HOST_NAMES, HostSource
 from monocomp.backends.triton.identifiers import Identifiers
+from monocomp.backends.triton.interface import interface
 from monocomp.backends.triton.kernel_source import KernelEmitter
 from monocomp.backends.triton.layout import parse
 from monocomp.backends.triton.schedule import Schedule, has_order
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines
 from monocomp.equations import Equations
 from monocomp.errors import InternalError, UnsupportedError
+from monocomp.host.building import host_program
+from monocomp.host.program import Align, HostProgram
 from monocomp.lowering import in_two_tiles
 from monocomp.tile import Combine, Fold, TileProgram, walk
 
@@ -34,7 +37,7 @@ class Module:
         configs: the names of the schedules, one a kernel.
         blocks: for each kernel the names of its block lengths by axis.
         params: the names of the host function's keywords by parameter.
-        places: for each kernel by name, which of its positional arguments are parameters.
+        program: what the host function does.
         described: for each kernel, can descriptors load tiles of it?
         ordered: for each kernel, does it take the order of its instances?
     """
@@ -44,7 +47,7 @@ class Module:
     configs: tuple[str, ...]
     blocks: tuple[Mapping[str, str], ...]
     params: Mapping[str, str]
-    places: Mapping[str, Mapping[int, str]]
+    program: HostProgram
     described: tuple[bool, ...]
     ordered: tuple[bool, ...]
 
@@ -124,20 +127,20 @@ def emit(
         lines += ["", "", text]
     for s in sources:
         lines += ["", "", *s.lines]
-    written = HostSource(
-        start, lowered or start, kernels, sources, emitters, names, configs, narrow
-    )
+    interfaces = [interface(*each) for each in zip(kernels, sources, emitters, strict=True)]
+    program = host_program(lowered or start, interfaces, narrow)
+    aligns = any(isinstance(s, Align) for s in program.body)
     needed = {
         "two_tiles": any(s.in_two for s in schedules),
         "step": any(s.held for s in sources),
         "descriptor": any(described),
-        "copy_rows": written.aligns,
-        "aligned": written.aligns,
+        "copy_rows": aligns,
+        "aligned": aligns,
     }
     for function, text in HOST_FUNCTIONS.items():
         if needed.get(function, True):
             lines += ["", "", text]
-    lines += ["", "", *written.lines(host, precision)]
+    lines += ["", "", *HostSource(start, program, names, configs).lines(host, precision)]
     identifiers = _identifiers(start, names)
     lines += ["", "", *reference_lines(start, identifiers)]
     # What the file computes is printed as it was written, for the sizes that it was lowered for.
@@ -149,11 +152,7 @@ def emit(
     except SyntaxError as fault:
         raise InternalError(f"the emitted source does not parse: {fault}", notes=[text]) from None
     params = {n: names.of("param", n) for n in declared.params}
-    places = {
-        s.name: {n: p for n, (purpose, p, _) in enumerate(s.arguments) if purpose == "param"}
-        for s in sources
-    }
-    return Module(text, host, configs, tuple(blocks), params, places, described, ordered)
+    return Module(text, host, configs, tuple(blocks), params, program, described, ordered)
 
 
 def _config(

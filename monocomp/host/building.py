@@ -1,0 +1,200 @@
+"""From equations in kernels to the host program that runs these kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from monocomp.equations import Equations
+from monocomp.host.program import (
+    DESCRIPTORS,
+    PROGRAMS,
+    Align,
+    Argument,
+    Bound,
+    Buffer,
+    CheckEmpty,
+    CheckShapes,
+    CheckSome,
+    Choose,
+    Convert,
+    Count,
+    Describe,
+    Descriptor,
+    Extent,
+    Fast,
+    Flag,
+    HostProgram,
+    Launch,
+    Param,
+    Pointer,
+    Programs,
+    Promote,
+    Return,
+    Signature,
+    Size,
+    Split,
+    Statement,
+    TwoTiles,
+    View,
+    Wide,
+)
+from monocomp.nominal import without_elements
+from monocomp.terms.declarations import Declarations
+from monocomp.tile import OutputTensor, TileProgram
+
+MANY_BLOCKS = 8  # of rows, whose reading takes longer than a copy, if rows are odd
+
+
+@dataclass(frozen=True)
+class Interface:
+    """How a kernel is called.
+
+    Attributes:
+        kernel: what it computes.
+        name: its identifier.
+        parameters: its parameters in their order.
+        arguments: for its parameters in their order, but for those that a schedule gives.
+        scheduled: those; None where there is no schedule.
+        grid: its program instances, along the fastest axis first.
+        shared: pairs of tensors that one product takes together.
+        added: the integer parameters of sums and products.
+    """
+
+    kernel: TileProgram
+    name: str
+    parameters: tuple[str, ...]
+    arguments: tuple[Argument, ...]
+    scheduled: tuple[str, ...] | None = None
+    grid: tuple[tuple[str, Count], ...] = ()  # by axis
+    shared: tuple[tuple[str, str], ...] = ()
+    added: tuple[str, ...] = ()
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Inputs and outputs."""
+        return (*self.kernel.inputs, *(o.name for o in self.kernel.outputs))
+
+    @property
+    def descriptors(self) -> tuple[Descriptor, ...]:
+        """What loads blocks of tensors."""
+        return tuple(a.value for a in self.arguments if isinstance(a.value, Descriptor))
+
+    @property
+    def signature(self) -> Signature:
+        """What it takes."""
+        kernel = self.kernel
+        ranks = {n: len(t.dims) for n, t in kernel.inputs.items()}
+        ranks |= {o.name: len(o.axes) for o in kernel.outputs}
+        scheduled = self.scheduled or ()
+        return Signature(self.name, self.parameters, scheduled, tuple(ranks.items()))
+
+
+def of_tile_program(kernel: TileProgram) -> Interface:
+    """How an interpreter of tile programs is called: with tensors, sizes and parameters."""
+    names = (*kernel.inputs, *(o.name for o in kernel.outputs))
+    arguments = [Argument(n, Pointer(n)) for n in names]
+    arguments += [Argument(f"size {e}", Extent(e)) for e in kernel.extents()]
+    arguments += [Argument(n, Param(n)) for n in kernel.params]
+    parameters = tuple(a.parameter for a in arguments)
+    return Interface(kernel, kernel.name, parameters, tuple(arguments))
+
+
+def host_program(
+    lowered: Equations, kernels: Sequence[Interface], narrow: Collection[str] = ()
+) -> HostProgram:
+    """The program that runs the kernels.
+
+    Args:
+        lowered: the program that the kernels compute.
+        kernels: in the order in which they run.
+        narrow: the inputs that are floats of 8 bits, which have no say in the dtype of results.
+    """
+    declared = lowered.declared
+    body: list[Statement] = [
+        *_sizes(lowered, kernels),
+        CheckShapes(tuple((n, declared.extents(n)) for n in declared.inputs)),
+        *(CheckEmpty(e) for e in sorted(without_elements(lowered))),
+        *_dtypes(declared, kernels, narrow),
+        *_buffers(kernels),
+        *(s for n, k in enumerate(kernels) for s in _launch(n, k, declared.inputs)),
+    ]
+    for name, packed in lowered.views.items():
+        shape = tuple(i.attr[1] for i in lowered.by_name[name].indices)
+        body.append(View(name, packed, shape))
+    body.append(Return(tuple(o.name for o in declared.outputs)))
+    inputs = tuple((n, len(i.dims)) for n, i in declared.inputs.items())
+    params = tuple(n for n in declared.params if n not in lowered.parts.values())
+    return HostProgram(inputs, params, tuple(k.signature for k in kernels), tuple(body))
+
+
+def _sizes(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[Statement]:
+    """Sizes that inputs have, then those that are computed from them: of parts the last."""
+    known: set[str] = set()
+    declared, bounds = lowered.declared, lowered.declared.bounds
+    for name in declared.inputs:
+        for dim, extent in enumerate(declared.extents(name)):
+            if extent not in known and extent not in bounds:
+                known.add(extent)
+                yield Size(extent, name, dim)
+    for extent in sorted(bounds, key=lowered.parts.__contains__):
+        if extent in lowered.parts:
+            number = next(n for n, k in enumerate(kernels) if extent in k.kernel.parts)
+            grid = tuple(c for _, c in kernels[number].grid if c.extent != extent)
+            yield Split(lowered.parts[extent], number, grid)
+        yield Bound(extent, bounds[extent])
+
+
+def _dtypes(
+    declared: Declarations, kernels: Sequence[Interface], narrow: Collection[str]
+) -> Iterator[Statement]:
+    floats = [n for n, i in declared.inputs.items() if i.kind == "float"]
+    promoted = tuple(n for n in floats if n not in narrow)
+    yield Promote(promoted, "bfloat16" if narrow else "float32")
+    if any(a.value == Flag("fast") for k in kernels for a in k.arguments):
+        yield Fast(next(iter(declared.inputs)))
+    for left, right in dict.fromkeys(p for k in kernels for p in k.shared):
+        if left != right:
+            yield Convert(left, right)
+
+
+def _buffers(kernels: Sequence[Interface]) -> Iterator[Statement]:
+    for k in kernels:
+        for o in k.kernel.outputs:
+            shape = tuple(k.kernel.axes[a].extent for a in o.axes)
+            yield Buffer(o.name, shape, o.kind, _dtype(o))
+    for k in kernels:
+        for axis, count in k.grid:
+            others = tuple(o.name for o in k.kernel.outputs if axis not in o.axes)
+            if others:
+                yield CheckSome(count.extent, others)
+
+
+def _dtype(output: OutputTensor) -> str:
+    if output.is_stored and output.kind == "float":
+        return "accumulated"
+    return output.dtype or {"float": "promoted", "int": "int64", "bool": "bool"}[output.kind]
+
+
+def _launch(number: int, k: Interface, inputs: Mapping[str, object]) -> Iterator[Statement]:
+    if k.scheduled is not None:
+        host = (PROGRAMS,) * bool(k.kernel.parts) + (DESCRIPTORS,) * bool(k.descriptors)
+        yield Choose(number, host)
+        rows = tuple(c for a, c in k.grid if k.kernel.axes[a].role == "row")[::-1]
+        odd = {d.tensor: None for d in k.descriptors if _is_held(k.kernel, d)}
+        if rows and any(name in inputs for name in odd):
+            yield Align(tuple(n for n in odd if n in inputs), rows, MANY_BLOCKS)
+        yield Wide(k.tensors, k.added)
+        yield Programs(tuple(c for _, c in k.grid))
+        for axis in k.kernel.axes.values():
+            if axis.after is not None:
+                yield TwoTiles(axis.extent, axis.after, axis.name)
+        if k.descriptors:
+            yield Describe(k.descriptors)
+    yield Launch(number, k.name, k.arguments)
+
+
+def _is_held(kernel: TileProgram, descriptor: Descriptor) -> bool:
+    """Are rows of the tensor held entirely? Then blocks of other rows read them again and again."""
+    last = [n for n in descriptor.lengths if n is not None][-1]
+    return kernel.axes[last.axis].role == "whole"
