@@ -18,6 +18,7 @@ def triton_source(
     target: str | None,
     *,
     tf32: bool,
+    minimal: bool = False,
 ) -> str:
     """A self-contained Python file.
 
@@ -27,8 +28,9 @@ def triton_source(
         dtype: of all inputs of floats, or of some by name.
         target: what to choose the schedules for: "cuda:90", "hip:gfx942", ...
         tf32: let float32 products use the tf32 units.
+        minimal: only kernels for the known sizes, and a short host function.
     """
-    from monocomp.backends.triton.emit import emit
+    from monocomp.backends.triton.emit import emit, emit_minimal
     from monocomp.backends.triton.schedule import processors_of
     from monocomp.backends.triton.space import Space, element_bytes
 
@@ -40,18 +42,34 @@ def triton_source(
     program, _ = specializations.in_kernels(extents, processors)
     sizes = packed_extents(program, extents)
     spaces = [Space(k, sizes, element_bytes(k, widths), target, processors) for k in kernels]
+    start, schedules = specializations.equations, [space.first() for space in spaces]
+    precision = "tf32" if tf32 else "ieee"
+    narrow = {n: d for n, d in dtypes.items() if d in NARROW}
     with BUILDING:
-        module = emit(
-            specializations.equations,
+        if minimal:
+            is_cuda = target is not None and target.startswith("cuda")
+            return emit_minimal(
+                start,
+                kernels,
+                schedules,
+                lowered=program,
+                sizes=sizes,
+                precision=precision,
+                target=target,
+                narrow=narrow,
+                fast=is_cuda and "float32" not in dtypes.values(),
+            )
+        outline = specializations.derivation_for(extents, processors).outline()
+        return emit(
+            start,
             kernels,
-            [space.first() for space in spaces],
+            schedules,
             lowered=program,
-            outline=specializations.derivation_for(extents, processors).outline(),
-            precision="tf32" if tf32 else "ieee",
+            outline=outline,
+            precision=precision,
             target=target,
-            narrow={n: d for n, d in dtypes.items() if d in NARROW},
-        )
-    return module.source
+            narrow=narrow,
+        ).source
 
 
 def _check_target(target: str | None) -> None:

@@ -45,6 +45,7 @@ from monocomp.host.program import (
     Step,
     Stride,
     TwoTiles,
+    Value,
     View,
     Wide,
 )
@@ -52,7 +53,7 @@ from monocomp.host.program import (
 # Names that the function uses itself.
 HOST_NAMES = frozenset(
     ("config", "configs", "fast", "name", "precision", "programs", "shape", "t", "tensor", "wide")
-) | {"TensorDescriptor", "empty"}
+) | {"TensorDescriptor", "empty", "grid"}
 
 
 class HostSource:
@@ -64,6 +65,8 @@ class HostSource:
         names: those of the file.
         configs: the names of the schedules, one a kernel.
     """
+
+    empty = "empty"  # what allocates
 
     def __init__(
         self, start: Equations, host: HostProgram, names: Identifiers, configs: Sequence[str]
@@ -85,6 +88,10 @@ class HostSource:
     def descriptor(self, d: Descriptor) -> str:
         return self.names.of("descriptor", d.key, d.parameter)
 
+    def setting(self, name: str, kernel: int | None = None) -> str:
+        """What the schedule of a kernel chooses, or that of the one to be launched."""
+        return f'config["{name}"]' if kernel is None else f'configs[{kernel}]["{name}"]'
+
     def put(self, text: str, indent: int = 1) -> None:
         self.out.append("    " * indent + text if text else "")
 
@@ -94,19 +101,23 @@ class HostSource:
     def lines(self, host: str, precision: str) -> list[str]:
         """The function."""
         declared = self.start.declared
-        params = []
-        for p in declared.params.values():
-            default = "" if p.default is None else f"={_number(p.default)}"
-            params.append(f"{self.param(p.name)}{default}")
         self.out = [f"def {host}("]
         self.out += [f"    {self.tensor(n)}," for n in declared.inputs]
-        self.out += ["    *,", *(f"    {p}," for p in params)]
+        self.out += ["    *,", *(f"    {p}," for p in self.params())]
         self.out += [f"    configs={_tuple(self.configs)},", f'    precision="{precision}",']
         self.out += ["    empty=torch.empty,", "    launch=launch,", "):"]
         self._doc()
         for s in self.host.body:
             self._statement(s)
         return self.out
+
+    def params(self) -> list[str]:
+        """The parameters with their defaults."""
+        params = []
+        for p in self.start.declared.params.values():
+            default = "" if p.default is None else f"={_number(p.default)}"
+            params.append(f"{self.param(p.name)}{default}")
+        return params
 
     def _doc(self) -> None:
         shapes = []
@@ -132,9 +143,8 @@ class HostSource:
             case Bound():
                 self.fit(f"{self.size(s.extent)} = ", self._int(s.value))
             case Split():
-                config = f"configs[{s.kernel}]"
-                self.fit("programs = ", self._count(s.grid, config))
-                wanted = f'{config}["{PROGRAMS}"]'
+                self.fit("programs = ", self._count(s.grid, s.kernel))
+                wanted = self.setting(PROGRAMS, s.kernel)
                 self.put(f"{self.param(s.param)} = max(1, {wanted} // max(1, programs))")
             case TwoTiles():
                 both = f"{self._held_length(s.first)}, {self._held_length(s.second)}"
@@ -164,7 +174,7 @@ class HostSource:
             case Buffer():
                 first = self.tensor(next(iter(self.start.declared.inputs)))
                 shape = _tuple([self.size(e) for e in s.shape])
-                text = f"empty({shape}, dtype={_dtype(s.dtype)}, device={first}.device)"
+                text = f"{self.empty}({shape}, dtype={_dtype(s.dtype)}, device={first}.device)"
                 self.fit(f"{self.tensor(s.name)} = ", text)
             case Align():
                 self.fit("if ", self._count(s.rows), f" >= {s.least}:")
@@ -248,12 +258,13 @@ class HostSource:
                 return f"{t.op[:3]}({', '.join(map(self._int, t.args))})"
         raise InternalError(f"an extent cannot be {t.op}")
 
-    def _count(self, grid: Sequence[Count], config: str = "config") -> str:
+    def _count(self, grid: Sequence[Count], kernel: int | None = None) -> str:
         """How many program instances there are."""
         counts = []
         for c in grid:
             size = self.size(c.extent)
-            counts.append(f'triton.cdiv({size}, {config}["{c.block}"])' if c.block else size)
+            block = c.block and self.setting(c.block, kernel)
+            counts.append(f"triton.cdiv({size}, {block})" if block else size)
         return " * ".join(counts) or "1"
 
     def _held_length(self, axis: str) -> str:
@@ -262,7 +273,7 @@ class HostSource:
     def _length(self, length: Length) -> str:
         match length.tile:
             case "block":
-                return f'config["{length.parameter}"]'
+                return self.setting(length.parameter)
             case "one":
                 return f"max({MIN_DOT}, triton.next_power_of_2({self.size(length.extent)}))"
         return self._held_length(length.axis)
@@ -279,30 +290,36 @@ class HostSource:
         return f"{size} == {self._held_length(str(length.first))} + {text}"
 
     def _argument(self, a: Argument) -> None:
-        match a.value:
+        if isinstance(a.value, POSITIONAL):
+            self.put(f"{self._text(a.value)},", 2)
+        elif isinstance(a.value, Step):
+            self.fit(f"{a.parameter}=", self._text(a.value), ",", 2)
+        else:
+            self.put(f"{a.parameter}={self._text(a.value)},", 2)
+
+    def _text(self, value: Value) -> str:
+        """What a kernel is given."""
+        match value:
             case Pointer():
-                text = self.tensor(a.value.tensor)
+                return self.tensor(value.tensor)
             case Descriptor():
-                text = self.descriptor(a.value)
+                return self.descriptor(value)
             case Stride():
-                text = f"{self.tensor(a.value.tensor)}.stride({a.value.dim})"
+                return f"{self.tensor(value.tensor)}.stride({value.dim})"
             case Extent():
-                text = self.size(a.value.name)
+                return self.size(value.name)
             case Param():
-                text = self.param(a.value.name)
+                return self.param(value.name)
             case Length():
-                text = self._length(a.value)
+                return self._length(value)
             case Even():
-                text = self._is_even(a.value.length)
+                return self._is_even(value.length)
             case Step():
-                pairs = (f"({self.tensor(t)}, {dim})" for t, dim in a.value.held)
-                self.fit(f"{a.parameter}=", f"step({', '.join(pairs)})", ",", 2)
-                return
+                pairs = (f"({self.tensor(t)}, {dim})" for t, dim in value.held)
+                return f"step({', '.join(pairs)})"
             case Flag("index"):
-                text = "tl.int64 if wide else tl.int32"
-            case Flag():
-                text = a.value.name
-        self.put(f"{text}," if isinstance(a.value, POSITIONAL) else f"{a.parameter}={text},", 2)
+                return "tl.int64 if wide else tl.int32"
+        return value.name
 
 
 def _tuple(items: Sequence[str]) -> str:

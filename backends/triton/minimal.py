@@ -1,0 +1,211 @@
+"""Minimal files: what a kernel engineer would paste. Kernels for known sizes and one schedule, the
+functions that they call, and a short host function.
+
+They leave out what the launcher of a whole file looks at in each call. Instead the host function
+asserts that offsets fit 32 bits, and that last dimensions have no gaps; it converts and copies
+nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+from monocomp.backends.triton.folding import Function
+from monocomp.backends.triton.host_source import HostSource
+from monocomp.backends.triton.identifiers import Identifiers
+from monocomp.backends.triton.kernel_source import KernelSource
+from monocomp.backends.triton.syntax import SMALL_INT
+from monocomp.equations import Equations
+from monocomp.host.program import (
+    DESCRIPTORS,
+    POSITIONAL,
+    Align,
+    Bound,
+    CheckEmpty,
+    CheckShapes,
+    CheckSome,
+    Choose,
+    Convert,
+    Describe,
+    Descriptor,
+    Even,
+    Fast,
+    Flag,
+    HostProgram,
+    Launch,
+    Programs,
+    Signature,
+    Size,
+    Statement,
+    Step,
+    Stride,
+    Value,
+    Wide,
+)
+
+
+class MinimalHost(HostSource):
+    """Writes the host function.
+
+    Args:
+        sizes: those that are known.
+        configs: the schedules.
+        precision: "ieee" or "tf32".
+        fast: may functions be as accurate as results of 16 bits?
+    """
+
+    empty = "torch.empty"
+
+    def __init__(
+        self,
+        start: Equations,
+        host: HostProgram,
+        names: Identifiers,
+        sizes: Mapping[str, int],
+        configs: Sequence[Mapping[str, int]],
+        precision: str,
+        fast: bool,
+    ) -> None:
+        super().__init__(start, host, names, ())
+        self.known = sizes
+        self.schedules = configs
+        self.precision, self.fast = precision, fast
+        self.kernel = 0
+        self.described: set[str] = set()  # parameters of kernels that are descriptors
+
+    def lines(self, host: str, precision: str = "") -> list[str]:
+        """The function."""
+        declared = self.start.declared
+        given = [self.tensor(n) for n in declared.inputs]
+        params = self.params()
+        self.out = [f"def {host}({', '.join([*given, *['*'][: len(params)], *params])}):"]
+        outs = [f"{e.name} ({', '.join(i.attr[0] for i in e.indices)})" for e in self.start.outputs]
+        self.put(f'"""Computes {", ".join(outs)}."""')
+        for s in self.host.body:
+            self._statement(s)
+        return self.out
+
+    def size(self, extent: str) -> str:
+        return str(self.known[extent]) if extent in self.known else super().size(extent)
+
+    def setting(self, name: str, kernel: int | None = None) -> str:
+        return str(self.schedules[self.kernel if kernel is None else kernel][name])
+
+    def _statement(self, s: Statement) -> None:
+        match s:
+            case Size() | Bound() if s.extent in self.known:
+                pass
+            case Align() | Convert() | Fast():
+                pass
+            case Choose():
+                self.kernel = s.kernel
+            case CheckShapes():
+                for name, extents in s.tensors:
+                    sizes = [self.size(e) for e in extents]
+                    shape = f"({', '.join(sizes)}{',' * (len(sizes) == 1)})"
+                    self.put(f"assert {self.tensor(name)}.shape == {shape}")
+                last = [f"{self.tensor(n)}.stride(-1)" for n, extents in s.tensors if extents]
+                if last:
+                    self.put(f"assert {' == '.join(last)} == 1")
+            case CheckEmpty():
+                self.put(f"assert {self.size(s.extent)} == 0")
+            case CheckSome():
+                self.put(f"assert {self.size(s.extent)} > 0")
+            case Wide():
+                tensors = ", ".join(map(self.tensor, s.tensors))
+                self.put(f"assert max(map(span, ({tensors},))) < 2**31")
+                for name in map(self.param, s.params):
+                    self.put(f"assert abs({name}) < {SMALL_INT}")
+            case Describe():
+                for d in s.descriptors if self.schedules[self.kernel].get(DESCRIPTORS) else ():
+                    self.described.add(d.parameter)
+                    tensor = self.tensor(d.tensor)
+                    block = ", ".join("1" if n is None else self._length(n) for n in d.lengths)
+                    layout = f"{tensor}, {tensor}.shape, {tensor}.stride()"
+                    text = f"TensorDescriptor({layout}, [{block}])"
+                    self.fit(f"{self.descriptor(d)} = ", text)
+            case Programs():
+                self.fit("grid = ", f"({self._count(s.grid)},)")
+            case Launch():
+                self._launch(s)
+            case _:
+                super()._statement(s)
+
+    def _launch(self, s: Launch) -> None:
+        """With all arguments; `minimal_lines` leaves out what the kernel does not need."""
+        arguments = []
+        for a in s.arguments:
+            name = "" if isinstance(a.value, POSITIONAL) else f"{a.parameter}="
+            arguments.append(name + self._text(a.value))
+        config = self.schedules[s.kernel]
+        scheduled = self.host.kernels[s.kernel].scheduled
+        arguments += [f"{k}={config[k]}" for k in (*scheduled, "num_warps", "num_stages")]
+        self.put(f"{s.name}[grid]({', '.join(arguments)})")
+
+    def _text(self, value: Value) -> str:
+        match value:
+            case Stride() if (
+                value.dim + 1 == dict(self.host.kernels[self.kernel].ranks)[value.tensor]
+            ):
+                return "1"
+            case Descriptor() if value.parameter not in self.described:
+                return "None"
+            case Even() if value.length.extent not in self.known:
+                return "False"
+            case Step():
+                return "1"
+            case Flag("index"):
+                return "tl.int32"
+            case Flag("precision"):
+                return f'"{self.precision}"'
+            case Flag("fast"):
+                return str(self.fast)
+        return super()._text(value)
+
+
+def minimal_lines(
+    host: MinimalHost, name: str, sources: Sequence[KernelSource], functions: Sequence[str]
+) -> list[str]:
+    """The functions of the file.
+
+    Args:
+        host: writes the host function.
+        name: that function's.
+        sources: the kernels.
+        functions: the texts of functions that they may call.
+    """
+    calling = Function(host.lines(name))
+    calling.fold({})
+    kernels = [Function(s.lines) for s in sources]
+    for kernel, signature in zip(kernels, host.host.kernels, strict=True):
+        _specialise(kernel, calling.call(signature.name), signature, host.described)
+    calling.fold({})
+    texts = ["\n".join(f.lines()) for f in (*kernels, calling)]
+    for function in reversed(functions):  # each after those that it calls
+        called = re.search(r"def (\w+)", function)
+        if called and any(re.search(rf"\b{called[1]}\b", text) for text in texts):
+            texts.insert(0, function)
+    return [line for text in texts for line in ("", "", *text.splitlines())]
+
+
+def _specialise(
+    kernel: Function, call: ast.Call, signature: Signature, present: Collection[str]
+) -> None:
+    """A kernel for the constants among its arguments, and its call without these. The lengths
+    of blocks that a schedule chooses keep their names."""
+    positional = signature.parameters[: len(call.args)]
+    given = dict(zip(positional, call.args, strict=True))
+    given |= {str(k.arg): k.value for k in call.keywords}
+    named = {p for p in signature.scheduled if kernel.is_constant(p)}
+    constants = {
+        p: given[p]
+        for p in signature.parameters
+        if p not in named and isinstance(given[p], ast.Constant | ast.Attribute)
+    }
+    kernel.fold(constants, present)
+    kernel.keep_read()
+    unread = {*signature.parameters} - kernel.read
+    call.args = [given[p] for p in positional if p not in unread]
+    call.keywords = [k for k in call.keywords if k.arg not in unread]
