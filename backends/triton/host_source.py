@@ -11,44 +11,7 @@ from monocomp.backends.triton.schedule import MIN_DOT
 from monocomp.backends.triton.syntax import SMALL_INT
 from monocomp.equations import Equations
 from monocomp.errors import InternalError
-from monocomp.host.program import (
-    DESCRIPTORS,
-    POSITIONAL,
-    PROGRAMS,
-    Align,
-    Argument,
-    Bound,
-    Buffer,
-    CheckEmpty,
-    CheckShapes,
-    CheckSome,
-    Choose,
-    Convert,
-    Count,
-    Describe,
-    Descriptor,
-    Even,
-    Extent,
-    Fast,
-    Flag,
-    HostProgram,
-    Launch,
-    Length,
-    Param,
-    Pointer,
-    Programs,
-    Promote,
-    Return,
-    Size,
-    Split,
-    Statement,
-    Step,
-    Stride,
-    TwoTiles,
-    Value,
-    View,
-    Wide,
-)
+from monocomp.host import program as H
 
 # Names that the function uses itself.
 HOST_NAMES = frozenset(
@@ -69,7 +32,7 @@ class HostSource:
     empty = "empty"  # what allocates
 
     def __init__(
-        self, start: Equations, host: HostProgram, names: Identifiers, configs: Sequence[str]
+        self, start: Equations, host: H.HostProgram, names: Identifiers, configs: Sequence[str]
     ) -> None:
         self.start, self.host = start, host
         self.names = names
@@ -85,7 +48,7 @@ class HostSource:
     def param(self, name: str) -> str:
         return self.names.of("param", name)
 
-    def descriptor(self, d: Descriptor) -> str:
+    def descriptor(self, d: H.Descriptor) -> str:
         return self.names.of("descriptor", d.key, d.parameter)
 
     def setting(self, name: str, kernel: int | None = None) -> str:
@@ -136,72 +99,72 @@ class HostSource:
         self.put("empty, launch: how tensors are allocated and kernels run.", 2)
         self.put('"""')
 
-    def _statement(self, s: Statement) -> None:
+    def _statement(self, s: H.Statement) -> None:
         match s:
-            case Size():
+            case H.Size():
                 self.put(f"{self.size(s.extent)} = {self.tensor(s.tensor)}.shape[{s.dim}]")
-            case Bound():
+            case H.Bound():
                 self.fit(f"{self.size(s.extent)} = ", self._int(s.value))
-            case Split():
+            case H.Split():
                 self.fit("programs = ", self._count(s.grid, s.kernel))
-                wanted = self.setting(PROGRAMS, s.kernel)
+                wanted = self.setting(H.PROGRAMS, s.kernel)
                 self.put(f"{self.param(s.param)} = max(1, {wanted} // max(1, programs))")
-            case TwoTiles():
+            case H.TwoTiles():
                 both = f"{self._held_length(s.first)}, {self._held_length(s.second)}"
                 self.put(f"{both} = two_tiles({self.size(s.extent)})")
-            case CheckShapes():
+            case H.CheckShapes():
                 self._shapes(s)
-            case CheckEmpty():
+            case H.CheckEmpty():
                 size, name = self.size(s.extent), s.extent.lstrip(".")
                 self.put(f"if {size} != 0:")
                 message = f"{name} has size {{{size}}}, and this file is for size 0"
                 self.put(f'raise ValueError(f"{message}")', 2)
-            case CheckSome():
+            case H.CheckSome():
                 elements = " + ".join(f"{self.tensor(n)}.numel()" for n in s.buffers)
                 self.fit(f"if {self.size(s.extent)} == 0 < ", elements, ":")
                 what = f"{s.extent.lstrip('.')} has size 0, and this file is for larger ones"
                 self.put(f'raise ValueError("{what}")', 2)
-            case Promote():
+            case H.Promote():
                 floats = [self.tensor(n) for n in s.tensors]
                 self.put(f"dtype = {f'{floats[0]}.dtype' if floats else f'torch.{s.default}'}")
                 if len(floats) > 1:
                     self.put(f"for tensor in {_tuple(floats[1:])}:")
                     self.put("dtype = torch.promote_types(dtype, tensor.dtype)", 2)
-            case Convert():
+            case H.Convert():
                 x, y = self.tensor(s.left), self.tensor(s.right)
                 self.put(f"if {x}.dtype != {y}.dtype:  # one product takes both")
                 self.put(f"{x}, {y} = {x}.to(dtype), {y}.to(dtype)", 2)
-            case Buffer():
+            case H.Buffer():
                 first = self.tensor(next(iter(self.start.declared.inputs)))
                 shape = _tuple([self.size(e) for e in s.shape])
                 text = f"{self.empty}({shape}, dtype={_dtype(s.dtype)}, device={first}.device)"
                 self.fit(f"{self.tensor(s.name)} = ", text)
-            case Align():
+            case H.Align():
                 self.fit("if ", self._count(s.rows), f" >= {s.least}:")
                 for name in map(self.tensor, s.tensors):
                     self.fit(f"{name} = ", f"aligned({name}, empty, launch)", indent=2)
-            case View():
+            case H.View():
                 sizes = ", ".join(map(self.size, s.shape))
                 self.fit(f"{self.tensor(s.name)} = ", f"{self.tensor(s.tensor)}.view({sizes})")
-            case Choose():
+            case H.Choose():
                 self.put(f"config = configs[{s.kernel}]{'.copy()' if s.host else ''}")
-                if PROGRAMS in s.host:
-                    self.put(f'config.pop("{PROGRAMS}")')
-            case Fast():
+                if H.PROGRAMS in s.host:
+                    self.put(f'config.pop("{H.PROGRAMS}")')
+            case H.Fast():
                 cuda = f"{self.tensor(s.tensor)}.is_cuda and torch.version.hip is None"
                 self.put(f"fast = {cuda}")
                 self.put("fast = fast and dtype.itemsize == 2")
-            case Wide():
+            case H.Wide():
                 tensors = _tuple([self.tensor(n) for n in s.tensors])
                 self.put(f"wide = any(span(t) >= 2**31 for t in {tensors})")
                 if s.params:
                     params = _tuple([self.param(n) for n in s.params])
                     self.put(f"wide = wide or any(abs(n) >= {SMALL_INT} for n in {params})")
-            case Programs():
+            case H.Programs():
                 self.fit("programs = ", self._count(s.grid))
-            case Describe():
+            case H.Describe():
                 self._describe(s)
-            case Launch():
+            case H.Launch():
                 self.put("launch(")
                 self.put(f"{s.name},", 2)
                 self.put("programs,", 2)
@@ -209,13 +172,13 @@ class HostSource:
                     self._argument(a)
                 self.put("**config,", 2)
                 self.put(")")
-            case Return():
+            case H.Return():
                 self.put(f"return {', '.join(map(self.tensor, s.tensors))}")
 
-    def _shapes(self, s: CheckShapes) -> None:
+    def _shapes(self, s: H.CheckShapes) -> None:
         entries = [
-            f'("{n}", {self.tensor(n)}, {_tuple(list(map(self.size, extents)))})'
-            for n, extents in s.tensors
+            f'("{t.tensor}", {self.tensor(t.tensor)}, {_tuple(list(map(self.size, t.shape)))})'
+            for t in s.tensors
         ]
         if len(entries) == 1:
             self.put(f"for name, tensor, shape in ({entries[0]},):")
@@ -227,9 +190,9 @@ class HostSource:
         self.put("if tensor.shape != shape:", 2)
         self.put('raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {shape}")', 3)
 
-    def _describe(self, s: Describe) -> None:
+    def _describe(self, s: H.Describe) -> None:
         self.put(f"{' = '.join(map(self.descriptor, s.descriptors))} = None")
-        self.put(f'if config.pop("{DESCRIPTORS}") and not wide:')
+        self.put(f'if config.pop("{H.DESCRIPTORS}") and not wide:')
         for d in s.descriptors:
             block = ", ".join("1" if n is None else self._length(n) for n in d.lengths)
             text = f"descriptor({self.tensor(d.tensor)}, [{block}])"
@@ -258,7 +221,7 @@ class HostSource:
                 return f"{t.op[:3]}({', '.join(map(self._int, t.args))})"
         raise InternalError(f"an extent cannot be {t.op}")
 
-    def _count(self, grid: Sequence[Count], kernel: int | None = None) -> str:
+    def _count(self, grid: Sequence[H.Count], kernel: int | None = None) -> str:
         """How many program instances there are."""
         counts = []
         for c in grid:
@@ -270,54 +233,54 @@ class HostSource:
     def _held_length(self, axis: str) -> str:
         return self.names.of("length", axis, f"length_{axis}")
 
-    def _length(self, length: Length) -> str:
-        match length.tile:
-            case "block":
+    def _length(self, length: H.AnyLength) -> str:
+        match length:
+            case H.Length():
                 return self.setting(length.parameter)
-            case "one":
+            case H.HeldLength():
                 return f"max({MIN_DOT}, triton.next_power_of_2({self.size(length.extent)}))"
         return self._held_length(length.axis)
 
-    def _is_even(self, length: Length) -> str:
+    def _is_even(self, length: H.AnyLength) -> str:
         size, text = self.size(length.extent), self._length(length)
-        match length.tile:
-            case "block":
+        match length:
+            case H.Length():
                 return f"{size} % {text} == 0"
-            case "one":
-                return f"{size} == {text}"
-            case "first":
+            case H.HalfLength(first=None):
                 return f"{size} >= {text}"
-        return f"{size} == {self._held_length(str(length.first))} + {text}"
+            case H.HalfLength(first=str() as first):
+                return f"{size} == {self._held_length(first)} + {text}"
+        return f"{size} == {text}"
 
-    def _argument(self, a: Argument) -> None:
-        if isinstance(a.value, POSITIONAL):
+    def _argument(self, a: H.Argument) -> None:
+        if isinstance(a.value, H.POSITIONAL):
             self.put(f"{self._text(a.value)},", 2)
-        elif isinstance(a.value, Step):
+        elif isinstance(a.value, H.Step):
             self.fit(f"{a.parameter}=", self._text(a.value), ",", 2)
         else:
             self.put(f"{a.parameter}={self._text(a.value)},", 2)
 
-    def _text(self, value: Value) -> str:
+    def _text(self, value: H.Value) -> str:
         """What a kernel is given."""
         match value:
-            case Pointer():
+            case H.Pointer():
                 return self.tensor(value.tensor)
-            case Descriptor():
+            case H.Descriptor():
                 return self.descriptor(value)
-            case Stride():
+            case H.Stride():
                 return f"{self.tensor(value.tensor)}.stride({value.dim})"
-            case Extent():
+            case H.Extent():
                 return self.size(value.name)
-            case Param():
+            case H.Param():
                 return self.param(value.name)
-            case Length():
+            case H.AnyLength():
                 return self._length(value)
-            case Even():
+            case H.Even():
                 return self._is_even(value.length)
-            case Step():
-                pairs = (f"({self.tensor(t)}, {dim})" for t, dim in value.held)
+            case H.Step():
+                pairs = (f"({self.tensor(held.tensor)}, {held.dim})" for held in value.held)
                 return f"step({', '.join(pairs)})"
-            case Flag("index"):
+            case H.Flag("index"):
                 return "tl.int64 if wide else tl.int32"
         return value.name
 

@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from monocomp.backends.triton.kernel_source import KernelEmitter, KernelSource
 from monocomp.errors import InternalError
+from monocomp.host import program as H
 from monocomp.host.building import Interface
-from monocomp.host.program import (
-    Argument,
-    Count,
-    Descriptor,
-    Even,
-    Extent,
-    Flag,
-    Length,
-    Param,
-    Pointer,
-    Step,
-    Stride,
-    Value,
-)
 from monocomp.tile import TileProgram
 
 
@@ -31,15 +16,15 @@ def interface(kernel: TileProgram, source: KernelSource, emitter: KernelEmitter)
     for purpose, name, dim in source.arguments:
         parameter = emitter._argument(purpose, name, dim)
         parameters.append(parameter)
-        if purpose == "order" or (purpose == "block" and lengths[name].tile == "block"):
+        if purpose == "order" or (purpose == "block" and isinstance(lengths[name], H.Length)):
             scheduled.append(parameter)
             continue
         value = _value(source, parameter, purpose, name, dim, lengths)
-        arguments.append(Argument(parameter, value))
+        arguments.append(H.Argument(parameter, value))
     grid = []
     for axis in source.grid:
-        block = lengths[axis.name].parameter if axis.role == "row" else None
-        grid.append((axis.name, Count(axis.extent, block)))
+        block = emitter._block(axis.name) if axis.role == "row" else None
+        grid.append((axis.name, H.Count(axis.extent, block)))
     return Interface(
         kernel,
         source.name,
@@ -52,18 +37,17 @@ def interface(kernel: TileProgram, source: KernelSource, emitter: KernelEmitter)
     )
 
 
-def _lengths(kernel: TileProgram, emitter: KernelEmitter) -> dict[str, Length]:
+def _lengths(kernel: TileProgram, emitter: KernelEmitter) -> dict[str, H.AnyLength]:
     """How long blocks are along each axis that has blocks."""
-    found = {}
+    found: dict[str, H.AnyLength] = {}
     firsts = {a.after for a in kernel.axes.values()}
-    for axis in kernel.axes.values():
-        if axis.role in ("row", "stream", "whole"):
-            length = Length(axis.name, axis.extent, emitter._block(axis.name))
-            if axis.after is not None:
-                length = replace(length, tile="second", first=axis.after)
-            elif axis.role == "whole":
-                length = replace(length, tile="first" if axis.name in firsts else "one")
-            found[axis.name] = length
+    for a in kernel.axes.values():
+        if a.after is not None or a.name in firsts:
+            found[a.name] = H.HalfLength(a.name, a.extent, a.after)
+        elif a.role == "whole":
+            found[a.name] = H.HeldLength(a.name, a.extent)
+        elif a.role in ("row", "stream"):
+            found[a.name] = H.Length(a.name, a.extent, emitter._block(a.name))
     return found
 
 
@@ -73,31 +57,30 @@ def _value(
     purpose: str,
     name: str,
     dim: int,
-    lengths: dict[str, Length],
-) -> Value:
-    match purpose:
-        case "pointer":
-            return Pointer(name)
-        case "descriptor":
+    lengths: dict[str, H.AnyLength],
+) -> H.Value:
+    match purpose, name:
+        case "pointer", _:
+            return H.Pointer(name)
+        case "descriptor", _:
             axes = source.blocks[dim].axes
-            return Descriptor(parameter, name, tuple(lengths[a] if a else None for a in axes))
-        case "stride":
-            return Stride(name, dim)
-        case "size":
-            return Extent(name)
-        case "param":
-            return Param(name)
-        case "block":
+            return H.Descriptor(parameter, name, tuple(lengths[a] if a else None for a in axes))
+        case "stride", _:
+            return H.Stride(name, dim)
+        case "size", _:
+            return H.Extent(name)
+        case "param", _:
+            return H.Param(name)
+        case "block", _:
             return lengths[name]
-        case "even":
-            return Even(lengths[name])
-    match name:
-        case "INDEX":
-            return Flag("index")
-        case "PRECISION":
-            return Flag("precision")
-        case "FAST":
-            return Flag("fast")
-        case "STEP":
-            return Step(tuple(source.held.items()))
+        case "even", _:
+            return H.Even(lengths[name])
+        case "option", "STEP":
+            return H.Step(tuple(H.Stride(tensor, held) for tensor, held in source.held.items()))
+        case "option", "INDEX":
+            return H.Flag("index")
+        case "option", "PRECISION":
+            return H.Flag("precision")
+        case "option", "FAST":
+            return H.Flag("fast")
     raise InternalError(f"no argument is {purpose} {name}")

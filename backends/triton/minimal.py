@@ -13,37 +13,12 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from monocomp.backends.triton.folding import Function
-from monocomp.backends.triton.host_source import HostSource
+from monocomp.backends.triton.host_source import HostSource, _tuple
 from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.kernel_source import KernelSource
 from monocomp.backends.triton.syntax import SMALL_INT
 from monocomp.equations import Equations
-from monocomp.host.program import (
-    DESCRIPTORS,
-    POSITIONAL,
-    Align,
-    Bound,
-    CheckEmpty,
-    CheckShapes,
-    CheckSome,
-    Choose,
-    Convert,
-    Describe,
-    Descriptor,
-    Even,
-    Fast,
-    Flag,
-    HostProgram,
-    Launch,
-    Programs,
-    Signature,
-    Size,
-    Statement,
-    Step,
-    Stride,
-    Value,
-    Wide,
-)
+from monocomp.host import program as H
 
 
 class MinimalHost(HostSource):
@@ -61,7 +36,7 @@ class MinimalHost(HostSource):
     def __init__(
         self,
         start: Equations,
-        host: HostProgram,
+        host: H.HostProgram,
         names: Identifiers,
         sizes: Mapping[str, int],
         configs: Sequence[Mapping[str, int]],
@@ -93,74 +68,73 @@ class MinimalHost(HostSource):
     def setting(self, name: str, kernel: int | None = None) -> str:
         return str(self.schedules[self.kernel if kernel is None else kernel][name])
 
-    def _statement(self, s: Statement) -> None:
+    def _statement(self, s: H.Statement) -> None:
         match s:
-            case Size() | Bound() if s.extent in self.known:
+            case H.Size() | H.Bound() if s.extent in self.known:
                 pass
-            case Align() | Convert() | Fast():
+            case H.Align() | H.Convert() | H.Fast():
                 pass
-            case Choose():
+            case H.Choose():
                 self.kernel = s.kernel
-            case CheckShapes():
-                for name, extents in s.tensors:
-                    sizes = [self.size(e) for e in extents]
-                    shape = f"({', '.join(sizes)}{',' * (len(sizes) == 1)})"
-                    self.put(f"assert {self.tensor(name)}.shape == {shape}")
-                last = [f"{self.tensor(n)}.stride(-1)" for n, extents in s.tensors if extents]
+            case H.CheckShapes():
+                for t in s.tensors:
+                    shape = _tuple(list(map(self.size, t.shape)))
+                    self.put(f"assert {self.tensor(t.tensor)}.shape == {shape}")
+                last = [f"{self.tensor(t.tensor)}.stride(-1)" for t in s.tensors if t.shape]
                 if last:
                     self.put(f"assert {' == '.join(last)} == 1")
-            case CheckEmpty():
+            case H.CheckEmpty():
                 self.put(f"assert {self.size(s.extent)} == 0")
-            case CheckSome():
+            case H.CheckSome():
                 self.put(f"assert {self.size(s.extent)} > 0")
-            case Wide():
+            case H.Wide():
                 tensors = ", ".join(map(self.tensor, s.tensors))
                 self.put(f"assert max(map(span, ({tensors},))) < 2**31")
                 for name in map(self.param, s.params):
                     self.put(f"assert abs({name}) < {SMALL_INT}")
-            case Describe():
-                for d in s.descriptors if self.schedules[self.kernel].get(DESCRIPTORS) else ():
+            case H.Describe():
+                for d in s.descriptors if self.schedules[self.kernel].get(H.DESCRIPTORS) else ():
                     self.described.add(d.parameter)
                     tensor = self.tensor(d.tensor)
                     block = ", ".join("1" if n is None else self._length(n) for n in d.lengths)
                     layout = f"{tensor}, {tensor}.shape, {tensor}.stride()"
                     text = f"TensorDescriptor({layout}, [{block}])"
                     self.fit(f"{self.descriptor(d)} = ", text)
-            case Programs():
+            case H.Programs():
                 self.fit("grid = ", f"({self._count(s.grid)},)")
-            case Launch():
+            case H.Launch():
                 self._launch(s)
             case _:
                 super()._statement(s)
 
-    def _launch(self, s: Launch) -> None:
+    def _launch(self, s: H.Launch) -> None:
         """With all arguments; `minimal_lines` leaves out what the kernel does not need."""
         arguments = []
         for a in s.arguments:
-            name = "" if isinstance(a.value, POSITIONAL) else f"{a.parameter}="
+            name = "" if isinstance(a.value, H.POSITIONAL) else f"{a.parameter}="
             arguments.append(name + self._text(a.value))
         config = self.schedules[s.kernel]
         scheduled = self.host.kernels[s.kernel].scheduled
         arguments += [f"{k}={config[k]}" for k in (*scheduled, "num_warps", "num_stages")]
         self.put(f"{s.name}[grid]({', '.join(arguments)})")
 
-    def _text(self, value: Value) -> str:
+    def _text(self, value: H.Value) -> str:
         match value:
-            case Stride() if (
+            case H.Stride() if (
                 value.dim + 1 == dict(self.host.kernels[self.kernel].ranks)[value.tensor]
             ):
                 return "1"
-            case Descriptor() if value.parameter not in self.described:
+            case H.Descriptor() if value.parameter not in self.described:
                 return "None"
-            case Even() if value.length.extent not in self.known:
+            case H.Even() if value.length.extent not in self.known:
                 return "False"
-            case Step():
+            case H.Step():
                 return "1"
-            case Flag("index"):
+            case H.Flag("index"):
                 return "tl.int32"
-            case Flag("precision"):
+            case H.Flag("precision"):
                 return f'"{self.precision}"'
-            case Flag("fast"):
+            case H.Flag("fast"):
                 return str(self.fast)
         return super()._text(value)
 
@@ -191,7 +165,7 @@ def minimal_lines(
 
 
 def _specialise(
-    kernel: Function, call: ast.Call, signature: Signature, present: Collection[str]
+    kernel: Function, call: ast.Call, signature: H.Signature, present: Collection[str]
 ) -> None:
     """A kernel for the constants among its arguments, and its call without these. The lengths
     of blocks that a schedule chooses keep their names."""

@@ -8,44 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from monocomp.errors import InternalError
+from monocomp.host import program as H
 from monocomp.host.plan import Launched, Plan
-from monocomp.host.program import (
-    DESCRIPTORS,
-    POSITIONAL,
-    PROGRAMS,
-    Align,
-    Bound,
-    Buffer,
-    CheckEmpty,
-    CheckShapes,
-    CheckSome,
-    Choose,
-    Convert,
-    Count,
-    Describe,
-    Descriptor,
-    Even,
-    Extent,
-    Fast,
-    Flag,
-    HostProgram,
-    Launch,
-    Length,
-    Param,
-    Pointer,
-    Programs,
-    Promote,
-    Return,
-    Size,
-    Split,
-    Statement,
-    Step,
-    Stride,
-    TwoTiles,
-    Value,
-    View,
-    Wide,
-)
 from monocomp.intervals import evaluated
 
 
@@ -57,7 +21,7 @@ class Target(Protocol):
     def promoted(self, tensors: Sequence[Any], default: str) -> Any:
         """The dtype of results."""
 
-    def dtype(self, buffer: Buffer, promoted: Any) -> Any:
+    def dtype(self, buffer: H.Buffer, promoted: Any) -> Any:
         """That of a buffer."""
 
     def stand_in(self, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -68,33 +32,22 @@ class Target(Protocol):
 
 
 class Scheduled(Target, Protocol):
-    """The same for kernels that have schedules; `precision` is that of products."""
+    """The same for kernels that have schedules, and arguments that depend on layouts.
+
+    What makes descriptors of such tensors is None, and so is what copies them, where it cannot or
+    need not be done; a copy comes with its stand-in.
+    """
 
     precision: str
 
-    def tile(self, size: int) -> int:
-        """The length of the tile that holds an axis."""
-
-    def two_tiles(self, size: int) -> tuple[int, int]:
-        """The lengths of two."""
-
-    def index(self, wide: bool) -> Any:
-        """The type of indices."""
-
-    def is_wide(self, tensors: Sequence[Any], params: Sequence[float]) -> bool:
-        """Do offsets, or sums with parameters, leave 32 bits?"""
-
-    def is_fast(self, tensor: Any, dtype: Any) -> bool:
-        """May functions be as accurate as results of 16 bits?"""
-
-    def step(self, *held: tuple[Any, int]) -> int:
-        """What divides the strides of tensors but along one dimension each."""
-
-    def describe(self, tensor: Any, block: list[int]) -> Callable[[Any], Any] | None:
-        """What makes descriptors of such tensors, if their layout can have them."""
-
-    def aligned(self, tensor: Any, name: str, copy: str) -> tuple[Any, Launched] | None:
-        """A copy's stand-in, and what copies, if rows are odd: from one name to another."""
+    def tile(self, size: int) -> int: ...
+    def two_tiles(self, size: int) -> tuple[int, int]: ...
+    def index(self, wide: bool) -> Any: ...
+    def is_wide(self, tensors: Sequence[Any], params: Sequence[float]) -> bool: ...
+    def is_fast(self, tensor: Any, dtype: Any) -> bool: ...
+    def step(self, *held: tuple[Any, int]) -> int: ...
+    def describe(self, tensor: Any, block: list[int]) -> Callable[[Any], Any] | None: ...
+    def aligned(self, tensor: Any, name: str, copy: str) -> tuple[Any, Launched] | None: ...
 
 
 class Evaluation:
@@ -111,7 +64,7 @@ class Evaluation:
 
     def __init__(
         self,
-        program: HostProgram,
+        program: H.HostProgram,
         target: Target,
         tensors: Mapping[str, Any],
         params: Mapping[str, int | float],
@@ -155,67 +108,67 @@ class Evaluation:
         """The target, where kernels have schedules."""
         return cast(Scheduled, self.target)
 
-    def _run(self, s: Statement) -> None:
+    def _run(self, s: H.Statement) -> None:
         match s:
-            case Size():
+            case H.Size():
                 self.sizes[s.extent] = int(self.tensors[s.tensor].shape[s.dim])
-            case Bound():
+            case H.Bound():
                 self.sizes[s.extent] = self._number(s)
-            case Split():
+            case H.Split():
                 config = self.configs[s.kernel]
                 programs = max(1, self._count(s.grid, config))
-                self.params[s.param] = max(1, config[PROGRAMS] // programs)
-            case TwoTiles():
+                self.params[s.param] = max(1, config[H.PROGRAMS] // programs)
+            case H.TwoTiles():
                 both = self.scheduled.two_tiles(self.sizes[s.extent])
                 self.lengths[s.first], self.lengths[s.second] = both
-            case CheckShapes():
-                for name, extents in s.tensors:
-                    if tuple(self.tensors[name].shape) != self._shape(extents):
-                        raise InternalError(f"{name} has not the shape {self._shape(extents)}")
-            case CheckEmpty():
+            case H.CheckShapes():
+                for t in s.tensors:
+                    if tuple(self.tensors[t.tensor].shape) != self._shape(t.shape):
+                        raise InternalError(f"{t.tensor} has not the shape {self._shape(t.shape)}")
+            case H.CheckEmpty():
                 if self.sizes[s.extent] != 0:
                     raise InternalError(f"kernels are for {s.extent} of size 0")
-            case CheckSome():
+            case H.CheckSome():
                 others = sum(math.prod(self.tensors[n].shape) for n in s.buffers)
                 if self.sizes[s.extent] == 0 < others:
                     raise InternalError(f"kernels are for {s.extent} of larger sizes than 0")
-            case Promote():
+            case H.Promote():
                 found = [self.tensors[n] for n in s.tensors]
                 self.dtype = self.target.promoted(found, s.default)
-            case Convert():
+            case H.Convert():
                 self._convert(s)
-            case Buffer():
+            case H.Buffer():
                 self._allocate(s.name, self._shape(s.shape), self.target.dtype(s, self.dtype))
-            case Align():
+            case H.Align():
                 if self._count(s.rows, self.config) >= s.least:
                     for name in s.tensors:
                         self._align(name)
-            case View():
+            case H.View():
                 self.names[s.name] = self.names[s.tensor]
                 self.shapes[s.name] = self._shape(s.shape)
-            case Choose():
+            case H.Choose():
                 self.config = dict(self.configs[s.kernel])
-                self.is_described = bool(self.config.pop(DESCRIPTORS, False))
-                self.config.pop(PROGRAMS, None)
-            case Fast():
+                self.is_described = bool(self.config.pop(H.DESCRIPTORS, False))
+                self.config.pop(H.PROGRAMS, None)
+            case H.Fast():
                 self.is_fast = self.scheduled.is_fast(self.tensors[s.tensor], self.dtype)
-            case Wide():
+            case H.Wide():
                 params = [self.params[n] for n in s.params]
                 tensors = [self.tensors[n] for n in s.tensors]
                 self.is_wide = self.scheduled.is_wide(tensors, params)
-            case Programs():
+            case H.Programs():
                 self.programs = self._count(s.grid, self.config)
-            case Describe():
+            case H.Describe():
                 for d in s.descriptors:
                     self._describe(d)
-            case Launch():
+            case H.Launch():
                 self._launch(s)
-            case Return():
+            case H.Return():
                 self.results = tuple((self.names[n], self.shapes.get(n)) for n in s.tensors)
 
     # --- numbers ----------------------------------------------------------------------
 
-    def _number(self, s: Bound) -> int:
+    def _number(self, s: H.Bound) -> int:
         found = evaluated(s.value, self.sizes, self.params)
         if found is None:
             raise InternalError(f"the size of {s.extent} is not known")
@@ -224,30 +177,30 @@ class Evaluation:
     def _shape(self, extents: tuple[str, ...]) -> tuple[int, ...]:
         return tuple(self.sizes[e] for e in extents)
 
-    def _count(self, grid: tuple[Count, ...], config: Mapping[str, int]) -> int:
+    def _count(self, grid: tuple[H.Count, ...], config: Mapping[str, int]) -> int:
         """How many program instances there are."""
         return math.prod(
             -(-self.sizes[c.extent] // (1 if c.block is None else config[c.block])) for c in grid
         )
 
-    def _length(self, length: Length) -> int:
-        match length.tile:
-            case "block":
+    def _length(self, length: H.AnyLength) -> int:
+        match length:
+            case H.Length():
                 return self.config[length.parameter]
-            case "one":
+            case H.HeldLength():
                 return self.scheduled.tile(self.sizes[length.extent])
         return self.lengths[length.axis]
 
-    def _is_even(self, length: Length) -> bool:
+    def _is_even(self, length: H.AnyLength) -> bool:
         size, found = self.sizes[length.extent], self._length(length)
-        match length.tile:
-            case "block":
+        match length:
+            case H.Length():
                 return size % found == 0
-            case "one":
-                return size == found
-            case "first":
+            case H.HalfLength(first=None):
                 return size >= found
-        return size == self.lengths[str(length.first)] + found
+            case H.HalfLength(first=str() as first):
+                return size == self.lengths[first] + found
+        return size == found
 
     # --- tensors ----------------------------------------------------------------------
 
@@ -256,7 +209,7 @@ class Evaluation:
         self.allocations.append((name, shape, dtype))
         self.tensors[name] = self.target.stand_in(shape, dtype)
 
-    def _convert(self, s: Convert) -> None:
+    def _convert(self, s: H.Convert) -> None:
         if self.tensors[s.left].dtype == self.tensors[s.right].dtype:
             return
         for name in (s.left, s.right):
@@ -272,7 +225,7 @@ class Evaluation:
             self.allocations.append((copy, tuple(found[0].shape), found[0].dtype))
             self.launches.append(found[1])
 
-    def _describe(self, d: Descriptor) -> None:
+    def _describe(self, d: H.Descriptor) -> None:
         self.descriptors[d.parameter] = None
         if self.is_described and not self.is_wide:
             block = [1 if n is None else self._length(n) for n in d.lengths]
@@ -280,7 +233,7 @@ class Evaluation:
 
     # --- launches ---------------------------------------------------------------------
 
-    def _launch(self, s: Launch) -> None:
+    def _launch(self, s: H.Launch) -> None:
         if self.programs <= 0:
             return
         args: list[Any] = []
@@ -288,15 +241,15 @@ class Evaluation:
         made: list[tuple[int, str, Callable[[Any], Any]]] = []
         options: dict[str, Any] = {}
         for a in s.arguments:
-            if not isinstance(a.value, POSITIONAL):
+            if not isinstance(a.value, H.POSITIONAL):
                 options[a.parameter] = self._value(a.value)
                 continue
             match a.value:
-                case Pointer(tensor):
+                case H.Pointer(tensor):
                     given.append((len(args), self.names[tensor]))
-                case Param(name) if name in self.varying:
+                case H.Param(name) if name in self.varying:
                     given.append((len(args), name))
-                case Descriptor(parameter, tensor):
+                case H.Descriptor(parameter, tensor):
                     make = self.descriptors[parameter]
                     if make is not None:
                         made.append((len(args), self.names[tensor], make))
@@ -304,25 +257,25 @@ class Evaluation:
         run = self.target.kernel(s.kernel, self.programs)
         self.launches.append(Launched(run, args, options | self.config, tuple(given), tuple(made)))
 
-    def _value(self, value: Value) -> Any:
+    def _value(self, value: H.Value) -> Any:
         """What an argument is; None where a call gives it."""
         match value:
-            case Stride():
+            case H.Stride():
                 return self.tensors[value.tensor].stride(value.dim)
-            case Extent():
+            case H.Extent():
                 return self.sizes[value.name]
-            case Param():
+            case H.Param():
                 return None if value.name in self.varying else self.params[value.name]
-            case Length():
+            case H.AnyLength():
                 return self._length(value)
-            case Even():
+            case H.Even():
                 return self._is_even(value.length)
-            case Step():
-                return self.scheduled.step(*((self.tensors[t], dim) for t, dim in value.held))
-            case Flag("index"):
+            case H.Step():
+                return self.scheduled.step(*((self.tensors[x.tensor], x.dim) for x in value.held))
+            case H.Flag("index"):
                 return self.scheduled.index(self.is_wide)
-            case Flag("precision"):
+            case H.Flag("precision"):
                 return self.scheduled.precision
-            case Flag("fast"):
+            case H.Flag("fast"):
                 return self.is_fast
         return None

@@ -10,14 +10,14 @@
 
 Statements run in their order. Sizes go by the name of their extent, tensors by their own name, and
 what a schedule chooses by the name of the kernel's parameter. `building.host_program` makes host
-programs, `verifier.verify` checks them, `evaluation.evaluate` turns one into the plan of a call;
+programs, `verifier.verify` checks them, `evaluation.Evaluation` turns one into the plan of a call;
 the backend triton prints it as the host function of an emitted file.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from monocomp.printer import show
 from monocomp.terms import Term
@@ -25,150 +25,175 @@ from monocomp.vocabulary import Kind
 
 PROGRAMS, DESCRIPTORS = "PROGRAMS", "DESCRIPTORS"  # what a schedule tells the host alone
 
+# Names by what they name; `verifier` looks for each where it is used.
+TensorName: TypeAlias = str
+ExtentName: TypeAlias = str
+ParamName: TypeAlias = str
+SettingName: TypeAlias = str  # of a schedule
+AxisName: TypeAlias = str  # with a length that is computed
+FlagName: TypeAlias = Literal["index", "precision", "fast"]
 
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(n.lstrip(".") for n in names)
+
+@dataclass(frozen=True)
+class Node:
+    """A part of a host program; `text` shows its fields, and it defines those in `defines`."""
+
+    text: ClassVar[str]
+    defines: ClassVar[tuple[str, ...]] = ()
+
+    def __str__(self) -> str:
+        return self.text.format(**{f.name: _shown(getattr(self, f.name)) for f in fields(self)})
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(_shown, value))
+    return show(value) if isinstance(value, Term) else str(value).lstrip(".")
 
 
 # --- what kernels are given -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Count:
+class Count(Node):
     """How many program instances there are along an axis of a grid: one for each element, or, if
     a parameter of the kernel is named, for each block of that length."""
 
-    extent: str
-    block: str | None = None
+    extent: ExtentName
+    block: SettingName | None = None
 
     def __str__(self) -> str:
-        size = self.extent.lstrip(".")
+        size = _shown(self.extent)
         return size if self.block is None else f"{size} / {self.block}"
 
 
 @dataclass(frozen=True)
-class Length:
-    """How long a kernel's blocks are along an axis.
-
-    `tile` says why: "block", where a schedule chooses it; "one", where one tile holds the axis;
-    "first" or "second", where it is the one or the other of two tiles that hold it together.
-    """
+class AnyLength(Node):
+    """How long a kernel's blocks are along an axis."""
 
     axis: str
-    extent: str
-    parameter: str
-    tile: Literal["block", "one", "first", "second"] = "block"
-    first: str | None = None  # the axis of the first tile, of a second one
-
-    def __str__(self) -> str:
-        return {
-            "block": self.parameter,
-            "one": f"tile({self.extent.lstrip('.')})",
-        }.get(self.tile, f"length_{self.axis}")
+    extent: ExtentName
 
 
 @dataclass(frozen=True)
-class Even:
+class Length(AnyLength):
+    """As a schedule says."""
+
+    parameter: SettingName
+
+    text = "{parameter}"
+
+
+@dataclass(frozen=True)
+class HeldLength(AnyLength):
+    """One tile holds the axis."""
+
+    text = "tile({extent})"
+
+
+@dataclass(frozen=True)
+class HalfLength(AnyLength):
+    """One of two tiles that hold it together; `first` is the axis of the first, of a second one."""
+
+    axis: AxisName
+    first: AxisName | None
+
+    text = "length_{axis}"
+
+
+@dataclass(frozen=True)
+class Even(Node):
     """Is no element of a block beyond the end of the axis?"""
 
-    length: Length
+    length: AnyLength
 
-    def __str__(self) -> str:
-        return f"{self.length} fills {self.length.extent.lstrip('.')}"
+    text = "{length} divides"
 
 
 @dataclass(frozen=True)
-class Pointer:
+class Pointer(Node):
     """A tensor."""
 
-    tensor: str
+    tensor: TensorName
 
-    def __str__(self) -> str:
-        return self.tensor
+    text = "{tensor}"
 
 
 @dataclass(frozen=True)
-class Descriptor:
-    """What loads blocks of a tensor, or nothing: of a length, or one element, along each
+class Descriptor(Node):
+    """What loads blocks of a tensor, or nothing: of a length, or one element (None), along each
     dimension."""
 
     parameter: str
-    tensor: str
-    lengths: tuple[Length | None, ...]
+    tensor: TensorName
+    lengths: tuple[AnyLength | None, ...]
+
+    text = "blocks of {tensor}: {lengths}"
 
     @property
     def key(self) -> str:
         """The same for descriptors of the same blocks, of several kernels too."""
         return repr((self.tensor, tuple(n.axis if n else None for n in self.lengths)))
 
-    def __str__(self) -> str:
-        return f"{self.tensor}[{', '.join(str(n or 1) for n in self.lengths)}]"
-
 
 @dataclass(frozen=True)
-class Stride:
+class Stride(Node):
     """A stride of a tensor."""
 
-    tensor: str
+    tensor: TensorName
     dim: int
 
-    def __str__(self) -> str:
-        return f"{self.tensor}.stride({self.dim})"
+    text = "{tensor}.stride({dim})"
 
 
 @dataclass(frozen=True)
-class Extent:
+class Extent(Node):
     """A size."""
 
-    name: str
+    name: ExtentName
 
-    def __str__(self) -> str:
-        return self.name.lstrip(".")
+    text = "{name}"
 
 
 @dataclass(frozen=True)
-class Param:
+class Param(Node):
     """A parameter of the program, or into how many parts a stream is cut."""
 
-    name: str
+    name: ParamName
 
-    def __str__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True)
-class Step:
-    """What divides the strides of tensors but along one dimension each."""
-
-    held: tuple[tuple[str, int], ...]
-
-    def __str__(self) -> str:
-        return f"step of {', '.join(f'{t} but {dim}' for t, dim in self.held)}"
+    text = "{name}"
 
 
 @dataclass(frozen=True)
-class Flag:
+class Step(Node):
+    """What divides the strides of tensors but these."""
+
+    held: tuple[Stride, ...]
+
+    text = "step of strides but {held}"
+
+
+@dataclass(frozen=True)
+class Flag(Node):
     """The type of indices, the precision of products, or may functions be less accurate?"""
 
-    name: Literal["index", "precision", "fast"]
+    name: FlagName
 
-    def __str__(self) -> str:
-        return self.name
+    text = "{name}"
 
 
-Value: TypeAlias = Pointer | Descriptor | Stride | Extent | Param | Length | Even | Step | Flag
+Value: TypeAlias = Pointer | Descriptor | Stride | Extent | Param | AnyLength | Even | Step | Flag
 POSITIONAL = (Pointer, Descriptor, Stride, Extent, Param)  # the others go by name
 
 
 @dataclass(frozen=True)
-class Argument:
+class Argument(Node):
     """What a kernel is given for one of its parameters."""
 
     parameter: str
     value: Value
 
-    def __str__(self) -> str:
-        return f"{self.parameter} = {self.value}"
+    text = "{parameter} = {value}"
 
 
 @dataclass(frozen=True)
@@ -186,205 +211,196 @@ class Signature:
 
 
 @dataclass(frozen=True)
-class Size:
+class Size(Node):
     """A size is read off an input's shape."""
 
-    extent: str
-    tensor: str
+    extent: ExtentName
+    tensor: TensorName
     dim: int
 
-    def __str__(self) -> str:
-        return f"size {self.extent.lstrip('.')} = {self.tensor}.shape[{self.dim}]"
+    text, defines = "size {extent} = {tensor}.shape[{dim}]", ("extent",)
 
 
 @dataclass(frozen=True)
-class Bound:
+class Bound(Node):
     """A size is computed from other sizes and parameters."""
 
-    extent: str
+    extent: ExtentName
     value: Term
 
-    def __str__(self) -> str:
-        return f"size {self.extent.lstrip('.')} = {show(self.value)}"
+    text, defines = "size {extent} = {value}", ("extent",)
 
 
 @dataclass(frozen=True)
-class Split:
+class Split(Node):
     """Into how many parts a kernel's stream is cut: as many as make the number of program
     instances that its schedule wants, where the grid has so many without."""
 
-    param: str
+    param: ParamName
     kernel: int
     grid: tuple[Count, ...]
 
-    def __str__(self) -> str:
-        programs = " * ".join(map(str, self.grid)) or "1"
-        return f"param {self.param} = max(1, {PROGRAMS} of kernel {self.kernel} // ({programs}))"
+    text, defines = "param {param} = parts of kernel {kernel}, over {grid}", ("param",)
 
 
 @dataclass(frozen=True)
-class TwoTiles:
+class TwoTiles(Node):
     """The lengths of the two tiles that hold an axis."""
 
-    extent: str
-    first: str
-    second: str
+    extent: ExtentName
+    first: AxisName
+    second: AxisName
 
-    def __str__(self) -> str:
-        lengths = f"length_{self.first}, length_{self.second}"
-        return f"{lengths} = two tiles of {self.extent.lstrip('.')}"
+    text = "length_{first}, length_{second} = two tiles({extent})"
+    defines = ("first", "second")
 
 
 @dataclass(frozen=True)
-class CheckShapes:
+class Shape(Node):
+    """The sizes that a tensor should have."""
+
+    tensor: TensorName
+    shape: tuple[ExtentName, ...]
+
+    text = "{tensor}[{shape}]"
+
+
+@dataclass(frozen=True)
+class CheckShapes(Node):
     """Each input has the sizes of its extents."""
 
-    tensors: tuple[tuple[str, tuple[str, ...]], ...]
+    tensors: tuple[Shape, ...]
 
-    def __str__(self) -> str:
-        return f"check {', '.join(f'{name}[{_listed(dims)}]' for name, dims in self.tensors)}"
+    text = "check {tensors}"
 
 
 @dataclass(frozen=True)
-class CheckEmpty:
+class CheckEmpty(Node):
     """A size for which the program was derived is 0."""
 
-    extent: str
+    extent: ExtentName
 
-    def __str__(self) -> str:
-        return f"check {self.extent.lstrip('.')} == 0"
+    text = "check {extent} == 0"
 
 
 @dataclass(frozen=True)
-class CheckSome:
+class CheckSome(Node):
     """Along an axis without elements no instance runs, and what lacks the axis must be empty."""
 
-    extent: str
-    buffers: tuple[str, ...]
+    extent: ExtentName
+    buffers: tuple[TensorName, ...]
 
-    def __str__(self) -> str:
-        return f"check {self.extent.lstrip('.')} > 0, or {', '.join(self.buffers)} empty"
+    text = "check {extent} > 0, or nothing in {buffers}"
 
 
 @dataclass(frozen=True)
-class Promote:
+class Promote(Node):
     """The dtype of results: that to which those of some inputs are promoted, or a default."""
 
-    tensors: tuple[str, ...]
+    tensors: tuple[TensorName, ...]
     default: str
 
-    def __str__(self) -> str:
-        return f"dtype = {' + '.join(self.tensors) or self.default}"
+    text = "dtype of {tensors}; else {default}"
 
 
 @dataclass(frozen=True)
-class Convert:
+class Convert(Node):
     """Two tensors that one product takes get the dtype of results, if theirs differ."""
 
-    left: str
-    right: str
+    left: TensorName
+    right: TensorName
 
-    def __str__(self) -> str:
-        return f"convert {self.left}, {self.right}"
+    text = "convert {left}, {right}"
 
 
 @dataclass(frozen=True)
-class Buffer:
+class Buffer(Node):
     """A tensor that kernels write is allocated.
 
     `dtype` is a name, or "promoted" (that of results) or "accumulated" (that of sums).
     """
 
-    name: str
-    shape: tuple[str, ...]
+    name: TensorName
+    shape: tuple[ExtentName, ...]
     kind: Kind
     dtype: str
 
-    def __str__(self) -> str:
-        return f"{self.name} = empty[{_listed(self.shape)}]: {self.dtype}"
+    text, defines = "{name} = empty[{shape}]: {dtype}", ("name",)
 
 
 @dataclass(frozen=True)
-class Align:
+class Align(Node):
     """Tensors are copied if their rows are odd, where so many program instances read them that
     it pays."""
 
-    tensors: tuple[str, ...]
+    tensors: tuple[TensorName, ...]
     rows: tuple[Count, ...]
     least: int
 
-    def __str__(self) -> str:
-        rows = " * ".join(map(str, self.rows))
-        return f"align {', '.join(self.tensors)} if {rows} >= {self.least}"
+    text = "align {tensors} if over {rows} there are {least} programs"
 
 
 @dataclass(frozen=True)
-class View:
+class View(Node):
     """What a tensor holds in another shape."""
 
-    name: str
-    tensor: str
-    shape: tuple[str, ...]
+    name: TensorName
+    tensor: TensorName
+    shape: tuple[ExtentName, ...]
 
-    def __str__(self) -> str:
-        return f"{self.name} = {self.tensor}.view[{_listed(self.shape)}]"
+    text, defines = "{name} = {tensor}.view[{shape}]", ("name",)
 
 
 @dataclass(frozen=True)
-class Choose:
+class Choose(Node):
     """A kernel's schedule, up to its launch; `host` are those of its choices that are the host's
     alone."""
 
     kernel: int
     host: tuple[str, ...]
 
-    def __str__(self) -> str:
-        return f"schedule {self.kernel}"
+    text = "schedule of kernel {kernel}"
 
 
 @dataclass(frozen=True)
-class Fast:
+class Fast(Node):
     """May functions be as accurate as results of 16 bits, on the device of a tensor?"""
 
-    tensor: str
+    tensor: TensorName
 
-    def __str__(self) -> str:
-        return f"fast = dtype of 16 bits, {self.tensor} on CUDA"
+    text = "fast = results of 16 bits, {tensor} on CUDA"
 
 
 @dataclass(frozen=True)
-class Wide:
+class Wide(Node):
     """Do offsets, or sums with parameters, leave 32 bits?"""
 
-    tensors: tuple[str, ...]
-    params: tuple[str, ...]
+    tensors: tuple[TensorName, ...]
+    params: tuple[ParamName, ...]
 
-    def __str__(self) -> str:
-        return f"index = int of {', '.join((*self.tensors, *self.params))}"
+    text = "index = int of {tensors}; {params}"
 
 
 @dataclass(frozen=True)
-class Programs:
+class Programs(Node):
     """How many program instances there are."""
 
     grid: tuple[Count, ...]
 
-    def __str__(self) -> str:
-        return f"programs = {' * '.join(map(str, self.grid)) or '1'}"
+    text = "programs over {grid}"
 
 
 @dataclass(frozen=True)
-class Describe:
+class Describe(Node):
     """Descriptors, where the schedule wants them and the tensors' layouts can have them."""
 
     descriptors: tuple[Descriptor, ...]
 
-    def __str__(self) -> str:
-        return "; ".join(f"{d.parameter} = descriptor {d}" for d in self.descriptors)
+    text = "describe {descriptors}"
 
 
 @dataclass(frozen=True)
-class Launch:
+class Launch(Node):
     """A kernel runs."""
 
     kernel: int
@@ -396,36 +412,17 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Return:
+class Return(Node):
     """The results."""
 
-    tensors: tuple[str, ...]
+    tensors: tuple[TensorName, ...]
 
-    def __str__(self) -> str:
-        return f"return {', '.join(self.tensors)}"
+    text = "return {tensors}"
 
 
 Statement: TypeAlias = (
-    Size
-    | Bound
-    | Split
-    | TwoTiles
-    | CheckShapes
-    | CheckEmpty
-    | CheckSome
-    | Promote
-    | Convert
-    | Buffer
-    | Align
-    | View
-    | Choose
-    | Fast
-    | Wide
-    | Programs
-    | Describe
-    | Launch
-    | Return
-)
+    Size | Bound | Split | TwoTiles | CheckShapes | CheckEmpty | CheckSome | Promote | Convert
+) | (Buffer | Align | View | Choose | Fast | Wide | Programs | Describe | Launch | Return)
 
 
 @dataclass(frozen=True)

@@ -3,211 +3,108 @@ ranks that kernels take, and every parameter of a kernel is given once."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
 from monocomp import terms as T
 from monocomp.errors import InternalError
-from monocomp.host.program import (
-    POSITIONAL,
-    Align,
-    Bound,
-    Buffer,
-    CheckEmpty,
-    CheckShapes,
-    CheckSome,
-    Choose,
-    Convert,
-    Count,
-    Describe,
-    Descriptor,
-    Even,
-    Extent,
-    Fast,
-    Flag,
-    HostProgram,
-    Launch,
-    Length,
-    Param,
-    Pointer,
-    Programs,
-    Promote,
-    Return,
-    Size,
-    Split,
-    Statement,
-    Step,
-    Stride,
-    TwoTiles,
-    Value,
-    View,
-    Wide,
-)
+from monocomp.host import program as H
+
+_NAMES = {
+    "TensorName": "tensor",
+    "ExtentName": "size",
+    "ParamName": "parameter",
+    "SettingName": "choice of the schedule",
+    "AxisName": "length",
+    "FlagName": "flag",
+}
 
 
-def verify(program: HostProgram) -> None:
+def verify(program: H.HostProgram) -> None:
     """Raises InternalError, which shows the program, where it is not one."""
-    checking = _Verifier(program)
-    for s in program.body:
-        checking.check(s)
-    if not program.body or not isinstance(program.body[-1], Return):
-        checking.fail("it does not end with its results")
+    fault = _fault(program)
+    if fault is not None:
+        raise InternalError(f"no host program: {fault}", notes=[str(program)])
 
 
-class _Verifier:
-    def __init__(self, program: HostProgram) -> None:
-        self.program = program
-        self.tensors: dict[str, int] = dict(program.inputs)  # ranks
-        self.params = {*program.params}
-        self.sizes: set[str] = set()
-        self.lengths: set[str] = set()
-        self.descriptors: set[str] = set()
-        self.flags = {"precision"}
-        self.config: set[str] | None = None  # the parameters that the schedule gives
-        self.has_programs = self.has_dtype = self.is_done = False
-
-    def fail(self, what: str) -> None:
-        raise InternalError(f"no host program: {what}", notes=[str(self.program)])
-
-    def need(self, condition: bool, what: str) -> None:
-        if not condition:
-            self.fail(what)
-
-    def tensor(self, name: str, rank: int | None = None) -> None:
-        known = self.tensors.get(name)
-        self.need(known is not None, f"the tensor {name} is not defined")
-        self.need(rank in (None, known), f"{name} has {known} dimensions, not {rank}")
-
-    def size(self, *names: str) -> None:
-        for name in names:
-            self.need(name in self.sizes, f"the size of {name} is not defined")
-
-    def grid(self, grid: tuple[Count, ...], parameters: set[str] | None) -> None:
-        for count in grid:
-            self.size(count.extent)
-            if count.block is not None:
-                self.need(count.block in (parameters or ()), f"no schedule gives {count.block}")
-
-    def new(self, name: str, rank: int) -> None:
-        self.need(name not in self.tensors, f"{name} is defined twice")
-        self.tensors[name] = rank
-
-    def check(self, s: Statement) -> None:
-        self.need(not self.is_done, "something follows its results")
+def _fault(program: H.HostProgram) -> str | None:
+    known = {("parameter", n) for n in program.params} | {("tensor", n) for n, _ in program.inputs}
+    known.add(("flag", "precision"))
+    ranks = dict(program.inputs)
+    for n, s in enumerate(program.body):
         match s:
-            case Size():
-                self.tensor(s.tensor)
-                self.need(s.dim < self.tensors[s.tensor], f"{s.tensor} has no dimension {s.dim}")
-                self.sizes.add(s.extent)
-            case Bound():
-                for t in T.subterms(s.value):
-                    if t.op == "extent":
-                        self.size(t.attr)
-                    self.need(t.op != "param" or t.attr in self.params, f"{t.attr} is not defined")
-                self.sizes.add(s.extent)
-            case Split():
-                self.grid(s.grid, {*self.program.kernels[s.kernel].scheduled})
-                self.params.add(s.param)
-            case TwoTiles():
-                self.size(s.extent)
-                self.lengths |= {s.first, s.second}
-            case CheckShapes():
-                for name, extents in s.tensors:
-                    self.tensor(name, len(extents))
-                    self.size(*extents)
-            case CheckEmpty():
-                self.size(s.extent)
-            case CheckSome():
-                self.size(s.extent)
-                for name in s.buffers:
-                    self.tensor(name)
-            case Promote():
-                for name in s.tensors:
-                    self.tensor(name)
-                self.has_dtype = True
-            case Convert():
-                self.need(self.has_dtype, "a conversion to no dtype")
-                self.tensor(s.left)
-                self.tensor(s.right)
-            case Buffer():
-                self.need(self.has_dtype, f"{s.name} has no dtype")
-                self.size(*s.shape)
-                self.new(s.name, len(s.shape))
-            case Align():
-                self.grid(s.rows, self.config)
-                for name in s.tensors:
-                    self.tensor(name)
-            case View():
-                self.tensor(s.tensor)
-                self.size(*s.shape)
-                self.new(s.name, len(s.shape))
-            case Choose():
-                self.config = {*self.program.kernels[s.kernel].scheduled}
-                self.flags.discard("index")
-                self.descriptors, self.has_programs = set(), False
-            case Fast():
-                self.tensor(s.tensor)
-                self.flags.add("fast")
-            case Wide():
-                for name in s.tensors:
-                    self.tensor(name)
-                self.need({*s.params} <= self.params, f"{s.params} are not all defined")
-                self.flags.add("index")
-            case Programs():
-                self.grid(s.grid, self.config)
-                self.has_programs = True
-            case Describe():
-                for d in s.descriptors:
-                    self.tensor(d.tensor, len(d.lengths))
-                    for length in d.lengths:
-                        if length is not None:
-                            self.length(length)
-                    self.descriptors.add(d.parameter)
-            case Launch():
-                self.launch(s)
-            case Return():
-                for name in s.tensors:
-                    self.tensor(name)
-                self.is_done = True
+            case H.Choose(kernel):
+                known = {k for k in known if k[0] != "choice of the schedule"}
+                known |= _scheduled(program, kernel)
+            case H.Buffer() | H.View():
+                ranks[s.name] = len(s.shape)
+            case H.Fast():
+                known.add(("flag", "fast"))
+            case H.Wide():
+                known.add(("flag", "index"))
+        given = _scheduled(program, s.kernel) if isinstance(s, H.Split) else set()
+        for name in _uses(s):
+            if name not in known | given:
+                return f"{' '.join(name)} is not defined in `{str(s).splitlines()[0]}`"
+        for field in s.defines:
+            known.add((_kind(s, field), getattr(s, field)))
+        fault = _launch_fault(program, s, ranks) if isinstance(s, H.Launch) else _rank(s, ranks)
+        if fault is not None:
+            return fault
+        if isinstance(s, H.Return) != (n + 1 == len(program.body)):
+            return "its results are not its end"
+    return None if program.body else "it is empty"
 
-    def launch(self, s: Launch) -> None:
-        kernel = self.program.kernels[s.kernel]
-        self.need(s.name == kernel.name, f"{s.name} is not kernel {s.kernel}")
-        self.need(self.has_programs or not kernel.scheduled, f"{s.name} has no program instances")
-        given = [a.parameter for a in s.arguments]
-        chosen = [p for p in kernel.parameters if p in kernel.scheduled]
-        self.need(sorted(given + chosen) == sorted(kernel.parameters), f"{s.name} lacks arguments")
-        places = [n for n, a in enumerate(s.arguments) if isinstance(a.value, POSITIONAL)]
-        is_first = [*kernel.parameters[: len(places)]] == [given[n] for n in places]
-        self.need(is_first, f"{s.name} takes its arguments in another order")
-        ranks = dict(kernel.ranks)
-        for a in s.arguments:
-            self.value(a.value, ranks)
 
-    def length(self, length: Length) -> None:
-        self.size(length.extent)
-        if length.tile == "block":
-            self.need(length.parameter in (self.config or ()), f"no length {length}")
-        elif length.tile != "one":
-            self.need(length.axis in self.lengths, f"no length of {length.axis}")
+def _scheduled(program: H.HostProgram, kernel: int) -> set[tuple[str, str]]:
+    return {("choice of the schedule", n) for n in program.kernels[kernel].scheduled}
 
-    def value(self, value: Value, ranks: dict[str, int]) -> None:
-        match value:
-            case Pointer():
-                self.tensor(value.tensor, ranks.get(value.tensor))
-            case Descriptor():
-                self.need(value.parameter in self.descriptors, f"no {value.parameter}")
-            case Stride():
-                self.tensor(value.tensor, ranks.get(value.tensor))
-                self.need(value.dim < self.tensors[value.tensor], f"no dimension {value.dim}")
-            case Extent():
-                self.size(value.name)
-            case Param():
-                self.need(value.name in self.params, f"{value.name} is not defined")
-            case Length():
-                self.length(value)
-            case Even():
-                self.length(value.length)
-            case Step():
-                for name, dim in value.held:
-                    self.tensor(name)
-                    self.need(dim < self.tensors[name], f"{name} has no dimension {dim}")
-            case Flag():
-                self.need(value.name in self.flags, f"the flag {value.name} is not defined")
+
+def _kind(node: H.Node, field: str) -> str:
+    """What a field names, as its type says."""
+    declared = next(str(f.type) for f in fields(node) if f.name == field)
+    return next((kind for name, kind in _NAMES.items() if name in declared), "")
+
+
+def _uses(node: Any) -> Iterator[tuple[str, str]]:
+    """The names that a node needs, by what they name."""
+    for f in fields(node):
+        value = getattr(node, f.name)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, T.Term):
+                for t in T.subterms(part):
+                    if t.op in ("extent", "param"):
+                        yield {"extent": "size", "param": "parameter"}[t.op], t.attr
+            elif is_dataclass(part):
+                yield from _uses(part)
+            elif f.name not in node.defines and part is not None and _kind(node, f.name):
+                yield _kind(node, f.name), part
+
+
+def _rank(node: Any, ranks: dict[str, int]) -> str | None:
+    """Shapes and strides that are not those of their tensors."""
+    match node:
+        case H.CheckShapes(tensors):
+            wrong = [t.tensor for t in tensors if len(t.shape) != ranks[t.tensor]]
+            return f"{wrong[0]} has {ranks[wrong[0]]} dimensions" if wrong else None
+        case H.Size() | H.Stride() if node.dim >= ranks[node.tensor]:
+            return f"{node.tensor} has no dimension {node.dim}"
+        case H.Descriptor() if len(node.lengths) != ranks[node.tensor]:
+            return f"{node.tensor} has {ranks[node.tensor]} dimensions"
+    return None
+
+
+def _launch_fault(program: H.HostProgram, s: H.Launch, ranks: dict[str, int]) -> str | None:
+    kernel = program.kernels[s.kernel]
+    given = [a.parameter for a in s.arguments]
+    chosen = [p for p in kernel.parameters if p in kernel.scheduled]
+    places = [a.parameter for a in s.arguments if isinstance(a.value, H.POSITIONAL)]
+    if sorted(given + chosen) != sorted(kernel.parameters):
+        return f"{s.name} lacks arguments"
+    if places != [*kernel.parameters[: len(places)]]:
+        return f"{s.name} takes its arguments in another order"
+    for name, rank in kernel.ranks:
+        if ranks[name] != rank:
+            return f"{name} has {ranks[name]} dimensions, and {s.name} takes {rank}"
+    return next((fault for a in s.arguments if (fault := _rank(a.value, ranks))), None)
