@@ -12,10 +12,9 @@ from monocomp.tile import TileProgram
 def interface(kernel: TileProgram, source: KernelSource, emitter: KernelEmitter) -> Interface:
     """That of one kernel."""
     lengths = _lengths(kernel, emitter)
-    arguments, parameters, scheduled = [], [], []
-    for purpose, name, dim in source.arguments:
-        parameter = emitter._argument(purpose, name, dim)
-        parameters.append(parameter)
+    arguments, scheduled = [], []
+    for parameter, given in zip(source.parameters, source.arguments, strict=True):
+        purpose, name, dim = given
         if purpose == "order" or (purpose == "block" and isinstance(lengths[name], H.Length)):
             scheduled.append(parameter)
             continue
@@ -28,7 +27,7 @@ def interface(kernel: TileProgram, source: KernelSource, emitter: KernelEmitter)
     return Interface(
         kernel,
         source.name,
-        tuple(parameters),
+        tuple(source.parameters),
         tuple(arguments),
         tuple(scheduled),
         tuple(grid),

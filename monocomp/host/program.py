@@ -47,7 +47,7 @@ class Node:
 
 def _shown(value: Any) -> str:
     if isinstance(value, tuple):
-        return ", ".join(map(_shown, value))
+        return ", ".join("1" if v is None else _shown(v) for v in value) or "none"
     return show(value) if isinstance(value, Term) else str(value).lstrip(".")
 
 
@@ -378,7 +378,7 @@ class Wide(Node):
     tensors: tuple[TensorName, ...]
     params: tuple[ParamName, ...]
 
-    text = "index = int of {tensors}; {params}"
+    text = "index = int that holds offsets of {tensors}; params {params}"
 
 
 @dataclass(frozen=True)
