@@ -44,7 +44,6 @@ def triton_source(
     spaces = [Space(k, sizes, element_bytes(k, widths), target, processors) for k in kernels]
     start, schedules = specializations.equations, [space.first() for space in spaces]
     precision = "tf32" if tf32 else "ieee"
-    narrow = {n: d for n, d in dtypes.items() if d in NARROW}
     with BUILDING:
         if minimal:
             is_cuda = target is not None and target.startswith("cuda")
@@ -56,7 +55,7 @@ def triton_source(
                 sizes=sizes,
                 precision=precision,
                 target=target,
-                narrow=narrow,
+                dtypes=dtypes,
                 fast=is_cuda and "float32" not in dtypes.values(),
             )
         outline = specializations.derivation_for(extents, processors).outline()
@@ -68,7 +67,7 @@ def triton_source(
             outline=outline,
             precision=precision,
             target=target,
-            narrow=narrow,
+            narrow={n: d for n, d in dtypes.items() if d in NARROW},
         ).source
 
 

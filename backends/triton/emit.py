@@ -20,6 +20,7 @@ from monocomp.backends.triton.layout import parse
 from monocomp.backends.triton.minimal import MinimalHost, minimal_lines
 from monocomp.backends.triton.schedule import Schedule, has_order
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines
+from monocomp.dtypes import NARROW
 from monocomp.equations import Equations
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.host.building import host_program
@@ -213,20 +214,25 @@ def emit_minimal(
     sizes: Mapping[str, int],
     precision: str,
     target: str | None,
-    narrow: Mapping[str, str],
+    dtypes: Mapping[str, str],
     fast: bool,
 ) -> str:
     """The source file of a program without what whole ones look at in each call.
 
     Args:
-        start, kernels, schedules, lowered, precision, target, narrow: as for `emit`.
+        start, kernels, schedules, lowered, precision, target: as for `emit`.
         sizes: extents that are known; the file is for these alone.
+        dtypes: of the inputs of floats.
         fast: may functions be as accurate as results of 16 bits?
     """
+    narrow = {n: d for n, d in dtypes.items() if d in NARROW}
+    widths = {n: 1 if n in narrow else 4 if d == "float32" else 2 for n, d in dtypes.items()}
     written = _write(start, kernels, schedules, lowered, narrow)
     name = Identifiers(written.taken).of("host", start.origin.name or "kernel")
     configs = [written.config(n) for n in range(len(kernels))]
-    host = MinimalHost(start, written.program, written.names, sizes, configs, precision, fast)
+    host = MinimalHost(
+        start, written.program, written.names, sizes, configs, precision, fast, widths
+    )
     functions = [*written.device_functions(), HOST_FUNCTIONS["two_tiles"], HOST_FUNCTIONS["span"]]
     lines = minimal_lines(host, name, written.sources, functions)
     return _parsed([*_header(start, target), *_imports([bool(host.described)]), *lines[1:]])

@@ -29,6 +29,7 @@ class MinimalHost(HostSource):
         configs: the schedules.
         precision: "ieee" or "tf32".
         fast: may functions be as accurate as results of 16 bits?
+        widths: of the elements of inputs, in bytes; what is stored takes 4.
     """
 
     empty = "torch.empty"
@@ -42,11 +43,12 @@ class MinimalHost(HostSource):
         configs: Sequence[Mapping[str, int]],
         precision: str,
         fast: bool,
+        widths: Mapping[str, int],
     ) -> None:
         super().__init__(start, host, names, ())
         self.known = sizes
         self.schedules = configs
-        self.precision, self.fast = precision, fast
+        self.precision, self.fast, self.widths = precision, fast, widths
         self.kernel = 0
         self.described: set[str] = set()  # parameters of kernels that are descriptors
 
@@ -93,7 +95,7 @@ class MinimalHost(HostSource):
                 for name in map(self.param, s.params):
                     self.put(f"assert abs({name}) < {SMALL_INT}")
             case H.Describe():
-                for d in s.descriptors if self.schedules[self.kernel].get(H.DESCRIPTORS) else ():
+                for d in filter(self._is_described, s.descriptors):
                     self.described.add(d.parameter)
                     tensor = self.tensor(d.tensor)
                     block = ", ".join("1" if n is None else self._length(n) for n in d.lengths)
@@ -106,6 +108,13 @@ class MinimalHost(HostSource):
                 self._launch(s)
             case _:
                 super()._statement(s)
+
+    def _is_described(self, d: H.Descriptor) -> bool:
+        """Does the schedule want a descriptor, and do 16 bytes divide rows of the known size?"""
+        last = d.lengths[-1]
+        row = 0 if last is None else self.known.get(last.extent, 0)
+        wanted = self.schedules[self.kernel].get(H.DESCRIPTORS)
+        return bool(wanted) and row > 0 and row * self.widths.get(d.tensor, 4) % 16 == 0
 
     def _launch(self, s: H.Launch) -> None:
         """With all arguments; `minimal_lines` leaves out what the kernel does not need."""

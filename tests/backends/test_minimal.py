@@ -59,6 +59,14 @@ def test_results_where_lengths_are_left_open(name: str) -> None:
     check(name, minimal(name, known, "fp32"), sizes)
 
 
+def test_rows_that_no_descriptor_can_load() -> None:
+    """At d = 20 in 16 bits, which 16 bytes do not divide; at d = 104 they do."""
+    for head in (20, 104):
+        text = minimal("causal", {"d": head, "e": head})
+        assert ("TensorDescriptor" in text) == (head == 104)
+        check("causal", text, CASES["causal"].sizes(64, 64, head, head))
+
+
 @pytest.mark.parametrize("name", ["attention", "gqa"])
 def test_results_in_parts(name: str) -> None:
     """Several kernels, of which one merges what the others have stored."""
