@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from monocomp import counter_rng
-from monocomp.backends.interpreter import Interpreter, default_blocks, elementwise
+from monocomp.backends.interpreter import (
+    Interpreter,
+    arguments,
+    default_blocks,
+    elementwise,
+    run_plan,
+)
+from monocomp.host.program import Buffer, HostProgram
 from monocomp.tile import TileProgram
 from monocomp.vocabulary import Kind
 
@@ -105,6 +112,52 @@ _OWN: dict[str, Callable[..., Array]] = {
 }
 
 
+class _Target:
+    """Runs kernels one after the other, for host programs."""
+
+    device = None
+
+    def __init__(self, kernels: Sequence[TileProgram], checked: bool) -> None:
+        self.kernels, self.checked = kernels, checked
+
+    def promoted(self, tensors: Sequence[Array], default: str) -> Any:
+        return np.float64
+
+    def dtype(self, buffer: Buffer, promoted: Any) -> Any:
+        return {"float": promoted, "int": np.int64, "bool": np.bool_}[buffer.kind]
+
+    def stand_in(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        return np.broadcast_to(np.zeros((), dtype), shape)
+
+    def clear(self, tensor: Array) -> object:
+        return tensor.fill(0)
+
+    def kernel(self, number: int, programs: int) -> Callable[..., object]:
+        def call(*args: Any) -> None:
+            run(kernel, *arguments(kernel, args), checked=self.checked)
+
+        kernel = self.kernels[number]
+        return call
+
+
+def run_all(
+    host: HostProgram,
+    kernels: Sequence[TileProgram],
+    inputs: Mapping[str, Array],
+    params: Mapping[str, Any],
+    programs: int,
+    *,
+    checked: bool = False,
+) -> tuple[Array, ...]:
+    """The results of a host program on NumPy arrays, as `interpreter.run_plan` says."""
+    target = _Target(kernels, checked)
+    return run_plan(host, target, inputs, params, programs, _zeros)
+
+
+def _zeros(shape: tuple[int, ...], *, dtype: Any, device: None) -> Array:
+    return np.zeros(shape, dtype)
+
+
 def run(
     program: TileProgram,
     inputs: Mapping[str, Array],
@@ -113,9 +166,8 @@ def run(
     params: Mapping[str, Any],
     *,
     checked: bool = False,
-    blocks: Mapping[str, int] | None = None,
 ) -> None:
     """Run one kernel on NumPy arrays; `outputs` are filled in place."""
-    chosen = {**default_blocks(program, extents, 1024), **(blocks or {})}
+    blocks = default_blocks(program, extents, 1024)
     with np.errstate(all="ignore"):
-        Interpreter(program, NumpyOps(), extents, params, chosen, checked).run(inputs, outputs)
+        Interpreter(program, NumpyOps(), extents, params, blocks, checked).run(inputs, outputs)

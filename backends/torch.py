@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import torch
 
 from monocomp import counter_rng
-from monocomp.backends.interpreter import Interpreter, default_blocks, elementwise
+from monocomp.backends.interpreter import (
+    Interpreter,
+    arguments,
+    default_blocks,
+    elementwise,
+    run_plan,
+)
+from monocomp.host.program import Buffer, HostProgram
 from monocomp.tile import TileProgram
 from monocomp.vocabulary import Kind
 
@@ -138,6 +146,74 @@ def _mod(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 _OWN: dict[str, Callable[..., Any]] = {"sign": _sign, "floordiv": _floordiv, "mod": _mod}
 
 
+class _Target:
+    """Runs kernels one after the other, for host programs."""
+
+    def __init__(
+        self,
+        kernels: Sequence[TileProgram],
+        inputs: Mapping[str, torch.Tensor],
+        results: torch.dtype | None,
+        checked: bool,
+    ) -> None:
+        self.kernels, self.results, self.checked = kernels, results, checked
+        self.device = next((t.device for t in inputs.values()), torch.device("cpu"))
+        is_wide = any(t.dtype == torch.float64 for t in inputs.values())
+        self.accumulated = torch.float64 if is_wide else torch.float32
+
+    def promoted(self, tensors: Sequence[torch.Tensor], default: str) -> torch.dtype:
+        return self.results or promoted(tensors, default)
+
+    def dtype(self, buffer: Buffer, promoted: torch.dtype) -> torch.dtype:
+        return dtype_of(buffer, promoted, self.accumulated)
+
+    def stand_in(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype, device="meta")
+
+    def clear(self, tensor: torch.Tensor) -> object:
+        return tensor.zero_()
+
+    def kernel(self, number: int, programs: int) -> Callable[..., object]:
+        def call(*args: Any) -> None:
+            run(kernel, *arguments(kernel, args), dtype=self.accumulated, checked=self.checked)
+
+        kernel = self.kernels[number]
+        return call
+
+
+def promoted(tensors: Sequence[torch.Tensor], default: str) -> torch.dtype:
+    """The dtype of results."""
+    found = [t.dtype for t in tensors] or [getattr(torch, default)]
+    return reduce(torch.promote_types, found)
+
+
+def dtype_of(buffer: Buffer, promoted: torch.dtype, accumulated: torch.dtype) -> torch.dtype:
+    """The dtype of a buffer."""
+    found = {"promoted": promoted, "accumulated": accumulated}.get(buffer.dtype)
+    return found or getattr(torch, buffer.dtype)
+
+
+def run_all(
+    host: HostProgram,
+    kernels: Sequence[TileProgram],
+    inputs: Mapping[str, torch.Tensor],
+    params: Mapping[str, Any],
+    programs: int,
+    *,
+    results: torch.dtype | None = None,
+    checked: bool = False,
+) -> tuple[torch.Tensor, ...]:
+    """The results of a host program, as `interpreter.run_plan` says.
+
+    Args:
+        results: the dtype of float results for which the program names none; that to which
+            those of inputs are promoted, unless given.
+        checked: test computed subscripts.
+    """
+    target = _Target(kernels, inputs, results, checked)
+    return run_plan(host, target, inputs, params, programs, torch.empty)
+
+
 def run(
     program: TileProgram,
     inputs: Mapping[str, torch.Tensor],
@@ -145,53 +221,11 @@ def run(
     extents: Mapping[str, int],
     params: Mapping[str, Any],
     *,
-    checked: bool = False,
-    blocks: Mapping[str, int] | None = None,
-) -> None:
-    """Run one kernel on torch tensors; `outputs` are filled in place.
-
-    Accumulation is in float64 if an input is, else in float32.
-    """
-    tensors = list(inputs.values()) + list(outputs.values())
-    wide = any(t.dtype == torch.float64 for t in inputs.values())
-    device = tensors[0].device
-    ops = TorchOps(device, torch.float64 if wide else torch.float32)
-    chosen = {**default_blocks(program, extents, TILE_ELEMENTS), **(blocks or {})}
-    with torch.no_grad():
-        Interpreter(program, ops, extents, params, chosen, checked).run(inputs, outputs)
-
-
-def run_all(
-    kernels: Sequence[TileProgram],
-    inputs: Mapping[str, torch.Tensor],
-    extents: Mapping[str, int],
-    params: Mapping[str, Any],
     dtype: torch.dtype,
-    *,
     checked: bool = False,
-) -> dict[str, torch.Tensor]:
-    """Run kernels one after the other.
-
-    Args:
-        kernels: in the order in which they run.
-        inputs, extents, params: of the program.
-        dtype: of float outputs for which the program names none.
-        checked: test computed subscripts.
-
-    Returns:
-        The outputs, and what kernels have stored for one another, by name.
-    """
-    wide = any(t.dtype == torch.float64 for t in inputs.values())
-    kinds = {"float": dtype, "int": torch.int64, "bool": torch.bool}
-    # What is stored has the precision of sums.
-    stored_kinds = {**kinds, "float": torch.float64 if wide else torch.float32}
-    device = next((t.device for t in inputs.values()), torch.device("cpu"))
-    outputs: dict[str, torch.Tensor] = {}
-    for kernel in kernels:
-        for o in kernel.outputs:
-            shape = [extents[d] for d in o.dims]
-            default = stored_kinds[o.kind] if o.is_stored else kinds[o.kind]
-            wanted = getattr(torch, o.dtype) if o.dtype else default
-            outputs[o.name] = torch.empty(shape, dtype=wanted, device=device)
-        run(kernel, {**inputs, **outputs}, outputs, extents, params, checked=checked)
-    return outputs
+) -> None:
+    """Run one kernel on torch tensors, with sums in this dtype; `outputs` are filled in place."""
+    ops = TorchOps(next(iter(outputs.values())).device, dtype)
+    blocks = default_blocks(program, extents, TILE_ELEMENTS)
+    with torch.no_grad():
+        Interpreter(program, ops, extents, params, blocks, checked).run(inputs, outputs)

@@ -195,7 +195,8 @@ def in_one_tile(program: str, *tensors: Tensor) -> Prepare:
         runner = compiled.calls.runner(inputs, binding)
         spaces = runner.spaces(inputs, packed_extents(runner.program, binding.extents))
         chosen = tuple(next(s for s in x.candidates() if not s.in_two) for x in spaces)
-        return lambda: runner._call(inputs, binding.params, chosen)[0]
+        _, plan = runner._call(inputs, binding.params, chosen)
+        return lambda: plan(inputs, torch.empty)[0]
 
     return prepare
 

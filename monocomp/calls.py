@@ -19,13 +19,15 @@ from monocomp.arguments import (
     shape_of,
 )
 from monocomp.building import BUILDING
-from monocomp.dtypes import LOADED_BY_TRITON, is_narrow, promoted
+from monocomp.dtypes import LOADED_BY_TRITON, is_narrow
 from monocomp.errors import DeviceError, UnsupportedDtypeError, UnsupportedError, UsageError
 from monocomp.filters import Filters
+from monocomp.host.building import host_program, of_tile_program
 from monocomp.language.binding import Binding, bind, signature
 from monocomp.language.syntax import Program
-from monocomp.planning.plan import Plan, Planner
+from monocomp.planning.plan import Planner
 from monocomp.planning.sizes import packed_extents
+from monocomp.tile import TileProgram
 
 if TYPE_CHECKING:
     import torch
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from monocomp.backends.triton.launch import TritonRunner
     from monocomp.backends.triton.replay import Plans
     from monocomp.backends.triton.search import Tuning
+    from monocomp.host.program import HostProgram
 
 
 class Calls:
@@ -76,7 +79,7 @@ class Calls:
             plan = self._plans.find(values) if len(values) == len(args) + len(kwargs) else None
             if plan is not None:
                 self.last = "triton", plan.device
-                return _unpacked(plan(values))
+                return _unpacked(self._plans.run(plan, values))
         inputs, params, binding = self._bound(args, kwargs)
         if self.backend == "numpy":
             results = self._run_numpy(inputs, binding)
@@ -109,11 +112,10 @@ class Calls:
             )
         check_floats(binding.params, "triton")
         runner = self.runner(inputs, binding)
-        extents = packed_extents(runner.program, binding.extents)
         found = runner.tune(
             inputs,
             binding.params,
-            extents,
+            packed_extents(runner.program, binding.extents),
             seconds=seconds,
             candidates=candidates,
             progress=progress,
@@ -143,24 +145,12 @@ class Calls:
         from monocomp.backends import numpy as backend
 
         arrays = {n: np.asarray(_host_array(t)) for n, t in inputs.items()}
-        dtypes: dict[str, Any] = {"float": np.float64, "int": np.int64, "bool": np.bool_}
-        outputs: dict[str, Any] = {}
-        plan = self.planner.plan(binding.extents)
-        extents = self._all_extents(plan, binding)
-        for kernel in plan.kernels:
-            for o in kernel.outputs:
-                shape = [extents[d] for d in o.dims]
-                outputs[o.name] = np.zeros(shape, dtypes[o.kind])
-            backend.run(
-                kernel,
-                {**arrays, **outputs},
-                outputs,
-                extents,
-                binding.params,
-                checked=self.checked,
-            )
+        host, kernels = self._interpreted(inputs, binding)
+        programs = self.planner.processors or 1
         self.last = "numpy", None
-        return plan.program.results(outputs, binding.extents)
+        return backend.run_all(
+            host, kernels, arrays, binding.params, programs, checked=self.checked
+        )
 
     def _run_torch_tensors(
         self, inputs: Mapping[str, Any], params: Mapping[str, object], binding: Binding
@@ -169,30 +159,27 @@ class Calls:
 
         check_tensors(inputs, torch)
         device = next(iter(inputs.values())).device if inputs else torch.device("cpu")
-        backend = self._backend_for(device)
-        if backend == "triton":
+        if self._backend_for(device) == "triton":
             return self._run_triton(inputs, params, binding)
-        from monocomp.backends import torch as torch_backend
+        from monocomp.backends import torch as backend
 
-        dtype = promoted(inputs, torch)
-        if dtype != torch.float64:
+        if not any(t.dtype == torch.float64 for t in inputs.values()):
             check_floats(binding.params, "torch")
-        plan = self.planner.plan(binding.extents)
-        outputs = torch_backend.run_all(
-            plan.kernels,
-            inputs,
-            self._all_extents(plan, binding),
-            binding.params,
-            dtype,
-            checked=self.checked,
-        )
+        host, kernels = self._interpreted(inputs, binding)
+        programs = self.planner.processors or 1
         self.last = "torch", device
-        return plan.program.results(outputs, binding.extents)
+        return backend.run_all(
+            host, kernels, inputs, binding.params, programs, checked=self.checked
+        )
 
-    def _all_extents(self, plan: Plan, binding: Binding) -> dict[str, int]:
-        """The extents of a call, also of parts: one for each processor."""
-        counts = dict.fromkeys(plan.program.parts.values(), plan.processors)
-        return plan.extents(binding.extents, {**binding.params, **counts})
+    def _interpreted(
+        self, inputs: Mapping[str, Any], binding: Binding
+    ) -> tuple[HostProgram, tuple[TileProgram, ...]]:
+        """The tile programs for a call, and the host program that runs them as they are."""
+        plan = self.planner.plan(binding.extents)
+        narrow = [n for n, t in inputs.items() if is_narrow(t)]
+        interfaces = [of_tile_program(k) for k in plan.kernels]
+        return host_program(plan.program, interfaces, narrow), plan.kernels
 
     def _backend_for(self, device: torch.device) -> str:
         if self.backend != "auto":

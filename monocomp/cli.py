@@ -197,6 +197,7 @@ def _emit_options(command: argparse.ArgumentParser) -> None:
     add("--dtype", metavar="TYPE", help="of the inputs: bf16, fp16 or fp32, or bf16,K=e4m3,V=e4m3")
     add("--tf32", action="store_true", help="products of fp32 in tf32")
     _extent(command)
+    add("--minimal", action="store_true", help="kernels for these sizes and little else, to paste")
     add("--name", metavar="NAME", help="the kernel's name")
     add("-o", "--output", metavar="FILE", help="where to write it (standard output)")
 

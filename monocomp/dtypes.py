@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from monocomp.errors import UnsupportedDtypeError, UsageError, nearest
 from monocomp.terms.declarations import Declarations
-
-if TYPE_CHECKING:
-    import torch
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "bool")
 NARROW = ("float8_e4m3fn", "float8_e5m2")
@@ -53,19 +50,6 @@ def _dtype_name(name: str, known: Mapping[str, str]) -> str:
             help=f"did you mean {near!r}?" if near else None,
         )
     return known[name]
-
-
-def promoted(inputs: Mapping[str, torch.Tensor], torch: Any) -> torch.dtype:
-    """The dtype of outputs. Floats of 8 bits have no say: the results of a program need more.
-    If there are no others it is bfloat16, which has all their values."""
-    floats = [t for t in inputs.values() if t.is_floating_point()]
-    found = None
-    for tensor in floats:
-        if not is_narrow(tensor):
-            found = tensor.dtype if found is None else torch.promote_types(found, tensor.dtype)
-    if found is None:
-        found = torch.bfloat16 if floats else torch.float32
-    return found
 
 
 def is_narrow(tensor: Any) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any
 
 from monocomp import terms as T
 from monocomp.terms import Equation, Term
@@ -67,14 +66,6 @@ class Equations:
         outputs = {o.name for o in self.declared.outputs}
         others = tuple(e for e in self.equations if e.name not in outputs)
         return in_order(others + self.outputs)
-
-    def results(self, computed: Mapping[str, Any], extents: Mapping[str, int]) -> tuple[Any, ...]:
-        """The outputs, as arrays or tensors, of what kernels have computed."""
-        found = []
-        for e in self.outputs:
-            shape = [extents[i.attr[1]] for i in e.indices]
-            found.append(computed[self.views.get(e.name, e.name)].reshape(shape))
-        return tuple(found)
 
     def map(self, f: Callable[[Term], Term]) -> Equations:
         """The same equations with f applied to the right-hand sides."""

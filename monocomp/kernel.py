@@ -210,6 +210,7 @@ class Kernel:
         dtype: str | Mapping[str, str] | None = None,
         extents: Mapping[str, int] | None = None,
         tf32: bool | None = None,
+        minimal: bool = False,
     ) -> str:
         """The emitted source.
 
@@ -222,8 +223,13 @@ class Kernel:
                 may be "e4m3" or "e5m2" as well. Others are "bf16".
             extents: sizes that are known, by index.
             tf32: let float32 products use the tf32 units.
+            minimal: leave out the self-check, and what the launcher looks at in each call: a file
+                for these extents, which are constants in it, and for tensors whose last
+                dimensions have no gaps (backend "triton").
         """
         sizes = self._sizes(extents or {})
+        if minimal and backend != "triton":
+            raise UsageError("only the source for backend 'triton' has a minimal form")
         if backend in ("numpy", "torch"):
             return "\n\n".join(map(str, self.tile_programs(sizes))) + "\n"
         if backend != "triton":
@@ -234,7 +240,9 @@ class Kernel:
                 help=f"did you mean {near!r}?" if near else None,
             )
         tf32 = self.tf32 if tf32 is None else tf32
-        return triton_source(self.planner, sizes, dtype or "bf16", target, tf32=tf32)
+        return triton_source(
+            self.planner, sizes, dtype or "bf16", target, tf32=tf32, minimal=minimal
+        )
 
     def _sizes(self, extents: Mapping[str, int]) -> dict[str, int]:
         """Extents by representative, from extents by any index name."""

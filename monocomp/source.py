@@ -17,6 +17,7 @@ def triton_source(
     target: str | None,
     *,
     tf32: bool,
+    minimal: bool = False,
 ) -> str:
     """A self-contained Python file.
 
@@ -26,8 +27,9 @@ def triton_source(
         dtype: of all inputs of floats, or of some by name.
         target: what to choose the schedules for: "cuda:90", "hip:gfx942", ...
         tf32: let float32 products use the tf32 units.
+        minimal: only kernels for the known sizes, and a short host function.
     """
-    from monocomp.backends.triton.emit import emit
+    from monocomp.backends.triton.emit import emit, emit_minimal
     from monocomp.backends.triton.schedule import processors_of
     from monocomp.backends.triton.space import Space, element_bytes
 
@@ -38,18 +40,33 @@ def triton_source(
     plan = planner.plan(extents, processors)
     sizes = plan.extents(extents)
     spaces = [Space(k, sizes, element_bytes(k, widths), target, processors) for k in plan.kernels]
+    start, schedules = planner.equations, [space.first() for space in spaces]
+    precision = "tf32" if tf32 else "ieee"
     with BUILDING:
-        module = emit(
-            planner.equations,
+        if minimal:
+            is_cuda = target is not None and target.startswith("cuda")
+            return emit_minimal(
+                start,
+                plan.kernels,
+                schedules,
+                lowered=plan.program,
+                sizes=sizes,
+                precision=precision,
+                target=target,
+                dtypes=dtypes,
+                fast=is_cuda and "float32" not in dtypes.values(),
+            )
+        outline = plan.derivation.outline()
+        return emit(
+            start,
             plan.kernels,
-            [space.first() for space in spaces],
+            schedules,
             lowered=plan.program,
-            outline=plan.derivation.outline(),
-            precision="tf32" if tf32 else "ieee",
+            outline=outline,
+            precision=precision,
             target=target,
             narrow={n: d for n, d in dtypes.items() if d in NARROW},
-        )
-    return module.source
+        ).source
 
 
 def _check_target(target: str | None) -> None:

@@ -333,6 +333,7 @@ def test_emit_writes_source_and_nothing_else(call) -> None:
         ["--target", "hip:gfx942"],
         ["--dtype", "fp32", "--tf32"],
         ["--name", "my_kernel"],
+        ["--minimal", "--extent", "d=64", "e=64"],
     ],
 )
 def test_emit_options(call, words: Sequence[str]) -> None:

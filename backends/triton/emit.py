@@ -14,12 +14,17 @@ from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
 from monocomp.backends.triton.host_source import HOST_NAMES, HostSource
 from monocomp.backends.triton.identifiers import Identifiers
-from monocomp.backends.triton.kernel_source import KernelEmitter
+from monocomp.backends.triton.interface import interface
+from monocomp.backends.triton.kernel_source import KernelEmitter, KernelSource
 from monocomp.backends.triton.layout import parse
+from monocomp.backends.triton.minimal import MinimalHost, minimal_lines
 from monocomp.backends.triton.schedule import Schedule, has_order
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines
+from monocomp.dtypes import NARROW
 from monocomp.equations import Equations
 from monocomp.errors import InternalError, UnsupportedError
+from monocomp.host.building import host_program
+from monocomp.host.program import Align, Clear, HostProgram
 from monocomp.lowering import in_two_tiles
 from monocomp.tile import Combine, Fold, TileProgram, walk
 
@@ -34,7 +39,7 @@ class Module:
         configs: the names of the schedules, one a kernel.
         blocks: for each kernel the names of its block lengths by axis.
         params: the names of the host function's keywords by parameter.
-        places: for each kernel by name, which of its positional arguments are parameters.
+        program: what the host function does.
         described: for each kernel, can descriptors load tiles of it?
         ordered: for each kernel, does it take the order of its instances?
     """
@@ -44,7 +49,7 @@ class Module:
     configs: tuple[str, ...]
     blocks: tuple[Mapping[str, str], ...]
     params: Mapping[str, str]
-    places: Mapping[str, Mapping[int, str]]
+    program: HostProgram
     described: tuple[bool, ...]
     ordered: tuple[bool, ...]
 
@@ -52,6 +57,83 @@ class Module:
         """A schedule in the form that the host function takes."""
         flags = (self.described[kernel], self.ordered[kernel])
         return _config(schedule, self.blocks[kernel], *flags)
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What all files of a program share."""
+
+    names: Identifiers
+    taken: frozenset[str]  # names of the file, which its host function must leave alone
+    schedules: Sequence[Schedule]
+    sources: Sequence[KernelSource]
+    blocks: Sequence[Mapping[str, str]]
+    configs: Sequence[str]
+    described: Sequence[bool]
+    ordered: Sequence[bool]
+    program: HostProgram
+
+    def config(self, n: int) -> dict[str, int]:
+        """A kernel's schedule."""
+        return _config(self.schedules[n], self.blocks[n], self.described[n], self.ordered[n])
+
+    def device_functions(self) -> list[str]:
+        """The texts of functions that kernels call, each after those that it calls."""
+        helpers = dict.fromkeys(h for s in self.sources for h in s.helpers)
+        functions = dict.fromkeys(f for s in self.sources for f in s.functions.values())
+        return [*(DEVICE_FUNCTIONS[h] for h in helpers), *functions]
+
+
+def _write(
+    start: Equations,
+    kernels: Sequence[TileProgram],
+    schedules: Sequence[Schedule],
+    lowered: Equations,
+    narrow: Mapping[str, str],
+) -> _Written:
+    """The kernels of a file, and its host program."""
+    pairs = zip(kernels, schedules, strict=True)
+    kernels = [in_two_tiles(k, s.in_two) for k, s in pairs]
+    taken = {*DEVICE_FUNCTIONS, *HOST_FUNCTIONS, *RESERVED}
+    names = Identifiers({*taken, *HOST_NAMES})
+    declared = start.declared
+    if not declared.inputs:
+        raise UnsupportedError(
+            "backend 'triton' needs an input tensor, to know which GPU to run on",
+            help="compile with backend='torch'",
+        )
+    kernel_names = [names.of("kernel", k.name, f"{k.name}_kernel") for k in kernels]
+    for name in declared.inputs:
+        names.of("tensor", name)
+    for name in declared.params:
+        names.of("param", name)
+    folds = (s.monoid for k in kernels for s in walk(k.body) if isinstance(s, Fold))
+    monoids = dict.fromkeys(m.name for m in folds if isinstance(m, Combine))
+    functions = {m: names.of("combine", m, f"combine_{m}") for m in monoids}
+    named = zip(kernels, kernel_names, strict=True)
+    emitters = [KernelEmitter(k, n, functions, narrow) for k, n in named]
+    sources = [e.emit() for e in emitters]
+    configs = tuple(
+        names.of("config", k.name, "CONFIG" if n == 0 else f"CONFIG_{n + 1}")
+        for n, k in enumerate(kernels)
+    )
+    blocks = [
+        {a: e._block(a) for a, _ in s.blocks} for e, s in zip(emitters, schedules, strict=True)
+    ]
+    interfaces = [interface(*each) for each in zip(kernels, sources, emitters, strict=True)]
+    # The function never reads its own name, so what is inside may have it too, as a tensor.
+    taken |= {*kernel_names, *functions.values(), *configs, "TensorDescriptor"}
+    return _Written(
+        names,
+        frozenset(taken),
+        schedules,
+        sources,
+        blocks,
+        configs,
+        tuple(bool(s.blocks) for s in sources),
+        tuple(map(has_order, kernels)),
+        host_program(lowered, interfaces, narrow),
+    )
 
 
 def emit(
@@ -78,85 +160,95 @@ def emit(
         narrow: the inputs that are floats of 8 bits, with their dtypes.
     """
     narrow = narrow or {}
-    pairs = zip(kernels, schedules, strict=True)
-    kernels = [in_two_tiles(k, s.in_two) for k, s in pairs]
-    taken = {*DEVICE_FUNCTIONS, *HOST_FUNCTIONS, *RESERVED}
-    names = Identifiers({*taken, *HOST_NAMES})
-    declared = start.declared
-    if not declared.inputs:
-        raise UnsupportedError(
-            "backend 'triton' needs an input tensor, to know which GPU to run on",
-            help="compile with backend='torch'",
-        )
-    kernel_names = [names.of("kernel", k.name, f"{k.name}_kernel") for k in kernels]
-    for name in declared.inputs:
-        names.of("tensor", name)
-    for name in declared.params:
-        names.of("param", name)
-    folds = (s.monoid for k in kernels for s in walk(k.body) if isinstance(s, Fold))
-    monoids = dict.fromkeys(m.name for m in folds if isinstance(m, Combine))
-    functions = {m: names.of("combine", m, f"combine_{m}") for m in monoids}
-    named = zip(kernels, kernel_names, strict=True)
-    emitters = [KernelEmitter(k, n, functions, narrow) for k, n in named]
-    sources = [e.emit() for e in emitters]
-    configs = tuple(
-        names.of("config", k.name, "CONFIG" if n == 0 else f"CONFIG_{n + 1}")
-        for n, k in enumerate(kernels)
-    )
-    # The function never reads its own name, so what is inside may have it too, as a tensor.
-    taken |= {*kernel_names, *functions.values(), *configs, "TensorDescriptor"}
-    host = Identifiers(taken).of("host", start.origin.name or "kernel")
-    lines = [*_header(start, outline, target, schedules), "", "import torch", "import triton"]
-    lines += ["import triton.language as tl"]
-    described = tuple(bool(s.blocks) for s in sources)
-    ordered = tuple(map(has_order, kernels))
-    if any(described):
-        lines += ["from triton.tools.tensor_descriptor import TensorDescriptor"]
-    lines += [""]
-    blocks: list[dict[str, str]] = []
-    for n, (emitter, schedule) in enumerate(zip(emitters, schedules, strict=True)):
-        blocks.append({a: emitter._block(a) for a, _ in schedule.blocks})
-        entries = _config(schedule, blocks[n], described[n], ordered[n])
-        lines += [f"{configs[n]} = {{", *(f'    "{k}": {v},' for k, v in entries.items()), "}"]
-    for helper in dict.fromkeys(h for s in sources for h in s.helpers):
-        lines += ["", "", DEVICE_FUNCTIONS[helper]]
-    for text in dict.fromkeys(f for s in sources for f in s.functions.values()):
+    written = _write(start, kernels, schedules, lowered or start, narrow)
+    names, program = written.names, written.program
+    host = Identifiers(written.taken).of("host", start.origin.name or "kernel")
+    lines = [
+        *_header(start, target),
+        *_derivation(outline, schedules),
+        *_imports(written.described),
+    ]
+    for n, config in enumerate(written.configs):
+        entries = (f'    "{k}": {v},' for k, v in written.config(n).items())
+        lines += [f"{config} = {{", *entries, "}"]
+    for text in written.device_functions():
         lines += ["", "", text]
-    for s in sources:
+    for s in written.sources:
         lines += ["", "", *s.lines]
-    written = HostSource(
-        start, lowered or start, kernels, sources, emitters, names, configs, narrow
-    )
-    has_sums = any(k.is_added_to(o.name) for k in kernels for o in k.outputs)
+    has_sums = any(isinstance(s, Clear) for s in program.body)
+    aligns = any(isinstance(s, Align) for s in program.body)
     needed = {
         "two_tiles": any(s.in_two for s in schedules),
-        "step": any(s.held for s in sources),
-        "descriptor": any(described),
-        "copy_rows": written.aligns,
-        "aligned": written.aligns,
+        "step": any(s.held for s in written.sources),
+        "descriptor": any(written.described),
+        "copy_rows": aligns,
+        "aligned": aligns,
         "clear_elements": has_sums,
         "clear": has_sums,
     }
     for function, text in HOST_FUNCTIONS.items():
         if needed.get(function, True):
             lines += ["", "", text]
-    lines += ["", "", *written.lines(host, precision)]
+    lines += ["", "", *HostSource(start, program, names, written.configs).lines(host, precision)]
     identifiers = _identifiers(start, names)
     lines += ["", "", *reference_lines(start, identifiers)]
     # What the file computes is printed as it was written, for the sizes that it was lowered for.
     here = replace(start, sizes=(lowered or start).sizes)
     lines += ["", "", *main_lines(here, identifiers, host, narrow)]
+    params = {n: names.of("param", n) for n in start.declared.params}
+    return Module(
+        _parsed(lines),
+        host,
+        tuple(written.configs),
+        tuple(written.blocks),
+        params,
+        program,
+        tuple(written.described),
+        tuple(written.ordered),
+    )
+
+
+def emit_minimal(
+    start: Equations,
+    kernels: Sequence[TileProgram],
+    schedules: Sequence[Schedule],
+    *,
+    lowered: Equations,
+    sizes: Mapping[str, int],
+    precision: str,
+    target: str | None,
+    dtypes: Mapping[str, str],
+    fast: bool,
+) -> str:
+    """The source file of a program without what whole ones look at in each call.
+
+    Args:
+        start, kernels, schedules, lowered, precision, target: as for `emit`.
+        sizes: extents that are known; the file is for these alone.
+        dtypes: of the inputs of floats.
+        fast: may functions be as accurate as results of 16 bits?
+    """
+    narrow = {n: d for n, d in dtypes.items() if d in NARROW}
+    widths = {n: 1 if n in narrow else 4 if d == "float32" else 2 for n, d in dtypes.items()}
+    written = _write(start, kernels, schedules, lowered, narrow)
+    name = Identifiers(written.taken).of("host", start.origin.name or "kernel")
+    configs = [written.config(n) for n in range(len(kernels))]
+    host = MinimalHost(
+        start, written.program, written.names, sizes, configs, precision, fast, widths
+    )
+    functions = [*written.device_functions(), HOST_FUNCTIONS["two_tiles"], HOST_FUNCTIONS["span"]]
+    lines = minimal_lines(host, name, written.sources, functions)
+    return _parsed([*_header(start, target), *_imports([bool(host.described)]), *lines[1:]])
+
+
+def _parsed(lines: Sequence[str]) -> str:
+    """The text of a file."""
     text = "\n".join(lines).rstrip() + "\n"
     try:
         parse(text)
     except SyntaxError as fault:
         raise InternalError(f"the emitted source does not parse: {fault}", notes=[text]) from None
-    params = {n: names.of("param", n) for n in declared.params}
-    places = {
-        s.name: {n: p for n, (purpose, p, _) in enumerate(s.arguments) if purpose == "param"}
-        for s in sources
-    }
-    return Module(text, host, configs, tuple(blocks), params, places, described, ordered)
+    return text
 
 
 def _config(
@@ -189,16 +281,25 @@ def _comment(text: str) -> str:
     return "# " + "".join(c if c.isprintable() else " " for c in safe)
 
 
-def _header(
-    start: Equations, outline: Iterable[str], target: str | None, schedules: Sequence[Schedule]
-) -> list[str]:
+def _header(start: Equations, target: str | None) -> list[str]:
     made_for = f" for {target}" if target else ""
     out = [f"# Generated by monocomp {__version__}{made_for}.", "#", "# Program:", "#"]
     for line in start.origin.text.strip("\n").splitlines():
         out.append(_comment("    " + line).rstrip())
-    out += ["#", "# Derivation:", "#"]
+    return out
+
+
+def _derivation(outline: Iterable[str], schedules: Sequence[Schedule]) -> list[str]:
+    out = ["#", "# Derivation:", "#"]
     out += [_comment("    " + line).rstrip() for line in outline]
     held = dict.fromkeys(axis for s in schedules for axis in s.in_two)
     if held:
         out += ["#", _comment(f"In two tiles, to be padded less: {', '.join(held)}.")]
     return [*out, "#", "# Run this file to check it against a plain evaluation in torch."]
+
+
+def _imports(described: Sequence[bool]) -> list[str]:
+    lines = ["", "import torch", "import triton", "import triton.language as tl"]
+    if any(described):
+        lines += ["from triton.tools.tensor_descriptor import TensorDescriptor"]
+    return [*lines, ""]

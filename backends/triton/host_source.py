@@ -1,49 +1,42 @@
-"""The host function of an emitted file: sizes and checks, outputs, and a launch for each kernel."""
+"""Host programs as the host functions of emitted files."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from monocomp import terms as T
-from monocomp.backends.triton.descriptors import Block
 from monocomp.backends.triton.identifiers import Identifiers
-from monocomp.backends.triton.kernel_source import KernelEmitter, KernelSource
 from monocomp.backends.triton.layout import fit
 from monocomp.backends.triton.schedule import MIN_DOT
 from monocomp.backends.triton.syntax import SMALL_INT
 from monocomp.equations import Equations
 from monocomp.errors import InternalError
-from monocomp.nominal import without_elements
-from monocomp.tile import Axis, OutputTensor, TileProgram
+from monocomp.host import program as H
 
-MANY_BLOCKS = 8  # of rows, whose reading takes longer than a copy, if rows are odd
 # Names that the function uses itself.
 HOST_NAMES = frozenset(
     ("config", "configs", "fast", "name", "precision", "programs", "shape", "t", "tensor", "wide")
-) | {"TensorDescriptor", "empty"}
+) | {"TensorDescriptor", "empty", "grid"}
 
 
 class HostSource:
-    """Writes the function; kernels, sources and emitters belong together, one each."""
+    """Writes the function.
+
+    Args:
+        start: the program before any rewrite, for parameters and the docstring.
+        host: the host program.
+        names: those of the file.
+        configs: the names of the schedules, one a kernel.
+    """
+
+    empty = "empty"  # what allocates
 
     def __init__(
-        self,
-        start: Equations,
-        lowered: Equations,
-        kernels: Sequence[TileProgram],
-        sources: Sequence[KernelSource],
-        emitters: Sequence[KernelEmitter],
-        names: Identifiers,
-        configs: Sequence[str],
-        narrow: Collection[str],
+        self, start: Equations, host: H.HostProgram, names: Identifiers, configs: Sequence[str]
     ) -> None:
-        self.narrow = narrow
-        self.start, self.program = start, start.declared
-        self.lowered = lowered
-        self.kernels, self.sources, self.emitters = kernels, sources, emitters
+        self.start, self.host = start, host
         self.names = names
         self.configs = configs
-        self.aligns = any(map(self._aligned, kernels, emitters))
         self.out: list[str] = []
 
     def tensor(self, name: str) -> str:
@@ -52,39 +45,46 @@ class HostSource:
     def size(self, extent: str) -> str:
         return self.names.of("host size", extent, f"size_{extent.lstrip('.')}")
 
+    def param(self, name: str) -> str:
+        return self.names.of("param", name)
+
+    def descriptor(self, d: H.Descriptor) -> str:
+        return self.names.of("descriptor", d.key, d.parameter)
+
+    def setting(self, name: str, kernel: int | None = None) -> str:
+        """What the schedule of a kernel chooses, or that of the one to be launched."""
+        return f'config["{name}"]' if kernel is None else f'configs[{kernel}]["{name}"]'
+
     def put(self, text: str, indent: int = 1) -> None:
         self.out.append("    " * indent + text if text else "")
 
+    def fit(self, before: str, text: str, after: str = "", indent: int = 1) -> None:
+        self.out += fit(before, text, after, indent)
+
     def lines(self, host: str, precision: str) -> list[str]:
         """The function."""
-        tensors = [self.tensor(n) for n in self.program.inputs]
-        params = []
-        for p in self.program.params.values():
-            default = "" if p.default is None else f"={_number(p.default)}"
-            params.append(f"{self.names.of('param', p.name)}{default}")
-        configs = _tuple(self.configs)
+        declared = self.start.declared
         self.out = [f"def {host}("]
-        self.out += [f"    {t}," for t in tensors]
-        self.out += ["    *,", *(f"    {p}," for p in params)]
-        self.out += [f"    configs={configs},", f'    precision="{precision}",']
+        self.out += [f"    {self.tensor(n)}," for n in declared.inputs]
+        self.out += ["    *,", *(f"    {p}," for p in self.params())]
+        self.out += [f"    configs={_tuple(self.configs)},", f'    precision="{precision}",']
         self.out += ["    empty=torch.empty,", "    launch=launch,", "):"]
         self._doc()
-        self._sizes()
-        self._promote()
-        self._outputs()
-        for n, kernel in enumerate(self.kernels):
-            self._launch(n, kernel)
-        for name, packed in self.lowered.views.items():
-            sizes = [self.size(i.attr[1]) for i in self.lowered.by_name[name].indices]
-            text = f"{self.tensor(packed)}.view({', '.join(sizes)})"
-            self.out += fit(f"{self.tensor(name)} = ", text, "", 1)
-        results = [self.tensor(o.name) for o in self.program.outputs]
-        self.put(f"return {', '.join(results)}")
+        for s in self.host.body:
+            self._statement(s)
         return self.out
+
+    def params(self) -> list[str]:
+        """The parameters with their defaults."""
+        params = []
+        for p in self.start.declared.params.values():
+            default = "" if p.default is None else f"={_number(p.default)}"
+            params.append(f"{self.param(p.name)}{default}")
+        return params
 
     def _doc(self) -> None:
         shapes = []
-        for i in self.program.inputs.values():
+        for i in self.start.declared.inputs.values():
             dims = ", ".join(d.lstrip(".") for d in i.dims)
             shapes.append(f"{i.name} ({dims})")
         outs = [f"{e.name} ({', '.join(i.attr[0] for i in e.indices)})" for e in self.start.outputs]
@@ -99,22 +99,88 @@ class HostSource:
         self.put("empty, launch: how tensors are allocated and kernels run.", 2)
         self.put('"""')
 
-    def _sizes(self) -> None:
-        known: set[str] = set()
-        bounds = self.lowered.declared.bounds
-        for i in self.program.inputs.values():
-            for dim, extent in enumerate(self.program.extents(i.name)):
-                if extent not in known and extent not in bounds:
-                    known.add(extent)
-                    self.put(f"{self.size(extent)} = {self.tensor(i.name)}.shape[{dim}]")
-        for extent in sorted(bounds, key=self.lowered.parts.__contains__):
-            if extent in self.lowered.parts:
-                self._parts(extent, self.lowered.parts[extent])
-            text = self._int(bounds[extent])
-            self.out += fit(f"{self.size(extent)} = ", text, "", 1)
+    def _statement(self, s: H.Statement) -> None:
+        match s:
+            case H.Size():
+                self.put(f"{self.size(s.extent)} = {self.tensor(s.tensor)}.shape[{s.dim}]")
+            case H.Bound():
+                self.fit(f"{self.size(s.extent)} = ", self._int(s.value))
+            case H.Split():
+                self.fit("programs = ", self._count(s.grid, s.kernel))
+                wanted = self.setting(H.PROGRAMS, s.kernel)
+                self.put(f"{self.param(s.param)} = max(1, {wanted} // max(1, programs))")
+            case H.TwoTiles():
+                both = f"{self._held_length(s.first)}, {self._held_length(s.second)}"
+                self.put(f"{both} = two_tiles({self.size(s.extent)})")
+            case H.CheckShapes():
+                self._shapes(s)
+            case H.CheckEmpty():
+                size, name = self.size(s.extent), s.extent.lstrip(".")
+                self.put(f"if {size} != 0:")
+                message = f"{name} has size {{{size}}}, and this file is for size 0"
+                self.put(f'raise ValueError(f"{message}")', 2)
+            case H.CheckSome():
+                elements = " + ".join(f"{self.tensor(n)}.numel()" for n in s.buffers)
+                self.fit(f"if {self.size(s.extent)} == 0 < ", elements, ":")
+                what = f"{s.extent.lstrip('.')} has size 0, and this file is for larger ones"
+                self.put(f'raise ValueError("{what}")', 2)
+            case H.Promote():
+                floats = [self.tensor(n) for n in s.tensors]
+                self.put(f"dtype = {f'{floats[0]}.dtype' if floats else f'torch.{s.default}'}")
+                if len(floats) > 1:
+                    self.put(f"for tensor in {_tuple(floats[1:])}:")
+                    self.put("dtype = torch.promote_types(dtype, tensor.dtype)", 2)
+            case H.Convert():
+                x, y = self.tensor(s.left), self.tensor(s.right)
+                self.put(f"if {x}.dtype != {y}.dtype:  # one product takes both")
+                self.put(f"{x}, {y} = {x}.to(dtype), {y}.to(dtype)", 2)
+            case H.Buffer():
+                first = self.tensor(next(iter(self.start.declared.inputs)))
+                shape = _tuple([self.size(e) for e in s.shape])
+                text = f"{self.empty}({shape}, dtype={_dtype(s.dtype)}, device={first}.device)"
+                self.fit(f"{self.tensor(s.name)} = ", text)
+            case H.Clear():
+                self.put(f"clear({self.tensor(s.tensor)}, launch)")
+            case H.Align():
+                self.fit("if ", self._count(s.rows), f" >= {s.least}:")
+                for name in map(self.tensor, s.tensors):
+                    self.fit(f"{name} = ", f"aligned({name}, empty, launch)", indent=2)
+            case H.View():
+                sizes = ", ".join(map(self.size, s.shape))
+                self.fit(f"{self.tensor(s.name)} = ", f"{self.tensor(s.tensor)}.view({sizes})")
+            case H.Choose():
+                self.put(f"config = configs[{s.kernel}]{'.copy()' if s.host else ''}")
+                if H.PROGRAMS in s.host:
+                    self.put(f'config.pop("{H.PROGRAMS}")')
+            case H.Fast():
+                cuda = f"{self.tensor(s.tensor)}.is_cuda and torch.version.hip is None"
+                self.put(f"fast = {cuda}")
+                self.put("fast = fast and dtype.itemsize == 2")
+            case H.Wide():
+                tensors = _tuple([self.tensor(n) for n in s.tensors])
+                self.put(f"wide = any(span(t) >= 2**31 for t in {tensors})")
+                if s.params:
+                    params = _tuple([self.param(n) for n in s.params])
+                    self.put(f"wide = wide or any(abs(n) >= {SMALL_INT} for n in {params})")
+            case H.Programs():
+                self.fit("programs = ", self._count(s.grid))
+            case H.Describe():
+                self._describe(s)
+            case H.Launch():
+                self.put("launch(")
+                self.put(f"{s.name},", 2)
+                self.put("programs,", 2)
+                for a in s.arguments:
+                    self._argument(a)
+                self.put("**config,", 2)
+                self.put(")")
+            case H.Return():
+                self.put(f"return {', '.join(map(self.tensor, s.tensors))}")
+
+    def _shapes(self, s: H.CheckShapes) -> None:
         entries = [
-            f'("{n}", {self.tensor(n)}, {_tuple(list(map(self.size, self.program.extents(n))))})'
-            for n in self.program.inputs
+            f'("{t.tensor}", {self.tensor(t.tensor)}, {_tuple(list(map(self.size, t.shape)))})'
+            for t in s.tensors
         ]
         if len(entries) == 1:
             self.put(f"for name, tensor, shape in ({entries[0]},):")
@@ -125,42 +191,26 @@ class HostSource:
             self.put("):")
         self.put("if tensor.shape != shape:", 2)
         self.put('raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {shape}")', 3)
-        for extent in sorted(without_elements(self.lowered)):
-            size = self.size(extent)
-            self.put(f"if {size} != 0:")
-            name = extent.lstrip(".")
-            message = f"{name} has size {{{size}}}, and this file is for size 0"
-            self.put(f'raise ValueError(f"{message}")', 2)
 
-    def _parts(self, extent: str, param: str) -> None:
-        """Into how many parts a stream is cut: as many as make the wanted number of program
-        instances."""
-        number = next(n for n, k in enumerate(self.kernels) if extent in k.parts)
-        counts = self._counts(number, but=extent)
-        config = f'configs[{number}]["PROGRAMS"]'
-        self.out += fit("programs = ", " * ".join(counts) or "1", "", 1)
-        name = self.names.of("param", param)
-        self.put(f"{name} = max(1, {config} // max(1, programs))")
+    def _describe(self, s: H.Describe) -> None:
+        self.put(f"{' = '.join(map(self.descriptor, s.descriptors))} = None")
+        self.put(f'if config.pop("{H.DESCRIPTORS}") and not wide:')
+        for d in s.descriptors:
+            block = ", ".join("1" if n is None else self._length(n) for n in d.lengths)
+            text = f"descriptor({self.tensor(d.tensor)}, [{block}])"
+            self.fit(f"{self.descriptor(d)} = ", text, indent=2)
 
-    def _counts(self, n: int, but: str | None = None) -> list[str]:
-        """How many program instances there are along each axis of a kernel's grid."""
-        counts = []
-        for axis in (a for a in self.sources[n].grid if a.extent != but):
-            size, block = self.size(axis.extent), self.emitters[n]._block(axis.name)
-            is_row = axis.role == "row"
-            text = f'triton.cdiv({size}, configs[{n}]["{block}"])' if is_row else size
-            counts.append(text)
-        return counts
+    # --- expressions --------------------------------------------------------------------
 
     def _int(self, t: T.Term) -> str:
-        """An integer expression over sizes and parameters, for the host."""
+        """An integer expression over sizes and parameters."""
         match t.op:
             case "const":
                 return str(int(t.attr))
             case "extent":
                 return self.size(t.attr)
             case "param":
-                return self.names.of("param", t.attr)
+                return self.param(t.attr)
             case "add" | "mul":
                 sign = " + " if t.op == "add" else " * "
                 return "(" + sign.join(map(self._int, t.args)) + ")"
@@ -173,196 +223,76 @@ class HostSource:
                 return f"{t.op[:3]}({', '.join(map(self._int, t.args))})"
         raise InternalError(f"an extent cannot be {t.op}")
 
-    def _floats(self) -> list[str]:
-        """The inputs whose dtypes are promoted to that of the outputs."""
-        found = [n for n, i in self.program.inputs.items() if i.kind == "float"]
-        return [self.tensor(n) for n in found if n not in self.narrow]
+    def _count(self, grid: Sequence[H.Count], kernel: int | None = None) -> str:
+        """How many program instances there are."""
+        counts = []
+        for c in grid:
+            size = self.size(c.extent)
+            block = c.block and self.setting(c.block, kernel)
+            counts.append(f"triton.cdiv({size}, {block})" if block else size)
+        return " * ".join(counts) or "1"
 
-    def _promote(self) -> None:
-        floats = self._floats()
-        if not floats:
-            self.put(f"dtype = torch.{'bfloat16' if self.narrow else 'float32'}")
+    def _held_length(self, axis: str) -> str:
+        return self.names.of("length", axis, f"length_{axis}")
+
+    def _length(self, length: H.AnyLength) -> str:
+        match length:
+            case H.Length():
+                return self.setting(length.parameter)
+            case H.HeldLength():
+                return f"max({MIN_DOT}, triton.next_power_of_2({self.size(length.extent)}))"
+        return self._held_length(length.axis)
+
+    def _is_even(self, length: H.AnyLength) -> str:
+        size, text = self.size(length.extent), self._length(length)
+        match length:
+            case H.Length():
+                return f"{size} % {text} == 0"
+            case H.HalfLength(first=None):
+                return f"{size} >= {text}"
+            case H.HalfLength(first=str() as first):
+                return f"{size} == {self._held_length(first)} + {text}"
+        return f"{size} == {text}"
+
+    def _argument(self, a: H.Argument) -> None:
+        if isinstance(a.value, H.POSITIONAL):
+            self.put(f"{self._text(a.value)},", 2)
+        elif isinstance(a.value, H.Step):
+            self.fit(f"{a.parameter}=", self._text(a.value), ",", 2)
         else:
-            self.put(f"dtype = {floats[0]}.dtype")
-            if len(floats) > 1:
-                self.put(f"for tensor in {_tuple(floats[1:])}:")
-                self.put("dtype = torch.promote_types(dtype, tensor.dtype)", 2)
-        if any(("option", "FAST", 0) in s.arguments for s in self.sources):
-            first = self.tensor(next(iter(self.program.inputs)))
-            self.put(f"fast = {first}.is_cuda and torch.version.hip is None")
-            self.put("fast = fast and dtype.itemsize == 2")
-        pairs = dict.fromkeys(p for s in self.sources for p in s.shared)
-        for a, b in pairs:
-            x, y = self.tensor(a), self.tensor(b)
-            if x != y:
-                self.put(f"if {x}.dtype != {y}.dtype:  # one product takes both")
-                self.put(f"{x}, {y} = {x}.to(dtype), {y}.to(dtype)", 2)
+            self.put(f"{a.parameter}={self._text(a.value)},", 2)
 
-    def _outputs(self) -> None:
-        first = self.tensor(next(iter(self.program.inputs)))
-        for kernel in self.kernels:
-            for o in kernel.outputs:
-                shape = _tuple(list(map(self.size, o.dims)))
-                text = f"empty({shape}, dtype={_dtype(o)}, device={first}.device)"
-                self.out += fit(f"{self.tensor(o.name)} = ", text, "", 1)
-                if kernel.is_added_to(o.name):
-                    self.put(f"clear({self.tensor(o.name)}, launch)")
-        for kernel, source in zip(self.kernels, self.sources, strict=True):
-            for axis in source.grid:
-                self._refuse_nothing(kernel, axis)
-
-    def _refuse_nothing(self, kernel: TileProgram, axis: Axis) -> None:
-        """Along an axis without elements nothing runs: that leaves out outputs that lack it."""
-        outputs = (o for o in kernel.outputs if not kernel.is_added_to(o.name))
-        others = [self.tensor(o.name) for o in outputs if axis.extent not in o.dims]
-        if others:
-            elements = " + ".join(f"{t}.numel()" for t in others)
-            self.out += fit(f"if {self.size(axis.extent)} == 0 < ", elements, ":", 1)
-            name = axis.extent.lstrip(".")
-            self.put(f'raise ValueError("{name} has size 0, and this file is for larger ones")', 2)
-
-    def _launch(self, n: int, kernel: TileProgram) -> None:
-        source, emitter = self.sources[n], self.emitters[n]
-        tensors = [self.tensor(x) for x in (*kernel.inputs, *(o.name for o in kernel.outputs))]
-        self.put(f"config = configs[{n}]{'.copy()' if kernel.parts or source.blocks else ''}")
-        if kernel.parts:
-            self.put('config.pop("PROGRAMS")')
-        counts = []
-        for axis in source.grid:
-            size = self.size(axis.extent)
-            block = emitter._block(axis.name)
-            counts.append(f'triton.cdiv({size}, config["{block}"])' if axis.role == "row" else size)
-        self._align(kernel, emitter)
-        self.put(f"wide = any(span(t) >= 2**31 for t in {_tuple(tensors)})")
-        if source.added:
-            added = _tuple([self.names.of("param", name) for name in source.added])
-            self.put(f"wide = wide or any(abs(n) >= {SMALL_INT} for n in {added})")
-        self.out += fit("programs = ", " * ".join(counts) or "1", "", 1)
-        for axis in kernel.axes.values():
-            if axis.after is not None:
-                both = [self._length(kernel, kernel.axes[a]) for a in (axis.after, axis.name)]
-                self.put(f"{', '.join(both)} = two_tiles({self.size(axis.extent)})")
-        if source.blocks:
-            self._descriptors(kernel, emitter)
-        self.put("launch(")
-        self.put(f"{source.name},", 2)
-        self.put("programs,", 2)
-        for purpose, name, dim in source.arguments:
-            self._argument(kernel, emitter, purpose, name, dim)
-        self.put("**config,", 2)
-        self.put(")")
-
-    def _aligned(self, kernel: TileProgram, emitter: KernelEmitter) -> list[str]:
-        """The inputs whose rows, held entirely, blocks of other rows read again and again."""
-        if not kernel.axis_names("row"):
-            return []
-        held = (b.tensor for b in emitter.descriptors if kernel.axes[b.tile[-1]].role == "whole")
-        return [n for n in dict.fromkeys(held) if n in self.program.inputs]
-
-    def _align(self, kernel: TileProgram, emitter: KernelEmitter) -> None:
-        """Copies of these, where enough blocks read them to pay for that."""
-        names = [self.tensor(n) for n in self._aligned(kernel, emitter)]
-        if not names:
-            return
-        counts = []
-        for a in kernel.axis_names("row"):
-            block = f'config["{emitter._block(a)}"]'
-            counts.append(f"triton.cdiv({self.size(kernel.axes[a].extent)}, {block})")
-        self.out += fit("if ", " * ".join(counts), f" >= {MANY_BLOCKS}:", 1)
-        for name in names:
-            self.out += fit(f"{name} = ", f"aligned({name}, empty, launch)", "", 2)
-
-    def _descriptors(self, kernel: TileProgram, emitter: KernelEmitter) -> None:
-        """What loads the blocks of tensors, where the schedule wants it so."""
-        names = [self._described(emitter, block) for block in emitter.descriptors]
-        self.put(f"{' = '.join(names)} = None")
-        self.put('if config.pop("DESCRIPTORS") and not wide:')
-        for name, block in zip(names, emitter.descriptors, strict=True):
-            lengths = ", ".join(self._side(kernel, emitter, a) for a in block.axes)
-            text = f"descriptor({self.tensor(block.tensor)}, [{lengths}])"
-            self.out += fit(f"{name} = ", text, "", 2)
-
-    def _side(self, kernel: TileProgram, emitter: KernelEmitter, axis: str | None) -> str:
-        """How long a block is along an axis; 1 along none."""
-        if axis is None:
-            return "1"
-        if kernel.axes[axis].role == "whole":
-            return self._length(kernel, kernel.axes[axis])
-        return f'config["{emitter._block(axis)}"]'
-
-    def _described(self, emitter: KernelEmitter, block: Block) -> str:
-        return self.names.of("descriptor", repr(block), emitter.descriptor(block))
-
-    def _length(self, kernel: TileProgram, axis: Axis) -> str:
-        """The length of the tile of an axis that is held entirely."""
-        if axis.after or _is_first(kernel, axis):
-            return self.names.of("length", axis.name, f"length_{axis.name}")
-        return f"max({MIN_DOT}, triton.next_power_of_2({self.size(axis.extent)}))"
-
-    def _is_even(self, kernel: TileProgram, axis: Axis) -> str:
-        """Is no element of the tile beyond the end of the axis?"""
-        size, length = self.size(axis.extent), self._length(kernel, axis)
-        if axis.after:
-            return f"{size} == {self._length(kernel, kernel.axes[axis.after])} + {length}"
-        return f"{size} {'>=' if _is_first(kernel, axis) else '=='} {length}"
-
-    def _argument(
-        self,
-        kernel: TileProgram,
-        emitter: KernelEmitter,
-        purpose: str,
-        name: str,
-        dim: int,
-    ) -> None:
-        match purpose:
-            case "pointer":
-                self.put(f"{self.tensor(name)},", 2)
-            case "descriptor":
-                self.put(f"{self._described(emitter, emitter.descriptors[dim])},", 2)
-            case "stride":
-                self.put(f"{self.tensor(name)}.stride({dim}),", 2)
-            case "size":
-                self.put(f"{self.size(name)},", 2)
-            case "param":
-                self.put(f"{self.names.of('param', name)},", 2)
-            case "block" if kernel.axes[name].role == "whole":
-                length = self._length(kernel, kernel.axes[name])
-                self.put(f"{emitter._block(name)}={length},", 2)
-            case "even":
-                axis = kernel.axes[name]
-                size = self.size(axis.extent)
-                block = f'config["{emitter._block(name)}"]'
-                if axis.role == "whole":
-                    even = self._is_even(kernel, axis)
-                else:
-                    even = f"{size} % {block} == 0"
-                self.put(f"{emitter._even(name)}={even},", 2)
-            case "option" if name == "INDEX":
-                self.put("INDEX=tl.int64 if wide else tl.int32,", 2)
-            case "option" if name == "STEP":
-                pairs = (f"({self.tensor(t)}, {dim})" for t, dim in emitter.held.items())
-                self.out += fit("STEP=", f"step({', '.join(pairs)})", ",", 2)
-            case "option" if name == "FAST":
-                self.put("FAST=fast,", 2)
-            case "option":
-                self.put("PRECISION=precision,", 2)
-
-
-def _is_first(kernel: TileProgram, axis: Axis) -> bool:
-    """Is this the first of two tiles?"""
-    return any(a.after == axis.name for a in kernel.axes.values())
+    def _text(self, value: H.Value) -> str:
+        """What a kernel is given."""
+        match value:
+            case H.Pointer():
+                return self.tensor(value.tensor)
+            case H.Descriptor():
+                return self.descriptor(value)
+            case H.Stride():
+                return f"{self.tensor(value.tensor)}.stride({value.dim})"
+            case H.Extent():
+                return self.size(value.name)
+            case H.Param():
+                return self.param(value.name)
+            case H.AnyLength():
+                return self._length(value)
+            case H.Even():
+                return self._is_even(value.length)
+            case H.Step():
+                pairs = (f"({self.tensor(held.tensor)}, {held.dim})" for held in value.held)
+                return f"step({', '.join(pairs)})"
+            case H.Flag("index"):
+                return "tl.int64 if wide else tl.int32"
+        return value.name
 
 
 def _tuple(items: Sequence[str]) -> str:
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
 
-def _dtype(output: OutputTensor) -> str:
-    if output.is_stored and output.kind == "float":
-        return "torch.float32"
-    if output.dtype is not None:
-        return f"torch.{output.dtype}"
-    return {"float": "dtype", "int": "torch.int64", "bool": "torch.bool"}[output.kind]
+def _dtype(name: str) -> str:
+    return {"promoted": "dtype", "accumulated": "torch.float32"}.get(name, f"torch.{name}")
 
 
 def _clean(text: str) -> str:

@@ -59,6 +59,12 @@ class KernelSource:
     blocks: list[Block] = field(default_factory=list)
     added: list[str] = field(default_factory=list)
 
+    @property
+    def parameters(self) -> list[str]:
+        """The names of its parameters, which stand a line each between the brackets."""
+        head = self.lines[2 : self.lines.index("):")]
+        return [line.strip().rstrip(",").partition(":")[0] for line in head]
+
 
 class KernelEmitter(Stores, Folds):
     """Writes one kernel."""

@@ -29,7 +29,7 @@ from monocomp import schedules as remembered
 from monocomp.backends import torch as interpreter
 from monocomp.backends.triton.emit import Module
 from monocomp.backends.triton.measure import GpuBench
-from monocomp.backends.triton.replay import Plan, Recorder
+from monocomp.backends.triton.replay import PlanTarget, started
 from monocomp.backends.triton.schedule import Schedule, longest_alike
 from monocomp.backends.triton.search import CANDIDATES, SECONDS, Choice, Progress, Tuning, search
 from monocomp.backends.triton.space import Space, element_bytes
@@ -37,6 +37,9 @@ from monocomp.building import BUILDING
 from monocomp.cache import TextStore
 from monocomp.equations import Equations
 from monocomp.errors import InternalError
+from monocomp.host.building import host_program, of_tile_program
+from monocomp.host.evaluation import Evaluation
+from monocomp.host.plan import Plan
 from monocomp.nominal import power_of_two
 from monocomp.report import report
 from monocomp.tile import TileProgram
@@ -129,24 +132,23 @@ class TritonRunner:
         """The outputs, in the program's order, and how to repeat the call.
 
         A plan holds for other values of the parameters that are named as varying. There is
-        none for a call whose schedules are a stopgap, or that does more than launch kernels.
+        none for a call whose schedules are a stopgap.
         """
-        # Distinct objects, without gradients, that hold what they show.
+        # Without gradients, and with the elements that memory has.
         tensors = {n: t.detach().resolve_neg() for n, t in inputs.items()}
         first = next(iter(tensors.values()))
         with torch.cuda.device_of(first):  # type: ignore[no-untyped-call]
             chosen = self.schedules(tensors, params, extents)
             reasons: list[str] = []
             for choice in chain([chosen], self._others(tensors, extents)):
-                recorder = Recorder(tensors, varying, self._loaded(choice)[0].places)
                 try:
-                    results = self._call(tensors, params, choice, recorder=recorder)
+                    results, plan = self._call(tensors, params, choice, varying)
                 except OutOfResources as fault:  # before the kernel is launched
                     reasons.append(str(fault))
                     continue
                 if reasons and not _is_capturing(first.device):
                     self._chosen[self._look(tensors, extents)] = choice
-                return results, None if _is_capturing(first.device) else recorder.plan(results)
+                return results, None if _is_capturing(first.device) else plan
         raise self.spaces(tensors, extents)[0].refusal(reasons[:1])
 
     def _loaded(self, choice: Choice) -> tuple[Module, ModuleType]:
@@ -165,20 +167,18 @@ class TritonRunner:
         inputs: Mapping[str, torch.Tensor],
         params: Mapping[str, Any],
         choice: Choice,
-        recorder: Recorder | None = None,
-        **hooks: Any,
-    ) -> tuple[torch.Tensor, ...]:
+        varying: Sequence[str] = (),
+        empty: Callable[..., torch.Tensor] | None = None,
+    ) -> tuple[tuple[torch.Tensor, ...], Plan]:
+        """The results for some schedules, and what repeats the call."""
         module, loaded = self._loaded(choice)
-        named = {module.params[n]: v for n, v in params.items()}
-        host = getattr(loaded, module.host)
-        configs = tuple(module.config(n, s) for n, s in enumerate(choice))
-        if recorder is not None:
-            hooks = {"empty": recorder.empty, "launch": recorder.launch}
+        configs = [module.config(n, s) for n, s in enumerate(choice)]
+        device = next(iter(inputs.values())).device
+        target = PlanTarget(module.program, loaded, device, self.precision)
+        plan = Evaluation(module.program, target, inputs, params, configs, varying).plan()
         with BUILDING:  # Triton compiles at the first call of a kind
-            result = host(
-                *inputs.values(), **named, configs=configs, precision=self.precision, **hooks
-            )
-        return result if isinstance(result, tuple) else (result,)
+            results = plan({**params, **inputs}, empty or torch.empty)
+        return results, started(plan)
 
     # --- schedules --------------------------------------------------------------------
 
@@ -231,9 +231,15 @@ class TritonRunner:
         """
         tensors = {n: t.detach().resolve_neg() for n, t in inputs.items()}
         spaces = self.spaces(tensors, extents)
+        plans: dict[Choice, Plan] = {}
 
-        def call(choice: Choice, **hooks: Any) -> tuple[torch.Tensor, ...]:
-            return self._call(tensors, params, choice, **hooks)
+        def call(
+            choice: Choice, empty: Callable[..., torch.Tensor] = torch.empty
+        ) -> tuple[torch.Tensor, ...]:
+            if choice in plans:
+                return plans[choice](tensors, empty)
+            results, plans[choice] = self._call(tensors, params, choice, empty=empty)
+            return results
 
         with _MEASURING, torch.cuda.device_of(next(iter(tensors.values()))):  # type: ignore[no-untyped-call]
             found = search(
@@ -320,11 +326,11 @@ class TritonRunner:
         known = {**extents, **dict.fromkeys((e for k in self.kernels for e in k.parts), 1)}
         if report(self.kernels, known)["flops"] > _INTERPRETED_FLOPS:
             return None
+        host = host_program(self.program, [of_tile_program(k) for k in self.kernels])
         try:
-            outputs = interpreter.run_all(self.kernels, inputs, known, params, torch.float32)
+            return interpreter.run_all(host, self.kernels, inputs, params, 1, results=torch.float32)
         except torch.OutOfMemoryError:
             return None
-        return self.program.results(outputs, extents)
 
 
 def _wants_search(device: torch.device) -> bool:

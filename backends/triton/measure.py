@@ -24,7 +24,9 @@ _FEW = 1e-2  # of places, which rounding decides where values are about equal
 class Call(Protocol):
     """Calls the kernels with some schedules; `empty` allocates what they write."""
 
-    def __call__(self, choice: Choice, **hooks: Any) -> tuple[torch.Tensor, ...]: ...
+    def __call__(
+        self, choice: Choice, empty: Callable[..., torch.Tensor] = torch.empty
+    ) -> tuple[torch.Tensor, ...]: ...
 
 
 class GpuBench:

@@ -1,23 +1,27 @@
-"""Calls that repeat an earlier one: what that one checked, chose and computed is not done again.
+"""The plans of calls: what a host program comes to for a call, which others like it repeat.
 
-A `Recorder` watches a host function through its hooks `empty` and `launch`, and makes a `Plan` of
-what it saw: the tensors to allocate, and the kernels to launch, with every argument. `Plans` keeps
-one for each look of a call: everything but the elements of tensors and the values of parameters
-that only kernels read. A call that looks like an earlier one allocates and launches.
+`Plans` keeps one for each look of a call: everything but the elements of tensors and the values of
+parameters that only kernels read. A call that looks like an earlier one allocates and launches.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from types import ModuleType
 from typing import Any, TypeAlias
 
 import torch
+import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from monocomp.arguments import is_in_float32
+from monocomp.backends.torch import dtype_of, promoted
+from monocomp.backends.triton.schedule import one_tile, two_tiles
 from monocomp.backends.triton.syntax import SMALL_INT
+from monocomp.host.plan import Launched, Plan
+from monocomp.host.program import Buffer, HostProgram
 from monocomp.terms.declarations import Declarations
 
 Look: TypeAlias = tuple[Any, ...]
@@ -28,142 +32,115 @@ _KINDS = {"int": int, "float": float}
 _THREAD = threading.local()  # for which devices a thread has a context
 
 
-@dataclass(frozen=True, slots=True)
-class _Launch:
-    """A kernel with its grid, and its arguments but for some that a call gives.
-
-    Of a descriptor a call gives the tensor; the other attributes have been checked.
-    """
-
-    run: Callable[..., object]
-    args: list[Any]
-    options: dict[str, Any]
-    given: tuple[tuple[int, str | int], ...]
-    described: tuple[tuple[int, str | int, dict[str, Any]], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a call does: allocations, launches, and its results: which tensors, in which shapes
-    where these are not their own.
-
-    A given value goes by its name, a tensor that the call allocates by its number.
-    """
-
-    device: torch.device
-    allocations: tuple[tuple[tuple[int, ...], torch.dtype], ...]
-    launches: tuple[_Launch, ...]
-    results: tuple[tuple[int, tuple[int, ...] | None], ...]
-
-    def __call__(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-        """The results for values of this look."""
-        device = self.device
-        if device.type == "cuda" and device.index != torch.cuda.current_device():
-            with torch.cuda.device(device):
-                return self._call(values)
-        return self._call(values)
-
-    def _call(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-        known: dict[Any, Any] = dict(values)
-        for number, (shape, dtype) in enumerate(self.allocations):
-            known[number] = torch.empty(shape, dtype=dtype, device=self.device)
-        for launch in self.launches:
-            args = launch.args.copy()
-            for place, name in launch.given:
-                args[place] = known[name]
-            if launch.described:
-                require_context(self.device)
-            for place, name, attributes in launch.described:
-                args[place] = described = TensorDescriptor.__new__(TensorDescriptor)
-                vars(described).update(attributes, base=known[name])
-            launch.run(*args, **launch.options)
-        return tuple(
-            [known[n] if shape is None else known[n].view(shape) for n, shape in self.results]
-        )
-
-
-class Recorder:
-    """The hooks of a host function, for one call.
+class PlanTarget:
+    """Plans launches of the kernels of an emitted file, for `host.evaluation`.
 
     Args:
-        inputs: the tensors of the call by name, no two of which are one object.
-        varying: the parameters whose values a plan leaves open.
-        params: for each kernel the places of parameters among its arguments.
+        program: the host program.
+        module: the file, whose functions look at layouts.
+        device: that of the inputs.
+        precision: "ieee" or "tf32".
     """
 
     def __init__(
-        self,
-        inputs: Mapping[str, torch.Tensor],
-        varying: Sequence[str],
-        params: Mapping[str, Mapping[int, str]],
+        self, program: HostProgram, module: ModuleType, device: torch.device, precision: str
     ) -> None:
-        self.names: dict[int, str | int] = {id(t): n for n, t in inputs.items()}
-        self.device = next(iter(inputs.values())).device
-        self.varying = varying
-        self.params = params
-        self.allocated: list[torch.Tensor] = []
-        self.launches: list[_Launch] = []
-        self.is_complete = True
+        self.program, self.module = program, module
+        self.device, self.precision = device, precision
 
-    def empty(
-        self, shape: tuple[int, ...], *, dtype: torch.dtype, device: torch.device
-    ) -> torch.Tensor:
-        """A new tensor on the inputs' device."""
-        tensor = torch.empty(shape, dtype=dtype, device=device)
-        self.names[id(tensor)] = len(self.allocated)
-        self.allocated.append(tensor)
-        return tensor
+    def promoted(self, tensors: Sequence[torch.Tensor], default: str) -> torch.dtype:
+        return promoted(tensors, default)
 
-    def launch(self, kernel: Any, programs: int, *args: Any, **options: Any) -> None:
-        """Run a kernel."""
-        if programs <= 0:
-            return
-        if any(isinstance(value, TensorDescriptor) for value in args):
-            require_context(self.device)
-        compiled = kernel[(programs,)](*args, **options)
-        given: list[tuple[int, str | int]] = []
-        described: list[tuple[int, str | int, dict[str, Any]]] = []
-        for place, value in enumerate(args):
-            is_described = isinstance(value, TensorDescriptor)
-            tensor = value.base if is_described else value
-            if isinstance(tensor, torch.Tensor):
-                if id(tensor) not in self.names:  # a copy that the host function has made
-                    self.is_complete = False
-                    return
-                name = self.names[id(tensor)]
-                if is_described:
-                    described.append((place, name, vars(value) | {"base": None}))
-                else:
-                    given.append((place, name))
-        for place, name in self.params.get(kernel.__name__, {}).items():
-            if name in self.varying:
-                given.append((place, name))
-        run, rest = kernel[(programs,)], options
-        if _can_be_launched(compiled):
-            names = kernel.arg_names[len(args) :]
-            run, args, rest = compiled[(programs, 1, 1)], (*args, *(options[n] for n in names)), {}
-        template = list(args)
-        for place in (*(place for place, _ in given), *(place for place, *_ in described)):
-            template[place] = None  # no tensor outlives its call
-        self.launches.append(_Launch(run, template, rest, tuple(given), tuple(described)))
+    def dtype(self, buffer: Buffer, promoted: torch.dtype) -> torch.dtype:
+        return dtype_of(buffer, promoted, torch.float32)
 
-    def _origin(self, result: torch.Tensor) -> tuple[int, tuple[int, ...] | None] | None:
-        """The number of the tensor that a result is; or is a view of, and its shape."""
-        for number, t in enumerate(self.allocated):
-            if t is result:
-                return number, None
-            is_alike = t.dtype == result.dtype and t.numel() == result.numel()
-            if is_alike and t.data_ptr() == result.data_ptr():
-                return number, tuple(result.shape)
-        return None
+    def stand_in(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype, device="meta")
 
-    def plan(self, results: Sequence[torch.Tensor]) -> Plan | None:
-        """What the call did; None if it did more than hooks can see."""
-        origins = tuple(o for o in map(self._origin, results) if o is not None)
-        if not self.is_complete or len(origins) != len(results):
+    def clear(self, tensor: torch.Tensor) -> object:
+        return tensor.zero_()
+
+    def kernel(self, number: int, programs: int) -> Callable[..., object]:
+        return _Start(getattr(self.module, self.program.kernels[number].name), programs)
+
+    def tile(self, size: int) -> int:
+        return one_tile(size)
+
+    def two_tiles(self, size: int) -> tuple[int, int]:
+        return two_tiles(size)
+
+    def index(self, wide: bool) -> tl.dtype:
+        return tl.int64 if wide else tl.int32
+
+    def is_wide(self, tensors: Sequence[torch.Tensor], params: Sequence[float]) -> bool:
+        spans = any(self.module.span(t) >= 2**31 for t in tensors)
+        return spans or any(abs(n) >= SMALL_INT for n in params)
+
+    def is_fast(self, tensor: torch.Tensor, dtype: torch.dtype) -> bool:
+        return tensor.is_cuda and torch.version.hip is None and dtype.itemsize == 2
+
+    def step(self, *held: tuple[torch.Tensor, int]) -> int:
+        return int(self.module.step(*held))
+
+    def describe(
+        self, tensor: torch.Tensor, block: list[int]
+    ) -> Callable[[torch.Tensor], TensorDescriptor] | None:
+        found = self.module.descriptor(tensor, block)
+        if found is None:
             return None
-        made = tuple((tuple(t.shape), t.dtype) for t in self.allocated)
-        return Plan(self.device, made, tuple(self.launches), origins)
+        attributes, device = vars(found) | {"base": None}, self.device
+
+        def make(base: torch.Tensor) -> TensorDescriptor:
+            """That of a tensor that looks the same, whose other attributes have been checked."""
+            require_context(device)
+            described = TensorDescriptor.__new__(TensorDescriptor)
+            vars(described).update(attributes, base=base)
+            return described
+
+        return make
+
+    def aligned(
+        self, tensor: torch.Tensor, name: str, copy: str
+    ) -> tuple[torch.Tensor, Launched] | None:
+        made: list[Launched] = []
+
+        def launch(kernel: Any, programs: int, *args: Any, **options: Any) -> None:
+            rest = [None, None, *args[2:]]
+            made.append(Launched(_Start(kernel, programs), rest, options, ((0, name), (1, copy))))
+
+        found = self.module.aligned(
+            tensor, lambda *a, **how: torch.empty(*a, **how | _META), launch
+        )
+        return (found, made[0]) if made else None
+
+
+_META = {"device": "meta"}
+
+
+class _Start:
+    """Runs a kernel as Triton does, which compiles it the first time."""
+
+    def __init__(self, kernel: Any, programs: int) -> None:
+        self.kernel, self.programs = kernel, programs
+
+    def __call__(self, *args: Any, **options: Any) -> None:
+        self.compiled = self.kernel[(self.programs,)](*args, **options)
+
+
+def started(plan: Plan) -> Plan:
+    """A plan that has run, with its kernels as they have been compiled."""
+    return replace(plan, launches=tuple(map(_started, plan.launches)))
+
+
+def _started(launch: Launched) -> Launched:
+    start = launch.run
+    assert isinstance(start, _Start)
+    kernel, programs = start.kernel, start.programs
+    if not _can_be_launched(start.compiled):
+        return replace(launch, run=kernel[(programs,)])
+    rest = [launch.options[n] for n in kernel.arg_names[len(launch.args) :]]
+    run = start.compiled[(programs, 1, 1)]
+    return replace(launch, run=run, args=[*launch.args, *rest], options={})
 
 
 def require_context(device: torch.device) -> None:
@@ -210,6 +187,14 @@ class Plans:
         """
         look = self._look(values)
         return self._plans.get(look) if look is not None else None
+
+    def run(self, plan: Plan, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
+        """The results for values of the plan's look."""
+        device = plan.device
+        if device.type == "cuda" and device.index != torch.cuda.current_device():
+            with torch.cuda.device(device):
+                return plan(values, torch.empty)
+        return plan(values, torch.empty)
 
     def keep(self, values: Mapping[str, object], plan: Plan) -> None:
         """Remember the plan of a call."""

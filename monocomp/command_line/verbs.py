@@ -210,6 +210,7 @@ def emit(options: Namespace) -> int:
         dtype=named or dtype,
         extents=extents or None,
         tf32=options.tf32,
+        minimal=options.minimal,
     )
     _deliver(options.output, source)
     return OK

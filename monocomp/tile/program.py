@@ -11,9 +11,9 @@ Each index of the kernel is an axis with a role:
 A value is a tile with *named* axes, so broadcasting is by name and the order of axes is
 the backend's business. Statements are few: name a value, fold a tile into a state, loop over
 an axis with a carried state, keep what a mask admits, update the state, store or add at places. A
-loop's domain is a disjoint union of segments, run one after the other with one state. A segment's bounds may
-vary with the rows; a backend turns them into a block range with an unmasked middle, and applies
-`masked` values only where a block sticks out. What is left open (block sizes, warps,
+loop's domain is a disjoint union of segments, run one after the other with one state. A segment's
+bounds may vary with the rows; a backend turns them into a block range with an unmasked middle, and
+applies `masked` values only where a block sticks out. What is left open (block sizes, warps,
 stages, order) is the schedule.
 
     kernel  = axes, inputs, params, outputs, body
@@ -400,7 +400,7 @@ def apply(op: str, *args: Expr, attr: Any = None, along: Iterable[str] = ()) -> 
         InternalError: there is no such operation, or the operands do not fit.
     """
     row = OPERATIONS.get(op)
-    kind = row and result_kind(row, attr, tuple([a.kind for a in args]))
+    kind = None if row is None else result_kind(row, attr, tuple([a.kind for a in args]))
     if row is None or kind is None:
         raise InternalError(f"there is no {op} of {', '.join(a.kind for a in args)}")
     axes = frozenset(along).union(*[a.axes for a in args])

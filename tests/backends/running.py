@@ -216,9 +216,14 @@ def spoil(tensor: Any) -> Any:
 
 @contextmanager
 def poisoned_empty() -> Iterator[None]:
-    """Let torch.empty give spoilt tensors."""
+    """Let torch.empty give spoilt tensors, where these have elements."""
     original = torch.empty
-    with patch.object(torch, "empty", lambda *args, **kwargs: spoil(original(*args, **kwargs))):
+
+    def empty(*args: Any, **kwargs: Any) -> torch.Tensor:
+        made = original(*args, **kwargs)
+        return made if made.is_meta else spoil(made)  # type: ignore[no-any-return]
+
+    with patch.object(torch, "empty", empty):
         yield
 
 

@@ -12,10 +12,10 @@ from torch import Tensor
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.triton.host_source import MANY_BLOCKS
 from monocomp.backends.triton.launch import interpreted, load
 from monocomp.backends.triton.schedule import Schedule, longest_alike, shortest
 from monocomp.backends.triton.space import Space
+from monocomp.host.building import MANY_BLOCKS
 from tests.backends import interpreted as interpreter
 from tests.backends.compiling import TARGETS, Launch, compile_for
 from tests.backends.library_cases import CASES

@@ -288,14 +288,17 @@ def test_errors_are_those_of_a_first_call(driver: Driver) -> None:
         kernel(*inputs.values(), inputs["V"])
 
 
-def test_what_a_host_function_converts_is_not_repeated(driver: Driver) -> None:
-    """Its copies are of one call's elements."""
+def test_what_is_converted_is_of_that_call(driver: Driver) -> None:
+    """One product takes both; the one that is narrower is copied, each time."""
     kernel = mc.compile(MIXED, backend="triton")
-    x, y = torch.randn(16, 16).half(), torch.randn(16, 16)
-    kernel(x, y)
-    assert not is_repeated(driver, kernel, X=x, Y=y)
-    kernel(x, y.half())
-    assert is_repeated(driver, kernel, X=x, Y=y.half())
+    first, other = ({"X": torch.randn(16, 16).half(), "Y": torch.randn(16, 16)} for _ in "12")
+    kernel(**first)
+    assert is_repeated(driver, kernel, **other)
+    driver.launches.clear()
+    kernel(**other)
+    ((_, _, (x, y, *_)),) = driver.launches
+    assert torch.equal(x, other["X"].float()) and y is other["Y"]
+    assert not is_repeated(driver, kernel, X=other["X"], Y=other["Y"].half())
 
 
 def test_nothing_is_kept_while_a_graph_is_captured(
@@ -348,16 +351,17 @@ def test_plans_are_limited(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_plan_runs_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever is the current one; its look has it, too."""
-    from monocomp.backends.triton.replay import Plan, Plans
+    from monocomp.backends.triton.replay import Plans
+    from monocomp.host.plan import Plan
 
+    plans = Plans(mc.compile("O[i] = X[i] * 2").equations.declared)
     entered: list[Any] = []
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "device", lambda d: entered.append(d) or nullcontext())
     for index in (0, 1):
-        assert Plan(torch.device("cuda", index), (), (), ())({}) == ()
+        assert plans.run(Plan(torch.device("cuda", index), (), (), (), ()), {}) == ()
     assert entered == [torch.device("cuda", 1)]
-    plans = Plans(mc.compile("O[i] = X[i] * 2").equations.declared)
-    plan = Plan(torch.device("cpu"), (), (), ())
+    plan = Plan(torch.device("cpu"), (), (), (), ())
     plans.keep({"X": torch.empty(3)}, plan)
     assert plans.find({"X": torch.zeros(3)}) is plan
     assert plans.find({"X": torch.empty(3, device="meta")}) is None

@@ -51,6 +51,9 @@ def interpret(
     extents = extents_of(p, inputs)
     blocks = blocks_of(p, block) if block else default_blocks(p, extents, 1024)
     made = outputs(p, extents)
+    for o in p.outputs:
+        if p.is_added_to(o.name):  # as host programs have it
+            made[o.name][...] = 0
     with np.errstate(all="ignore"):
         Interpreter(p, ops, extents, params, blocks, checked).run(inputs, made)
     return {n: torch.as_tensor(a) for n, a in made.items()}

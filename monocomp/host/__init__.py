@@ -1,0 +1,29 @@
+"""Host programs: what happens around kernels, described once.
+
+    program     the statements, as data that print
+    building    equations in kernels -> host program
+    verifier    what must hold of one
+    evaluation  host program, sizes and schedules of a call -> its plan
+    plan        allocations and launches, which a call repeats
+
+The backends numpy and torch run plans whose kernels are tile programs that they interpret; the
+backend triton those of compiled kernels, and prints host programs as functions of emitted files.
+"""
+
+from monocomp.host.building import Interface, host_program, of_tile_program
+from monocomp.host.evaluation import Evaluation, Target
+from monocomp.host.plan import Launched, Plan
+from monocomp.host.program import HostProgram
+from monocomp.host.verifier import verify
+
+__all__ = [
+    "Evaluation",
+    "HostProgram",
+    "Interface",
+    "Launched",
+    "Plan",
+    "Target",
+    "host_program",
+    "of_tile_program",
+    "verify",
+]

@@ -1,0 +1,170 @@
+"""From equations in kernels to the host program that runs these kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from monocomp.equations import Equations
+from monocomp.host import program as H
+from monocomp.planning.sizes import without_elements
+from monocomp.terms.declarations import Declarations
+from monocomp.tile import OutputTensor, TileProgram
+
+MANY_BLOCKS = 8  # of rows, whose reading takes longer than a copy, if rows are odd
+
+
+@dataclass(frozen=True)
+class Interface:
+    """How a kernel is called.
+
+    Attributes:
+        kernel: what it computes.
+        name: its identifier.
+        parameters: its parameters in their order.
+        arguments: for its parameters in their order, but for those that a schedule gives.
+        scheduled: those; None where there is no schedule.
+        grid: its program instances, along the fastest axis first.
+        shared: pairs of tensors that one product takes together.
+        added: the integer parameters of sums and products.
+    """
+
+    kernel: TileProgram
+    name: str
+    parameters: tuple[str, ...]
+    arguments: tuple[H.Argument, ...]
+    scheduled: tuple[str, ...] | None = None
+    grid: tuple[tuple[str, H.Count], ...] = ()  # by axis
+    shared: tuple[tuple[str, str], ...] = ()
+    added: tuple[str, ...] = ()
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Inputs and outputs."""
+        return (*self.kernel.inputs, *(o.name for o in self.kernel.outputs))
+
+    @property
+    def descriptors(self) -> tuple[H.Descriptor, ...]:
+        """What loads blocks of tensors."""
+        return tuple(a.value for a in self.arguments if isinstance(a.value, H.Descriptor))
+
+    @property
+    def signature(self) -> H.Signature:
+        """What it takes."""
+        kernel = self.kernel
+        ranks = {n: len(t.dims) for n, t in kernel.inputs.items()}
+        ranks |= {o.name: len(o.dims) for o in kernel.outputs}
+        scheduled = self.scheduled or ()
+        return H.Signature(self.name, self.parameters, scheduled, tuple(ranks.items()))
+
+
+def of_tile_program(kernel: TileProgram) -> Interface:
+    """How an interpreter of tile programs is called: with tensors, sizes and parameters."""
+    names = (*kernel.inputs, *(o.name for o in kernel.outputs))
+    arguments = [H.Argument(n, H.Pointer(n)) for n in names]
+    arguments += [H.Argument(f"size {e}", H.Extent(e)) for e in kernel.extents()]
+    arguments += [H.Argument(n, H.Param(n)) for n in kernel.params]
+    parameters = tuple(a.parameter for a in arguments)
+    return Interface(kernel, kernel.name, parameters, tuple(arguments))
+
+
+def host_program(
+    lowered: Equations, kernels: Sequence[Interface], narrow: Collection[str] = ()
+) -> H.HostProgram:
+    """The program that runs the kernels.
+
+    Args:
+        lowered: the program that the kernels compute.
+        kernels: in the order in which they run.
+        narrow: the inputs that are floats of 8 bits, which have no say in the dtype of results.
+    """
+    declared = lowered.declared
+    body: list[H.Statement] = [
+        *_sizes(lowered, kernels),
+        H.CheckShapes(tuple(H.Shape(n, declared.extents(n)) for n in declared.inputs)),
+        *(H.CheckEmpty(e) for e in sorted(without_elements(lowered))),
+        *_dtypes(declared, kernels, narrow),
+        *_buffers(kernels),
+        *(s for n, k in enumerate(kernels) for s in _launch(n, k, declared.inputs)),
+    ]
+    for name, packed in lowered.views.items():
+        shape = tuple(i.attr[1] for i in lowered.by_name[name].indices)
+        body.append(H.View(name, packed, shape))
+    body.append(H.Return(tuple(o.name for o in declared.outputs)))
+    inputs = tuple((n, len(i.dims)) for n, i in declared.inputs.items())
+    params = tuple(n for n in declared.params if n not in lowered.parts.values())
+    return H.HostProgram(inputs, params, tuple(k.signature for k in kernels), tuple(body))
+
+
+def _sizes(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Statement]:
+    """Sizes that inputs have, then those that are computed from them: of parts the last."""
+    known: set[str] = set()
+    declared, bounds = lowered.declared, lowered.declared.bounds
+    for name in declared.inputs:
+        for dim, extent in enumerate(declared.extents(name)):
+            if extent not in known and extent not in bounds:
+                known.add(extent)
+                yield H.Size(extent, name, dim)
+    for extent in sorted(bounds, key=lowered.parts.__contains__):
+        if extent in lowered.parts:
+            number = next(n for n, k in enumerate(kernels) if extent in k.kernel.parts)
+            grid = tuple(c for _, c in kernels[number].grid if c.extent != extent)
+            yield H.Split(lowered.parts[extent], number, grid)
+        yield H.Bound(extent, bounds[extent])
+
+
+def _dtypes(
+    declared: Declarations, kernels: Sequence[Interface], narrow: Collection[str]
+) -> Iterator[H.Statement]:
+    floats = [n for n, i in declared.inputs.items() if i.kind == "float"]
+    promoted = tuple(n for n in floats if n not in narrow)
+    yield H.Promote(promoted, "bfloat16" if narrow else "float32")
+    if any(a.value == H.Flag("fast") for k in kernels for a in k.arguments):
+        yield H.Fast(next(iter(declared.inputs)))
+    for left, right in dict.fromkeys(p for k in kernels for p in k.shared):
+        if left != right:
+            yield H.Convert(left, right)
+
+
+def _buffers(kernels: Sequence[Interface]) -> Iterator[H.Statement]:
+    for k in kernels:
+        for o in k.kernel.outputs:
+            yield H.Buffer(o.name, tuple(o.dims), o.kind, _dtype(o))
+            if k.kernel.is_added_to(o.name):
+                yield H.Clear(o.name)
+    for k in kernels:
+        whole = [o for o in k.kernel.outputs if not k.kernel.is_added_to(o.name)]
+        for _, count in k.grid:
+            others = tuple(o.name for o in whole if count.extent not in o.dims)
+            if others:
+                yield H.CheckSome(count.extent, others)
+
+
+def _dtype(output: OutputTensor) -> str:
+    if output.is_stored and output.kind == "float":
+        return "accumulated"
+    return output.dtype or {"float": "promoted", "int": "int64", "bool": "bool"}[output.kind]
+
+
+def _launch(number: int, k: Interface, inputs: Mapping[str, object]) -> Iterator[H.Statement]:
+    if k.scheduled is not None:
+        host = (H.PROGRAMS,) * bool(k.kernel.parts) + (H.DESCRIPTORS,) * bool(k.descriptors)
+        yield H.Choose(number, host)
+        rows = tuple(c for a, c in k.grid if k.kernel.axes[a].role == "row")[::-1]
+        odd = {d.tensor: None for d in k.descriptors if _is_held(k.kernel, d)}
+        if rows and any(name in inputs for name in odd):
+            yield H.Align(tuple(n for n in odd if n in inputs), rows, MANY_BLOCKS)
+        yield H.Wide(k.tensors, k.added)
+        yield H.Programs(tuple(c for _, c in k.grid))
+        for axis in k.kernel.axes.values():
+            if axis.after is not None:
+                yield H.TwoTiles(axis.extent, axis.after, axis.name)
+        if k.descriptors:
+            yield H.Describe(k.descriptors)
+    yield H.Launch(number, k.name, k.arguments)
+
+
+def _is_held(kernel: TileProgram, descriptor: H.Descriptor) -> bool:
+    """Are rows of the tensor held entirely? Then blocks of other rows read them again and again."""
+    last = [n for n in descriptor.lengths if n is not None][-1]
+    return kernel.axes[last.axis].role == "whole"

@@ -1,0 +1,287 @@
+"""A host program evaluated for a call: all but its tensors becomes numbers, once for all calls of
+the same signature."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol, cast
+
+from monocomp.errors import InternalError
+from monocomp.host import program as H
+from monocomp.host.plan import Launched, Plan
+from monocomp.intervals import evaluated
+
+
+class Target(Protocol):
+    """What a backend does for host programs. Tensors are as they are given, or stand-ins."""
+
+    device: Any
+
+    def promoted(self, tensors: Sequence[Any], default: str) -> Any:
+        """The dtype of results."""
+
+    def dtype(self, buffer: H.Buffer, promoted: Any) -> Any:
+        """That of a buffer."""
+
+    def stand_in(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """A tensor that need not have elements."""
+
+    def clear(self, tensor: Any) -> object:
+        """Write 0 to all elements of a tensor."""
+
+    def kernel(self, number: int, programs: int) -> Callable[..., object]:
+        """What runs a kernel, in so many program instances."""
+
+
+class Scheduled(Target, Protocol):
+    """The same for kernels that have schedules, and arguments that depend on layouts.
+
+    What makes descriptors of such tensors is None, and so is what copies them, where it cannot or
+    need not be done; a copy comes with its stand-in.
+    """
+
+    precision: str
+
+    def tile(self, size: int) -> int: ...
+    def two_tiles(self, size: int) -> tuple[int, int]: ...
+    def index(self, wide: bool) -> Any: ...
+    def is_wide(self, tensors: Sequence[Any], params: Sequence[float]) -> bool: ...
+    def is_fast(self, tensor: Any, dtype: Any) -> bool: ...
+    def step(self, *held: tuple[Any, int]) -> int: ...
+    def describe(self, tensor: Any, block: list[int]) -> Callable[[Any], Any] | None: ...
+    def aligned(self, tensor: Any, name: str, copy: str) -> tuple[Any, Launched] | None: ...
+
+
+class Evaluation:
+    """Evaluates a host program for one call.
+
+    Args:
+        program: the host program.
+        target: the backend's part.
+        tensors: the inputs.
+        params: the values of parameters.
+        configs: for each kernel what its schedule chooses, by the names of its parameters.
+        varying: the parameters whose values the plan leaves open.
+    """
+
+    def __init__(
+        self,
+        program: H.HostProgram,
+        target: Target,
+        tensors: Mapping[str, Any],
+        params: Mapping[str, int | float],
+        configs: Sequence[Mapping[str, int]],
+        varying: Collection[str] = (),
+    ) -> None:
+        self.program = program
+        self.target = target
+        self.tensors = dict(tensors)
+        self.params = dict(params)
+        self.configs = configs
+        self.varying = varying
+        self.sizes: dict[str, int] = {}
+        self.lengths: dict[str, int] = {}  # of axes that two tiles hold
+        self.names = {n: n for n in tensors}  # what a plan has for a tensor
+        self.dtype: Any = None
+        self.config: dict[str, int] = {}
+        self.is_described = self.is_fast = self.is_wide = False
+        self.programs = 1
+        self.descriptors: dict[str, Callable[[Any], Any] | None] = {}
+        self.converted: list[tuple[str, Any]] = []
+        self.allocations: list[tuple[str, tuple[int, ...], Any]] = []
+        self.launches: list[Launched] = []
+        self.shapes: dict[str, tuple[int, ...] | None] = {}  # of views
+        self.results: tuple[tuple[str, tuple[int, ...] | None], ...] = ()
+
+    def plan(self) -> Plan:
+        """What the call does."""
+        for s in self.program.body:
+            self._run(s)
+        return Plan(
+            self.target.device,
+            tuple(self.converted),
+            tuple(self.allocations),
+            tuple(self.launches),
+            self.results,
+        )
+
+    @property
+    def scheduled(self) -> Scheduled:
+        """The target, where kernels have schedules."""
+        return cast(Scheduled, self.target)
+
+    def _run(self, s: H.Statement) -> None:
+        match s:
+            case H.Size():
+                self.sizes[s.extent] = int(self.tensors[s.tensor].shape[s.dim])
+            case H.Bound():
+                self.sizes[s.extent] = self._number(s)
+            case H.Split():
+                config = self.configs[s.kernel]
+                programs = max(1, self._count(s.grid, config))
+                self.params[s.param] = max(1, config[H.PROGRAMS] // programs)
+            case H.TwoTiles():
+                both = self.scheduled.two_tiles(self.sizes[s.extent])
+                self.lengths[s.first], self.lengths[s.second] = both
+            case H.CheckShapes():
+                for t in s.tensors:
+                    if tuple(self.tensors[t.tensor].shape) != self._shape(t.shape):
+                        raise InternalError(f"{t.tensor} has not the shape {self._shape(t.shape)}")
+            case H.CheckEmpty():
+                if self.sizes[s.extent] != 0:
+                    raise InternalError(f"kernels are for {s.extent} of size 0")
+            case H.CheckSome():
+                others = sum(math.prod(self.tensors[n].shape) for n in s.buffers)
+                if self.sizes[s.extent] == 0 < others:
+                    raise InternalError(f"kernels are for {s.extent} of larger sizes than 0")
+            case H.Promote():
+                found = [self.tensors[n] for n in s.tensors]
+                self.dtype = self.target.promoted(found, s.default)
+            case H.Convert():
+                self._convert(s)
+            case H.Buffer():
+                self._allocate(s.name, self._shape(s.shape), self.target.dtype(s, self.dtype))
+            case H.Clear():
+                given = ((0, self.names[s.tensor]),)
+                self.launches.append(Launched(self.target.clear, [None], {}, given))
+            case H.Align():
+                if self._count(s.rows, self.config) >= s.least:
+                    for name in s.tensors:
+                        self._align(name)
+            case H.View():
+                self.names[s.name] = self.names[s.tensor]
+                self.shapes[s.name] = self._shape(s.shape)
+            case H.Choose():
+                self.config = dict(self.configs[s.kernel])
+                self.is_described = bool(self.config.pop(H.DESCRIPTORS, False))
+                self.config.pop(H.PROGRAMS, None)
+            case H.Fast():
+                self.is_fast = self.scheduled.is_fast(self.tensors[s.tensor], self.dtype)
+            case H.Wide():
+                params = [self.params[n] for n in s.params]
+                tensors = [self.tensors[n] for n in s.tensors]
+                self.is_wide = self.scheduled.is_wide(tensors, params)
+            case H.Programs():
+                self.programs = self._count(s.grid, self.config)
+            case H.Describe():
+                for d in s.descriptors:
+                    self._describe(d)
+            case H.Launch():
+                self._launch(s)
+            case H.Return():
+                self.results = tuple((self.names[n], self.shapes.get(n)) for n in s.tensors)
+
+    # --- numbers ----------------------------------------------------------------------
+
+    def _number(self, s: H.Bound) -> int:
+        found = evaluated(s.value, self.sizes, self.params)
+        if found is None:
+            raise InternalError(f"the size of {s.extent} is not known")
+        return found
+
+    def _shape(self, extents: tuple[str, ...]) -> tuple[int, ...]:
+        return tuple(self.sizes[e] for e in extents)
+
+    def _count(self, grid: tuple[H.Count, ...], config: Mapping[str, int]) -> int:
+        """How many program instances there are."""
+        return math.prod(
+            -(-self.sizes[c.extent] // (1 if c.block is None else config[c.block])) for c in grid
+        )
+
+    def _length(self, length: H.AnyLength) -> int:
+        match length:
+            case H.Length():
+                return self.config[length.parameter]
+            case H.HeldLength():
+                return self.scheduled.tile(self.sizes[length.extent])
+        return self.lengths[length.axis]
+
+    def _is_even(self, length: H.AnyLength) -> bool:
+        size, found = self.sizes[length.extent], self._length(length)
+        match length:
+            case H.Length():
+                return size % found == 0
+            case H.HalfLength(first=None):
+                return size >= found
+            case H.HalfLength(first=str() as first):
+                return size == self.lengths[first] + found
+        return size == found
+
+    # --- tensors ----------------------------------------------------------------------
+
+    def _allocate(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
+        self.names[name] = name
+        self.allocations.append((name, shape, dtype))
+        self.tensors[name] = self.target.stand_in(shape, dtype)
+
+    def _convert(self, s: H.Convert) -> None:
+        if self.tensors[s.left].dtype == self.tensors[s.right].dtype:
+            return
+        for name in (s.left, s.right):
+            if self.tensors[name].dtype != self.dtype:
+                self.converted.append((name, self.dtype))
+                self.tensors[name] = self.tensors[name].to("meta", self.dtype)
+
+    def _align(self, name: str) -> None:
+        copy = f"{name} aligned"  # no name of the program has a blank
+        found = self.scheduled.aligned(self.tensors[name], self.names[name], copy)
+        if found is not None:
+            self.names[name], self.tensors[name] = copy, found[0]
+            self.allocations.append((copy, tuple(found[0].shape), found[0].dtype))
+            self.launches.append(found[1])
+
+    def _describe(self, d: H.Descriptor) -> None:
+        self.descriptors[d.parameter] = None
+        if self.is_described and not self.is_wide:
+            block = [1 if n is None else self._length(n) for n in d.lengths]
+            self.descriptors[d.parameter] = self.scheduled.describe(self.tensors[d.tensor], block)
+
+    # --- launches ---------------------------------------------------------------------
+
+    def _launch(self, s: H.Launch) -> None:
+        if self.programs <= 0:
+            return
+        args: list[Any] = []
+        given: list[tuple[int, str]] = []
+        made: list[tuple[int, str, Callable[[Any], Any]]] = []
+        options: dict[str, Any] = {}
+        for a in s.arguments:
+            if not isinstance(a.value, H.POSITIONAL):
+                options[a.parameter] = self._value(a.value)
+                continue
+            match a.value:
+                case H.Pointer(tensor):
+                    given.append((len(args), self.names[tensor]))
+                case H.Param(name) if name in self.varying:
+                    given.append((len(args), name))
+                case H.Descriptor(parameter, tensor):
+                    make = self.descriptors[parameter]
+                    if make is not None:
+                        made.append((len(args), self.names[tensor], make))
+            args.append(self._value(a.value))
+        run = self.target.kernel(s.kernel, self.programs)
+        self.launches.append(Launched(run, args, options | self.config, tuple(given), tuple(made)))
+
+    def _value(self, value: H.Value) -> Any:
+        """What an argument is; None where a call gives it."""
+        match value:
+            case H.Stride():
+                return self.tensors[value.tensor].stride(value.dim)
+            case H.Extent():
+                return self.sizes[value.name]
+            case H.Param():
+                return None if value.name in self.varying else self.params[value.name]
+            case H.AnyLength():
+                return self._length(value)
+            case H.Even():
+                return self._is_even(value.length)
+            case H.Step():
+                return self.scheduled.step(*((self.tensors[x.tensor], x.dim) for x in value.held))
+            case H.Flag("index"):
+                return self.scheduled.index(self.is_wide)
+            case H.Flag("precision"):
+                return self.scheduled.precision
+            case H.Flag("fast"):
+                return self.is_fast
+        return None

@@ -1,0 +1,57 @@
+"""The plan of a call: what is left of a host program once all but its tensors is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A kernel that runs, with its arguments but for those that are a call's own.
+
+    `given` are the tensors and parameters among them, by their place; `made` what a function
+    makes of a tensor.
+    """
+
+    run: Callable[..., object]
+    args: list[Any]
+    options: dict[str, Any]
+    given: tuple[tuple[int, str], ...]
+    made: tuple[tuple[int, str, Callable[[Any], Any]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Conversions, allocations, launches, and results: which tensors, in which shapes where these
+    are not their own. No tensor outlives its call."""
+
+    device: Any
+    converted: tuple[tuple[str, Any], ...]
+    allocations: tuple[tuple[str, tuple[int, ...], Any], ...]
+    launches: tuple[Launched, ...]
+    results: tuple[tuple[str, tuple[int, ...] | None], ...]
+
+    def __call__(self, values: Mapping[str, Any], empty: Callable[..., Any]) -> tuple[Any, ...]:
+        """The results.
+
+        Args:
+            values: inputs and parameters by name.
+            empty: allocates a tensor of a shape, with a `dtype` on a `device`.
+        """
+        known = dict(values)
+        for name, dtype in self.converted:
+            known[name] = known[name].to(dtype)
+        for name, shape, dtype in self.allocations:
+            known[name] = empty(shape, dtype=dtype, device=self.device)
+        for launch in self.launches:
+            args = launch.args.copy()
+            for place, name in launch.given:
+                args[place] = known[name]
+            for place, name, make in launch.made:
+                args[place] = make(known[name])
+            launch.run(*args, **launch.options)
+        return tuple(
+            [known[n] if shape is None else known[n].reshape(shape) for n, shape in self.results]
+        )

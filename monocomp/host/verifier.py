@@ -1,0 +1,110 @@
+"""What must hold of a host program: every name means something where it is used, shapes have the
+ranks that kernels take, and every parameter of a kernel is given once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from monocomp import terms as T
+from monocomp.errors import InternalError
+from monocomp.host import program as H
+
+_NAMES = {
+    "TensorName": "tensor",
+    "ExtentName": "size",
+    "ParamName": "parameter",
+    "SettingName": "choice of the schedule",
+    "AxisName": "length",
+    "FlagName": "flag",
+}
+
+
+def verify(program: H.HostProgram) -> None:
+    """Raises InternalError, which shows the program, where it is not one."""
+    fault = _fault(program)
+    if fault is not None:
+        raise InternalError(f"no host program: {fault}", notes=[str(program)])
+
+
+def _fault(program: H.HostProgram) -> str | None:
+    known = {("parameter", n) for n in program.params} | {("tensor", n) for n, _ in program.inputs}
+    known.add(("flag", "precision"))
+    ranks = dict(program.inputs)
+    for n, s in enumerate(program.body):
+        match s:
+            case H.Choose(kernel):
+                known = {k for k in known if k[0] != "choice of the schedule"}
+                known |= _scheduled(program, kernel)
+            case H.Buffer() | H.View():
+                ranks[s.name] = len(s.shape)
+            case H.Fast():
+                known.add(("flag", "fast"))
+            case H.Wide():
+                known.add(("flag", "index"))
+        given = _scheduled(program, s.kernel) if isinstance(s, H.Split) else set()
+        for name in _uses(s):
+            if name not in known | given:
+                return f"{' '.join(name)} is not defined in `{str(s).splitlines()[0]}`"
+        for field in s.defines:
+            known.add((_kind(s, field), getattr(s, field)))
+        fault = _launch_fault(program, s, ranks) if isinstance(s, H.Launch) else _rank(s, ranks)
+        if fault is not None:
+            return fault
+        if isinstance(s, H.Return) != (n + 1 == len(program.body)):
+            return "its results are not its end"
+    return None if program.body else "it is empty"
+
+
+def _scheduled(program: H.HostProgram, kernel: int) -> set[tuple[str, str]]:
+    return {("choice of the schedule", n) for n in program.kernels[kernel].scheduled}
+
+
+def _kind(node: H.Node, field: str) -> str:
+    """What a field names, as its type says."""
+    declared = next(str(f.type) for f in fields(node) if f.name == field)
+    return next((kind for name, kind in _NAMES.items() if name in declared), "")
+
+
+def _uses(node: Any) -> Iterator[tuple[str, str]]:
+    """The names that a node needs, by what they name."""
+    for f in fields(node):
+        value = getattr(node, f.name)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, T.Term):
+                for t in T.subterms(part):
+                    if t.op in ("extent", "param"):
+                        yield {"extent": "size", "param": "parameter"}[t.op], t.attr
+            elif is_dataclass(part):
+                yield from _uses(part)
+            elif f.name not in node.defines and part is not None and _kind(node, f.name):
+                yield _kind(node, f.name), part
+
+
+def _rank(node: Any, ranks: dict[str, int]) -> str | None:
+    """Shapes and strides that are not those of their tensors."""
+    match node:
+        case H.CheckShapes(tensors):
+            wrong = [t.tensor for t in tensors if len(t.shape) != ranks[t.tensor]]
+            return f"{wrong[0]} has {ranks[wrong[0]]} dimensions" if wrong else None
+        case H.Size() | H.Stride() if node.dim >= ranks[node.tensor]:
+            return f"{node.tensor} has no dimension {node.dim}"
+        case H.Descriptor() if len(node.lengths) != ranks[node.tensor]:
+            return f"{node.tensor} has {ranks[node.tensor]} dimensions"
+    return None
+
+
+def _launch_fault(program: H.HostProgram, s: H.Launch, ranks: dict[str, int]) -> str | None:
+    kernel = program.kernels[s.kernel]
+    given = [a.parameter for a in s.arguments]
+    chosen = [p for p in kernel.parameters if p in kernel.scheduled]
+    places = [a.parameter for a in s.arguments if isinstance(a.value, H.POSITIONAL)]
+    if sorted(given + chosen) != sorted(kernel.parameters):
+        return f"{s.name} lacks arguments"
+    if places != [*kernel.parameters[: len(places)]]:
+        return f"{s.name} takes its arguments in another order"
+    for name, rank in kernel.ranks:
+        if ranks[name] != rank:
+            return f"{name} has {ranks[name]} dimensions, and {s.name} takes {rank}"
+    return next((fault for a in s.arguments if (fault := _rank(a.value, ranks))), None)

@@ -1,0 +1,153 @@
+"""Minimal files: right for the sizes that they are for, and short."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import monocomp as mc
+from monocomp import library
+from monocomp.backends.triton.folding import Function
+from monocomp.backends.triton.launch import interpreted, load
+from tests.backends import interpreted as interpreter
+from tests.backends.compiling import compile_for, recorded
+from tests.backends.library_cases import CASES
+from tests.backends.running import exact, poisoned_empty
+from tests.backends.tolerances import ALONE, Bound
+
+
+def minimal(name: str, sizes: Mapping[str, int], dtype: str = "bf16", processors: int = 1) -> str:
+    kernel = mc.compile(library.load(name), name="kernel", processors=processors)
+    return kernel.source(target="cuda:90", dtype=dtype, extents=sizes, minimal=True)
+
+
+def _run(text: str, inputs: Mapping[str, Tensor], params: Mapping[str, Any]) -> tuple[Tensor, ...]:
+    with poisoned_empty():
+        found = load(text).kernel(*inputs.values(), **params)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def check(name: str, text: str, sizes: Mapping[str, int]) -> None:
+    case = CASES[name]
+    inputs = case.inputs(sizes, torch.float32)
+    ordered = {n: inputs[n] for n in mc.compile(case.text).program.inputs}
+    found = interpreter.call(_run, text, ordered, case.params)
+    for got, wanted in zip(found, exact(case.text, inputs, **case.params), strict=True):
+        Bound(0.0, 4 * ALONE["triton"].floor).check(got, wanted)
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("name", CASES)
+def test_results_for_known_sizes(name: str) -> None:
+    """All of them, which are odd."""
+    sizes = CASES[name].sizes(19, 37, 16, 24)
+    check(name, minimal(name, sizes, "fp32"), sizes)
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("name", CASES)
+def test_results_where_lengths_are_left_open(name: str) -> None:
+    """Some sizes are constants, others are read off the shapes."""
+    sizes = CASES[name].sizes(70, 120, 16, 16)
+    known = {i: n for i, n in sizes.items() if n == 16}
+    check(name, minimal(name, known, "fp32"), sizes)
+
+
+def test_rows_that_no_descriptor_can_load() -> None:
+    """At d = 20 in 16 bits, which 16 bytes do not divide; at d = 104 they do."""
+    for head in (20, 104):
+        text = minimal("causal", {"d": head, "e": head})
+        assert ("TensorDescriptor" in text) == (head == 104)
+        check("causal", text, CASES["causal"].sizes(64, 64, head, head))
+
+
+@pytest.mark.parametrize("name", ["attention", "gqa"])
+def test_results_in_parts(name: str) -> None:
+    """Several kernels, of which one merges what the others have stored."""
+    sizes = CASES[name].sizes(1, 4096, 16, 16)
+    text = minimal(name, sizes, "fp32", processors=32)
+    assert text.count("[grid](") > 1
+    check(name, text, sizes)
+
+
+def test_attention_is_short() -> None:
+    """With nothing of what known sizes leave without a use."""
+    text = minimal("attention", {"d": 128, "e": 128})
+    assert len(text.splitlines()) <= 160
+    assert not re.search(r"\b(EVEN|INDEX|STEP|PRECISION|in_d|stride_\w_d|main|configs)\b", text)
+    assert "tl.arange(0, 128)" in text
+    whole = {"b": 4, "h": 32, "q": 4096, "k": 4096, "d": 128, "e": 128}
+    shorter = minimal("attention", whole)
+    assert "mask=" not in shorter and "size_" not in shorter
+    assert len(shorter.splitlines()) < len(text.splitlines())
+
+
+@pytest.mark.parametrize("name", ["grid", "span", "tl", "torch", "programs", "Q_ptr"])
+def test_any_name(name: str) -> None:
+    """For a tensor and its parts, beside the names of the file."""
+    text = f"O[i] = softmax[k]({name}[i,k]) * B[k]"
+    source = mc.compile(text, name="kernel").source(extents={"i": 3}, minimal=True, dtype="fp32")
+    inputs = {name: torch.randn(3, 5), "B": torch.randn(5)}
+    (found,) = interpreter.call(_run, source, inputs, {})
+    ALONE["triton"].check(found, exact(text, inputs)[0])
+
+
+def test_only_triton_has_a_minimal_form() -> None:
+    with pytest.raises(mc.errors.UsageError, match="only the source for backend 'triton'"):
+        mc.compile("O[i] = 2 * A[i]").source("numpy", minimal=True)
+
+
+def test_other_sizes_are_refused() -> None:
+    """And tensors whose last dimensions have gaps."""
+    case = CASES["attention"]
+    kernel = load(minimal("attention", {"d": 16, "e": 16})).kernel
+    with pytest.raises(AssertionError):
+        kernel(*case.inputs(case.sizes(5, 7, 24, 16), torch.float32).values())
+    inputs = case.inputs(case.sizes(16, 16, 16, 16), torch.float32)
+    with pytest.raises(AssertionError):
+        kernel(*(t.transpose(-1, -2) for t in inputs.values()))
+
+
+@pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
+@pytest.mark.parametrize("name", ["attention", "causal"])
+def test_compiled(name: str) -> None:
+    """As well as the whole file: nothing spills."""
+    module = load(minimal(name, {"d": 128, "e": 128}))
+    sizes = {"Q": 4096, "K": 4096, "V": 4096}
+    inputs = {
+        n: torch.empty(2, 8, length, 128, dtype=torch.bfloat16, device="meta")
+        for n, length in sizes.items()
+    }
+    (launch,) = recorded(module, "kernel", inputs)
+    assert compile_for("cuda:90", launch).spilled == 0
+
+
+FOLDED = {
+    "mask": ("x = tl.load(p, mask=(i < n) | EVEN, other=0.0)", "x = tl.load(p)"),
+    "and": ("x = tl.load(p, mask=m[:, None] & EVEN, other=0.0)", "mask=m[:, None], other=0.0)"),
+    "named": ("in_i = (i < n) | EVEN\n    x = tl.load(p, mask=in_i[None, :])", "x = tl.load(p)"),
+    "stride": ("x = p + i * ONE + ZERO", "x = p + i"),
+    "computed": ("x = tl.cdiv(SIZE, 64) * 2 - 1", "tl.store(p, 3)"),
+    "branch": ("if D is not None and n > 0:\n        x = D\n    else:\n        x = n", "if n > 0:"),
+    "dead": ("y = n + 1\n    z = y\n    x = n", "x = n"),
+    "choice": ("x = n if EVEN else i", "x = n"),
+    "comment": ("# why\n    x = n", "# why\n    x = n"),
+}
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_folding(name: str) -> None:
+    """What is known is computed, and what nobody reads is left out."""
+    body, wanted = FOLDED[name]
+    head = "def f(p, i, n, m, D, EVEN, ONE, ZERO, SIZE):"
+    function = Function([head, *f"    {body}\n    tl.store(p, x)".split("\n")])
+    constants = {"EVEN": True, "ONE": 1, "ZERO": 0, "SIZE": 128}
+    function.fold({n: ast.Constant(v) for n, v in constants.items()}, {"D"})
+    text = "\n".join(function.lines()[1:])
+    assert wanted in text and "EVEN" not in text and "y =" not in text

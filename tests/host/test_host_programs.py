@@ -1,0 +1,271 @@
+"""Host programs of the library: they are verified, print, and their readers agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from types import ModuleType
+from typing import Any, get_args
+
+import pytest
+import torch
+from torch import Tensor
+
+import monocomp as mc
+from monocomp import library
+from monocomp.errors import InternalError
+from monocomp.host import Evaluation, HostProgram, host_program, of_tile_program, verify
+from monocomp.host.program import (
+    Argument,
+    Buffer,
+    CheckEmpty,
+    Clear,
+    Clear,
+    Extent,
+    Flag,
+    HalfLength,
+    Launch,
+    Length,
+    Param,
+    Pointer,
+    Return,
+    Size,
+    Split,
+    Statement,
+    Stride,
+)
+from monocomp.planning.sizes import packed_extents
+from tests.backends.library_cases import CASES
+
+pytest.importorskip("triton")
+
+from triton.runtime.jit import JITFunction
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from monocomp.backends.triton.emit import Module, emit
+from monocomp.backends.triton.launch import load
+from monocomp.backends.triton.replay import PlanTarget
+from monocomp.backends.triton.space import Space
+
+PROCESSORS, LENGTH = 132, 2048
+MANY, ONE = (512, 20), (1, 96)  # rows, and the size of a head
+
+
+@cache
+def emitted(name: str, rows: int, head: int) -> tuple[Module, tuple[dict[str, int], ...]]:
+    """A program for Hopper, with the schedules that come first."""
+    kernel = mc.compile(library.load(name), processors=PROCESSORS)
+    sizes = kernel._sizes(CASES[name].sizes(rows, LENGTH, head, head))
+    kernels = kernel.tile_programs(sizes)
+    lowered = kernel.planner.plan(sizes).program
+    known = packed_extents(lowered, sizes)
+    schedules = [Space(k, known, 2, "cuda:90", PROCESSORS).first() for k in kernels]
+    module = emit(kernel.equations, kernels, schedules, lowered=lowered)
+    return module, tuple(module.config(n, s) for n, s in enumerate(schedules))
+
+
+def inputs_of(name: str, rows: int, head: int) -> dict[str, Tensor]:
+    """In the order of the program."""
+    case = CASES[name]
+    made = case.inputs(case.sizes(rows, LENGTH, head, head), torch.bfloat16)
+    return {n: made[n] for n in mc.compile(case.text).program.inputs}
+
+
+class Recorder:
+    """Stands for a kernel: notes its launches."""
+
+    def __init__(self, name: str, launches: list[Any], names: dict[int, str]) -> None:
+        self.name, self.launches, self.names = name, launches, names
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        def launch(*args: Any, **options: Any) -> None:
+            self.launches.append((self.name, grid, [*map(self.shown, args)], options))
+
+        return launch
+
+    def shown(self, value: Any) -> Any:
+        """Tensors by name, or by layout where they are new."""
+        if isinstance(value, TensorDescriptor):
+            attributes = {k: v for k, v in vars(value).items() if k != "base"}
+            return self.shown(value.base), attributes
+        if isinstance(value, Tensor):
+            layout = tuple(value.shape), value.stride(), value.dtype
+            return self.names.get(id(value)), layout
+        return value
+
+
+def launches(
+    module: ModuleType, inputs: dict[str, Tensor], call: Callable[[], Any]
+) -> tuple[list[Any], list[Any]]:
+    """The launches of a call, and the layouts of its results."""
+    found: list[Any] = []
+    names = {id(t): n for n, t in inputs.items()}
+    kernels = {n: f for n, f in vars(module).items() if isinstance(f, JITFunction)}
+    for name in kernels:
+        setattr(module, name, Recorder(name, found, names))
+    try:
+        results = call()
+    finally:
+        vars(module).update(kernels)
+    results = results if isinstance(results, tuple) else (results,)
+    return found, [(tuple(r.shape), r.stride(), r.dtype) for r in results]
+
+
+def both(
+    name: str, inputs: dict[str, Tensor], rows: int, head: int, **changes: int
+) -> tuple[Any, Any]:
+    """What the printed function launches, and what the plan does."""
+    module, configs = emitted(name, rows, head)
+    configs = tuple(c | {k: v for k, v in changes.items() if k in c} for c in configs)
+    loaded, case = load(module.source), CASES[name]
+    params = mc.compile(case.text).program.params
+    given = {n: p.default for n, p in params.items()} | dict(case.params)
+    target = PlanTarget(module.program, loaded, torch.device("cpu"), "ieee")
+
+    def printed() -> Any:
+        named = {module.params[n]: v for n, v in case.params.items()}
+        return getattr(loaded, module.host)(*inputs.values(), configs=configs, **named)
+
+    def planned() -> Any:
+        evaluation = Evaluation(module.program, target, inputs, given, configs, [*case.params])
+        return evaluation.plan()({**inputs, **given}, torch.empty)
+
+    return launches(loaded, inputs, printed), launches(loaded, inputs, planned)
+
+
+CASES_AND_SIZES = [(n, *s) for n in CASES for s in (MANY, ONE)]
+SPECIAL = [("attention", 4096, 96), ("mla", *ONE), ("softcap", *MANY), ("variance", *ONE)]
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize(("name", "rows", "head"), CASES_AND_SIZES + SPECIAL[:1])
+def test_the_plan_of_a_call_is_what_the_printed_function_does(
+    name: str, rows: int, head: int
+) -> None:
+    """Launch by launch, argument by argument, by pointers and by descriptors."""
+    inputs = inputs_of(name, rows, head)
+    verify(emitted(name, rows, head)[0].program)
+    for described in (0, 1):
+        printed, planned = both(name, inputs, rows, head, DESCRIPTORS=described)
+        assert printed[0] and printed == planned
+
+
+@pytest.mark.parametrize("change", ["transposed", "of two dtypes", "expanded", "shifted"])
+def test_they_agree_for_other_layouts(change: str) -> None:
+    """And about what is converted, copied, or described."""
+    inputs = inputs_of("causal", *MANY)
+    k = inputs["K"]
+    inputs["K"] = {
+        "transposed": k.transpose(1, 2).contiguous().transpose(1, 2),
+        "of two dtypes": k.float(),
+        "expanded": k[:, :1].expand(k.shape),
+        "shifted": torch.cat([k.new_zeros(1), k.flatten()])[1:].view(k.shape),
+    }[change]
+    printed, planned = both("causal", inputs, *MANY, DESCRIPTORS=1)
+    assert printed == planned
+
+
+@pytest.mark.parametrize("name", ["attention", "gqa"])
+def test_those_of_tile_programs(name: str) -> None:
+    """The same statements, but for what schedules and layouts are about."""
+    kernel = mc.compile(CASES[name].text, processors=4)
+    sizes = kernel._sizes(CASES[name].sizes(1, 4096))
+    lowered = kernel.planner.plan(sizes).program
+    program = host_program(lowered, [of_tile_program(k) for k in kernel.tile_programs(sizes)])
+    verify(program)
+    assert any(isinstance(s, Split) for s in program.body)
+
+
+def test_every_statement_occurs() -> None:
+    """In the host programs that are compared above, but one about sizes of 0."""
+    found = {type(s) for case in SPECIAL for s in emitted(*case)[0].program.body}
+    assert {*get_args(Statement)} - found == {CheckEmpty, Clear}
+
+
+TEXT = """\
+host(X, Y)
+    size i = X.shape[0]
+    size j = X.shape[1]
+    size k = Y.shape[1]
+    check X[i, j], Y[j, k]
+    dtype of X, Y; else float32
+    O = empty[i, k]: promoted
+    launch kernel
+        X = X
+        Y = Y
+        O = O
+        size i = i
+        size k = k
+        size j = j
+    return O
+"""
+
+
+def of_matrix_product() -> HostProgram:
+    kernel = mc.compile("O[i,k] = sum[j](X[i,j] * Y[j,k])")
+    lowered = kernel.planner.plan({}).program
+    return host_program(lowered, [of_tile_program(k) for k in kernel.tile_programs()])
+
+
+def test_text() -> None:
+    assert str(of_matrix_product()) == TEXT
+
+
+def without(kind: type[Statement], body: Sequence[Statement]) -> tuple[Statement, ...]:
+    return tuple(s for s in body if not isinstance(s, kind))
+
+
+def changed(program: HostProgram, *arguments: Argument) -> tuple[Statement, ...]:
+    """The body with other arguments of its launch, for the last ones."""
+
+    def change(s: Statement) -> Statement:
+        if not isinstance(s, Launch):
+            return s
+        return replace(s, arguments=(*s.arguments[: -len(arguments)], *arguments))
+
+    return tuple(map(change, program.body))
+
+
+BROKEN: dict[str, tuple[Callable[[HostProgram], tuple[Statement, ...]], str]] = {
+    "sizes": (
+        lambda p: without(Size, p.body),
+        r"size i is not defined in `check X\[i, j\], Y\[j, k\]`",
+    ),
+    "buffers": (lambda p: without(Buffer, p.body), "tensor O is not defined in `launch kernel`"),
+    "results": (lambda p: without(Return, p.body), "its results are not its end"),
+    "after": (lambda p: (*p.body, p.body[-1]), "its results are not its end"),
+    "dimension": (lambda p: (Size("i", "X", 2), *p.body), "X has no dimension 2"),
+    "rank": (
+        lambda p: tuple(replace(s, shape=("i",)) if isinstance(s, Buffer) else s for s in p.body),
+        "O has 1 dimensions, and kernel takes 2",
+    ),
+    "argument": (lambda p: changed(p, Argument("size i", Extent("i"))), "kernel lacks arguments"),
+    "order": (
+        lambda p: changed(p, *(Argument(f"size {n}", Extent(n)) for n in ("j", "k"))),
+        "kernel takes its arguments in another order",
+    ),
+    "stride": (lambda p: changed(p, Argument("size j", Stride("X", 2))), "X has no dimension 2"),
+    "tensor": (lambda p: changed(p, Argument("size j", Pointer("Z"))), "tensor Z is not defined"),
+    "parameter": (lambda p: changed(p, Argument("size j", Param("n"))), "parameter n is not"),
+    "schedule": (
+        lambda p: changed(p, Argument("size j", Length("j", "j", "BLOCK_J"))),
+        "choice of the schedule BLOCK_J is not defined",
+    ),
+    "length": (
+        lambda p: changed(p, Argument("size j", HalfLength("j", "j", None))),
+        "length j is not defined",
+    ),
+    "flag": (lambda p: changed(p, Argument("size j", Flag("fast"))), "flag fast is not defined"),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_what_is_no_host_program(fault: str) -> None:
+    """The message says what is wrong, and shows the program."""
+    program = of_matrix_product()
+    verify(program)
+    breaking, message = BROKEN[fault]
+    with pytest.raises(InternalError, match=message) as found:
+        verify(replace(program, body=breaking(program)))
+    assert "host(X, Y)" in str(found.value)
