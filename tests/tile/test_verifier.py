@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 
 from monocomp.errors import InternalError
-from monocomp.tile import Axis, Expr, Let, Loop, TileProgram, apply, local, number, walk, with_roots
+from monocomp.tile import (
+    Axis,
+    Expr,
+    Let,
+    Loop,
+    Statement,
+    TileProgram,
+    apply,
+    local,
+    number,
+    roots,
+    walk,
+    with_roots,
+)
 from monocomp.tile.parser import parse
 from monocomp.tile.verifier import verify, verify_all
+from monocomp.vocabulary import Kind
+from tests.tile.kernels import TEXTS, kernels
 
 SUMS = """
 kernel sums(X: float[i, k], n: int[i], flag: bool[k], c: float) -> O: float[i], C: stored float[k]
@@ -250,3 +265,46 @@ def test_kernels_read_what_is_stored() -> None:
     verify_all([first, second])
     with pytest.raises(InternalError, match="g reads M, which no kernel before it stores"):
         verify_all([second, first])
+
+
+# --- every small change of good programs ------------------------------------------------------
+
+
+def changed_expressions(e: Expr) -> Iterator[Expr]:
+    """An expression with one fault anywhere in it."""
+    other: dict[Kind, Kind] = {"float": "int", "int": "bool", "bool": "float"}
+    yield replace(e, kind=other[e.kind])
+    yield replace(e, axes=e.axes ^ {"i"})
+    yield replace(e, op="cbrt")
+    if e.args and e.op != "contract":
+        yield replace(e, args=e.args[:-1])
+    for n, a in enumerate(e.args):
+        for changed in changed_expressions(a):
+            yield replace(e, args=(*e.args[:n], changed, *e.args[n + 1 :]))
+
+
+def changed_statements(s: Statement) -> Iterator[Statement]:
+    """A statement with one fault in one of its expressions, or in its body."""
+    for root in roots(s):
+        for wrong in changed_expressions(root):
+            yield with_roots(s, lambda e, old=root, new=wrong: new if e is old else e)
+    if isinstance(s, Loop):
+        yield from (replace(s, body=body) for body in changed_bodies(s.body))
+
+
+def changed_bodies(body: list[Statement]) -> Iterator[list[Statement]]:
+    """A body without a statement, or with a wrong one."""
+    for n, s in enumerate(body):
+        yield [*body[:n], *body[n + 1 :]]
+        for wrong in changed_statements(s):
+            yield [*body[:n], wrong, *body[n + 1 :]]
+
+
+@pytest.mark.parametrize("name", ["attention", "sliding_window", "affine maps", "lengths"])
+def test_every_small_change_is_found(name: str) -> None:
+    for p in kernels(TEXTS[name]):
+        wrong = list(changed_bodies(p.body))
+        assert len(wrong) > 50
+        for body in wrong:
+            with pytest.raises(InternalError):
+                verify(replace(p, body=body))
