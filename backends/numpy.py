@@ -8,13 +8,8 @@ from typing import Any
 import numpy as np
 
 from monocomp import counter_rng
-from monocomp.backends.interpreter import (
-    Interpreter,
-    arguments,
-    default_blocks,
-    elementwise,
-    run_plan,
-)
+from monocomp.backends.interpreter import Interpreter, default_blocks, elementwise
+from monocomp.host.interpreting import arguments, run_plan
 from monocomp.host.program import Buffer, HostProgram
 from monocomp.tile import TileProgram
 from monocomp.vocabulary import Kind
@@ -149,7 +144,7 @@ def run_all(
     *,
     checked: bool = False,
 ) -> tuple[Array, ...]:
-    """The results of a host program on NumPy arrays, as `interpreter.run_plan` says."""
+    """The results of a host program on NumPy arrays, as `host.interpreting.run_plan` says."""
     target = _Target(kernels, checked)
     return run_plan(host, target, inputs, params, programs, _zeros)
 

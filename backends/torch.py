@@ -14,13 +14,8 @@ from typing import Any
 import torch
 
 from monocomp import counter_rng
-from monocomp.backends.interpreter import (
-    Interpreter,
-    arguments,
-    default_blocks,
-    elementwise,
-    run_plan,
-)
+from monocomp.backends.interpreter import Interpreter, default_blocks, elementwise
+from monocomp.host.interpreting import arguments, run_plan
 from monocomp.host.program import Buffer, HostProgram
 from monocomp.tile import TileProgram
 from monocomp.vocabulary import Kind
@@ -203,7 +198,7 @@ def run_all(
     results: torch.dtype | None = None,
     checked: bool = False,
 ) -> tuple[torch.Tensor, ...]:
-    """The results of a host program, as `interpreter.run_plan` says.
+    """The results of a host program, as `host.interpreting.run_plan` says.
 
     Args:
         results: the dtype of float results for which the program names none; that to which

@@ -21,7 +21,6 @@ from monocomp.host.program import (
     Buffer,
     CheckEmpty,
     Clear,
-    Clear,
     Extent,
     Flag,
     HalfLength,

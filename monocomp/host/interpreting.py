@@ -1,0 +1,43 @@
+"""Host programs whose kernels are interpreted: one after the other, as tile programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from monocomp.host.evaluation import Evaluation, Target
+from monocomp.host.program import PROGRAMS, HostProgram
+from monocomp.tile import TileProgram
+
+Array = Any
+
+
+def run_plan(
+    host: HostProgram,
+    target: Target,
+    inputs: Mapping[str, Array],
+    params: Mapping[str, Any],
+    programs: int,
+    empty: Callable[..., Array],
+) -> tuple[Array, ...]:
+    """The results of a host program whose kernels are interpreted.
+
+    Args:
+        host: of `of_tile_program`'s interfaces.
+        target: runs its kernels.
+        inputs, params: of the call.
+        programs: into how many parts streams are cut that are cut at all.
+        empty: allocates an array.
+    """
+    configs = [{PROGRAMS: programs}] * len(host.kernels)
+    return Evaluation(host, target, inputs, params, configs).plan()(inputs, empty)
+
+
+def arguments(
+    kernel: TileProgram, given: Sequence[Any]
+) -> tuple[dict[str, Array], dict[str, Array], dict[str, int], dict[str, Any]]:
+    """Inputs, outputs, extents and parameters by name, from a launch's arguments."""
+    names = (kernel.inputs, [o.name for o in kernel.outputs], kernel.extents(), kernel.params)
+    values = iter(given)
+    inputs, outputs, extents, params = ({n: next(values) for n in each} for each in names)
+    return inputs, outputs, extents, params
