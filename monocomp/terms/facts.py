@@ -98,7 +98,7 @@ def is_finite_if_read(t: Term) -> bool:
     return t.op in ("read", "param") or _is_finite(t, is_finite_if_read)
 
 
-@_fact("is finite if all that it reads and is no mask is", "is_finite_if_read", "is_finite")
+@_fact("is finite if what its contractions read is", "is_finite")
 def is_unmasked(t: Term) -> bool:
     """Neither infinite nor NaN, if no element is that is no mask: the -inf of a mask is added to
     logits, but is no factor in a contraction of queries and keys."""
