@@ -6,7 +6,6 @@ Definitions stay separate equations until a rewrite inlines them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from monocomp import terms as T
 from monocomp.equations import Equation, Equations
@@ -40,13 +39,7 @@ def _spans(program: syntax.Program) -> dict[str, Span]:
 
 def translate_monoid(monoid: syntax.Monoid) -> T.UserMonoid:
     """A monoid of no program."""
-    nothing: dict[str, Any] = {}
-    tables = dict.fromkeys(
-        ("inputs", "params", "monoids", "definitions", "extent_of", "bounds", "kinds"),
-        nothing,
-    )
-    program = syntax.Program(text="", name=None, outputs=(), **tables)
-    return _Translator(program).monoid(monoid)
+    return _Translator(syntax.Program()).monoid(monoid)
 
 
 _CHOICES = ("argmax", "argmin", *SELECTIONS, "any", "all")

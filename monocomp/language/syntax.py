@@ -298,13 +298,13 @@ class Program:
     `kinds` gives the type of each definition.
     """
 
-    text: str
-    name: str | None
-    inputs: dict[str, Input]
-    params: dict[str, Param]
-    monoids: dict[str, Monoid]
-    definitions: dict[str, Definition]
-    outputs: tuple[Output, ...]
-    extent_of: dict[str, str]
-    bounds: dict[str, Expr]
-    kinds: dict[str, Kind]
+    text: str = ""
+    name: str | None = None
+    inputs: dict[str, Input] = field(default_factory=dict)
+    params: dict[str, Param] = field(default_factory=dict)
+    monoids: dict[str, Monoid] = field(default_factory=dict)
+    definitions: dict[str, Definition] = field(default_factory=dict)
+    outputs: tuple[Output, ...] = ()
+    extent_of: dict[str, str] = field(default_factory=dict)
+    bounds: dict[str, Expr] = field(default_factory=dict)
+    kinds: dict[str, Kind] = field(default_factory=dict)
