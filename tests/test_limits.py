@@ -198,8 +198,8 @@ def test_what_is_shared_is_right(name: str) -> None:
     rng = np.random.default_rng(0)
     sizes = {extent: 3 + n for n, extent in enumerate(sorted(set(program.extent_of.values())))}
     inputs = {
-        name: 0.5 * rng.standard_normal([sizes[e] for e in program.extents(name)])
-        for name in program.inputs
+        name: 0.5 * rng.standard_normal([sizes[program.extent_of[d]] for d in at.dims])
+        for name, at in program.inputs.items()
     }
     got = Kernel(program, backend="numpy")(**inputs)
     want = np.asarray(oracle.evaluate(program, inputs), dtype=np.float64)

@@ -25,8 +25,8 @@ def test_library_plans_are_verified(name: str, processors: int) -> None:
     found = mc.compile(library.load(name)).plan(processors=processors)
     found.verify()
     for kernel in found.planned:
-        mentioned = {a for o in kernel.tiles.outputs for a in o.axes}
-        assert mentioned == {c.axis.name for c in kernel.roles}
+        mentioned = {d for o in kernel.tiles.outputs for d in o.dims}
+        assert mentioned == {c.axis.extent for c in kernel.roles}
         assert all(c.why for c in kernel.roles)
 
 

@@ -31,20 +31,20 @@ def test_weights_are_rounded(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "count"),
+    ("text", "count", "size"),
     [
-        ("O[i,j] = A[i,k] * B[k,j]", 0),
-        (MASKED, 0),  # what a mask leaves of an input is an input's
-        ("O[i,j] = where(k <= i, -A[i,k], 0) * B[k,j]", 0),
-        ("O[i,j] = tanh(A[i,k]) * B[k,j]", 1),
-        ("O[i,j] = tanh(A[i,k]) * tanh(B[k,j])", 1),
-        ("X[i,j] = A[i,k] * B[k,j]\nO[i,l] = relu(X[i,j]) * C[j,l]", 0),
-        ("X[i,j] = A[i,k] * B[k,j]\nO[i,l] = relu(X[i,j]) * tanh(C[j,l])", 1),
+        ("O[i,j] = A[i,k] * B[k,j]", 0, 64),
+        (MASKED, 0, 64),  # what a mask leaves of an input is an input's
+        ("O[i,j] = where(k <= i, -A[i,k], 0) * B[k,j]", 0, 64),
+        ("O[i,j] = tanh(A[i,k]) * B[k,j]", 1, 64),
+        ("O[i,j] = tanh(A[i,k]) * tanh(B[k,j])", 1, 64),
+        ("X[i,j] = A[i,k] * B[k,j]\nO[i,l] = relu(X[i,j]) * C[j,l]", 0, 64),
+        ("X[i,j] = A[i,k] * B[k,j]\nO[i,l] = relu(X[i,j]) * tanh(C[j,l])", 1, 4096),
     ],
 )
-def test_what_is_multiplied_in_parts(text: str, count: int) -> None:
+def test_what_is_multiplied_in_parts(text: str, count: int, size: int) -> None:
     """Computed operands that no product has gone into."""
-    extents = dict.fromkeys((i for i in "ijkl" if f"{i}]" in text or f"{i}," in text), 64)
+    extents = dict.fromkeys((i for i in "ijkl" if f"{i}]" in text or f"{i}," in text), size)
     assert parts(text, **extents) == count
 
 
