@@ -244,6 +244,7 @@ def test_no_text_is_run_as_code() -> None:
 MUTUAL = {
     ("monocomp.terms.nodes", "monocomp.printer"),
     ("monocomp.tile", "monocomp.tile_printer"),
+    ("monocomp.blocks.program", "monocomp.blocks.text"),
     ("monocomp.derivation", "monocomp.kernel"),
 }
 

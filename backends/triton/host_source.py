@@ -10,7 +10,7 @@ from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.kernel_source import KernelEmitter, KernelSource
 from monocomp.backends.triton.layout import fit
 from monocomp.backends.triton.schedule import MIN_DOT
-from monocomp.backends.triton.syntax import SMALL_INT
+from monocomp.blocks.program import SMALL_INT
 from monocomp.equations import Equations
 from monocomp.errors import InternalError
 from monocomp.nominal import without_elements

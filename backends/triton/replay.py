@@ -17,7 +17,7 @@ import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from monocomp.arguments import is_in_float32
-from monocomp.backends.triton.syntax import SMALL_INT
+from monocomp.blocks.program import SMALL_INT
 from monocomp.terms.declarations import Declarations
 
 Look: TypeAlias = tuple[Any, ...]

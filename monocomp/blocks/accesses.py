@@ -1,0 +1,240 @@
+"""Loads and stores of tiles, by pointers or by descriptors."""
+
+from __future__ import annotations
+
+from monocomp.blocks import periods
+from monocomp.blocks.context import Context
+from monocomp.blocks.expressions import tile, value
+from monocomp.blocks.program import (
+    INDEX,
+    INT32,
+    INT64,
+    OF_KIND,
+    Descriptor,
+    Expr,
+    If,
+    Load,
+    Pointers,
+    Store,
+    broadcast,
+    cast,
+    full,
+    infix,
+    joined,
+    name,
+    number,
+    spread,
+    to,
+    where,
+)
+from monocomp.tile import Expr as TileExpr
+from monocomp.tile import Let, Loop, TileProgram, expressions, subexpressions, walk
+from monocomp.tile import Store as TileStore
+
+Layout = tuple[str, ...]
+
+
+def held_dims(program: TileProgram) -> dict[str, int]:
+    """The dimension of each tensor along which a tile holds it entirely, the last one."""
+    found: dict[str, int] = {}
+    ranks = {n: len(t.dims) for n, t in program.inputs.items()}
+    for e in expressions(program.body):
+        for dim, place in enumerate(e.args if e.op == "load" else ()):
+            if place.op == "coordinate" and program.axes[place.attr].role == "whole":
+                found[e.attr] = max(dim, found.get(e.attr, 0))
+    for o in program.outputs:
+        ranks[o.name] = len(o.axes)
+        for dim, axis in enumerate(o.axes):
+            if program.axes[axis].role == "whole":
+                found[o.name] = dim
+    return {tensor: dim for tensor, dim in found.items() if ranks[tensor] > 1}
+
+
+def load(c: Context, s: Let) -> None:
+    """Load a tile: by a descriptor, where there is one and it can, or by pointers."""
+    block = c.choices.described.get(s.name)
+    if block is None:
+        _load_by_pointers(c, s)
+        return
+    descriptor = c.names.descriptor(block)
+    tests = [Expr("given", (descriptor,))]
+    for axis in block.tile:
+        stream = c.stream(axis)
+        if stream is not None and isinstance(stream.covered, Expr):
+            tests.append(stream.covered)
+    access = Descriptor(
+        descriptor,
+        tuple(_first(c, a, x) for a, x in zip(block.axes, s.value.args, strict=True)),
+        block.tile,
+    )
+    described = Load(_target(c, s), block.tensor, access)
+    with c.block() as other:
+        _load_by_pointers(c, s)
+    c.put(If(joined("and", tests), (described,), tuple(other)))
+
+
+def _layout(c: Context, s: Let) -> Layout:
+    """The dimensions in which a tile is loaded."""
+    layout = c.order(s.value.axes)
+    return layout[::-1] if s.name in c.layouts.flipped else layout
+
+
+def _target(c: Context, s: Let) -> Expr:
+    """The name of what is loaded."""
+    return c.local(s.name, name("", c.names.element(s.value.attr), _layout(c, s)))
+
+
+def _first(c: Context, axis: str | None, place: TileExpr) -> Expr:
+    """The first element of a block along a dimension, or the only one."""
+    if axis is None:
+        found = tile(c, place, ())
+        return found if place.op in ("number", "coordinate") else cast(found, INT32)
+    known = c.program.axes[axis]
+    if known.role == "whole":
+        return c.names.block(known.after) if known.after else number(0)
+    return c.names.index("start" if known.role == "row" else "first", axis)
+
+
+def _load_by_pointers(c: Context, s: Let) -> None:
+    """Load a tile, or one element, where a block needs no other."""
+    held = periods.held_by_blocks(c, s.value)
+    if held is None:
+        _load_elements(c, s)
+        return
+    axis, test = held
+    with c.block() as one:
+        c.single.add(axis)
+        _load_elements(c, s)
+        c.single.remove(axis)
+        elements = broadcast(c.local(s.name), (axis,))
+        c.assign(c.local(s.name, elements), elements)
+    with c.block() as other:
+        _load_elements(c, s)
+    c.put(If(test, tuple(one), tuple(other)))
+
+
+def _load_elements(c: Context, s: Let) -> None:
+    e, layout = s.value, _layout(c, s)
+    subscripts = e.args[: len(e.args) - 1] if e.guarded else e.args
+    base, offsets = _address(c, e, s.name, layout)
+    masks = [spread(x, layout) for _, x in c.all_inside(layout)]
+    if any(x.op != "coordinate" for x in subscripts):
+        masks += _in_range(c, e.attr, subscripts, layout)
+    mask = joined("&", masks) if masks else None
+    if e.guarded and (c.order(e.args[-1].axes) or not layout):
+        guard = value(c, e.args[-1], layout)
+        mask = guard if mask is None else infix("&", mask, guard)
+    elif e.guarded:  # a scalar beside tiles, as in operations
+        guard = value(c, e.args[-1], ())
+        false = number(False, "bool")
+        mask = where(guard, number(True, "bool") if mask is None else mask, false)
+    fill = None
+    if mask is not None:
+        fill = number(0.0, "float") if e.kind == "float" else number(0)
+    c.put(Load(_target(c, s), e.attr, Pointers(base, offsets, mask, fill)))
+
+
+def _in_range(
+    c: Context, tensor: str, subscripts: tuple[TileExpr, ...], layout: Layout
+) -> list[Expr]:
+    """A computed subscript that leaves its tensor reads nothing."""
+    masks = []
+    for dim, s in enumerate(subscripts):
+        extent = c.program.inputs[tensor].dims[dim]
+        size, meant = c.names.size(extent), c.meaning(s)
+        if s.op == "number" and s.attr >= 0:
+            masks.append(infix(">", size, number(s.attr)))
+        elif s.op != "coordinate" and not _is_remainder(meant, extent):
+            place = tile(c, meant if c.single else s, layout)
+            if meant.op not in ("floordiv", "mod") or meant.attr != "nonnegative":
+                masks.append(infix(">=", place, number(0)))
+            masks.append(infix("<", place, size))
+    return masks
+
+
+def _address(c: Context, e: TileExpr, key: str, layout: Layout) -> tuple[Expr, tuple[Expr, ...]]:
+    """The pointers of a load: first what is the same for all of them, of which what is the
+    same for the whole loop is added before it."""
+    subscripts = e.args[: len(e.args) - 1] if e.guarded else e.args
+    base, numbers = c.names.pointer(e.attr), []
+    if key in c.bases:
+        base = c.bases[key]
+    else:
+        numbers = _scalar_offsets(c, e, subscripts)
+    tiles = []
+    for dim, s in enumerate(subscripts):
+        stride, meant = c.names.stride(e.attr, dim), c.meaning(s)
+        if not s.axes.isdisjoint(c.single):
+            numbers.append(infix("*", cast(tile(c, meant, ()), INT64), stride))
+        elif periods.is_moved(c, meant):
+            numbers.append(infix("*", cast(periods.moved(c, meant), INT64), stride))
+            first = c.local(s.attr) if s.op == "local" else periods.place(c, s)
+            tiles.append(infix("*", to(spread(first, layout), INDEX), stride))
+        elif c.order(s.axes):
+            place = tile(c, s, layout)
+            tiles.append(infix("*", place if s.op == "coordinate" else to(place, INDEX), stride))
+    if layout and not tiles:  # a guard varies alone, and no mask is larger than its pointers
+        tiles.append(Expr("zeros", (), None, layout, INT32))
+    return base, (*numbers, *tiles)
+
+
+def _scalar_offsets(c: Context, e: TileExpr, subscripts: tuple[TileExpr, ...]) -> list[Expr]:
+    """What subscripts that are the same for a whole tile add to a pointer."""
+    found = []
+    for dim, s in enumerate(subscripts):
+        is_zero = s.op == "number" and s.attr == 0
+        if not c.order(s.axes) and s.axes.isdisjoint(c.single) and not is_zero:
+            stride, place = c.names.stride(e.attr, dim), tile(c, s, ())
+            if s.op == "number":
+                found.append(infix("*", place, cast(stride, INT64)))
+            else:
+                found.append(infix("*", cast(place, INT64), stride))
+    return found
+
+
+def hoist_bases(c: Context, loop: Loop) -> None:
+    """Name what is the same for a whole loop of the pointers that it loads from."""
+    for s in walk(loop.body):
+        if not (isinstance(s, Let) and s.value.op == "load") or s.name in c.bases:
+            continue
+        e = s.value
+        subscripts = e.args[: len(e.args) - 1] if e.guarded else e.args
+        scalars = [x for x in subscripts if not c.order(x.axes)]
+        inner = {x.attr for y in scalars for x in subexpressions(y) if x.op == "local"}
+        serial = {x.attr for y in scalars for x in subexpressions(y) if x.op == "coordinate"}
+        serial = {a for a in serial if c.program.axes[a].role == "serial"}
+        if inner <= c.known and not serial:
+            pointer, offsets = c.names.pointer(e.attr), _scalar_offsets(c, e, subscripts)
+            if offsets:
+                base = name(c.names.of("base", s.name, f"{e.attr}_base"), pointer.dtype)
+                c.bases[s.name] = c.assign(base, joined("+", [pointer, *offsets]))
+
+
+def store(c: Context, s: TileStore) -> None:
+    """Write a tile to an output."""
+    layout = c.order(s.axes)
+    offsets = []
+    for dim, axis in enumerate(s.axes):
+        place = c.axis(axis)
+        place = spread(place, layout) if axis in layout else cast(place, INT64)
+        offsets.append(infix("*", place, c.names.stride(s.output, dim)))
+    found = tile(c, s.value, layout)
+    if layout and not c.layout(s.value):
+        found = full(tile(c, s.value), layout, OF_KIND[s.value.kind])
+    if found.op != "name":
+        result = name(c.names.of("result", s.output, f"{s.output}_tile"), found.dtype, found.layout)
+        found = c.assign(result, found)
+    dtype = c.names.element(s.output)
+    # A size of 1 is a constant for Triton, and a parameter a number for its interpreter.
+    is_plain = not layout and (s.value.kind == "int" or s.value.op == "param")
+    found = cast(found, dtype) if is_plain else to(found, dtype)
+    masks = [spread(c.names.inside(a), layout) for a in layout]
+    mask = joined("&", masks) if masks else None
+    access = Pointers(c.names.pointer(s.output), tuple(offsets), mask)
+    c.put(Store(s.output, access, found))
+
+
+def _is_remainder(e: TileExpr, extent: str) -> bool:
+    """Is this a place below an extent, whatever was divided by it?"""
+    divisor = e.args[1] if e.op == "mod" else None
+    return divisor is not None and divisor.op == "extent" and divisor.attr == extent

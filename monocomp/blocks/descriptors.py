@@ -1,0 +1,70 @@
+"""Tiles that tensor descriptors can load: by the copy engine of Hopper and its successors (TMA).
+
+Such a load names the first element of a block, and one thread asks for all of it: no addresses
+are computed, and no registers hold them. What is outside of the tensor is 0. So a tile can be
+loaded this way if each of its axes is a dimension of the tensor, and the other subscripts are
+the same for all of the tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from monocomp.blocks.operands import Operands
+from monocomp.blocks.program import Block
+from monocomp.tile import Expr, Let, Loop, Mask, Statement, TileProgram, expressions
+
+_MOST_DIMENSIONS = 5
+
+
+def described_loads(program: TileProgram) -> dict[str, Block]:
+    """The streamed operands of products of matrices that descriptors can load, by name."""
+    operands = Operands(program)
+    products = (e for e in expressions(program.body) if e.op == "contract")
+    used = {a.attr for e in products if operands.is_product(e) for a in _locals(e)}
+    blocked = frozenset(program.axis_names("row", "stream", "whole"))
+    found = {}
+    for s, streams in _loads(program.body, frozenset()):
+        block = _block(s.value, blocked)
+        streamed = {a for a in s.value.axes if program.axes[a].role == "stream"}
+        if s.name in used and block is not None and streamed and streamed <= streams:
+            found[s.name] = block
+    return found
+
+
+def is_dense(loop: Loop) -> bool:
+    """Does the domain have all elements between its bounds? Then blocks can lie in it."""
+    return not any(isinstance(s, Mask) for s in loop.body)
+
+
+def _loads(
+    body: Sequence[Statement], streams: frozenset[str]
+) -> Iterator[tuple[Let, frozenset[str]]]:
+    """The loads of a body, each with the axes around it whose loops have such blocks."""
+    for s in body:
+        if isinstance(s, Loop):
+            inside = streams | {s.axis.name} if is_dense(s) else streams
+            yield from _loads(s.body, inside)
+        elif isinstance(s, Let) and s.value.op == "load":
+            yield s, streams
+
+
+def _locals(e: Expr) -> Iterator[Expr]:
+    """The operands of a product that have names, be they converted or not."""
+    for a in e.args[:2]:
+        if a.op == "cast":
+            a = a.args[0]
+        if a.op == "local":
+            yield a
+
+
+def _block(load: Expr, blocked: Collection[str]) -> Block | None:
+    axes: list[str | None] = []
+    for place in () if load.guarded else load.args:
+        is_axis = place.op == "coordinate" and place.attr in blocked
+        if not is_axis and not place.axes.isdisjoint(blocked):
+            return None
+        axes.append(place.attr if is_axis else None)
+    block = Block(load.attr, tuple(axes))
+    is_tile = len(block.tile) == 2 == len({*block.tile}) and axes[-1] is not None
+    return block if is_tile and len(axes) <= _MOST_DIMENSIONS else None

@@ -1,0 +1,86 @@
+"""What the operands of a kernel's products of matrices are made from.
+
+In 16 bits an operand that a kernel has computed would be rounded. Eager torch rounds as well,
+but what it rounds is not always the same: a sum of squares about a sample, say, whose errors
+later cancel in no difference. So an operand is rounded only where another product has gone into
+it, as eager torch rounds between two products: there a kernel's speed is that of its products.
+All other computed operands are multiplied in two parts of 16 bits each, so that next to nothing
+is lost.
+"""
+
+from __future__ import annotations
+
+import math
+
+from monocomp.tile import (
+    Assign,
+    Expr,
+    Fold,
+    Let,
+    TileProgram,
+    roots,
+    subexpressions,
+    walk,
+)
+
+
+class Operands:
+    """Answers for one kernel."""
+
+    def __init__(self, program: TileProgram) -> None:
+        self.inputs = program.inputs
+        self.blocked = frozenset(program.axis_names("row", "stream", "whole"))
+        self.lets = {s.name: s.value for s in walk(program.body) if isinstance(s, Let)}
+        self.sources: dict[str, list[Expr]] = {}  # by name, those of loops' states too
+        for s in walk(program.body):
+            if isinstance(s, Let | Assign | Fold):
+                for name in (*s.names, *s.prefixes) if isinstance(s, Fold) else (s.name,):
+                    self.sources.setdefault(name, []).extend(roots(s))
+
+    def is_product(self, e: Expr) -> bool:
+        """Is a contraction one of two matrices of floats, which the matrix units take?"""
+        return has_float(e) and all(len(a.axes & self.blocked) == 2 for a in e.args[:2])
+
+    def is_in_parts(self, e: Expr) -> bool:
+        """Is an operand multiplied in two parts?"""
+        return not self.is_exact(e) and not self.is_from_product(e)
+
+    def is_exact(self, e: Expr) -> bool:
+        """Is this a tile of an input, perhaps with a constant where a mask does not hold?"""
+        match e.op:
+            case "local" if e.attr in self.lets:
+                return self.is_exact(self.lets[e.attr])
+            case "load":
+                return not self.inputs[e.attr].is_stored
+            case "cast" if e.args[0].kind == "bool":
+                return True
+            case "cast" | "masked" | "neg":
+                return self.is_exact(e.args[0])
+            case "where":
+                return all(map(self.is_exact, e.args[1:]))
+            case "number":
+                return math.isinf(e.attr) or abs(e.attr) in (0, 1)
+        return False
+
+    def is_from_product(self, e: Expr) -> bool:
+        """Has a product of matrices gone into a tile?"""
+        seen: set[str] = set()
+        pending = [e]
+        while pending:
+            for x in subexpressions(pending.pop()):
+                if x.op == "contract" and self.is_product(x):
+                    return True
+                if x.op == "local" and x.attr not in seen:
+                    seen.add(x.attr)
+                    pending += self.sources.get(x.attr, ())
+        return False
+
+
+def has_float(e: Expr) -> bool:
+    """Is a factor of a contraction a float?"""
+    return any(a.kind == "float" for a in e.args[:2])
+
+
+def unconverted(e: Expr) -> Expr:
+    """The integers of an operand that is converted for a product: it takes them in its dtype."""
+    return e.args[0] if e.op == "cast" and e.args[0].kind == "int" else e

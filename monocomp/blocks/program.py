@@ -1,0 +1,492 @@
+"""The block program: one kernel for one way of running it, as data, read by every GPU dialect.
+
+A value is a tile whose dimensions are in an explicit order: its `layout` names the axis of each,
+None where the dimension has length 1, and () is a scalar. Nothing is left to the printer of a
+dialect: conversions are operations, loads say how they are made and what they leave out, and
+loops which blocks they run over.
+
+    program   = arguments, body, functions
+    statement = Assign | Load | Store | For | While | If | Comment
+    access    = Pointers | Descriptor
+    range     = Static | Serial | Blocks
+    expression = name | number | arange | full | expand | trans | broadcast | reshape
+               | infix operator | select | where | cast | reduce | scan | dot | function | helper
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from monocomp.errors import InternalError
+from monocomp.tile import Axis
+from monocomp.vocabulary import Kind
+
+Layout: TypeAlias = tuple[str | None, ...]
+DtypeKind: TypeAlias = Kind | Literal["pointer", "descriptor", "dtype", "none"]
+
+MIN_DOT = 16  # the shortest side of a matrix product
+# Numbers and parameters below it take no sum of indices, nor a small multiple, past 32 bits.
+SMALL_INT = 1 << 24
+
+
+@dataclass(frozen=True)
+class Dtype:
+    """A dtype by its name; or that of the elements of a tensor, or of a named value.
+
+    `int` and `float` are those of literals and arguments, whose width their values decide; INDEX
+    is the width of offsets, which an argument of the kernel tells.
+    """
+
+    name: str
+    kind: DtypeKind
+    of: Literal["", "tensor", "value"] = ""
+
+
+FLOAT, INT, BOOL = Dtype("float", "float"), Dtype("int", "int"), Dtype("int1", "bool")
+FLOAT32, BFLOAT16 = Dtype("float32", "float"), Dtype("bfloat16", "float")
+INT32, INT64, UINT32 = Dtype("int32", "int"), Dtype("int64", "int"), Dtype("uint32", "int")
+INDEX = Dtype("INDEX", "int")
+DTYPE, NONE = Dtype("dtype", "dtype"), Dtype("none", "none")
+OF_KIND: dict[Kind, Dtype] = {"float": FLOAT32, "int": INT64, "bool": BOOL}
+_PROMOTION = ("int1", "int", "int32", "INDEX", "int64", "uint32", "float", "float32")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Expr:
+    """A value: an operation on values.
+
+    op and attr are one of
+        name(identifier), number(value), none, dtype(dtype),
+        arange(axis): the places in a block; full(value): a tile of one number,
+        expand, trans, broadcast, reshape of a value, to the layout of the result,
+        an operator of INFIX of two values, or neg of one,
+        select of a test that is known as the kernel is compiled, or a scalar, and two values,
+        where of a tile's truth values and two values,
+        cast of a value to its dtype, which may be a plain number; to of a tile or tensor,
+        given of a descriptor: is there one?
+        reduce(Reduction) of a tile or several; scan(Reduction) for all prefixes,
+        dot of left, right [, initial]; dot_in_limbs(dtype) of left, right, initial or none,
+        function(name) of a value, such as exp2; maximum, minimum(with NaN?) of two,
+        helper(name) of values: a function that dialects bring along; combine(name): one of the
+        program's own,
+        program_id, cdiv of two ints.
+    """
+
+    op: str
+    args: tuple[Expr, ...] = ()
+    attr: Any = None
+    layout: Layout = ()
+    dtype: Dtype = NONE
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """Combining a tile's elements along a dimension: by a built-in operation, a helper, or a
+    function of the program."""
+
+    by: str
+    dim: int
+    kind: Literal["built-in", "helper", "combine"] = "built-in"
+
+
+COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+INFIX = ("+", "-", "*", "/", "//", "%", ">>", "&", "|", "and", "or", *COMPARISONS)
+FUNCTIONS = ("exp2", "log", "log2", "sqrt", "rsqrt", "abs", "sin", "cos", "erf", "floor")
+
+
+# --- statements -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Assign:
+    """`targets = value`; there are several for what has several fields."""
+
+    targets: tuple[Expr, ...]
+    value: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Pointers:
+    """Elements at base + offsets; where a mask does not hold nothing is read, and `fill` is
+    the value."""
+
+    base: Expr
+    offsets: tuple[Expr, ...]
+    mask: Expr | None = None
+    fill: Expr | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Descriptor:
+    """A block whose first element is at these places, one for each dimension of the tensor; 0
+    outside of the tensor. `tile` are the axes of the dimensions that are not 1 long."""
+
+    descriptor: Expr
+    places: tuple[Expr, ...]
+    tile: tuple[str, ...]
+
+
+Access: TypeAlias = Pointers | Descriptor
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Load:
+    """`target = ` a tile of a tensor."""
+
+    target: Expr
+    tensor: str
+    access: Access
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Store:
+    """Write a value to an output, where a mask holds."""
+
+    output: str
+    access: Pointers
+    value: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Static:
+    """start .. stop, unrolled."""
+
+    start: Expr | None
+    stop: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Serial:
+    """start .. stop, one after the other."""
+
+    start: Expr
+    stop: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Blocks:
+    """start .. stop in steps of the length of an axis's blocks; loads run so many stages ahead,
+    those of the schedule if it is none. `fused`: may the loop become one with that inside?"""
+
+    axis: str
+    start: Expr
+    stop: Expr
+    stages: Expr | None = None
+    fused: Expr | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class For:
+    variable: Expr
+    range: Static | Serial | Blocks
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class While:
+    test: Expr
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class If:
+    test: Expr
+    body: tuple[Statement, ...]
+    orelse: tuple[Statement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    text: str
+
+
+Statement: TypeAlias = Assign | Load | Store | For | While | If | Comment
+
+
+# --- programs ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of a tensor: the tile's axis for each dimension, None where it is one element."""
+
+    tensor: str
+    axes: tuple[str | None, ...]
+
+    @property
+    def tile(self) -> tuple[str, ...]:
+        """The axes of the tile, in the tensor's order."""
+        return tuple(a for a in self.axes if a is not None)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """What a kernel is given, for a purpose: a pointer, a descriptor, the stride of a dimension,
+    an extent's size, a parameter, an axis's block length, is it even?, an option, the order."""
+
+    purpose: str
+    of: str
+    dim: int
+    name: Expr
+    is_constant: bool
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What it is, for those who pass it."""
+        return self.purpose, self.of, self.dim
+
+
+@dataclass(frozen=True)
+class Function:
+    """The combine of a monoid."""
+
+    name: str
+    doc: str
+    operands: tuple[Expr, ...]
+    body: tuple[Statement, ...]
+    results: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class BlockProgram:
+    """One kernel.
+
+    Attributes:
+        name: its identifier.
+        arguments: in order.
+        lengths: the name of the block length of each axis.
+        body, functions: what it does, and the combines that it calls, by name.
+        grid: rows and grid axes, the fastest first.
+        shared: pairs of tensors that one matrix product takes together.
+        held: the dimension of tensors along which a tile holds them entirely.
+        blocks: what descriptors load, in the order of the arguments.
+        added: the integer parameters of sums and products.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...]
+    lengths: Mapping[str, str]
+    body: tuple[Statement, ...]
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    grid: tuple[Axis, ...] = ()
+    shared: tuple[tuple[str, str], ...] = ()
+    held: Mapping[str, int] = field(default_factory=dict)
+    blocks: tuple[Block, ...] = ()
+    added: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        from monocomp.blocks.text import show_program  # which reads block programs
+
+        return show_program(self)
+
+
+# --- expressions ------------------------------------------------------------------------------
+
+
+def promoted(a: Dtype, b: Dtype) -> Dtype:
+    """The dtype of arithmetic with both."""
+    return max(a, b, key=_rank)
+
+
+def _rank(dtype: Dtype) -> int:
+    if dtype.kind not in ("bool", "int", "float"):
+        return len(_PROMOTION)
+    if dtype.name in _PROMOTION and not dtype.of:
+        return _PROMOTION.index(dtype.name)
+    return _PROMOTION.index("float" if dtype.kind == "float" else "int32")
+
+
+def broadcast_layout(*layouts: Layout) -> Layout:
+    """The layout of element-wise operations: scalars go with everything, and dimensions of
+    length 1 with those of any."""
+    found = [x for x in layouts if x]
+    if not found:
+        return ()
+    if len({len(x) for x in found}) > 1:
+        raise InternalError(f"tiles of different ranks meet: {found}")
+    out: list[str | None] = []
+    for axes in zip(*found, strict=True):
+        names = {a for a in axes if a is not None}
+        if len(names) > 1:
+            raise InternalError(f"tiles along different axes meet: {found}")
+        out.append(names.pop() if names else None)
+    return tuple(out)
+
+
+def name(identifier: str, dtype: Dtype, layout: Layout = ()) -> Expr:
+    return Expr("name", (), identifier, layout, dtype)
+
+
+def number(value: float, kind: Kind = "int") -> Expr:
+    """A literal; infinite ints are the largest of 64 bits."""
+    if kind == "int":
+        if math.isinf(value):
+            value = (1 << 63) - 1 if value > 0 else -(1 << 63)
+        return Expr("number", (), int(value), (), INT)
+    if kind == "bool":
+        return Expr("number", (), bool(value), (), BOOL)
+    return Expr("number", (), float(value), (), FLOAT)
+
+
+def none() -> Expr:
+    return Expr("none")
+
+
+def dtype_value(dtype: Dtype) -> Expr:
+    return Expr("dtype", (), dtype, (), DTYPE)
+
+
+def infix(sign: str, a: Expr, b: Expr) -> Expr:
+    """a sign b."""
+    logical = sign in COMPARISONS or sign in ("and", "or")
+    dtype = BOOL if logical else promoted(a.dtype, b.dtype)
+    if sign == "/" and dtype.kind == "int":
+        dtype = FLOAT32
+    return Expr(sign, (a, b), None, broadcast_layout(a.layout, b.layout), dtype)
+
+
+_LEVELS = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "%": 2}
+
+
+def chained(sign: str, a: Expr, b: Expr) -> Expr:
+    """a sign b, calculated from left to right: of b = c + d first a + c."""
+    if b.op in _LEVELS and _LEVELS[b.op] == _LEVELS[sign]:
+        return infix(b.op, chained(sign, a, b.args[0]), b.args[1])
+    return infix(sign, a, b)
+
+
+def joined(sign: str, parts: list[Expr]) -> Expr:
+    """All parts with an operator between them."""
+    found = parts[0]
+    for x in parts[1:]:
+        found = infix(sign, found, x)
+    return found
+
+
+def negated(a: Expr) -> Expr:
+    return Expr("neg", (a,), None, a.layout, a.dtype)
+
+
+def select(test: Expr, a: Expr, b: Expr) -> Expr:
+    """a if test else b"""
+    layout = broadcast_layout(a.layout, b.layout)
+    return Expr("select", (test, a, b), None, layout, promoted(a.dtype, b.dtype))
+
+
+def where(test: Expr, a: Expr, b: Expr) -> Expr:
+    layout = broadcast_layout(test.layout, a.layout, b.layout)
+    return Expr("where", (test, a, b), None, layout, promoted(a.dtype, b.dtype))
+
+
+def extreme(op: str, a: Expr, b: Expr, keeps_nan: bool = False) -> Expr:
+    """The maximum or minimum of two values."""
+    layout = broadcast_layout(a.layout, b.layout)
+    return Expr(op, (a, b), keeps_nan, layout, promoted(a.dtype, b.dtype))
+
+
+def cast(a: Expr, dtype: Dtype) -> Expr:
+    """A value, which may be a plain number, in a dtype."""
+    return Expr("cast", (a,), None, a.layout, dtype)
+
+
+def to(a: Expr, dtype: Dtype) -> Expr:
+    """A tile or another tensor in a dtype."""
+    return Expr("to", (a,), None, a.layout, dtype)
+
+
+def function(op: str, *args: Expr) -> Expr:
+    """An element-wise function of floats."""
+    layout = broadcast_layout(*(a.layout for a in args))
+    dtype = args[0].dtype if args[0].dtype.kind == "float" else FLOAT32
+    return Expr("function", args, op, layout, dtype)
+
+
+def helper(called: str, *args: Expr, layout: Layout, dtype: Dtype) -> Expr:
+    return Expr("helper", args, called, layout, dtype)
+
+
+def arange(axis: str) -> Expr:
+    """0, 1, ... in a block of an axis."""
+    return Expr("arange", (), axis, (axis,), INT32)
+
+
+def full(value: Expr, layout: Layout, dtype: Dtype) -> Expr:
+    return Expr("full", (value,), None, layout, dtype)
+
+
+def trans(a: Expr) -> Expr:
+    return Expr("trans", (a,), None, a.layout[::-1], a.dtype)
+
+
+def broadcast(a: Expr, layout: Layout) -> Expr:
+    return Expr("broadcast", (a,), None, layout, a.dtype)
+
+
+def spread(x: Expr, want: Layout) -> Expr:
+    """Give a tile of some axes the axes of another: offs_q[:, None]."""
+    have = x.layout
+    if have == want or not have:
+        return x
+    missing = [a for a in have if a not in want]
+    if missing:
+        raise InternalError(f"a tile along {missing} does not fit {want}")
+    if tuple(a for a in want if a in have) != have:
+        x, have = trans(x), have[::-1]
+    if have == want:
+        return x
+    return Expr("expand", (x,), None, tuple(a if a in have else None for a in want), x.dtype)
+
+
+def reduced(x: Expr, by: str, dim: int, kind: Any = "built-in") -> Expr:
+    """A tile combined along a dimension."""
+    layout = (*x.layout[:dim], *x.layout[dim + 1 :])
+    return Expr("reduce", (x,), Reduction(by, dim, kind), layout, x.dtype)
+
+
+def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
+    """Every statement, compound ones before what they hold."""
+    for s in body:
+        yield s
+        match s:
+            case For() | While():
+                yield from walk(s.body)
+            case If():
+                yield from walk(s.body)
+                yield from walk(s.orelse)
+
+
+def roots(s: Statement) -> tuple[Expr, ...]:
+    """The expressions that a statement evaluates itself."""
+    match s:
+        case Assign():
+            return (s.value,)
+        case Load():
+            return roots_of(s.access)
+        case Store():
+            return (*roots_of(s.access), s.value)
+        case For():
+            r = s.range
+            if isinstance(r, Blocks):
+                return tuple(x for x in (r.start, r.stop, r.stages, r.fused) if x is not None)
+            return (r.stop,) if r.start is None else (r.start, r.stop)
+        case While() | If():
+            return (s.test,)
+    return ()
+
+
+def roots_of(access: Access) -> tuple[Expr, ...]:
+    """The expressions of an access."""
+    if isinstance(access, Descriptor):
+        return (access.descriptor, *access.places)
+    rest = (x for x in (access.mask, access.fill) if x is not None)
+    return (access.base, *access.offsets, *rest)
+
+
+def subexpressions(e: Expr) -> Iterator[Expr]:
+    """e and its operands, operands first."""
+    for a in e.args:
+        yield from subexpressions(a)
+    yield e
