@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.identifiers import LAUNCH, Identifiers
 from monocomp.backends.triton.printer import Printer
-from monocomp.blocks.context import choose
 from monocomp.blocks.kernels import build
+from monocomp.blocks.passes import PASSES, choose
 from monocomp.blocks.program import Block
 from monocomp.tile import Axis, TileProgram
 
@@ -53,6 +53,7 @@ class KernelEmitter:
         kernel_name: its identifier.
         functions: identifiers of the combines, by monoid.
         narrow: the inputs of 8 bits.
+        passes: those that decide what its block program is like.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class KernelEmitter:
         kernel_name: str,
         functions: Mapping[str, str] | None = None,
         narrow: Collection[str] = (),
+        passes: Collection[str] = PASSES,
     ) -> None:
         functions = functions or {}
         taken = {*LAUNCH, *DEVICE_FUNCTIONS, *_OPTIONS}
@@ -70,7 +72,7 @@ class KernelEmitter:
             return Identifiers({*taken, name, *others})
 
         self.block_program, context = build(
-            program, choose(program, narrow), kernel_name, scope, functions
+            program, choose(program, narrow, passes), kernel_name, scope, functions
         )
         self.names = context.names
         self.held = self.block_program.held

@@ -154,8 +154,8 @@ class Printer:
         if isinstance(access, Descriptor):
             load = ast.Attribute(self._expr(access.descriptor), "load", ast.Load())
             block = _call(load, ast.List([self._expr(x) for x in access.places], ast.Load()))
-            tile = _tl("reshape", block, self._shape(access.tile))
-            return tile if access.tile == s.target.layout else _tl("trans", tile)
+            tile = _tl("reshape", block, self._shape(access.block.tile))
+            return tile if access.block.tile == s.target.layout else _tl("trans", tile)
         call = _tl("load", self._address(access))
         for keyword, value in (("mask", access.mask), ("other", access.fill)):
             if value is not None:

@@ -6,6 +6,7 @@ from monocomp.blocks import periods
 from monocomp.blocks.context import Context
 from monocomp.blocks.expressions import tile, value
 from monocomp.blocks.program import (
+    BOOL,
     INDEX,
     INT32,
     INT64,
@@ -53,19 +54,17 @@ def held_dims(program: TileProgram) -> dict[str, int]:
 def load(c: Context, s: Let) -> None:
     """Load a tile: by a descriptor, where there is one and it can, or by pointers."""
     block = c.choices.described.get(s.name)
-    if block is None:
+    streams = [x for x in map(c.stream, block.tile if block else ()) if x is not None]
+    if block is None or not all(x.covered for x in streams):
         _load_by_pointers(c, s)
         return
     descriptor = c.names.descriptor(block)
-    tests = [Expr("given", (descriptor,))]
-    for axis in block.tile:
-        stream = c.stream(axis)
-        if stream is not None and isinstance(stream.covered, Expr):
-            tests.append(stream.covered)
+    given = Expr("given", (descriptor,), None, (), BOOL)
+    tests = [given, *(x.covered for x in streams if isinstance(x.covered, Expr))]
     access = Descriptor(
         descriptor,
+        block,
         tuple(_first(c, a, x) for a, x in zip(block.axes, s.value.args, strict=True)),
-        block.tile,
     )
     described = Load(_target(c, s), block.tensor, access)
     with c.block() as other:

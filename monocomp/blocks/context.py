@@ -6,19 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from monocomp.blocks.descriptors import described_loads
-from monocomp.blocks.dtypes import Product, choose_dtypes
-from monocomp.blocks.layouts import Layouts
 from monocomp.blocks.names import Names, Scope, option
-from monocomp.blocks.phases import Phases, peel
+from monocomp.blocks.passes import Choices
+from monocomp.blocks.phases import Phases
 from monocomp.blocks.program import (
-    INDEX,
-    INT,
-    OF_KIND,
     Assign,
-    Block,
     Comment,
-    Dtype,
     Expr,
     Function,
     Layout,
@@ -27,35 +20,6 @@ from monocomp.blocks.program import (
 )
 from monocomp.tile import Expr as TileExpr
 from monocomp.tile import Loop, TileProgram
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What passes over the tile program have decided.
-
-    Attributes:
-        layouts: the order of dimensions.
-        described: the loads that descriptors make, by name.
-        phases: how each loop runs.
-        products: how each product of matrices is done.
-    """
-
-    layouts: Layouts
-    described: Mapping[str, Block]
-    phases: Mapping[Loop, Phases]
-    products: Mapping[TileExpr, Product]
-
-    @staticmethod
-    def of_scalars() -> Choices:
-        """For what has no axes: the combine of a monoid."""
-        return choose(TileProgram("", {}, {}, {}, ()))
-
-
-def choose(program: TileProgram, narrow: Iterable[str] = ()) -> Choices:
-    """Run the passes; `narrow` are the inputs of 8 bits."""
-    layouts, described = Layouts(program), described_loads(program)
-    phases = peel(program, layouts, described)
-    return Choices(layouts, described, phases, choose_dtypes(program, layouts, {*narrow}))
 
 
 @dataclass
@@ -70,7 +34,6 @@ class Stream:
         covered: the phase whose blocks end only with their tensors, as a test; True for all.
         sliding: where a block that slides would begin, and where elements end.
         is_aligned: have the places of the first block a name?
-        divisor: what divides the places at which blocks begin.
         admitted: what the mask admits.
         kept: the names of tiles that tell which elements are in the domain, by layout.
     """
@@ -83,7 +46,6 @@ class Stream:
     covered: Expr | bool = False
     sliding: tuple[Expr, Expr] | None = None
     is_aligned: bool = False
-    divisor: int = 1
     admitted: Expr | None = None
     kept: dict[Layout, Expr] = field(default_factory=dict)
 
@@ -187,11 +149,3 @@ class Context:
             if stream is None or stream.sliding is None:
                 found.append((a, self.names.inside(a)))
         return found
-
-
-def typed(e: TileExpr) -> Dtype:
-    """The dtype that a value of a kind is kept in."""
-    return OF_KIND[e.kind]
-
-
-__all__ = ["INDEX", "INT", "Choices", "Context", "Stream", "choose", "typed"]

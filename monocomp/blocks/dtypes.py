@@ -34,8 +34,8 @@ class Product:
         shared: the tensors of operands that must have one dtype.
     """
 
-    left: Target | None
-    right: Target | None
+    left: Target | None = None
+    right: Target | None = None
     limbs: Target | None = None
     split: tuple[bool, bool] = (False, False)
     shared: tuple[str, str] | None = None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from monocomp.blocks.context import Context
 from monocomp.blocks.expressions import tile, value
+from monocomp.blocks.passes import choose
 from monocomp.blocks.program import (
-    INT64,
     OF_KIND,
     Assign,
     Expr,
@@ -13,6 +13,7 @@ from monocomp.blocks.program import (
     Reduction,
     arange,
     broadcast,
+    broadcast_layout,
     full,
     infix,
     name,
@@ -25,6 +26,8 @@ from monocomp.blocks.program import (
 from monocomp.tile import Combine, Fold, Selection, TileProgram
 
 Layout = tuple[str, ...]
+
+_NOTHING = TileProgram("", {}, {}, {}, ())  # what a combine is in: it has no axes
 
 
 def fold(c: Context, s: Fold) -> None:
@@ -131,16 +134,15 @@ def _whole_tiles(c: Context, s: Fold, layout: Layout) -> list[Expr]:
 def _combined(c: Context, s: Fold, monoid: Combine, args: list[Expr]) -> Expr:
     """The fields of two operands, combined."""
     function = _function(c, s, monoid)
-    return Expr("combine", tuple(args), function, args[0].layout, args[0].dtype)
+    layout = broadcast_layout(*(x.layout for x in args))
+    return Expr("combine", tuple(args), function, layout, args[0].dtype)
 
 
 def _function(c: Context, s: Fold, monoid: Combine) -> str:
     """The name of a monoid's combine function."""
     called = c.function_names[monoid.name]
     if called not in c.functions:
-        inner = Context(
-            TileProgram(monoid.name, {}, {}, {}, ()), c.choices.of_scalars(), c.scope, called, {}
-        )
+        inner = Context(_NOTHING, choose(_NOTHING), c.scope, called, {})
         inner.fast = number(False, "bool")
         dtypes = [OF_KIND[e.kind] for e in s.state]
         operands = [
@@ -156,6 +158,3 @@ def _function(c: Context, s: Fold, monoid: Combine) -> str:
         doc = f"The combine of the {what}monoid {monoid.name}."
         c.functions[called] = Function(called, doc, tuple(operands), tuple(inner.out), results)
     return called
-
-
-__all__ = ["INT64", "fold"]

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from monocomp.blocks import masks
 from monocomp.blocks.accesses import held_dims, load, store
-from monocomp.blocks.context import Choices, Context
+from monocomp.blocks.context import Context
 from monocomp.blocks.expressions import tile, value
 from monocomp.blocks.folds import fold
 from monocomp.blocks.loops import loop
 from monocomp.blocks.names import PID, Scope, option
+from monocomp.blocks.passes import Choices
 from monocomp.blocks.periods import is_in_period, place
 from monocomp.blocks.program import (
     INDEX,
@@ -86,6 +87,7 @@ def build(
     return BlockProgram(
         kernel_name,
         tuple(_arguments(c, held)),
+        program.axes,
         {a: c.names.block(a).attr for a in blocked},
         tuple(c.out),
         c.functions,

@@ -16,15 +16,15 @@ _ORDER = {"row": 0, "stream": 1, "whole": 2, "grid": 3, "serial": 4}
 
 
 class Layouts:
-    """Answers for one kernel."""
+    """Answers for one kernel; `flips`: are such loads turned round?"""
 
-    def __init__(self, program: TileProgram) -> None:
+    def __init__(self, program: TileProgram, flips: bool = True) -> None:
         ranked = sorted(program.axes.values(), key=lambda a: _ORDER[a.role])
         self._rank = {a.name: n for n, a in enumerate(ranked)}
         self._blocked = frozenset(program.axis_names("row", "stream", "whole"))
         self.lets = {s.name: s.value for s in walk(program.body) if isinstance(s, Let)}
         self.operands = Operands(program)
-        self.flipped = self._flipped(program)
+        self.flipped: frozenset[str] = self._flipped(program) if flips else frozenset()
 
     def order(self, axes: Iterable[str]) -> tuple[str, ...]:
         """The dimensions of a tile of these axes."""

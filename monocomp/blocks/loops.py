@@ -93,6 +93,9 @@ def _serial(c: Context, stream: Stream, body: Body) -> None:
 
 def _masked(c: Context, stream: Stream, body: Body) -> None:
     """Every block is masked: one loop."""
+    if len(stream.loop.segments) > 1:
+        _edges(c, stream, body)
+        return
     axis, (segment,) = stream.loop.axis.name, stream.loop.segments
     found = range_of(c, stream.loop, segment)
     low = c.set_bound("low", axis, found.low)
@@ -167,8 +170,9 @@ def _edges(c: Context, stream: Stream, body: Body) -> None:
     with _range(c, stream) as (low, high, full_low, full_high):
         begin = c.set_bound("outer", axis, _aligned(c, axis, low))
         first, offs = c.first(axis), c.axis(axis)
-        stream.edge = _sticks_out(first, block, full_low, full_high)
-        c.say("Blocks that are inside for every row need no mask.")
+        if stream.phases.form == "edges":
+            stream.edge = _sticks_out(first, block, full_low, full_high)
+            c.say("Blocks that are inside for every row need no mask.")
         condition = infix("&", infix(">=", offs, low), infix("<", offs, high))
         _blocks(c, stream, begin, high, condition, body)
 
@@ -324,7 +328,7 @@ def _blocks(
 ) -> None:
     """One block after the other, in a condition that says which elements count."""
     axis = stream.loop.axis.name
-    first, stream.divisor = c.first(axis), stream.phases.divisor
+    first = c.first(axis)
     name_first_places(c, stream, begin)
     with c.block() as inner:
         c.assign(c.axis(axis), _plus(axis, first))

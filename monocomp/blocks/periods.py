@@ -1,13 +1,4 @@
-"""Places of a stream's elements in periods, such as the pages of a cache: k // s and k % s.
-
-Of a block of B elements that begins at k, where B and s are known as the kernel is compiled,
-
-    if s divides B, then all blocks have the same places, those of the first block, and
-    if B divides s and k, then the block lies in one period, and its elements' places are those
-        of the first block but for a number, k % s - first % s.
-
-So before the loop as much is computed as can be, and in it numbers instead of tiles.
-"""
+"""Places in periods, where blocks are aligned with these (see `alignment`)."""
 
 from __future__ import annotations
 
@@ -16,7 +7,6 @@ from monocomp.blocks.descriptors import is_dense
 from monocomp.blocks.program import (
     INDEX,
     INT,
-    MIN_DOT,
     Expr,
     arange,
     infix,
@@ -30,36 +20,25 @@ from monocomp.tile import Expr as TileExpr
 from monocomp.tile import expressions
 
 
-def _is_periodic(c: Context, e: TileExpr) -> bool:
-    """Is this the number or the place of a stream's element in periods of constant length?"""
-    if e.op not in ("floordiv", "mod") or e.attr != "nonnegative":
-        return False
-    coordinate, period = e.args
-    if coordinate.op != "coordinate" or not c.streams_along(coordinate.attr):
-        return False
-    return period.op == "extent" or (period.op == "number" and period.attr > 0)
-
-
 def is_in_period(c: Context, e: TileExpr) -> bool:
     """Is this the place of a stream's element in a period of constant length?"""
-    return e.op == "mod" and _is_periodic(c, e)
+    return e.op == "mod" and e in c.choices.periods
 
 
 def is_moved(c: Context, e: TileExpr) -> bool:
     """Is this such a place, which two summands give: a tile and how far it has moved?"""
-    return is_in_period(c, e) and _holds_blocks(c, e) is not None
+    return is_in_period(c, e) and c.choices.periods[e].divisor is not None
 
 
 def _holds_blocks(c: Context, e: TileExpr) -> Expr | None:
     """When does each block lie in one period? None if that is not known."""
-    axis, period = e.args[0].attr, e.args[1]
-    stream = c.stream(axis)
-    divisor = 1 if stream is None else stream.divisor
-    if divisor == 1 or (period.op == "number" and period.attr < MIN_DOT):
+    period = c.choices.periods[e]
+    if period.divisor is None:
         return None
-    block = c.names.block(axis)
-    test = _divides(block, _length(c, period))
-    return infix("&", test, _divides(block, number(divisor))) if divisor else test
+    block = c.names.block(period.axis)
+    test = _divides(block, _length(c, period.length))
+    begins = _divides(block, number(period.divisor))
+    return infix("&", test, begins) if period.divisor else test
 
 
 def _divides(a: Expr, b: Expr) -> Expr:
@@ -130,7 +109,7 @@ def held_by_blocks(c: Context, load: TileExpr) -> tuple[str, Expr] | None:
     if load.guarded or len(layout) != 1 or layout[0] not in dense:
         return None
     places = [x for x in map(c.meaning, load.args) if c.order(x.axes)]
-    if not all(x.op == "floordiv" and _is_periodic(c, x) for x in places):
+    if not all(x.op == "floordiv" and x in c.choices.periods for x in places):
         return None
     tests = {}
     for x in places:

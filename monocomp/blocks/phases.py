@@ -61,6 +61,17 @@ def peel(
     return {loop: _phases(loop, Bounds(layouts), described) for loop in loops}
 
 
+def unpeeled(program: TileProgram, layouts: Layouts) -> dict[Loop, Phases]:
+    """The same, if all blocks ask."""
+    known = Bounds(layouts)
+    found = {}
+    for loop in (s for s in walk(program.body) if isinstance(s, Loop)):
+        begins_by_row = len(loop.segments) > 1 or known.vary(loop.segments[0].lower)
+        is_serial = loop.axis.role == "serial"
+        found[loop] = Phases("serial" if is_serial else "masked", begins_by_row)
+    return found
+
+
 def _phases(loop: Loop, known: Bounds, described: Mapping[str, Block]) -> Phases:
     first = loop.segments[0]
     if loop.axis.role == "serial":

@@ -108,6 +108,19 @@ class Assign:
     value: Expr
 
 
+@dataclass(frozen=True)
+class Block:
+    """A block of a tensor: the tile's axis for each dimension, None where it is one element."""
+
+    tensor: str
+    axes: tuple[str | None, ...]
+
+    @property
+    def tile(self) -> tuple[str, ...]:
+        """The axes of the tile, in the tensor's order."""
+        return tuple(a for a in self.axes if a is not None)
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Pointers:
     """Elements at base + offsets; where a mask does not hold nothing is read, and `fill` is
@@ -122,11 +135,11 @@ class Pointers:
 @dataclass(frozen=True, eq=False, slots=True)
 class Descriptor:
     """A block whose first element is at these places, one for each dimension of the tensor; 0
-    outside of the tensor. `tile` are the axes of the dimensions that are not 1 long."""
+    outside of the tensor."""
 
     descriptor: Expr
+    block: Block
     places: tuple[Expr, ...]
-    tile: tuple[str, ...]
 
 
 Access: TypeAlias = Pointers | Descriptor
@@ -210,19 +223,6 @@ Statement: TypeAlias = Assign | Load | Store | For | While | If | Comment
 
 
 @dataclass(frozen=True)
-class Block:
-    """A block of a tensor: the tile's axis for each dimension, None where it is one element."""
-
-    tensor: str
-    axes: tuple[str | None, ...]
-
-    @property
-    def tile(self) -> tuple[str, ...]:
-        """The axes of the tile, in the tensor's order."""
-        return tuple(a for a in self.axes if a is not None)
-
-
-@dataclass(frozen=True)
 class Argument:
     """What a kernel is given, for a purpose: a pointer, a descriptor, the stride of a dimension,
     an extent's size, a parameter, an axis's block length, is it even?, an option, the order."""
@@ -257,7 +257,8 @@ class BlockProgram:
     Attributes:
         name: its identifier.
         arguments: in order.
-        lengths: the name of the block length of each axis.
+        axes: those of the tile program.
+        lengths: the name of the block length of each axis that has blocks.
         body, functions: what it does, and the combines that it calls, by name.
         grid: rows and grid axes, the fastest first.
         shared: pairs of tensors that one matrix product takes together.
@@ -268,6 +269,7 @@ class BlockProgram:
 
     name: str
     arguments: tuple[Argument, ...]
+    axes: Mapping[str, Axis]
     lengths: Mapping[str, str]
     body: tuple[Statement, ...]
     functions: Mapping[str, Function] = field(default_factory=dict)

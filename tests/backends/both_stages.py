@@ -1,0 +1,97 @@
+"""Runs tile programs and the block programs built from them side by side.
+
+    with both_stages(): run("numpy", text, inputs)
+
+Every kernel that the backend numpy runs inside is interpreted as a block program too: after no
+pass, after each further one, by pointers and by descriptors. All must give what the tile program
+gives, and the verifier must be silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from monocomp.backends import block_interpreter
+from monocomp.backends import numpy as backend
+from monocomp.backends.triton.kernel_source import KernelEmitter
+from monocomp.backends.triton.schedule import held_length
+from monocomp.blocks.passes import PASSES
+from monocomp.blocks.program import BlockProgram
+from monocomp.blocks.verifier import verify
+from monocomp.tile import Combine, Fold, TileProgram, walk
+
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+STAGES = tuple(PASSES[:n] for n in range(len(PASSES) + 1))  # the passes that have run
+GARBAGE = -7777
+_TOLERANCE = 1e-9  # sums are taken in another order
+
+
+def block_program(program: TileProgram, passes: tuple[str, ...] = PASSES) -> BlockProgram:
+    """What a tile program becomes after some of the passes."""
+    folds = (s.monoid for s in walk(program.body) if isinstance(s, Fold))
+    functions = {m.name: f"combine_{m.name}" for m in folds if isinstance(m, Combine)}
+    return KernelEmitter(program, "the_kernel", functions, (), passes).block_program
+
+
+def lengths(program: TileProgram, extents: Mapping[str, int], block: int) -> dict[str, int]:
+    """Block lengths: one for rows and streams, that of the tile for what is held entirely."""
+    return {
+        a.name: held_length(program, a.name, extents[a.extent]) if a.role == "whole" else block
+        for a in program.axes.values()
+    }
+
+
+@contextmanager
+def both_stages(block: int = 16) -> Iterator[list[str]]:
+    """Compares all kernels that run inside; the list tells which have."""
+    original, seen = backend.run, []
+
+    def run(
+        program: TileProgram,
+        inputs: Arrays,
+        outputs: Arrays,
+        extents: Mapping[str, int],
+        params: Mapping[str, Any],
+        **options: Any,
+    ) -> None:
+        original(program, inputs, outputs, extents, params, **options)
+        given = {n: _in_float64(inputs[n]) for n in program.inputs}
+        chosen = lengths(program, extents, block)
+        for passes in STAGES:
+            blocks = block_program(program, passes)
+            verify(blocks)
+            for turns, descriptors in enumerate((False, True) if blocks.blocks else (False,)):
+                found = {o.name: _garbage(outputs[o.name]) for o in program.outputs}
+                block_interpreter.run(
+                    blocks,
+                    given,
+                    found,
+                    extents,
+                    params,
+                    chosen,
+                    descriptors=descriptors,
+                    turns=1 + turns,
+                )
+                for name, array in found.items():
+                    what = f"{name} after {passes}, descriptors: {descriptors}\n{blocks}"
+                    np.testing.assert_allclose(
+                        array, outputs[name], _TOLERANCE, _TOLERANCE, err_msg=what
+                    )
+        seen.append(program.name)
+
+    with patch.object(backend, "run", run):
+        yield seen
+
+
+def _in_float64(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return x.astype(np.float64) if x.dtype.kind == "f" else x
+
+
+def _garbage(like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array that no kernel has written."""
+    return np.full_like(like, like.dtype.kind == "b" or GARBAGE)
