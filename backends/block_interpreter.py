@@ -8,9 +8,10 @@ another row would be hit by none.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from monocomp.blocks.program import (
     Dtype,
     Expr,
     For,
+    Give,
     If,
     Layout,
     Load,
@@ -33,10 +35,12 @@ from monocomp.blocks.program import (
     Statement,
     Static,
     Store,
+    Take,
     While,
 )
 from monocomp.errors import InternalError
 
+Rings: TypeAlias = dict[str, deque[Any]]
 Value = Any  # a scalar, an array, a pointer, a descriptor's tensor, or a tuple of fields
 _KINDS = {"float": np.float64, "int": np.int64, "bool": np.bool_}
 _FUNCTIONS = NumpyOps().elementwise
@@ -84,7 +88,11 @@ def run(
             length = lengths[axis.name] if axis.role == "row" else 1
             count *= -(-extents[axis.extent] // length)
         for instance in range(count):
-            _Instance(program, tensors, lengths, instance, dict(given)).run(program.body)
+            rings: Rings = {r.name: deque() for r in program.rings}
+            for part in (program.producer, program.body):  # rings have room for everything
+                _Instance(program, tensors, lengths, instance, dict(given), rings).run(part)
+            if any(rings.values()):
+                raise InternalError(f"{program.name} leaves blocks in a ring")
         for name, output in outputs.items():
             output[...] = tensors[name].reshape(output.shape)
 
@@ -133,7 +141,8 @@ def _is_even(
 
 
 class _Instance:
-    """Runs one program instance; `values` are its names."""
+    """Runs one program instance, or a part of it; `values` are its names, and `rings` hold the
+    blocks that a producer has given."""
 
     def __init__(
         self,
@@ -142,10 +151,11 @@ class _Instance:
         lengths: Mapping[str, int],
         number: int,
         values: dict[str, Value],
+        rings: Rings,
     ) -> None:
         self.program, self.tensors, self.lengths = program, tensors, lengths
         self.number = number
-        self.values = values
+        self.values, self.rings = values, rings
 
     # --- statements ---------------------------------------------------------------------------
 
@@ -159,6 +169,13 @@ class _Instance:
                     self.values[s.target.attr] = self._load(s)
                 case Store():
                     self._store(s)
+                case Give():
+                    tile = self._load_block(s.access, s.ring.block.tile)
+                    self.rings[s.ring.name].append(tile)
+                case Take():
+                    tile = self.rings[s.ring.name].popleft()
+                    is_flipped = s.target.layout != s.ring.block.tile
+                    self.values[s.target.attr] = tile.T if is_flipped else tile
                 case For():
                     for n in self._range(s.range):
                         self.values[s.variable.attr] = n
@@ -243,10 +260,10 @@ class _Instance:
                 return self.values[e.attr]
             case "number":
                 return e.attr
-            case "none" | "dtype":
+            case "none":
                 return None
             case "arange":
-                return np.arange(self.lengths[e.attr])
+                return np.arange(self._shape(e.layout)[0])
             case "full":
                 dtype = np.uint32 if e.dtype.name == "uint32" else _KINDS[e.dtype.kind]
                 return np.full(self._shape(e.layout), args[0], dtype)
@@ -256,6 +273,8 @@ class _Instance:
                 return self._expand(args[0], e)
             case "trans":
                 return args[0].T
+            case "convert" | "operand":
+                return args[0]
             case "cast" | "to":
                 return _converted(args[0], e.dtype)
             case "given":
@@ -282,7 +301,9 @@ class _Instance:
     def _combine(self, called: str, args: list[Value]) -> tuple[Value, ...]:
         function = self.program.functions[called]
         names = (x.attr for x in function.operands)
-        inner = _Instance(self.program, {}, self.lengths, 0, dict(zip(names, args, strict=True)))
+        inner = _Instance(
+            self.program, {}, self.lengths, 0, dict(zip(names, args, strict=True)), {}
+        )
         for s in function.body:
             assert isinstance(s, Assign)
             inner.values[s.targets[0].attr] = inner._value(s.value)

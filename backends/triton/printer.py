@@ -55,6 +55,8 @@ _NONE = ast.Constant(None)
 class Printer:
     """Prints one kernel; `helpers` are the functions that it calls and Triton lacks."""
 
+    language = "tl"
+
     def __init__(self, program: BlockProgram) -> None:
         self.program = program
         self.out: list[str] = []
@@ -68,12 +70,14 @@ class Printer:
 
     def kernel(self) -> list[str]:
         """The kernel's lines."""
-        self.out = ["@triton.jit", f"def {self.program.name}("]
-        for a in self.program.arguments:
-            self.out.append(f"    {a.name.attr}{': tl.constexpr' if a.is_constant else ''},")
-        self.out.append("):")
+        self.out = ["@triton.jit", f"def {self.program.name}(", *self._arguments(), "):"]
         self._body(self.program.body, 1)
         return self.out
+
+    def _arguments(self) -> list[str]:
+        constant = f": {self.language}.constexpr"
+        arguments = self.program.arguments
+        return [f"    {a.name.attr}{constant if a.is_constant else ''}," for a in arguments]
 
     def function(self, f: Function) -> str:
         """The text of a combine function."""
@@ -100,7 +104,7 @@ class Printer:
                 self.out += lines(f"{s.target.attr} = ", self._load(s), "", indent)
             case Store():
                 access = s.access
-                call = _tl("store", self._address(access), self._expr(s.value))
+                call = self._of_language("store", self._address(access), self._expr(s.value))
                 if access.mask is not None:
                     call.keywords.append(ast.keyword("mask", self._expr(access.mask)))
                 self.out += lines("", call, "", indent)
@@ -133,11 +137,11 @@ class Printer:
         match r:
             case Static():
                 bounds = (r.stop,) if r.start is None else (r.start, r.stop)
-                return _tl("static_range", *map(self._expr, bounds))
+                return self._of_language("static_range", *map(self._expr, bounds))
             case Serial():
                 return _call(ast.Name("range"), self._expr(r.start), self._expr(r.stop))
         length = ast.Name(self.program.lengths[r.axis])
-        call = _tl("range", self._expr(r.start), self._expr(r.stop), length)
+        call = self._of_language("range", self._expr(r.start), self._expr(r.stop), length)
         for keyword, value in (("num_stages", r.stages), ("flatten", r.fused)):
             if value is not None:
                 call.keywords.append(ast.keyword(keyword, self._expr(value)))
@@ -154,9 +158,11 @@ class Printer:
         if isinstance(access, Descriptor):
             load = ast.Attribute(self._expr(access.descriptor), "load", ast.Load())
             block = _call(load, ast.List([self._expr(x) for x in access.places], ast.Load()))
-            tile = _tl("reshape", block, self._shape(access.block.tile))
-            return tile if access.block.tile == s.target.layout else _tl("trans", tile)
-        call = _tl("load", self._address(access))
+            tile = self._of_language("reshape", block, self._shape(access.block.tile))
+            return (
+                tile if access.block.tile == s.target.layout else self._of_language("trans", tile)
+            )
+        call = self._of_language("load", self._address(access))
         for keyword, value in (("mask", access.mask), ("other", access.fill)):
             if value is not None:
                 call.keywords.append(ast.keyword(keyword, self._expr(value)))
@@ -178,15 +184,13 @@ class Printer:
                 return _literal(e.attr)
             case "none":
                 return _NONE
-            case "dtype":
-                return self._dtype(e.attr)
             case "arange":
-                return _tl("arange", ast.Constant(0), ast.Name(self.program.lengths[e.attr]))
+                return self._of_language("arange", ast.Constant(0), self._length(e))
             case "full":
                 value = self._expr(e.args[0])
-                return _tl("full", self._shape(e.layout), value, self._dtype(e.dtype))
+                return self._of_language("full", self._shape(e.layout), value, self._dtype(e.dtype))
             case "zeros":
-                return _tl("zeros", self._shape(e.layout), self._dtype(e.dtype))
+                return self._of_language("zeros", self._shape(e.layout), self._dtype(e.dtype))
             case "and" | "or":
                 sign = ast.And() if e.op == "and" else ast.Or()
                 return ast.BoolOp(sign, [self._expr(x) for x in _flattened(e)])
@@ -196,12 +200,14 @@ class Printer:
                 places: list[ast.expr] = [_NONE if a is None else ast.Slice() for a in e.layout]
                 return ast.Subscript(self._expr(e.args[0]), ast.Tuple(places), ast.Load())
             case "broadcast":
-                return _tl("broadcast_to", self._expr(e.args[0]), self._shape(e.layout))
+                return self._of_language(
+                    "broadcast_to", self._expr(e.args[0]), self._shape(e.layout)
+                )
             case "select":
                 test, a, b = map(self._expr, e.args)
                 return ast.IfExp(test, a, b)
             case "cast":
-                return _tl("cast", self._expr(e.args[0]), self._dtype(e.dtype))
+                return self._of_language("cast", self._expr(e.args[0]), self._dtype(e.dtype))
             case "to":
                 method = ast.Attribute(self._expr(e.args[0]), "to", ast.Load())
                 return _call(method, self._dtype(e.dtype))
@@ -210,10 +216,10 @@ class Printer:
             case "reduce" | "scan":
                 return self._reduction(e.op, e, e.attr)
             case "maximum" | "minimum":
-                nan = [_of("tl", "PropagateNan", "ALL")] if e.attr else []
-                return _tl(e.op, *map(self._expr, e.args), *nan)
+                nan = [_of(self.language, "PropagateNan", "ALL")] if e.attr else []
+                return self._of_language(e.op, *map(self._expr, e.args), *nan)
             case "dot":
-                call = _tl("dot", *map(self._expr, e.args))
+                call = self._of_language("dot", *map(self._expr, e.args))
                 call.keywords.append(ast.keyword("input_precision", ast.Name("PRECISION")))
                 return call
             case "dot_in_limbs":
@@ -224,23 +230,29 @@ class Printer:
             case "combine":
                 return _call(ast.Name(e.attr), *map(self._expr, e.args))
             case "program_id":
-                return _tl("program_id", ast.Constant(0))
+                return self._of_language("program_id", ast.Constant(0))
             case "function":
-                return _tl(e.attr, *map(self._expr, e.args))
-        return _tl(e.op, *map(self._expr, e.args))
+                return self._of_language(e.attr, *map(self._expr, e.args))
+        return self._of_language(e.op, *map(self._expr, e.args))
 
     def _reduction(self, op: str, e: Expr, r: Reduction) -> ast.expr:
         tiles = list(map(self._expr, e.args))
         together = tiles[0] if len(tiles) == 1 else ast.Tuple(tiles, ast.Load())
         if r.kind == "built-in":
-            return _tl(r.by, together, ast.Constant(r.dim))
+            return self._of_language(r.by, together, ast.Constant(r.dim))
         by = self._helper(r.by) if r.kind == "helper" else ast.Name(r.by)
         name = "reduce" if op == "reduce" else "associative_scan"
-        return _tl(name, together, ast.Constant(r.dim), by)
+        return self._of_language(name, together, ast.Constant(r.dim), by)
+
+    def _of_language(self, name: str, *args: ast.expr) -> ast.Call:
+        return _call(_of(self.language, name), *args)
 
     def _helper(self, name: str) -> ast.expr:
         self._called.add(name)
         return ast.Name(name)
+
+    def _length(self, e: Expr) -> ast.expr:
+        return ast.Name(self.program.lengths[str(e.layout[0])])
 
     def _shape(self, layout: Layout) -> ast.expr:
         lengths = self.program.lengths
@@ -252,7 +264,7 @@ class Printer:
                 return _of(dtype.name, "dtype", "element_ty")
             case "value":
                 return _of(dtype.name, "dtype")
-        return ast.Name(dtype.name) if dtype.name == "INDEX" else _of("tl", dtype.name)
+        return ast.Name(dtype.name) if dtype.name == "INDEX" else _of(self.language, dtype.name)
 
 
 def _flattened(e: Expr) -> list[Expr]:
@@ -270,10 +282,6 @@ def _of(name: str, *attributes: str) -> ast.expr:
 
 def _call(function: ast.expr, *args: ast.expr) -> ast.Call:
     return ast.Call(function, list(args), [])
-
-
-def _tl(name: str, *args: ast.expr) -> ast.Call:
-    return _call(_of("tl", name), *args)
 
 
 def _literal(value: float) -> ast.expr:

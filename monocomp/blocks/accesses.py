@@ -5,6 +5,18 @@ from __future__ import annotations
 from monocomp.blocks import periods
 from monocomp.blocks.context import Context
 from monocomp.blocks.expressions import tile, value
+from monocomp.blocks.operations import (
+    broadcast,
+    cast,
+    full,
+    infix,
+    joined,
+    name,
+    number,
+    spread,
+    to,
+    where,
+)
 from monocomp.blocks.program import (
     BOOL,
     INDEX,
@@ -17,16 +29,6 @@ from monocomp.blocks.program import (
     Load,
     Pointers,
     Store,
-    broadcast,
-    cast,
-    full,
-    infix,
-    joined,
-    name,
-    number,
-    spread,
-    to,
-    where,
 )
 from monocomp.tile import Expr as TileExpr
 from monocomp.tile import Let, Loop, TileProgram, expressions, subexpressions, walk

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 from monocomp.blocks.context import Context, Stream
 from monocomp.blocks.expressions import is_wide, tile, wide
-from monocomp.blocks.program import (
-    INDEX,
-    Expr,
+from monocomp.blocks.operations import (
     cast,
     chained,
     extreme,
@@ -22,6 +20,7 @@ from monocomp.blocks.program import (
     spread,
     where,
 )
+from monocomp.blocks.program import INDEX, Expr
 from monocomp.tile import Expr as TileExpr
 from monocomp.tile import Loop, Segment
 

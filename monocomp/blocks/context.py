@@ -7,17 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from monocomp.blocks.names import Names, Scope, option
+from monocomp.blocks.operations import name
 from monocomp.blocks.passes import Choices
 from monocomp.blocks.phases import Phases
-from monocomp.blocks.program import (
-    Assign,
-    Comment,
-    Expr,
-    Function,
-    Layout,
-    Statement,
-    name,
-)
+from monocomp.blocks.program import Assign, Comment, Expr, Function, Layout, Statement
 from monocomp.tile import Expr as TileExpr
 from monocomp.tile import Loop, TileProgram
 

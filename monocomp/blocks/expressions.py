@@ -10,15 +10,7 @@ from monocomp import counter_rng
 from monocomp.blocks import masks, periods, products
 from monocomp.blocks.context import Context
 from monocomp.blocks.operands import has_float
-from monocomp.blocks.program import (
-    FLOAT32,
-    FUNCTIONS,
-    INDEX,
-    INT32,
-    INT64,
-    SMALL_INT,
-    UINT32,
-    Expr,
+from monocomp.blocks.operations import (
     broadcast_layout,
     cast,
     chained,
@@ -35,6 +27,7 @@ from monocomp.blocks.program import (
     to,
     where,
 )
+from monocomp.blocks.program import FLOAT32, FUNCTIONS, INDEX, INT32, INT64, SMALL_INT, UINT32, Expr
 from monocomp.errors import UnsupportedError
 from monocomp.tile import Expr as TileExpr
 

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from monocomp.blocks.context import Context
 from monocomp.blocks.expressions import tile, value
-from monocomp.blocks.passes import choose
-from monocomp.blocks.program import (
-    OF_KIND,
-    Assign,
-    Expr,
-    Function,
-    Reduction,
+from monocomp.blocks.operations import (
     arange,
     broadcast,
     broadcast_layout,
@@ -23,6 +17,8 @@ from monocomp.blocks.program import (
     to,
     where,
 )
+from monocomp.blocks.passes import choose
+from monocomp.blocks.program import OF_KIND, Assign, Expr, Function, Reduction
 from monocomp.tile import Combine, Fold, Selection, TileProgram
 
 Layout = tuple[str, ...]

@@ -12,16 +12,7 @@ from monocomp.blocks.expressions import tile, value
 from monocomp.blocks.folds import fold
 from monocomp.blocks.loops import loop
 from monocomp.blocks.names import PID, Scope, option
-from monocomp.blocks.passes import Choices
-from monocomp.blocks.periods import is_in_period, place
-from monocomp.blocks.program import (
-    INDEX,
-    INT,
-    INT32,
-    Argument,
-    BlockProgram,
-    Expr,
-    If,
+from monocomp.blocks.operations import (
     arange,
     cast,
     extreme,
@@ -32,6 +23,9 @@ from monocomp.blocks.program import (
     number,
     to,
 )
+from monocomp.blocks.passes import Choices
+from monocomp.blocks.periods import is_in_period, place
+from monocomp.blocks.program import INDEX, INT, INT32, Argument, BlockProgram, Expr, If
 from monocomp.tile import (
     Assign,
     Axis,

@@ -14,20 +14,7 @@ from monocomp.blocks.bounds import name_row_bounds, range_of, tile_of
 from monocomp.blocks.context import Context, Stream
 from monocomp.blocks.descriptors import is_dense
 from monocomp.blocks.masks import forget_masks
-from monocomp.blocks.periods import name_first_places, name_moves
-from monocomp.blocks.program import (
-    BOOL,
-    INDEX,
-    INT,
-    OF_KIND,
-    Blocks,
-    Expr,
-    For,
-    If,
-    Serial,
-    Statement,
-    Static,
-    While,
+from monocomp.blocks.operations import (
     arange,
     cast,
     extreme,
@@ -42,6 +29,21 @@ from monocomp.blocks.program import (
     spread,
     to,
     where,
+)
+from monocomp.blocks.periods import name_first_places, name_moves
+from monocomp.blocks.program import (
+    BOOL,
+    INDEX,
+    INT,
+    OF_KIND,
+    Blocks,
+    Expr,
+    For,
+    If,
+    Serial,
+    Statement,
+    Static,
+    While,
 )
 from monocomp.tile import Loop
 

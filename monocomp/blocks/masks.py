@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from monocomp.blocks.context import Context, Stream
-from monocomp.blocks.program import (
-    BOOL,
-    INT32,
-    INT64,
-    Expr,
+from monocomp.blocks.operations import (
     arange,
     cast,
     extreme,
@@ -24,6 +20,7 @@ from monocomp.blocks.program import (
     to,
     where,
 )
+from monocomp.blocks.program import BOOL, INT32, INT64, Expr
 from monocomp.tile import Expr as TileExpr
 from monocomp.tile import Loop, Mask
 from monocomp.vocabulary import Kind

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from monocomp.blocks.program import (
-    BOOL,
-    FLOAT,
-    INDEX,
-    INT,
-    INT64,
-    Block,
-    Dtype,
-    Expr,
-    Layout,
-    name,
-)
+from monocomp.blocks.operations import name
+from monocomp.blocks.program import BOOL, FLOAT, INDEX, INT, INT64, Block, Dtype, Expr, Layout
 from monocomp.tile import TileProgram
 
 

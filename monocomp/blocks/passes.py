@@ -36,7 +36,10 @@ class Choices:
 
 
 def choose(
-    program: TileProgram, narrow: Collection[str] = (), passes: Collection[str] = PASSES
+    program: TileProgram,
+    narrow: Collection[str] = (),
+    passes: Collection[str] = PASSES,
+    resident: bool = False,
 ) -> Choices:
     """Run passes.
 
@@ -44,9 +47,10 @@ def choose(
         program: the kernel.
         narrow: the inputs of 8 bits.
         passes: those to run: a program means the same without any of them.
+        resident: do descriptors load what is loaded once, too?
     """
     layouts = Layouts(program, "flip" in passes)
-    described = described_loads(program) if "choose_loads" in passes else {}
+    described = described_loads(program, resident) if "choose_loads" in passes else {}
     peeled = "peel" in passes
     phases = peel(program, layouts, described) if peeled else unpeeled(program, layouts)
     periods = align(program, phases) if "align" in passes else {}

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from monocomp.blocks.context import Context, Stream
 from monocomp.blocks.descriptors import is_dense
-from monocomp.blocks.program import (
-    INDEX,
-    INT,
-    Expr,
-    arange,
-    infix,
-    joined,
-    name,
-    number,
-    select,
-    to,
-)
+from monocomp.blocks.operations import arange, infix, joined, name, number, select, to
+from monocomp.blocks.program import INDEX, INT, Expr
 from monocomp.tile import Expr as TileExpr
 from monocomp.tile import expressions
 

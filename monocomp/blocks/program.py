@@ -15,17 +15,15 @@ loops which blocks they run over.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from monocomp.errors import InternalError
 from monocomp.tile import Axis
 from monocomp.vocabulary import Kind
 
 Layout: TypeAlias = tuple[str | None, ...]
-DtypeKind: TypeAlias = Kind | Literal["pointer", "descriptor", "dtype", "none"]
+DtypeKind: TypeAlias = Kind | Literal["pointer", "descriptor", "none"]
 
 MIN_DOT = 16  # the shortest side of a matrix product
 # Numbers and parameters below it take no sum of indices, nor a small multiple, past 32 bits.
@@ -49,9 +47,8 @@ FLOAT, INT, BOOL = Dtype("float", "float"), Dtype("int", "int"), Dtype("int1", "
 FLOAT32, BFLOAT16 = Dtype("float32", "float"), Dtype("bfloat16", "float")
 INT32, INT64, UINT32 = Dtype("int32", "int"), Dtype("int64", "int"), Dtype("uint32", "int")
 INDEX = Dtype("INDEX", "int")
-DTYPE, NONE = Dtype("dtype", "dtype"), Dtype("none", "none")
+NONE = Dtype("none", "none")
 OF_KIND: dict[Kind, Dtype] = {"float": FLOAT32, "int": INT64, "bool": BOOL}
-_PROMOTION = ("int1", "int", "int32", "INDEX", "int64", "uint32", "float", "float32")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -59,8 +56,8 @@ class Expr:
     """A value: an operation on values.
 
     op and attr are one of
-        name(identifier), number(value), none, dtype(dtype),
-        arange(axis): the places in a block; full(value): a tile of one number,
+        name(identifier), number(value), none,
+        arange: the places in a block; full of a value, zeros: tiles of one number,
         expand, trans, broadcast, reshape of a value, to the layout of the result,
         an operator of INFIX of two values, or neg of one,
         select of a test that is known as the kernel is compiled, or a scalar, and two values,
@@ -72,7 +69,9 @@ class Expr:
         function(name) of a value, such as exp2; maximum, minimum(with NaN?) of two,
         helper(name) of values: a function that dialects bring along; combine(name): one of the
         program's own,
-        program_id, cdiv of two ints.
+        program_id, cdiv of two ints,
+        convert(Registers) of a tile that lies in others; operand(Registers) of one for a product.
+    Where tiles have been placed in registers the attr of arange, full and zeros tells in which.
     """
 
     op: str
@@ -90,6 +89,15 @@ class Reduction:
     by: str
     dim: int
     kind: Literal["built-in", "helper", "combine"] = "built-in"
+
+
+@dataclass(frozen=True)
+class Registers:
+    """Where a tile lies: as the result of a product along two axes does; a vector as that would
+    without one of its dimensions."""
+
+    tile: tuple[str, str]
+    dim: int | None = None
 
 
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
@@ -216,7 +224,41 @@ class Comment:
     text: str
 
 
-Statement: TypeAlias = Assign | Load | Store | For | While | If | Comment
+@dataclass(frozen=True)
+class Ring:
+    """Blocks of a tensor in shared memory, on their way from the warp that asks for them to those
+    that use them; `depth` is the option that tells how many, 1 if none."""
+
+    name: str
+    descriptor: Expr
+    block: Block
+    depth: str | None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Give:
+    """Ask for a block, once there is room in a ring."""
+
+    ring: Ring
+    access: Descriptor
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Take:
+    """`target = ` the next block of a ring, in shared memory, once it is there."""
+
+    target: Expr
+    ring: Ring
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Release:
+    """Leave the block that was taken last to others."""
+
+    ring: Ring
+
+
+Statement: TypeAlias = Assign | Load | Store | For | While | If | Comment | Give | Take | Release
 
 
 # --- programs ---------------------------------------------------------------------------------
@@ -265,6 +307,8 @@ class BlockProgram:
         held: the dimension of tensors along which a tile holds them entirely.
         blocks: what descriptors load, in the order of the arguments.
         added: the integer parameters of sums and products.
+        producer: what a warp of its own does, that asks for blocks.
+        rings: what these go through.
     """
 
     name: str
@@ -278,174 +322,13 @@ class BlockProgram:
     held: Mapping[str, int] = field(default_factory=dict)
     blocks: tuple[Block, ...] = ()
     added: tuple[str, ...] = ()
+    producer: tuple[Statement, ...] = ()
+    rings: tuple[Ring, ...] = ()
 
     def __str__(self) -> str:
         from monocomp.blocks.text import show_program  # which reads block programs
 
         return show_program(self)
-
-
-# --- expressions ------------------------------------------------------------------------------
-
-
-def promoted(a: Dtype, b: Dtype) -> Dtype:
-    """The dtype of arithmetic with both."""
-    return max(a, b, key=_rank)
-
-
-def _rank(dtype: Dtype) -> int:
-    if dtype.kind not in ("bool", "int", "float"):
-        return len(_PROMOTION)
-    if dtype.name in _PROMOTION and not dtype.of:
-        return _PROMOTION.index(dtype.name)
-    return _PROMOTION.index("float" if dtype.kind == "float" else "int32")
-
-
-def broadcast_layout(*layouts: Layout) -> Layout:
-    """The layout of element-wise operations: scalars go with everything, and dimensions of
-    length 1 with those of any."""
-    found = [x for x in layouts if x]
-    if not found:
-        return ()
-    if len({len(x) for x in found}) > 1:
-        raise InternalError(f"tiles of different ranks meet: {found}")
-    out: list[str | None] = []
-    for axes in zip(*found, strict=True):
-        names = {a for a in axes if a is not None}
-        if len(names) > 1:
-            raise InternalError(f"tiles along different axes meet: {found}")
-        out.append(names.pop() if names else None)
-    return tuple(out)
-
-
-def name(identifier: str, dtype: Dtype, layout: Layout = ()) -> Expr:
-    return Expr("name", (), identifier, layout, dtype)
-
-
-def number(value: float, kind: Kind = "int") -> Expr:
-    """A literal; infinite ints are the largest of 64 bits."""
-    if kind == "int":
-        if math.isinf(value):
-            value = (1 << 63) - 1 if value > 0 else -(1 << 63)
-        return Expr("number", (), int(value), (), INT)
-    if kind == "bool":
-        return Expr("number", (), bool(value), (), BOOL)
-    return Expr("number", (), float(value), (), FLOAT)
-
-
-def none() -> Expr:
-    return Expr("none")
-
-
-def dtype_value(dtype: Dtype) -> Expr:
-    return Expr("dtype", (), dtype, (), DTYPE)
-
-
-def infix(sign: str, a: Expr, b: Expr) -> Expr:
-    """a sign b."""
-    logical = sign in COMPARISONS or sign in ("and", "or")
-    dtype = BOOL if logical else promoted(a.dtype, b.dtype)
-    if sign == "/" and dtype.kind == "int":
-        dtype = FLOAT32
-    return Expr(sign, (a, b), None, broadcast_layout(a.layout, b.layout), dtype)
-
-
-_LEVELS = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "%": 2}
-
-
-def chained(sign: str, a: Expr, b: Expr) -> Expr:
-    """a sign b, calculated from left to right: of b = c + d first a + c."""
-    if b.op in _LEVELS and _LEVELS[b.op] == _LEVELS[sign]:
-        return infix(b.op, chained(sign, a, b.args[0]), b.args[1])
-    return infix(sign, a, b)
-
-
-def joined(sign: str, parts: list[Expr]) -> Expr:
-    """All parts with an operator between them."""
-    found = parts[0]
-    for x in parts[1:]:
-        found = infix(sign, found, x)
-    return found
-
-
-def negated(a: Expr) -> Expr:
-    return Expr("neg", (a,), None, a.layout, a.dtype)
-
-
-def select(test: Expr, a: Expr, b: Expr) -> Expr:
-    """a if test else b"""
-    layout = broadcast_layout(a.layout, b.layout)
-    return Expr("select", (test, a, b), None, layout, promoted(a.dtype, b.dtype))
-
-
-def where(test: Expr, a: Expr, b: Expr) -> Expr:
-    layout = broadcast_layout(test.layout, a.layout, b.layout)
-    return Expr("where", (test, a, b), None, layout, promoted(a.dtype, b.dtype))
-
-
-def extreme(op: str, a: Expr, b: Expr, keeps_nan: bool = False) -> Expr:
-    """The maximum or minimum of two values."""
-    layout = broadcast_layout(a.layout, b.layout)
-    return Expr(op, (a, b), keeps_nan, layout, promoted(a.dtype, b.dtype))
-
-
-def cast(a: Expr, dtype: Dtype) -> Expr:
-    """A value, which may be a plain number, in a dtype."""
-    return Expr("cast", (a,), None, a.layout, dtype)
-
-
-def to(a: Expr, dtype: Dtype) -> Expr:
-    """A tile or another tensor in a dtype."""
-    return Expr("to", (a,), None, a.layout, dtype)
-
-
-def function(op: str, *args: Expr) -> Expr:
-    """An element-wise function of floats."""
-    layout = broadcast_layout(*(a.layout for a in args))
-    dtype = args[0].dtype if args[0].dtype.kind == "float" else FLOAT32
-    return Expr("function", args, op, layout, dtype)
-
-
-def helper(called: str, *args: Expr, layout: Layout, dtype: Dtype) -> Expr:
-    return Expr("helper", args, called, layout, dtype)
-
-
-def arange(axis: str) -> Expr:
-    """0, 1, ... in a block of an axis."""
-    return Expr("arange", (), axis, (axis,), INT32)
-
-
-def full(value: Expr, layout: Layout, dtype: Dtype) -> Expr:
-    return Expr("full", (value,), None, layout, dtype)
-
-
-def trans(a: Expr) -> Expr:
-    return Expr("trans", (a,), None, a.layout[::-1], a.dtype)
-
-
-def broadcast(a: Expr, layout: Layout) -> Expr:
-    return Expr("broadcast", (a,), None, layout, a.dtype)
-
-
-def spread(x: Expr, want: Layout) -> Expr:
-    """Give a tile of some axes the axes of another: offs_q[:, None]."""
-    have = x.layout
-    if have == want or not have:
-        return x
-    missing = [a for a in have if a not in want]
-    if missing:
-        raise InternalError(f"a tile along {missing} does not fit {want}")
-    if tuple(a for a in want if a in have) != have:
-        x, have = trans(x), have[::-1]
-    if have == want:
-        return x
-    return Expr("expand", (x,), None, tuple(a if a in have else None for a in want), x.dtype)
-
-
-def reduced(x: Expr, by: str, dim: int, kind: Any = "built-in") -> Expr:
-    """A tile combined along a dimension."""
-    layout = (*x.layout[:dim], *x.layout[dim + 1 :])
-    return Expr("reduce", (x,), Reduction(by, dim, kind), layout, x.dtype)
 
 
 def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
@@ -476,6 +359,20 @@ def roots(s: Statement) -> tuple[Expr, ...]:
             return (r.stop,) if r.start is None else (r.start, r.stop)
         case While() | If():
             return (s.test,)
+        case Give():
+            return roots_of(s.access)
+    return ()
+
+
+def targets(s: Statement) -> tuple[Expr, ...]:
+    """The names that a statement gives itself."""
+    match s:
+        case Assign():
+            return s.targets
+        case Load() | Take():
+            return (s.target,)
+        case For():
+            return (s.variable,)
     return ()
 
 

@@ -15,13 +15,16 @@ from monocomp.blocks.program import (
     Expr,
     For,
     Function,
+    Give,
     If,
     Load,
     Pointers,
+    Release,
     Serial,
     Statement,
     Static,
     Store,
+    Take,
     While,
 )
 
@@ -32,7 +35,11 @@ def show_program(p: BlockProgram) -> str:
     for f in p.functions.values():
         _function(f, lines)
     lines += [f"kernel {p.name}({', '.join(a.name.attr for a in p.arguments)})"]
-    _body(p.body, "  ", lines)
+    if p.producer:
+        lines.append("  producer:")
+        _body(p.producer, "    ", lines)
+        lines.append("  consumers:")
+    _body(p.body, "    " if p.producer else "  ", lines)
     return "\n".join(lines)
 
 
@@ -64,6 +71,12 @@ def _body(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
                 if s.orelse:
                     lines.append(f"{indent}else:")
                     _body(s.orelse, inner, lines)
+            case Give():
+                lines.append(f"{indent}give {s.ring.name} {_access(s.access)}")
+            case Take():
+                lines.append(f"{indent}{_typed(s.target)} = take {s.ring.name}")
+            case Release():
+                lines.append(f"{indent}release {s.ring.name}")
             case Comment():
                 lines.append(f"{indent}# {s.text}")
 
@@ -116,10 +129,11 @@ def show(e: Expr, nested: bool = False) -> str:
             return str(e.attr) if math.isfinite(e.attr) else f"{e.attr:+}"
         case "neg":
             return f"-{show(e.args[0], True)}"
-        case "dtype":
-            return _dtype(e.attr)
         case "expand":
             return f"{show(e.args[0], True)}[{','.join(a or '1' for a in e.layout)}]"
+        case "convert" | "operand":
+            at = e.attr.tile if e.attr.dim is None else f"{e.attr.tile} but {e.attr.dim}"
+            return f"{e.op}[{at}]({args})"
         case "arange" | "full" | "zeros" | "broadcast":
             axes = "".join(f"[{','.join(a or '1' for a in e.layout)}]" if e.layout else "")
             return f"{e.op}{axes}({args})"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from monocomp.blocks.operations import broadcast_layout
 from monocomp.blocks.program import (
     COMPARISONS,
     INFIX,
@@ -15,14 +16,15 @@ from monocomp.blocks.program import (
     DtypeKind,
     Expr,
     For,
+    Give,
     If,
     Layout,
     Load,
     Pointers,
     Statement,
     Store,
+    Take,
     While,
-    broadcast_layout,
     roots,
 )
 from monocomp.errors import InternalError
@@ -40,7 +42,8 @@ def verify(program: BlockProgram) -> None:
     try:
         known = {a.name.attr: (a.name.layout, a.name.dtype.kind) for a in program.arguments}
         known["pid"] = ((), "int")
-        _Verifier(program).body(program.body, known)
+        for part in (program.body, program.producer):
+            _Verifier(program).body(part, dict(known))
         for f in program.functions.values():
             operands = {x.attr: (x.layout, x.dtype.kind) for x in f.operands}
             inner = _Verifier(program)
@@ -78,6 +81,12 @@ class _Verifier:
                 case Load():
                     self._load(s)
                     self._name(s.target, known)
+                case Take():
+                    same = sorted(s.ring.block.tile) == sorted(a for a in s.target.layout if a)
+                    _need(same and s.ring in self.program.rings, f"{s.target.attr} is no block")
+                    self._name(s.target, known)
+                case Give():
+                    _need(s.ring.block == s.access.block, f"{s.ring.name} holds other blocks")
                 case Store():
                     self._pointers(s.access, s.value.layout)
                 case For():
@@ -142,7 +151,7 @@ class _Verifier:
                     has = e.layout, e.dtype.kind
                     _need(known[e.attr] == has, f"{e.attr} is read as {has}, not {known[e.attr]}")
             case "arange":
-                _need(e.attr in self.program.lengths, f"{e.attr} has no blocks")
+                _need(e.layout[0] in self.program.lengths, f"{e.layout} has no blocks")
             case "expand":
                 kept = tuple(a for a in e.layout if a is not None)
                 _need(kept == layouts[0], f"{layouts[0]} is not expanded to {e.layout}")

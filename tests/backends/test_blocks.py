@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 import monocomp as mc
 from monocomp import library
 from monocomp.backends import block_interpreter
+from monocomp.blocks.operations import infix, name, number
 from monocomp.blocks.passes import PASSES, choose
 from monocomp.blocks.program import (
     BOOL,
@@ -30,9 +31,6 @@ from monocomp.blocks.program import (
     Pointers,
     Statement,
     Store,
-    infix,
-    name,
-    number,
     walk,
 )
 from monocomp.blocks.verifier import verify
@@ -69,7 +67,7 @@ def test_example(name: str) -> None:
         assert seen
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("size", [(37, 53, 20, 16), (16, 32, 5, 24)])
 def test_library(name: str, size: tuple[int, int, int, int]) -> None:
