@@ -31,6 +31,7 @@ from monocomp.blocks.program import (
     Load,
     Pointers,
     Reduction,
+    Release,
     Serial,
     Statement,
     Static,
@@ -89,10 +90,12 @@ def run(
             count *= -(-extents[axis.extent] // length)
         for instance in range(count):
             rings: Rings = {r.name: deque() for r in program.rings}
-            for part in (program.producer, program.body):  # rings have room for everything
-                _Instance(program, tensors, lengths, instance, dict(given), rings).run(part)
-            if any(rings.values()):
-                raise InternalError(f"{program.name} leaves blocks in a ring")
+            logs = []
+            for part in (program.producer, program.body):
+                one = _Instance(program, tensors, lengths, instance, dict(given), rings)
+                one.run(part)
+                logs.append(one.log)
+            _require_turns(program, *logs)
         for name, output in outputs.items():
             output[...] = tensors[name].reshape(output.shape)
 
@@ -140,6 +143,30 @@ def _is_even(
     return size >= start + lengths[of]
 
 
+def _require_turns(
+    program: BlockProgram,
+    given: list[Give | Take | Release],
+    taken: list[Give | Take | Release],
+) -> None:
+    """A producer that runs beside those that take its blocks waits until there is room, and they
+    until there is a block: even if rings hold one each, both must come to their ends."""
+    room = dict.fromkeys((r.name for r in program.rings), 1)
+    blocks = dict.fromkeys(room, 0)
+    producer, consumer = deque(given), deque(taken)
+    while producer or consumer:
+        if producer and room[producer[0].ring.name]:
+            name = producer.popleft().ring.name
+            room[name], blocks[name] = 0, 1
+        elif consumer and isinstance(consumer[0], Release):
+            room[consumer.popleft().ring.name] = 1
+        elif consumer and blocks[consumer[0].ring.name]:
+            blocks[consumer.popleft().ring.name] = 0
+        else:
+            raise InternalError(f"{program.name}: producer and consumers wait for each other")
+    if any(blocks.values()):
+        raise InternalError(f"{program.name} leaves blocks in a ring")
+
+
 class _Instance:
     """Runs one program instance, or a part of it; `values` are its names, and `rings` hold the
     blocks that a producer has given."""
@@ -156,6 +183,7 @@ class _Instance:
         self.program, self.tensors, self.lengths = program, tensors, lengths
         self.number = number
         self.values, self.rings = values, rings
+        self.log: list[Give | Take | Release] = []
 
     # --- statements ---------------------------------------------------------------------------
 
@@ -170,12 +198,19 @@ class _Instance:
                 case Store():
                     self._store(s)
                 case Give():
+                    self.log.append(s)
                     tile = self._load_block(s.access, s.ring.block.tile)
                     self.rings[s.ring.name].append(tile)
                 case Take():
+                    self.log.append(s)
                     tile = self.rings[s.ring.name].popleft()
                     is_flipped = s.target.layout != s.ring.block.tile
                     self.values[s.target.attr] = tile.T if is_flipped else tile
+                case Release():
+                    taken = next(x for x in reversed(self.log) if x.ring == s.ring)
+                    self.log.append(s)
+                    if isinstance(taken, Take):  # from here on it may be another block
+                        del self.values[taken.target.attr]
                 case For():
                     for n in self._range(s.range):
                         self.values[s.variable.attr] = n

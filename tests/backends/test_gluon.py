@@ -4,6 +4,7 @@ for Hopper without spills."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -16,9 +17,9 @@ from monocomp.backends import block_interpreter
 from monocomp.backends import numpy as backend
 from monocomp.backends.gluon.emit import block_program, emit
 from monocomp.backends.gluon.launch import Launch
-from monocomp.blocks.program import Give, Release, Take, walk
+from monocomp.blocks.program import For, Give, Release, Statement, Take, walk
 from monocomp.blocks.verifier import verify
-from monocomp.errors import UnsupportedError
+from monocomp.errors import InternalError, UnsupportedError
 from monocomp.tile import TileProgram
 from tests.backends.both_stages import lengths
 from tests.backends.compiling import SHARED_LIMIT, compile_for, instructions, without_elements
@@ -97,6 +98,35 @@ def test_roles() -> None:
     assert [s.ring.name for s in consumer if isinstance(s, Take)] == ["Q_ring", "K_ring", "V_ring"]
     assert [s.ring.name for s in consumer if isinstance(s, Release)] == ["K_ring", "V_ring"]
     assert not any(isinstance(s, Take | Release) for s in producer)
+
+
+def test_waiting_for_each_other() -> None:
+    """Blocks that are never released, or released too early, are found."""
+    tile_program = kernel_of(library.load("attention"))
+    program = block_program(tile_program, "kernel")
+    sizes = {"b": 1, "h": 1, "q": 16, "k": 48, "d": 16, "e": 16}
+    arrays = {n: np.ones([sizes[d] for d in t.dims]) for n, t in tile_program.inputs.items()}
+
+    def check(body: tuple[Statement, ...]) -> None:
+        outputs = {"O": np.zeros((1, 1, 16, 16))}
+        changed, chosen = replace(program, body=body), lengths(tile_program, sizes, 16)
+        block_interpreter.run(changed, arrays, outputs, sizes, {}, chosen, descriptors=True)
+
+    def moved(body: tuple[Statement, ...], early: bool) -> tuple[Statement, ...]:
+        releases = [s for s in body if isinstance(s, Release)] if early else []
+        found: list[Statement] = []
+        for s in body:
+            if isinstance(s, For):
+                s = replace(s, body=moved(s.body, early))
+            found += [] if isinstance(s, Release) else [s]
+            found += [r for r in releases if isinstance(s, Take) and r.ring == s.ring]
+        return tuple(found)
+
+    check(program.body)
+    with pytest.raises(InternalError, match="wait for each other"):
+        check(moved(program.body, early=False))
+    with pytest.raises(KeyError, match="_tile"):
+        check(moved(program.body, early=True))
 
 
 @pytest.mark.parametrize(
