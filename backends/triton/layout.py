@@ -170,9 +170,9 @@ def _fits(indent: int, *parts: str) -> bool:
 
 def _lines(e: ast.expr, indent: int, before: str, after: str, bracketed: bool) -> list[str]:
     """`before e after`; between brackets an expression may break at any operator."""
-    pad = "    " * indent
-    if _fits(indent, before, _flat(e), after):
-        return [pad + before + _flat(e) + after]
+    text = before + _flat(e) + after
+    if _fits(indent, text):
+        return ["    " * indent + text]
     if _level(e) < _UNARY:
         if bracketed:
             return _split(e, indent, before, after)
