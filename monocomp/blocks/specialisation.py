@@ -22,7 +22,6 @@ from monocomp.blocks.program import (
     Release,
     Ring,
     Statement,
-    Static,
     Take,
     While,
     roots,
@@ -53,8 +52,8 @@ def specialise(program: BlockProgram) -> BlockProgram:
         access, depth = load.access, DEPTH if in_loop else None
         assert isinstance(access, Descriptor)
         rings[load.target.attr] = Ring(name, access.descriptor, access.block, depth)
-    consumer = _needed(_consumer(program.body, rings), (Release, Take))
-    producer = _needed(_producer(program.body, rings), (Give,))
+    consumer, producer = _needed(_consumer(program.body, rings)), _producer(program.body, rings)
+    producer = _needed(producer)
     for s in walk(producer):
         if any(t.layout for t in targets(s)):
             raise UnsupportedError("where a block of a tensor is depends on a tile")
@@ -74,11 +73,8 @@ def _described(body: tuple[Statement, ...], in_loop: bool) -> Iterable[tuple[Loa
         load = _load_of(s)
         if load is not None:
             yield load, in_loop
-        elif isinstance(s, For | While):
-            is_unrolled = isinstance(s, For) and isinstance(s.range, Static)
-            yield from _described(s.body, in_loop or not is_unrolled)
-        elif isinstance(s, If):
-            yield from _described((*s.body, *s.orelse), in_loop)
+        else:
+            yield from _described(_bodies(s), in_loop or isinstance(s, For | While))
 
 
 def _consumer(body: tuple[Statement, ...], rings: dict[str, Ring]) -> tuple[Statement, ...]:
@@ -119,42 +115,33 @@ def _inside(
     return s
 
 
-def _needed(
-    body: tuple[Statement, ...], kept: tuple[type[Statement], ...]
-) -> tuple[Statement, ...]:
-    """What has an effect, and what it needs: stores, and what is to be kept."""
+def _needed(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """The statements with an effect, and those that they need."""
     needed: set[str] = set()
     while True:
-        found = _with(body, needed, kept)
-        now = {
-            x.attr
-            for s in walk(found)
-            for e in roots(s)
-            for x in subexpressions(e)
-            if x.op == "name"
-        }
+        found = _with(body, needed)
+        values = (e for s in walk(found) for e in roots(s))
+        now = {x.attr for e in values for x in subexpressions(e) if x.op == "name"}
         if now <= needed:
             return found
         needed |= now
 
 
-def _with(
-    body: tuple[Statement, ...], needed: set[str], kept: tuple[type[Statement], ...]
-) -> tuple[Statement, ...]:
+def _with(body: tuple[Statement, ...], needed: set[str]) -> tuple[Statement, ...]:
+    """The statements with an effect, and those that give names that are needed."""
     found: list[Statement] = []
     for s in body:
         match s:
-            case Assign() | Load():
-                if any(t.attr in needed for t in targets(s)):
-                    found.append(s)
-            case For() | While() | If():
-                inner = _inside(s, lambda body: _with(body, needed, kept))
-                if any(not isinstance(x, Comment) for x in _bodies(inner)):
-                    found.append(inner)
             case Comment():
-                pass
+                continue
+            case Assign() | Load():
+                is_kept = any(t.attr in needed for t in targets(s))
+            case For() | While() | If():
+                s = _inside(s, lambda body: _with(body, needed))
+                is_kept = bool(_bodies(s))
             case _:
-                found.append(s)
+                is_kept = True
+        found += [s] if is_kept else []
     return tuple(found)
 
 
