@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from monocomp import terms as T
-from monocomp.backends.triton.descriptors import Block
 from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.kernel_source import KernelEmitter, KernelSource
 from monocomp.backends.triton.layout import fit
 from monocomp.backends.triton.schedule import MIN_DOT
-from monocomp.blocks.program import SMALL_INT
+from monocomp.blocks.program import SMALL_INT, Block
 from monocomp.equations import Equations
 from monocomp.errors import InternalError
 from monocomp.nominal import without_elements
