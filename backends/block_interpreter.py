@@ -17,28 +17,7 @@ import numpy as np
 
 from monocomp import counter_rng
 from monocomp.backends.numpy import NumpyOps
-from monocomp.blocks.program import (
-    Assign,
-    BlockProgram,
-    Blocks,
-    Descriptor,
-    Dtype,
-    Expr,
-    For,
-    Give,
-    If,
-    Layout,
-    Load,
-    Pointers,
-    Reduction,
-    Release,
-    Serial,
-    Statement,
-    Static,
-    Store,
-    Take,
-    While,
-)
+from monocomp.blocks import program as B
 from monocomp.errors import InternalError
 
 Rings: TypeAlias = dict[str, deque[Any]]
@@ -56,7 +35,7 @@ class _Pointer:
 
 
 def run(
-    program: BlockProgram,
+    program: B.BlockProgram,
     inputs: Mapping[str, np.ndarray[Any, Any]],
     outputs: Mapping[str, np.ndarray[Any, Any]],
     extents: Mapping[str, int],
@@ -101,7 +80,7 @@ def run(
 
 
 def _argument(
-    program: BlockProgram,
+    program: B.BlockProgram,
     key: tuple[str, str, int],
     tensors: Mapping[str, np.ndarray[Any, Any]],
     extents: Mapping[str, int],
@@ -132,7 +111,7 @@ def _argument(
 
 
 def _is_even(
-    program: BlockProgram, of: str, extents: Mapping[str, int], lengths: Mapping[str, int]
+    program: B.BlockProgram, of: str, extents: Mapping[str, int], lengths: Mapping[str, int]
 ) -> bool:
     """Is no element of a block beyond the end of its axis?"""
     axis = program.axes[of]
@@ -144,9 +123,9 @@ def _is_even(
 
 
 def _require_turns(
-    program: BlockProgram,
-    given: list[Give | Take | Release],
-    taken: list[Give | Take | Release],
+    program: B.BlockProgram,
+    given: list[B.Give | B.Take | B.Release],
+    taken: list[B.Give | B.Take | B.Release],
 ) -> None:
     """A producer that runs beside those that take its blocks waits until there is room, and they
     until there is a block: even if rings hold one each, both must come to their ends."""
@@ -157,7 +136,7 @@ def _require_turns(
         if producer and room[producer[0].ring.name]:
             name = producer.popleft().ring.name
             room[name], blocks[name] = 0, 1
-        elif consumer and isinstance(consumer[0], Release):
+        elif consumer and isinstance(consumer[0], B.Release):
             room[consumer.popleft().ring.name] = 1
         elif consumer and blocks[consumer[0].ring.name]:
             blocks[consumer.popleft().ring.name] = 0
@@ -173,7 +152,7 @@ class _Instance:
 
     def __init__(
         self,
-        program: BlockProgram,
+        program: B.BlockProgram,
         tensors: Mapping[str, np.ndarray[Any, Any]],
         lengths: Mapping[str, int],
         number: int,
@@ -183,45 +162,45 @@ class _Instance:
         self.program, self.tensors, self.lengths = program, tensors, lengths
         self.number = number
         self.values, self.rings = values, rings
-        self.log: list[Give | Take | Release] = []
+        self.log: list[B.Give | B.Take | B.Release] = []
 
     # --- statements ---------------------------------------------------------------------------
 
-    def run(self, body: tuple[Statement, ...]) -> None:
+    def run(self, body: B.Body) -> None:
         """Run statements."""
         for s in body:
             match s:
-                case Assign():
+                case B.Assign():
                     self._assign(s)
-                case Load():
+                case B.Load():
                     self.values[s.target.attr] = self._load(s)
-                case Store():
+                case B.Store():
                     self._store(s)
-                case Give():
+                case B.Give():
                     self.log.append(s)
                     tile = self._load_block(s.access, s.ring.block.tile)
                     self.rings[s.ring.name].append(tile)
-                case Take():
+                case B.Take():
                     self.log.append(s)
                     tile = self.rings[s.ring.name].popleft()
                     is_flipped = s.target.layout != s.ring.block.tile
                     self.values[s.target.attr] = tile.T if is_flipped else tile
-                case Release():
+                case B.Release():
                     taken = next(x for x in reversed(self.log) if x.ring == s.ring)
                     self.log.append(s)
-                    if isinstance(taken, Take):  # from here on it may be another block
+                    if isinstance(taken, B.Take):  # from here on it may be another block
                         del self.values[taken.target.attr]
-                case For():
+                case B.For():
                     for n in self._range(s.range):
                         self.values[s.variable.attr] = n
                         self.run(s.body)
-                case While():
+                case B.While():
                     while self._value(s.test):
                         self.run(s.body)
-                case If():
+                case B.If():
                     self.run(s.body if self._value(s.test) else s.orelse)
 
-    def _assign(self, s: Assign) -> None:
+    def _assign(self, s: B.Assign) -> None:
         value = self._value(s.value)
         values = value if isinstance(value, tuple) else (value,)
         for target, x in zip(s.targets, values, strict=True):
@@ -229,13 +208,13 @@ class _Instance:
                 x = np.broadcast_to(x, self._shape(target.layout))
             self.values[target.attr] = x
 
-    def _range(self, r: Static | Serial | Blocks) -> range:
+    def _range(self, r: B.Static | B.Serial | B.Blocks) -> range:
         start = 0 if r.start is None else int(self._value(r.start))
-        step = self.lengths[r.axis] if isinstance(r, Blocks) else 1
+        step = self.lengths[r.axis] if isinstance(r, B.Blocks) else 1
         return range(start, int(self._value(r.stop)), step)
 
     def _places(
-        self, access: Pointers, layout: Layout
+        self, access: B.Pointers, layout: B.Layout
     ) -> tuple[np.ndarray[Any, Any], Value, Value]:
         """The memory of an access, places in it, and which of these are meant."""
         pointer = self._value(access.base)
@@ -248,8 +227,8 @@ class _Instance:
             raise InternalError(f"{self.program.name} leaves {pointer.tensor}")
         return memory, places, mask
 
-    def _load(self, s: Load) -> Value:
-        if isinstance(s.access, Descriptor):
+    def _load(self, s: B.Load) -> Value:
+        if isinstance(s.access, B.Descriptor):
             return self._load_block(s.access, s.target.layout)
         memory, places, mask = self._places(s.access, s.target.layout)
         fill = 0 if s.access.fill is None else self._value(s.access.fill)
@@ -257,7 +236,7 @@ class _Instance:
             return np.full(places.shape, fill, memory.dtype)
         return np.where(mask, memory[np.where(mask, places, 0)], fill).astype(memory.dtype)
 
-    def _load_block(self, access: Descriptor, layout: Layout) -> Value:
+    def _load_block(self, access: B.Descriptor, layout: B.Layout) -> Value:
         """The block, with 0 for what is outside of the tensor."""
         tensor = self._value(access.descriptor)
         axes = access.block.axes
@@ -274,17 +253,17 @@ class _Instance:
         found = np.where(inside, tensor[tuple(index)], 0).reshape(self._shape(tile))
         return found if tile == layout else found.T
 
-    def _store(self, s: Store) -> None:
+    def _store(self, s: B.Store) -> None:
         value = self._value(s.value)
         memory, places, mask = self._places(s.access, s.value.layout)
         memory[places[mask]] = np.broadcast_to(value, places.shape)[mask]
 
     # --- expressions --------------------------------------------------------------------------
 
-    def _shape(self, layout: Layout) -> tuple[int, ...]:
+    def _shape(self, layout: B.Layout) -> tuple[int, ...]:
         return tuple(1 if a is None else self.lengths[a] for a in layout)
 
-    def _value(self, e: Expr) -> Value:
+    def _value(self, e: B.Expr) -> Value:
         if e.op == "select":
             return self._value(e.args[1] if self._value(e.args[0]) else e.args[2])
         args = [self._value(a) for a in e.args]
@@ -328,7 +307,7 @@ class _Instance:
                 return self.number
         return _HELPERS[e.attr if e.op == "helper" else e.op](*args)
 
-    def _expand(self, x: Value, e: Expr) -> Value:
+    def _expand(self, x: Value, e: B.Expr) -> Value:
         if e.op == "broadcast":
             return np.broadcast_to(x, self._shape(e.layout))
         return np.reshape(x, self._shape(e.layout))
@@ -340,11 +319,11 @@ class _Instance:
             self.program, {}, self.lengths, 0, dict(zip(names, args, strict=True)), {}
         )
         for s in function.body:
-            assert isinstance(s, Assign)
+            assert isinstance(s, B.Assign)
             inner.values[s.targets[0].attr] = inner._value(s.value)
         return tuple(inner._value(x) for x in function.results)
 
-    def _reduction(self, op: str, r: Reduction, tiles: list[Value]) -> Value:
+    def _reduction(self, op: str, r: B.Reduction, tiles: list[Value]) -> Value:
         if r.kind != "combine":
             return _REDUCTIONS[r.by](tiles[0], axis=r.dim)
         fields = [np.moveaxis(x, r.dim, 0) for x in tiles]
@@ -362,7 +341,7 @@ def _float(x: Value) -> Value:
     return np.asarray(x, np.float64)
 
 
-def _converted(x: Value, dtype: Dtype) -> Value:
+def _converted(x: Value, dtype: B.Dtype) -> Value:
     if isinstance(x, np.ndarray) or np.isscalar(x):
         return np.asarray(x).astype(_KINDS[dtype.kind])
     raise InternalError(f"{x!r} cannot be converted to {dtype.name}")

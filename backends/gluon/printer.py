@@ -7,19 +7,7 @@ import ast
 
 from monocomp.backends.triton.layout import flat
 from monocomp.backends.triton.printer import Printer
-from monocomp.blocks.program import (
-    BlockProgram,
-    Blocks,
-    Expr,
-    Give,
-    Registers,
-    Release,
-    Ring,
-    Serial,
-    Statement,
-    Static,
-    Take,
-)
+from monocomp.blocks import program as B
 from monocomp.blocks.registers import tiles
 from monocomp.blocks.specialisation import DEPTH
 
@@ -36,7 +24,7 @@ class GluonPrinter(Printer):
 
     language = "gl"
 
-    def __init__(self, program: BlockProgram) -> None:
+    def __init__(self, program: B.BlockProgram) -> None:
         super().__init__(program)
         parts = ("", "_full", "_empty")
         self.rings = [f"{r.name}{part}" for r in program.rings for part in parts]
@@ -86,9 +74,9 @@ class GluonPrinter(Printer):
 
     # --- statements ---------------------------------------------------------------------------
 
-    def _statement(self, s: Statement, indent: int) -> None:
+    def _statement(self, s: B.Statement, indent: int) -> None:
         match s:
-            case Give():
+            case B.Give():
                 slot, phase = self._slot(s.ring, indent)
                 name, desc = s.ring.name, s.ring.descriptor.attr
                 self._put(f"mbarrier.wait({name}_empty.index({slot}), {phase} ^ 1)", indent)
@@ -99,7 +87,7 @@ class GluonPrinter(Printer):
                 self._put(f"{desc}, [{places}], {full}, {name}.index({slot})", indent + 1)
                 self._put(")", indent)
                 self._put(f"{name}_turn += 1", indent)
-            case Take():
+            case B.Take():
                 slot, phase = self._slot(s.ring, indent)
                 name, tile = s.ring.name, s.ring.block.tile
                 self._put(f"mbarrier.wait({name}_full.index({slot}), {phase})", indent)
@@ -107,28 +95,28 @@ class GluonPrinter(Printer):
                 view = f"{name}.index({slot}).reshape([{lengths}])"
                 view += "" if tile == s.target.layout else ".permute((1, 0))"
                 self._put(f"{s.target.attr} = {view}", indent)
-            case Release():
+            case B.Release():
                 slot, _ = self._slot(s.ring, indent)
                 self._put(f"mbarrier.arrive({s.ring.name}_empty.index({slot}), count=1)", indent)
                 self._put(f"{s.ring.name}_turn += 1", indent)
             case _:
                 super()._statement(s, indent)
 
-    def _slot(self, ring: Ring, indent: int) -> tuple[str, str]:
+    def _slot(self, ring: B.Ring, indent: int) -> tuple[str, str]:
         """Where the block of this turn is, and the phase of its barriers."""
         if ring.depth is None:
             return "0", "0"
         return f"{ring.name}_turn % {ring.depth}", f"({ring.name}_turn // {ring.depth} % 2)"
 
-    def _range(self, r: Static | Serial | Blocks) -> ast.expr:
-        if not isinstance(r, Blocks):
+    def _range(self, r: B.Static | B.Serial | B.Blocks) -> ast.expr:
+        if not isinstance(r, B.Blocks):
             return super()._range(r)
         bounds = [self._expr(r.start), self._expr(r.stop)]
         return ast.Call(ast.Name("range"), [*bounds, ast.Name(self.program.lengths[r.axis])], [])
 
     # --- expressions --------------------------------------------------------------------------
 
-    def _expr(self, e: Expr) -> ast.expr:
+    def _expr(self, e: B.Expr) -> ast.expr:
         match e.op:
             case "maximum" | "minimum" if e.attr:  # which only Triton has a name for
                 a, b = map(self._expr, e.args)
@@ -153,18 +141,18 @@ class GluonPrinter(Printer):
                 return self._product(e)
         return super()._expr(e)
 
-    def _product(self, e: Expr) -> ast.expr:
+    def _product(self, e: B.Expr) -> ast.expr:
         a, b, *initial = map(self._expr, e.args)
         if initial:
             return ast.Call(ast.Name("warpgroup_mma"), [a, b, *initial], [])
         m, n = e.layout
         assert m is not None and n is not None
         nothing = self._of_language("zeros", self._shape(e.layout), self._dtype(e.dtype))
-        nothing.keywords.append(ast.keyword("layout", self._registers(Registers((m, n)))))
+        nothing.keywords.append(ast.keyword("layout", self._registers(B.Registers((m, n)))))
         use = ast.keyword("use_acc", ast.Constant(False))
         return ast.Call(ast.Name("warpgroup_mma"), [a, b, nothing], [use])
 
-    def _registers(self, at: Registers) -> ast.expr:
+    def _registers(self, at: B.Registers) -> ast.expr:
         parent = ast.Name(layout_name(at.tile))
         if at.dim is None:
             return parent

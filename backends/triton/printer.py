@@ -7,28 +7,7 @@ import math
 
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS, NEEDED
 from monocomp.backends.triton.layout import flat, lines
-from monocomp.blocks.program import (
-    COMPARISONS,
-    Assign,
-    BlockProgram,
-    Blocks,
-    Comment,
-    Descriptor,
-    Dtype,
-    Expr,
-    For,
-    Function,
-    If,
-    Layout,
-    Load,
-    Pointers,
-    Reduction,
-    Serial,
-    Statement,
-    Static,
-    Store,
-    While,
-)
+from monocomp.blocks import program as B
 
 _BINARY: dict[str, ast.operator] = {
     "+": ast.Add(),
@@ -57,7 +36,7 @@ class Printer:
 
     language = "tl"
 
-    def __init__(self, program: BlockProgram) -> None:
+    def __init__(self, program: B.BlockProgram) -> None:
         self.program = program
         self.out: list[str] = []
         self._called: set[str] = set()
@@ -79,7 +58,7 @@ class Printer:
         arguments = self.program.arguments
         return [f"    {a.name.attr}{constant if a.is_constant else ''}," for a in arguments]
 
-    def function(self, f: Function) -> str:
+    def function(self, f: B.Function) -> str:
         """The text of a combine function."""
         self.out = ["@triton.jit", f"def {f.name}({', '.join(x.attr for x in f.operands)}):"]
         self.out.append(f'    """{f.doc}"""')
@@ -91,54 +70,54 @@ class Printer:
 
     # --- statements ---------------------------------------------------------------------------
 
-    def _body(self, body: tuple[Statement, ...], indent: int) -> None:
+    def _body(self, body: B.Body, indent: int) -> None:
         for s in body:
             self._statement(s, indent)
 
-    def _statement(self, s: Statement, indent: int) -> None:
+    def _statement(self, s: B.Statement, indent: int) -> None:
         match s:
-            case Assign():
+            case B.Assign():
                 targets = ", ".join(t.attr for t in s.targets)
                 self.out += lines(f"{targets} = ", self._expr(s.value), "", indent)
-            case Load():
+            case B.Load():
                 self.out += lines(f"{s.target.attr} = ", self._load(s), "", indent)
-            case Store():
+            case B.Store():
                 access = s.access
                 call = self._of_language("store", self._address(access), self._expr(s.value))
                 if access.mask is not None:
                     call.keywords.append(ast.keyword("mask", self._expr(access.mask)))
                 self.out += lines("", call, "", indent)
-            case For():
+            case B.For():
                 before = f"for {s.variable.attr} in "
                 self.out += lines(before, self._range(s.range), ":", indent)
                 self._body(s.body, indent + 1)
-            case While():
+            case B.While():
                 self._put(f"while {flat(self._expr(s.test))}:", indent)
                 self._body(s.body, indent + 1)
-            case If():
+            case B.If():
                 self._if(s, "if", indent)
-            case Comment():
+            case B.Comment():
                 self._put(f"# {s.text}", indent)
 
     def _put(self, line: str, indent: int) -> None:
         self.out.append("    " * indent + line)
 
-    def _if(self, s: If, word: str, indent: int) -> None:
+    def _if(self, s: B.If, word: str, indent: int) -> None:
         self._put(f"{word} {flat(self._expr(s.test))}:", indent)
         self._body(s.body, indent + 1)
         match s.orelse:
-            case (If() as other,):
+            case (B.If() as other,):
                 self._if(other, "elif", indent)
             case (_, *_):
                 self._put("else:", indent)
                 self._body(s.orelse, indent + 1)
 
-    def _range(self, r: Static | Serial | Blocks) -> ast.expr:
+    def _range(self, r: B.Static | B.Serial | B.Blocks) -> ast.expr:
         match r:
-            case Static():
+            case B.Static():
                 bounds = (r.stop,) if r.start is None else (r.start, r.stop)
                 return self._of_language("static_range", *map(self._expr, bounds))
-            case Serial():
+            case B.Serial():
                 return _call(ast.Name("range"), self._expr(r.start), self._expr(r.stop))
         length = ast.Name(self.program.lengths[r.axis])
         call = self._of_language("range", self._expr(r.start), self._expr(r.stop), length)
@@ -147,15 +126,15 @@ class Printer:
                 call.keywords.append(ast.keyword(keyword, self._expr(value)))
         return call
 
-    def _address(self, access: Pointers) -> ast.expr:
+    def _address(self, access: B.Pointers) -> ast.expr:
         found = self._expr(access.base)
         for x in access.offsets:
             found = ast.BinOp(found, _BINARY["+"], self._expr(x))
         return found
 
-    def _load(self, s: Load) -> ast.expr:
+    def _load(self, s: B.Load) -> ast.expr:
         access = s.access
-        if isinstance(access, Descriptor):
+        if isinstance(access, B.Descriptor):
             load = ast.Attribute(self._expr(access.descriptor), "load", ast.Load())
             block = _call(load, ast.List([self._expr(x) for x in access.places], ast.Load()))
             tile = self._of_language("reshape", block, self._shape(access.block.tile))
@@ -170,11 +149,11 @@ class Printer:
 
     # --- expressions --------------------------------------------------------------------------
 
-    def _expr(self, e: Expr) -> ast.expr:
+    def _expr(self, e: B.Expr) -> ast.expr:
         if e.op in _BINARY:
             a, b = map(self._expr, e.args)
             return ast.BinOp(a, _BINARY[e.op], b)
-        if e.op in COMPARISONS:
+        if e.op in B.COMPARISONS:
             a, b = map(self._expr, e.args)
             return ast.Compare(a, [_COMPARE[e.op]], [b])
         match e.op:
@@ -235,7 +214,7 @@ class Printer:
                 return self._of_language(e.attr, *map(self._expr, e.args))
         return self._of_language(e.op, *map(self._expr, e.args))
 
-    def _reduction(self, op: str, e: Expr, r: Reduction) -> ast.expr:
+    def _reduction(self, op: str, e: B.Expr, r: B.Reduction) -> ast.expr:
         tiles = list(map(self._expr, e.args))
         together = tiles[0] if len(tiles) == 1 else ast.Tuple(tiles, ast.Load())
         if r.kind == "built-in":
@@ -251,14 +230,14 @@ class Printer:
         self._called.add(name)
         return ast.Name(name)
 
-    def _length(self, e: Expr) -> ast.expr:
+    def _length(self, e: B.Expr) -> ast.expr:
         return ast.Name(self.program.lengths[str(e.layout[0])])
 
-    def _shape(self, layout: Layout) -> ast.expr:
+    def _shape(self, layout: B.Layout) -> ast.expr:
         lengths = self.program.lengths
         return ast.List([ast.Name(lengths[a]) if a else ast.Constant(1) for a in layout])
 
-    def _dtype(self, dtype: Dtype) -> ast.expr:
+    def _dtype(self, dtype: B.Dtype) -> ast.expr:
         match dtype.of:
             case "tensor":
                 return _of(dtype.name, "dtype", "element_ty")
@@ -267,7 +246,7 @@ class Printer:
         return ast.Name(dtype.name) if dtype.name == "INDEX" else _of(self.language, dtype.name)
 
 
-def _flattened(e: Expr) -> list[Expr]:
+def _flattened(e: B.Expr) -> list[B.Expr]:
     """The operands of an operator and of those to its left that are the same."""
     a, b = e.args
     return [*(_flattened(a) if a.op == e.op else [a]), b]

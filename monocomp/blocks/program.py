@@ -203,20 +203,20 @@ class Blocks:
 class For:
     variable: Expr
     range: Static | Serial | Blocks
-    body: tuple[Statement, ...]
+    body: Body
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class While:
     test: Expr
-    body: tuple[Statement, ...]
+    body: Body
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class If:
     test: Expr
-    body: tuple[Statement, ...]
-    orelse: tuple[Statement, ...] = ()
+    body: Body
+    orelse: Body = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +259,7 @@ class Release:
 
 
 Statement: TypeAlias = Assign | Load | Store | For | While | If | Comment | Give | Take | Release
+Body: TypeAlias = tuple[Statement, ...]
 
 
 # --- programs ---------------------------------------------------------------------------------
@@ -288,7 +289,7 @@ class Function:
     name: str
     doc: str
     operands: tuple[Expr, ...]
-    body: tuple[Statement, ...]
+    body: Body
     results: tuple[Expr, ...]
 
 
@@ -315,14 +316,14 @@ class BlockProgram:
     arguments: tuple[Argument, ...]
     axes: Mapping[str, Axis]
     lengths: Mapping[str, str]
-    body: tuple[Statement, ...]
+    body: Body
     functions: Mapping[str, Function] = field(default_factory=dict)
     grid: tuple[Axis, ...] = ()
     shared: tuple[tuple[str, str], ...] = ()
     held: Mapping[str, int] = field(default_factory=dict)
     blocks: tuple[Block, ...] = ()
     added: tuple[str, ...] = ()
-    producer: tuple[Statement, ...] = ()
+    producer: Body = ()
     rings: tuple[Ring, ...] = ()
 
     def __str__(self) -> str:
@@ -331,7 +332,7 @@ class BlockProgram:
         return show_program(self)
 
 
-def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
+def walk(body: Body) -> Iterator[Statement]:
     """Every statement, compound ones before what they hold."""
     for s in body:
         yield s

@@ -4,32 +4,10 @@ from __future__ import annotations
 
 import math
 
-from monocomp.blocks.program import (
-    INFIX,
-    Assign,
-    BlockProgram,
-    Blocks,
-    Comment,
-    Descriptor,
-    Dtype,
-    Expr,
-    For,
-    Function,
-    Give,
-    If,
-    Load,
-    Pointers,
-    Release,
-    Serial,
-    Statement,
-    Static,
-    Store,
-    Take,
-    While,
-)
+from monocomp.blocks import program as B
 
 
-def show_program(p: BlockProgram) -> str:
+def show_program(p: B.BlockProgram) -> str:
     """The kernel, with the functions that it calls before it."""
     lines: list[str] = []
     for f in p.functions.values():
@@ -43,79 +21,79 @@ def show_program(p: BlockProgram) -> str:
     return "\n".join(lines)
 
 
-def _function(f: Function, lines: list[str]) -> None:
+def _function(f: B.Function, lines: list[str]) -> None:
     lines.append(f"function {f.name}({', '.join(map(show, f.operands))})")
     _body(f.body, "  ", lines)
     lines.append(f"  return {', '.join(map(show, f.results))}")
 
 
-def _body(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
+def _body(body: B.Body, indent: str, lines: list[str]) -> None:
     inner = indent + "  "
     for s in body:
         match s:
-            case Assign():
+            case B.Assign():
                 lines.append(f"{indent}{', '.join(map(_typed, s.targets))} = {show(s.value)}")
-            case Load():
+            case B.Load():
                 lines.append(f"{indent}{_typed(s.target)} = load {s.tensor} {_access(s.access)}")
-            case Store():
+            case B.Store():
                 lines.append(f"{indent}store {s.output} {_access(s.access)} = {show(s.value)}")
-            case For():
+            case B.For():
                 lines.append(f"{indent}for {s.variable.attr} in {_range(s.range)}:")
                 _body(s.body, inner, lines)
-            case While():
+            case B.While():
                 lines.append(f"{indent}while {show(s.test)}:")
                 _body(s.body, inner, lines)
-            case If():
+            case B.If():
                 lines.append(f"{indent}if {show(s.test)}:")
                 _body(s.body, inner, lines)
                 if s.orelse:
                     lines.append(f"{indent}else:")
                     _body(s.orelse, inner, lines)
-            case Give():
+            case B.Give():
                 lines.append(f"{indent}give {s.ring.name} {_access(s.access)}")
-            case Take():
+            case B.Take():
                 lines.append(f"{indent}{_typed(s.target)} = take {s.ring.name}")
-            case Release():
+            case B.Release():
                 lines.append(f"{indent}release {s.ring.name}")
-            case Comment():
+            case B.Comment():
                 lines.append(f"{indent}# {s.text}")
 
 
-def _typed(target: Expr) -> str:
+def _typed(target: B.Expr) -> str:
     """x[i,j]: dtype"""
     layout = f"[{','.join(a or '1' for a in target.layout)}]" if target.layout else ""
     return f"{target.attr}{layout}: {_dtype(target.dtype)}"
 
 
-def _dtype(dtype: Dtype) -> str:
+def _dtype(dtype: B.Dtype) -> str:
     of = {"tensor": "elements of ", "value": "dtype of "}.get(dtype.of, "")
     return f"pointer to {dtype.name}" if dtype.kind == "pointer" else f"{of}{dtype.name}"
 
 
-def _access(access: Pointers | Descriptor) -> str:
-    if isinstance(access, Descriptor):
+def _access(access: B.Pointers | B.Descriptor) -> str:
+    if isinstance(access, B.Descriptor):
         return f"by {show(access.descriptor)} at [{', '.join(map(show, access.places))}]"
     text = "at " + " + ".join(map(show, (access.base, *access.offsets)))
     text += "" if access.mask is None else f" where {show(access.mask)}"
     return text + ("" if access.fill is None else f" else {show(access.fill)}")
 
 
-def _range(r: Static | Serial | Blocks) -> str:
+def _range(r: B.Static | B.Serial | B.Blocks) -> str:
     start = "0" if r.start is None else show(r.start)
     text = f"{start} .. {show(r.stop)}"
     match r:
-        case Static():
+        case B.Static():
             return f"{text}, unrolled"
-        case Blocks():
+        case B.Blocks():
             text += f", a block of {r.axis} at a time"
             text += "" if r.stages is None else f", {show(r.stages)} stages"
             return text + ("" if r.fused is None else f", fused if {show(r.fused)}")
     return text
 
 
-def show(e: Expr, nested: bool = False) -> str:
+def show(e: B.Expr, nested: bool = False) -> str:
     """An expression as text."""
-    if e.op in INFIX or e.op == "select":
+    if e.op in B.INFIX or e.op == "select":
         parts = [show(a, True) for a in e.args]
         text = f" {e.op} ".join(parts)
         if e.op == "select":

@@ -7,33 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from monocomp.blocks import program as B
 from monocomp.blocks.operations import broadcast_layout
-from monocomp.blocks.program import (
-    COMPARISONS,
-    INFIX,
-    Assign,
-    BlockProgram,
-    DtypeKind,
-    Expr,
-    For,
-    Give,
-    If,
-    Layout,
-    Load,
-    Pointers,
-    Statement,
-    Store,
-    Take,
-    While,
-    roots,
-)
 from monocomp.errors import InternalError
 
-_Known = dict[str, tuple[Layout, DtypeKind]]
-_ELEMENTWISE = (*INFIX, "where", "maximum", "minimum", "function", "neg", "cast", "to")
+_Known = dict[str, tuple[B.Layout, B.DtypeKind]]
+_ELEMENTWISE = (*B.INFIX, "where", "maximum", "minimum", "function", "neg", "cast", "to")
 
 
-def verify(program: BlockProgram) -> None:
+def verify(program: B.BlockProgram) -> None:
     """Check a program.
 
     Raises:
@@ -55,7 +37,7 @@ def verify(program: BlockProgram) -> None:
 
 
 class _Verifier:
-    def __init__(self, program: BlockProgram) -> None:
+    def __init__(self, program: B.BlockProgram) -> None:
         self.program = program
         self.tensors = {a.of for a in program.arguments if a.purpose == "pointer"}
         ranks = (a for a in program.arguments if a.purpose == "stride")
@@ -65,40 +47,40 @@ class _Verifier:
 
     # --- statements ---------------------------------------------------------------------------
 
-    def body(self, body: tuple[Statement, ...], known: _Known) -> None:
+    def body(self, body: B.Body, known: _Known) -> None:
         """Check statements, and add the names that they give."""
         for s in body:
-            for e in roots(s):
+            for e in B.roots(s):
                 self.expr(e, known)
             match s:
-                case Assign(targets=(target,)):
+                case B.Assign(targets=(target,)):
                     _need(target.layout == s.value.layout, f"{target.attr} has other dimensions")
                     _need(_are_alike(target, s.value), f"{target.attr} is of another kind")
                     self._name(target, known)
-                case Assign():
+                case B.Assign():
                     for target in s.targets:
                         self._name(target, known)
-                case Load():
+                case B.Load():
                     self._load(s)
                     self._name(s.target, known)
-                case Take():
+                case B.Take():
                     same = sorted(s.ring.block.tile) == sorted(a for a in s.target.layout if a)
                     _need(same and s.ring in self.program.rings, f"{s.target.attr} is no block")
                     self._name(s.target, known)
-                case Give():
+                case B.Give():
                     _need(s.ring.block == s.access.block, f"{s.ring.name} holds other blocks")
-                case Store():
+                case B.Store():
                     self._pointers(s.access, s.value.layout)
-                case For():
+                case B.For():
                     inner = dict(known)
                     self._name(s.variable, inner)
                     self.body(s.body, inner)
                     self._keep(inner, known)
-                case While():
+                case B.While():
                     inner = dict(known)
                     self.body(s.body, inner)
                     self._keep(inner, known)
-                case If():
+                case B.If():
                     one, other = dict(known), dict(known)
                     self.body(s.body, one)
                     self.body(s.orelse, other)
@@ -106,17 +88,17 @@ class _Verifier:
                         _need(one[name] == other[name], f"{name} differs between branches")
                         known[name] = one[name]
 
-    def _name(self, target: Expr, known: _Known) -> None:
+    def _name(self, target: B.Expr, known: _Known) -> None:
         new = target.layout, target.dtype.kind
         known[target.attr] = new
 
-    def _keep(self, inner: Mapping[str, tuple[Layout, DtypeKind]], known: _Known) -> None:
+    def _keep(self, inner: Mapping[str, tuple[B.Layout, B.DtypeKind]], known: _Known) -> None:
         """A loop may run no time: what it names is not known after it."""
         for name in known:
             _need(inner[name] == known[name], f"{name} changes what it is in a loop")
 
-    def _load(self, s: Load) -> None:
-        if isinstance(s.access, Pointers):
+    def _load(self, s: B.Load) -> None:
+        if isinstance(s.access, B.Pointers):
             self._pointers(s.access, s.target.layout)
             return
         block = s.access.block
@@ -125,7 +107,7 @@ class _Verifier:
         same = sorted(block.tile) == sorted(a for a in s.target.layout if a)
         _need(same and len(block.tile) == 2, f"{s.target.attr} is no block of {s.tensor}")
 
-    def _pointers(self, access: Pointers, layout: Layout) -> None:
+    def _pointers(self, access: B.Pointers, layout: B.Layout) -> None:
         _need(access.base.dtype.kind == "pointer", "what is loaded from is no pointer")
         for e in access.offsets:
             _need(e.dtype.kind == "int", "an offset is no int")
@@ -138,7 +120,7 @@ class _Verifier:
 
     # --- expressions --------------------------------------------------------------------------
 
-    def expr(self, e: Expr, known: _Known) -> None:
+    def expr(self, e: B.Expr, known: _Known) -> None:
         """Check a value and its operands."""
         for a in e.args:
             self.expr(a, known)
@@ -173,11 +155,11 @@ class _Verifier:
                 _need(not layouts[0], "a choice between values needs a scalar")
             case _ if e.op in _ELEMENTWISE:
                 _need(broadcast_layout(*layouts) == e.layout, f"{e.op} has other dimensions")
-        if e.op in COMPARISONS:
+        if e.op in B.COMPARISONS:
             _need(e.dtype.kind == "bool", "a comparison is true or false")
 
 
-def _are_alike(target: Expr, value: Expr) -> bool:
+def _are_alike(target: B.Expr, value: B.Expr) -> bool:
     kinds = {target.dtype.kind, value.dtype.kind}
     return len(kinds) == 1 or kinds == {"bool", "int"}
 
