@@ -10,8 +10,8 @@ from monocomp.backends.triton.identifiers import LAUNCH, Identifiers
 from monocomp.backends.triton.printer import Printer
 from monocomp.blocks.kernels import build
 from monocomp.blocks.passes import PASSES, choose
-from monocomp.blocks.program import Block
-from monocomp.tile import Axis, TileProgram
+from monocomp.blocks.program import Block, BlockProgram
+from monocomp.tile import Axis, Combine, Fold, TileProgram, walk
 
 _OPTIONS = {"INDEX", "PRECISION", "FAST", "STEP", "ABREAST", "pid"}
 
@@ -108,4 +108,20 @@ class KernelEmitter:
         )
 
 
-__all__ = ["KernelEmitter", "KernelSource"]
+def block_program(
+    program: TileProgram, narrow: Collection[str] = (), passes: Collection[str] = PASSES
+) -> BlockProgram:
+    """A kernel as a block program by itself, as a file with no other kernel has it.
+
+    Args:
+        program: the kernel.
+        narrow: the inputs of 8 bits.
+        passes: those that decide what its block program is like.
+    """
+    folds = (s.monoid for s in walk(program.body) if isinstance(s, Fold))
+    functions = {m.name: f"combine_{m.name}" for m in folds if isinstance(m, Combine)}
+    name = f"{program.name}_kernel"
+    return KernelEmitter(program, name, functions, narrow, passes).block_program
+
+
+__all__ = ["KernelEmitter", "KernelSource", "block_program"]

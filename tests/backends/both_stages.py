@@ -18,24 +18,16 @@ import numpy as np
 
 from monocomp.backends import block_interpreter
 from monocomp.backends import numpy as backend
-from monocomp.backends.triton.kernel_source import KernelEmitter
+from monocomp.backends.triton.kernel_source import block_program
 from monocomp.backends.triton.schedule import held_length
 from monocomp.blocks.passes import PASSES
-from monocomp.blocks.program import BlockProgram
 from monocomp.blocks.verifier import verify
-from monocomp.tile import Combine, Fold, TileProgram, walk
+from monocomp.tile import TileProgram
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 STAGES = tuple(PASSES[:n] for n in range(len(PASSES) + 1))  # the passes that have run
 GARBAGE = -7777
 _TOLERANCE = 1e-9  # sums are taken in another order
-
-
-def block_program(program: TileProgram, passes: tuple[str, ...] = PASSES) -> BlockProgram:
-    """What a tile program becomes after some of the passes."""
-    folds = (s.monoid for s in walk(program.body) if isinstance(s, Fold))
-    functions = {m.name: f"combine_{m.name}" for m in folds if isinstance(m, Combine)}
-    return KernelEmitter(program, "the_kernel", functions, (), passes).block_program
 
 
 def lengths(program: TileProgram, extents: Mapping[str, int], block: int) -> dict[str, int]:
@@ -63,7 +55,7 @@ def both_stages(block: int = 16) -> Iterator[list[str]]:
         given = {n: _in_float64(inputs[n]) for n in program.inputs}
         chosen = lengths(program, extents, block)
         for passes in STAGES:
-            blocks = block_program(program, passes)
+            blocks = block_program(program, (), passes)
             verify(blocks)
             for turns, descriptors in enumerate((False, True) if blocks.blocks else (False,)):
                 found = {o.name: _garbage(outputs[o.name]) for o in program.outputs}

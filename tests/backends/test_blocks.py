@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 import monocomp as mc
 from monocomp import library
 from monocomp.backends import block_interpreter
+from monocomp.backends.triton.kernel_source import block_program
 from monocomp.blocks.operations import infix, name, number
 from monocomp.blocks.passes import PASSES, choose
 from monocomp.blocks.program import (
@@ -38,7 +39,7 @@ from monocomp.errors import InternalError, MonocompError
 from monocomp.language.checker import check
 from monocomp.tile import TileProgram
 from tests import special_programs
-from tests.backends.both_stages import STAGES, block_program, both_stages, lengths
+from tests.backends.both_stages import STAGES, both_stages, lengths
 from tests.backends.library_cases import CASES
 from tests.backends.programs import EXAMPLES, elements
 from tests.backends.running import make_inputs, run
@@ -113,7 +114,7 @@ def test_each_pass_does_something() -> None:
     changed = set()
     for program in ("paged_attention", "sliding_window", "attention"):
         kernel = kernel_of(library.load(program))
-        texts = [str(block_program(kernel, passes)) for passes in STAGES]
+        texts = [str(block_program(kernel, (), passes)) for passes in STAGES]
         pairs = zip(PASSES, pairwise(texts), strict=True)
         changed |= {passed for passed, (before, after) in pairs if before != after}
     assert changed == {*PASSES}
@@ -217,7 +218,7 @@ def test_mistakes(change: Callable[[Statement], Statement | None], message: str)
     with pytest.raises(InternalError) as found:
         verify(broken(change))
     assert message in str(found.value)
-    assert "kernel the_kernel(" in str(found.value)
+    assert "kernel kernel_kernel(" in str(found.value)
 
 
 def test_tiles_along_different_axes_do_not_meet() -> None:
