@@ -50,11 +50,18 @@ def bits(seed: npt.ArrayLike, *counters: npt.ArrayLike) -> npt.NDArray[np.uint32
     import numpy as np
 
     h = np.array(START, np.uint32)
-    with np.errstate(over="ignore"):  # wrapping round is meant
-        for argument in (seed, *counters):
-            x = (np.asarray(argument, np.int64) & 0xFFFFFFFF).astype(np.uint32)
-            h = _mix(h ^ (x * np.uint32(STEP)))
+    for argument in (seed, *counters):
+        h = next_bits(h, argument)
     return h
+
+
+def next_bits(h: npt.NDArray[np.uint32], counter: npt.ArrayLike) -> npt.NDArray[np.uint32]:
+    """The bits with one more counter mixed in."""
+    import numpy as np
+
+    with np.errstate(over="ignore"):  # wrapping round is meant
+        x = (np.asarray(counter, np.int64) & 0xFFFFFFFF).astype(np.uint32)
+        return _mix(h ^ (x * np.uint32(STEP)))
 
 
 def uniform(seed: npt.ArrayLike, *counters: npt.ArrayLike) -> npt.NDArray[np.float64]:

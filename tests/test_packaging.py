@@ -243,6 +243,7 @@ def test_no_text_is_run_as_code() -> None:
 # Two that know one another: what is printed and its printer, a kernel and its derivation.
 MUTUAL = {
     ("monocomp.tile.program", "monocomp.tile.printer"),
+    ("monocomp.blocks.program", "monocomp.blocks.text"),
     ("monocomp.derivation", "monocomp.kernel"),
 }
 

@@ -131,3 +131,6 @@ def next_bits(h, x):
     h = h * tl.full([], {counter_rng.FACTOR_2}, tl.uint32)
     return h ^ (h >> {counter_rng.SHIFTS[2]})''',
 }
+
+# What these call themselves.
+NEEDED = {"merge_largest": ("larger",), "dot_in_parts": ("rounding_error",)}

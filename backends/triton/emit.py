@@ -15,7 +15,7 @@ from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
 from monocomp.backends.triton.host_source import HOST_NAMES, HostSource
 from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.interface import interface
-from monocomp.backends.triton.kernel_source import KernelEmitter, KernelSource
+from monocomp.backends.triton.kernel_source import KernelSource, block_program, source_of
 from monocomp.backends.triton.layout import parse
 from monocomp.backends.triton.minimal import MinimalHost, minimal_lines
 from monocomp.backends.triton.schedule import Schedule, has_order
@@ -111,26 +111,25 @@ def _write(
     monoids = dict.fromkeys(m.name for m in folds if isinstance(m, Combine))
     functions = {m: names.of("combine", m, f"combine_{m}") for m in monoids}
     named = zip(kernels, kernel_names, strict=True)
-    emitters = [KernelEmitter(k, n, functions, narrow) for k, n in named]
-    sources = [e.emit() for e in emitters]
+    programs = [block_program(k, narrow, name=n, functions=functions) for k, n in named]
     configs = tuple(
         names.of("config", k.name, "CONFIG" if n == 0 else f"CONFIG_{n + 1}")
         for n, k in enumerate(kernels)
     )
     blocks = [
-        {a: e._block(a) for a, _ in s.blocks} for e, s in zip(emitters, schedules, strict=True)
+        {a: p.lengths[a] for a, _ in s.blocks} for p, s in zip(programs, schedules, strict=True)
     ]
-    interfaces = [interface(*each) for each in zip(kernels, sources, emitters, strict=True)]
+    interfaces = [interface(*each) for each in zip(kernels, programs, strict=True)]
     # The function never reads its own name, so what is inside may have it too, as a tensor.
     taken |= {*kernel_names, *functions.values(), *configs, "TensorDescriptor"}
     return _Written(
         names,
         frozenset(taken),
         schedules,
-        sources,
+        [source_of(p) for p in programs],
         blocks,
         configs,
-        tuple(bool(s.blocks) for s in sources),
+        tuple(bool(p.blocks) for p in programs),
         tuple(map(has_order, kernels)),
         host_program(lowered, interfaces, narrow),
     )
@@ -179,7 +178,7 @@ def emit(
     aligns = any(isinstance(s, Align) for s in program.body)
     needed = {
         "two_tiles": any(s.in_two for s in schedules),
-        "step": any(s.held for s in written.sources),
+        "step": any(s.program.held for s in written.sources),
         "descriptor": any(written.described),
         "copy_rows": aligns,
         "aligned": aligns,

@@ -8,7 +8,7 @@ from monocomp import terms as T
 from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.layout import fit
 from monocomp.backends.triton.schedule import MIN_DOT
-from monocomp.backends.triton.syntax import SMALL_INT
+from monocomp.blocks.program import SMALL_INT
 from monocomp.equations import Equations
 from monocomp.errors import InternalError
 from monocomp.host import program as H

@@ -43,7 +43,17 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
 def fit(before: str, text: str, after: str, indent: int) -> list[str]:
     """A statement `before text after` that is indented by so many steps, where text is an
     expression."""
-    return _lines(_parse(text), indent, before, after, False)
+    return lines(before, _parse(text), after, indent)
+
+
+def lines(before: str, e: ast.expr, after: str, indent: int) -> list[str]:
+    """The same of a parsed expression."""
+    return _lines(e, indent, before, after, False)
+
+
+def flat(e: ast.expr) -> str:
+    """An expression on one line."""
+    return _flat(e)
 
 
 def _parse(text: str) -> ast.expr:
@@ -70,7 +80,7 @@ def _level(e: ast.expr) -> int:
             return _BINARY[type(e.op)][1]
         case ast.Compare():
             return _COMPARE
-        case ast.IfExp():
+        case ast.IfExp() | ast.BoolOp():
             return _IF
         case ast.UnaryOp():
             return _UNARY
@@ -109,6 +119,9 @@ def _bare(e: ast.expr) -> str:
                 x.replace(".", "_").isidentifier() or x.isdigit() for x in (base, exponent)
             )
             return f"{base}**{exponent}" if simple else f"{base} ** {exponent}"
+        case ast.BoolOp():
+            sign = " and " if isinstance(e.op, ast.And) else " or "
+            return sign.join(_flat(x, _COMPARE) for x in e.values)
         case ast.BinOp() | ast.Compare() | ast.IfExp():
             return " ".join(sign + _flat(x, level) for sign, x, level in _operands(e))
     raise InternalError(f"no layout for {ast.dump(e)}")
@@ -157,9 +170,9 @@ def _fits(indent: int, *parts: str) -> bool:
 
 def _lines(e: ast.expr, indent: int, before: str, after: str, bracketed: bool) -> list[str]:
     """`before e after`; between brackets an expression may break at any operator."""
-    pad = "    " * indent
-    if _fits(indent, before, _flat(e), after):
-        return [pad + before + _flat(e) + after]
+    text = before + _flat(e) + after
+    if _fits(indent, text):
+        return ["    " * indent + text]
     if _level(e) < _UNARY:
         if bracketed:
             return _split(e, indent, before, after)

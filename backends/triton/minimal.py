@@ -16,7 +16,7 @@ from monocomp.backends.triton.folding import Function
 from monocomp.backends.triton.host_source import HostSource, _tuple
 from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.kernel_source import KernelSource
-from monocomp.backends.triton.syntax import SMALL_INT
+from monocomp.blocks.program import SMALL_INT
 from monocomp.equations import Equations
 from monocomp.host import program as H
 

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod, sqrt
 
-from monocomp.backends.triton.descriptors import described_loads
-from monocomp.backends.triton.operands import Operands
 from monocomp.backends.triton.schedule import (
     MOST_ABREAST,
     Schedule,
@@ -22,6 +20,8 @@ from monocomp.backends.triton.schedule import (
     held_length,
     processors_of,
 )
+from monocomp.blocks.descriptors import described_loads
+from monocomp.blocks.operands import Operands
 from monocomp.nominal import LONG, SHORT
 from monocomp.tile import (
     Assign,

@@ -19,7 +19,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from monocomp.arguments import is_in_float32
 from monocomp.backends.torch import dtype_of, promoted
 from monocomp.backends.triton.schedule import one_tile, two_tiles
-from monocomp.backends.triton.syntax import SMALL_INT
+from monocomp.blocks.program import SMALL_INT
 from monocomp.host.plan import Launched, Plan
 from monocomp.host.program import Buffer, HostProgram
 from monocomp.terms.declarations import Declarations

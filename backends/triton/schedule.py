@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from monocomp.blocks.kernels import takes_turns
+from monocomp.blocks.program import MIN_DOT as MIN_DOT
 from monocomp.nominal import power_of_two
 from monocomp.tile import TileProgram
 
-MIN_DOT = 16  # the shortest side of a matrix product
+has_order = takes_turns  # has a schedule an order for the instances of a kernel?
 CHUNK = 8  # elements of 16 bits that a lane loads at once
 SECTOR = 16  # the same that the second-level cache does
 LONGEST_BLOCK = 1 << 16
@@ -102,11 +104,6 @@ def held_length(program: TileProgram, axis: str, size: int) -> int:
         return two_tiles(size)[1]
     is_first = any(a.after == axis for a in program.axes.values())
     return two_tiles(size)[0] if is_first else one_tile(size)
-
-
-def has_order(program: TileProgram) -> bool:
-    """Can instances take turns: are there blocks of rows at each place of a grid?"""
-    return bool(program.axis_names("row") and program.axis_names("grid"))
 
 
 def _whole_number(x: Any) -> int:

@@ -15,7 +15,6 @@ from itertools import product
 from math import log2, prod
 
 from monocomp.backends.triton import known_shapes
-from monocomp.backends.triton.descriptors import described_loads
 from monocomp.backends.triton.model import Gpu, Model, gpu
 from monocomp.backends.triton.schedule import (
     CHUNK,
@@ -27,6 +26,7 @@ from monocomp.backends.triton.schedule import (
     one_tile,
     shortest,
 )
+from monocomp.blocks.descriptors import described_loads
 from monocomp.errors import UnsupportedError
 from monocomp.lowering import divisible, in_two_tiles
 from monocomp.nominal import power_of_two

@@ -21,6 +21,8 @@ import triton
 from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
+from triton.experimental.gluon._runtime import GluonASTSource
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor as GluonDescriptor
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -168,14 +170,15 @@ def machine_code(launch: Launch) -> list[tuple[int, str]]:
 
 def _compiled(target: str, launch: Launch) -> Any:
     *made, options = _source(launch)
-    return triton.compile(ASTSource(*made), target=TARGETS[target], options=options)
+    source = GluonASTSource if launch.function.is_gluon() else ASTSource
+    return triton.compile(source(*made), target=TARGETS[target], options=options)
 
 
 def _source(launch: Launch) -> tuple[Any, ...]:
     """The function, its signature, constants and attributes, and options."""
     names = launch.function.arg_names
     given = dict(zip(names, launch.args, strict=False)) | launch.kwargs
-    options = {name: given.pop(name) for name in _OPTIONS}
+    options = {name: given.pop(name) for name in _OPTIONS if name in given}
     signature: dict[str, str] = {}
     constants: dict[tuple[int, ...], Any] = {}
     attributes: dict[tuple[int, ...], list[Any]] = {}
@@ -200,6 +203,9 @@ def _type_of(value: Any) -> str:
         return _POINTERS[value.dtype]
     if isinstance(value, TensorDescriptor):
         return f"tensordesc<{_POINTERS[value.base.dtype][1:]}{value.block_shape}>"
+    if isinstance(value, GluonDescriptor):
+        block = f"{_POINTERS[value.base.dtype][1:]}{value.block_shape}"
+        return f"tensordesc<{block},{value.layout!r}>"
     if isinstance(value, float):
         return "fp32"
     return "i32" if -(1 << 31) <= value < 1 << 31 else "i64"

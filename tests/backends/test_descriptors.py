@@ -13,10 +13,11 @@ import torch
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.triton.descriptors import Block, described_loads
 from monocomp.backends.triton.launch import interpreted, load
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.space import Space
+from monocomp.blocks.descriptors import described_loads
+from monocomp.blocks.program import Block
 from tests.backends import interpreted as interpreter
 from tests.backends.compiling import (
     SHARED_LIMIT,

@@ -9,29 +9,17 @@ the same for all of the tile.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
-from monocomp.backends.triton.operands import Operands
+from monocomp.blocks.operands import Operands
+from monocomp.blocks.program import Block
 from monocomp.tile import Expr, Let, Loop, Mask, Statement, TileProgram, expressions
 
 _MOST_DIMENSIONS = 5
 
 
-@dataclass(frozen=True)
-class Block:
-    """A block of a tensor: the tile's axis for each dimension, None where it is one element."""
-
-    tensor: str
-    axes: tuple[str | None, ...]
-
-    @property
-    def tile(self) -> tuple[str, ...]:
-        """The axes of the tile, in the tensor's order."""
-        return tuple(a for a in self.axes if a is not None)
-
-
-def described_loads(program: TileProgram) -> dict[str, Block]:
-    """The streamed operands of products of matrices that descriptors can load, by name."""
+def described_loads(program: TileProgram, resident: bool = False) -> dict[str, Block]:
+    """The streamed operands of products of matrices that descriptors can load, by name; and those
+    that are loaded once, if these are to be in shared memory."""
     operands = Operands(program)
     products = (e for e in expressions(program.body) if e.op == "contract")
     used = {a.attr for e in products if operands.is_product(e) for a in _locals(e)}
@@ -40,7 +28,7 @@ def described_loads(program: TileProgram) -> dict[str, Block]:
     for s, streams in _loads(program.body, frozenset()):
         block = _block(s.value, blocked)
         streamed = {a for a in s.value.axes if program.axes[a].role == "stream"}
-        if s.name in used and block is not None and streamed and streamed <= streams:
+        if s.name in used and block is not None and (streamed or resident) and streamed <= streams:
             found[s.name] = block
     return found
 

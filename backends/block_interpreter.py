@@ -1,0 +1,432 @@
+"""Interprets a block program on NumPy arrays: the check on passes and on what is built from them.
+
+One program instance runs after the other. Arithmetic is that of the tile interpreter, float64 and
+int64, so that both give the same, whatever dtypes a program converts to; but integers are divided
+as GPUs do, towards 0. A read or write outside of a tensor is an error, also where the memory of
+another row would be hit by none.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from monocomp import counter_rng
+from monocomp.backends.numpy import NumpyOps
+from monocomp.blocks import program as B
+from monocomp.blocks.operations import broadcast_layout
+from monocomp.errors import InternalError
+
+Rings: TypeAlias = dict[str, deque[Any]]
+Value = Any  # a scalar, an array, a pointer, a descriptor's tensor, or a tuple of fields
+_KINDS = {"float": np.float64, "int": np.int64, "bool": np.bool_}
+_FUNCTIONS = NumpyOps().elementwise
+
+
+@dataclass(frozen=True)
+class _Pointer:
+    """Places in the memory of a tensor."""
+
+    tensor: str
+    offset: Value = 0
+
+
+def run(
+    program: B.BlockProgram,
+    inputs: Mapping[str, np.ndarray[Any, Any]],
+    outputs: Mapping[str, np.ndarray[Any, Any]],
+    extents: Mapping[str, int],
+    params: Mapping[str, Any],
+    lengths: Mapping[str, int],
+    *,
+    descriptors: bool = False,
+    turns: int = 1,
+) -> None:
+    """Run one kernel; `outputs` are filled in place.
+
+    Args:
+        program: the kernel.
+        inputs, outputs: tensors by name.
+        extents, params: sizes and parameter values.
+        lengths: block lengths by axis.
+        descriptors: do descriptors load what they can?
+        turns: how many places of the grid take turns.
+    """
+    with np.errstate(all="ignore"):
+        tensors = {**inputs, **outputs}
+        tensors = {n: np.ascontiguousarray(t) for n, t in tensors.items()}
+        given: dict[str, Value] = {}
+        for a in program.arguments:
+            given[a.name.attr] = _argument(
+                program, a.key, tensors, extents, params, lengths, descriptors, turns
+            )
+        count = 1
+        for axis in program.grid:
+            length = lengths[axis.name] if axis.role == "row" else 1
+            count *= -(-extents[axis.extent] // length)
+        for instance in range(count):
+            rings: Rings = {r.name: deque() for r in program.rings}
+            logs = []
+            for part in (program.producer, program.body):
+                one = _Instance(program, tensors, lengths, instance, dict(given), rings)
+                one.run(part)
+                logs.append(one.log)
+            _require_turns(program, *logs)
+        for name, output in outputs.items():
+            output[...] = tensors[name].reshape(output.shape)
+
+
+def _argument(
+    program: B.BlockProgram,
+    key: tuple[str, str, int],
+    tensors: Mapping[str, np.ndarray[Any, Any]],
+    extents: Mapping[str, int],
+    params: Mapping[str, Any],
+    lengths: Mapping[str, int],
+    descriptors: bool,
+    turns: int,
+) -> Value:
+    purpose, of, dim = key
+    match purpose:
+        case "pointer":
+            return _Pointer(of)
+        case "descriptor":
+            return tensors[of] if descriptors and min(tensors[of].shape) else None
+        case "stride":
+            return tensors[of].strides[dim] // tensors[of].itemsize
+        case "size":
+            return extents[of]
+        case "param":
+            return params[of]
+        case "block":
+            return lengths[of]
+        case "even":
+            return _is_even(program, of, extents, lengths)
+        case "order":
+            return turns
+    return {"STEP": 1, "FAST": False}.get(of)
+
+
+def _is_even(
+    program: B.BlockProgram, of: str, extents: Mapping[str, int], lengths: Mapping[str, int]
+) -> bool:
+    """Is no element of a block beyond the end of its axis?"""
+    axis = program.axes[of]
+    size = extents[axis.extent]
+    if axis.role != "whole":
+        return size % lengths[of] == 0
+    start = lengths[axis.after] if axis.after else 0
+    return size >= start + lengths[of]
+
+
+def _require_turns(
+    program: B.BlockProgram,
+    given: list[B.Give | B.Take | B.Release],
+    taken: list[B.Give | B.Take | B.Release],
+) -> None:
+    """A producer that runs beside those that take its blocks waits until there is room, and they
+    until there is a block: even if rings hold one each, both must come to their ends."""
+    room = dict.fromkeys((r.name for r in program.rings), 1)
+    blocks = dict.fromkeys(room, 0)
+    producer, consumer = deque(given), deque(taken)
+    while producer or consumer:
+        if producer and room[producer[0].ring.name]:
+            name = producer.popleft().ring.name
+            room[name], blocks[name] = 0, 1
+        elif consumer and isinstance(consumer[0], B.Release):
+            room[consumer.popleft().ring.name] = 1
+        elif consumer and blocks[consumer[0].ring.name]:
+            blocks[consumer.popleft().ring.name] = 0
+        else:
+            raise InternalError(f"{program.name}: producer and consumers wait for each other")
+    if any(blocks.values()):
+        raise InternalError(f"{program.name} leaves blocks in a ring")
+
+
+class _Instance:
+    """Runs one program instance, or a part of it; `values` are its names, and `rings` hold the
+    blocks that a producer has given."""
+
+    def __init__(
+        self,
+        program: B.BlockProgram,
+        tensors: Mapping[str, np.ndarray[Any, Any]],
+        lengths: Mapping[str, int],
+        number: int,
+        values: dict[str, Value],
+        rings: Rings,
+    ) -> None:
+        self.program, self.tensors, self.lengths = program, tensors, lengths
+        self.number = number
+        self.values, self.rings = values, rings
+        self.log: list[B.Give | B.Take | B.Release] = []
+
+    # --- statements ---------------------------------------------------------------------------
+
+    def run(self, body: B.Body) -> None:
+        """Run statements."""
+        for s in body:
+            match s:
+                case B.Assign():
+                    self._assign(s)
+                case B.Load():
+                    self.values[s.target.attr] = self._load(s)
+                case B.Store():
+                    self._store(s)
+                case B.Give():
+                    self.log.append(s)
+                    tile = self._load_block(s.access, s.ring.block.tile)
+                    self.rings[s.ring.name].append(tile)
+                case B.Take():
+                    self.log.append(s)
+                    tile = self.rings[s.ring.name].popleft()
+                    is_flipped = s.target.layout != s.ring.block.tile
+                    self.values[s.target.attr] = tile.T if is_flipped else tile
+                case B.Release():
+                    taken = next(x for x in reversed(self.log) if x.ring == s.ring)
+                    self.log.append(s)
+                    if isinstance(taken, B.Take):  # from here on it may be another block
+                        del self.values[taken.target.attr]
+                case B.For():
+                    for n in self._range(s.range):
+                        self.values[s.variable.attr] = n
+                        self.run(s.body)
+                case B.While():
+                    while self._value(s.test):
+                        self.run(s.body)
+                case B.If():
+                    self.run(s.body if self._value(s.test) else s.orelse)
+
+    def _assign(self, s: B.Assign) -> None:
+        value = self._value(s.value)
+        values = value if isinstance(value, tuple) else (value,)
+        for target, x in zip(s.targets, values, strict=True):
+            if not isinstance(x, _Pointer):
+                x = np.broadcast_to(x, self._shape(target.layout))
+            self.values[target.attr] = x
+
+    def _range(self, r: B.Static | B.Serial | B.Blocks) -> range:
+        start = 0 if r.start is None else int(self._value(r.start))
+        step = self.lengths[r.axis] if isinstance(r, B.Blocks) else 1
+        return range(start, int(self._value(r.stop)), step)
+
+    def _places(
+        self, access: B.Pointers, layout: B.Layout
+    ) -> tuple[np.ndarray[Any, Any], Value, Value]:
+        """The memory of an access, places in it, and which of these are meant."""
+        pointer = self._value(access.base)
+        places = pointer.offset + sum(self._value(x) for x in access.offsets)
+        mask = True if access.mask is None else self._value(access.mask)
+        shape = self._shape(layout)
+        places, mask = np.broadcast_to(places, shape), np.broadcast_to(mask, shape)
+        memory = self.tensors[pointer.tensor].reshape(-1)
+        if (mask & ((places < 0) | (places >= memory.size))).any():
+            raise InternalError(f"{self.program.name} leaves {pointer.tensor}")
+        return memory, places, mask
+
+    def _load(self, s: B.Load) -> Value:
+        if isinstance(s.access, B.Descriptor):
+            return self._load_block(s.access, s.target.layout)
+        memory, places, mask = self._places(s.access, s.target.layout)
+        fill = 0 if s.access.fill is None else self._value(s.access.fill)
+        if not memory.size:
+            return np.full(places.shape, fill, memory.dtype)
+        return np.where(mask, memory[np.where(mask, places, 0)], fill).astype(memory.dtype)
+
+    def _load_block(self, access: B.Descriptor, layout: B.Layout) -> Value:
+        """The block, with 0 for what is outside of the tensor."""
+        tensor = self._value(access.descriptor)
+        axes = access.block.axes
+        inside: Value = True
+        index = []
+        for dim, (axis, place) in enumerate(zip(axes, access.places, strict=True)):
+            length = 1 if axis is None else self.lengths[axis]
+            shape = [1] * len(axes)
+            shape[dim] = length
+            at = (int(self._value(place)) + np.arange(length)).reshape(shape)
+            inside = inside & (at >= 0) & (at < tensor.shape[dim])
+            index.append(np.clip(at, 0, tensor.shape[dim] - 1))
+        tile = access.block.tile
+        found = np.where(inside, tensor[tuple(index)], 0).reshape(self._shape(tile))
+        return found if tile == layout else found.T
+
+    def _store(self, s: B.Store) -> None:
+        value = self._value(s.value)
+        layout = broadcast_layout(*(x.layout for x in s.access.offsets))
+        memory, places, mask = self._places(s.access, layout)
+        places, value = places[mask], np.broadcast_to(value, places.shape)[mask]
+        if s.mode == "add":  # all that go to one place
+            np.add.at(memory, places, value)
+        else:
+            memory[places] = value
+
+    # --- expressions --------------------------------------------------------------------------
+
+    def _shape(self, layout: B.Layout) -> tuple[int, ...]:
+        return tuple(1 if a is None else self.lengths[a] for a in layout)
+
+    def _value(self, e: B.Expr) -> Value:
+        if e.op == "select":
+            return self._value(e.args[1] if self._value(e.args[0]) else e.args[2])
+        args = [self._value(a) for a in e.args]
+        if e.op in _OPERATORS:
+            return _OPERATORS[e.op](*args)
+        match e.op:
+            case "name":
+                return self.values[e.attr]
+            case "number":
+                return e.attr
+            case "none":
+                return None
+            case "arange":
+                return np.arange(self._shape(e.layout)[0])
+            case "full":
+                dtype = np.uint32 if e.dtype.name == "uint32" else _KINDS[e.dtype.kind]
+                return np.full(self._shape(e.layout), args[0], dtype)
+            case "zeros":
+                return np.zeros(self._shape(e.layout), np.int64)
+            case "expand" | "broadcast":
+                return self._expand(args[0], e)
+            case "trans":
+                return args[0].T
+            case "convert" | "operand":
+                return args[0]
+            case "cast" | "to":
+                return _converted(args[0], e.dtype)
+            case "given":
+                return args[0] is not None
+            case "reduce" | "scan":
+                return self._reduction(e.op, e.attr, args)
+            case "dot" | "dot_in_limbs":
+                a, b, *rest = args
+                initial = next((x for x in rest if x is not None), 0)
+                return _float(a) @ _float(b) + initial
+            case "function":
+                return _FUNCTIONS[e.attr](*map(_float, args))
+            case "combine":
+                return self._combine(e.attr, args)
+            case "program_id":
+                return self.number
+        return _HELPERS[e.attr if e.op == "helper" else e.op](*args)
+
+    def _expand(self, x: Value, e: B.Expr) -> Value:
+        if e.op == "broadcast":
+            return np.broadcast_to(x, self._shape(e.layout))
+        return np.reshape(x, self._shape(e.layout))
+
+    def _combine(self, called: str, args: list[Value]) -> tuple[Value, ...]:
+        function = self.program.functions[called]
+        names = (x.attr for x in function.operands)
+        inner = _Instance(
+            self.program, {}, self.lengths, 0, dict(zip(names, args, strict=True)), {}
+        )
+        for s in function.body:
+            assert isinstance(s, B.Assign)
+            inner.values[s.targets[0].attr] = inner._value(s.value)
+        return tuple(inner._value(x) for x in function.results)
+
+    def _reduction(self, op: str, r: B.Reduction, tiles: list[Value]) -> Value:
+        if r.kind != "combine":
+            return _REDUCTIONS[r.by](tiles[0], axis=r.dim)
+        fields = [np.moveaxis(x, r.dim, 0) for x in tiles]
+        found = [tuple(x[0] for x in fields)]
+        for n in range(1, len(fields[0])):
+            found.append(self._combine(r.by, [*found[-1], *(x[n] for x in fields)]))
+        if op == "reduce":
+            return found[-1]
+        shape = fields[0].shape[1:]
+        columns = ([np.broadcast_to(x, shape) for x in field] for field in zip(*found, strict=True))
+        return tuple(np.stack(column, r.dim) for column in columns)
+
+
+def _float(x: Value) -> Value:
+    return np.asarray(x, np.float64)
+
+
+def _converted(x: Value, dtype: B.Dtype) -> Value:
+    if isinstance(x, np.ndarray) or np.isscalar(x):
+        return np.asarray(x).astype(_KINDS[dtype.kind])
+    raise InternalError(f"{x!r} cannot be converted to {dtype.name}")
+
+
+def _add(a: Value, b: Value) -> Value:
+    return _Pointer(a.tensor, a.offset + b) if isinstance(a, _Pointer) else np.add(a, b)
+
+
+def _divided(a: Value, b: Value) -> Value:
+    """a / b, rounded towards 0; 0 for b = 0, whose results nothing reads."""
+    quotient = np.abs(a) // np.where(np.equal(b, 0), 1, np.abs(b))
+    return np.where(np.equal(b, 0), 0, np.sign(a) * np.sign(b) * quotient)
+
+
+def _merge_largest(
+    values: Value, places: Value, ranks: Value, count: int, x: Value, at: Value, k: int, r: int
+) -> tuple[Value, Value]:
+    """The `count` largest of a list along r and of a tile along k; of equal ones the first."""
+    pairs = zip((values, places), (x, at), strict=True)
+    v, p = (np.concatenate([np.moveaxis(a, r, -1), np.moveaxis(b, k, -1)], -1) for a, b in pairs)
+    order = np.lexsort((p, -np.where(np.isnan(v), np.inf, v)), axis=-1)[..., : values.shape[r]]
+    v, p = np.take_along_axis(v, order, -1), np.take_along_axis(p, order, -1)
+    is_kept = (np.arange(v.shape[-1]) < count) & (v != -np.inf)
+    v, p = np.where(is_kept, v, -np.inf), np.where(is_kept, p, -1)
+    return np.moveaxis(v, -1, r), np.moveaxis(p, -1, r)
+
+
+def _in_turns(pid: int, blocks: int, places: int, turns: int) -> int:
+    """As the device function of this name."""
+    if turns <= 1:
+        return pid
+    count = min(turns, places)
+    first = pid // (blocks * count) * count
+    turn = pid - first * blocks
+    count = min(count, places - first)
+    return (first + turn % count) * blocks + turn // count
+
+
+_OPERATORS: dict[str, Callable[..., Value]] = {
+    "+": _add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "//": _divided,
+    "%": lambda a, b: a - _divided(a, b) * b,
+    ">>": lambda a, n: np.right_shift(a, np.uint32(n)),
+    "&": np.bitwise_and,
+    "|": np.bitwise_or,
+    "and": lambda a, b: bool(a) and bool(b),
+    "or": lambda a, b: bool(a) or bool(b),
+    "==": np.equal,
+    "!=": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "neg": np.negative,
+    "where": np.where,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+}
+_HELPERS: dict[str, Callable[..., Value]] = {
+    "cdiv": lambda a, b: -(-a // b),
+    "in_turns": _in_turns,
+    "between": lambda places, low, high: (low <= places) & (places < high),
+    "tanh": lambda x, fast: np.tanh(_float(x)),
+    "floordiv": np.floor_divide,
+    "mod": np.mod,
+    "float_floordiv": np.floor_divide,
+    "float_mod": np.mod,
+    "next_bits": counter_rng.next_bits,
+    "merge_largest": _merge_largest,
+}
+_REDUCTIONS: dict[str, Callable[..., Value]] = {
+    "sum": np.sum,
+    "max": np.max,
+    "min": np.min,
+    "larger": np.max,
+    "smaller": np.min,
+    "multiply": np.prod,
+}

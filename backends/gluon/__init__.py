@@ -1,0 +1,1 @@
+"""The Gluon dialect, for Hopper: a warp that loads, and warpgroups that multiply."""

@@ -1,0 +1,159 @@
+"""Block programs as Gluon: what is not as in Triton are tiles' places in registers, products of
+operands in shared memory, and the rings through which a producer hands blocks on."""
+
+from __future__ import annotations
+
+import ast
+
+from monocomp.backends.triton.layout import flat
+from monocomp.backends.triton.printer import Printer
+from monocomp.blocks import program as B
+from monocomp.blocks.registers import tiles
+from monocomp.blocks.specialisation import DEPTH
+
+WARPS = "WARPS"
+
+
+def layout_name(tile: tuple[str, str]) -> str:
+    """The name of where tiles along two axes lie."""
+    return f"LAYOUT_{tile[0].upper()}_{tile[1].upper()}"
+
+
+class GluonPrinter(Printer):
+    """Prints one kernel, as three functions."""
+
+    language = "gl"
+
+    def __init__(self, program: B.BlockProgram) -> None:
+        super().__init__(program)
+        parts = ("", "_full", "_empty")
+        self.rings = [f"{r.name}{part}" for r in program.rings for part in parts]
+
+    def kernel(self) -> list[str]:
+        """The function of those that compute, that of the producer, and the kernel."""
+        p = self.program
+        constants = [f"    {x}: gl.constexpr," for x in (DEPTH, WARPS)]
+        arguments = [*self._arguments(), *(f"    {x}," for x in self.rings), *constants]
+        turns = [f"    {r.name}_turn = 0" for r in p.rings]
+        self.out = ["@gluon.jit", f"def {p.name}_consumer(", *arguments, "):", *turns]
+        for a, b in tiles(p):
+            shape = f"instr_shape=[16, {p.lengths[b]}, 16]"
+            self._put(f"{layout_name((a, b))}: gl.constexpr = gl.NVMMADistributedLayout(", 1)
+            self._put(f"version=[3, 0], warps_per_cta=[{WARPS}, 1], {shape}", 2)
+            self._put(")", 1)
+        self._body(p.body, 1)
+        self.out += ["", "", "@gluon.jit", f"def {p.name}_producer(", *arguments, "):", *turns]
+        self._body(p.producer, 1)
+        self.out += ["", "", "@gluon.jit", f"def {p.name}(", *self._arguments(), *constants, "):"]
+        self._launch()
+        return self.out
+
+    def _launch(self) -> None:
+        p = self.program
+        for r in p.rings:
+            desc, depth = r.descriptor.attr, r.depth or "1"
+            memory = f"[{depth}] + {desc}.block_type.shape, {desc}.layout"
+            barriers = f"gl.int64, [{depth}, 1], mbarrier.MBarrierLayout()"
+            self._put(f"{r.name} = gl.allocate_shared_memory({desc}.dtype, {memory})", 1)
+            self._put(f"{r.name}_full = gl.allocate_shared_memory({barriers})", 1)
+            self._put(f"{r.name}_empty = gl.allocate_shared_memory({barriers})", 1)
+            self._put(f"for n in gl.static_range({depth}):", 1)
+            self._put(f"mbarrier.init({r.name}_full.index(n), count=1)", 2)
+            self._put(f"mbarrier.init({r.name}_empty.index(n), count=1)", 2)
+        names = [a.name.attr for a in p.arguments]
+        self._put("gl.warp_specialize(", 1)
+        self._put("[", 2)
+        for part in ("consumer", "producer"):
+            self._put(f"({p.name}_{part}, (", 3)
+            self.out += [f"                {x}," for x in (*names, *self.rings, DEPTH, WARPS)]
+            self._put(")),", 3)
+        self._put("],", 2)
+        self._put("[1],", 2)
+        self._put("[24],", 2)
+        self._put(")", 1)
+
+    # --- statements ---------------------------------------------------------------------------
+
+    def _statement(self, s: B.Statement, indent: int) -> None:
+        match s:
+            case B.Give():
+                slot, phase = self._slot(s.ring, indent)
+                name, desc = s.ring.name, s.ring.descriptor.attr
+                self._put(f"mbarrier.wait({name}_empty.index({slot}), {phase} ^ 1)", indent)
+                full = f"{name}_full.index({slot})"
+                self._put(f"mbarrier.expect({full}, {desc}.block_type.nbytes)", indent)
+                places = ", ".join(flat(self._expr(x)) for x in s.access.places)
+                self._put("tma.async_copy_global_to_shared(", indent)
+                self._put(f"{desc}, [{places}], {full}, {name}.index({slot})", indent + 1)
+                self._put(")", indent)
+                self._put(f"{name}_turn += 1", indent)
+            case B.Take():
+                slot, phase = self._slot(s.ring, indent)
+                name, tile = s.ring.name, s.ring.block.tile
+                self._put(f"mbarrier.wait({name}_full.index({slot}), {phase})", indent)
+                lengths = ", ".join(self.program.lengths[a] for a in tile)
+                view = f"{name}.index({slot}).reshape([{lengths}])"
+                view += "" if tile == s.target.layout else ".permute((1, 0))"
+                self._put(f"{s.target.attr} = {view}", indent)
+            case B.Release():
+                slot, _ = self._slot(s.ring, indent)
+                self._put(f"mbarrier.arrive({s.ring.name}_empty.index({slot}), count=1)", indent)
+                self._put(f"{s.ring.name}_turn += 1", indent)
+            case _:
+                super()._statement(s, indent)
+
+    def _slot(self, ring: B.Ring, indent: int) -> tuple[str, str]:
+        """Where the block of this turn is, and the phase of its barriers."""
+        if ring.depth is None:
+            return "0", "0"
+        return f"{ring.name}_turn % {ring.depth}", f"({ring.name}_turn // {ring.depth} % 2)"
+
+    def _range(self, r: B.Static | B.Serial | B.Blocks) -> ast.expr:
+        if not isinstance(r, B.Blocks):
+            return super()._range(r)
+        bounds = [self._expr(r.start), self._expr(r.stop)]
+        return ast.Call(ast.Name("range"), [*bounds, ast.Name(self.program.lengths[r.axis])], [])
+
+    # --- expressions --------------------------------------------------------------------------
+
+    def _expr(self, e: B.Expr) -> ast.expr:
+        match e.op:
+            case "maximum" | "minimum" if e.attr:  # which only Triton has a name for
+                a, b = map(self._expr, e.args)
+                nan = ast.Attribute(ast.Attribute(ast.Name("tl"), "PropagateNan"), "ALL")
+                return self._of_language(e.op, a, b, nan)
+            case "arange" | "full" | "zeros" if e.attr is not None:
+                call = super()._expr(e)
+                assert isinstance(call, ast.Call)
+                call.keywords.append(ast.keyword("layout", self._registers(e.attr)))
+                return call
+            case "convert":
+                where = self._registers(e.attr)
+                return self._of_language("convert_layout", self._expr(e.args[0]), where)
+            case "operand":
+                parent = self._registers(e.attr)
+                options = {"operand_index": ast.Constant(0), "parent": parent}
+                options["k_width"] = ast.Constant(2)
+                where = self._of_language("DotOperandLayout")
+                where.keywords += [ast.keyword(k, v) for k, v in options.items()]
+                return self._of_language("convert_layout", self._expr(e.args[0]), where)
+            case "dot":
+                return self._product(e)
+        return super()._expr(e)
+
+    def _product(self, e: B.Expr) -> ast.expr:
+        a, b, *initial = map(self._expr, e.args)
+        if initial:
+            return ast.Call(ast.Name("warpgroup_mma"), [a, b, *initial], [])
+        m, n = e.layout
+        assert m is not None and n is not None
+        nothing = self._of_language("zeros", self._shape(e.layout), self._dtype(e.dtype))
+        nothing.keywords.append(ast.keyword("layout", self._registers(B.Registers((m, n)))))
+        use = ast.keyword("use_acc", ast.Constant(False))
+        return ast.Call(ast.Name("warpgroup_mma"), [a, b, nothing], [use])
+
+    def _registers(self, at: B.Registers) -> ast.expr:
+        parent = ast.Name(layout_name(at.tile))
+        if at.dim is None:
+            return parent
+        return self._of_language("SliceLayout", ast.Constant(at.dim), parent)

@@ -1,0 +1,166 @@
+"""Bounds of streams: of a block of rows, of each row, and where no row needs a mask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from monocomp.blocks.context import Context, Stream
+from monocomp.blocks.expressions import is_wide, tile, wide
+from monocomp.blocks.operations import (
+    cast,
+    chained,
+    extreme,
+    full,
+    helper,
+    infix,
+    joined,
+    negated,
+    number,
+    reduced,
+    spread,
+    where,
+)
+from monocomp.blocks.program import INDEX, Expr
+from monocomp.tile import Expr as TileExpr
+from monocomp.tile import Loop, Segment
+
+_MONOTONE = ("coordinate", "local", "add", "sub", "neg", "maximum", "minimum", "mul")
+_LARGEST_INT = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class Range:
+    """The block's rows need [low, high), and [full low, full high) is inside for each of them."""
+
+    low: Expr
+    high: Expr
+    full_low: Expr
+    full_high: Expr
+
+
+def range_of(c: Context, loop: Loop, segment: Segment) -> Range:
+    """The bounds of a segment."""
+    size = c.names.size(loop.axis.extent)
+    low = full_low = number(0)
+    high = full_high = size
+    for e in segment.lower:
+        found = _interval(c, e)
+        low, full_low = (
+            extreme("maximum", a, b) for a, b in ((low, found.least), (full_low, found.most))
+        )
+    for e in segment.upper:
+        found = _interval(c, e)
+        high, full_high = (
+            extreme("minimum", a, b) for a, b in ((high, found.most), (full_high, found.least))
+        )
+    if any(_has_64_bits(c, e) for e in segment.lower):
+        low, full_low = (cast(extreme("minimum", x, size), INDEX) for x in (low, full_low))
+    if any(_has_64_bits(c, e) for e in segment.upper):
+        high, full_high = (cast(extreme("maximum", x, number(0)), INDEX) for x in (high, full_high))
+    return Range(low, high, full_low, full_high)
+
+
+def tile_of(
+    c: Context, bounds: tuple[TileExpr, ...], purpose: str, loop: Loop, layout: tuple[str, ...]
+) -> Expr:
+    """The bound of a segment for each row of the block, within the bounds of the block."""
+    varying = [e for e in bounds if c.order(e.axes)]
+    found = c.names.index(purpose, loop.axis.name)
+    if not varying:
+        return full(found, layout, INDEX)
+    is_low = purpose == "low"
+    for e in varying:
+        bound = wide(c, e, layout) if c.is_load(e) else tile(c, e, layout)
+        found = extreme("maximum" if is_low else "minimum", found, bound)
+    if any(_has_64_bits(c, e) for e in varying):
+        limit = c.names.size(loop.axis.extent) if is_low else number(0)
+        found = cast(extreme("minimum" if is_low else "maximum", found, limit), INDEX)
+    return found
+
+
+def name_row_bounds(c: Context, stream: Stream, low: Expr, high: Expr) -> None:
+    """Name the bounds of a loop's only segment for each row of the block."""
+    loop, (segment,) = stream.loop, stream.loop.segments
+    axis = loop.axis.name
+    layout = c.order({a for e in segment.bounds for a in e.axes})
+    if not layout:
+        return
+    begins_by_row = any(c.order(e.axes) for e in segment.lower)
+    for purpose, bounds, end, given in (
+        ("from", segment.lower if begins_by_row else (), "low", low),
+        ("to", segment.upper, "high", high),
+    ):
+        if not bounds:
+            continue
+        bound = c.names.index(end, axis)
+        if given.attr != bound.attr:
+            c.assign(bound, given)
+        found = tile_of(c, bounds, end, loop, layout)
+        c.assign(c.names.index(purpose, axis, layout), found)
+
+
+def _has_64_bits(c: Context, e: TileExpr) -> bool:
+    """Is an int computed in 64 bits? A loop needs no more than its index has."""
+    if e.op == "local" and e.attr in c.lets:
+        return _has_64_bits(c, c.lets[e.attr])
+    return e.op == "load" or is_wide(c, e) or any(_has_64_bits(c, a) for a in e.args)
+
+
+@dataclass(frozen=True)
+class _Interval:
+    """The least and the largest value over a block, as scalars, and are they values as such?"""
+
+    least: Expr
+    most: Expr
+    is_value: bool = False
+
+
+def _interval(c: Context, e: TileExpr) -> _Interval:
+    """The interval of an int over the block."""
+    if not c.order(e.axes):
+        found = tile(c, e, ())
+        return _Interval(found, found, is_value=True)
+    match e.op:
+        case "local" if e.attr in c.lets and c.lets[e.attr].op in _MONOTONE:
+            return _interval(c, c.lets[e.attr])
+        case "coordinate" if c.program.axes[e.attr].role == "row":
+            return _Interval(c.names.index("start", e.attr), c.names.index("last", e.attr))
+        case "add":
+            x, y = (_interval(c, a) for a in e.args)
+            plus = infix if y.is_value else chained
+            return _Interval(plus("+", x.least, y.least), plus("+", x.most, y.most))
+        case "sub":
+            x, y = (_interval(c, a) for a in e.args)
+            return _Interval(infix("-", x.least, y.most), infix("-", x.most, y.least))
+        case "neg":
+            x = _interval(c, e.args[0])
+            return _Interval(negated(x.most), negated(x.least))
+        case "maximum" | "minimum":
+            x, y = (_interval(c, a) for a in e.args)
+            return _Interval(extreme(e.op, x.least, y.least), extreme(e.op, x.most, y.most))
+        case "mul" if e.args[0].op == "number":
+            x, factor = _interval(c, e.args[1]), e.args[0].attr
+            low, high = (x.least, x.most) if factor >= 0 else (x.most, x.least)
+            a = number(factor)
+            return _Interval(infix("*", a, low), infix("*", a, high))
+        case "floordiv" if e.args[1].op == "number" and e.args[1].attr > 0:
+            x = _interval(c, e.args[0])
+            return _Interval(_quotient(c, e, x.least), _quotient(c, e, x.most))
+    layout = c.order(e.axes)
+    least = most = wide(c, e, layout) if c.is_load(e) else tile(c, e, layout)
+    inside = [spread(x, layout) for _, x in c.all_inside(layout)]
+    if inside:
+        test = joined("&", inside)
+        least = where(test, least, number(_LARGEST_INT))
+        most = where(test, most, number(-_LARGEST_INT - 1))
+    for _ in layout:
+        least, most = reduced(least, "min", 0), reduced(most, "max", 0)
+    return _Interval(least, most)
+
+
+def _quotient(c: Context, e: TileExpr, dividend: Expr) -> Expr:
+    """An integer division of scalars with the divisor of e."""
+    divisor = tile(c, e.args[1], ())
+    if e.attr == "nonnegative":
+        return infix("//", dividend, divisor)
+    return helper("floordiv", dividend, divisor, layout=(), dtype=dividend.dtype)

@@ -1,0 +1,144 @@
+"""What is known of a kernel while its block program is built, statement by statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from monocomp.blocks.names import Names, Scope, option
+from monocomp.blocks.operations import name
+from monocomp.blocks.passes import Choices
+from monocomp.blocks.phases import Phases
+from monocomp.blocks.program import Assign, Comment, Expr, Function, Layout, Statement
+from monocomp.tile import Expr as TileExpr
+from monocomp.tile import Loop, TileProgram
+
+
+@dataclass
+class Stream:
+    """A loop that is being written, in the phase that is being written.
+
+    Attributes:
+        loop, phases: the loop.
+        unmasked: the phase whose blocks are inside for every row, as a test.
+        edge: is a block to be masked? None: all are.
+        in_run: is this inside a run?
+        covered: the phase whose blocks end only with their tensors, as a test; True for all.
+        sliding: where a block that slides would begin, and where elements end.
+        is_aligned: have the places of the first block a name?
+        admitted: what the mask admits.
+        kept: the names of tiles that tell which elements are in the domain, by layout.
+    """
+
+    loop: Loop
+    phases: Phases
+    unmasked: Expr | None = None
+    edge: Expr | None = None
+    in_run: bool = False
+    covered: Expr | bool = False
+    sliding: tuple[Expr, Expr] | None = None
+    is_aligned: bool = False
+    admitted: Expr | None = None
+    kept: dict[Layout, Expr] = field(default_factory=dict)
+
+
+class Context:
+    """The kernel, what has been decided, and what has been written so far."""
+
+    def __init__(
+        self,
+        program: TileProgram,
+        choices: Choices,
+        scope: Callable[[str], Scope],
+        kernel_name: str,
+        functions: Mapping[str, str],
+    ) -> None:
+        self.program, self.choices = program, choices
+        self.layouts, self.lets = choices.layouts, choices.layouts.lets
+        self.scope = scope
+        self.names = Names(program, scope(kernel_name))
+        self.function_names = functions  # of the combines, by monoid
+        self.functions: dict[str, Function] = {}
+        self.out: list[Statement] = []
+        self.streams: list[Stream] = []
+        self.locals: dict[str, Expr] = {}  # named so far
+        self.known: set[str] = set()  # the locals that are no states
+        self.bases: dict[str, Expr] = {}  # of loads: the pointers that have been named before
+        self.single: set[str] = set()  # axes of which just a block's first element counts
+        self.fast = option("FAST")  # may functions be as accurate as 16-bit results?
+
+    # --- statements ---------------------------------------------------------------------------
+
+    def put(self, s: Statement) -> None:
+        self.out.append(s)
+
+    def say(self, text: str) -> None:
+        self.put(Comment(text))
+
+    def assign(self, target: Expr, value: Expr) -> Expr:
+        self.put(Assign((target,), value))
+        return target
+
+    @contextmanager
+    def block(self) -> Iterator[list[Statement]]:
+        """What is put inside goes to a list of its own."""
+        outer, self.out = self.out, []
+        try:
+            yield self.out
+        finally:
+            self.out = outer
+
+    def local(self, name_: str, like: Expr | None = None) -> Expr:
+        """A named value of the program; `like` it when it gets its value."""
+        if like is not None:
+            identifier = self.names.of("local", name_)
+            self.locals[name_] = name(identifier, like.dtype, like.layout)
+        return self.locals[name_]
+
+    def set_bound(self, purpose: str, axis: str, x: Expr) -> Expr:
+        """Name a bound, but for literals and names."""
+        if x.op == "name" or (x.op == "number" and x.attr >= 0):
+            return x
+        return self.assign(self.names.index(purpose, axis), x)
+
+    # --- axes ---------------------------------------------------------------------------------
+
+    def order(self, axes: Iterable[str]) -> tuple[str, ...]:
+        """The dimensions of a tile of these axes, here."""
+        return self.layouts.order(a for a in axes if a not in self.single)
+
+    def layout(self, e: TileExpr) -> tuple[str, ...]:
+        """The dimensions of a value, here."""
+        return tuple(a for a in self.layouts.of(e) if a not in self.single)
+
+    def axis(self, axis: str) -> Expr:
+        """The coordinate, here."""
+        return self.first(axis) if axis in self.single else self.names.axis(axis)
+
+    def first(self, axis: str) -> Expr:
+        """The place at which a block begins."""
+        return self.names.index("first", axis)
+
+    def streams_along(self, axis: str) -> bool:
+        return self.program.axes[axis].role == "stream"
+
+    def stream(self, axis: str) -> Stream | None:
+        """The loop over an axis that this is in."""
+        return next((s for s in reversed(self.streams) if s.loop.axis.name == axis), None)
+
+    def is_load(self, e: TileExpr) -> bool:
+        return e.op == "local" and e.attr in self.lets and self.lets[e.attr].op == "load"
+
+    def meaning(self, e: TileExpr) -> TileExpr:
+        """What a name stands for."""
+        return self.lets.get(e.attr, e) if e.op == "local" else e
+
+    def all_inside(self, layout: tuple[str, ...]) -> list[tuple[str, Expr]]:
+        """Which elements of a tile are inside, along each axis; of blocks that slide all are."""
+        found = []
+        for a in layout:
+            stream = self.stream(a)
+            if stream is None or stream.sliding is None:
+                found.append((a, self.names.inside(a)))
+        return found

@@ -1,0 +1,99 @@
+"""The dtypes in which products of matrices take their operands.
+
+A tile of an input is multiplied as it is, and what kernels compute, also what they have stored, in
+the dtype of the tile that it meets. But nothing is rounded to 8 bits: an input of 8 bits is
+converted instead, except beside another one. What would lose too much (see `operands`) is
+multiplied in two limbs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from monocomp.blocks.layouts import Layouts
+from monocomp.tile import Expr, TileProgram, expressions
+
+
+@dataclass(frozen=True)
+class Target:
+    """A dtype to convert to: the elements of a tensor, a loaded tile's, or bfloat16."""
+
+    tensor: str | None = None
+    tile: str | None = None
+
+
+@dataclass(frozen=True)
+class Product:
+    """How a product of matrices is done.
+
+    Attributes:
+        left, right: what the operands are converted to; None: they are taken as they are.
+        limbs: the dtype of limbs, if an operand is multiplied in two.
+        split: for left and right: is it one that is?
+        shared: the tensors of operands that must have one dtype.
+    """
+
+    left: Target | None = None
+    right: Target | None = None
+    limbs: Target | None = None
+    split: tuple[bool, bool] = (False, False)
+    shared: tuple[str, str] | None = None
+
+
+def choose_dtypes(
+    program: TileProgram, layouts: Layouts, narrow: Collection[str] = ()
+) -> dict[Expr, Product]:
+    """How each product of matrices is done.
+
+    Args:
+        program: the kernel.
+        layouts: the order of its dimensions.
+        narrow: the inputs of 8 bits.
+    """
+    chooser = _Chooser(program, layouts, narrow)
+    products = (e for e in expressions(program.body) if e.op == "contract")
+    return {e: chooser.product(e) for e in products if layouts.operands.is_product(e)}
+
+
+class _Chooser:
+    def __init__(self, program: TileProgram, layouts: Layouts, narrow: Collection[str]) -> None:
+        self.program, self.layouts, self.narrow = program, layouts, narrow
+        self.lets = layouts.lets
+
+    def product(self, e: Expr) -> Product:
+        left, right = pair = self.layouts.sides(e)
+        targets = self._target(left, right), self._target(right, left)
+        in_limbs = self.layouts.operands.is_in_parts
+        split = tuple(in_limbs(x) and t is not None for x, t in zip(pair, targets, strict=True))
+        shared = None
+        if all(map(self._is_input, pair)) and not any(map(self._is_narrow, pair)):
+            shared = (self.lets[left.attr].attr, self.lets[right.attr].attr)
+        limbs = (targets[0] or targets[1]) if any(split) else None
+        return Product(*targets, limbs, (split[0], split[1]), shared)
+
+    def _target(self, e: Expr, other: Expr) -> Target | None:
+        if self._is_input(e) and (not self._is_narrow(e) or self._is_narrow(other)):
+            return None
+        if self._is_input(other) and not self._is_narrow(other):
+            return Target(tile=other.attr)
+        tensor = next((self.lets[n].attr for n in self.lets if self._loads_float(n)), None)
+        if tensor is not None:
+            return Target(tensor=tensor)
+        return Target() if self.narrow else None
+
+    def _loads_float(self, name: str) -> bool:
+        e = self.lets[name]
+        is_float = e.kind == "float" and e.attr not in self.narrow
+        return self._is_read(e) and is_float and len(self.layouts.order(e.axes)) == 2
+
+    def _is_input(self, e: Expr) -> bool:
+        """Is this a tile of an input?"""
+        return e.op == "local" and e.attr in self.lets and self._is_read(self.lets[e.attr])
+
+    def _is_narrow(self, e: Expr) -> bool:
+        """Is this a tile of an input of 8 bits?"""
+        return self._is_input(e) and self.lets[e.attr].attr in self.narrow
+
+    def _is_read(self, e: Expr) -> bool:
+        return e.op == "load" and not self.program.inputs[e.attr].is_stored

@@ -1,0 +1,282 @@
+"""Expressions of a tile program as those of a block program: tiles with named axes become tiles
+whose dimensions are in an order, and conversions are written down.
+"""
+
+from __future__ import annotations
+
+import math
+
+from monocomp import counter_rng
+from monocomp.blocks import masks, periods, products
+from monocomp.blocks.context import Context
+from monocomp.blocks.operands import has_float
+from monocomp.blocks.operations import (
+    broadcast,
+    broadcast_layout,
+    cast,
+    chained,
+    extreme,
+    full,
+    function,
+    helper,
+    infix,
+    negated,
+    number,
+    promoted,
+    reduced,
+    spread,
+    to,
+    where,
+)
+from monocomp.blocks.program import FLOAT32, INDEX, INT32, INT64, OF_KIND, SMALL_INT, UINT32, Expr
+from monocomp.tile import Expr as TileExpr
+
+Layout = tuple[str, ...]
+
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|"}
+_BROADCASTING = (*_INFIX, "compare", "where", "neg", "not", "cast", "masked")
+_LARGEST = 1e38  # what scale * x - scale * y takes in float32: more counts as infinite
+_SMALL_FACTOR = 1 << 6  # it takes no index past 32 bits
+_COMBINE = {"prod": "multiply", "max": "larger", "min": "smaller"}
+
+
+def tile(c: Context, e: TileExpr, want: Layout | None = None) -> Expr:
+    """A value as a tile of the wanted dimensions: a loaded one in the dtype of its tensor."""
+    have = c.layout(e)
+    want = have if want is None else want
+    if have == want or not have:
+        return _bare(c, e, want if have else ())
+    if e.op in _BROADCASTING:
+        return _bare(c, e, want)
+    return spread(_bare(c, e, have), want)
+
+
+def value(c: Context, e: TileExpr, want: Layout) -> Expr:
+    """The same, but loaded tiles are in float32, or truth values."""
+    if c.is_load(e) and e.kind == "float":
+        return spread(to(tile(c, e), FLOAT32), want)
+    found = tile(c, e, want)
+    return infix("!=", found, number(0)) if c.is_load(e) and e.kind == "bool" else found
+
+
+def whole_tile(c: Context, e: TileExpr, layout: Layout) -> Expr:
+    """A value with all axes of a layout, in the dtype of its kind."""
+    have, dtype = c.order(e.axes), OF_KIND[e.kind]
+    if not have:
+        plain = number(e.attr, e.kind) if e.op == "number" else value(c, e, ())
+        return full(plain, layout, dtype)
+    found = to(value(c, e, have), dtype)
+    return found if have == layout else broadcast(spread(found, layout), layout)
+
+
+def wide(c: Context, e: TileExpr, want: Layout) -> Expr:
+    """An operand of integer arithmetic that may leave 32 bits, or those of its tensor."""
+    if e.op == "number" or e.kind != "int":
+        return value(c, e, want)
+    if not c.order(e.axes):  # may be a plain number
+        return cast(value(c, e, want), INT64)
+    return spread(to(value(c, e, c.layout(e)), INT64), want)
+
+
+def is_wide(c: Context, e: TileExpr) -> bool:
+    """Can integer arithmetic leave 32 bits, or the few of a small tensor's type?"""
+    if e.kind != "int":
+        return False
+    numbers = [abs(a.attr) for a in e.args if a.op == "number"]
+    if any(n >= SMALL_INT for n in numbers) or any(map(c.is_load, e.args)):
+        return True
+    return e.op == "mul" and not any(n <= _SMALL_FACTOR for n in numbers)
+
+
+def _bare(c: Context, e: TileExpr, want: Layout) -> Expr:
+    match e.op:
+        case "number":
+            literal = number(e.attr, e.kind)
+            if e.kind == "int" and not -(1 << 31) <= e.attr < 1 << 31:
+                return full(literal, (), INT64)
+            return literal
+        case "param":
+            return c.names.param(e.attr)
+        case "extent":
+            return c.names.size(e.attr)
+        case "coordinate":
+            return c.axis(e.attr)
+        case "local" if periods.is_moved(c, c.meaning(e)):
+            return infix("+", c.local(e.attr), periods.moved(c, c.meaning(e)))
+        case "local":
+            return c.local(e.attr)
+        case "contract":
+            return _contraction(c, e)
+        case "reduce":
+            return _reduce(c, e)
+        case "masked":
+            return _masked(c, e, want)
+        case "cast":
+            dtype = FLOAT32 if e.kind == "float" else INT32
+            operand = value(c, e.args[0], want)
+            is_tile = bool(c.order(e.args[0].axes))  # else it may be a plain number
+            return to(operand, dtype) if is_tile else cast(operand, dtype)
+        case "neg":
+            return negated(value(c, e.args[0], want))
+        case "not":
+            return infix("==", value(c, e.args[0], want), number(0))
+        case "compare" if _is_infinite(e) and _multiplies(c):
+            return infix(">", value(c, e.args[1], want), number(_LARGEST, "float"))
+        case "compare":
+            a, b = (value(c, x, want) for x in e.args)
+            return infix(e.attr, a, b)
+        case "where":
+            test, a, b = (value(c, x, want) for x in e.args)
+            return where(test, a, b)
+        case "floordiv" | "mod":
+            return _division(c, e, want)
+        case "sign":
+            return _sign(c, e, want)
+        case "maximum" | "minimum":
+            return _larger_or_smaller(c, e, want)
+        case "stop":
+            return value(c, e.args[0], want)
+        case "uniform":
+            return _uniform(c, e, want)
+        case "tanh":
+            x = value(c, e.args[0], want)
+            return helper("tanh", x, c.fast, layout=x.layout, dtype=FLOAT32)
+    if e.op in _INFIX:
+        return _infix(c, e, want)
+    if e.op == "exp2" and _is_fused(c, e.args[0]):
+        scale, difference = e.args[0].args
+        x, y = (value(c, a, want) for a in difference.args)
+        factor = value(c, scale, want)
+        return function("exp2", infix("-", chained("*", factor, x), chained("*", factor, y)))
+    return function(e.op, *(value(c, a, want) for a in e.args))
+
+
+def _masked(c: Context, e: TileExpr, want: Layout) -> Expr:
+    """A value where its axis is in the domain, and a unit elsewhere."""
+    axis, unit = e.attr
+    condition = masks.inside(c, axis, want, tile)
+    found = masks.in_64_bits(value(c, e.args[0], want), e.kind)
+    return masks.chosen(condition, found, e.kind, unit)
+
+
+def _sign(c: Context, e: TileExpr, want: Layout) -> Expr:
+    a, zero = value(c, e.args[0], want), number(0)
+    if e.kind == "int":
+        negative = where(infix("<", a, zero), number(-1), number(0))
+        return where(infix(">", a, zero), number(1), negative)
+    other = infix("*", number(0.0, "float"), a)  # of NaN, NaN
+    negative = where(infix("<", a, zero), number(-1.0, "float"), other)
+    return where(infix(">", a, zero), number(1.0, "float"), negative)
+
+
+def _larger_or_smaller(c: Context, e: TileExpr, want: Layout) -> Expr:
+    """Where a NaN counts it is kept; the frame of a sum need not, the sum has it too."""
+    a, b = e.args
+    if e.kind == "float" and e.attr != "frame":
+        return extreme(e.op, value(c, a, want), value(c, b, want), keeps_nan=True)
+    second = _reduce(c, b, "frame") if b.op == "reduce" else value(c, b, want)
+    return extreme(e.op, value(c, a, want), second)
+
+
+def _is_fused(c: Context, e: TileExpr) -> bool:
+    """Is this scale * (x - y) for a tile x and a row y, in a kernel that multiplies
+    matrices? There scale * x - scale * y pays: one fused operation an element."""
+    if e.op != "mul" or e.args[1].op != "sub" or c.order(e.args[0].axes):
+        return False
+    x, y = (c.order(a.axes) for a in e.args[1].args)
+    return len(y) < len(x) and _multiplies(c)
+
+
+def _multiplies(c: Context) -> bool:
+    """Does the kernel use the matrix units?"""
+    return bool(c.choices.products)
+
+
+def _infix(c: Context, e: TileExpr, want: Layout) -> Expr:
+    scalars = [a for a in e.args if not (c.order(a.axes) or _compares_numbers(a))]
+    if e.op in ("and", "or") and want and scalars:
+        # Triton's interpreter takes a truth value that it makes a tile of for a float.
+        (other,) = (a for a in e.args if a is not scalars[0])
+        scalar, found = value(c, scalars[0], ()), value(c, other, want)
+        if e.op == "and":
+            return where(scalar, found, number(False, "bool"))
+        return where(scalar, number(True, "bool"), found)
+    operand = wide if is_wide(c, e) else value
+    a, b = (operand(c, x, want) for x in e.args)
+    if e.op in ("add", "mul") and e.args[1].op in ("add", "mul"):
+        return chained(_INFIX[e.op], a, b)
+    return infix(_INFIX[e.op], a, b)
+
+
+def _division(c: Context, e: TileExpr, want: Layout) -> Expr:
+    if periods.is_moved(c, e):
+        return infix("+", periods.place(c, e), periods.moved(c, e))
+    if periods.is_in_period(c, e):
+        return periods.place(c, e)
+    if e.attr == "nonnegative" and e.kind == "int" and _is_never_zero(e.args[1]):
+        a, b = (value(c, x, want) for x in e.args)
+        return infix("//" if e.op == "floordiv" else "%", a, b)
+    operand = wide if any(map(c.is_load, e.args)) else value
+    a, b = (operand(c, x, want) for x in e.args)
+    layout, dtype = broadcast_layout(a.layout, b.layout), promoted(a.dtype, b.dtype)
+    called = e.op if e.kind == "int" else f"float_{e.op}"
+    found = helper(called, a, b, layout=layout, dtype=dtype)
+    is_place = e.op == "mod" and e.args[1].op == "extent" and c.order(e.axes)
+    return to(found, INDEX) if is_place else found
+
+
+def _uniform(c: Context, e: TileExpr, want: Layout) -> Expr:
+    bits = full(number(counter_rng.START), (), UINT32)
+    for a in e.args:
+        x = value(c, a, want)
+        x = x if c.order(a.axes) else cast(x, INT32)
+        layout = broadcast_layout(bits.layout, x.layout)
+        bits = helper("next_bits", bits, x, layout=layout, dtype=UINT32)
+    mantissa = counter_rng.MANTISSA_BITS
+    top = to(infix(">>", bits, number(32 - mantissa)), FLOAT32)
+    return infix("*", top, number(2.0**-mantissa, "float"))
+
+
+def _reduce(c: Context, e: TileExpr, purpose: str = "") -> Expr:
+    monoid, axis = e.attr
+    operand = e.args[0]
+    layout = c.layout(operand)
+    x, dim = value(c, operand, layout), layout.index(axis)
+    combine = _COMBINE.get(monoid)
+    if combine is None or (combine != "multiply" and (e.kind != "float" or purpose)):
+        return reduced(x, monoid, dim)
+    return reduced(x, combine, dim, "helper")
+
+
+def _contraction(c: Context, e: TileExpr) -> Expr:
+    """A product of two tiles on the matrix units, or by broadcasting where it is none."""
+    product = c.choices.products.get(e)
+    if product is not None:
+        left, right = (
+            products.side(c, product, n, tile(c, x, want))
+            for n, (x, want) in enumerate(products.sides(c, e, product))
+        )
+        initial = tile(c, e.args[2]) if len(e.args) > 2 else None
+        return products.dot(c, product, left, right, initial)
+    layout = c.order(e.args[0].axes | e.args[1].axes)
+    operand = value if has_float(e) else wide
+    a, b = (operand(c, x, layout) for x in e.args[:2])
+    total = reduced(chained("*", a, b), "sum", layout.index(e.attr))
+    return infix("+", tile(c, e.args[2]), total) if len(e.args) > 2 else total
+
+
+def _is_infinite(e: TileExpr) -> bool:
+    """inf == abs(x)?"""
+    a, b = e.args
+    return e.attr == "==" and a.op == "number" and math.isinf(a.attr) and b.op == "abs"
+
+
+def _compares_numbers(e: TileExpr) -> bool:
+    return e.op == "compare" and all(a.op == "number" for a in e.args)
+
+
+def _is_never_zero(e: TileExpr) -> bool:
+    """Is a divisor a positive number, or made of extents? Nothing is computed for an extent 0."""
+    if e.op == "number":
+        return bool(e.attr > 0)
+    return e.op == "extent" or (bool(e.args) and all(map(_is_never_zero, e.args)))

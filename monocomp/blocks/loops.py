@@ -1,0 +1,353 @@
+"""Loops over streams, block by block, in the phases that `peel` has chosen.
+
+What no row of a block admits is left out: intervals of rows with gaps between them are streamed
+run by run, and where descriptors can load blocks these begin and end where the elements do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from monocomp.blocks.accesses import hoist_bases
+from monocomp.blocks.bounds import name_row_bounds, range_of, tile_of
+from monocomp.blocks.context import Context, Stream
+from monocomp.blocks.descriptors import is_dense
+from monocomp.blocks.expressions import whole_tile
+from monocomp.blocks.masks import forget_masks
+from monocomp.blocks.operations import (
+    arange,
+    cast,
+    extreme,
+    infix,
+    joined,
+    name,
+    none,
+    number,
+    reduced,
+    select,
+    spread,
+    to,
+    where,
+)
+from monocomp.blocks.periods import name_first_places, name_moves
+from monocomp.blocks.program import (
+    BOOL,
+    INDEX,
+    INT,
+    Blocks,
+    Expr,
+    For,
+    If,
+    Serial,
+    Statement,
+    Static,
+    While,
+)
+from monocomp.tile import Loop
+
+Body = Callable[[Context, Loop], None]  # writes what a loop does with a block
+
+
+def loop(c: Context, loop: Loop, body: Body) -> None:
+    """Write a loop."""
+    for state in loop.state:
+        start = whole_tile(c, state.start, c.order(state.axes))
+        c.assign(c.local(state.name, start), start)
+    hoist_bases(c, loop)
+    phases = c.choices.phases[loop]
+    stream = Stream(loop, phases)
+    c.streams.append(stream)
+    _FORMS[phases.form](c, stream, body)
+    c.streams.pop()
+
+
+def _plus(axis: str, first: Expr) -> Expr:
+    """The places of a block's elements."""
+    return infix("+", first, to(arange(axis), INDEX))
+
+
+def _aligned(c: Context, axis: str, x: Expr) -> Expr:
+    """The last multiple of a block's length that is not after x."""
+    block = c.names.block(axis)
+    return infix("*", infix("//", x, block), block)
+
+
+# --- forms ------------------------------------------------------------------------------------
+
+
+def _serial(c: Context, stream: Stream, body: Body) -> None:
+    axis, segments = stream.loop.axis.name, stream.loop.segments
+    with ExitStack() as stack:
+        if len(segments) == 1:
+            found = range_of(c, stream.loop, segments[0])
+            low, high = found.low, found.high
+        else:
+            stack.enter_context(_each_segment(c, stream))
+            low, high = c.names.index("low", axis), c.names.index("high", axis)
+        variable = c.axis(axis)
+        with c.block() as inner:
+            _block_body(c, stream, body)
+        c.put(For(variable, Serial(low, high), tuple(inner)))
+
+
+def _masked(c: Context, stream: Stream, body: Body) -> None:
+    """Every block is masked: one loop."""
+    if len(stream.loop.segments) > 1:
+        _edges(c, stream, body)
+        return
+    axis, (segment,) = stream.loop.axis.name, stream.loop.segments
+    found = range_of(c, stream.loop, segment)
+    low = c.set_bound("low", axis, found.low)
+    high = c.set_bound("high", axis, found.high)
+    begin, condition = low, infix("<", c.axis(axis), high)
+    if stream.phases.begins_by_row:
+        begin = c.set_bound("begin", axis, _aligned(c, axis, low))
+        condition = infix("&", infix(">=", c.axis(axis), low), condition)
+    elif not segment.bounds:
+        condition = infix("|", condition, c.names.even(axis))
+    name_row_bounds(c, stream, low, high)
+    _blocks(c, stream, begin, high, condition, body)
+
+
+def _split(c: Context, stream: Stream, body: Body) -> None:
+    """Blocks up to where the first row ends, and the others."""
+    axis, (segment,) = stream.loop.axis.name, stream.loop.segments
+    found = range_of(c, stream.loop, segment)
+    low = c.set_bound("low", axis, found.low)
+    high = c.set_bound("high", axis, found.high)
+    full_high = c.set_bound("full_high", axis, found.full_high)
+    name_row_bounds(c, stream, low, high)
+    part = name(c.names.of("part", axis, "part"), INT)
+    middle = _aligned(c, axis, full_high)
+    if segment.lower:
+        middle = infix("+", low, _aligned(c, axis, infix("-", full_high, low)))
+    if segment.bounds:
+        middle = extreme("maximum", low, middle)
+    middle = c.set_bound("full_end", axis, middle)
+    last = number(3)
+    if segment.bounds:
+        c.say("Blocks inside and after the part where no mask is needed.")
+    else:
+        last = select(c.names.even(axis), number(2), number(3))
+    is_first = infix("==", part, number(1))
+    with c.block() as inner:
+        begin, end = c.names.plain("begin", axis), c.names.plain("end", axis)
+        c.assign(begin, select(is_first, low, middle))
+        c.assign(end, select(is_first, middle, high))
+        stream.unmasked = is_first
+        if is_dense(stream.loop):
+            stream.covered = is_first if segment.bounds else True
+        condition = infix("|", infix("<", c.axis(axis), high), is_first)
+        stages = _stages(c, stream, infix("!=", part, number(1)))
+        fused = _fused(c, stream, is_first)
+        _blocks(c, stream, begin, end, condition, body, stages, fused)
+    c.put(For(part, Static(number(1), last), tuple(inner)))
+
+
+def _stages(c: Context, stream: Stream, is_last: Expr) -> Expr | None:
+    """Do not load the few blocks at the end ahead where descriptors load the others: two
+    pipelines would take more shared memory than one."""
+    phases = stream.phases
+    if not phases.descriptors or not phases.is_short:
+        return None
+    is_described = Expr("given", (c.names.descriptor(phases.descriptors[0]),), None, (), BOOL)
+    return select(infix("&", is_described, is_last), number(1), none())
+
+
+def _fused(c: Context, stream: Stream, is_plain: Expr) -> Expr | None:
+    """When may the loop inside become one with this one?"""
+    if stream.phases.fused is None:
+        return None
+    block, axis = stream.phases.fused
+    given = Expr("given", (c.names.descriptor(block),), None, (), BOOL)
+    return joined("&", [given, c.names.even(axis), is_plain])
+
+
+def _edges(c: Context, stream: Stream, body: Body) -> None:
+    """The blocks that stick out of what all rows admit are masked, under a condition."""
+    axis, block = stream.loop.axis.name, c.names.block(stream.loop.axis.name)
+    with _range(c, stream) as (low, high, full_low, full_high):
+        begin = c.set_bound("outer", axis, _aligned(c, axis, low))
+        first, offs = c.first(axis), c.axis(axis)
+        if stream.phases.form == "edges":
+            stream.edge = _sticks_out(first, block, full_low, full_high)
+            c.say("Blocks that are inside for every row need no mask.")
+        condition = infix("&", infix(">=", offs, low), infix("<", offs, high))
+        _blocks(c, stream, begin, high, condition, body)
+
+
+def _sticks_out(place: Expr, block: Expr, low: Expr, high: Expr) -> Expr:
+    return infix("|", infix("<", place, low), infix(">", infix("+", place, block), high))
+
+
+def _sliding(c: Context, stream: Stream, body: Body) -> None:
+    """Blocks of elements that rows admit, and of no others: none needs a mask to be loaded.
+    The last one slides back to where the elements end. Fewer than a block of them descriptors
+    leave to pointers, which load the last element for those that are missing."""
+    axis, block = stream.loop.axis.name, c.names.block(stream.loop.axis.name)
+    with _range(c, stream) as (low, high, full_low, full_high):
+        part = name(c.names.of("part", axis, "part"), INT)
+        place, start, stop = (c.names.index(x, axis) for x in ("place", "start", "stop"))
+        first = c.first(axis)
+        names = map(c.names.descriptor, stream.phases.descriptors)
+        described = joined("|", [Expr("given", (x,), None, (), BOOL) for x in names])
+        c.say("The last block slides back to the end; what it has twice is masked.")
+        is_short = infix("<", infix("-", high, low), block)
+        middle = c.set_bound("full_end", axis, select(described, where(is_short, low, high), high))
+        is_first = infix("==", part, number(1))
+        with c.block() as inner:
+            c.assign(start, select(is_first, low, middle))
+            c.assign(stop, select(is_first, middle, high))
+            stream.edge = _sticks_out(place, block, full_low, full_high)
+            stream.covered, stream.sliding = is_first, (place, high)
+            with c.block() as innermost:
+                back = extreme("minimum", place, infix("-", high, block))
+                c.assign(first, extreme("maximum", back, low))
+                last = infix("-", high, number(1))
+                c.assign(c.axis(axis), extreme("minimum", _plus(axis, first), last))
+                _block_body(c, stream, body)
+            stages = select(is_first, none(), number(1))
+            c.put(For(place, Blocks(axis, start, stop, stages), tuple(innermost)))
+        parts = Static(number(1), select(described, number(3), number(2)))
+        c.put(For(part, parts, tuple(inner)))
+
+
+# --- segments and runs ------------------------------------------------------------------------
+
+
+@contextmanager
+def _range(c: Context, stream: Stream) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
+    """What is written inside runs for each segment and each run of it, from low to high; of these
+    from full low to full high is inside for every row."""
+    axis = stream.loop.axis.name
+    with ExitStack() as stack:
+        if len(stream.loop.segments) > 1:
+            stack.enter_context(_each_segment(c, stream))
+            low, high, full_low, full_high = (
+                c.names.index(x, axis) for x in ("low", "high", "full_low", "full_high")
+            )
+        else:
+            found = range_of(c, stream.loop, stream.loop.segments[0])
+            low, high, full_low, full_high = (
+                c.set_bound(purpose, axis, x)
+                for purpose, x in (
+                    ("low", found.low),
+                    ("high", found.high),
+                    ("full_low", found.full_low),
+                    ("full_high", found.full_high),
+                )
+            )
+            name_row_bounds(c, stream, low, high)
+        if stream.phases.in_runs:
+            low, high = stack.enter_context(_each_run(c, stream, low, high))
+        yield low, high, full_low, full_high
+
+
+@contextmanager
+def _each_segment(c: Context, stream: Stream) -> Iterator[None]:
+    """What is written inside runs for each segment, with its bounds under common names."""
+    loop, axis = stream.loop, stream.loop.axis.name
+    segment = c.names.plain("segment", axis)
+    layout = c.order({a for e in loop.bounds for a in e.axes})
+    c.say("The domain is a disjoint union of segments.")
+    low, high, full_low, full_high = (
+        c.names.index(x, axis) for x in ("low", "high", "full_low", "full_high")
+    )
+    with c.block() as inner:
+        cases: list[tuple[Statement, ...]] = []
+        for s in loop.segments:
+            with c.block() as case:
+                found = range_of(c, loop, s)
+                c.assign(low, found.low)
+                c.assign(high, found.high)
+                if loop.axis.role != "serial":
+                    c.assign(full_low, high if s.masked else found.full_low)
+                    c.assign(full_high, high if s.masked else found.full_high)
+                for purpose, end, bounds in (("from", "low", s.lower), ("to", "high", s.upper)):
+                    if layout:
+                        value = tile_of(c, bounds, end, loop, layout)
+                        c.assign(c.names.index(purpose, axis, layout), value)
+            cases.append(tuple(case))
+        rest = cases[-1]
+        for n in reversed(range(len(cases) - 1)):
+            rest = (If(infix("==", segment, number(n)), cases[n], rest),)
+        c.out += rest
+        yield
+    c.put(For(segment, Static(None, number(len(loop.segments))), tuple(inner)))
+
+
+@contextmanager
+def _each_run(c: Context, stream: Stream, low: Expr, high: Expr) -> Iterator[tuple[Expr, Expr]]:
+    """Bounds of one run after the other of elements that rows admit: nothing in between is
+    read, for what stands there, be it NaN, would enter a sum as 0 times itself."""
+    axis = stream.loop.axis.name
+    rows = c.order({a for e in stream.loop.bounds for a in e.axes})
+    begin, end = c.names.plain("begin", axis), c.names.plain("end", axis)
+    reach, following = c.names.plain("reach", axis), c.names.index("next", axis, rows)
+    from_, to_ = c.names.index("from", axis, rows), c.names.index("to", axis, rows)
+    inside = joined("&", [spread(c.names.inside(a), rows) for a in rows])
+
+    def outermost(op: str, found: Expr) -> Expr:
+        for _ in rows:
+            found = reduced(found, op, 0)
+        return cast(found, INDEX)
+
+    c.say("One run of elements that rows admit after the other.")
+    c.assign(to_, where(inside, to_, number(0)))
+    c.assign(end, cast(low, INDEX))
+    with c.block() as inner:
+        c.assign(following, extreme("maximum", from_, end))
+        c.assign(begin, outermost("min", where(infix("<", following, to_), following, high)))
+        c.assign(end, begin)
+        reached = outermost("max", where(infix("<=", from_, end), to_, end))
+        c.assign(reach, reached)
+        with c.block() as further:
+            c.assign(end, reach)
+            c.assign(reach, reached)
+        c.put(While(infix(">", reach, end), tuple(further)))
+        stream.in_run = True
+        c.assign(c.names.index("run_from", axis, rows), extreme("maximum", from_, begin))
+        c.assign(c.names.index("run_to", axis, rows), extreme("minimum", to_, end))
+        yield begin, end
+    c.put(While(infix("<", end, high), tuple(inner)))
+
+
+# --- blocks -----------------------------------------------------------------------------------
+
+
+def _blocks(
+    c: Context,
+    stream: Stream,
+    begin: Expr,
+    end: Expr,
+    condition: Expr,
+    body: Body,
+    stages: Expr | None = None,
+    fused: Expr | None = None,
+) -> None:
+    """One block after the other, in a condition that says which elements count."""
+    axis = stream.loop.axis.name
+    first = c.first(axis)
+    name_first_places(c, stream, begin)
+    with c.block() as inner:
+        c.assign(c.axis(axis), _plus(axis, first))
+        c.assign(c.names.inside(axis), condition)
+        name_moves(c, stream, begin)
+        _block_body(c, stream, body)
+    c.put(For(first, Blocks(axis, begin, end, stages, fused), tuple(inner)))
+
+
+def _block_body(c: Context, stream: Stream, body: Body) -> None:
+    forget_masks(c)
+    stream.admitted = None
+    body(c, stream.loop)
+
+
+_FORMS: dict[str, Callable[[Context, Stream, Body], None]] = {
+    "serial": _serial,
+    "masked": _masked,
+    "split": _split,
+    "edges": _edges,
+    "sliding": _sliding,
+}

@@ -1,0 +1,227 @@
+"""Masks: which elements of a block are in the domain of its loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from monocomp.blocks.context import Context, Stream
+from monocomp.blocks.operations import (
+    arange,
+    cast,
+    extreme,
+    full,
+    helper,
+    infix,
+    joined,
+    name,
+    number,
+    reduced,
+    spread,
+    to,
+    where,
+)
+from monocomp.blocks.program import BOOL, INT32, INT64, Expr
+from monocomp.tile import Expr as TileExpr
+from monocomp.tile import Loop, Mask
+from monocomp.vocabulary import Kind
+
+Translate = Callable[[Context, TileExpr, tuple[str, ...]], Expr]
+
+
+def forget_masks(c: Context) -> None:
+    """Masks are named anew in each block of a loop."""
+    for stream in c.streams:
+        stream.kept = {}
+
+
+def inside(c: Context, axis: str, want: tuple[str, ...], value_of: Translate) -> Expr:
+    """Which elements along an axis are in the domain, for a tile."""
+    stream = c.stream(axis)
+    if stream is None:
+        return spread(c.names.inside(axis), want)
+    return domain(c, stream, want, value_of)
+
+
+def domain(c: Context, stream: Stream, want: tuple[str, ...], value_of: Translate) -> Expr:
+    """The name of the tile that tells which elements are in a loop's domain."""
+    loop, axis = stream.loop, stream.loop.axis.name
+    if want in stream.kept:
+        return stream.kept[want]
+    if stream.sliding is not None:
+        return _slid_domain(c, stream, *stream.sliding, want)
+    serial = loop.axis.role == "serial"
+    offs = c.axis(axis) if serial else spread(c.axis(axis), want)
+    tests = _serial_tests(c, stream, want, value_of) if serial else []
+    is_bounded = False  # do the rows' bounds say it all?
+    purposes = _row_purposes(c, stream)
+    for purpose in purposes:
+        is_bounded = is_bounded or purpose == "to"
+        bound = spread(row_bound(c, stream, purpose), want)
+        tests.append(infix(">=" if purpose == "from" else "<", offs, bound))
+    admitted = None if stream.admitted is None else _admitted(c, stream, stream.admitted, want)
+    if admitted is not None:
+        tests.append(admitted)
+    of_block = None
+    if not serial and not is_bounded:
+        of_block = spread(c.names.inside(axis), want)
+    if not tests:
+        return number(True, "bool") if of_block is None else of_block
+    first = tests.pop(0)
+    value = first if of_block is None else infix("&", of_block, first)
+    keep = _named_mask(c, axis, want, value)
+    for test in tests:
+        # Triton's interpreter takes a truth value that it makes a tile of for a float.
+        is_value = want and test is admitted and not c.order(_mask_of(loop).axes)
+        kept = where(test, keep, number(False, "bool")) if is_value else infix("&", keep, test)
+        c.assign(keep, kept)
+    if stream.unmasked is not None:
+        c.assign(keep, infix("|", keep, stream.unmasked))
+    if not serial:
+        stream.kept[want] = keep
+    return keep
+
+
+def members(c: Context, stream: Stream, want: tuple[str, ...], value_of: Translate) -> Expr | None:
+    """Which elements of a tile are in a loop's domain, for some element along axes that the tile
+    has not; None if all are."""
+    loop = stream.loop
+    layout = c.order(loop.domain)
+    found = number(True, "bool") if loop.is_whole else domain(c, stream, layout, value_of)
+    if found.op == "number":
+        return None
+    for axis in (a for a in layout[::-1] if a not in want):
+        found = infix(">", reduced(to(found, INT32), "max", layout.index(axis)), number(0))
+    return spread(found, want)
+
+
+def _named_mask(c: Context, axis: str, want: tuple[str, ...], value: Expr) -> Expr:
+    keep = name(c.names.of("keep", f"{axis} {want}", "keep"), BOOL, value.layout)
+    return c.assign(keep, value)
+
+
+def _serial_tests(
+    c: Context, stream: Stream, want: tuple[str, ...], value_of: Translate
+) -> list[Expr]:
+    """The bounds of a serial loop's only segment, at its element."""
+    if len(stream.loop.segments) > 1:
+        return []
+    (segment,) = stream.loop.segments
+    at = c.axis(stream.loop.axis.name)
+    tests = [infix(">=", at, value_of(c, b, want)) for b in segment.lower]
+    return tests + [infix("<", at, value_of(c, b, want)) for b in segment.upper]
+
+
+def _row_purposes(c: Context, stream: Stream) -> list[str]:
+    """The bounds that each row of a block has a place for."""
+    loop = stream.loop
+    several = len(loop.segments) > 1
+    if not _rows(c, loop) or (loop.axis.role == "serial" and not several):
+        return []
+    varies = any(c.order(e.axes) for e in loop.segments[0].lower)
+    purposes = ["from"] if several or varies else []
+    return purposes + (["to"] if several or loop.segments[0].upper else [])
+
+
+def _rows(c: Context, loop: Loop) -> tuple[str, ...]:
+    return c.order({a for b in loop.bounds for a in b.axes})
+
+
+def row_bound(c: Context, stream: Stream, purpose: str) -> Expr:
+    """The name of a bound for each row, within the run if there is one."""
+    run = "run_" if stream.in_run else ""
+    return c.names.index(run + purpose, stream.loop.axis.name, _rows(c, stream.loop))
+
+
+def _slid_domain(
+    c: Context, stream: Stream, place: Expr, high: Expr, want: tuple[str, ...]
+) -> Expr:
+    """The elements of a block that slides which are in the domain, but for those that the
+    block before it has."""
+    axis = stream.loop.axis.name
+    first = c.first(axis)
+    rows = _rows(c, stream.loop)
+    begin = row_bound(c, stream, "from") if rows else c.names.index("low", axis)
+    low = infix("-", extreme("maximum", begin, place), first)
+    if rows and (len(stream.loop.segments) > 1 or stream.loop.segments[0].upper):
+        end = spread(infix("-", row_bound(c, stream, "to"), first), want)
+    else:
+        end = infix("-", high, first)
+    places = spread(arange(axis), want)
+    identifier = c.names.of("keep", f"{axis} {want}", "keep")
+    test = helper("between", places, spread(low, want), end, layout=want, dtype=BOOL)
+    keep = c.assign(name(identifier, BOOL, want), test)
+    stream.kept[want] = keep
+    return keep
+
+
+def _admitted(c: Context, stream: Stream, admitted: Expr, want: tuple[str, ...]) -> Expr:
+    """What the mask admits; in segments without a mask all."""
+    return joined("|", [spread(admitted, want), *unmasked_segments(c, stream.loop)])
+
+
+def unmasked_segments(c: Context, loop: Loop) -> list[Expr]:
+    """Tests for the segments of a loop without a mask."""
+    segment = c.names.plain("segment", loop.axis.name)
+    found = enumerate(loop.segments)
+    return [infix("==", segment, number(n)) for n, s in found if not s.masked]
+
+
+def _mask_of(loop: Loop) -> TileExpr:
+    """What the elements of a loop with a mask must satisfy."""
+    return next(s.value for s in loop.body if isinstance(s, Mask))
+
+
+def admit(c: Context, stream: Stream, s: Mask, admitted: Expr, value_of: Translate) -> Expr | None:
+    """Name what a mask admits; a test whether it admits anything, if that is to be asked. A
+    block in which a mask that is read admits nothing is left out: reading it is cheap beside
+    what it saves. One that is computed has members everywhere, as a rule."""
+    axis = stream.loop.axis.name
+    if admitted.op not in ("name", "number"):
+        target = name(c.names.of("admitted", axis, "admitted"), BOOL, admitted.layout)
+        admitted = c.assign(target, admitted)
+    stream.admitted = spread(admitted, c.order(s.value.axes))
+    forget_masks(c)
+    if stream.loop.axis.role == "serial":
+        return None
+    _leave_out(c, stream, s.value, value_of)
+    if not _reads_along(c, s.value, axis):
+        return None
+    count = name(c.names.of("members", axis, f"any_{axis}"), INT32)
+    c.assign(count, reduced(to(c.names.inside(axis), INT32), "max", 0))
+    some = infix(">", count, number(0))
+    return joined("or", [*unmasked_segments(c, stream.loop), some])
+
+
+def _leave_out(c: Context, stream: Stream, mask: TileExpr, value_of: Translate) -> None:
+    """Read nothing that no row of the block admits: what stands there, be it NaN, would
+    enter a sum as 0 times itself."""
+    axis = stream.loop.axis.name
+    layout = c.order({axis}.union(*(e.axes for e in (mask, *stream.loop.bounds))))
+    of_block, seen = c.names.inside(axis), domain(c, stream, layout, value_of)
+    if len(layout) > 1:
+        seen = to(seen, INT32)
+        for dim in reversed([n for n, a in enumerate(layout) if a != axis]):
+            seen = reduced(seen, "max", dim)
+        seen = infix(">", seen, number(0))
+    c.assign(of_block, infix("&", of_block, seen))
+
+
+def _reads_along(c: Context, e: TileExpr, axis: str) -> bool:
+    """Is a tensor read along an axis to compute the value?"""
+    if axis not in e.axes:
+        return False
+    parts = (c.lets[e.attr],) if e.op == "local" and e.attr in c.lets else e.args
+    return e.op == "load" or any(_reads_along(c, p, axis) for p in parts)
+
+
+def chosen(condition: Expr, value: Expr, kind: Kind, unit: float) -> Expr:
+    """The value where a condition holds, else a monoid's unit."""
+    other = number(unit, kind)
+    if kind == "int":  # the unit may need all bits
+        return where(condition, value, full(other, (), INT64))
+    return where(condition, value, other)
+
+
+def in_64_bits(value: Expr, kind: Kind) -> Expr:
+    """An int that a unit of all bits goes with."""
+    return cast(value, INT64) if kind == "int" else value

@@ -1,0 +1,60 @@
+"""The passes over a tile program that decide what its block program is like, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from monocomp.blocks.alignment import Period, align
+from monocomp.blocks.descriptors import described_loads
+from monocomp.blocks.dtypes import Product, choose_dtypes
+from monocomp.blocks.layouts import Layouts
+from monocomp.blocks.phases import Phases, peel, unpeeled
+from monocomp.blocks.program import Block
+from monocomp.tile import Expr, Loop, TileProgram
+
+PASSES = ("flip", "choose_loads", "peel", "align", "choose_dtypes")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What has been decided.
+
+    Attributes:
+        layouts: the order of dimensions; `flip` turns some loads round.
+        described: the loads that descriptors make, by name: `choose_loads`.
+        phases: how each loop runs: `peel`.
+        periods: the places of blocks that lie in periods: `align`.
+        products: how each product of matrices is done: `choose_dtypes`.
+    """
+
+    layouts: Layouts
+    described: Mapping[str, Block]
+    phases: Mapping[Loop, Phases]
+    periods: Mapping[Expr, Period]
+    products: Mapping[Expr, Product]
+
+
+def choose(
+    program: TileProgram,
+    narrow: Collection[str] = (),
+    passes: Collection[str] = PASSES,
+    resident: bool = False,
+) -> Choices:
+    """Run passes.
+
+    Args:
+        program: the kernel.
+        narrow: the inputs of 8 bits.
+        passes: those to run: a program means the same without any of them.
+        resident: do descriptors load what is loaded once, too?
+    """
+    layouts = Layouts(program, "flip" in passes)
+    described = described_loads(program, resident) if "choose_loads" in passes else {}
+    peeled = "peel" in passes
+    phases = peel(program, layouts, described) if peeled else unpeeled(program, layouts)
+    periods = align(program, phases) if "align" in passes else {}
+    products = choose_dtypes(program, layouts, narrow)
+    if "choose_dtypes" not in passes:
+        products = dict.fromkeys(products, Product())
+    return Choices(layouts, described, phases, periods, products)

@@ -1,0 +1,110 @@
+"""Places in periods, where blocks are aligned with these (see `alignment`)."""
+
+from __future__ import annotations
+
+from monocomp.blocks.context import Context, Stream
+from monocomp.blocks.descriptors import is_dense
+from monocomp.blocks.operations import arange, infix, joined, name, number, select, to
+from monocomp.blocks.program import INDEX, INT, Expr
+from monocomp.tile import Expr as TileExpr
+from monocomp.tile import expressions
+
+
+def is_in_period(c: Context, e: TileExpr) -> bool:
+    """Is this the place of a stream's element in a period of constant length?"""
+    return e.op == "mod" and e in c.choices.periods
+
+
+def is_moved(c: Context, e: TileExpr) -> bool:
+    """Is this such a place, which two summands give: a tile and how far it has moved?"""
+    return is_in_period(c, e) and c.choices.periods[e].divisor is not None
+
+
+def _holds_blocks(c: Context, e: TileExpr) -> Expr | None:
+    """When does each block lie in one period? None if that is not known."""
+    period = c.choices.periods[e]
+    if period.divisor is None:
+        return None
+    block = c.names.block(period.axis)
+    test = _divides(block, _length(c, period.length))
+    begins = _divides(block, number(period.divisor))
+    return infix("&", test, begins) if period.divisor else test
+
+
+def _divides(a: Expr, b: Expr) -> Expr:
+    return infix("==", infix("%", b, a), number(0))
+
+
+def place(c: Context, e: TileExpr) -> Expr:
+    """The places of a block's elements in a period, but for how far the block has moved."""
+    axis = e.args[0].attr
+    offs, length = c.axis(axis), _length(c, e.args[1])
+    stream = c.stream(axis)
+    if stream is not None and stream.is_aligned:
+        in_all = _divides(length, c.names.block(axis))  # then all blocks have the first's places
+        held = _holds_blocks(c, e)
+        test = in_all if held is None else infix("|", in_all, held)
+        offs = select(test, _first_places(c, axis), offs)
+    return infix("%", offs, length)
+
+
+def _length(c: Context, period: TileExpr) -> Expr:
+    return c.names.size(period.attr) if period.op == "extent" else number(period.attr)
+
+
+def moved(c: Context, e: TileExpr) -> Expr:
+    """How far a block has moved in a period, since the first block."""
+    axis = e.args[0].attr
+    key = f"{axis} {_length(c, e.args[1]).attr}"
+    return name(c.names.of("moved", key, f"moved_{axis}"), INT)
+
+
+def _first_places(c: Context, axis: str) -> Expr:
+    """The places of a loop's first block."""
+    return name(c.names.of("first block", axis, f"first_offs_{axis}"), INDEX, (axis,))
+
+
+def name_first_places(c: Context, stream: Stream, begin: Expr) -> None:
+    """Name the places of a loop's first block, if they are in a period."""
+    axis = stream.loop.axis.name
+    if _in_periods(c, stream):
+        places = infix("+", begin, to(arange(axis), INDEX))
+        c.assign(_first_places(c, axis), places)
+        stream.is_aligned = True
+
+
+def name_moves(c: Context, stream: Stream, begin: Expr) -> None:
+    """Name how far a block has moved in each period."""
+    first = c.first(stream.loop.axis.name)
+    for e in _in_periods(c, stream):
+        if (held := _holds_blocks(c, e)) is not None:
+            length = _length(c, e.args[1])
+            distance = infix("-", infix("%", first, length), infix("%", begin, length))
+            c.assign(moved(c, e), select(held, distance, number(0)))
+
+
+def _in_periods(c: Context, stream: Stream) -> list[TileExpr]:
+    """The places in periods that a loop computes of its elements, one for each period."""
+    found = (e for e in expressions(stream.loop.body) if is_in_period(c, e))
+    here = [e for e in found if e.args[0].attr == stream.loop.axis.name]
+    return list({_length(c, e.args[1]).attr: e for e in here}.values())
+
+
+def held_by_blocks(c: Context, load: TileExpr) -> tuple[str, Expr] | None:
+    """The axis of a load that reads one element for a whole block, and when it does: if no
+    subscript tells more than the period. The element is needed: the domain has all elements
+    between its bounds, and so one of each block."""
+    dense = {s.loop.axis.name for s in c.streams if is_dense(s.loop)}
+    layout = c.order(load.axes)
+    if load.guarded or len(layout) != 1 or layout[0] not in dense:
+        return None
+    places = [x for x in map(c.meaning, load.args) if c.order(x.axes)]
+    if not all(x.op == "floordiv" and x in c.choices.periods for x in places):
+        return None
+    tests = {}
+    for x in places:
+        test = _holds_blocks(c, x)
+        if test is None:
+            return None
+        tests[x.args[0].attr, _length(c, x.args[1]).attr] = test
+    return layout[0], joined("and", list(tests.values()))

@@ -1,0 +1,169 @@
+"""`peel`: in which phases the blocks of a loop run, so that few of them need masks.
+
+    split    from the same element for all rows: the blocks inside for every row, and those that
+             stick out at the end. The body is written once; in the first phase all masks are
+             constant and the compiler drops them.
+    edges    a loop that begins where its rows say would have a third phase, and more to start and
+             to end than to do: it asks at each block whether to mask it.
+    sliding  the same where descriptors load blocks: these begin and end where the elements do,
+             and the last one slides back.
+    masked   a mask leaves elements out anywhere: all blocks ask.
+    serial   one element at a time.
+
+The domain may have several segments, and within one, intervals of rows with gaps between them are
+streamed run by run: what no row admits is not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import gcd, prod
+from typing import Literal, TypeAlias
+
+from monocomp.blocks.layouts import Layouts
+from monocomp.blocks.program import Block
+from monocomp.tile import Expr, Let, Loop, Segment, TileProgram, walk
+
+Form: TypeAlias = Literal["split", "edges", "sliding", "masked", "serial"]
+
+
+@dataclass(frozen=True)
+class Phases:
+    """How a loop runs.
+
+    Attributes:
+        form: as above.
+        begins_by_row: do rows say where they begin?
+        in_runs: is it streamed run by run?
+        divisor: what divides the places at which blocks begin; 0: their own length does.
+        descriptors: what loads its blocks.
+        fused: the descriptor and the axis of the only loop inside, whose loads may be under way
+            while this loop does the rest: with pointers that one would carry their addresses
+            along, and gain nothing.
+        is_short: do the ends of a block's rows lie within as many elements as there are rows?
+    """
+
+    form: Form
+    begins_by_row: bool = False
+    in_runs: bool = False
+    divisor: int = 1
+    descriptors: tuple[Block, ...] = ()
+    fused: tuple[Block, str] | None = None
+    is_short: bool = False
+
+
+def peel(
+    program: TileProgram, layouts: Layouts, described: Mapping[str, Block]
+) -> dict[Loop, Phases]:
+    """The phases of each loop; `described` are the loads that descriptors make, by name."""
+    loops = (s for s in walk(program.body) if isinstance(s, Loop))
+    return {loop: _phases(loop, Bounds(layouts), described) for loop in loops}
+
+
+def unpeeled(program: TileProgram, layouts: Layouts) -> dict[Loop, Phases]:
+    """The same, if all blocks ask."""
+    known = Bounds(layouts)
+    found = {}
+    for loop in (s for s in walk(program.body) if isinstance(s, Loop)):
+        begins_by_row = len(loop.segments) > 1 or known.vary(loop.segments[0].lower)
+        is_serial = loop.axis.role == "serial"
+        found[loop] = Phases("serial" if is_serial else "masked", begins_by_row)
+    return found
+
+
+def _phases(loop: Loop, known: Bounds, described: Mapping[str, Block]) -> Phases:
+    first = loop.segments[0]
+    if loop.axis.role == "serial":
+        return Phases("serial")
+    lets = (s.name for s in walk(loop.body) if isinstance(s, Let))
+    found = (described[name] for name in lets if name in described)
+    blocks = tuple(dict.fromkeys(b for b in found if loop.axis.name in b.tile))
+    if len(loop.segments) == 1 and first.masked:
+        divisor = known.divisor_of_lower(first)
+        return Phases("masked", known.vary(first.lower), divisor=divisor)
+    if len(loop.segments) == 1 and not known.vary(first.lower):
+        return Phases(
+            "split",
+            divisor=known.divisor_of_lower(first),
+            descriptors=blocks,
+            fused=_fused(loop, described),
+            is_short=known.is_short(first),
+        )
+    in_runs = any(map(known.may_have_gaps, loop.segments))
+    if blocks:
+        return Phases("sliding", True, in_runs, descriptors=blocks)
+    return Phases("edges", True, in_runs, divisor=0)
+
+
+def _fused(loop: Loop, described: Mapping[str, Block]) -> tuple[Block, str] | None:
+    inner = [s for s in loop.body if isinstance(s, Loop)]
+    loads = [s.name for x in inner for s in x.body if isinstance(s, Let)]
+    if len(inner) != 1 or not loads or not described.keys() >= {*loads}:
+        return None
+    return described[loads[0]], inner[0].axis.name
+
+
+class Bounds:
+    """What the bounds of segments tell without their values."""
+
+    def __init__(self, layouts: Layouts) -> None:
+        self.order, self.lets = layouts.order, layouts.lets
+
+    def vary(self, bounds: tuple[Expr, ...]) -> bool:
+        """Are bounds not the same for all rows?"""
+        return any(self.order(e.axes) for e in bounds)
+
+    def may_have_gaps(self, segment: Segment) -> bool:
+        """Can there be elements between the bounds of a block's rows that no row admits?
+
+        Intervals that all begin, or all end, at the same element have none, nor have those whose
+        ends grow by one from row to row.
+        """
+        varying = self.vary(segment.lower) and self.vary(segment.upper)
+        return varying and not (segment.masked or all(map(self._grows_by_one, segment.bounds)))
+
+    def _grows_by_one(self, bound: Expr) -> bool:
+        """Is this a coordinate and what is the same for all rows, or only that?"""
+        if not self.order(bound.axes):
+            return True
+        match bound.op:
+            case "local" if bound.attr in self.lets:
+                return self._grows_by_one(self.lets[bound.attr])
+            case "add":
+                varying = [a for a in bound.args if self.order(a.axes)]
+                return len(varying) == 1 and self._grows_by_one(varying[0])
+            case "sub":
+                return self._grows_by_one(bound.args[0]) and not self.order(bound.args[1].axes)
+        return bound.op == "coordinate"
+
+    def is_short(self, segment: Segment) -> bool:
+        """Do the ends of a block's rows lie within as many elements as there are rows?"""
+        return bool(segment.upper) and all(map(self._steps_by_one, segment.upper))
+
+    def _steps_by_one(self, bound: Expr) -> bool:
+        """Is a bound the same for all rows, or at most one more for the next row?"""
+        if bound.op == "local" and bound.attr in self.lets:
+            return self._steps_by_one(self.lets[bound.attr])
+        if bound.op in ("maximum", "minimum"):
+            return all(map(self._steps_by_one, bound.args))
+        return self._grows_by_one(bound)
+
+    def divisor_of_lower(self, segment: Segment) -> int:
+        """What divides the first element at which blocks begin, as far as numbers tell; blocks
+        that begin where rows say begin at multiples of their own length: 0."""
+        if self.vary(segment.lower):
+            return 0
+        return gcd(*map(self._divisor, segment.lower))
+
+    def _divisor(self, e: Expr) -> int:
+        match e.op:
+            case "number" if e.kind == "int":
+                return abs(int(e.attr))
+            case "local" if e.attr in self.lets:
+                return self._divisor(self.lets[e.attr])
+            case "mul":
+                return prod(map(self._divisor, e.args))
+            case "add" | "sub" | "maximum" | "minimum":
+                return gcd(*map(self._divisor, e.args))
+        return 1

@@ -1,0 +1,43 @@
+"""Products of matrices, with their operands converted as has been chosen."""
+
+from __future__ import annotations
+
+from monocomp.blocks.context import Context
+from monocomp.blocks.dtypes import Product, Target
+from monocomp.blocks.operands import unconverted
+from monocomp.blocks.operations import none, to
+from monocomp.blocks.program import BFLOAT16, FLOAT32, Dtype, Expr
+from monocomp.tile import Expr as TileExpr
+
+
+def sides(c: Context, e: TileExpr, product: Product) -> list[tuple[TileExpr, tuple[str, str]]]:
+    """The operands with their dimensions: those that are converted here, unconverted."""
+    left, right = c.layouts.sides(e)
+    first, second = c.order(e.axes)
+    pairs = ((left, (first, e.attr)), (right, (e.attr, second)))
+    zipped = zip(pairs, product.split, strict=True)
+    return [(x if split else unconverted(x), want) for (x, want), split in zipped]
+
+
+def side(c: Context, product: Product, number: int, x: Expr) -> Expr:
+    """An operand in the dtype that it is multiplied in."""
+    target = (product.left, product.right)[number]
+    return x if target is None or product.split[number] else to(x, _dtype(c, target))
+
+
+def dot(c: Context, product: Product, left: Expr, right: Expr, initial: Expr | None) -> Expr:
+    """left @ right + initial."""
+    layout = (left.layout[0], right.layout[1])
+    if product.limbs is not None:
+        args = (left, right, none() if initial is None else initial)
+        return Expr("dot_in_limbs", args, _dtype(c, product.limbs), layout, FLOAT32)
+    more = () if initial is None else (initial,)
+    return Expr("dot", (left, right, *more), None, layout, FLOAT32)
+
+
+def _dtype(c: Context, target: Target) -> Dtype:
+    if target.tile is not None:
+        return Dtype(c.local(target.tile).attr, "float", "value")
+    if target.tensor is not None:
+        return c.names.element(target.tensor)
+    return BFLOAT16

@@ -1,0 +1,394 @@
+"""The block program: one kernel for one way of running it, as data, read by every GPU dialect.
+
+A value is a tile whose dimensions are in an explicit order: its `layout` names the axis of each,
+None where the dimension has length 1, and () is a scalar. Nothing is left to the printer of a
+dialect: conversions are operations, loads say how they are made and what they leave out, and
+loops which blocks they run over.
+
+    program   = arguments, body, functions
+    statement = Assign | Load | Store | For | While | If | Comment
+    access    = Pointers | Descriptor
+    range     = Static | Serial | Blocks
+    expression = name | number | arange | full | expand | trans | broadcast | reshape
+               | infix operator | select | where | cast | reduce | scan | dot | function | helper
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from monocomp.tile import Axis
+from monocomp.vocabulary import Kind
+
+Layout: TypeAlias = tuple[str | None, ...]
+DtypeKind: TypeAlias = Kind | Literal["pointer", "descriptor", "none"]
+
+MIN_DOT = 16  # the shortest side of a matrix product
+# Numbers and parameters below it take no sum of indices, nor a small multiple, past 32 bits.
+SMALL_INT = 1 << 24
+
+
+@dataclass(frozen=True)
+class Dtype:
+    """A dtype by its name; or that of the elements of a tensor, or of a named value.
+
+    `int` and `float` are those of literals and arguments, whose width their values decide; INDEX
+    is the width of offsets, which an argument of the kernel tells.
+    """
+
+    name: str
+    kind: DtypeKind
+    of: Literal["", "tensor", "value"] = ""
+
+
+FLOAT, INT, BOOL = Dtype("float", "float"), Dtype("int", "int"), Dtype("int1", "bool")
+FLOAT32, BFLOAT16 = Dtype("float32", "float"), Dtype("bfloat16", "float")
+INT32, INT64, UINT32 = Dtype("int32", "int"), Dtype("int64", "int"), Dtype("uint32", "int")
+INDEX = Dtype("INDEX", "int")
+NONE = Dtype("none", "none")
+OF_KIND: dict[Kind, Dtype] = {"float": FLOAT32, "int": INT64, "bool": BOOL}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Expr:
+    """A value: an operation on values.
+
+    op and attr are one of
+        name(identifier), number(value), none,
+        arange: the places in a block; full of a value, zeros: tiles of one number,
+        expand, trans, broadcast, reshape of a value, to the layout of the result,
+        an operator of INFIX of two values, or neg of one,
+        select of a test that is known as the kernel is compiled, or a scalar, and two values,
+        where of a tile's truth values and two values,
+        cast of a value to its dtype, which may be a plain number; to of a tile or tensor,
+        given of a descriptor: is there one?
+        reduce(Reduction) of a tile or several; scan(Reduction) for all prefixes,
+        dot of left, right [, initial]; dot_in_limbs(dtype) of left, right, initial or none,
+        function(name) of a value, such as exp2; maximum, minimum(with NaN?) of two,
+        helper(name) of values: a function that dialects bring along; combine(name): one of the
+        program's own,
+        program_id, cdiv of two ints,
+        convert(Registers) of a tile that lies in others; operand(Registers) of one for a product.
+    Where tiles have been placed in registers the attr of arange, full and zeros tells in which.
+    """
+
+    op: str
+    args: tuple[Expr, ...] = ()
+    attr: Any = None
+    layout: Layout = ()
+    dtype: Dtype = NONE
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """Combining a tile's elements along a dimension: by a built-in operation, a helper, or a
+    function of the program."""
+
+    by: str
+    dim: int
+    kind: Literal["built-in", "helper", "combine"] = "built-in"
+
+
+@dataclass(frozen=True)
+class Registers:
+    """Where a tile lies: as the result of a product along two axes does; a vector as that would
+    without one of its dimensions."""
+
+    tile: tuple[str, str]
+    dim: int | None = None
+
+
+COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+INFIX = ("+", "-", "*", "/", "//", "%", ">>", "&", "|", "and", "or", *COMPARISONS)
+FUNCTIONS = ("exp2", "log", "log2", "sqrt", "rsqrt", "abs", "sin", "cos", "erf", "floor")
+
+
+# --- statements -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Assign:
+    """`targets = value`; there are several for what has several fields."""
+
+    targets: tuple[Expr, ...]
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of a tensor: the tile's axis for each dimension, None where it is one element."""
+
+    tensor: str
+    axes: tuple[str | None, ...]
+
+    @property
+    def tile(self) -> tuple[str, ...]:
+        """The axes of the tile, in the tensor's order."""
+        return tuple(a for a in self.axes if a is not None)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Pointers:
+    """Elements at base + offsets; where a mask does not hold nothing is read, and `fill` is
+    the value."""
+
+    base: Expr
+    offsets: tuple[Expr, ...]
+    mask: Expr | None = None
+    fill: Expr | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Descriptor:
+    """A block whose first element is at these places, one for each dimension of the tensor; 0
+    outside of the tensor."""
+
+    descriptor: Expr
+    block: Block
+    places: tuple[Expr, ...]
+
+
+Access: TypeAlias = Pointers | Descriptor
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Load:
+    """`target = ` a tile of a tensor."""
+
+    target: Expr
+    tensor: str
+    access: Access
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Store:
+    """Write a value to an output where a mask holds, or add it to what is there, in any order. It
+    is a tile of the pointers, or broadcasts to one."""
+
+    output: str
+    access: Pointers
+    value: Expr
+    mode: Literal["set", "add"] = "set"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Static:
+    """start .. stop, unrolled."""
+
+    start: Expr | None
+    stop: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Serial:
+    """start .. stop, one after the other."""
+
+    start: Expr
+    stop: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Blocks:
+    """start .. stop in steps of the length of an axis's blocks; loads run so many stages ahead,
+    those of the schedule if it is none. `fused`: may the loop become one with that inside?"""
+
+    axis: str
+    start: Expr
+    stop: Expr
+    stages: Expr | None = None
+    fused: Expr | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class For:
+    variable: Expr
+    range: Static | Serial | Blocks
+    body: Body
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class While:
+    test: Expr
+    body: Body
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class If:
+    test: Expr
+    body: Body
+    orelse: Body = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    text: str
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Blocks of a tensor in shared memory, on their way from the warp that asks for them to those
+    that use them; `depth` is the option that tells how many, 1 if none."""
+
+    name: str
+    descriptor: Expr
+    block: Block
+    depth: str | None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Give:
+    """Ask for a block, once there is room in a ring."""
+
+    ring: Ring
+    access: Descriptor
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Take:
+    """`target = ` the next block of a ring, in shared memory, once it is there."""
+
+    target: Expr
+    ring: Ring
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Release:
+    """Leave the block that was taken last to others."""
+
+    ring: Ring
+
+
+Statement: TypeAlias = Assign | Load | Store | For | While | If | Comment | Give | Take | Release
+Body: TypeAlias = tuple[Statement, ...]
+
+
+# --- programs ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Argument:
+    """What a kernel is given, for a purpose: a pointer, a descriptor, the stride of a dimension,
+    an extent's size, a parameter, an axis's block length, is it even?, an option, the order."""
+
+    purpose: str
+    of: str
+    dim: int
+    name: Expr
+    is_constant: bool
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What it is, for those who pass it."""
+        return self.purpose, self.of, self.dim
+
+
+@dataclass(frozen=True)
+class Function:
+    """The combine of a monoid."""
+
+    name: str
+    doc: str
+    operands: tuple[Expr, ...]
+    body: Body
+    results: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class BlockProgram:
+    """One kernel.
+
+    Attributes:
+        name: its identifier.
+        arguments: in order.
+        axes: those of the tile program.
+        lengths: the name of the block length of each axis that has blocks.
+        body, functions: what it does, and the combines that it calls, by name.
+        grid: rows and grid axes, the fastest first.
+        shared: pairs of tensors that one matrix product takes together.
+        held: the dimension of tensors along which a tile holds them entirely.
+        blocks: what descriptors load, in the order of the arguments.
+        added: the integer parameters of sums and products.
+        producer: what a warp of its own does, that asks for blocks.
+        rings: what these go through.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...]
+    axes: Mapping[str, Axis]
+    lengths: Mapping[str, str]
+    body: Body
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    grid: tuple[Axis, ...] = ()
+    shared: tuple[tuple[str, str], ...] = ()
+    held: Mapping[str, int] = field(default_factory=dict)
+    blocks: tuple[Block, ...] = ()
+    added: tuple[str, ...] = ()
+    producer: Body = ()
+    rings: tuple[Ring, ...] = ()
+
+    def __str__(self) -> str:
+        from monocomp.blocks.text import show_program  # which reads block programs
+
+        return show_program(self)
+
+
+def walk(body: Body) -> Iterator[Statement]:
+    """Every statement, compound ones before what they hold."""
+    for s in body:
+        yield s
+        match s:
+            case For() | While():
+                yield from walk(s.body)
+            case If():
+                yield from walk(s.body)
+                yield from walk(s.orelse)
+
+
+def roots(s: Statement) -> tuple[Expr, ...]:
+    """The expressions that a statement evaluates itself."""
+    match s:
+        case Assign():
+            return (s.value,)
+        case Load():
+            return roots_of(s.access)
+        case Store():
+            return (*roots_of(s.access), s.value)
+        case For():
+            r = s.range
+            if isinstance(r, Blocks):
+                return tuple(x for x in (r.start, r.stop, r.stages, r.fused) if x is not None)
+            return (r.stop,) if r.start is None else (r.start, r.stop)
+        case While() | If():
+            return (s.test,)
+        case Give():
+            return roots_of(s.access)
+    return ()
+
+
+def targets(s: Statement) -> tuple[Expr, ...]:
+    """The names that a statement gives itself."""
+    match s:
+        case Assign():
+            return s.targets
+        case Load() | Take():
+            return (s.target,)
+        case For():
+            return (s.variable,)
+    return ()
+
+
+def roots_of(access: Access) -> tuple[Expr, ...]:
+    """The expressions of an access."""
+    if isinstance(access, Descriptor):
+        return (access.descriptor, *access.places)
+    rest = (x for x in (access.mask, access.fill) if x is not None)
+    return (access.base, *access.offsets, *rest)
+
+
+def subexpressions(e: Expr) -> Iterator[Expr]:
+    """e and its operands, operands first."""
+    for a in e.args:
+        yield from subexpressions(a)
+    yield e

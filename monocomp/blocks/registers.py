@@ -1,0 +1,140 @@
+"""`place`: where each tile lies in registers. Every tile along two axes lies as the result of a
+product would, and a vector as the first such tile without its other dimension; where it meets
+another one it is converted, which moves nothing between threads that hold the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from monocomp.blocks import program as B
+from monocomp.errors import UnsupportedError
+
+_MADE = ("arange", "full", "zeros")  # tiles that are made where they are wanted
+
+
+def place(program: B.BlockProgram) -> B.BlockProgram:
+    """Place the tiles of what uses blocks.
+
+    Raises:
+        UnsupportedError: for what needs other places than products have.
+    """
+    return replace(program, body=_Placer(program).body(program.body))
+
+
+def tiles(program: B.BlockProgram) -> list[tuple[str, str]]:
+    """The pairs of axes along which tiles lie."""
+    found: dict[tuple[str, str], None] = {}
+    shared = _shared(program)
+    for s in B.walk(program.body):
+        for e in B.roots(s):
+            for x in B.subexpressions(e):
+                if isinstance(x.attr, B.Registers):
+                    found[x.attr.tile] = None
+                elif len(x.layout) == 2 and None not in x.layout and x.attr not in shared:
+                    found[(str(x.layout[0]), str(x.layout[1]))] = None
+    return list(found)
+
+
+def _shared(program: B.BlockProgram) -> set[str]:
+    """The tiles in shared memory."""
+    return {s.target.attr for s in B.walk(program.body) if isinstance(s, B.Take)}
+
+
+class _Placer:
+    def __init__(self, program: B.BlockProgram) -> None:
+        self.shared = _shared(program)
+        self.vectors: dict[str, B.Registers] = {}
+        for s in B.walk(program.body):
+            for e in B.roots(s):
+                for x in B.subexpressions(e):
+                    if x.op == "dot":
+                        (m, n) = x.layout
+                        assert m is not None and n is not None
+                        self.vectors.setdefault(m, B.Registers((m, n), 1))
+                        self.vectors.setdefault(n, B.Registers((m, n), 0))
+
+    def body(self, body: B.Body) -> B.Body:
+        """Statements with their values placed."""
+        return tuple(map(self._statement, body))
+
+    def _statement(self, s: B.Statement) -> B.Statement:
+        match s:
+            case B.Assign(targets=(target,)):
+                return replace(s, value=self._placed(s.value, self._usual(target.layout)))
+            case B.Load(access=B.Pointers() as access):
+                at = self._usual(s.target.layout)
+                return replace(s, access=self._access(access, at))
+            case B.Store():
+                at = self._usual(s.value.layout)
+                return replace(
+                    s, access=self._access(s.access, at), value=self._placed(s.value, at)
+                )
+            case B.For() | B.While():
+                return replace(s, body=self.body(s.body))
+            case B.If():
+                return replace(s, body=self.body(s.body), orelse=self.body(s.orelse))
+            case B.Assign() | B.Load():
+                raise UnsupportedError("tuples and descriptors have no place in registers")
+        return s
+
+    def _access(self, access: B.Pointers, at: B.Registers | None) -> B.Pointers:
+        offsets = tuple(self._placed(x, at) for x in access.offsets)
+        mask = None if access.mask is None else self._placed(access.mask, at)
+        return replace(access, offsets=offsets, mask=mask)
+
+    def _usual(self, layout: B.Layout) -> B.Registers | None:
+        """Where named values lie."""
+        match layout:
+            case ():
+                return None
+            case (str(axis),):
+                if axis in self.vectors:
+                    return self.vectors[axis]
+            case (str(a), str(b)):
+                return B.Registers((a, b))
+        raise UnsupportedError(f"no product says where a tile along {layout} lies in registers")
+
+    def _placed(self, e: B.Expr, want: B.Registers | None) -> B.Expr:
+        """A value where it is wanted."""
+        if e.op == "name" and e.attr in self.shared:
+            raise UnsupportedError(f"{e.attr} is used by more than products")
+        if not e.layout:
+            return replace(e, args=tuple(self._placed(a, self._usual(a.layout)) for a in e.args))
+        if e.op == "expand":
+            if want is None or want.dim is not None or None not in e.layout:
+                raise UnsupportedError(f"a vector is expanded to {e.layout} for no tile")
+            inner = B.Registers(want.tile, e.layout.index(None))
+            return replace(e, args=(self._placed(e.args[0], inner),))
+        is_tile = None in e.layout or e.op in _MADE
+        found = want if is_tile and want is not None else self._usual(e.layout)
+        match e.op:
+            case "name":
+                placed = e
+            case "arange" | "full" | "zeros":
+                args = tuple(self._placed(a, None) for a in e.args)
+                return replace(e, args=args, attr=found)
+            case "reduce":
+                (x,) = e.args
+                at = self._usual(x.layout)
+                assert at is not None
+                found = B.Registers(at.tile, e.attr.dim)
+                placed = replace(e, args=(self._placed(x, at),))
+            case "dot":
+                placed = self._dot(e, found)
+            case "trans" | "broadcast" | "scan" | "combine" | "dot_in_limbs":
+                raise UnsupportedError(f"{e.op} has no place in registers")
+            case _:
+                placed = replace(e, args=tuple(self._placed(a, found) for a in e.args))
+        if want is None or found == want:
+            return placed
+        return B.Expr("convert", (placed,), want, e.layout, e.dtype)
+
+    def _dot(self, e: B.Expr, at: B.Registers | None) -> B.Expr:
+        left, right, *initial = e.args
+        if right.attr not in self.shared:
+            raise UnsupportedError("a product's right operand is in no shared memory")
+        if left.op != "name" or left.attr not in self.shared:
+            placed = self._placed(left, self._usual(left.layout))
+            left = B.Expr("operand", (placed,), at, left.layout, left.dtype)
+        return replace(e, args=(left, right, *(self._placed(x, at) for x in initial)))

@@ -1,0 +1,173 @@
+"""What must hold of a block program, whatever passes have chosen: names are given before they are
+used and keep their dimensions and kind, tiles meet in dimensions that agree, and accesses have the
+dimensions of what they read and write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from monocomp.blocks import program as B
+from monocomp.blocks.operations import broadcast_layout
+from monocomp.errors import InternalError
+
+_Known = dict[str, tuple[B.Layout, B.DtypeKind]]
+_ELEMENTWISE = (*B.INFIX, "where", "maximum", "minimum", "function", "neg", "cast", "to")
+
+
+def verify(program: B.BlockProgram) -> None:
+    """Check a program.
+
+    Raises:
+        InternalError: with what is wrong, and the program.
+    """
+    try:
+        known = {a.name.attr: (a.name.layout, a.name.dtype.kind) for a in program.arguments}
+        known["pid"] = ((), "int")
+        for part in (program.body, program.producer):
+            _Verifier(program).body(part, dict(known))
+        for f in program.functions.values():
+            operands = {x.attr: (x.layout, x.dtype.kind) for x in f.operands}
+            inner = _Verifier(program)
+            inner.body(f.body, operands)
+            for x in f.results:
+                inner.expr(x, operands)
+    except InternalError as fault:
+        raise InternalError(str(fault), notes=[str(program)]) from None
+
+
+class _Verifier:
+    def __init__(self, program: B.BlockProgram) -> None:
+        self.program = program
+        self.tensors = {a.of for a in program.arguments if a.purpose == "pointer"}
+        ranks = (a for a in program.arguments if a.purpose == "stride")
+        self.ranks: dict[str, int] = dict.fromkeys(self.tensors, 0)
+        for a in ranks:
+            self.ranks[a.of] = max(self.ranks[a.of], a.dim + 1)
+
+    # --- statements ---------------------------------------------------------------------------
+
+    def body(self, body: B.Body, known: _Known) -> None:
+        """Check statements, and add the names that they give."""
+        for s in body:
+            for e in B.roots(s):
+                self.expr(e, known)
+            match s:
+                case B.Assign(targets=(target,)):
+                    _need(target.layout == s.value.layout, f"{target.attr} has other dimensions")
+                    _need(_are_alike(target, s.value), f"{target.attr} is of another kind")
+                    self._name(target, known)
+                case B.Assign():
+                    for target in s.targets:
+                        self._name(target, known)
+                case B.Load():
+                    self._load(s)
+                    self._name(s.target, known)
+                case B.Take():
+                    same = sorted(s.ring.block.tile) == sorted(a for a in s.target.layout if a)
+                    _need(same and s.ring in self.program.rings, f"{s.target.attr} is no block")
+                    self._name(s.target, known)
+                case B.Give():
+                    _need(s.ring.block == s.access.block, f"{s.ring.name} holds other blocks")
+                case B.Store():
+                    layout = self._pointers(s.access)
+                    fits = broadcast_layout(layout, s.value.layout) == layout
+                    _need(fits, f"pointers along {layout} for a tile along {s.value.layout}")
+                case B.For():
+                    inner = dict(known)
+                    self._name(s.variable, inner)
+                    self.body(s.body, inner)
+                    self._keep(inner, known)
+                case B.While():
+                    inner = dict(known)
+                    self.body(s.body, inner)
+                    self._keep(inner, known)
+                case B.If():
+                    one, other = dict(known), dict(known)
+                    self.body(s.body, one)
+                    self.body(s.orelse, other)
+                    for name in one.keys() & other.keys():
+                        _need(one[name] == other[name], f"{name} differs between branches")
+                        known[name] = one[name]
+
+    def _name(self, target: B.Expr, known: _Known) -> None:
+        new = target.layout, target.dtype.kind
+        known[target.attr] = new
+
+    def _keep(self, inner: Mapping[str, tuple[B.Layout, B.DtypeKind]], known: _Known) -> None:
+        """A loop may run no time: what it names is not known after it."""
+        for name in known:
+            _need(inner[name] == known[name], f"{name} changes what it is in a loop")
+
+    def _load(self, s: B.Load) -> None:
+        if isinstance(s.access, B.Pointers):
+            layout = self._pointers(s.access)
+            same = layout == s.target.layout
+            _need(same, f"pointers along {layout} for a tile along {s.target.layout}")
+            return
+        block = s.access.block
+        _need(block.tensor == s.tensor, f"a descriptor of {block.tensor} loads {s.tensor}")
+        _need(len(s.access.places) == self.ranks[s.tensor], f"{s.tensor} has another rank")
+        same = sorted(block.tile) == sorted(a for a in s.target.layout if a)
+        _need(same and len(block.tile) == 2, f"{s.target.attr} is no block of {s.tensor}")
+
+    def _pointers(self, access: B.Pointers) -> B.Layout:
+        """The dimensions of the pointers."""
+        _need(access.base.dtype.kind == "pointer", "what is loaded from is no pointer")
+        for e in access.offsets:
+            _need(e.dtype.kind == "int", "an offset is no int")
+        parts = list(access.offsets)
+        if access.mask is not None:
+            _need(access.mask.dtype.kind == "bool", "a mask has no truth values")
+            parts.append(access.mask)
+        return broadcast_layout(*(e.layout for e in parts))
+
+    # --- expressions --------------------------------------------------------------------------
+
+    def expr(self, e: B.Expr, known: _Known) -> None:
+        """Check a value and its operands."""
+        for a in e.args:
+            self.expr(a, known)
+        layouts = [a.layout for a in e.args]
+        match e.op:
+            case "name":
+                options = ("INDEX", "PRECISION", "FAST", "STEP", "ABREAST")
+                _need(e.attr in known or e.attr in options, f"{e.attr} has no value yet")
+                if e.attr in known:
+                    has = e.layout, e.dtype.kind
+                    _need(known[e.attr] == has, f"{e.attr} is read as {has}, not {known[e.attr]}")
+            case "arange":
+                _need(e.layout[0] in self.program.lengths, f"{e.layout} has no blocks")
+            case "expand":
+                kept = tuple(a for a in e.layout if a is not None)
+                _need(kept == layouts[0], f"{layouts[0]} is not expanded to {e.layout}")
+            case "trans":
+                _need(e.layout == layouts[0][::-1], "trans swaps dimensions")
+            case "broadcast":
+                _need(broadcast_layout(layouts[0], e.layout) == e.layout, "too narrow")
+            case "reduce":
+                dim = e.attr.dim
+                for layout in layouts:
+                    _need(0 <= dim < len(layout), "no such dimension")
+                    _need(layout[dim] is not None, "a dimension of length 1 is reduced")
+                    _need(e.layout == (*layout[:dim], *layout[dim + 1 :]), "reduce drops one")
+            case "dot" | "dot_in_limbs":
+                (m, k), (k2, n) = layouts[:2]
+                _need(k == k2 and e.layout == (m, n), f"{layouts[:2]} do not meet in a product")
+                _need(layouts[2:] in ([], [()], [(m, n)]), "what is added has other dimensions")
+            case "select" | "given":
+                _need(not layouts[0], "a choice between values needs a scalar")
+            case _ if e.op in _ELEMENTWISE:
+                _need(broadcast_layout(*layouts) == e.layout, f"{e.op} has other dimensions")
+        if e.op in B.COMPARISONS:
+            _need(e.dtype.kind == "bool", "a comparison is true or false")
+
+
+def _are_alike(target: B.Expr, value: B.Expr) -> bool:
+    kinds = {target.dtype.kind, value.dtype.kind}
+    return len(kinds) == 1 or kinds == {"bool", "int"}
+
+
+def _need(holds: bool, message: str) -> None:
+    if not holds:
+        raise InternalError(message)
