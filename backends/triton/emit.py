@@ -18,8 +18,9 @@ from monocomp.backends.triton.interface import interface
 from monocomp.backends.triton.kernel_source import KernelSource, block_program, source_of
 from monocomp.backends.triton.layout import parse
 from monocomp.backends.triton.minimal import MinimalHost, minimal_lines
-from monocomp.backends.triton.schedule import Schedule, has_order
+from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines
+from monocomp.blocks.kernels import takes_turns
 from monocomp.dtypes import NARROW
 from monocomp.equations import Equations
 from monocomp.errors import InternalError, UnsupportedError
@@ -130,7 +131,7 @@ def _write(
         blocks,
         configs,
         tuple(bool(p.blocks) for p in programs),
-        tuple(map(has_order, kernels)),
+        tuple(map(takes_turns, kernels)),
         host_program(lowered, interfaces, narrow),
     )
 

@@ -16,11 +16,11 @@ from math import ceil, prod, sqrt
 from monocomp.backends.triton.schedule import (
     MOST_ABREAST,
     Schedule,
-    has_order,
     held_length,
     processors_of,
 )
 from monocomp.blocks.descriptors import described_loads
+from monocomp.blocks.kernels import takes_turns
 from monocomp.blocks.operands import Operands
 from monocomp.nominal import LONG, SHORT
 from monocomp.tile import (
@@ -424,7 +424,7 @@ class Model:
         that light ones even out the end, but of no more places than share the cache. Where all
         are alike, the rows of one place, which read the same, follow each other."""
         loops, rows = self._loops(), prod(map(self.size, self.program.axis_names("row")))
-        if not has_order(self.program) or not loops or self.program.parts or rows <= _FEW:
+        if not takes_turns(self.program) or not loops or self.program.parts or rows <= _FEW:
             return [1]
         places = prod(map(self.size, self.program.axis_names("grid")))
         abreast, streamed = MOST_ABREAST // 2, max(1, self._streamed_bytes())

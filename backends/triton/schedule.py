@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from monocomp.blocks.kernels import takes_turns
 from monocomp.blocks.program import MIN_DOT as MIN_DOT
 from monocomp.nominal import power_of_two
 from monocomp.tile import TileProgram
 
-has_order = takes_turns  # has a schedule an order for the instances of a kernel?
 CHUNK = 8  # elements of 16 bits that a lane loads at once
 SECTOR = 16  # the same that the second-level cache does
 LONGEST_BLOCK = 1 << 16

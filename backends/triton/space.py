@@ -21,12 +21,12 @@ from monocomp.backends.triton.schedule import (
     MIN_DOT,
     SECTOR,
     Schedule,
-    has_order,
     held_length,
     one_tile,
     shortest,
 )
 from monocomp.blocks.descriptors import described_loads
+from monocomp.blocks.kernels import takes_turns
 from monocomp.errors import UnsupportedError
 from monocomp.lowering import divisible, in_two_tiles
 from monocomp.nominal import power_of_two
@@ -232,7 +232,7 @@ class Space:
             return False
         if bool(schedule.programs) != bool(self.program.parts):
             return False
-        if schedule.abreast > 1 and not has_order(self.program):
+        if schedule.abreast > 1 and not takes_turns(self.program):
             return False
         return self._model.estimate(schedule).fits(self.gpu)
 

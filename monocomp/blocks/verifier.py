@@ -159,6 +159,8 @@ class _Verifier:
                 _need(not layouts[0], "a choice between values needs a scalar")
             case _ if e.op in _ELEMENTWISE:
                 _need(broadcast_layout(*layouts) == e.layout, f"{e.op} has other dimensions")
+        if e.op == "function":
+            _need(e.attr in B.FUNCTIONS, f"no function is called {e.attr}")
         if e.op in B.COMPARISONS:
             _need(e.dtype.kind == "bool", "a comparison is true or false")
 

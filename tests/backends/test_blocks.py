@@ -17,7 +17,7 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends import block_interpreter
 from monocomp.backends.triton.kernel_source import block_program
-from monocomp.blocks.operations import infix, name, number
+from monocomp.blocks.operations import function, infix, name, number
 from monocomp.blocks.passes import PASSES, choose
 from monocomp.blocks.program import (
     BOOL,
@@ -227,6 +227,7 @@ Q = name("Q_tile", FLOAT32, ("q", "d"))
         (with_value("s", Expr("dot", (Q, Q), None, ("q", "d"))), "do not meet in a product"),
         (with_access("O", offsets=(), mask=None), "pointers along () for a tile"),
         (with_access("K", offsets=(), mask=None), "pointers along () for a tile"),
+        (with_value("s", function("gamma", number(0.0, "float"))), "no function is called gamma"),
         (with_access("K", mask=Q), "a mask has no truth values"),
         (with_access("K", base=number(0)), "what is loaded from is no pointer"),
     ],

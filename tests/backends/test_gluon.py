@@ -51,7 +51,7 @@ def launch_of(name: str, inputs: Mapping[str, torch.Tensor]) -> Launch:
     device = next(iter(inputs.values())).device
     outputs = {}
     for o in program.outputs:
-        shape = [known[program.axes[a].extent] for a in o.axes]
+        shape = [known[d] for d in o.dims]
         outputs[o.name] = torch.full(shape, torch.nan, dtype=torch.bfloat16, device=device)
     declared = kernel.program.params.values()
     params = {p.name: CASES[name].params.get(p.name, p.default) for p in declared}
