@@ -27,7 +27,7 @@ from monocomp.rewriting import Rewriter, Step
 
 if TYPE_CHECKING:  # loaded when they are asked for: compiling needs none of them
     from monocomp.certificate import Certificate
-    from monocomp.checking import Checks
+    from monocomp.checking.steps import Checks
     from monocomp.kernel import Kernel
     from monocomp.language.syntax import Program
     from monocomp.planning.cost import Cost
@@ -124,7 +124,7 @@ class Derivation:
             params: parameters; the others have small values where their defaults are large.
             seed: of the inputs.
         """
-        from monocomp.checking import Case, Checks, check_steps
+        from monocomp.checking.steps import Case, Checks, check_steps
 
         case = Case.of(self._program(), extents or {}, params or {}, seed)
         return Checks(case, tuple(check_steps(self.start, self.steps, case)))

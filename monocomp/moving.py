@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from monocomp import terms as T
-from monocomp.algebra import SE_PAIR, is_mantissa, mantissa
-from monocomp.monomials import addends, factors, primitive
 from monocomp.rules import Rule
 from monocomp.terms import Term
+from monocomp.terms.algebra import SE_PAIR, is_mantissa, mantissa
+from monocomp.terms.monomials import addends, factors, primitive
 
 LARGEST_DEGREE = 8
 

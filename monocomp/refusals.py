@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from monocomp import terms as T
-from monocomp.algebra import SE_PAIR, frame
 from monocomp.equations import Equation, Equations, stored_in
 from monocomp.moving import move_centre
 from monocomp.planning.counting import is_at_the_top
@@ -23,6 +22,7 @@ from monocomp.rewrites.pullback import Pass, passes
 from monocomp.rewrites.tiling import PRODUCT_LAW
 from monocomp.rules import Rule, RuleSet
 from monocomp.terms import Term
+from monocomp.terms.algebra import SE_PAIR, frame
 from monocomp.terms.printer import Names, show
 
 

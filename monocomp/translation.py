@@ -11,10 +11,10 @@ from monocomp import terms as T
 from monocomp.equations import Equation, Equations
 from monocomp.errors import InternalError, Span
 from monocomp.language import syntax
-from monocomp.operators import binary, compare, function
 from monocomp.terms import Term
 from monocomp.terms.declarations import Declarations, Input, Origin, Output, Param
 from monocomp.terms.nodes import SCALED
+from monocomp.terms.operators import binary, compare, function
 from monocomp.vocabulary import KEEPING_REDUCTIONS, SELECTIONS
 
 

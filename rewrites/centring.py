@@ -15,15 +15,15 @@ from fractions import Fraction
 from functools import cache
 
 from monocomp import terms as T
-from monocomp.algebra import is_mantissa
 from monocomp.domain import split
 from monocomp.equations import Equations
-from monocomp.monomials import addends, factors, monomial, primitive
 from monocomp.moving import LARGEST_DEGREE, Centred, Mean, Unit, centred, weighted_sum
 from monocomp.rewriting import Rewriter
 from monocomp.rules import Choice, RuleSet
 from monocomp.terms import Term
+from monocomp.terms.algebra import is_mantissa
 from monocomp.terms.emptiness import Product
+from monocomp.terms.monomials import addends, factors, monomial, primitive
 
 centring = RuleSet("centring", "sums are taken about a centre, where that is more accurate")
 

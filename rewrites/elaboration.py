@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from monocomp import terms as T
-from monocomp.algebra import is_mantissa
-from monocomp.monomials import addends, factors
 from monocomp.rules import RuleSet
 from monocomp.terms import Term
+from monocomp.terms.algebra import is_mantissa
+from monocomp.terms.monomials import addends, factors
 
 elaboration = RuleSet("elaboration", "derived reductions become sums of exponentials")
 

@@ -16,11 +16,11 @@ from math import prod
 
 from monocomp import terms as T
 from monocomp.equations import Equations
-from monocomp.monomials import addends, factors
 from monocomp.planning.sizes import nominal_sizes
 from monocomp.rewrites.normal_form import normalise
 from monocomp.rules import Choice, RuleSet
 from monocomp.terms import Term
+from monocomp.terms.monomials import addends, factors
 
 exchange = RuleSet("exchange", "nested sums of products are taken in the cheapest order")
 LARGEST_POWER = 4

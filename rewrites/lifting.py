@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from monocomp import terms as T
-from monocomp.algebra import SE_PAIR, frame, is_mantissa, mantissa
-from monocomp.monomials import addends, exponent_of, factors, without_exponent
 from monocomp.rewrites.normal_form import normal_form, normalise
 from monocomp.rewrites.sigmoids import sigmoids
 from monocomp.rules import RuleSet
 from monocomp.terms import Term
+from monocomp.terms.algebra import SE_PAIR, frame, is_mantissa, mantissa
+from monocomp.terms.monomials import addends, exponent_of, factors, without_exponent
 
 lifting = RuleSet("lifting", "sums of exponentials become folds in SE(V)")
 shared_frames = RuleSet("shared frames", "a sum over part of a domain takes the frame of all of it")

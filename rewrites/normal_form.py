@@ -14,7 +14,11 @@ from typing import Any
 
 from monocomp import terms as T
 from monocomp.equations import Equations
-from monocomp.monomials import (
+from monocomp.rewrites.sigmoids import sigmoids
+from monocomp.rules import Choice, RuleSet
+from monocomp.terms import Term
+from monocomp.terms.emptiness import Product
+from monocomp.terms.monomials import (
     addends,
     beside_weight,
     common_number,
@@ -26,10 +30,6 @@ from monocomp.monomials import (
     without_exponent,
     without_powers,
 )
-from monocomp.rewrites.sigmoids import sigmoids
-from monocomp.rules import Choice, RuleSet
-from monocomp.terms import Term
-from monocomp.terms.emptiness import Product
 
 normal_form = RuleSet(
     "normal_form", "what does not vary with a fold's index leaves the fold", list(sigmoids.rules)

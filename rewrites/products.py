@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from monocomp import terms as T
-from monocomp.monomials import addends, exponent_of, factors
 from monocomp.rules import RuleSet
 from monocomp.terms import Term
+from monocomp.terms.monomials import addends, exponent_of, factors
 
 products = RuleSet("products", "products of matrices are summed one by one")
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from monocomp import terms as T
-from monocomp.algebra import SE_PAIR, carrier
 from monocomp.moving import Centred, centred
 from monocomp.rewrites.lifting import largest
 from monocomp.terms import Term
+from monocomp.terms.algebra import SE_PAIR, carrier
 
 
 @dataclass

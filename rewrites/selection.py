@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from monocomp import terms as T
-from monocomp.algebra import is_selection
-from monocomp.monomials import beside_weight, factors
 from monocomp.rules import RuleSet
 from monocomp.terms import Term
+from monocomp.terms.algebra import is_selection
+from monocomp.terms.monomials import beside_weight, factors
 
 selection = RuleSet("selection", "increasing functions leave a choice among elements")
 

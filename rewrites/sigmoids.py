@@ -10,9 +10,9 @@ import itertools
 from fractions import Fraction
 
 from monocomp import terms as T
-from monocomp.monomials import addends, exponent_of, factors, without_exponent
 from monocomp.rules import RuleSet
 from monocomp.terms import Term
+from monocomp.terms.monomials import addends, exponent_of, factors, without_exponent
 
 sigmoids = RuleSet("sigmoids", "quotients of exponentials become sigmoids")
 

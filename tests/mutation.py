@@ -32,7 +32,7 @@ from typing import Any
 
 import pytest
 
-from monocomp.checking import Case
+from monocomp.checking.steps import Case
 from monocomp.language.checker import check
 from monocomp.pipeline import derive
 from monocomp.rules import RuleSet

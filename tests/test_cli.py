@@ -22,12 +22,13 @@ import numpy as np
 import pytest
 
 import monocomp
-from monocomp import checking, cli, library
+from monocomp import cli, library
+from monocomp.checking import steps as checking
+from monocomp.checking.random_inputs import random_inputs
 from monocomp.command_line import files
 from monocomp.errors import InternalError, UsageError
 from monocomp.language.checker import check
 from monocomp.plain_files import write
-from monocomp.random_inputs import random_inputs
 from monocomp.reference.oracle import evaluate
 from monocomp.translation import translate
 

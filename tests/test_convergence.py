@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from monocomp import terms as T
+from monocomp.checking.random_inputs import random_inputs
 from monocomp.equations import Equations
 from monocomp.language.checker import check
 from monocomp.pipeline import derive
-from monocomp.random_inputs import random_inputs
 from monocomp.reference.oracle import evaluate
 from monocomp.translation import translate
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from monocomp import terms as T
-from monocomp.algebra import SE_PAIR
-from monocomp.checking import Case
+from monocomp.checking.steps import Case
 from monocomp.equations import Equation, Equations
 from monocomp.language.checker import check
 from monocomp.terms import facts
+from monocomp.terms.algebra import SE_PAIR
 from monocomp.terms.declarations import Output
 from monocomp.terms.printer import show_monoid
 from monocomp.translation import translate

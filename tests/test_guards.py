@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import pytest
 
-from monocomp.checking import Case
+from monocomp.checking.steps import Case
 from monocomp.errors import MonocompError
 from monocomp.language.checker import check
 from monocomp.pipeline import RULE_SETS

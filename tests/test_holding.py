@@ -7,8 +7,8 @@ import pytest
 
 import monocomp as mc
 from monocomp import library
+from monocomp.checking.random_inputs import random_inputs
 from monocomp.language.checker import check
-from monocomp.random_inputs import random_inputs
 from monocomp.translation import translate
 
 # A sum of a mask lacks heads, queries and columns; beside it stand two products of matrices.

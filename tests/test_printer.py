@@ -21,18 +21,18 @@ from hypothesis import HealthCheck, given, note, reject, seed, settings
 
 from monocomp import library
 from monocomp import terms as T
-from monocomp.checking import Case
+from monocomp.checking.random_inputs import Points
+from monocomp.checking.steps import Case
+from monocomp.checking.verifier import loosely, verify
 from monocomp.equations import Equations
 from monocomp.errors import IndexRangeError, LimitError
 from monocomp.language.checker import check
 from monocomp.language.syntax import Program
 from monocomp.pipeline import derive
 from monocomp.planning.counting import cost
-from monocomp.random_inputs import Points
 from monocomp.reference.oracle import evaluate
 from monocomp.terms.printer import number_text, show
 from monocomp.translation import translate
-from monocomp.verifier import loosely, verify
 from tests.program_generator import PARAMS, programs
 
 FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "24"))

@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 
 from monocomp import terms as T
-from monocomp.algebra import SE, SE_PAIR, settled
 from monocomp.cache import JsonStore, cache_folder
 from monocomp.equations import Equations
 from monocomp.errors import MonoidLawError
@@ -33,6 +32,7 @@ from monocomp.proving.prover import Law
 from monocomp.proving.sampling import Sample
 from monocomp.proving.symbolic import Algebra
 from monocomp.terms import Term, UserMonoid
+from monocomp.terms.algebra import SE, SE_PAIR, settled
 from monocomp.translation import translate
 from tests.sympy_terms import to_sympy
 

@@ -5,17 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from monocomp.checking.random_inputs import complete_extents, fits, random_inputs, to_bfloat16
 from monocomp.errors import UsageError
 from monocomp.language.checker import check
-from monocomp.random_inputs import (
-    by_representative,
-    complete_extents,
-    fits,
-    free_extents,
-    random_inputs,
-    to_bfloat16,
-)
 from monocomp.reference.oracle import evaluate
+from monocomp.terms.declarations import by_representative, free_extents
 from monocomp.translation import translate
 
 PAGED = """

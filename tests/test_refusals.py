@@ -10,7 +10,7 @@ import pytest
 
 from monocomp import library
 from monocomp import terms as T
-from monocomp.checking import Case
+from monocomp.checking.steps import Case
 from monocomp.derivation import Derivation
 from monocomp.errors import MonoidLawError, UnsupportedError
 from monocomp.kernel import Kernel

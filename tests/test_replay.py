@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monocomp import library
-from monocomp.checking import Case
+from monocomp.checking.steps import Case
 from monocomp.derivation import Derivation
 from monocomp.errors import UsageError
 from monocomp.kernel import Kernel, compile

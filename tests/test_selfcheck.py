@@ -19,12 +19,14 @@ import numpy as np
 import pytest
 import torch
 
-from monocomp import library, random_inputs
+from monocomp import library
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines
+from monocomp.checking import random_inputs
 from monocomp.equations import Equations
 from monocomp.errors import InternalError
 from monocomp.language.checker import check
 from monocomp.reference import oracle
+from monocomp.terms.declarations import free_extents
 from monocomp.translation import translate
 
 _NUMBERS = count()
@@ -223,7 +225,7 @@ def test_reference_agrees_with_the_oracle(name: str, tmp_path: Path) -> None:
     made = module(reference_lines(equations, plain(equations)), tmp_path)
     for seed in range(3):
         agrees(made, equations, inputs_of(equations, seed))
-    sizes = dict.fromkeys(random_inputs.free_extents(equations.declared), 4)
+    sizes = dict.fromkeys(free_extents(equations.declared), 4)
     if random_inputs.fits(equations, sizes, {}):
         agrees(made, equations, inputs_of(equations, **sizes))
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import monocomp as mc
+from monocomp.checking.random_inputs import random_inputs
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.planning.report import tile_cost
-from monocomp.random_inputs import random_inputs
 from monocomp.translation import translate
 
 CAUSAL = "k if k <= q"

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import monocomp as mc
+from monocomp.checking.random_inputs import random_inputs
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.planning.holding import estimate
 from monocomp.planning.sizes import nominal_sizes
 from monocomp.planning.storing import Closing
-from monocomp.random_inputs import random_inputs
 from monocomp.translation import translate
 from tests.backends.storing import PROGRAMS
 

@@ -14,11 +14,11 @@ from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
 from monocomp import terms as T
-from monocomp.algebra import SE_PAIR
 from monocomp.errors import InternalError
 from monocomp.language.checker import check
 from monocomp.reference.oracle import evaluate
 from monocomp.terms import Term
+from monocomp.terms.algebra import SE_PAIR
 from monocomp.terms.printer import show
 from monocomp.translation import translate
 

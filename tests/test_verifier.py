@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from monocomp import terms as T
+from monocomp.checking.verifier import verify
 from monocomp.equations import Equations
 from monocomp.errors import InternalError
 from monocomp.language.checker import check
 from monocomp.translation import translate
-from monocomp.verifier import verify
 
 
 def with_body(change: Callable[[T.Term], T.Term]) -> Equations:

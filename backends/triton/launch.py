@@ -40,8 +40,8 @@ from monocomp.errors import InternalError
 from monocomp.host.building import host_program, of_tile_program
 from monocomp.host.evaluation import Evaluation
 from monocomp.host.plan import Plan
-from monocomp.nominal import power_of_two
-from monocomp.report import report
+from monocomp.planning.report import report
+from monocomp.planning.sizes import power_of_two
 from monocomp.tile import TileProgram
 
 Emit = Callable[[Sequence[Schedule]], Module]

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from monocomp import random_inputs
 from monocomp import terms as T
 from monocomp.backends.triton import reference
 from monocomp.backends.triton.reference import reference_lines
 from monocomp.backends.triton.reference.code import call_lines, default_text
+from monocomp.checking import random_inputs
 from monocomp.equations import Equations
 from monocomp.errors import InternalError
-from monocomp.nominal import without_elements
-from monocomp.terms.declarations import Input
+from monocomp.planning.sizes import without_elements
+from monocomp.terms.declarations import Input, free_extents
 
 __all__ = ["RESERVED", "main_lines", "reference_lines"]
 
@@ -155,7 +155,7 @@ def _extents(equations: Equations, params: Mapping[str, Any]) -> dict[str, int]:
     bound = [t.attr.extents for t in terms if t.op == "fold"]
     paired = {name for extents in bound if len(extents) > 1 for name in extents}
     empty = without_elements(equations)
-    for name in random_inputs.free_extents(declared):
+    for name in free_extents(declared):
         if name in empty:
             given[name] = 0
             continue

@@ -333,7 +333,8 @@ def _random(
     dtype: str | None,
     seed: int,
 ) -> dict[str, Any]:
-    from monocomp.random_inputs import by_representative, free_extents, random_inputs
+    from monocomp.checking.random_inputs import random_inputs
+    from monocomp.terms.declarations import by_representative, free_extents
     from monocomp.translation import translate
 
     equations = translate(program)

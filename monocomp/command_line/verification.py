@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from monocomp.checking import STEP_LIMIT, Array, Case, check_steps
+from monocomp.checking.random_inputs import complete_extents, fits
+from monocomp.checking.steps import STEP_LIMIT, Array, Case, check_steps
 from monocomp.derivation import Derivation
 from monocomp.errors import (
     IndexRangeError,
@@ -22,12 +23,7 @@ from monocomp.errors import (
 )
 from monocomp.language.syntax import Program
 from monocomp.pipeline import derive
-from monocomp.random_inputs import (
-    by_representative,
-    complete_extents,
-    fits,
-    free_extents,
-)
+from monocomp.terms.declarations import by_representative, free_extents
 from monocomp.translation import translate
 
 Values: TypeAlias = Mapping[str, Any]

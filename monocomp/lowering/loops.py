@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from monocomp import terms as T
-from monocomp.algebra import LARGEST_INT, SE, SE_PAIR, carried_places, carrier, is_selection
 from monocomp.domain import Domain, split
 from monocomp.equations import Equations
 from monocomp.errors import InternalError, UnsupportedError
@@ -16,7 +15,6 @@ from monocomp.lowering.monoids import combine_of, prefix_monoid, tuple_monoid
 from monocomp.lowering.nests import Nests
 from monocomp.lowering.scopes import Scope
 from monocomp.lowering.values import EXTREMA, infinite_with, is_infinite_with, same, settle
-from monocomp.monomials import addends, factors
 from monocomp.moving import Centred, Unit, centred, coefficient
 from monocomp.planning.roles import is_read, prefix_of
 from monocomp.planning.sizes import nominal_sizes
@@ -25,6 +23,8 @@ from monocomp.rewrites.lifting import largest
 from monocomp.rewrites.products import apart
 from monocomp.rewrites.pullback import Pass, passes
 from monocomp.terms import Term
+from monocomp.terms.algebra import LARGEST_INT, SE, SE_PAIR, carried_places, carrier, is_selection
+from monocomp.terms.monomials import addends, factors
 from monocomp.terms.printer import show
 from monocomp.tile import (
     Assign,

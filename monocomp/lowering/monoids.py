@@ -7,11 +7,11 @@ The entries of `top` and `argtop` are read from one carried list of values and p
 from __future__ import annotations
 
 from monocomp import terms as T
-from monocomp.algebra import SE_PAIR, first_place, highest, lowest
 from monocomp.errors import InternalError
 from monocomp.lowering.single_uses import inline_single_uses
 from monocomp.lowering.values import Values
 from monocomp.terms import Term, UserMonoid
+from monocomp.terms.algebra import SE_PAIR, first_place, highest, lowest
 from monocomp.tile import Assign, Combine, Expr, Let, Statement, local
 
 

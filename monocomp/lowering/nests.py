@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from monocomp import terms as T
-from monocomp.algebra import is_selection
 from monocomp.lowering.values import Values
-from monocomp.monomials import factors
 from monocomp.planning.roles import fits_whole, is_read
 from monocomp.rewrites.pullback import Pass
 from monocomp.terms import Term
+from monocomp.terms.algebra import is_selection
+from monocomp.terms.monomials import factors
 from monocomp.tile import Role
 
 _MOST_AXES = 2

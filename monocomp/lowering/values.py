@@ -9,11 +9,11 @@ from fractions import Fraction
 from functools import lru_cache
 
 from monocomp import terms as T
-from monocomp.algebra import LARGEST_INT, is_selection
 from monocomp.lowering.scopes import Scopes
-from monocomp.monomials import addends as _addends
-from monocomp.monomials import factors
 from monocomp.terms import Number, Term
+from monocomp.terms.algebra import LARGEST_INT, is_selection
+from monocomp.terms.monomials import addends as _addends
+from monocomp.terms.monomials import factors
 from monocomp.tile import Expr, Let, apply, local, number
 from monocomp.vocabulary import Kind
 

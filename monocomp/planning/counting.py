@@ -28,9 +28,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from monocomp import terms as T
-from monocomp.algebra import SE_PAIR, carrier, is_selection
 from monocomp.equations import Equation, Equations
-from monocomp.monomials import factors
 from monocomp.planning.cost import (
     ELEMENT_BYTES,
     ELEMENTWISE,
@@ -52,6 +50,8 @@ from monocomp.planning.roles import choose_roles, fits_whole, prefix_of, scan_of
 from monocomp.rewrites.products import largest_sides
 from monocomp.rewrites.pullback import passes
 from monocomp.terms import Term
+from monocomp.terms.algebra import SE_PAIR, carrier, is_selection
+from monocomp.terms.monomials import factors
 from monocomp.tile import Axis
 
 ROW_BLOCK, LOOP_BLOCK = 128, 64  # what one load or one value serves, with the usual schedules

@@ -11,12 +11,12 @@ from dataclasses import replace
 from functools import lru_cache
 
 from monocomp import terms as T
-from monocomp.algebra import is_selection
 from monocomp.equations import Equation, Equations, stored_in
 from monocomp.planning.roles import kernel_groups
 from monocomp.planning.sizes import nominal_sizes
 from monocomp.sharing import kept
 from monocomp.terms import Term
+from monocomp.terms.algebra import is_selection
 
 
 def kernels(program: Equations) -> list[list[Equation]]:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from monocomp import terms as T
-from monocomp.algebra import SE_PAIR, carrier, is_selection
 from monocomp.equations import Equation, Equations, stored_in
-from monocomp.monomials import factors
 from monocomp.planning.sizes import without_elements
 from monocomp.terms import Term
+from monocomp.terms.algebra import SE_PAIR, carrier, is_selection
+from monocomp.terms.monomials import factors
 from monocomp.tile import Axis, Role
 
 WHOLE_LIMIT = 512  # the longest axis that is held entirely

@@ -15,15 +15,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from monocomp import terms as T
-from monocomp.algebra import is_mantissa
 from monocomp.equations import Equation, Equations, in_order, stored_in
-from monocomp.monomials import factors
 from monocomp.planning.counting import Estimate, Place, elements
 from monocomp.planning.holding import estimate
 from monocomp.planning.roles import rows_of
 from monocomp.rewriting import Saving, Step
 from monocomp.sharing import reading_stored
 from monocomp.terms import Term
+from monocomp.terms.algebra import is_mantissa
+from monocomp.terms.monomials import factors
 from monocomp.terms.printer import show
 
 STORING_LAW = "a value may be stored and read again"

@@ -12,10 +12,10 @@ from fractions import Fraction
 from functools import partial
 
 from monocomp import terms as T
-from monocomp.algebra import FramedMonoid, settled
 from monocomp.proving.claims import Claim, Operands, Sides, Values, shown_values
 from monocomp.proving.extended_reals import Cases, Value
 from monocomp.proving.laws import BUILT_IN, Carrier, carrier_of
+from monocomp.terms.algebra import FramedMonoid, settled
 from monocomp.terms.printer import show
 
 _param = partial(T.param, kind="float")

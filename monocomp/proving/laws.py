@@ -22,7 +22,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from monocomp import terms as T
-from monocomp.algebra import SE, first_place
 from monocomp.proving.claims import (
     Claim,
     Lazy,
@@ -41,6 +40,7 @@ from monocomp.proving.extended_reals import (
 )
 from monocomp.proving.sampling import Sample
 from monocomp.terms import Term, UserMonoid
+from monocomp.terms.algebra import SE, first_place
 from monocomp.vocabulary import Kind
 
 # --- monoids on tuples ----------------------------------------------------------------

@@ -15,7 +15,6 @@ from dataclasses import asdict, replace
 from functools import cache
 
 from monocomp import terms as T
-from monocomp.algebra import SE, SE_PAIR, FramedMonoid, settled
 from monocomp.cache import JsonStore
 from monocomp.equations import Equations
 from monocomp.errors import InternalError, MonoidLawError, Span
@@ -47,6 +46,7 @@ from monocomp.proving.prover import (
 )
 from monocomp.proving.rule_laws import EVERYWHERE, RULE_LAWS
 from monocomp.terms import Term, UserMonoid
+from monocomp.terms.algebra import SE, SE_PAIR, FramedMonoid, settled
 
 PROVER_VERSION = 3  # part of what results are remembered under; raise it with every change
 _QUICK = 60  # samples on which a user's monoid is tried before a proof is

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from monocomp.errors import Span
+from monocomp.errors import Span, UsageError, did_you_mean
 from monocomp.terms.nodes import Term
 from monocomp.terms.walking import subterms
 from monocomp.vocabulary import Kind
@@ -74,6 +74,35 @@ class Declarations:
     def names(self) -> frozenset[str]:
         """What a new name must not be."""
         return frozenset((*self.inputs, *self.params, *self.extent_of, *self.bounds))
+
+
+def free_extents(declared: Declarations) -> tuple[str, ...]:
+    """The indices, one for each set that shares an extent, whose sizes the inputs decide."""
+    found = dict.fromkeys(e for name in declared.inputs for e in declared.extents(name))
+    return tuple(name for name in found if name not in declared.bounds and name[0] != ".")
+
+
+def by_representative(declared: Declarations, given: Mapping[str, int]) -> dict[str, int]:
+    """Given extents by what represents them; an unknown name or two sizes is an error."""
+    table = declared.extent_of
+    first: dict[str, str] = {}
+    for name, size in given.items():
+        root = table.get(name, table.get(f".{name}"))
+        if root is None:
+            names = [index.lstrip(".") for index in table]
+            raise UsageError(
+                f"the program has no index '{name}'",
+                notes=(f"indices: {', '.join(names) or 'none'}",),
+                help=did_you_mean(name, names),
+            )
+        other = first.setdefault(root, name)
+        if given[other] != size:
+            raise UsageError(
+                f"indices '{other}' and '{name}' have one extent, and get two: "
+                f"{given[other]} and {size}",
+                help=f"leave out {name}={size} or {other}={given[other]}",
+            )
+    return {root: given[name] for root, name in first.items()}
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class Binder:
 
     @property
     def is_scaled(self) -> bool:
-        """Is this a sum of numbers with their exponents split off (`terms.scaled`)?"""
+        """Is this a sum of numbers with their exponents split off (`algebra`)?"""
         return self.monoid in SCALED
 
 

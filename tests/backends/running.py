@@ -13,10 +13,10 @@ import numpy as np
 import torch
 
 import monocomp as mc
+from monocomp.checking.random_inputs import random_inputs
 from monocomp.filters import Filters
 from monocomp.language.checker import check
 from monocomp.language.syntax import Program
-from monocomp.random_inputs import random_inputs
 from monocomp.reference.oracle import evaluate
 from monocomp.tile import TileProgram
 from monocomp.translation import translate

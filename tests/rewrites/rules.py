@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from monocomp.algebra import SE_PAIR
+from monocomp.checking.random_inputs import random_inputs
 from monocomp.equations import Equations
 from monocomp.language.checker import check
 from monocomp.pipeline import RULE_SETS
-from monocomp.random_inputs import random_inputs
 from monocomp.reference.oracle import evaluate
 from monocomp.rewriting import Rewriter
 from monocomp.rules import Rule, RuleSet
+from monocomp.terms.algebra import SE_PAIR
 from monocomp.terms.printer import show_monoid
 from monocomp.translation import translate
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from monocomp import terms as T
-from monocomp.algebra import is_mantissa
 from monocomp.pipeline import derive
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.lifting import _settled, lifting, shared_frames
 from monocomp.rules import Rule, RuleSet
+from monocomp.terms.algebra import is_mantissa
 from tests.rewrites.rules import (
     apply_only,
     check_does_not_fire,

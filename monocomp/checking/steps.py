@@ -16,11 +16,12 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
+from monocomp.checking.random_inputs import Points, complete_extents, random_inputs
 from monocomp.equations import Equations
 from monocomp.errors import IndexRangeError, MonocompError
 from monocomp.language.syntax import Program
-from monocomp.random_inputs import Points, complete_extents, free_extents, random_inputs
 from monocomp.rewriting import Step
+from monocomp.terms.declarations import free_extents
 from monocomp.translation import translate
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from monocomp import terms as T
-from monocomp.monomials import factors
 from monocomp.terms import Term
+from monocomp.terms.monomials import factors
 
 _BINARY: dict[str, Callable[[Term, Term], Term]] = {
     "+": lambda a, b: T.construct("add", a, b),

@@ -21,10 +21,9 @@ import numpy as np
 
 from monocomp import terms as T
 from monocomp.equations import Equations
-from monocomp.errors import UsageError, did_you_mean
 from monocomp.intervals import Interval, interval
 from monocomp.terms import Term
-from monocomp.terms.declarations import Declarations, Input
+from monocomp.terms.declarations import Input, by_representative, free_extents
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
@@ -36,35 +35,6 @@ _INFINITE = (np.inf, -np.inf, -np.inf, np.nan)
 PRIMES = (2, 3, 5, 7, 11, 13, 17)
 _SEARCHED = range(2, 13)  # extents tried where primes do not fit together
 _ANY_INT: Interval = (0, 7)
-
-
-def free_extents(declared: Declarations) -> tuple[str, ...]:
-    """The indices, one for each set that shares an extent, whose sizes the inputs decide."""
-    found = dict.fromkeys(e for name in declared.inputs for e in declared.extents(name))
-    return tuple(name for name in found if name not in declared.bounds and name[0] != ".")
-
-
-def by_representative(declared: Declarations, given: Mapping[str, int]) -> dict[str, int]:
-    """Given extents by what represents them; an unknown name or two sizes is an error."""
-    table = declared.extent_of
-    first: dict[str, str] = {}
-    for name, size in given.items():
-        root = table.get(name, table.get(f".{name}"))
-        if root is None:
-            names = [index.lstrip(".") for index in table]
-            raise UsageError(
-                f"the program has no index '{name}'",
-                notes=(f"indices: {', '.join(names) or 'none'}",),
-                help=did_you_mean(name, names),
-            )
-        other = first.setdefault(root, name)
-        if given[other] != size:
-            raise UsageError(
-                f"indices '{other}' and '{name}' have one extent, and get two: "
-                f"{given[other]} and {size}",
-                help=f"leave out {name}={size} or {other}={given[other]}",
-            )
-    return {root: given[name] for root, name in first.items()}
 
 
 def complete_extents(

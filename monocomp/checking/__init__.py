@@ -1,0 +1,1 @@
+"""Programs checked: steps against the oracle, on random inputs, and scopes."""

@@ -1,3 +1,0 @@
-"""Moved to `monocomp.terms.printer`."""
-
-from monocomp.terms.printer import *  # noqa: F403
