@@ -16,7 +16,7 @@ from typing import NamedTuple, NoReturn
 
 import monocomp
 from monocomp.command_line import streams, verbs
-from monocomp.errors import InternalError, MonocompError, UsageError, did_you_mean, nearest
+from monocomp.errors import InternalError, MonocompError, UsageError, did_you_mean, nearest, shorten
 
 WRONG, BROKEN, INTERRUPTED, NO_READER = 2, 70, 130, 141
 
@@ -115,7 +115,7 @@ def _run(argv: list[str]) -> int:
     if not argv[0].startswith("-") and argv[0] not in VERBS:
         near = nearest(argv[0], VERBS)
         raise UsageError(
-            f"there is no command '{verbs.shorten(argv[0])}'",
+            f"there is no command '{shorten(argv[0])}'",
             notes=(f"commands: {', '.join(VERBS)}",),
             help=f"did you mean 'monocomp {near}'?" if near else "monocomp --help",
         )
@@ -129,11 +129,11 @@ def _run(argv: list[str]) -> int:
 def _refuse(word: str, accepted: list[str]) -> NoReturn:
     if not word.startswith("-"):
         raise UsageError(
-            f"unexpected '{verbs.shorten(word)}'",
+            f"unexpected '{shorten(word)}'",
             help="PROGRAM comes once; one with spaces is a single word in quotes",
         )
     raise UsageError(
-        f"there is no option '{verbs.shorten(word)}' here",
+        f"there is no option '{shorten(word)}' here",
         notes=(f"options: {', '.join(accepted)}",),
         help=did_you_mean(word.partition("=")[0], accepted),
     )
@@ -180,7 +180,7 @@ def _param(command: argparse.ArgumentParser) -> None:
 
 def _count(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"'{verbs.shorten(text)}' is no whole number")
+        raise argparse.ArgumentTypeError(f"'{shorten(text)}' is no whole number")
     return int(text)
 
 
@@ -237,7 +237,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < 1e6:
-        raise argparse.ArgumentTypeError(f"'{verbs.shorten(text)}' is no number of seconds")
+        raise argparse.ArgumentTypeError(f"'{shorten(text)}' is no number of seconds")
     return seconds
 
 

@@ -142,6 +142,11 @@ def in_text(text: str) -> Iterator[None]:
         raise
 
 
+def shorten(text: str) -> str:
+    """What somebody gave, short enough for a message."""
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 class ParseError(MonocompError):
     """The text is not a program: a stray character, a missing bracket, operator or comma."""
 

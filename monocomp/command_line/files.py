@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from monocomp import library
-from monocomp.errors import LimitError, UsageError, did_you_mean
+from monocomp.errors import LimitError, UsageError, did_you_mean, shorten
+from monocomp.language.mistakes import MAX_BYTES
 
 if TYPE_CHECKING:
     import numpy as np
 
-MAX_BYTES = 64 * 1024
 _MAX_NAME = 64
 
 
@@ -56,7 +56,7 @@ def read_program(argument: str) -> Source:
 
 def _no_program(argument: str) -> UsageError:
     names = library.names()
-    shown = argument if len(argument) <= 60 else argument[:57] + "..."
+    shown = shorten(argument)
     if os.path.isdir(argument):
         return UsageError(f"'{shown}' is a directory", help="name a file in it")
     if re.search(r"[][(){}|*+ ]", argument):

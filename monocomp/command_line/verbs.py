@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from monocomp import library
 from monocomp.command_line import files, streams
-from monocomp.errors import DeviceError, UnsupportedDtypeError, UsageError, did_you_mean
+from monocomp.errors import DeviceError, UnsupportedDtypeError, UsageError, did_you_mean, shorten
 from monocomp.plain_files import require_writable, write
 
 if TYPE_CHECKING:
@@ -44,11 +44,6 @@ T = TypeVar("T")
 
 
 # Words to values
-
-
-def shorten(text: str) -> str:
-    """A word of the command line, short enough for a message."""
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def pairs(

@@ -15,7 +15,15 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any, NoReturn
 
-from monocomp.errors import InputError, InternalError, ShapeError, Span, did_you_mean, in_text
+from monocomp.errors import (
+    InputError,
+    InternalError,
+    ShapeError,
+    Span,
+    did_you_mean,
+    in_text,
+    shorten,
+)
 from monocomp.language.syntax import (
     Binary,
     Call,
@@ -227,13 +235,9 @@ def _shown_value(given: object) -> str:
     if isinstance(given, int) and given.bit_length() > 128:
         return f"an integer of {given.bit_length()} bits"
     try:
-        return _shorten(ascii(given))
+        return shorten(ascii(given))
     except Exception:
         return f"a {type(given).__name__}"
-
-
-def _shorten(shown: str) -> str:
-    return shown if len(shown) <= 60 else shown[:57] + "..."
 
 
 # Extents

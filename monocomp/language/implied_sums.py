@@ -83,16 +83,14 @@ class FreeIndices:
 
     def bound(self, node: Expr, number: int) -> Indices:
         """The indices that a node binds in one of its children."""
-        if isinstance(node, Reduce):
-            return frozenset(node.indices)
-        return self._of_formal(self._bound_at_all, node, number)
+        return self._bound(self._bound_at_all, node, number)
 
     def _maybe_bound(self, node: Expr, number: int) -> Indices:
+        return self._bound(self._bound_at_some, node, number)
+
+    def _bound(self, table: dict[str, dict[str, Indices]], node: Expr, number: int) -> Indices:
         if isinstance(node, Reduce):
             return frozenset(node.indices)
-        return self._of_formal(self._bound_at_some, node, number)
-
-    def _of_formal(self, table: dict[str, dict[str, Indices]], node: Expr, number: int) -> Indices:
         if isinstance(node, Call) and node.function in self._functions:
             return table[node.function][self._functions[node.function].formals[number]]
         return _NONE

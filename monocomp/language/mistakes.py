@@ -150,21 +150,13 @@ _WORDS = re.compile(
 )
 
 
-def _words(text: str) -> list[_Word]:
-    found = [
-        _Word(match[0], Span(*match.span()))
-        for match in _WORDS.finditer(text)
-        if not match[0].startswith("#")
-    ]
-    return found
-
-
 class _Place:
     """The words around the place where the parser stopped."""
 
     def __init__(self, text: str, offset: int) -> None:
         self.text = text
-        self.words = _words(text)
+        found = (match for match in _WORDS.finditer(text) if not match[0].startswith("#"))
+        self.words = [_Word(match[0], Span(*match.span())) for match in found]
         self.at = next(
             (n for n, word in enumerate(self.words) if word.span.stop > offset), len(self.words)
         )

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 from monocomp import terms as T
 from monocomp.proving.claims import (
@@ -73,7 +74,8 @@ class Carrier:
 
     def combine(self, cases: Cases, a: Values, b: Values) -> Values:
         """a . b"""
-        given = _Given(self.monoid.fields, a, b)
+        names = list(enumerate(self.monoid.fields))
+        given = _Given({f: (a, n) for n, f in names} | {f + "'": (b, n) for n, f in names})
         memo: dict[Term, Value] = {}
         combine = self.monoid.combine
         return Lazy(len(combine), lambda n: cases.evaluate(combine[n], given, memo))
@@ -85,25 +87,13 @@ class Carrier:
         return ", for " + " and ".join(f"{f} >= 0" for f in fields) if fields else ""
 
 
-class _Given(Mapping[str, Value]):
-    """The parameters of `combine`: x is the left operand's field and x' the right one's."""
-
-    def __init__(self, fields: Sequence[str], a: Values, b: Values) -> None:
-        self._places = {f: (a, n) for n, f in enumerate(fields)}
-        self._places |= {f + "'": (b, n) for n, f in enumerate(fields)}
+class _Given(dict[str, Any]):
+    """The parameters of `combine`, looked up late: x is the left operand's field, x' the right
+    one's."""
 
     def __getitem__(self, name: str) -> Value:
-        values, n = self._places[name]
+        values, n = super().__getitem__(name)
         return values[n]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._places
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
 
 
 def associative(c: Carrier) -> Claim:
