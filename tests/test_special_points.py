@@ -672,7 +672,7 @@ def _answered(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
     def place(find: Any, sign: int) -> Any:
         def fold(w: Any, x: Any, admitted: Any) -> Any:
             there = ~wide.is_nan(x) & (True if admitted is None else admitted)
-            return naive_folds._first_place(
+            return naive_folds._first_position(
                 find, np.where(there, x, w.number(sign * INF)), x[..., :1]
             )
 

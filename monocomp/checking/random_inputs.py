@@ -1,7 +1,7 @@
 """Random inputs for a program: sizes that fit together, and elements that make sense.
 
 Floats are standard normal, conditions are fair coins. Integers that subscript a tensor are
-valid places in it, integers that an index is compared with are lengths (0 to the extent), other
+valid positions in it, integers that an index is compared with are lengths (0 to the extent), other
 integers lie in 0 to 7. Where side conditions matter are *special points*, which take the place
 of most elements if they are asked for: zeros of both signs, ones, ties, large and small
 numbers, whole rows of one number, lengths of 0, conditions that fail for a row; and infinities
@@ -105,7 +105,7 @@ def _specialise(
     if array.ndim and array.size and generator.random() < 0.5:
         axis = generator.integers(array.ndim)
         row = [slice(None)] * array.ndim
-        row[axis] = slice(place := generator.integers(array.shape[axis]), place + 1)
+        row[axis] = slice(position := generator.integers(array.shape[axis]), position + 1)
         array[tuple(row)] = generator.choice(candidates)
 
 
@@ -224,7 +224,7 @@ class _Sizes:
         self.known = before  # perhaps a filter guards the read
 
     def is_inside(self, at: _Subscript) -> bool:
-        """Are all values of a subscript places of its tensor, as far as can be told?"""
+        """Are all values of a subscript positions in its tensor, as far as can be told?"""
         found = self._range(at.term)
         return found is not None and found[0] >= 0 and found[1] < self.known[at.extent]
 

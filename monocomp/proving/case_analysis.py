@@ -82,7 +82,7 @@ class Path(Cases):
         self.algebra = algebra
         self.tick = algebra.tick  # type: ignore[method-assign]
         self._trail = trail  # of every choice which one and of how many, shared by all paths
-        self._place = 0
+        self._next = 0
         self._facts: list[tuple[Expr, frozenset[int]]] = []  # an expression and its signs
         self._solved: dict[Expr, Expr] = {}  # symbols that equal something
 
@@ -93,10 +93,10 @@ class Path(Cases):
 
     def choose(self, count: int) -> int:
         self.tick()
-        if self._place == len(self._trail):
+        if self._next == len(self._trail):
             self._trail.append([0, count])
-        self._place += 1
-        return self._trail[self._place - 1][0]
+        self._next += 1
+        return self._trail[self._next - 1][0]
 
     def same(self, a: Value, b: Value) -> bool:
         if not (is_finite(a) and is_finite(b)):

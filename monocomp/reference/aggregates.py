@@ -26,7 +26,7 @@ Combine: TypeAlias = Callable[[list[Value], list[Value], "Array | None", Axes], 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """One reduction on its way: rows of elements, one row for each place on the free axes.
+    """One reduction on its way: rows of elements, one row for each position on the free axes.
 
     Attributes:
         node: the reduction.
@@ -116,12 +116,12 @@ def select(wide: Wide, x: Array, fold: Fold) -> Value:
         raise InternalError(f"'{fold.node.op}' has no target index")
     rank = fold.wanted[fold.node.target]
     x = np.broadcast_to(wide.lift(x), (*shape_of(fold.free), x.shape[-1]))
-    values, places = naive_folds.select(wide, x, fold.admitted, rank.stop)
-    values, places = values[..., rank.start :], places[..., rank.start :]
+    values, positions = naive_folds.select(wide, x, fold.admitted, rank.stop)
+    values, positions = values[..., rank.start :], positions[..., rank.start :]
     axes = (*fold.free, rank)
     if fold.node.op == "argtop":
-        return Value(axes, places)
-    return Value(axes, values, np.where(places < 0, np.uint8(MASKED), np.uint8(0)))
+        return Value(axes, positions)
+    return Value(axes, values, np.where(positions < 0, np.uint8(MASKED), np.uint8(0)))
 
 
 def fold_monoid(

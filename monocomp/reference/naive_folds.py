@@ -9,7 +9,7 @@ looked at, so a NaN there is harmless. What an aggregate over nothing is:
 For integers, max and min over nothing are the least and the largest int64. A set whose
 every logit is -inf is as good as empty: logsumexp and log_softmax are -inf, softmax is 0,
 and `top` and `argtop` never select a -inf, so that a filter and a mask of -inf agree there
-too. `argmax` and `argmin` give the first place of the extreme value; NaN counts as extreme,
+too. `argmax` and `argmin` give the first position of the extreme value; NaN counts as extreme,
 and every value that a NaN takes part in is NaN.
 """
 
@@ -28,7 +28,7 @@ Fold: TypeAlias = Callable[[Wide, Array, Admitted], Array]
 
 
 def _with_unit(x: Array, admitted: Admitted, unit: Array) -> Array:
-    """The elements, with the unit in the place of those that the filter excludes."""
+    """The elements, with the unit where the filter excludes one."""
     return x if admitted is None else np.where(admitted, x, unit)
 
 
@@ -108,7 +108,7 @@ def fold_logsumexp(w: Wide, x: Array, admitted: Admitted) -> Array:
     return frame[..., 0] + w.elementary["log"](total)
 
 
-def _first_place(find: Callable[..., Array], x: Array, best: Array) -> Array:
+def _first_position(find: Callable[..., Array], x: Array, best: Array) -> Array:
     if x.shape[-1] == 0:
         return np.zeros(x.shape[:-1], np.int64)
     return np.asarray(find(np.where(is_nan(x), best, x), axis=-1), np.int64)
@@ -116,12 +116,12 @@ def _first_place(find: Callable[..., Array], x: Array, best: Array) -> Array:
 
 def fold_argmax(w: Wide, x: Array, admitted: Admitted) -> Array:
     lowest, highest = _lowest(w, x), _highest(w, x)
-    return _first_place(np.argmax, _with_unit(x, admitted, lowest), highest)
+    return _first_position(np.argmax, _with_unit(x, admitted, lowest), highest)
 
 
 def fold_argmin(w: Wide, x: Array, admitted: Admitted) -> Array:
     lowest, highest = _lowest(w, x), _highest(w, x)
-    return _first_place(np.argmin, _with_unit(x, admitted, highest), lowest)
+    return _first_position(np.argmin, _with_unit(x, admitted, highest), lowest)
 
 
 FOLDS: dict[str, Fold] = {
@@ -186,10 +186,10 @@ def log_softmax(w: Wide, x: Array, admitted: Admitted) -> Array:
 
 
 def select(w: Wide, x: Array, admitted: Admitted, count: int) -> tuple[Array, Array]:
-    """The `count` largest elements in descending order, and their places.
+    """The `count` largest elements in descending order, and their positions.
 
     Of equal elements the first comes first, and NaN comes before all. Where fewer than
-    `count` are admitted, -inf at place -1 fills up.
+    `count` are admitted, -inf at position -1 fills up.
     """
     minus_infinity = w.number(-math.inf)
     x = np.where(is_nan(x) | (x > minus_infinity), x, minus_infinity)
@@ -202,9 +202,9 @@ def select(w: Wide, x: Array, admitted: Admitted, count: int) -> tuple[Array, Ar
     values = np.where(
         np.take_along_axis(present, order, -1), np.take_along_axis(x, order, -1), minus_infinity
     )
-    places = np.where(np.take_along_axis(present, order, -1), order, -1)
-    missing = [(0, 0)] * (x.ndim - 1) + [(0, count - places.shape[-1])]
-    padded = np.pad(places, missing, constant_values=-1)
+    positions = np.where(np.take_along_axis(present, order, -1), order, -1)
+    missing = [(0, 0)] * (x.ndim - 1) + [(0, count - positions.shape[-1])]
+    padded = np.pad(positions, missing, constant_values=-1)
     full = np.full(padded.shape, minus_infinity[()], w.dtype)
     full[..., : values.shape[-1]] = values
     return full, padded.astype(np.int64)

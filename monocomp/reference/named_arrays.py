@@ -60,7 +60,7 @@ def spread(array: Array, axes: Axes, target: Axes) -> Array:
     """A view with the dimensions of `target`, which holds all of `axes`; new ones have length 1."""
     if axes == target:
         return array
-    order = sorted(range(len(axes)), key=lambda place: target.index(axes[place]))
+    order = sorted(range(len(axes)), key=lambda n: target.index(axes[n]))
     present = set(axes)
     sizes = iter(array.transpose(order).shape)
     return array.transpose(order).reshape([next(sizes) if a in present else 1 for a in target])
@@ -103,17 +103,17 @@ def restrict(value: Value, axis: Axis, part: Axis) -> Value:
     """The value on a part of one of its axes."""
     if axis not in value.axes:
         return value
-    place = value.axes.index(axis)
-    inside = (slice(None),) * place + (slice(part.start - axis.start, part.stop - axis.start),)
+    n = value.axes.index(axis)
+    inside = (slice(None),) * n + (slice(part.start - axis.start, part.stop - axis.start),)
     axes = tuple(part if a is axis else a for a in value.axes)
     absent = value.absent
-    if absent is not None and absent.shape[place] == len(axis):
+    if absent is not None and absent.shape[n] == len(axis):
         absent = absent[inside]
     return Value(axes, value.array[inside], absent)
 
 
 def first_true(array: Array, axes: Axes, fixed: Mapping[Axis, int]) -> dict[Axis, int]:
-    """The first place where a bool array holds, with some of its indices given."""
+    """The first point where a bool array holds, with some of its indices given."""
     inside = tuple(fixed[a] - a.start if a in fixed else slice(None) for a in axes)
     loose = [axis for axis in axes if axis not in fixed]
     offsets = np.argwhere(array[inside])[0]

@@ -397,7 +397,7 @@ class _Evaluator:
         names: tuple[str, ...] = self.program.monoids[operand.op].fields
         return self._reduce(operand, scope, names.index(node.name))
 
-    def _reduce(self, node: Reduce, scope: Scope, place: int = 0) -> Value:
+    def _reduce(self, node: Reduce, scope: Scope, number: int = 0) -> Value:
         """A reduction; of a large one a part of the free indices at a time."""
         bound = self._axes(node.indices)
         inner = scope.bind(node.indices, bound)
@@ -405,16 +405,16 @@ class _Evaluator:
         size = math.prod(map(len, (*free, *bound)))
         longest = max(free, key=len, default=None)
         if size <= _CHUNK or longest is None or len(longest) < 2:
-            return self._reduce_at_once(node, scope, bound, place)
-        return self._in_parts(node, scope, place, longest, -(-size // _CHUNK))
+            return self._reduce_at_once(node, scope, bound, number)
+        return self._in_parts(node, scope, number, longest, -(-size // _CHUNK))
 
-    def _in_parts(self, node: Reduce, scope: Scope, place: int, axis: Axis, count: int) -> Value:
+    def _in_parts(self, node: Reduce, scope: Scope, number: int, axis: Axis, count: int) -> Value:
         step = max(1, len(axis) // count)
         parts = []
         for start in range(axis.start, axis.stop, step):
             part = Axis(axis.index, start, min(start + step, axis.stop))
             before = len(self.faults)
-            parts.append((part, self._reduce(node, scope.narrow(axis, part), place)))
+            parts.append((part, self._reduce(node, scope.narrow(axis, part), number)))
             self.faults[before:] = [widened(f, part, axis) for f in self.faults[before:]]
         axes = parts[0][1].axes
         at = axes.index(parts[0][0])
@@ -426,7 +426,7 @@ class _Evaluator:
             absent = np.concatenate(list(map(np.broadcast_to, levels, shapes)), axis=at)
         return Value((*axes[:at], axis, *axes[at + 1 :]), array, absent)
 
-    def _reduce_at_once(self, node: Reduce, scope: Scope, bound: Axes, place: int) -> Value:
+    def _reduce_at_once(self, node: Reduce, scope: Scope, bound: Axes, number: int) -> Value:
         inner = scope.bind(node.indices, bound)
         condition = None if node.condition is None else self._condition(node.condition, inner)
         args = [self.value(arg, inner.where(condition)) for arg in node.args]
@@ -440,7 +440,7 @@ class _Evaluator:
             monoid = self.program.monoids[node.op]
             units = [as_wide(self.wide, self.value(unit, Scope({}))).array for unit in monoid.unit]
             combine = functools.partial(self._combine, monoid)
-            field = fold_monoid(self.wide, units, rows, fold, combine)[place]
+            field = fold_monoid(self.wide, units, rows, fold, combine)[number]
             return fold.result(field.array, field.absent)
         if node.op in SELECTIONS:
             return select(self.wide, rows[0], fold)

@@ -25,16 +25,16 @@ from monocomp.reference.named_arrays import (
 )
 from monocomp.reference.wide import Array
 
-Place: TypeAlias = Mapping[Axis, int]
+Point: TypeAlias = Mapping[Axis, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Reads outside their tensor: where they happen, and the error for one such place."""
+    """Reads outside their tensor: where they happen, and the error for one such point."""
 
     axes: Axes
     happens: Array
-    explain: Callable[[Place], MonocompError]
+    explain: Callable[[Point], MonocompError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +69,19 @@ def gather(
 
 def _leaves(
     text: str, node: Read, tensor: Tensor, dimension: int, axes: Axes, position: Array
-) -> Callable[[Place], MonocompError]:
+) -> Callable[[Point], MonocompError]:
     """The error for a read outside its tensor."""
 
-    def explain(place: Place) -> MonocompError:
+    def explain(point: Point) -> MonocompError:
         extent = tensor.array.shape[dimension]
         index = tensor.axes[dimension].index
         named = f"dimension {dimension}" if index.startswith(".") else f"dimension '{index}'"
         valid = f"0 to {extent - 1}" if extent else "none, as it has no element"
         return IndexRangeError(
-            f"'{node.name}' is read at {_pick(position, axes, place)} along its {named}",
+            f"'{node.name}' is read at {_pick(position, axes, point)} along its {named}",
             text=text,
             spans=node.subscripts[dimension].span if text else (),
-            notes=(f"valid positions: {valid}", *_where(place)),
+            notes=(f"valid positions: {valid}", *_where(point)),
             help="guard the read with a filter or where(...)",
         )
 
@@ -95,8 +95,8 @@ def _inherited(
     bad = somewhere(Value(fault.axes, fault.happens), tensor.axes)
     happens = inside & _take(np.broadcast_to(bad, shape_of(tensor.axes)), at, inside)
 
-    def explain(place: Place) -> MonocompError:
-        there = [_pick(position, axes, place) for position in at]
+    def explain(point: Point) -> MonocompError:
+        there = [_pick(position, axes, point) for position in at]
         fixed = {a: n for a, n in zip(tensor.axes, there, strict=True) if a in fault.axes}
         return fault.explain(first_true(fault.happens, fault.axes, fixed))
 
@@ -112,18 +112,18 @@ def _take(array: Array, at: list[Array], inside: Array) -> Array:
     return found if inside.all() else np.where(inside, found, np.zeros((), array.dtype))
 
 
-def _pick(array: Array, axes: Axes, place: Place) -> int:
-    """An integer array's element at a place; dimensions of length 1 hold for all."""
+def _pick(array: Array, axes: Axes, point: Point) -> int:
+    """An integer array's element at a point; dimensions of length 1 hold for all."""
     offsets = tuple(
-        place[axis] - axis.start if length > 1 else 0
+        point[axis] - axis.start if length > 1 else 0
         for axis, length in zip(axes, array.shape, strict=True)
     )
     return int(array[offsets])
 
 
-def _where(place: Place) -> Iterator[str]:
-    if place:
-        yield "at " + ", ".join(f"{axis.index} = {value}" for axis, value in place.items())
+def _where(point: Point) -> Iterator[str]:
+    if point:
+        yield "at " + ", ".join(f"{axis.index} = {value}" for axis, value in point.items())
 
 
 def widened(fault: Fault, part: Axis, axis: Axis) -> Fault:
@@ -136,7 +136,7 @@ def widened(fault: Fault, part: Axis, axis: Axis) -> Fault:
     inside = (slice(None),) * at + (slice(part.start - axis.start, part.stop - axis.start),)
     happens[inside] = fault.happens
 
-    def explain(place: Place) -> MonocompError:
-        return fault.explain({part if a is axis else a: n for a, n in place.items()})
+    def explain(point: Point) -> MonocompError:
+        return fault.explain({part if a is axis else a: n for a, n in point.items()})
 
     return Fault(axes, happens, explain)

@@ -11,13 +11,13 @@ built. Sums and products are kept in canonical form (flattened, collected, sorte
 arithmetic of a commutative ring, over which the rewrites work.
 
 Each module builds on those before it, in this order: nodes, constructors (the table of them),
-leaves, parts, logic, binding, facts, losses, emptiness, weights, ring, comparisons, functions,
+leaves, parts, logic, binders, facts, losses, emptiness, weights, ring, comparisons, functions,
 folds, walking, printer.
 """
 
 from __future__ import annotations
 
-from monocomp.terms.binding import domain_of, is_open, open_as, open_fold
+from monocomp.terms.binders import domain_of, is_open, open_as, open_fold
 from monocomp.terms.comparisons import compare, negate, where
 from monocomp.terms.constructors import construct, rebuild
 from monocomp.terms.emptiness import (

@@ -110,21 +110,21 @@ def highest(kind: Kind) -> Term:
     return T.INF if kind == "float" else T.const(LARGEST_INT)
 
 
-def first_place(name: str, value: Kind = "float", place: Kind = "float") -> T.UserMonoid:
-    """argmax or argmin: pairs of a value and its place.
+def first_place(name: str, value: Kind = "float", position: Kind = "float") -> T.UserMonoid:
+    """argmax or argmin: pairs of a value and its position.
 
-    Of equal values the first place wins, whatever the order of the operands; the place of
+    Of equal values the first position wins, whatever the order of the operands; the position of
     nothing comes after all others.
     """
     x, y = T.param("x", value), T.param("x'", value)
-    i, j = T.param("i", place), T.param("i'", place)
+    i, j = T.param("i", position), T.param("i'", position)
     best = T.function("maximum" if name == "argmax" else "minimum", x, y)
     y_is_better = T.compare("<", x, y) if name == "argmax" else T.compare("<", y, x)
     tie = T.where(T.compare("==", x, y), T.function("minimum", i, j), i)
     worst = lowest(value) if name == "argmax" else highest(value)
     combine = (best, T.where(y_is_better, j, tie))
     name = name if value == "float" else f"{name}_of_{value}s"
-    return T.UserMonoid(name, ("x", "i"), (worst, highest(place)), combine)
+    return T.UserMonoid(name, ("x", "i"), (worst, highest(position)), combine)
 
 
 def is_selection(t: Term) -> bool:
@@ -134,14 +134,14 @@ def is_selection(t: Term) -> bool:
 
 def carrier(t: Term) -> Term:
     """What a loop carries for a fold: for an entry of `top` or `argtop` the list of the
-    largest values and their places, which stands here as its first entry."""
+    largest values and their positions, which stands here as its first entry."""
     if not is_selection(t) or (t.attr.monoid == "top" and t.args[0] is _FIRST):
         return t
     return _entry(t, "top")
 
 
 def carried_places(top: Term) -> Term:
-    """What stands for the places in the list that `top` stands for."""
+    """What stands for the positions in the list that `top` stands for."""
     return _entry(top, "argtop")
 
 

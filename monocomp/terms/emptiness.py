@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from monocomp.terms.binding import open_as, open_fold, rename
+from monocomp.terms.binders import open_as, open_fold, rename
 from monocomp.terms.constructors import construct
 from monocomp.terms.facts import (
     has_element,

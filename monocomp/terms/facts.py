@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import lru_cache, wraps
 from typing import TypeAlias
 
-from monocomp.terms.binding import open_fold, rename
+from monocomp.terms.binders import open_fold, rename
 from monocomp.terms.constructors import construct
 from monocomp.terms.leaves import NEG_INF, TRUE, const, extent_of, index
 from monocomp.terms.nodes import Term
@@ -326,7 +326,7 @@ def is_nonnegative(t: Term) -> bool:
 @_fact("has an element")
 def has_element(fold: Term) -> bool:
     """Does the filter of a fold admit an element, whatever its free indices are? Tried are the
-    first place, the last one, and that of each free index of the same extent."""
+    first position, the last one, and that of each free index of the same extent."""
     if fold.args[0] is TRUE:
         return True
     if len(fold.attr.indices) != 1:
@@ -334,5 +334,5 @@ def has_element(fold: Term) -> bool:
     (bound,), (condition, *_) = open_fold(fold)
     name, extent = bound.attr
     last = construct("add", extent_of(extent), const(-1), kind="int")
-    places = [const(0), last, *(index(n, extent) for n in sorted(condition.free) if n != name)]
-    return any(rename(condition, {name: place}, {}) is TRUE for place in places)
+    positions = [const(0), last, *(index(n, extent) for n in sorted(condition.free) if n != name)]
+    return any(rename(condition, {name: position}, {}) is TRUE for position in positions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from monocomp.terms.binding import close, open_fold, rename
+from monocomp.terms.binders import close, open_fold, rename
 from monocomp.terms.comparisons import compare, where
 from monocomp.terms.constructors import CONSTRUCTORS, rebuild
 from monocomp.terms.leaves import FALSE, INF, NEG_INF, ONE, as_int, const, index
@@ -69,40 +69,40 @@ def _unit(monoid: str, kind: Kind) -> Term | None:
 
 def fold_at(
     monoid: str | UserMonoid,
-    place: Term,
+    position: Term,
     opened: Term,
     condition: Term,
     *bodies: Term,
     target: str | None = None,
 ) -> Term:
-    """An aggregate that keeps its index, taken at `place`: a softmax's element there, the
+    """An aggregate that keeps its index, taken at `position`: a softmax's element there, the
     prefix up to there, or the entry of `top` of that rank.
 
-    The language has no word for such an aggregate at a computed place, nor at one that the
+    The language has no word for such an aggregate at a computed position, nor at one that the
     bodies depend on: these are written by their definitions.
     """
     if monoid in ("softmax", "log_softmax", "top", "argtop"):
         bodies = tuple(as_float(t) for t in bodies)
     binder, args = close(monoid, (opened,), (condition, *bodies), target)
-    t = intern("fold_at", (place, *args), binder, _fold_kind(binder.name, args[1:]))
-    if target is None and (place.op != "index" or any(place.attr[0] in a.free for a in args)):
+    t = intern("fold_at", (position, *args), binder, _fold_kind(binder.name, args[1:]))
+    if target is None and (position.op != "index" or any(position.attr[0] in a.free for a in args)):
         return by_definition(t)
     return t
 
 
 def by_definition(t: Term) -> Term:
     """A softmax, log_softmax or prefix in terms of the aggregate that it is defined with."""
-    place = t.args[0]
+    position = t.args[0]
     (bound,), (condition, *bodies) = open_fold(t)
-    monoid, here = t.attr.monoid, {bound.attr[0]: place}
+    monoid, here = t.attr.monoid, {bound.attr[0]: position}
     if monoid not in ("softmax", "log_softmax"):
-        earlier = conjunction(condition, compare("<=", bound, place))
+        earlier = conjunction(condition, compare("<=", bound, position))
         return fold(monoid, (bound,), earlier, *bodies)
     return substitute(softmax(monoid, (bound,), condition, bodies[0]), here)
 
 
 def softmax(monoid: str, opened: tuple[Term, ...], condition: Term, x: Term) -> Term:
-    """A softmax or log_softmax over the opened indices, at their own place."""
+    """A softmax or log_softmax over the opened indices, at their own position."""
     x = as_float(x)
     if monoid == "log_softmax":
         condition, x = _with_masks_as_conditions(condition, x)
@@ -160,8 +160,8 @@ def _substitute(t: Term, mapping: Mapping[str, Term], memo: dict[Term, Term]) ->
         if t.op == "fold":
             found = fold(binder.monoid, opened, *new, target=binder.target)
         else:
-            place = _substitute(t.args[0], mapping, memo)
-            found = fold_at(binder.monoid, place, opened[0], *new, target=binder.target)
+            position = _substitute(t.args[0], mapping, memo)
+            found = fold_at(binder.monoid, position, opened[0], *new, target=binder.target)
     else:
         found = rebuild(t, tuple(_substitute(a, mapping, memo) for a in t.args))
     memo[t] = found

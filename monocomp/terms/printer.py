@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
-from monocomp.terms.binding import open_fold
+from monocomp.terms.binders import open_fold
 from monocomp.terms.comparisons import where
 from monocomp.terms.facts import is_nonnegative
 from monocomp.terms.leaves import FALSE, NEG_INF, TRUE, ZERO, const
@@ -402,10 +402,10 @@ def _show_filter(condition: Term, opened: tuple[Term, ...], inner: Names) -> str
 
 
 def _show_kept(t: Term, bound: Term, parts: tuple[Term, ...], names: Names) -> str:
-    """softmax[k](..), sum[..k](..) or top[k -> r](..): the place must be a plain index."""
+    """softmax[k](..), sum[..k](..) or top[k -> r](..): the position must be a plain index."""
     binder: Binder = t.attr
-    place = t.args[0]
-    shown = _show(place, names, 0)
+    position = t.args[0]
+    shown = _show(position, names, 0)
     inner = names.inside()
     if binder.target is not None:
         inner = names.bind(t, (bound,))

@@ -160,7 +160,7 @@ def _join_casts(coefficients: dict[Term, Number]) -> Number:
 
 
 def is_small(t: Term) -> bool:
-    """Is this an int of places and extents, whose sums and small multiples are far from 2**63?"""
+    """Is this an int of indices and extents, whose sums and small multiples are far from 2**63?"""
     match t.op:
         case "index" | "extent":
             return True
@@ -478,9 +478,9 @@ def multiply_out(t: Term) -> Term:
     if t.op == "add":
         return add(*map(multiply_out, t.args))
     if t.op == "mul":
-        for place, factor in enumerate(t.args):
+        for n, factor in enumerate(t.args):
             if factor.op == "add" and factor.folded:
-                others = t.args[:place] + t.args[place + 1 :]
+                others = t.args[:n] + t.args[n + 1 :]
                 if not all(map(is_finite_if_there, others)):
                     return t  # inf * (a - b) is a number, inf * a - inf * b is none
                 return add(*(multiply_out(mul(*others, part)) for part in factor.args))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from monocomp.terms.binding import open_fold
+from monocomp.terms.binders import open_fold
 from monocomp.terms.constructors import rebuild
 from monocomp.terms.folds import fold_at, refold
 from monocomp.terms.nodes import Term
@@ -21,10 +21,10 @@ def map_children(t: Term, f: Callable[[Term], Term]) -> Term:
         return t if new == parts else refold(t, *new, opened=opened)
     if t.op == "fold_at":
         opened, parts = open_fold(t)
-        place, new = f(t.args[0]), tuple(map(f, parts))
-        if new == parts and place is t.args[0]:
+        position, new = f(t.args[0]), tuple(map(f, parts))
+        if new == parts and position is t.args[0]:
             return t
-        return fold_at(t.attr.monoid, place, opened[0], *new, target=t.attr.target)
+        return fold_at(t.attr.monoid, position, opened[0], *new, target=t.attr.target)
     return rebuild(t, tuple(map(f, t.args)))
 
 
