@@ -224,16 +224,14 @@ class _Checker:
 
     def _inputs(self, kinds: Kinds, extents: _Extents) -> dict[str, Input]:
         places = {key: at.span for key, at in self.scope.inputs.items()}
+        first = {key: place.start for key, place in places.items()}
         for read, _ in self.reads():
             if read.name not in self.scope.definitions:
-                places.setdefault(read.name, read.span)
-        first = {
-            key: min([place, *(read.span for read in self.scope.reads.get(key, ()))], key=_start)
-            for key, place in places.items()
-        }
+                start = places.setdefault(read.name, read.span).start
+                first[read.name] = min(first.get(read.name, start), read.span.start)
         return {
             key: Input(key, extents.dims[key], kinds.input(key), span=places[key])
-            for key in sorted(places, key=lambda key: first[key].start)
+            for key in sorted(places, key=first.__getitem__)
         }
 
     def _params_in_order(self) -> dict[str, Param]:
@@ -383,10 +381,6 @@ class _Extents:
 def made_up(tensor: str, dimension: int) -> str:
     """The name of a dimension that no index names; one last digit keeps it unique."""
     return f".{tensor}{dimension:X}"
-
-
-def _start(span: Span) -> int:
-    return span.start
 
 
 def _in_order(body: Expr, found: frozenset[str]) -> list[str]:
