@@ -353,7 +353,9 @@ class Scope:
                         f"'{name}' grows past {MAX_EXPANDED} operations or "
                         f"{MAX_EXPANDED_DEPTH} levels when its functions are written out",
                         spans=name.span,
-                        help="name intermediate results as definitions of their own",
+                        help="name intermediate results as definitions of their own"
+                        if name in self.definitions
+                        else "use smaller functions",
                     )
                 stack += [(part, inner, depth + 1) for part, inner in self._below(node, env)]
 

@@ -12,7 +12,8 @@ arithmetic of a commutative ring, over which the rewrites work.
 
 Each module builds on those before it, in this order: nodes, constructors (the table of them),
 leaves, parts, logic, binders, facts, losses, emptiness, weights, ring, comparisons, functions,
-folds, walking, printer.
+folds, walking, printer. What uses the package as a whole stands beside them: monomials, algebra,
+operators, declarations, abbreviation.
 """
 
 from __future__ import annotations

@@ -824,6 +824,9 @@ HUGE = {
     "doubling functions": "def f0(x) = x + x\n"
     + "".join(f"def f{n + 1}(x) = f{n}(x) + f{n}(x)\n" for n in range(40))
     + "O[i] = f40(A[i])",
+    "a monoid of doubling functions": "def f0(x) = x + x\n"
+    + "".join(f"def f{n + 1}(x) = f{n}(x) + f{n}(x)\n" for n in range(40))
+    + "monoid M(x) = unit 0, combine f40(x) + x'\nO = M[k](A[k])",
     "deep functions": "def f0(x) = x + 1\n"
     + "".join(f"def f{n + 1}(x) = f{n}(x) + 1\n" for n in range(200))
     + "O[i] = f200(A[i])",
