@@ -165,7 +165,7 @@ class _Finder:
             if axis.role != "stream" or not folds:
                 continue
             for e in self.group:
-                inside = [f for f in folds if f in set(T.subterms(e.body))]
+                inside = [f for f in folds if T.holds(e.body, f)]
                 if axis.name in (i.attr[0] for i in e.indices) and inside:
                     left = f"{e.name}[{','.join(i.attr[0] for i in e.indices)}]"
                     last = self._show(_visible(inside[-1]))
@@ -174,7 +174,7 @@ class _Finder:
                     yield Refusal("fuse_folds", PRODUCT_LAW, (e.name,), last, why, kept)
 
     def _refusal(self, reason: _Reason, fold: Term, kept: str) -> Refusal:
-        place = tuple(e.name for e in self.group if fold in set(T.subterms(e.body)))
+        place = tuple(e.name for e in self.group if T.holds(e.body, fold))
         law = PRODUCT_LAW if reason.rule == "fuse_folds" else self.laws.get(reason.rule, "")
         return Refusal(reason.rule, law, place, self._show(reason.term), reason.why, kept)
 
@@ -201,15 +201,15 @@ class _Finder:
     def _why(self, fold: Term, index: str, parts: tuple[Term, ...], result: Term) -> _Reason:
         """Why the result does not leave the fold."""
         condition, *elements = parts
-        if _holds(condition, result):
+        if T.holds(condition, result):
             why = f"the filter {self._show(condition)} depends on {self._show(_visible(result))}"
             return _Reason("filter_bracket", condition, why)
         monoid = fold.attr.monoid
         if isinstance(monoid, T.UserMonoid) and monoid is not SE_PAIR:
-            part = next(t for t in elements if _holds(t, result))
+            part = next(t for t in elements if T.holds(t, result))
             why = f"{self._show(part)} is an element of {monoid.name}, which no rule takes apart"
             return _Reason("hoist_factor", part, why)
-        part = next(t for t in elements if _holds(t, result))
+        part = next(t for t in elements if T.holds(t, result))
         is_exponent = monoid is SE_PAIR and part is elements[-1] and part is not elements[0]
         around = "exp" if is_exponent else fold.attr.name if monoid is not SE_PAIR else "sum"
         return self._inside(part, index, result, around)
@@ -219,9 +219,9 @@ class _Finder:
         if t.op == "exp":
             return self._inside(t.args[0], index, result, "exp")
         if t.op == "fold" and t is not result:
-            part = next(p for p in T.children(t) if _holds(p, result))
+            part = next(p for p in T.children(t) if T.holds(p, result))
             return self._inside(part, index, result, t.attr.name)
-        both = [a for a in t.args if _holds(a, result) and index in a.free]
+        both = [a for a in t.args if T.holds(a, result) and index in a.free]
         if t.op in ("add", "mul", "cast", "field") and both:
             return self._inside(both[0], index, result, around)
         return self._stays(t, index, result, around)
@@ -232,7 +232,7 @@ class _Finder:
             why = f"{shown} is a sum inside {around}, and no rule takes it apart"
             return _Reason("split_sum", t, why)
         if t.op == "mul":
-            factor = T.mul(*(a for a in t.args if _holds(a, result)))
+            factor = T.mul(*(a for a in t.args if T.holds(a, result)))
             if around in ("max", "min"):
                 why = (
                     f"the sign of {self._show(factor)} is not known, so it does not leave {around}"
@@ -247,17 +247,13 @@ class _Finder:
         if t.op == "read":
             why = f"{shown} is read at a place that {self._show(_visible(result))} decides"
             return _Reason(rule, t, why)
-        mixed = [a for a in t.args if _holds(a, result) and index in a.free] or [t]
+        mixed = [a for a in t.args if T.holds(a, result) and index in a.free] or [t]
         what = self._show(mixed[0]) if mixed[0] is not t else self._show(_visible(result))
         why = f"{what} sits inside {_name(t)}, which {_lacks(t)}"
-        read = next((r for r in T.subterms(t) if r.op == "read" and _holds(r, result)), None)
+        read = next((r for r in T.subterms(t) if r.op == "read" and T.holds(r, result)), None)
         if read is not None:
             why += f"; {read.attr} is read at a result's place"
         return _Reason(rule, t, why)
-
-
-def _holds(t: Term, result: Term) -> bool:
-    return result in set(T.subterms(t))
 
 
 def _frame(fold: Term) -> Term:
