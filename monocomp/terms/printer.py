@@ -110,15 +110,8 @@ def number_text(value: Fraction | float, kind: str) -> str:
     if value.denominator == 1:
         text = _whole_text(value.numerator)
         return text if kind == "int" or "e" in text else f"{text}.0"
-    denominator, digits = value.denominator, 0
-    while denominator % 10 == 0 or denominator % 2 == 0 or denominator % 5 == 0:
-        denominator = (
-            denominator // 10
-            if denominator % 10 == 0
-            else (denominator // 5 if denominator % 5 == 0 else denominator // 2)
-        )
-        digits += 1
-    if denominator == 1 and digits <= 20:
+    digits = next((n for n in range(1, 21) if 10**n % value.denominator == 0), 0)
+    if digits:
         scaled = value * 10**digits
         sign, body = ("-" if scaled < 0 else ""), str(abs(scaled.numerator)).rjust(digits + 1, "0")
         whole, rest = body[:-digits], body[-digits:].rstrip("0") or "0"
