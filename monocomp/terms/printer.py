@@ -86,21 +86,16 @@ def show(t: Term, names: Names | None = None) -> str:
     """The term as text of the language."""
     names = names or Names()
     # Opened indices that are free here print by the name of their extent, too.
-    loose = tuple(_leaf(t, n) for n in sorted(t.free) if not n[0].isalpha() and n[0] != "_")
-    loose = tuple(i for i in loose if i is not None and i.attr[0] not in names.names)
-    if loose:
-        names = names.bind(t, tuple(i for i in loose if i is not None))
-    return _show(t, names, 0)
+    unnamed = (n for n in sorted(t.free) if not n[0].isalpha() and n[0] != "_")
+    loose = tuple(_leaf(t, n) for n in unnamed if n not in names.names)
+    return _show(t, names.bind(t, loose) if loose else names, 0)
 
 
-def _leaf(t: Term, name: str) -> Term | None:
-    stack = [t]
-    while stack:
-        t = stack.pop()
-        if t.op == "index" and t.attr[0] == name:
-            return t
-        stack.extend(a for a in t.args if name in a.free)
-    return None
+def _leaf(t: Term, name: str) -> Term:
+    """The index of this name, which is free in t."""
+    while t.op != "index":
+        t = next(a for a in t.args if name in a.free)
+    return t
 
 
 def number_text(value: Fraction | float, kind: str) -> str:
@@ -427,8 +422,7 @@ def definition_line(
     """`O[i,e] = body`. The language asks that every index on the left occurs on the right."""
     indices, names = list(indices), names or Names()
     text = show(body, names)
-    leaves = (_leaf(body, n) for n in body.free)
-    occurring = names.of_all(tuple(i for i in leaves if i is not None))
+    occurring = names.of_all(tuple(_leaf(body, n) for n in body.free))
     for i in indices:
         if i not in occurring:
             text = f"({text}) and {i} == {i}" if body.kind == "bool" else f"{text} + 0 * {i}"
