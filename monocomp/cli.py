@@ -17,6 +17,7 @@ from typing import NamedTuple, NoReturn
 import monocomp
 from monocomp.command_line import streams, verbs
 from monocomp.errors import InternalError, MonocompError, UsageError, did_you_mean, nearest, shorten
+from monocomp.stages import STAGES
 
 WRONG, BROKEN, INTERRUPTED, NO_READER = 2, 70, 130, 141
 
@@ -207,9 +208,13 @@ def _explain_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--steps", type=_count, metavar="N", help="the first N steps only")
     command.add_argument(
         "--stage",
-        choices=verbs.STAGES,
+        choices=STAGES,
         help="print this stage, not the steps to it",
     )
+    command.add_argument(
+        "--before", metavar="PASS", help="print what a rule, or a pass over blocks, found"
+    )
+    command.add_argument("--after", metavar="PASS", help="print what it left")
     _extent(command)
 
 

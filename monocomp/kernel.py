@@ -24,6 +24,7 @@ from monocomp.planning.plan import Plan, Planner
 from monocomp.proving.proofs import require_program
 from monocomp.rewriting import Rewriter
 from monocomp.source import triton_source
+from monocomp.stages import Stages
 from monocomp.tile import TileProgram
 from monocomp.translation import translate
 
@@ -199,6 +200,12 @@ class Kernel:
     ) -> tuple[TileProgram, ...]:
         """The kernels of the plan, in the order in which they run; extents by representative."""
         return self.planner.plan(extents, processors).kernels
+
+    @property
+    def stages(self) -> Stages:
+        """Every stage from equations to source, as text: `kernel.stages["tile"]`, for sizes
+        `kernel.stages.at(q=4096)["plan"]`, around a pass `kernel.stages.after("peel")`."""
+        return Stages(self)
 
     # --- source -----------------------------------------------------------------------
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from monocomp.building import BUILDING
 from monocomp.dtypes import NARROW, dtypes_of
 from monocomp.errors import UsageError
-from monocomp.planning.plan import Planner
+from monocomp.planning.plan import Plan, Planner
+
+if TYPE_CHECKING:
+    from monocomp.backends.triton.emit import Module
+    from monocomp.backends.triton.schedule import Schedule
 
 
 def triton_source(
@@ -29,7 +34,58 @@ def triton_source(
         tf32: let float32 products use the tf32 units.
         minimal: only kernels for the known sizes, and a short host function.
     """
-    from monocomp.backends.triton.emit import emit, emit_minimal
+    if not minimal:
+        return triton_module(planner, extents, dtype, target, tf32=tf32).source
+    from monocomp.backends.triton.emit import emit_minimal
+
+    plan, dtypes, schedules = _scheduled(planner, extents, dtype, target)
+    is_cuda = target is not None and target.startswith("cuda")
+    with BUILDING:
+        return emit_minimal(
+            planner.equations,
+            plan.kernels,
+            schedules,
+            lowered=plan.program,
+            sizes=plan.extents(extents),
+            precision="tf32" if tf32 else "ieee",
+            target=target,
+            dtypes=dtypes,
+            fast=is_cuda and "float32" not in dtypes.values(),
+        )
+
+
+def triton_module(
+    planner: Planner,
+    extents: Mapping[str, int],
+    dtype: str | Mapping[str, str],
+    target: str | None,
+    *,
+    tf32: bool = False,
+) -> Module:
+    """The whole file, and what it consists of; arguments as for `triton_source`."""
+    from monocomp.backends.triton.emit import emit
+
+    plan, dtypes, schedules = _scheduled(planner, extents, dtype, target)
+    with BUILDING:
+        return emit(
+            planner.equations,
+            plan.kernels,
+            schedules,
+            lowered=plan.program,
+            outline=plan.derivation.outline(),
+            precision="tf32" if tf32 else "ieee",
+            target=target,
+            narrow={n: d for n, d in dtypes.items() if d in NARROW},
+        )
+
+
+def _scheduled(
+    planner: Planner,
+    extents: Mapping[str, int],
+    dtype: str | Mapping[str, str],
+    target: str | None,
+) -> tuple[Plan, dict[str, str], list[Schedule]]:
+    """The plan, the dtypes of inputs, and the first schedule of each kernel."""
     from monocomp.backends.triton.schedule import processors_of
     from monocomp.backends.triton.space import Space, element_bytes
 
@@ -39,34 +95,8 @@ def triton_source(
     processors = planner.processors or processors_of(target)
     plan = planner.plan(extents, processors)
     sizes = plan.extents(extents)
-    spaces = [Space(k, sizes, element_bytes(k, widths), target, processors) for k in plan.kernels]
-    start, schedules = planner.equations, [space.first() for space in spaces]
-    precision = "tf32" if tf32 else "ieee"
-    with BUILDING:
-        if minimal:
-            is_cuda = target is not None and target.startswith("cuda")
-            return emit_minimal(
-                start,
-                plan.kernels,
-                schedules,
-                lowered=plan.program,
-                sizes=sizes,
-                precision=precision,
-                target=target,
-                dtypes=dtypes,
-                fast=is_cuda and "float32" not in dtypes.values(),
-            )
-        outline = plan.derivation.outline()
-        return emit(
-            start,
-            plan.kernels,
-            schedules,
-            lowered=plan.program,
-            outline=outline,
-            precision=precision,
-            target=target,
-            narrow={n: d for n, d in dtypes.items() if d in NARROW},
-        ).source
+    spaces = (Space(k, sizes, element_bytes(k, widths), target, processors) for k in plan.kernels)
+    return plan, dtypes, [space.first() for space in spaces]
 
 
 def _check_target(target: str | None) -> None:

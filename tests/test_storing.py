@@ -188,7 +188,7 @@ def test_a_kernel_stores_beside_its_own_results() -> None:
 def test_work_counts_what_loops_repeat() -> None:
     """A row's maximum is computed for every block of columns."""
     kernel = Kernel(check("T[i,j] = X[i,c] * Y[j,c]\nC[j] = sum[i](T[i,j] - max[j](T[i,j]))"))
-    sizes = nominal_sizes(kernel.program, {"i": 1000, "j": 1280, "c": 8})
+    sizes = nominal_sizes(kernel.derivation.start.declared, {"i": 1000, "j": 1280, "c": 8})
     (one,) = estimate(kernel.plan().rewrites.result, sizes)
     (place,) = next(places for t, places in one.folds.items() if "max" in repr(t)[:4])
     assert (place.repeats, place.times) == (10, 10_000)

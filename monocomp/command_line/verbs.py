@@ -20,6 +20,7 @@ from monocomp import library
 from monocomp.command_line import files, streams
 from monocomp.errors import DeviceError, UnsupportedDtypeError, UsageError, did_you_mean, shorten
 from monocomp.plain_files import require_writable, write
+from monocomp.stages import Stages
 
 if TYPE_CHECKING:
     from monocomp.kernel import Kernel
@@ -211,23 +212,20 @@ def emit(options: Namespace) -> int:
     return OK
 
 
-STAGES: dict[str, Callable[[Kernel, Mapping[str, int]], str]] = {
-    "equations": lambda kernel, extents: "\n".join(
-        kernel.plan(extents).rewrites.result.readable_lines()
-    ),
-    "plan": lambda kernel, extents: str(kernel.plan(extents)),
-    "tile": lambda kernel, extents: kernel.source("numpy", extents=extents),
-    "source": lambda kernel, extents: kernel.source(extents=extents),
-}
-
-
 def explain(options: Namespace) -> int:
     """`monocomp explain`."""
     extents = _extents(options)
     kernel = _compile(options)
-    if options.stage is not None:
-        _say(STAGES[options.stage](kernel, extents))
-        return OK
+    stages = Stages(kernel, extents)
+    looks = (
+        (stages.__getitem__, options.stage),
+        (stages.before, options.before),
+        (stages.after, options.after),
+    )
+    for look, name in looks:
+        if name is not None:
+            _say(look(name))
+            return OK
     derivation = kernel.plan(extents).derivation
     if options.steps is not None:
         derivation = derivation.first(options.steps)

@@ -1,0 +1,122 @@
+"""The stages between a program and its kernels, each as text: what `Kernel.stages` shows.
+
+    equations   after the rewrites, in normal form
+    plan        what each kernel computes, how it walks along its indices, and why
+    tile        the kernels: named axes with roles, typed operations, loops
+    blocks      the same as one program instance does it: phases of loops, loads, layouts, dtypes
+    host        what happens around the kernels: sizes, checks, buffers, launches
+    source      the file that is emitted
+
+A stage can be looked at before or after one of the passes within it: equations before and after the
+steps of a rule, and blocks without and with a pass of `blocks.passes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from monocomp.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:  # a kernel has stages
+    from monocomp.kernel import Kernel
+    from monocomp.planning.plan import Plan
+
+STAGES = ("equations", "plan", "tile", "blocks", "host", "source")
+
+
+class Stages(Mapping[str, str]):
+    """The texts of a kernel's stages, made when they are read.
+
+    Args:
+        kernel: the kernel.
+        extents: sizes that are known, by index.
+        target: what to choose schedules for, such as "cuda:90".
+    """
+
+    def __init__(
+        self, kernel: Kernel, extents: Mapping[str, int] | None = None, target: str | None = None
+    ) -> None:
+        self.kernel = kernel
+        self.extents = dict(extents or {})
+        self.target = target
+
+    def at(self, target: str | None = None, **extents: int) -> Stages:
+        """The stages for sizes by index, and for a target."""
+        return Stages(self.kernel, {**self.extents, **extents}, target or self.target)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan for these sizes."""
+        return self.kernel.plan(self.extents)
+
+    def __getitem__(self, stage: str) -> str:
+        match stage:
+            case "equations":
+                return _lines(self.plan.rewrites.result)
+            case "plan":
+                return str(self.plan)
+            case "tile":
+                return "\n\n".join(map(str, self.plan.kernels))
+            case "blocks":
+                from monocomp.blocks.passes import PASSES
+
+                return self._blocks(PASSES)
+            case "host":
+                from monocomp.source import triton_module
+
+                sizes = self.kernel._sizes(self.extents)
+                module = triton_module(self.kernel.planner, sizes, "bf16", self.target)
+                return str(module.program).rstrip()
+            case "source":
+                return self.kernel.source(extents=self.extents, target=self.target).rstrip()
+        raise _unknown("stage", stage, STAGES)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(STAGES)
+
+    def __len__(self) -> int:
+        return len(STAGES)
+
+    def __repr__(self) -> str:
+        return f"<stages {', '.join(STAGES)}>"
+
+    def before(self, name: str) -> str:
+        """The equations before the first step of a rule, or block programs without a pass and
+        those that come after it."""
+        return self._beside(name, after=False)
+
+    def after(self, name: str) -> str:
+        """The equations after the last step of a rule, or block programs with a pass and those
+        that come before it."""
+        return self._beside(name, after=True)
+
+    def _beside(self, name: str, *, after: bool) -> str:
+        from monocomp.blocks.passes import PASSES
+
+        if name in PASSES:
+            return self._blocks(PASSES[: PASSES.index(name) + after])
+        plan = self.plan
+        every = [*plan.rewrites.steps, *plan.decisions]
+        steps = [s for s in every if s.rule == name]
+        if not steps:
+            raise _unknown("pass here", name, [*dict.fromkeys(s.rule for s in every), *PASSES])
+        return _lines(steps[-1].program if after else steps[0].start)
+
+    def _blocks(self, passes: tuple[str, ...]) -> str:
+        from monocomp.backends.triton.kernel_source import block_program
+
+        return "\n\n".join(str(block_program(k, passes=passes)) for k in self.plan.kernels)
+
+
+def _lines(equations: Any) -> str:
+    return "\n".join(equations.readable_lines())
+
+
+def _unknown(what: str, name: str, known: Any) -> UsageError:
+    names = list(known)
+    return UsageError(
+        f"there is no {what} {name!r}",
+        notes=[f"there are {', '.join(names)}"],
+        help=did_you_mean(name, names),
+    )
