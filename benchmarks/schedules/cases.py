@@ -1,0 +1,217 @@
+"""What schedules are measured on: library programs at sizes of every class, and one of them made
+ready, on any device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import monocomp as mc
+from benchmarks.gpu_floor import ATTENTION, E4M3, FULL, MATRIX, SHORT, Full
+from benchmarks.schedules.legal import Legal
+from monocomp.backends.triton.emit import Module, emit
+from monocomp.backends.triton.launch import load
+from monocomp.backends.triton.schedule import Schedule
+from monocomp.backends.triton.space import Space, element_bytes
+from monocomp.checking.random_inputs import complete_extents
+from monocomp.dtypes import is_narrow
+from monocomp.language.binding import bind
+from monocomp.translation import translate
+
+WIDE = (
+    "attention", "causal", "softcap", "alibi", "gqa", "prefix_lm", "dropout", "sigmoid_attention",
+    "linear_attention", "differential",
+)  # fmt: skip
+ODD = ("attention", "causal", "softcap", "alibi", "gqa", "learned_sink", "sliding_window", "varlen")
+FEW_ROWS = (
+    "attention", "gqa", "varlen", "sigmoid_attention", "softmax_one", "cosine_attention",
+    "attention_statistics", "differential", "taylor_attention", "gaussian_attention", "dropout",
+    "softpick", "tree",
+)  # fmt: skip
+CACHES = ("paged_attention", "int8_cache", "rolling_cache", "fp8_cache")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program at some sizes.
+
+    Attributes:
+        program: of the library, by name.
+        sizes: by index, in the order of the names.
+        dtype: of floats, but for those that are stored in 8 bits.
+        tier: 0 for what matters most.
+    """
+
+    program: str
+    sizes: tuple[tuple[str, int], ...]
+    dtype: str = "bfloat16"
+    tier: int = 0
+
+    def __str__(self) -> str:
+        sizes = " ".join(f"{n}={size}" for n, size in self.sizes)
+        return f"{self.program} {self.dtype} {sizes}"
+
+
+def case(program: str, sizes: Mapping[str, int], dtype: str = "bfloat16", tier: int = 0) -> Case:
+    """A case, of the sizes that the program has."""
+    known = _indices(program)
+    return Case(program, tuple(sorted((n, s) for n, s in sizes.items() if n in known)), dtype, tier)
+
+
+@cache
+def _indices(program: str) -> frozenset[str]:
+    return frozenset(mc.compile(mc.library.load(program)).program.extent_of)
+
+
+def cases() -> list[Case]:
+    """Everything to measure, what matters most first."""
+    return list(dict.fromkeys(sorted(_cases(), key=lambda c: c.tier)))
+
+
+def _cases() -> Iterator[Case]:
+    for name in mc.library.names():
+        full = FULL.get(name, Full()).sizes
+        yield case(name, full)
+        is_attention = full.get("q", 1) > 1 and "e" in full
+        if is_attention:
+            head = 64 if full["d" if "d" in full else "c"] != 64 else 128
+            other = {**full, "b": 2, "q": 2048, "d": head, "e": head}
+            if "k" in full and name != "two_simplicial":
+                other["k"] = 2048
+            yield case(name, other, tier=1)
+            if not any(d == E4M3 for d in FULL.get(name, Full()).stored.values()):
+                small = {"b": 1, "h": 8, "q": 1024, "d": 64, "e": 64}
+                small |= {n: 1024 for n in ("k",) if n in full and name != "two_simplicial"}
+                small |= {n: 8 for n in ("g", "i") if n in full}
+                yield case(name, {**full, **small}, "float32", tier=2)
+        elif full == MATRIX:
+            yield case(name, {"i": 256, "k": 65536}, tier=1)
+            yield case(name, {"i": 65536, "k": 512}, tier=1)
+            yield case(name, {"i": 8192, "k": 2048}, "float32", tier=2)
+        elif "t" in full:
+            yield case(name, {**full, "t": 1024, "v": 16384, "d": 1024}, tier=1)
+            yield case(name, {"t": 1024, "v": 16384, "c": 512, "d": 512}, "float32", tier=2)
+    for name in WIDE:
+        yield case(name, {**FULL.get(name, Full()).sizes, "b": 2, "d": 256, "e": 256}, tier=1)
+    for name in ODD:
+        sizes = FULL.get(name, Full()).sizes
+        yield case(name, {**sizes, "d": 96, "e": 96}, tier=1)
+        yield case(name, {**sizes, "b": 1, "h": 8, "q": 1024, "k": 1024}, tier=2)
+    for name in FEW_ROWS:
+        sizes = {**ATTENTION, "h": 16, "g": 4}
+        yield case(name, {**sizes, "q": 1, "b": 2, "k": 32768}, tier=1)
+        yield case(name, {**sizes, "q": 1, "b": 64, "d": 64, "e": 64, "k": 4096}, tier=2)
+        yield case(name, {**sizes, "q": 16, "b": 16, "k": 8192}, tier=2)
+    for name in CACHES:
+        sizes = FULL[name].sizes
+        yield case(name, {**sizes, "b": 2, "n": 512, "k": 32768, "p": 1024}, tier=1)
+        yield case(name, {**sizes, "d": 64, "e": 64}, tier=2)
+    yield case("paged_attention", {**FULL["paged_attention"].sizes, "s": 16, "n": 512}, tier=1)
+    chunk = {**FULL["paged_attention"].sizes, "q": 512, "b": 8}
+    yield case("paged_attention", chunk, tier=1)
+    yield case("gqa", {**ATTENTION, **SHORT, "h": 32, "g": 8, "q": 32, "k": 4096}, tier=2)
+
+
+class Prepared:
+    """A case made ready: its inputs and kernels.
+
+    Args:
+        case: which.
+        device: where its tensors lie; on "meta" they hold nothing.
+        target: what schedules are for.
+        processors: of the GPU.
+    """
+
+    def __init__(self, case: Case, device: str, target: str, processors: int) -> None:
+        kernel = mc.compile(mc.library.load(case.program), name=case.program)
+        full = FULL.get(case.program, Full())
+        self.full, self.device, self.equations = full, device, kernel.equations
+        self.inputs = _inputs(kernel, full, case, device)
+        shapes = {n: tuple(t.shape) for n, t in self.inputs.items()}
+        binding = bind(kernel.program, shapes, full.params)
+        self.params, extents = binding.params, binding.extents
+        plan = kernel.planner.plan(extents, processors)
+        self.kernels, self.program = plan.kernels, plan.program
+        self.sizes = plan.extents(extents)
+        floats = {n: t for n, t in self.inputs.items() if t.is_floating_point()}
+        widths = {n: t.element_size() for n, t in floats.items()}
+        self.narrow = {n: str(t.dtype)[6:] for n, t in floats.items() if is_narrow(t)}
+        how = [(k, self.sizes, element_bytes(k, widths), target, processors) for k in self.kernels]
+        self.olds = [Space(*h) for h in how]
+        self.spaces = [Legal(*h) for h in how]
+        self._modules: dict[tuple[tuple[str, ...], ...], Module] = {}
+
+    @cached_property
+    def firsts(self) -> tuple[Schedule, ...]:
+        """What calls take where nothing is measured."""
+        return tuple(old.first() for old in self.olds)
+
+    def digest(self, number: int) -> str:
+        """The same for kernels that are the same at the same sizes."""
+        kernel = self.kernels[number]
+        sizes = sorted((e, self.sizes.get(e)) for e in kernel.extents())
+        text = f"{kernel}\n{sizes}\n{self.spaces[number].element_bytes}"
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+    def choice(self, number: int, schedule: Schedule) -> tuple[Schedule, ...]:
+        """This schedule for one kernel, the others as they come first."""
+        return (*self.firsts[:number], schedule, *self.firsts[number + 1 :])
+
+    def module(self, choice: tuple[Schedule, ...]) -> Module:
+        """The file that runs these schedules."""
+        in_two = tuple(s.in_two for s in choice)
+        found = self._modules.get(in_two)
+        if found is None:
+            pairs = zip(self.firsts, in_two, strict=True)
+            held = [replace(s, in_two=axes) for s, axes in pairs]
+            found = self._modules[in_two] = emit(
+                self.equations, self.kernels, held, lowered=self.program, narrow=self.narrow
+            )
+        return found
+
+    def call(
+        self,
+        choice: tuple[Schedule, ...],
+        launch: Callable[..., None],
+        empty: Callable[..., Tensor] = torch.empty,
+    ) -> tuple[Tensor, ...]:
+        """The results of the host function, which launches by calling `launch`."""
+        module = self.module(choice)
+        named = {module.params[n]: v for n, v in self.params.items()}
+        configs = tuple(module.config(n, s) for n, s in enumerate(choice))
+        host = getattr(load(module.source), module.host)
+        found = host(*self.inputs.values(), **named, configs=configs, launch=launch, empty=empty)
+        return found if isinstance(found, tuple) else (found,)
+
+    def timed(self, number: int, module: Module) -> set[str]:
+        """The kernels whose time a schedule counts by, by name: its own, and those that merge the
+        parts of its streams."""
+        names = [k.name for k in module.program.kernels]
+        parts = self.kernels[number].parts
+        later = range(number + 1, len(names))
+        merging = [m for m in later if parts & {*self.kernels[m].extents()}]
+        return {names[m] for m in (number, *merging)}
+
+
+def _inputs(kernel: mc.Kernel, full: Full, case: Case, device: str) -> dict[str, Tensor]:
+    dtype = getattr(torch, case.dtype)
+    extents = complete_extents(translate(kernel.program), dict(case.sizes), full.params)
+    made: dict[str, Any] = {}
+    for at in kernel.program.inputs.values():
+        shape = [extents[dim] for dim in at.dims]
+        if at.kind == "float":
+            made[at.name] = torch.randn(shape, device=device, dtype=dtype)
+        elif at.kind == "int":
+            made[at.name] = torch.randint(0, extents.get("v", 1), shape, device=device)
+        else:
+            made[at.name] = torch.rand(shape, device=device) < 0.1
+    if full.sensible is not None:
+        full.sensible(made)
+    return full.in_storage(made)
