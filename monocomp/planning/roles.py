@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from monocomp import terms as T
 from monocomp.equations import Equation, Equations, stored_in
@@ -178,9 +179,14 @@ def explain_roles(
 
 def outer_folds(group: Iterable[Equation]) -> list[Term]:
     """Folds that are not inside another fold."""
+    return list(_outer_folds(tuple(e.body for e in group)))
+
+
+@lru_cache(maxsize=4096)
+def _outer_folds(bodies: tuple[Term, ...]) -> tuple[Term, ...]:
     found: dict[Term, None] = {}
     seen: set[Term] = set()
-    stack = [e.body for e in group]
+    stack = list(bodies)
     while stack:
         t = stack.pop()
         if t in seen:
@@ -203,7 +209,7 @@ def outer_folds(group: Iterable[Equation]) -> list[Term]:
         else:
             stack.extend(t.args)
     reading = [f for f in found if any(t.op in ("read", "stored") for t in T.subterms(f))]
-    return reading or list(found)  # a count is the same for all rows
+    return tuple(reading or found)  # a count is the same for all rows
 
 
 def _is_column(name: str, f: Term) -> bool:
