@@ -53,3 +53,18 @@ def test_results(text: str) -> None:
     long = k.plan({n: s for n, s in SIZES.items() if n in used})
     k.planner.plan = lambda *_: long  # type: ignore[method-assign]
     np.testing.assert_allclose(k(**inputs), mc.evaluate(text, inputs), rtol=1e-6, atol=1e-9)
+
+
+def test_an_output_that_lacks_an_index_keeps_it_off_the_grid() -> None:
+    """One loop carries the sums of both outputs, and the second is stored once."""
+    text = "D[i] = logsumexp[k](A[i,k] - mean[k](Y[k]))\nO = (sum[k](exp(Y[k] + C) * C) + 1) / "
+    text += "(sum[k](exp(Y[k] + C)) + 1)\nreturn D, O"
+    rng = np.random.default_rng(0)
+    inputs = {"A": rng.standard_normal((3, 4)), "Y": rng.standard_normal(4), "C": np.array(0.5)}
+    kernel = mc.compile(text, backend="numpy")
+    for found, wanted in zip(kernel(**inputs), mc.evaluate(text, inputs), strict=True):
+        np.testing.assert_allclose(found, wanted, 1e-9)
+    for planned in kernel.plan({"i": 3, "k": 4}).planned:
+        tiles = planned.tiles
+        on_grid = {a.extent for a in tiles.axes.values() if a.role == "grid"}
+        assert all(on_grid <= set(o.dims) for o in tiles.outputs)

@@ -68,9 +68,13 @@ def roles_by_cost(
         return _estimate(program, group, roles, sizes).cost.work
 
     best = _held(program, group, fits, sizes, frozenset())
+    everywhere = {i.attr[0] for i in set.intersection(*(set(e.indices) for e in group))}
     for lesser in _lesser(group, best):
         roles = _held(program, group, fits, sizes, lesser)
-        if _grid(roles) > _grid(best) and WORTHWHILE * work(roles) <= work(best):
+        more = _grid(roles) - _grid(best)
+        # An output that lacks an index is stored once: not by each instance along it.
+        is_more = bool(more) and _grid(roles) > _grid(best) and more <= everywhere
+        if is_more and WORTHWHILE * work(roles) <= work(best):
             best = roles
     return best
 
