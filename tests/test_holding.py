@@ -57,7 +57,8 @@ def test_results(text: str) -> None:
 
 def test_an_output_that_lacks_an_index_keeps_it_off_the_grid() -> None:
     """One loop carries the sums of both outputs, and the second is stored once."""
-    text = "D[i] = logsumexp[k](A[i,k] - mean[k](Y[k]))\nO = (sum[k](exp(Y[k] + C) * C) + 1) / "
+    text = "input A[i,k], Y[k], C\n"
+    text += "D[i] = logsumexp[k](A[i,k] - mean[k](Y[k]))\nO = (sum[k](exp(Y[k] + C) * C) + 1) / "
     text += "(sum[k](exp(Y[k] + C)) + 1)\nreturn D, O"
     rng = np.random.default_rng(0)
     inputs = {"A": rng.standard_normal((3, 4)), "Y": rng.standard_normal(4), "C": np.array(0.5)}
