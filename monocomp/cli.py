@@ -206,15 +206,16 @@ def _emit_options(command: argparse.ArgumentParser) -> None:
 def _explain_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="everything, for other tools")
     command.add_argument("--steps", type=_count, metavar="N", help="the first N steps only")
-    command.add_argument(
+    looks = command.add_mutually_exclusive_group()
+    looks.add_argument(
         "--stage",
         choices=STAGES,
         help="print this stage, not the steps to it",
     )
-    command.add_argument(
+    looks.add_argument(
         "--before", metavar="PASS", help="print what a rule, or a pass over blocks, found"
     )
-    command.add_argument("--after", metavar="PASS", help="print what it left")
+    looks.add_argument("--after", metavar="PASS", help="print what it left")
     _extent(command)
 
 

@@ -692,6 +692,14 @@ def test_explain_a_stage(call, stage: str, start: str) -> None:
     assert text.strip().startswith(start.strip())
 
 
+@pytest.mark.parametrize(
+    "words", [("--before", "peel"), ("--after", "peel"), ("--steps", "2"), ("--json",)]
+)
+def test_explain_shows_one_thing(call, words: tuple[str, ...]) -> None:
+    result = call("explain", "causal", "--stage", "plan", *words)
+    assert result.status == 2 and result.out == "" and "--" in result.err
+
+
 def test_explain_some_steps(call) -> None:
     result = call("explain", "causal", "--steps", "2", "--json")
     assert (result.status, result.err) == (0, "")

@@ -491,6 +491,23 @@ def test_moments_stay_centred(name: str, mean: float) -> None:
     assert error <= 100 * np.abs(last - wanted[-1]).max() + 1e-5 * np.abs(wanted[-1]).max()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "O[q] = softmax[k](L[q,k]) * V[k]",
+        "O[q] = -sum[k](softmax[k](L[q,k]) * log_softmax[k](L[q,k]))",
+        "O[q] = sum[k](softmax[k](L[q,k]) ** 2) / max[k](softmax[k](L[q,k]))",
+    ],
+)
+def test_a_sum_of_masks_is_a_mask(text: str) -> None:
+    """A contraction of queries and keys is none: only a sum of elements as they are."""
+    masks = np.array([[[0, -INF], [0, 0]], [[-INF, 0], [0, -INF]]])
+    inputs = {"M": masks, "V": np.array([1.0, 5.0])}
+    text = f"L[q,k] = sum[m](M[q,k,m])\n{text}"
+    (wanted,), (found,) = compared(text, {n: inputs[n] for n in check(text).inputs})
+    np.testing.assert_allclose(found, wanted, 1e-12)
+
+
 def test_a_centre_that_asks_a_fold_what_to_admit_is_known_before() -> None:
     """Its filter would be another one for each block."""
     text = "D = sum[l if X[l] < mean[k](Y[k])](X[l])\nO = var[k](Y[k] - D * mean[k](Y[k]))"

@@ -224,6 +224,8 @@ def explain(options: Namespace) -> int:
     )
     for look, name in looks:
         if name is not None:
+            if options.json or options.steps is not None:
+                raise UsageError("--json and --steps are of a derivation, not of one stage")
             _say(look(name))
             return OK
     derivation = kernel.plan(extents).derivation

@@ -635,12 +635,7 @@ def is_infinite_with(t: Term, exponent: Term) -> bool:
 
 def _is_missing_nowhere(t: Term) -> bool:
     """Is t finite or a product of such sums and numbers?"""
-    return all(T.is_finite(f) or _is_contraction(f) for f in factors(t))
-
-
-def _is_contraction(t: Term) -> bool:
-    """A sum that is infinite only where what it reads is, which is no mask's -inf then."""
-    return t.op == "fold" and t.attr.monoid == "sum" and T.is_finite_if_read(t.args[1])
+    return all(T.is_finite(f) or T.is_contraction(f) for f in factors(t))
 
 
 def _unscaled(t: Term) -> Term:

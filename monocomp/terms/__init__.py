@@ -34,6 +34,7 @@ from monocomp.terms.facts import (
     facts_asked,
     has_element,
     is_below_infinity,
+    is_contraction,
     is_finite,
     is_finite_if_read,
     is_finite_if_there,

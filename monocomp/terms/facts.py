@@ -102,9 +102,27 @@ def is_finite_if_read(t: Term) -> bool:
 def is_unmasked(t: Term) -> bool:
     """Neither infinite nor NaN, if no element is that is no mask: the -inf of a mask is added to
     logits, but is no factor in a contraction of queries and keys."""
-    if t.op == "fold" and t.attr.monoid == "sum" and is_finite_if_read(t.args[1]):
-        return True
-    return _is_finite(t, is_unmasked)
+    return is_contraction(t) or _is_finite(t, is_unmasked)
+
+
+def is_contraction(t: Term) -> bool:
+    """Is this a sum that is infinite only where what it reads is, which is no mask's -inf then? A
+    sum of elements as they are read may be one of masks."""
+    is_sum = t.op == "fold" and t.attr.monoid == "sum" and is_finite_if_read(t.args[1])
+    return is_sum and not _may_be_mask(t.args[1])
+
+
+def _may_be_mask(t: Term) -> bool:
+    """Is t -inf where an element that it reads is, as that times a number or beside others?"""
+    match t.op:
+        case "add" | "where":
+            return any(map(_may_be_mask, t.args[t.op == "where" :]))
+        case "mul":
+            factors = [f for f in t.args if f.op not in ("const", "extent", "cast", "pow")]
+            return len(factors) == 1 and _may_be_mask(factors[0])
+        case "fold":
+            return not is_contraction(t)
+    return t.op in ("read", "stored", "param")
 
 
 @_fact(
