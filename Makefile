@@ -125,7 +125,7 @@ gpu:
 	    echo "help: $$python -m pip install hypothesis lark pytest pytest-timeout sympy" >&2; exit 2; \
 	fi; \
 	echo "gpu: pytest -m gpu, with $$($$python -c 'import sys; print(sys.executable)')"; \
-	several=$$($$python -c 'import xdist' 2>/dev/null && printf %s '-n 8 --dist worksteal'); \
+	several=$$($$python -c 'import xdist' 2>/dev/null && printf %s '-n 8 --dist worksteal -p no:benchmark'); \
 	$$python -m pytest -q -m gpu $$several tests/gpu
 
 bench:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 import statistics
 import sys
 import tempfile
@@ -78,10 +79,15 @@ class _Without(ast.NodeTransformer):
             rest = node.args[-1]
             if is_guard and isinstance(rest, ast.Constant):  # the other way round
                 rest = node.args[1]
-        if not is_guard or (self.in_loops and not self.depth):
+        if not is_guard or _is_state(rest) or (self.in_loops and not self.depth):
             return found
         self.count += 1
         return rest
+
+
+def _is_state(value: ast.expr) -> bool:
+    """Is it a maximum so far? That is -inf before the first block, on ordinary inputs too."""
+    return isinstance(value, ast.Name) and bool(re.fullmatch(r"m(_[a-z]+)?(_\d+)?", value.id))
 
 
 def _is_special(condition: ast.expr) -> bool:

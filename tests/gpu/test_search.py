@@ -48,9 +48,9 @@ def test_what_is_found_is_used(rows: int, length: int, monkeypatch: pytest.Monke
     used: list[Any] = []
     original = TritonRunner._call
 
-    def call(runner: TritonRunner, given: Any, params: Any, choice: Any, **hooks: Any) -> Any:
+    def call(runner: TritonRunner, given: Any, params: Any, choice: Any, *rest: Any) -> Any:
         used.append(choice)
-        return original(runner, given, params, choice, **hooks)
+        return original(runner, given, params, choice, *rest)
 
     monkeypatch.setattr(TritonRunner, "_call", call)
     mc.compile(library.load("attention"))(*inputs)
