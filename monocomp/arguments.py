@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from monocomp.declarations import Input
 from monocomp.dtypes import FLOATS, INTEGERS, NARROW
 from monocomp.errors import DeviceError, InputError, UnsupportedDtypeError, UnsupportedError
-from monocomp.terms.declarations import Input
 
 if TYPE_CHECKING:
     import torch

@@ -18,13 +18,13 @@ from monocomp.arguments import (
     check_tensors,
     shape_of,
 )
+from monocomp.binding import Binding, bind, signature
 from monocomp.building import BUILDING
 from monocomp.dtypes import LOADED_BY_TRITON, is_narrow
 from monocomp.errors import DeviceError, UnsupportedDtypeError, UnsupportedError, UsageError
 from monocomp.filters import Filters
 from monocomp.host.building import host_program, of_tile_program
-from monocomp.language.binding import Binding, bind, signature
-from monocomp.language.syntax import Program
+from monocomp.intervals import evaluated
 from monocomp.planning.plan import Planner
 from monocomp.planning.sizes import packed_extents
 from monocomp.tile import TileProgram
@@ -42,7 +42,6 @@ class Calls:
     """Runs the kernels of a program.
 
     Args:
-        program: as it was checked, for what calls get wrong.
         planner: of the program.
         backend: one of `kernel.BACKENDS`.
         checked: test every computed subscript.
@@ -54,14 +53,12 @@ class Calls:
 
     def __init__(
         self,
-        program: Program,
         planner: Planner,
         backend: str,
         *,
         checked: bool,
         tf32: bool,
     ) -> None:
-        self.program = program
         self.declared = planner.equations.declared
         self.planner = planner
         self.backend = backend
@@ -75,7 +72,7 @@ class Calls:
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The result of a call: a tensor, or a tuple of the outputs."""
         if self._plans is not None:
-            values = {**dict(zip(self.program.inputs, args, strict=False)), **kwargs}
+            values = {**dict(zip(self.declared.inputs, args, strict=False)), **kwargs}
             plan = self._plans.find(values) if len(values) == len(args) + len(kwargs) else None
             if plan is not None:
                 self.last = "triton", plan.device
@@ -123,14 +120,19 @@ class Calls:
         self._plans = None  # they launch what was chosen before
         return found
 
+    def bind(self, shapes: Mapping[str, tuple[int, ...]], params: Mapping[str, object]) -> Binding:
+        """The extents and parameters of a call with inputs of these shapes."""
+        origin = self.planner.equations.origin
+        return bind(self.declared, origin, shapes, params, evaluated)
+
     def _bound(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, object], Binding]:
         """The inputs and parameters of a call by name, checked, and the sizes."""
-        inputs, params = signature(self.program, args, kwargs)
+        inputs, params = signature(self.declared, args, kwargs)
         shapes = {n: shape_of(n, t) for n, t in inputs.items()}
         check_no_gradients(params)
-        binding = bind(self.program, shapes, params)
+        binding = self.bind(shapes, params)
         check_params(binding.params)
         if not self.filters.have_admitted(binding.params):
             with BUILDING:

@@ -237,8 +237,8 @@ def tests_of(name: str) -> Iterator[Callable[[], None]]:
 
 def check_result(text: str) -> None:
     """What is derived from a program is equal to it."""
-    program = check(text)
-    derived = derive(translate(program)).program.text()
+    program = translate(check(text))
+    derived = derive(program).program.text()
     for case in Case.of(program, {}, {}, 1).everywhere():
         inputs = case.inputs("float64")
         assert case.error(case.outputs(inputs, derived), case.outputs(inputs)) < 1e-9

@@ -15,10 +15,10 @@ from monocomp.backends.triton import reference
 from monocomp.backends.triton.reference import reference_lines
 from monocomp.backends.triton.reference.code import call_lines, default_text
 from monocomp.checking import random_inputs
+from monocomp.declarations import Input, free_extents
 from monocomp.equations import Equations
 from monocomp.errors import InternalError
 from monocomp.planning.sizes import without_elements
-from monocomp.terms.declarations import Input, free_extents
 
 __all__ = ["RESERVED", "main_lines", "reference_lines"]
 

@@ -22,8 +22,6 @@ from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.space import Space, element_bytes
 from monocomp.checking.random_inputs import complete_extents
 from monocomp.dtypes import is_narrow
-from monocomp.language.binding import bind
-from monocomp.translation import translate
 
 WIDE = (
     "attention", "causal", "softcap", "alibi", "gqa", "prefix_lm", "dropout", "sigmoid_attention",
@@ -67,7 +65,7 @@ def case(program: str, sizes: Mapping[str, int], dtype: str = "bfloat16", tier: 
 
 @cache
 def _indices(program: str) -> frozenset[str]:
-    return frozenset(mc.compile(mc.library.load(program)).program.extent_of)
+    return frozenset(mc.compile(mc.library.load(program)).declared.extent_of)
 
 
 def cases() -> list[Case]:
@@ -135,7 +133,7 @@ class Prepared:
         self.full, self.device, self.equations = full, device, kernel.equations
         self.inputs = _inputs(kernel, full, case, device)
         shapes = {n: tuple(t.shape) for n, t in self.inputs.items()}
-        binding = bind(kernel.program, shapes, full.params)
+        binding = kernel.calls.bind(shapes, full.params)
         self.params, extents = binding.params, binding.extents
         plan = kernel.planner.plan(extents, processors)
         self.kernels, self.program = plan.kernels, plan.program
@@ -202,9 +200,9 @@ class Prepared:
 
 def _inputs(kernel: mc.Kernel, full: Full, case: Case, device: str) -> dict[str, Tensor]:
     dtype = getattr(torch, case.dtype)
-    extents = complete_extents(translate(kernel.program), dict(case.sizes), full.params)
+    extents = complete_extents(kernel.equations, dict(case.sizes), full.params)
     made: dict[str, Any] = {}
-    for at in kernel.program.inputs.values():
+    for at in kernel.declared.inputs.values():
         shape = [extents[dim] for dim in at.dims]
         if at.kind == "float":
             made[at.name] = torch.randn(shape, device=device, dtype=dtype)

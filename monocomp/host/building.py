@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from monocomp.declarations import Declarations
 from monocomp.equations import Equations
 from monocomp.host import program as H
 from monocomp.planning.sizes import without_elements
-from monocomp.terms.declarations import Declarations
+from monocomp.terms import Term
 from monocomp.tile import OutputTensor, TileProgram
 
 MANY_BLOCKS = 8  # of rows, whose reading takes longer than a copy, if rows are odd
@@ -114,7 +115,7 @@ def _sizes(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.State
 
 
 def _dtypes(
-    declared: Declarations, kernels: Sequence[Interface], narrow: Collection[str]
+    declared: Declarations[Term], kernels: Sequence[Interface], narrow: Collection[str]
 ) -> Iterator[H.Statement]:
     floats = [n for n, i in declared.inputs.items() if i.kind == "float"]
     promoted = tuple(n for n in floats if n not in narrow)

@@ -214,7 +214,7 @@ class Cost:
         Raises:
             UsageError: an extent is unknown, or one is missing.
         """
-        from monocomp.terms.declarations import by_representative
+        from monocomp.declarations import by_representative
 
         sizes = by_representative(program.declared, extents)
         formulas = {n: formula(getattr(self, n)) for n in ("flops", "bytes", "state")}

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 from monocomp import terms as T
+from monocomp.declarations import Param
 from monocomp.equations import Equation, Equations, in_order
 from monocomp.errors import InternalError
 from monocomp.intervals import evaluated
@@ -45,7 +46,6 @@ from monocomp.rewrites.pullback import passes
 from monocomp.rewriting import Saving, Step
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, is_selection, mantissa
-from monocomp.terms.declarations import Param
 from monocomp.terms.printer import show
 from monocomp.tile import Axis
 

@@ -70,7 +70,7 @@ def launches(
     floats = {n: t.dtype for n, t in inputs.items() if t.dtype in FLOATS_OF_8_BITS}
     narrow = {n: str(d).removeprefix("torch.") for n, d in floats.items()}
     schedules = [Space(p, extents, element_bytes(p, widths), target).first() for p in programs]
-    ordered = {n: inputs[n] for n in kernel.program.inputs}
+    ordered = {n: inputs[n] for n in kernel.declared.inputs}
     found = launches_of(kernel, programs, schedules, ordered, target, params, narrow=narrow)
     assert len(found) == len(programs)
     return found

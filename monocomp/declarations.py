@@ -1,23 +1,25 @@
-"""What equations are given and give: inputs, parameters, extents, outputs.
+"""What a program is given and gives: inputs, parameters, extents, outputs.
 
-Records of their own, so that nothing after `translation` looks back at syntax: a rule or a
-lowering may add an input, a parameter, an extent or an output by adding a record.
+A checked program and the equations that it is translated to have the same records; its extents are
+expressions, theirs are terms. A rule or a lowering adds an input, a parameter, an extent or an
+output by adding a record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from monocomp.errors import Span, UsageError, did_you_mean
-from monocomp.terms.nodes import Term
-from monocomp.terms.walking import subterms
 from monocomp.vocabulary import Kind
+
+Size = TypeVar("Size")  # what a declared extent is
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A tensor that a call gives.
+    """A tensor that a call gives; a scalar has no dims.
 
     `dims` names each dimension by an index that has its extent. A dimension that only computed
     subscripts read, and that no declaration names, has a made-up name that starts with a dot.
@@ -27,6 +29,11 @@ class Input:
     dims: tuple[str, ...]
     kind: Kind
 
+    def __str__(self) -> str:
+        """As the program reads it, `_` where no index names a dimension."""
+        dims = ",".join("_" if dim.startswith(".") else dim for dim in self.dims)
+        return f"{self.name}[{dims}]" if dims else self.name
+
 
 @dataclass(frozen=True, slots=True)
 class Param:
@@ -35,6 +42,10 @@ class Param:
     name: str
     kind: Kind
     default: int | float | None = None
+
+    def __str__(self) -> str:
+        default = "" if self.default is None else f" = {self.default}"
+        return f"{self.name}: {self.kind}{default}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,29 +57,23 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Declarations:
+class Declarations(Generic[Size]):
     """The records of a program, by name and in its order.
 
     `extent_of` maps every index to its extent, which is called like one of the indices that
-    have it; `bounds` are the extents that are declared, as terms over other extents and
-    parameters. The others are read off the shapes of inputs.
+    have it; `bounds` are the extents that are declared, over other extents and parameters, each
+    after those that it mentions. The others are read off the shapes of inputs.
     """
 
-    inputs: Mapping[str, Input]
-    params: Mapping[str, Param]
-    outputs: tuple[Output, ...]
-    extent_of: Mapping[str, str]
-    bounds: Mapping[str, Term]
+    inputs: Mapping[str, Input] = field(default_factory=dict)
+    params: Mapping[str, Param] = field(default_factory=dict)
+    outputs: tuple[Output, ...] = ()
+    extent_of: Mapping[str, str] = field(default_factory=dict)
+    bounds: Mapping[str, Size] = field(default_factory=dict)
 
     def extents(self, tensor: str) -> tuple[str, ...]:
         """The extents of an input's dimensions."""
         return tuple(self.extent_of[dim] for dim in self.inputs[tensor].dims)
-
-    @property
-    def params_of_extents(self) -> frozenset[str]:
-        """The parameters that declared extents depend on."""
-        terms = subterms(*self.bounds.values())
-        return frozenset(t.attr for t in terms if t.op == "param")
 
     @property
     def names(self) -> frozenset[str]:
@@ -76,17 +81,20 @@ class Declarations:
         return frozenset((*self.inputs, *self.params, *self.extent_of, *self.bounds))
 
 
-def free_extents(declared: Declarations) -> tuple[str, ...]:
+def free_extents(declared: Declarations[Any]) -> tuple[str, ...]:
     """The indices, one for each set that shares an extent, whose sizes the inputs decide."""
     found = dict.fromkeys(e for name in declared.inputs for e in declared.extents(name))
     return tuple(name for name in found if name not in declared.bounds and name[0] != ".")
 
 
-def by_representative(declared: Declarations, given: Mapping[str, int]) -> dict[str, int]:
-    """Given extents by what represents them; an unknown name or two sizes is an error."""
+def by_representative(declared: Declarations[Any], given: Mapping[str, int]) -> dict[str, int]:
+    """Given extents by what represents them; an unknown name, two sizes, or what is none is an
+    error."""
     table = declared.extent_of
     first: dict[str, str] = {}
     for name, size in given.items():
+        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+            raise UsageError(f"the extent of '{name}' is {size!r}, not a number of entries")
         root = table.get(name, table.get(f".{name}"))
         if root is None:
             names = [index.lstrip(".") for index in table]
@@ -107,13 +115,23 @@ def by_representative(declared: Declarations, given: Mapping[str, int]) -> dict[
 
 @dataclass(frozen=True)
 class Origin:
-    """Where equations come from: for headers and the places in error messages, and for no
-    decision."""
+    """Where a program comes from: for headers and the places in error messages, and for no
+    decision.
 
-    text: str
+    Attributes:
+        text: the program.
+        name: what it is called.
+        spans: where its inputs, definitions and monoids stand, and the extents of indices.
+    """
+
+    text: str = ""
     name: str | None = None
     spans: Mapping[str, Span] = field(default_factory=dict)
 
     def span(self, name: str) -> tuple[Span, ...]:
-        """The place of a definition or monoid, if it has one."""
+        """The place of what has this name, if it has one."""
         return (self.spans[name],) if name in self.spans else ()
+
+    def quoted(self, name: str) -> str:
+        """The text there, in one line."""
+        return " ".join(" ".join(self.text[s.start : s.stop].split()) for s in self.span(name))
