@@ -33,7 +33,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import monocomp as mc
 from benchmarks.report import Report, listed, options, today, versions, write_json
-from monocomp.planning.sizes import packed_extents
+from monocomp.sizes import packed_extents
 
 # As the peers search their own options, first calls search schedules, unless told not to.
 os.environ.setdefault("MONOCOMP_TUNE", "1")

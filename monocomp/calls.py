@@ -26,7 +26,7 @@ from monocomp.filters import Filters
 from monocomp.host.building import host_program, of_tile_program
 from monocomp.intervals import evaluated
 from monocomp.planning.plan import Planner
-from monocomp.planning.sizes import packed_extents
+from monocomp.sizes import packed_extents
 from monocomp.tile import TileProgram
 
 if TYPE_CHECKING:

@@ -327,9 +327,6 @@ LONG = {
 UPWARD = {
     ("monocomp.planning.plan", "lowering"),
     ("monocomp.planning.splitting", "lowering"),
-    ("monocomp.rewrites.emptiness", "planning"),
-    ("monocomp.rewrites.exchange", "planning"),
-    ("monocomp.rewrites.tiling", "tile"),
 }
 
 

@@ -9,8 +9,8 @@ import monocomp as mc
 from monocomp.checking.random_inputs import random_inputs
 from monocomp.language.checker import check
 from monocomp.planning.holding import estimate
-from monocomp.planning.sizes import nominal_sizes
 from monocomp.planning.storing import Closing
+from monocomp.sizes import nominal_sizes
 from monocomp.translation import translate
 from tests.backends.storing import PROGRAMS
 

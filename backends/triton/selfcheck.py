@@ -18,7 +18,7 @@ from monocomp.checking import random_inputs
 from monocomp.declarations import Input, free_extents
 from monocomp.equations import Equations
 from monocomp.errors import InternalError
-from monocomp.planning.sizes import without_elements
+from monocomp.sizes import without_elements
 
 __all__ = ["RESERVED", "main_lines", "reference_lines"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from monocomp.declarations import Declarations
 from monocomp.equations import Equations
 from monocomp.host import program as H
-from monocomp.planning.sizes import without_elements
+from monocomp.sizes import without_elements
 from monocomp.terms import Term
 from monocomp.tile import OutputTensor, TileProgram
 

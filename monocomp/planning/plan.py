@@ -30,18 +30,18 @@ from monocomp.planning.roles import (
     fits_whole,
     kernel_groups,
 )
-from monocomp.planning.sizes import (
+from monocomp.planning.splitting import split
+from monocomp.planning.storing import cut
+from monocomp.planning.tiling import tiling_steps
+from monocomp.proving.proofs import require_program
+from monocomp.rewriting import Rewriter, Step
+from monocomp.sizes import (
     has_same_elements,
     nominal_sizes,
     packed_extents,
     power_of_two,
     without_elements,
 )
-from monocomp.planning.splitting import split
-from monocomp.planning.storing import cut
-from monocomp.proving.proofs import require_program
-from monocomp.rewrites.tiling import tiling_steps
-from monocomp.rewriting import Rewriter, Step
 from monocomp.tile import TileProgram
 
 

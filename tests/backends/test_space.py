@@ -19,7 +19,7 @@ from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.space import Space
 from monocomp.declarations import by_representative
 from monocomp.errors import UnsupportedError
-from monocomp.planning.sizes import packed_extents, power_of_two
+from monocomp.sizes import packed_extents, power_of_two
 from tests.backends.compiling import TARGETS, compile_for, launches_of, without_elements
 from tests.marks import slow_unless
 

@@ -35,7 +35,7 @@ from monocomp.host.program import (
     Statement,
     Stride,
 )
-from monocomp.planning.sizes import packed_extents
+from monocomp.sizes import packed_extents
 from tests.backends.library_cases import CASES
 
 pytest.importorskip("triton")
