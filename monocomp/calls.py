@@ -178,10 +178,9 @@ class Calls:
         self, inputs: Mapping[str, Any], binding: Binding
     ) -> tuple[HostProgram, tuple[TileProgram, ...]]:
         """The tile programs for a call, and the host program that runs them as they are."""
-        plan = self.planner.plan(binding.extents)
-        narrow = [n for n, t in inputs.items() if is_narrow(t)]
+        plan = self.planner.plan(binding.extents).of_dtypes(_narrow(inputs))
         interfaces = [of_tile_program(k) for k in plan.kernels]
-        return host_program(plan.program, interfaces, narrow), plan.kernels
+        return host_program(plan.program, interfaces), plan.kernels
 
     def _backend_for(self, device: torch.device) -> str:
         if self.backend != "auto":
@@ -235,30 +234,36 @@ class Calls:
         if processors is None and device.type == "cuda" and not interpreted():
             processors = multiprocessors(device)
         plan = self.planner.plan(binding.extents, processors)
-        kernels = plan.kernels
         precision = "tf32" if self.tf32 else "ieee"
-        narrow = {n: str(t.dtype)[6:] for n, t in inputs.items() if is_narrow(t)}
-        key = (str(len(kernels)), *(str(id(k)) for k in kernels), *map(str, narrow.items()))
+        narrow = _narrow(inputs)
+        ids = (str(id(k)) for k in plan.kernels)
+        key = (str(len(plan.kernels)), *ids, *map(str, narrow.items()))
         runner = self._runners.get(key)
         if runner is None:
             check_conversion(device, narrow)
             outline = plan.derivation.outline()
+            plan = plan.of_dtypes(narrow)
+            start, kernels = self.planner.equations.of_dtypes(narrow), plan.kernels
 
             def write(schedules: Sequence[Schedule]) -> Module:
                 with BUILDING:
                     return emit(
-                        self.planner.equations,
+                        start,
                         kernels,
                         schedules,
                         lowered=plan.program,
                         outline=outline,
                         precision=precision,
-                        narrow=narrow,
                     )
 
             runner = TritonRunner(plan.program, kernels, write, precision, self.planner.processors)
             runner = self._runners.setdefault(key, runner)
         return runner
+
+
+def _narrow(inputs: Mapping[str, Any]) -> dict[str, str]:
+    """The dtypes of floats of 8 bits: kernels take all others as they come."""
+    return {n: str(t.dtype).removeprefix("torch.") for n, t in inputs.items() if is_narrow(t)}
 
 
 def _unpacked(results: tuple[Any, ...]) -> Any:

@@ -8,7 +8,7 @@ output by adding a record.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from monocomp.errors import Span, UsageError, did_you_mean
@@ -22,12 +22,14 @@ class Input:
     """A tensor that a call gives; a scalar has no dims.
 
     `dims` names each dimension by an index that has its extent. A dimension that only computed
-    subscripts read, and that no declaration names, has a made-up name that starts with a dot.
+    subscripts read, and that no declaration names, has a made-up name that starts with a dot. What
+    is made for a call or a file knows the `dtype` in which the tensor is stored.
     """
 
     name: str
     dims: tuple[str, ...]
     kind: Kind
+    dtype: str | None = None
 
     def __str__(self) -> str:
         """As the program reads it, `_` where no index names a dimension."""
@@ -70,6 +72,11 @@ class Declarations(Generic[Size]):
     outputs: tuple[Output, ...] = ()
     extent_of: Mapping[str, str] = field(default_factory=dict)
     bounds: Mapping[str, Size] = field(default_factory=dict)
+
+    def of_dtypes(self, dtypes: Mapping[str, str]) -> Declarations[Size]:
+        """The same for inputs of dtypes, as far as they are known."""
+        inputs = {n: replace(i, dtype=dtypes.get(n)) for n, i in self.inputs.items()}
+        return replace(self, inputs=inputs)
 
     def extents(self, tensor: str) -> tuple[str, ...]:
         """The extents of an input's dimensions."""

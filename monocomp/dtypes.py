@@ -7,6 +7,7 @@ from typing import Any
 
 from monocomp.declarations import Declarations
 from monocomp.errors import UnsupportedDtypeError, UsageError, nearest
+from monocomp.vocabulary import Kind
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "bool")
 NARROW = ("float8_e4m3fn", "float8_e5m2")
@@ -22,6 +23,13 @@ _OF_ALL = {
     "fp32": "float32",
 }
 _OF_AN_INPUT = {**_OF_ALL, **{n: n for n in NARROW}, "e4m3": NARROW[0], "e5m2": NARROW[1]}
+
+
+def kind_of(dtype: str) -> Kind | None:
+    """The kind of elements of a dtype, if inputs may have it."""
+    if dtype not in (*INTEGERS, *FLOATS):
+        return None
+    return "float" if dtype in FLOATS else "bool" if dtype == "bool" else "int"
 
 
 def dtypes_of(declared: Declarations[Any], dtype: str | Mapping[str, str]) -> dict[str, str]:

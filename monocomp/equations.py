@@ -42,6 +42,10 @@ class Equations:
     kept: frozenset[str] | None = field(default=None, compare=False)
     as_written: Callable[[Mapping[str, int]], Equations] | None = field(default=None, compare=False)
 
+    def of_dtypes(self, dtypes: Mapping[str, str]) -> Equations:
+        """The same for inputs of dtypes, as far as they are known."""
+        return replace(self, declared=self.declared.of_dtypes(dtypes))
+
     def at(self, sizes: Mapping[str, int]) -> Equations:
         """The program as it is written, for sizes by representative: a fold over an extent of 0 is
         empty, while what simplifies terms supposes that extents are at least 1."""

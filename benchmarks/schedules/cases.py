@@ -136,7 +136,7 @@ class Prepared:
         binding = kernel.calls.bind(shapes, full.params)
         self.params, extents = binding.params, binding.extents
         plan = kernel.planner.plan(extents, processors)
-        self.kernels, self.program = plan.kernels, plan.program
+        self.kernels, self.plan = plan.kernels, plan
         self.sizes = plan.extents(extents)
         floats = {n: t for n, t in self.inputs.items() if t.is_floating_point()}
         widths = {n: t.element_size() for n, t in floats.items()}
@@ -169,8 +169,9 @@ class Prepared:
         if found is None:
             pairs = zip(self.firsts, in_two, strict=True)
             held = [replace(s, in_two=axes) for s, axes in pairs]
+            plan = self.plan.of_dtypes(self.narrow)
             found = self._modules[in_two] = emit(
-                self.equations, self.kernels, held, lowered=self.program, narrow=self.narrow
+                self.equations.of_dtypes(self.narrow), plan.kernels, held, lowered=plan.program
             )
         return found
 

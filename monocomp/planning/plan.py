@@ -10,7 +10,7 @@ search alike. Sizes that decide alike share a plan.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
@@ -90,6 +90,11 @@ class Plan:
         """The steps that led from the program as it is written to the loops of its kernels."""
         with BUILDING:
             return self.rewrites.then([*self.decisions, *tiling_steps(self.program, self.kernels)])
+
+    def of_dtypes(self, dtypes: Mapping[str, str]) -> Plan:
+        """The same for inputs of dtypes, as far as they are known."""
+        planned = (replace(k, tiles=k.tiles.of_dtypes(dtypes)) for k in self.planned)
+        return replace(self, program=self.program.of_dtypes(dtypes), planned=tuple(planned))
 
     def extents(
         self, given: Mapping[str, int], params: Mapping[str, int | float] | None = None
