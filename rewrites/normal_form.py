@@ -909,7 +909,9 @@ def divide_addends(t: Term) -> Term | None:
 def _apart_from_rest(total: Term, divisors: set[Term]) -> list[Term]:
     """The addends; those that have no such factor as one, if a divisor may be 0 of nothing: what
     they would be over it, inf - inf, has no value."""
-    rest = [a for a in total.args if divisors.isdisjoint(T.base_and_power(f)[0] for f in factors(a))]
+    rest = [
+        a for a in total.args if divisors.isdisjoint(T.base_and_power(f)[0] for f in factors(a))
+    ]
     if not any(map(T.may_be_empty, divisors)):
         return list(total.args)
     return [*(a for a in total.args if a not in rest), *([T.add(*rest)] if rest else [])]

@@ -235,11 +235,7 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
     if number == 0 or number != number:  # 0 * inf is 0: equal wherever the source is finite
         lose(*powers, *map(_inert_exp, exponents))
         return const(0, kind)
-    parts = [
-        _power(base, power)
-        for base, power in powers.items()
-        if power != 0
-    ]
+    parts = [_power(base, power) for base, power in powers.items() if power != 0]
     exponent = add(*exponents) if len(exponents) != 1 else exponents[0]
     cancelled: list[Term] = []
     if len(exponents) > 1:
