@@ -1,6 +1,6 @@
 """A program as equations between index terms: what rewrites act on.
 
-Equations own what they declare (`terms.declarations`) and mention no syntax.
+Equations own what they declare (`monocomp.declarations`) and mention no syntax.
 """
 
 from __future__ import annotations
