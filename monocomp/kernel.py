@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from monocomp.building import BUILDING
 from monocomp.calls import Calls
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from monocomp.certificate import Certificate
     from monocomp.monoids import Monoid
 
-Backend: TypeAlias = Literal["auto", "numpy", "torch", "triton"]
 BACKENDS = ("auto", "numpy", "torch", "triton")
 
 
