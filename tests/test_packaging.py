@@ -317,16 +317,13 @@ CLOSED = {
 LONG = {
     "monocomp.backends.triton.model",
     "monocomp.backends.triton.space",
-    "monocomp.lowering.bracketing",
     "monocomp.lowering.loops",
-    "monocomp.lowering.values",
     "monocomp.rewrites.lifting",
     "monocomp.rewrites.normal_form",
 }
 # Modules that need a later room.
 UPWARD = {
     ("monocomp.planning.plan", "lowering"),
-    ("monocomp.planning.splitting", "lowering"),
     ("monocomp.rewrites.emptiness", "planning"),
     ("monocomp.rewrites.exchange", "planning"),
     ("monocomp.rewrites.tiling", "tile"),

@@ -14,7 +14,8 @@ from monocomp.errors import InternalError, UnsupportedError
 from monocomp.lowering.monoids import combine_of, prefix_monoid, tuple_monoid
 from monocomp.lowering.nests import Nests
 from monocomp.lowering.scopes import Scope
-from monocomp.lowering.values import EXTREMA, infinite_with, is_infinite_with, same, settle
+from monocomp.lowering.special_values import EXTREMA, infinite_with, is_infinite_with
+from monocomp.lowering.values import same
 from monocomp.moving import Centred, Unit, centred, coefficient
 from monocomp.planning.roles import is_read, prefix_of
 from monocomp.planning.sizes import nominal_sizes
@@ -23,7 +24,15 @@ from monocomp.rewrites.lifting import largest
 from monocomp.rewrites.products import apart
 from monocomp.rewrites.pullback import Pass, passes
 from monocomp.terms import Term
-from monocomp.terms.algebra import LARGEST_INT, SE, SE_PAIR, carried_places, carrier, is_selection
+from monocomp.terms.algebra import (
+    LARGEST_INT,
+    SE,
+    SE_PAIR,
+    carried_places,
+    carrier,
+    is_selection,
+    settled,
+)
 from monocomp.terms.monomials import addends, factors
 from monocomp.terms.printer import show
 from monocomp.tile import (
@@ -441,12 +450,12 @@ class Loops(Nests):
         old, new = {}, {}
         for t, state in results.items():
             if t in joined:
-                old[t], new[t] = settle(joined[t].old), joined[t].shift
+                old[t], new[t] = settled(joined[t].old), joined[t].shift
                 continue
             old[t] = self._symbol("old", state)
             new[t] = self._symbol("new", _with_locals(state, new_values))
             if t.op == "fold" and t.attr.monoid in EXTREMA:
-                old[t], new[t] = settle(old[t]), settle(new[t])
+                old[t], new[t] = settled(old[t]), settled(new[t])
         for f in sorted(moving, key=lambda f: sum(u.power for u in moving[f].units)):
             taken = moving[f]
             centres = [(_in_terms(u.centre, old), _in_terms(u.centre, new)) for u in taken.units]
@@ -473,12 +482,12 @@ class Loops(Nests):
                     for t in (taken.condition, taken.exponent)
                 )
                 parts = (condition, here, exponent)
-                settled = [
+                own_infinite = [
                     T.power_of(T.sub(own.distance, own.centre), own.power)
                     for own, unit in zip(units, taken.units, strict=True)
                     if own.centre is not T.ZERO and is_infinite_with(unit.distance, taken.exponent)
                 ]
-                state = self._mantissa(loop, f, parts, bound, joined, updates, moved, settled)
+                state = self._mantissa(loop, f, parts, bound, joined, updates, moved, own_infinite)
             value = self._let(scope, state.attr + "_new", updates[-1].value)
             updates[-1] = Assign(state.attr, value)
             visible = _visible(f)
@@ -509,7 +518,7 @@ class Loops(Nests):
         new = self._let(scope, state.attr + "_new", updates[-1].value)
         updates[-1] = Assign(state.attr, new)
         new_symbol = self._symbol("frame", new)
-        shift = self._value(settle(new_symbol))
+        shift = self._value(settled(new_symbol))
         masked = self.exponents[body, _UNITS[f.attr.monoid]]
         return _Frame(self._symbol("old", state), new_symbol, self._symbol("shift", shift), masked)
 
@@ -522,11 +531,11 @@ class Loops(Nests):
         joined: Mapping[Term, _Frame],
         updates: list[Assign],
         moved: Sequence[Term] = (),
-        settled: Iterable[Term] = (),
+        far: Iterable[Term] = (),
     ) -> Expr:
         """v <- move(m, m') v + sum_k embed(m', value, exponent), with m' the joined frame.
 
-        `moved` is what v gains in frame m as a centre moves; `settled` are factors of the value
+        `moved` is what v gains in frame m as a centre moves; `far` are factors of the value
         that are infinite where the exponent is.
         """
         condition, value, exponent = parts
@@ -551,7 +560,7 @@ class Loops(Nests):
         if not is_linear or (is_known and whole.op != "fold"):
             # An increasing function of an infinite extremum may be finite; what is known from an
             # earlier pass may be of nothing.
-            new = settle(new)
+            new = settled(new)
         if old is whole or loop.axis.name in masked.free or not is_missing:
             # The frame is known from an earlier pass and moves no more, or is of other terms, or is
             # an increasing function of one: where an element is missing, exp(-inf) = 0 is not.
@@ -575,7 +584,7 @@ class Loops(Nests):
         absorbed = _absorbed(SE.embed(new, value, exponent), loop.axis.name)
         ours = list(factors(value))
         too_large = infinite_with(ours, exponent)
-        infinite = [f for f in ours if f in settled or f in too_large]
+        infinite = [f for f in ours if f in far or f in too_large]
         if absorbed is not None:
             body, safe = absorbed, False
         elif infinite:
