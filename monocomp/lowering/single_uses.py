@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from monocomp.lowering.scopes import leaves
+from monocomp.lowering.expressions import leaves
 from monocomp.tile import Assign, Expr, Let, Loop, Statement, expressions, with_roots
 
 _KEPT = ("load", "contract", "masked")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from typing import NoReturn
 
 from monocomp import terms as T
+from monocomp.errors import InternalError
+from monocomp.lowering.expressions import chain, divide, general_power, plus, where_equal
 from monocomp.lowering.functions import EXPANSIONS
 from monocomp.lowering.guards import READS, guarded_by, in_order, is_computed, reads_computed
 from monocomp.lowering.scopes import Scopes
@@ -28,38 +30,37 @@ from monocomp.lowering.special_values import (
 from monocomp.terms import Number, Term
 from monocomp.terms.algebra import LARGEST_INT, is_selection
 from monocomp.terms.monomials import factors
-from monocomp.tile import Expr, Let, apply, local, number
+from monocomp.tile import Expr, apply, number
 from monocomp.vocabulary import Kind
 
 
-class Values(Scopes, ABC):
-    """Builds expressions for terms; folds are left to a subclass."""
+class Values(Scopes):
+    """Builds expressions for terms without folds, such as the combine of a monoid is."""
 
-    @abstractmethod
-    def _fold(self, t: Term) -> Expr:
+    def fold(self, t: Term) -> Expr:
         """The value of a fold."""
+        raise InternalError(f"no loop for {t!r}")
 
-    @abstractmethod
-    def _entry(self, t: Term) -> Expr:
+    def entry(self, t: Term) -> Expr:
         """The value of an entry of `top` or `argtop`."""
+        raise InternalError(f"no loop for {t!r}")
 
-    @abstractmethod
-    def _prepare(self, terms: list[Term]) -> None:
+    def prepare(self, terms: Iterable[Term]) -> None:
         """Emit the loops that the terms need in the current scope."""
 
-    @abstractmethod
-    def _refuse(self, t: Term) -> None:
+    def refuse(self, t: Term) -> NoReturn:
         """Raise the error for a fold that no kernel is generated for."""
+        raise InternalError(f"no kernel is generated for {t!r}")
 
     # Divisors of the product being built that are 0 only where what they divide is.
     settled: frozenset[Term] = frozenset()
     # Weights of elements in a frame that is no less than their exponents.
     bounded: frozenset[Term] = frozenset()
 
-    def _value(self, t: Term, guard: Term | None = None) -> Expr:
+    def value(self, t: Term, guard: Term | None = None) -> Expr:
         if t in self.locals:
             return self.locals[t]
-        found = self._lookup(t)
+        found = self.lookup(t)
         if found is not None:
             return found
         leaf = self._leaf(t)
@@ -68,8 +69,8 @@ class Values(Scopes, ABC):
         value = self._build(t, guard)
         if value.op in ("local", "number", "param", "extent", "coordinate"):
             return value
-        home = self._home_of(value, t)
-        named = self._let(home, _base_name(value, _TERM_NAMES.get(t.op, "t")), value)
+        home = self.home_of(value, t)
+        named = self.let(home, _base_name(value, _TERM_NAMES.get(t.op, "t")), value)
         if guard is None or not reads_computed(t):
             home.memo[t] = named
         return named
@@ -83,7 +84,7 @@ class Values(Scopes, ABC):
             case "extent":
                 return Expr("extent", (), t.attr, frozenset(), "int")
             case "index":
-                return Expr("coordinate", (), t.attr[0], self._tile_axes(t), "int")
+                return Expr("coordinate", (), t.attr[0], self.tile_axes(t), "int")
         return None
 
     def _build(self, t: Term, guard: Term | None) -> Expr:
@@ -101,21 +102,21 @@ class Values(Scopes, ABC):
             case "exp":
                 return self._exponential(t)
             case "power":
-                return self._general_power(*t.args)
+                return general_power(*map(self.value, t.args))
             case "exactly":
                 inert = T.as_it_stands(t)
                 if t.attr[0] == "div" and T.is_bracket(t.args[1]):  # 0 / 0 is no number, either
-                    return apply("div", *map(self._value, t.args))
+                    return apply("div", *map(self.value, t.args))
                 if inert.op == "mul":  # 0 * inf is no number, also where 0 is a truth value
                     return self._pinned_product(1.0, inert)
                 return self._build(inert, guard)
             case "cast":
-                return apply("cast", self._value(t.args[0]), attr=t.kind)
+                return apply("cast", self.value(t.args[0]), attr=t.kind)
             case "fold":
-                return self._fold(t)
+                return self.fold(t)
             case "field" if t.args[0].op == "fold":
-                self._prepare([t])
-                found = self._lookup(t)
+                self.prepare([t])
+                found = self.lookup(t)
                 if found is not None:
                     return found
             case "where":
@@ -125,33 +126,33 @@ class Values(Scopes, ABC):
                 b = b if b.op in READS else guarded_by(b, fails)
                 return apply(
                     "where",
-                    self._value(condition),
-                    self._value(a, condition),
-                    self._value(b, fails),
+                    self.value(condition),
+                    self.value(a, condition),
+                    self.value(b, fails),
                 )
             case "compare" | "floordiv" | "mod" | "and" | "or" | "not":
-                operands = [self._value(a, g) for a, g in in_order(t, guard)]
+                operands = [self.value(a, g) for a, g in in_order(t, guard)]
                 if t.op == "compare":
                     return apply("compare", *operands, attr=t.attr)
                 if t.op in ("floordiv", "mod") and all(map(T.is_nonnegative, t.args)):
                     return apply(t.op, *operands, attr="nonnegative")
-                return _chain(t.op, operands)
+                return chain(t.op, operands)
         expansion = EXPANSIONS.get(t.op)
         if expansion is not None:
             expanded = expansion(*t.args)
             leaf = self._leaf(expanded)  # of a number it is a number
             return self._build(expanded, guard) if leaf is None else leaf
         if is_selection(t):
-            return self._entry(t)
+            return self.entry(t)
         if t.op in ("fold_at", "field", "ref"):
-            self._refuse(t if t.op == "fold_at" else t.args[0])
-        return apply(t.op, *(self._value(a) for a in t.args))
+            self.refuse(t if t.op == "fold_at" else t.args[0])
+        return apply(t.op, *(self.value(a) for a in t.args))
 
     def _load(self, t: Term, guard: Term | None) -> Expr:
         name = t.attr.name if t.op == "stored" else t.attr
-        subscripts = tuple(self._value(a) for a in t.args)
+        subscripts = tuple(self.value(a) for a in t.args)
         axes = frozenset().union(*(s.axes for s in subscripts))
-        condition = None if guard is None or not is_computed(t) else self._value(guard)
+        condition = None if guard is None or not is_computed(t) else self.value(guard)
         if condition is None:
             return Expr("load", subscripts, name, axes, t.kind)
         return Expr(
@@ -164,8 +165,8 @@ class Values(Scopes, ABC):
         than an aggregate of nothing, also where it is taken away."""
         infinite = [a for a in t.args if not is_missing_nowhere(a)]
         if len(infinite) == 2 and self._is_below_its_largest(*infinite):
-            return self._signed_sum(map(clamped, t.args), self._value)
-        total = self._signed_sum(t.args, self._value)
+            return self._signed_sum(map(clamped, t.args), self.value)
+        total = self._signed_sum(t.args, self.value)
         if not any(map(may_be_infinite_by_itself, t.args)):
             return total
         if all(map(T.is_below_infinity, infinite)):  # nothing cancels
@@ -176,13 +177,13 @@ class Values(Scopes, ABC):
             masks = [a for a in infinite if is_mask(unsigned(a))]
             of_nothing = [a for a in infinite if may_be_infinite_by_itself(unsigned(a))]
             for a in sorted(added, key=lambda a: a not in of_nothing):
-                total = self._where_equal(self._value(a), -math.inf, -math.inf, total)
+                total = where_equal(self.value(a), -math.inf, -math.inf, total)
             if any(a in of_nothing for a in added if a not in masks):
                 for a in infinite:
                     if a not in of_nothing:
                         total = self._where_infinite(a, total)
                 for a in (a for a in added if a in masks):
-                    total = self._where_equal(self._value(a), -math.inf, -math.inf, total)
+                    total = where_equal(self.value(a), -math.inf, -math.inf, total)
         return total
 
     def _is_below_its_largest(self, x: Term, y: Term) -> bool:
@@ -193,14 +194,9 @@ class Values(Scopes, ABC):
         known = {c for scope in self.scopes for c in scope.known()}
         return T.is_element(x, T.neg(y), known) and T.neg(y).attr.monoid == "max"
 
-    def _where_equal(self, value: Expr, special: float, result: float, total: Expr) -> Expr:
-        """The result where the value is a special one, else the total."""
-        is_special = apply("compare", value, number(special), attr="==")
-        return apply("where", is_special, number(result, total.kind), total)
-
     def _where_infinite(self, a: Term, total: Expr) -> Expr:
         """The addend where it is infinite, else the total."""
-        value = self._value(unsigned(a))
+        value = self.value(unsigned(a))
         signed = apply("neg", value) if is_negative(a) else value
         is_infinite = apply("compare", apply("abs", value), number(math.inf), attr="==")
         return apply("where", is_infinite, signed, total)
@@ -208,11 +204,11 @@ class Values(Scopes, ABC):
     def _signed_sum(self, addends: Iterable[Term], value: Callable[[Term], Expr]) -> Expr:
         """The sum of value(a), what is known outside summed there first."""
         total: Expr | None = None
-        groups = self._by_depth(addends)
+        groups = self.by_depth(addends)
         for place, group in enumerate(groups):
             for a in sorted(group, key=is_negative):
                 positive = T.neg(a) if is_negative(a) else a
-                total = _plus(total, value(positive), is_negative(a))
+                total = plus(total, value(positive), is_negative(a))
             assert total is not None
             if place < len(groups) - 1 and total.op != "neg":
                 total = self._hoisted(group, total)
@@ -223,12 +219,9 @@ class Values(Scopes, ABC):
         """Name a partial result in the scope where it is known."""
         if value.op in ("local", "number", "param", "extent", "coordinate"):
             return value
-        homes = [self._home_of(value, t) for t in group]
+        homes = [self.home_of(value, t) for t in group]
         home = max(homes, key=lambda scope: scope.depth)
-        for s in home.body:
-            if isinstance(s, Let) and same(s.value, value):
-                return local(s.name, value.axes, value.kind)
-        return self._let(home, "scale", value)
+        return self.let_once(home, "scale", value)
 
     def _product(self, factor: float, t: Term) -> Expr:
         """factor * t, the factors that are known outside multiplied there first."""
@@ -246,7 +239,7 @@ class Values(Scopes, ABC):
         total: Expr | None = None
         if scale != 1 or not factors:
             total = number(scale, kind)
-        groups = self._by_depth(factors)
+        groups = self.by_depth(factors)
         for place, group in enumerate(groups):
             total = self._multiply(total, group)
             if place < len(groups) - 1:
@@ -263,19 +256,19 @@ class Values(Scopes, ABC):
         over = [f for f in group if f not in inverse]
         over += [f for f in inverse if f not in under]
         for f in over:
-            value = self._value(f)
+            value = self.value(f)
             total = value if total is None else apply("mul", total, value)
         for f in under:
-            divisor = self._value(T.power_of(f.args[0], -f.attr))
-            total = _divide(total or number(1.0), divisor)
+            divisor = self.value(T.power_of(f.args[0], -f.attr))
+            total = divide(total or number(1.0), divisor)
             if f in self.settled:  # whatever stands there: nobody need have looked at it
-                total = self._where_equal(divisor, 0.0, 0.0, total)
+                total = where_equal(divisor, 0.0, 0.0, total)
         assert total is not None
         return total
 
     def _quotient(self, over: Expr, divisor: Expr, base: Term) -> Expr:
         """over / divisor, which is 0 / 0 = 0 for aggregates over nothing."""
-        quotient = _divide(over, divisor)
+        quotient = divide(over, divisor)
         if not T.may_be_empty(base) or over.op == "number":
             return quotient
         empty = apply("compare", divisor, number(0.0), attr="==")
@@ -302,15 +295,15 @@ class Values(Scopes, ABC):
         total = self._product(factor, times(coefficient, parts.with_frames()))
         self.settled = outer
         if isinstance(coefficient, float):
-            total = self._where_equal(self._value(rest), 0.0, 0.0, total)
+            total = where_equal(self.value(rest), 0.0, 0.0, total)
         for zero in parts.zeros():
-            total = self._where_equal(self._value(times(1, zero)), 0.0, 0.0, total)
+            total = where_equal(self.value(times(1, zero)), 0.0, 0.0, total)
         for f in filter(is_infinite_bracket, factors(rest)):
             (condition,) = f.args[0].args
-            others = self._value(T.mul(T.const(coefficient, "float"), *parts.there(condition)))
+            others = self.value(T.mul(T.const(coefficient, "float"), *parts.there(condition)))
             infinite = apply("mul", others, number(math.inf))
-            infinite = self._where_equal(others, 0.0, 0.0, infinite)
-            total = apply("where", self._value(condition), total, infinite)
+            infinite = where_equal(others, 0.0, 0.0, infinite)
+            total = apply("where", self.value(condition), total, infinite)
         return total
 
     def _masked_product(self, factor: float, t: Term) -> Expr:
@@ -322,60 +315,35 @@ class Values(Scopes, ABC):
             return self._pinned_product(factor, t)
         condition = T.conjunction(*(f.args[0] for f in brackets))
         guarded = times(1, [guarded_by(f, condition) for f in rest])
-        found = self.locals.get(guarded) or self._lookup(guarded)
+        found = self.locals.get(guarded) or self.lookup(guarded)
         if found is not None and factor == 1:
             value = found
         elif guarded.op == "mul":
             value = self._pinned_product(factor, guarded, condition)
         else:
-            value = self._value(guarded) if factor == 1 else self._product(factor, guarded)
+            value = self.value(guarded) if factor == 1 else self._product(factor, guarded)
         choices = value, number(0, t.kind)
         if condition.op == "not":
             (condition,), choices = condition.args, choices[::-1]
-        return apply("where", self._value(condition), *choices)
+        return apply("where", self.value(condition), *choices)
 
     def _power(self, t: Term) -> Expr:
         base, power = t.args[0], t.attr
         if power == Fraction(1, 2):
-            return apply("sqrt", self._value(base))
+            return apply("sqrt", self.value(base))
         if power == Fraction(-1, 2):
-            return apply("rsqrt", self._value(base))
+            return apply("rsqrt", self.value(base))
         if power < 0 and power.denominator == 1:
-            return _divide(number(1.0), self._value(T.power_of(base, -power)))
+            return divide(number(1.0), self.value(T.power_of(base, -power)))
         if power.denominator == 1:
-            half = self._value(base if power < 4 else T.inert("pow", base, attr=power // 2))
+            half = self.value(base if power < 4 else T.inert("pow", base, attr=power // 2))
             total = apply("mul", half, half)
-            return total if power % 2 == 0 else apply("mul", total, self._value(base))
+            return total if power % 2 == 0 else apply("mul", total, self.value(base))
         if power.denominator == 2 and power > 0:
-            root = self._value(T.power_of(base, Fraction(1, 2)))
-            return apply("mul", self._value(T.power_of(base, power - Fraction(1, 2))), root)
-        value = apply("log2", self._value(base))
+            root = self.value(T.power_of(base, Fraction(1, 2)))
+            return apply("mul", self.value(T.power_of(base, power - Fraction(1, 2))), root)
+        value = apply("log2", self.value(base))
         return apply("exp2", apply("mul", number(float(power)), value))
-
-    def _general_power(self, base: Term, exponent: Term) -> Expr:
-        """base ** exponent by logarithms, with the special values of C and IEEE 754: anything to
-        the power 0 and 1 to any power are 1; a base less than 0, also -0.0, may be taken to whole
-        powers, and -inf to any."""
-        b, e = self._value(base), self._value(exponent)
-        one, zero = number(1.0), number(0.0)
-
-        def is_(x: Expr, sign: str, y: Expr) -> Expr:
-            return apply("compare", x, y, attr=sign)
-
-        size = apply("abs", b)
-        half = apply("floor", apply("mul", number(0.5), e))
-        is_odd = is_(apply("mul", number(2.0), half), "!=", e)
-        is_whole = is_(apply("floor", e), "==", e)
-        is_below = is_(apply("where", is_(b, "==", zero), apply("div", one, b), b), "<", zero)
-        has_power = apply("or", is_whole, is_(b, "==", number(-math.inf)))
-        logarithm = apply("log2", apply("where", has_power, size, b))
-        power = apply("exp2", apply("mul", e, logarithm))
-        is_one = apply("and", is_(size, "==", one), is_whole)
-        power = apply("where", is_one, one, power)
-        is_turned = apply("and", apply("and", is_below, is_odd), is_whole)
-        power = apply("where", is_turned, apply("neg", power), power)
-        is_one = apply("or", is_(e, "==", zero), is_(b, "==", one))
-        return apply("where", is_one, one, power)
 
     def _exponential(self, t: Term) -> Expr:
         """exp(x) = exp2(x log2(e)); log2(e) joins the factors that are known outside.
@@ -391,12 +359,12 @@ class Values(Scopes, ABC):
         if scale is None:
             total = self._signed_sum(rest, lambda a: self._masked_product(log2_e, a))
             return apply("exp2", total)
-        total = self._signed_sum(rest, self._value)
+        total = self._signed_sum(rest, self.value)
         divisors = [f for f in factors(scale) if is_divisor(f)]
         over = T.mul(T.ONE, *(f for f in factors(scale) if f not in divisors))
         total = apply("mul", self._hoisted([over], self._product(log2_e, over)), total)
         for f in divisors:
-            divisor = self._value(T.power_of(f.args[0], -f.attr))
+            divisor = self.value(T.power_of(f.args[0], -f.attr))
             total = self._quotient(total, divisor, f.args[0])
         return apply("exp2", total)
 
@@ -438,50 +406,7 @@ def _common_scale(addends: list[Term]) -> tuple[Term | None, list[Term]]:
     return T.mul(T.const(size, "float"), *common), left
 
 
-_LONG = 32  # operands of a condition that stand in one row
 _TERM_NAMES = {"exp": "p", "fold": "s"}
-
-
-def _chain(op: str, operands: list[Expr]) -> Expr:
-    if len(operands) == 1:
-        return apply(op, operands[0])
-    if len(operands) > _LONG:  # nobody recurses as deep as a condition may be long
-        middle = len(operands) // 2
-        halves = (_chain(op, part) for part in (operands[:middle], operands[middle:]))
-        return apply(op, *halves)
-    total = operands[0]
-    for o in operands[1:]:
-        total = apply(op, total, o)
-    return total
-
-
-def _divide(over: Expr, divisor: Expr) -> Expr:
-    """A quotient; that of a number by 0 is done here, as compilers of kernels refuse it."""
-    if divisor.op == over.op == "number" and divisor.attr == 0 and over.attr != 0:
-        return number(math.copysign(math.inf, over.attr))
-    return apply("div", over, divisor)
-
-
-def _plus(total: Expr | None, value: Expr, negative: bool) -> Expr:
-    """total + value or total - value."""
-    if total is None:
-        return apply("neg", value) if negative else value
-    if total.op == "neg" and not negative:
-        return apply("sub", value, total.args[0])
-    return apply("sub" if negative else "add", total, value)
-
-
-def same(a: Expr, b: Expr) -> bool:
-    """Are the expressions equal, part by part?"""
-    if a is b:
-        return True
-    return (
-        a.op == b.op
-        and a.attr == b.attr
-        and a.kind == b.kind
-        and len(a.args) == len(b.args)
-        and all(map(same, a.args, b.args))
-    )
 
 
 def _base_name(value: Expr, default: str) -> str:
