@@ -23,14 +23,6 @@ def same(a: Expr, b: Expr) -> bool:
     )
 
 
-def leaves(e: Expr) -> Iterable[Expr]:
-    """The named values that an expression reads."""
-    if e.op == "local":
-        yield e
-    for a in e.args:
-        yield from leaves(a)
-
-
 def where_equal(value: Expr, special: float, result: float, otherwise: Expr) -> Expr:
     """The result where the value is a special one."""
     is_special = apply("compare", value, number(special, value.kind), attr="==")

@@ -191,7 +191,7 @@ def _is_missing_with(t: Term, x: Term, unit: Term) -> bool:
 
 
 def _in_terms_of(t: Term, part: Term, symbol: Term) -> Term:
-    """t with a symbol for a part of it; of a product or sum some factors or addends do."""
+    """t with a symbol for a part of it, or for some of its factors."""
     found = T.replace(t, part, symbol)
     if found is not t or t.op != part.op:
         return found
@@ -200,11 +200,4 @@ def _in_terms_of(t: Term, part: Term, symbol: Term) -> Term:
         ours, theirs = list(factors(t)), list(factors(rest)) if rest is not None else []
         if number == 1 and all(f in ours for f in theirs):
             return T.mul(symbol, *(f for f in ours if f not in theirs))
-    if t.op == "add":
-        split = [T.split_coefficient(a) for a in t.args]
-        wanted = {rest: number for number, rest in map(T.split_coefficient, part.args)}
-        ratios = {number / wanted[rest] for number, rest in split if rest in wanted}
-        if len(ratios) == 1 and sum(rest in wanted for _, rest in split) == len(wanted):
-            others = [a for a, (_, rest) in zip(t.args, split, strict=True) if rest not in wanted]
-            return T.add(T.mul(T.const(ratios.pop()), symbol), *others)
     return t

@@ -8,7 +8,6 @@ from monocomp.equations import Equation, Equations
 from monocomp.lowering.bodies import Body
 from monocomp.lowering.loops import Loops
 from monocomp.lowering.scopes import Scope
-from monocomp.lowering.single_uses import inline_single_uses
 from monocomp.terms import Term
 from monocomp.tile import (
     WHOLE,
@@ -22,6 +21,7 @@ from monocomp.tile import (
     expressions,
     walk,
 )
+from monocomp.tile.single_uses import inline_single_uses
 
 
 def lower(

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from monocomp import terms as T
 from monocomp.lowering.bodies import Body
 from monocomp.lowering.expressions import where_equal
-from monocomp.lowering.single_uses import inline_single_uses
 from monocomp.lowering.special_values import infinite_with
 from monocomp.lowering.values import Values
 from monocomp.terms import Term, UserMonoid
 from monocomp.terms.algebra import SE_PAIR, carried_places, first_place, highest, lowest
 from monocomp.terms.monomials import factors
 from monocomp.tile import Assign, Combine, Expr, Let, Selection, local
+from monocomp.tile.single_uses import inline_single_uses
 
 _POSITIONS = ("argmax", "argmin")
 

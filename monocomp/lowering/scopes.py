@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from monocomp import terms as T
 from monocomp.errors import InternalError
-from monocomp.lowering.expressions import leaves, same
+from monocomp.lowering.expressions import same
 from monocomp.terms import Term
-from monocomp.tile import Axis, Expr, Let, Role, Statement, local
+from monocomp.tile import Axis, Expr, Let, Role, Statement, leaves, local
 
 
 @dataclass

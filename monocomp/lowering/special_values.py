@@ -120,11 +120,9 @@ class Factors:
                         exponent = T.replace(exponent, m, _if_there(m))
                 left.append(T.exp(exponent))
             elif f not in self.divisors:
-                base, power = T.base_and_power(f)
+                base, _ = T.base_and_power(f)
                 if base not in condition.args or not T.may_be_empty(base):
                     left.append(f)
-                elif power > 1:
-                    left.append(T.power_of(base, power - 1))
         return left
 
     def zeros(self) -> Iterable[list[Term]]:
@@ -210,8 +208,8 @@ def _if_there(m: Term) -> Term:
 def infinite_with(parts: Sequence[Term], exponent: Term) -> list[Term]:
     """The factors that are infinite where an exponent is, alone or with others."""
     found = [f for f in parts if is_infinite_with(f, exponent)]
-    for a in exponent.args if exponent.op == "add" else (exponent,):
-        product = list(factors(_unscaled(a)))
+    for a in _addends(exponent):
+        product = factors(_unscaled(a))
         if len(product) > 1 and not is_missing_nowhere(a) and all(f in parts for f in product):
             found += [f for f in product if f not in found]
     return found
@@ -221,10 +219,8 @@ def is_infinite_with(t: Term, exponent: Term) -> bool:
     """Is t infinite where an exponent is, because they have an addend in common?"""
     if t.op == "pow":
         return t.attr > 0 and is_infinite_with(t.args[0], exponent)
-    addends = exponent.args if exponent.op == "add" else (exponent,)
-    ours = t.args if t.op == "add" else (t,)
-    varying = {_unscaled(a) for a in addends if not is_missing_nowhere(a)}
-    return any(_unscaled(a) in varying for a in ours)
+    varying = {_unscaled(a) for a in _addends(exponent) if not is_missing_nowhere(a)}
+    return any(_unscaled(a) in varying for a in _addends(t))
 
 
 def is_missing_nowhere(t: Term) -> bool:

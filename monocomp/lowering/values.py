@@ -114,11 +114,6 @@ class Values(Scopes):
                 return apply("cast", self.value(t.args[0]), attr=t.kind)
             case "fold":
                 return self.fold(t)
-            case "field" if t.args[0].op == "fold":
-                self.prepare([t])
-                found = self.lookup(t)
-                if found is not None:
-                    return found
             case "where":
                 condition, a, b = t.args
                 fails = T.negate(condition)
@@ -266,15 +261,11 @@ class Values(Scopes):
         assert total is not None
         return total
 
-    def _quotient(self, over: Expr, divisor: Expr, base: Term) -> Expr:
-        """over / divisor, which is 0 / 0 = 0 for aggregates over nothing."""
-        quotient = divide(over, divisor)
-        if not T.may_be_empty(base) or over.op == "number":
-            return quotient
+    def _quotient(self, over: Expr, divisor: Expr) -> Expr:
+        """over / divisor, for an aggregate that may be of nothing: 0 / 0 = 0 then."""
         empty = apply("compare", divisor, number(0.0), attr="==")
         none = apply("compare", over, number(0.0), attr="==")
-        empty = apply("and", empty, none)
-        return apply("where", empty, number(0.0), quotient)
+        return apply("where", apply("and", empty, none), number(0.0), divide(over, divisor))
 
     def _pinned_product(self, factor: float, t: Term, known: Term = T.TRUE) -> Expr:
         """A product that is 0 where a factor is that is no element's, whatever the others are.
@@ -365,7 +356,7 @@ class Values(Scopes):
         total = apply("mul", self._hoisted([over], self._product(log2_e, over)), total)
         for f in divisors:
             divisor = self.value(T.power_of(f.args[0], -f.attr))
-            total = self._quotient(total, divisor, f.args[0])
+            total = self._quotient(total, divisor)
         return apply("exp2", total)
 
 
