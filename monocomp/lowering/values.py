@@ -58,6 +58,8 @@ class Values(Scopes):
     bounded: frozenset[Term] = frozenset()
 
     def value(self, t: Term, guard: Term | None = None) -> Expr:
+        """The value of a term, with a name where it is first known. Where the guard fails nobody
+        looks, and what it reads may not be there."""
         if t in self.locals:
             return self.locals[t]
         found = self.lookup(t)
@@ -67,7 +69,7 @@ class Values(Scopes):
         if leaf is not None:
             return leaf
         value = self._build(t, guard)
-        if value.op in ("local", "number", "param", "extent", "coordinate"):
+        if value.op in _LEAVES:
             return value
         home = self.home_of(value, t)
         named = self.let(home, _base_name(value, _TERM_NAMES.get(t.op, "t")), value)
@@ -192,7 +194,7 @@ class Values(Scopes):
     def _where_infinite(self, a: Term, total: Expr) -> Expr:
         """The addend where it is infinite, else the total."""
         value = self.value(unsigned(a))
-        signed = apply("neg", value) if is_negative(a) else value
+        signed = plus(None, value, is_negative(a))
         is_infinite = apply("compare", apply("abs", value), number(math.inf), attr="==")
         return apply("where", is_infinite, signed, total)
 
@@ -200,22 +202,20 @@ class Values(Scopes):
         """The sum of value(a), what is known outside summed there first."""
         total: Expr | None = None
         groups = self.by_depth(addends)
-        for place, group in enumerate(groups):
+        for n, group in enumerate(groups, 1):
             for a in sorted(group, key=is_negative):
-                positive = T.neg(a) if is_negative(a) else a
-                total = plus(total, value(positive), is_negative(a))
+                total = plus(total, value(unsigned(a)), is_negative(a))
             assert total is not None
-            if place < len(groups) - 1 and total.op != "neg":
+            if n < len(groups) and total.op != "neg":
                 total = self._hoisted(group, total)
         assert total is not None
         return total
 
     def _hoisted(self, group: list[Term], value: Expr) -> Expr:
         """Name a partial result in the scope where it is known."""
-        if value.op in ("local", "number", "param", "extent", "coordinate"):
+        if value.op in _LEAVES:
             return value
-        homes = [self.home_of(value, t) for t in group]
-        home = max(homes, key=lambda scope: scope.depth)
+        home = max((self.home_of(value, t) for t in group), key=lambda scope: scope.depth)
         return self.let_once(home, "scale", value)
 
     def _product(self, factor: float, t: Term) -> Expr:
@@ -235,9 +235,9 @@ class Values(Scopes):
         if scale != 1 or not factors:
             total = number(scale, kind)
         groups = self.by_depth(factors)
-        for place, group in enumerate(groups):
+        for n, group in enumerate(groups, 1):
             total = self._multiply(total, group)
-            if place < len(groups) - 1:
+            if n < len(groups):
                 total = self._hoisted(group, total)
         assert total is not None
         for _ in range(steps):
@@ -397,6 +397,7 @@ def _common_scale(addends: list[Term]) -> tuple[Term | None, list[Term]]:
     return T.mul(T.const(size, "float"), *common), left
 
 
+_LEAVES = ("local", "number", "param", "extent", "coordinate")
 _TERM_NAMES = {"exp": "p", "fold": "s"}
 
 
