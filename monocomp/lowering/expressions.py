@@ -86,6 +86,10 @@ def general_power(b: Expr, e: Expr) -> Expr:
         return apply("compare", x, y, attr=sign)
 
     size = apply("abs", b)
+    if e.op == "number" and math.isfinite(e.attr) and e.attr % 1:
+        has_power = is_(b, "==", number(-math.inf))
+        logarithm = apply("log2", apply("where", has_power, size, b))
+        return apply("exp2", apply("mul", e, logarithm))
     half = apply("floor", apply("mul", number(0.5), e))
     is_odd = is_(apply("mul", number(2.0), half), "!=", e)
     is_whole = is_(apply("floor", e), "==", e)

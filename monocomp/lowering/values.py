@@ -385,7 +385,9 @@ def _common_scale(addends: list[Term]) -> tuple[Term | None, list[Term]]:
             return None, addends
         numbers.append(n)
         parts.append(list(factors(rest)))
-    common = [f for f in parts[0] if all(f in p and len(p) > 1 for p in parts)]
+    # A condition selects: it is no number to multiply with.
+    common = [f for f in parts[0] if not T.is_bracket(f)]
+    common = [f for f in common if all(f in p and len(p) > 1 for p in parts)]
     is_difference = len(addends) == 2 and sum(numbers) == 0
     if len(addends) < 2 or any(f.op == "exp" for f in common) or not (common or is_difference):
         return None, addends
