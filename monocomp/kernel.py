@@ -17,7 +17,7 @@ from monocomp.calls import Calls
 from monocomp.declarations import Declarations, Origin, by_representative
 from monocomp.derivation import Derivation
 from monocomp.equations import Equations
-from monocomp.errors import UnsupportedError, UsageError, nearest
+from monocomp.errors import UnsupportedError, UsageError, did_you_mean
 from monocomp.language.checker import check
 from monocomp.planning.plan import Plan, Planner
 from monocomp.source import triton_source
@@ -128,11 +128,10 @@ class Kernel:
         """Derive the kernel from equations as they are written, or take it from where a derivation
         has come to. Where sizes matter it is derived for them."""
         if backend not in BACKENDS:
-            near = nearest(backend, BACKENDS)
             raise UsageError(
                 f"unknown backend {backend!r}",
                 notes=["backends: " + ", ".join(BACKENDS)],
-                help=f"did you mean {near!r}?" if near else None,
+                help=did_you_mean(backend, BACKENDS),
             )
         if checked and backend == "triton":
             raise UnsupportedError(
@@ -230,11 +229,10 @@ class Kernel:
         if backend in ("numpy", "torch"):
             return "\n\n".join(map(str, self.tile_programs(sizes))) + "\n"
         if backend != "triton":
-            near = nearest(backend, BACKENDS)
             raise UsageError(
                 f"unknown backend {backend!r}",
                 notes=["backends: numpy, torch, triton"],
-                help=f"did you mean {near!r}?" if near else None,
+                help=did_you_mean(backend, BACKENDS),
             )
         tf32 = self.tf32 if tf32 is None else tf32
         return triton_source(
