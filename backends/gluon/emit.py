@@ -9,25 +9,25 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from monocomp.backends.gluon.printer import WARPS, GluonPrinter, layout_name
+from monocomp.backends.gluon.printer import GluonPrinter, layout_name
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.identifiers import LAUNCH, Identifiers
 from monocomp.blocks.kernels import build
 from monocomp.blocks.passes import choose
 from monocomp.blocks.program import BlockProgram
 from monocomp.blocks.registers import place
-from monocomp.blocks.specialisation import DEPTH, specialise
-from monocomp.errors import UnsupportedError
+from monocomp.blocks.pipeline import pipeline
+from monocomp.blocks.specialisation import specialise
 from monocomp.tile import TileProgram
 
 _HEAD = """\
 import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 """
 _TAKEN = {"INDEX", "PRECISION", "FAST", "STEP", "ABREAST", "pid", "gl", "gluon", "n"}
-_TAKEN |= {"mbarrier", "tma", "warpgroup_mma", DEPTH, WARPS}
+_TAKEN |= {"mbarrier", "tma", "warpgroup_mma", "warpgroup_mma_wait", "STAGES", "WARPS"}
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,7 @@ def block_program(program: TileProgram, name: str) -> BlockProgram:
         return Identifiers({*LAUNCH, *DEVICE_FUNCTIONS, *_TAKEN, *pairs, name, function})
 
     found = build(program, choose(program, resident=True), name, scope, {})
-    if not found.blocks:
-        raise UnsupportedError("no product here has operands that descriptors can load")
-    return place(specialise(found))
+    return place(specialise(pipeline(found)))
 
 
 def emit(program: TileProgram, name: str = "kernel") -> GluonSource:

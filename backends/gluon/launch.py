@@ -47,8 +47,7 @@ class Launch:
     @property
     def args(self) -> list[Any]:
         """The arguments, in order."""
-        given = map(self._argument, self.source.program.arguments)
-        return [*given, self.stages, self.warps]
+        return list(map(self._argument, self.source.program.arguments))
 
     @property
     def programs(self) -> int:
@@ -72,6 +71,10 @@ class Launch:
                 return self.tensors[a.of].stride(a.dim)
             case "size":
                 return self.extents[a.of]
+            case "stages":
+                return self.stages
+            case "warps":
+                return self.warps
             case "param":
                 return self.params[a.of]
             case "block":

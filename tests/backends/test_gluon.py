@@ -93,7 +93,7 @@ def test_printed(golden: Callable[[str, str], None]) -> None:
 def test_roles() -> None:
     """The producer asks for blocks and computes no tile; who computes asks for none."""
     program = block_program(kernel_of(library.load("causal")), "kernel")
-    producer, consumer = list(walk(program.producer)), list(walk(program.body))
+    producer, consumer = list(walk(program.producer.body)), list(walk(program.body))
     assert [s.ring.name for s in producer if isinstance(s, Give)] == ["Q_ring", "K_ring", "V_ring"]
     assert [s.ring.name for s in consumer if isinstance(s, Take)] == ["Q_ring", "K_ring", "V_ring"]
     assert [s.ring.name for s in consumer if isinstance(s, Release)] == ["K_ring", "V_ring"]

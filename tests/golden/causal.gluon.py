@@ -1,7 +1,7 @@
 import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 
 
 @gluon.jit
@@ -60,6 +60,8 @@ def causal_kernel_consumer(
     PRECISION: gl.constexpr,
     STEP: gl.constexpr,
     ABREAST,
+    STAGES: gl.constexpr,
+    WARPS: gl.constexpr,
     Q_ring,
     Q_ring_full,
     Q_ring_empty,
@@ -69,8 +71,6 @@ def causal_kernel_consumer(
     V_ring,
     V_ring_full,
     V_ring_empty,
-    STAGES: gl.constexpr,
-    WARPS: gl.constexpr,
 ):
     Q_ring_turn = 0
     K_ring_turn = 0
@@ -124,9 +124,13 @@ def causal_kernel_consumer(
                 K_tile,
                 gl.zeros([BLOCK_Q, BLOCK_K], gl.float32, layout=LAYOUT_Q_K),
                 use_acc=False,
+                is_async=True,
             )
             keep = offs_k[None, :] < to_k[:, None]
             keep = keep | (part == 1)
+            s = warpgroup_mma_wait(num_outstanding=0, deps=[s])
+            mbarrier.arrive(K_ring_empty.index(K_ring_turn % STAGES), count=1)
+            K_ring_turn += 1
             s_in = gl.where(keep, s, -float("inf"))
             m_i_new = gl.maximum(m_i, gl.max(s_in, 1))
             t_4 = gl.where(gl.abs(m_i_new) > 1e38, 0.0, m_i_new)
@@ -142,10 +146,10 @@ def causal_kernel_consumer(
                 ),
                 V_tile,
                 acc * gl.convert_layout(p, gl.SliceLayout(1, LAYOUT_Q_E))[:, None],
+                is_async=True,
             )
             m_i = m_i_new
-            mbarrier.arrive(K_ring_empty.index(K_ring_turn % STAGES), count=1)
-            K_ring_turn += 1
+            acc = warpgroup_mma_wait(num_outstanding=0, deps=[acc])
             mbarrier.arrive(V_ring_empty.index(V_ring_turn % STAGES), count=1)
             V_ring_turn += 1
     O_tile = gl.where(
@@ -208,6 +212,8 @@ def causal_kernel_producer(
     PRECISION: gl.constexpr,
     STEP: gl.constexpr,
     ABREAST,
+    STAGES: gl.constexpr,
+    WARPS: gl.constexpr,
     Q_ring,
     Q_ring_full,
     Q_ring_empty,
@@ -217,8 +223,6 @@ def causal_kernel_producer(
     V_ring,
     V_ring_full,
     V_ring_empty,
-    STAGES: gl.constexpr,
-    WARPS: gl.constexpr,
 ):
     Q_ring_turn = 0
     K_ring_turn = 0
@@ -366,6 +370,8 @@ def causal_kernel(
                 PRECISION,
                 STEP,
                 ABREAST,
+                STAGES,
+                WARPS,
                 Q_ring,
                 Q_ring_full,
                 Q_ring_empty,
@@ -375,8 +381,6 @@ def causal_kernel(
                 V_ring,
                 V_ring_full,
                 V_ring_empty,
-                STAGES,
-                WARPS,
             )),
             (causal_kernel_producer, (
                 K_ptr,
@@ -420,6 +424,8 @@ def causal_kernel(
                 PRECISION,
                 STEP,
                 ABREAST,
+                STAGES,
+                WARPS,
                 Q_ring,
                 Q_ring_full,
                 Q_ring_empty,
@@ -429,8 +435,6 @@ def causal_kernel(
                 V_ring,
                 V_ring_full,
                 V_ring_empty,
-                STAGES,
-                WARPS,
             )),
         ],
         [1],
