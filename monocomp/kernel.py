@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from monocomp.building import BUILDING
-from monocomp.calls import Calls
+from monocomp.calls import EMITTED, Calls
 from monocomp.derivation import Derivation
 from monocomp.equations import Equations
 from monocomp.errors import UnsupportedError, UsageError, nearest
@@ -23,7 +23,7 @@ from monocomp.pipeline import complete, derive
 from monocomp.planning.plan import Plan, Planner
 from monocomp.proving.proofs import require_program
 from monocomp.rewriting import Rewriter
-from monocomp.source import triton_source
+from monocomp.source import minimal_source, module
 from monocomp.stages import Stages
 from monocomp.tile import TileProgram
 from monocomp.translation import translate
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from monocomp.certificate import Certificate
     from monocomp.monoids import Monoid
 
-Backend: TypeAlias = Literal["auto", "numpy", "torch", "triton"]
-BACKENDS = ("auto", "numpy", "torch", "triton")
+Backend: TypeAlias = Literal["auto", "numpy", "torch", "triton", "gluon"]
+BACKENDS = ("auto", "numpy", "torch", *EMITTED)
 
 
 def compile(
@@ -53,9 +53,10 @@ def compile(
 
     Args:
         text_or_path: the program's text, or the path of a file that holds it.
-        backend: "triton" (CUDA tensors; or CPU tensors with TRITON_INTERPRET=1), "torch"
-            (any device), "numpy" (the tile program, interpreted in float64), or "auto":
-            triton for CUDA tensors, else torch.
+        backend: "triton" (CUDA tensors; or CPU tensors with TRITON_INTERPRET=1), "gluon" (Hopper,
+            products of 16 bits whose operands descriptors can load), "torch" (any device), "numpy"
+            (the tile program, interpreted in float64), or "auto": triton for CUDA tensors, else
+            torch.
         checked: test every computed subscript at run time (backends torch and numpy).
         tf32: let float32 products use the tf32 units (backend triton).
         name: the kernel's name; a file's stem by default.
@@ -136,10 +137,10 @@ class Kernel:
                 notes=["backends: " + ", ".join(BACKENDS)],
                 help=f"did you mean {near!r}?" if near else None,
             )
-        if checked and backend == "triton":
+        if checked and backend in EMITTED:
             raise UnsupportedError(
-                "backend 'triton' has no checked mode",
-                help="check with backend='torch', then run with 'triton'",
+                f"backend '{backend}' has no checked mode",
+                help=f"check with backend='torch', then run with '{backend}'",
             )
         self.program = program
         self.backend = backend
@@ -207,11 +208,16 @@ class Kernel:
         `kernel.stages.at(q=4096)["plan"]`, around a pass `kernel.stages.after("peel")`."""
         return Stages(self)
 
+    @property
+    def language(self) -> str:
+        """The backend whose source runs on a GPU."""
+        return self.backend if self.backend in EMITTED else "triton"
+
     # --- source -----------------------------------------------------------------------
 
     def source(
         self,
-        backend: str = "triton",
+        backend: str | None = None,
         *,
         target: str | None = None,
         dtype: str | Mapping[str, str] | None = None,
@@ -222,8 +228,9 @@ class Kernel:
         """The emitted source.
 
         Args:
-            backend: "triton" for a self-contained Python file; "numpy" and "torch" interpret
-                the tile program, whose text they give.
+            backend: "triton" or "gluon" for a self-contained Python file; "numpy" and "torch"
+                interpret the tile program, whose text they give. Unless given, the language in
+                which the kernel runs on a GPU.
             target: "cuda:80", "cuda:90", "cuda:100", "hip:gfx942", ...: what to choose the
                 schedule for.
             dtype: "bf16", "fp16" or "fp32"; or a dtype for each of some inputs by name, which
@@ -235,21 +242,22 @@ class Kernel:
                 dimensions have no gaps (backend "triton").
         """
         sizes = self._sizes(extents or {})
+        backend = self.language if backend is None else backend
         if minimal and backend != "triton":
             raise UsageError("only the source for backend 'triton' has a minimal form")
         if backend in ("numpy", "torch"):
             return "\n\n".join(map(str, self.tile_programs(sizes))) + "\n"
-        if backend != "triton":
+        if backend not in EMITTED:
             near = nearest(backend, BACKENDS)
             raise UsageError(
                 f"unknown backend {backend!r}",
-                notes=["backends: numpy, torch, triton"],
+                notes=["backends: " + ", ".join(b for b in BACKENDS if b != "auto")],
                 help=f"did you mean {near!r}?" if near else None,
             )
         tf32 = self.tf32 if tf32 is None else tf32
-        return triton_source(
-            self.planner, sizes, dtype or "bf16", target, tf32=tf32, minimal=minimal
-        )
+        if minimal:
+            return minimal_source(self.planner, sizes, dtype or "bf16", target, tf32=tf32)
+        return module(backend, self.planner, sizes, dtype or "bf16", target, tf32=tf32).source
 
     def _sizes(self, extents: Mapping[str, int]) -> dict[str, int]:
         """Extents by representative, from extents by any index name."""
@@ -283,6 +291,7 @@ class Kernel:
             "numpy": "numpy, the tile program interpreted in float64",
             "torch": "torch, the tile program interpreted",
             "triton": "triton, emitted source",
+            "gluon": "gluon, emitted source",
         }
         last = ""
         if self.calls.last is not None:

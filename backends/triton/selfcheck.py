@@ -45,7 +45,9 @@ def main(kernel):
     """Compare with the program evaluated as it is written, on small random inputs."""
     import os
     import sys
+'''
 
+DEVICES = """
     if os.environ.get("TRITON_INTERPRET") == "1":
         device, dtypes = "cpu", (torch.float32,)
     elif torch.cuda.is_available():
@@ -53,8 +55,7 @@ def main(kernel):
     else:
         print("the self-check needs a GPU, or TRITON_INTERPRET=1", file=sys.stderr)
         return 2
-    torch.manual_seed(0)
-'''
+"""
 
 _LOOP = """
     good = True
@@ -84,6 +85,7 @@ def main_lines(
     identifiers: Mapping[str, str],
     host: str,
     narrow: Mapping[str, str] | None = None,
+    devices: str = DEVICES,
 ) -> list[str]:
     """The source of `main` and of the call to it.
 
@@ -96,6 +98,7 @@ def main_lines(
         identifiers: as for `reference_lines`.
         host: the name of the host function.
         narrow: dtypes of inputs that are floats of 8 bits.
+        devices: where it runs, and in which dtypes.
     """
     if host in RESERVED:
         raise InternalError(f"the host function's name is reserved: {host}")
@@ -105,6 +108,7 @@ def main_lines(
     outputs = [f'"{o.name}"' for o in equations.declared.outputs]
     keywords = [f'"{identifiers[name]}": {default_text(value)}' for name, value in params.items()]
     out = [*_ERROR.strip().splitlines(), "", "", *_HEAD.strip().splitlines()]
+    out += [*devices.rstrip().splitlines(), "    torch.manual_seed(0)"]
     inputs = []
     for declared, made in _inputs(equations, params):
         dims = ",".join(d.lstrip(".") for d in declared.dims)

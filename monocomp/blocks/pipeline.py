@@ -1,5 +1,5 @@
-"""`pipeline`: what can run ahead of its use is begun apart from it. A load by a descriptor becomes a
-block that is asked for, one that is taken from a ring of stages, and one that is released; a
+"""`pipeline`: what can run ahead of its use is begun apart from it. A load by a descriptor becomes
+a block that is asked for, one that is taken from a ring of stages, and one that is released; a
 product is issued where it stood, and waited for where its result is used or its operands change.
 """
 
