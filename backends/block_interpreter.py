@@ -20,11 +20,11 @@ from monocomp.backends.numpy import NumpyOps
 from monocomp.blocks import program as B
 from monocomp.blocks.operations import broadcast_layout
 from monocomp.errors import InternalError
+from monocomp.tile.operations import OPERATIONS
 
 Rings: TypeAlias = dict[str, deque[Any]]
 Value = Any  # a scalar, an array, a pointer, a descriptor's tensor, or a tuple of fields
 _KINDS = {"float": np.float64, "int": np.int64, "bool": np.bool_}
-_FUNCTIONS = NumpyOps().elementwise
 
 
 @dataclass(frozen=True)
@@ -325,7 +325,8 @@ class _Instance:
                 initial = next((x for x in rest if x is not None), 0)
                 return _float(a) @ _float(b) + initial
             case "function":
-                return _FUNCTIONS[e.attr](*map(_float, args))
+                named = {o.device: o.name for o in OPERATIONS.values()}
+                return NumpyOps().elementwise[named[e.attr]](*map(_float, args))
             case "combine":
                 return self._combine(e.attr, args)
             case "program_id":

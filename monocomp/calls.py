@@ -19,6 +19,7 @@ from monocomp.arguments import (
     check_tensors,
     shape_of,
 )
+from monocomp.backends.dialects import DIALECTS
 from monocomp.building import BUILDING
 from monocomp.dtypes import LOADED_BY_TRITON, is_narrow
 from monocomp.errors import DeviceError, UnsupportedDtypeError, UnsupportedError, UsageError
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from monocomp.backends.triton.search import Tuning
     from monocomp.host.program import HostProgram
 
-EMITTED = ("triton", "gluon")  # the backends that emit source
-
 
 class Calls:
     """Runs the kernels of a program.
@@ -48,7 +47,7 @@ class Calls:
     Args:
         program: as it was checked, for what calls get wrong.
         planner: of the program.
-        backend: one of `kernel.BACKENDS`.
+        backend: as for `compile`.
         checked: test every computed subscript.
         tf32: let float32 products use the tf32 units.
 
@@ -108,7 +107,7 @@ class Calls:
         inputs, _, binding = self._bound(args, kwargs)
         check_tensors(inputs, torch)
         device = next((t.device for t in inputs.values()), torch.device("cpu"))
-        if device.type != "cuda" or self._backend_for(device) not in EMITTED:
+        if device.type != "cuda" or self._backend_for(device) not in DIALECTS:
             raise DeviceError(
                 "schedules are searched for emitted source on a GPU, and this call runs on "
                 f"{self._backend_for(device)} ({device})",
@@ -163,7 +162,7 @@ class Calls:
 
         check_tensors(inputs, torch)
         device = next(iter(inputs.values())).device if inputs else torch.device("cpu")
-        if self._backend_for(device) in EMITTED:
+        if self._backend_for(device) in DIALECTS:
             return self._run_emitted(inputs, params, binding)
         from monocomp.backends import torch as backend
 
@@ -211,7 +210,6 @@ class Calls:
 
     def runner(self, inputs: Mapping[str, torch.Tensor], binding: Binding) -> TritonRunner:
         """What launches the kernels for the sizes and dtypes of a call."""
-        from monocomp.backends.dialects import DIALECTS
         from monocomp.backends.triton.emit import Module, emit
         from monocomp.backends.triton.launch import (
             TritonRunner,
@@ -221,7 +219,7 @@ class Calls:
         )
         from monocomp.backends.triton.schedule import Schedule
 
-        dialect = DIALECTS.get(self.backend, DIALECTS["triton"])
+        dialect = DIALECTS.get(self.backend, DIALECTS["triton"])()
         backend = f"backend '{dialect.name}'"
         for name, tensor in inputs.items():
             if tensor.is_floating_point() and str(tensor.dtype)[6:] not in LOADED_BY_TRITON:

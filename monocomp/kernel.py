@@ -12,8 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from monocomp.backends.dialects import DIALECTS
 from monocomp.building import BUILDING
-from monocomp.calls import EMITTED, Calls
+from monocomp.calls import Calls
 from monocomp.derivation import Derivation
 from monocomp.equations import Equations
 from monocomp.errors import UnsupportedError, UsageError, nearest
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from monocomp.monoids import Monoid
 
 Backend: TypeAlias = Literal["auto", "numpy", "torch", "triton", "gluon"]
-BACKENDS = ("auto", "numpy", "torch", *EMITTED)
+INTERPRETED = ("numpy", "torch")  # the backends that take tile programs as they are
 
 
 def compile(
@@ -108,6 +109,16 @@ def _file(path: Path) -> tuple[str, str | None]:
     return text, stem if stem.isidentifier() and stem.isascii() else None
 
 
+def _require_backend(backend: str, *known: str) -> None:
+    if backend not in known:
+        near = nearest(backend, known)
+        raise UsageError(
+            f"unknown backend {backend!r}",
+            notes=["backends: " + ", ".join(known)],
+            help=f"did you mean {near!r}?" if near else None,
+        )
+
+
 class Kernel:
     """A compiled program, callable on tensors.
 
@@ -130,14 +141,8 @@ class Kernel:
     ) -> None:
         """Derive the kernel, or take it from where a derivation has come to. Where sizes matter
         it is derived for them."""
-        if backend not in BACKENDS:
-            near = nearest(backend, BACKENDS)
-            raise UsageError(
-                f"unknown backend {backend!r}",
-                notes=["backends: " + ", ".join(BACKENDS)],
-                help=f"did you mean {near!r}?" if near else None,
-            )
-        if checked and backend in EMITTED:
+        _require_backend(backend, "auto", *INTERPRETED, *DIALECTS)
+        if checked and backend in DIALECTS:
             raise UnsupportedError(
                 f"backend '{backend}' has no checked mode",
                 help=f"check with backend='torch', then run with '{backend}'",
@@ -211,7 +216,7 @@ class Kernel:
     @property
     def language(self) -> str:
         """The backend whose source runs on a GPU."""
-        return self.backend if self.backend in EMITTED else "triton"
+        return self.backend if self.backend in DIALECTS else "triton"
 
     # --- source -----------------------------------------------------------------------
 
@@ -245,15 +250,9 @@ class Kernel:
         backend = self.language if backend is None else backend
         if minimal and backend != "triton":
             raise UsageError("only the source for backend 'triton' has a minimal form")
-        if backend in ("numpy", "torch"):
+        _require_backend(backend, *INTERPRETED, *DIALECTS)
+        if backend in INTERPRETED:
             return "\n\n".join(map(str, self.tile_programs(sizes))) + "\n"
-        if backend not in EMITTED:
-            near = nearest(backend, BACKENDS)
-            raise UsageError(
-                f"unknown backend {backend!r}",
-                notes=["backends: " + ", ".join(b for b in BACKENDS if b != "auto")],
-                help=f"did you mean {near!r}?" if near else None,
-            )
         tf32 = self.tf32 if tf32 is None else tf32
         if minimal:
             return minimal_source(self.planner, sizes, dtype or "bf16", target, tf32=tf32)
@@ -290,16 +289,15 @@ class Kernel:
             "auto": "triton for CUDA tensors, torch for others",
             "numpy": "numpy, the tile program interpreted in float64",
             "torch": "torch, the tile program interpreted",
-            "triton": "triton, emitted source",
-            "gluon": "gluon, emitted source",
         }
+        reason = reasons.get(self.backend, f"{self.backend}, emitted source")
         last = ""
         if self.calls.last is not None:
             backend, device = self.calls.last
             last = f"; last ran on {backend}" + (f" ({device})" if device is not None else "")
         outputs = ", ".join(o.name for o in self.program.outputs)
         inputs = ", ".join(self.program.inputs)
-        return f"<Kernel {self.name}({inputs}) -> {outputs}; backend {reasons[self.backend]}{last}>"
+        return f"<Kernel {self.name}({inputs}) -> {outputs}; backend {reason}{last}>"
 
     # --- running ----------------------------------------------------------------------
 

@@ -67,7 +67,7 @@ def module(
     from monocomp.backends.dialects import DIALECTS
     from monocomp.backends.triton.emit import emit
 
-    dialect = DIALECTS[backend]
+    dialect = DIALECTS[backend]()
     plan, dtypes, schedules = _scheduled(planner, extents, dtype, target, dialect)
     with BUILDING:
         made = emit(

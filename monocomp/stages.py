@@ -56,7 +56,7 @@ class Stages(Mapping[str, str]):
         """The language of the source."""
         from monocomp.backends.dialects import DIALECTS
 
-        return DIALECTS[self.kernel.language]
+        return DIALECTS[self.kernel.language]()
 
     @property
     def passes(self) -> tuple[str, ...]:

@@ -103,7 +103,6 @@ class Registers:
 
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 INFIX = ("+", "-", "*", "/", "//", "%", ">>", "&", "|", "and", "or", *COMPARISONS)
-FUNCTIONS = ("exp2", "log", "log2", "sqrt", "rsqrt", "abs", "sin", "cos", "erf", "floor")
 
 
 # --- statements -------------------------------------------------------------------------------

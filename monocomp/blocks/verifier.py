@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from monocomp.blocks import program as B
 from monocomp.blocks.operations import broadcast_layout
 from monocomp.errors import InternalError
+from monocomp.tile.operations import OPERATIONS
 
 _Known = dict[str, tuple[B.Layout, B.DtypeKind]]
 _ELEMENTWISE = (*B.INFIX, "where", "maximum", "minimum", "function", "neg", "cast", "to")
@@ -165,7 +166,8 @@ class _Verifier:
             case _ if e.op in _ELEMENTWISE:
                 _need(broadcast_layout(*layouts) == e.layout, f"{e.op} has other dimensions")
         if e.op == "function":
-            _need(e.attr in B.FUNCTIONS, f"no function is called {e.attr}")
+            devices = {o.device for o in OPERATIONS.values()} - {None}
+            _need(e.attr in devices, f"no function is called {e.attr}")
         if e.op in B.COMPARISONS:
             _need(e.dtype.kind == "bool", "a comparison is true or false")
 
