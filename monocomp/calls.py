@@ -20,15 +20,15 @@ from monocomp.arguments import (
     shape_of,
 )
 from monocomp.backends.dialects import DIALECTS
+from monocomp.binding import Binding, bind, signature
 from monocomp.building import BUILDING
 from monocomp.dtypes import LOADED_BY_TRITON, is_narrow
 from monocomp.errors import DeviceError, UnsupportedDtypeError, UnsupportedError, UsageError
 from monocomp.filters import Filters
 from monocomp.host.building import host_program, of_tile_program
-from monocomp.language.binding import Binding, bind, signature
-from monocomp.language.syntax import Program
+from monocomp.intervals import evaluated
 from monocomp.planning.plan import Planner
-from monocomp.planning.sizes import packed_extents
+from monocomp.sizes import packed_extents
 from monocomp.source import check_target
 from monocomp.tile import TileProgram
 
@@ -45,7 +45,6 @@ class Calls:
     """Runs the kernels of a program.
 
     Args:
-        program: as it was checked, for what calls get wrong.
         planner: of the program.
         backend: as for `compile`.
         checked: test every computed subscript.
@@ -57,14 +56,12 @@ class Calls:
 
     def __init__(
         self,
-        program: Program,
         planner: Planner,
         backend: str,
         *,
         checked: bool,
         tf32: bool,
     ) -> None:
-        self.program = program
         self.declared = planner.equations.declared
         self.planner = planner
         self.backend = backend
@@ -78,7 +75,7 @@ class Calls:
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The result of a call: a tensor, or a tuple of the outputs."""
         if self._plans is not None:
-            values = {**dict(zip(self.program.inputs, args, strict=False)), **kwargs}
+            values = {**dict(zip(self.declared.inputs, args, strict=False)), **kwargs}
             plan = self._plans.find(values) if len(values) == len(args) + len(kwargs) else None
             if plan is not None:
                 self.last = self._backend_for(plan.device), plan.device
@@ -126,14 +123,19 @@ class Calls:
         self._plans = None  # they launch what was chosen before
         return found
 
+    def bind(self, shapes: Mapping[str, tuple[int, ...]], params: Mapping[str, object]) -> Binding:
+        """The extents and parameters of a call with inputs of these shapes."""
+        origin = self.planner.equations.origin
+        return bind(self.declared, origin, shapes, params, evaluated)
+
     def _bound(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, object], Binding]:
         """The inputs and parameters of a call by name, checked, and the sizes."""
-        inputs, params = signature(self.program, args, kwargs)
+        inputs, params = signature(self.declared, args, kwargs)
         shapes = {n: shape_of(n, t) for n, t in inputs.items()}
         check_no_gradients(params)
-        binding = bind(self.program, shapes, params)
+        binding = self.bind(shapes, params)
         check_params(binding.params)
         if not self.filters.have_admitted(binding.params):
             with BUILDING:
@@ -179,10 +181,9 @@ class Calls:
         self, inputs: Mapping[str, Any], binding: Binding
     ) -> tuple[HostProgram, tuple[TileProgram, ...]]:
         """The tile programs for a call, and the host program that runs them as they are."""
-        plan = self.planner.plan(binding.extents)
-        narrow = [n for n, t in inputs.items() if is_narrow(t)]
+        plan = self.planner.plan(binding.extents).of_dtypes(_narrow(inputs))
         interfaces = [of_tile_program(k) for k in plan.kernels]
-        return host_program(plan.program, interfaces, narrow), plan.kernels
+        return host_program(plan.program, interfaces), plan.kernels
 
     def _backend_for(self, device: torch.device) -> str:
         if self.backend != "auto":
@@ -247,25 +248,26 @@ class Calls:
         if processors is None and device.type == "cuda" and not interpreted():
             processors = multiprocessors(device)
         plan = self.planner.plan(binding.extents, processors)
-        kernels = plan.kernels
         precision = "tf32" if self.tf32 else "ieee"
-        narrow = {n: str(t.dtype)[6:] for n, t in inputs.items() if is_narrow(t)}
-        key = (str(len(kernels)), *(str(id(k)) for k in kernels), *map(str, narrow.items()))
+        narrow = _narrow(inputs)
+        ids = (str(id(k)) for k in plan.kernels)
+        key = (str(len(plan.kernels)), *ids, *map(str, narrow.items()))
         runner = self._runners.get(key)
         if runner is None:
             check_conversion(device, narrow)
             outline = plan.derivation.outline()
+            plan = plan.of_dtypes(narrow)
+            start, kernels = self.planner.equations.of_dtypes(narrow), plan.kernels
 
             def write(schedules: Sequence[Schedule]) -> Module:
                 with BUILDING:
                     return emit(
-                        self.planner.equations,
+                        start,
                         kernels,
                         schedules,
                         lowered=plan.program,
                         outline=outline,
                         precision=precision,
-                        narrow=narrow,
                         dialect=dialect,
                     )
 
@@ -274,6 +276,11 @@ class Calls:
             )
             runner = self._runners.setdefault(key, runner)
         return runner
+
+
+def _narrow(inputs: Mapping[str, Any]) -> dict[str, str]:
+    """The dtypes of floats of 8 bits: kernels take all others as they come."""
+    return {n: str(t.dtype).removeprefix("torch.") for n, t in inputs.items() if is_narrow(t)}
 
 
 def _unpacked(results: tuple[Any, ...]) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from monocomp.declarations import Declarations
 from monocomp.errors import UnsupportedDtypeError, UsageError, nearest
-from monocomp.terms.declarations import Declarations
+from monocomp.vocabulary import Kind
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "bool")
 NARROW = ("float8_e4m3fn", "float8_e5m2")
@@ -24,7 +25,14 @@ _OF_ALL = {
 _OF_AN_INPUT = {**_OF_ALL, **{n: n for n in NARROW}, "e4m3": NARROW[0], "e5m2": NARROW[1]}
 
 
-def dtypes_of(declared: Declarations, dtype: str | Mapping[str, str]) -> dict[str, str]:
+def kind_of(dtype: str) -> Kind | None:
+    """The kind of elements of a dtype, if inputs may have it."""
+    if dtype not in (*INTEGERS, *FLOATS):
+        return None
+    return "float" if dtype in FLOATS else "bool" if dtype == "bool" else "int"
+
+
+def dtypes_of(declared: Declarations[Any], dtype: str | Mapping[str, str]) -> dict[str, str]:
     """The dtypes of the inputs of floats, of one for all or some by name."""
     floats = [n for n, i in declared.inputs.items() if i.kind == "float"]
     if isinstance(dtype, str):

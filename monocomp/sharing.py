@@ -17,7 +17,7 @@ from dataclasses import replace
 from monocomp import terms as T
 from monocomp.equations import Equation, Equations
 from monocomp.errors import LimitError
-from monocomp.planning.sizes import nominal_sizes
+from monocomp.sizes import nominal_sizes
 from monocomp.terms import Term
 
 LIMIT = 100  # terms of an equation, each counted once

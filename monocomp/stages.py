@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from monocomp.declarations import by_representative
 from monocomp.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:  # a kernel has stages
@@ -76,7 +77,7 @@ class Stages(Mapping[str, str]):
             case "host":
                 from monocomp.source import module
 
-                kernel, sizes = self.kernel, self.kernel._sizes(self.extents)
+                kernel, sizes = self.kernel, by_representative(self.kernel.declared, self.extents)
                 made = module(kernel.language, kernel.planner, sizes, "bf16", self.target)
                 return str(made.program).rstrip()
             case "source":

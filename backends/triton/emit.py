@@ -84,7 +84,6 @@ def _write(
     kernels: Sequence[TileProgram],
     schedules: Sequence[Schedule],
     lowered: Equations,
-    narrow: Mapping[str, str],
     dialect: Dialect = TRITON,
 ) -> _Written:
     """The kernels of a file, and its host program."""
@@ -108,9 +107,7 @@ def _write(
     functions = {m: names.of("combine", m, f"combine_{m}") for m in monoids}
     named = list(zip(kernels, kernel_names, strict=True))
     taken |= {x for k, n in named for x in dialect.taken(k, n)}
-    programs = [
-        block_program(k, narrow, name=n, functions=functions, dialect=dialect) for k, n in named
-    ]
+    programs = [block_program(k, name=n, functions=functions, dialect=dialect) for k, n in named]
     configs = tuple(
         names.of("config", k.name, "CONFIG" if n == 0 else f"CONFIG_{n + 1}")
         for n, k in enumerate(kernels)
@@ -125,7 +122,7 @@ def _write(
         schedules,
         [source_of(p, dialect) for p in programs],
         configs,
-        host_program(lowered, interfaces, narrow),
+        host_program(lowered, interfaces),
     )
 
 
@@ -138,7 +135,6 @@ def emit(
     outline: Iterable[str] = (),
     precision: str = "ieee",
     target: str | None = None,
-    narrow: Mapping[str, str] | None = None,
     dialect: Dialect = TRITON,
 ) -> Module:
     """The source file of a program.
@@ -151,11 +147,10 @@ def emit(
         outline: the derivation, a line a step.
         precision: "ieee" or "tf32", for products of float32.
         target: what the file was made for, for the header.
-        narrow: the inputs that are floats of 8 bits, with their dtypes.
         dialect: the language.
     """
-    narrow = narrow or {}
-    written = _write(start, kernels, schedules, lowered or start, narrow, dialect)
+    lowered = lowered or start
+    written = _write(start, kernels, schedules, lowered, dialect)
     is_described = any(s.program.blocks for s in written.sources)
     names, program = written.names, written.program
     host = Identifiers(written.taken).of("host", start.origin.name or "kernel")
@@ -189,8 +184,8 @@ def emit(
     identifiers = _identifiers(start, names)
     lines += ["", "", *reference_lines(start, identifiers)]
     # What the file computes is printed as it was written, for the sizes that it was lowered for.
-    here = replace(start, sizes=(lowered or start).sizes)
-    lines += ["", "", *main_lines(here, identifiers, host, narrow, dialect.devices)]
+    here = replace(start, sizes=lowered.sizes)
+    lines += ["", "", *main_lines(here, identifiers, host, dialect.devices)]
     params = {n: names.of("param", n) for n in start.declared.params}
     return Module(
         _parsed(lines),
@@ -211,7 +206,6 @@ def emit_minimal(
     sizes: Mapping[str, int],
     precision: str,
     target: str | None,
-    dtypes: Mapping[str, str],
     fast: bool,
 ) -> str:
     """The source file of a program without what whole ones look at in each call.
@@ -219,12 +213,11 @@ def emit_minimal(
     Args:
         start, kernels, schedules, lowered, precision, target: as for `emit`.
         sizes: extents that are known; the file is for these alone.
-        dtypes: of the inputs of floats.
         fast: may functions be as accurate as results of 16 bits?
     """
-    narrow = {n: d for n, d in dtypes.items() if d in NARROW}
-    widths = {n: 1 if n in narrow else 4 if d == "float32" else 2 for n, d in dtypes.items()}
-    written = _write(start, kernels, schedules, lowered, narrow)
+    dtypes = {i.name: i.dtype for i in start.declared.inputs.values() if i.kind == "float"}
+    widths = {n: 1 if d in NARROW else 4 if d == "float32" else 2 for n, d in dtypes.items()}
+    written = _write(start, kernels, schedules, lowered)
     name = Identifiers(written.taken).of("host", start.origin.name or "kernel")
     configs = [written.config(n) for n in range(len(kernels))]
     host = MinimalHost(

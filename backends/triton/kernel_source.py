@@ -36,7 +36,6 @@ class KernelSource:
 
 def block_program(
     program: TileProgram,
-    narrow: Collection[str] = (),
     passes: Collection[str] | None = None,
     name: str | None = None,
     functions: Mapping[str, str] | None = None,
@@ -46,7 +45,6 @@ def block_program(
 
     Args:
         program: the kernel.
-        narrow: the inputs of 8 bits.
         passes: those that decide what its block program is like; all, unless given.
         name, functions: identifiers of the kernel and of the combines, by monoid; those of a file
             with no other kernel, unless given.
@@ -68,7 +66,7 @@ def block_program(
         others = combines if function == kernel else set()
         return Identifiers({*taken, function, *others})
 
-    choices = choose(program, narrow, passes, dialect.resident)
+    choices = choose(program, passes, dialect.resident)
     found = build(program, choices, kernel, scope, functions)
     try:
         for name, change in dialect.passes.items():

@@ -29,7 +29,7 @@ from monocomp.blocks.descriptors import described_loads
 from monocomp.blocks.kernels import takes_turns
 from monocomp.errors import UnsupportedError
 from monocomp.lowering import divisible, in_two_tiles
-from monocomp.planning.sizes import power_of_two
+from monocomp.sizes import power_of_two
 from monocomp.tile import Let, Loop, Statement, TileProgram, expressions, walk
 
 LARGEST_TILE = 1 << 12  # elements of a tile that a warp can hold in registers

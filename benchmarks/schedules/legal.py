@@ -20,7 +20,7 @@ from monocomp.backends.triton.schedule import MIN_DOT, Schedule, one_tile, short
 from monocomp.blocks.descriptors import described_loads
 from monocomp.blocks.kernels import takes_turns
 from monocomp.lowering import divisible, in_two_tiles
-from monocomp.planning.sizes import power_of_two
+from monocomp.sizes import power_of_two
 from monocomp.tile import Loop, TileProgram, expressions, walk
 
 LARGEST_TILE = 1 << 12  # elements of a tile that a warp can hold in registers

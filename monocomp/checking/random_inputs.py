@@ -20,10 +20,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from monocomp import terms as T
+from monocomp.declarations import Input, by_representative, free_extents
 from monocomp.equations import Equations
 from monocomp.intervals import Interval, interval
 from monocomp.terms import Term
-from monocomp.terms.declarations import Input, by_representative, free_extents
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 

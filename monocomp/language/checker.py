@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
+from monocomp import declarations
+from monocomp.declarations import Input, Origin
 from monocomp.errors import (
     EmptyProgramError,
     FilterError,
@@ -38,12 +40,10 @@ from monocomp.language.syntax import (
     Definition,
     Expr,
     Extent,
-    Input,
     Monoid,
     Name,
     Number,
     Output,
-    Param,
     Program,
     Read,
     Reduce,
@@ -102,17 +102,19 @@ class _Checker:
         declared = {key: at.kind for key, at in self.scope.inputs.items() if at.kind is not None}
         kinds = Kinds(declared, self.scope.params, self.definitions)
         extents = _Extents(self)
-        inputs = self._inputs(kinds, extents)
+        places = self._places_of_inputs()
+        inputs = {key: Input(key, extents.dims[key], kinds.input(key)) for key in places}
+        bounds = extents.bounds()
+        places |= {key: at.span for key, at in (self.definitions | self.monoids | bounds).items()}
         return Program(
-            text=self.scope.text,
-            name=name,
             inputs=inputs,
             params=self._params_in_order(),
-            monoids=self.monoids,
-            definitions=self.definitions,
             outputs=outputs,
             extent_of=extents.table(inputs),
-            bounds=extents.bounds(),
+            bounds=bounds,
+            origin=Origin(self.scope.text, name, places),
+            monoids=self.monoids,
+            definitions=self.definitions,
             kinds=kinds.definitions,
         )
 
@@ -166,7 +168,7 @@ class _Checker:
 
     # Outputs
 
-    def _outputs(self) -> tuple[Output, ...]:
+    def _outputs(self) -> tuple[declarations.Output, ...]:
         asked = [at for at in self.scope.statements if isinstance(at, Output)]
         if not self.definitions:
             raise OutputError(
@@ -178,12 +180,12 @@ class _Checker:
             return self._asked(asked)
         used = {name for key in self.definitions for name in self.scope.definitions_used(key)}
         return tuple(
-            Output(at.name, None, span=at.span)
+            declarations.Output(str(at.name))
             for at in self.definitions.values()
             if at.name not in used
         )
 
-    def _asked(self, asked: list[Output]) -> tuple[Output, ...]:
+    def _asked(self, asked: list[Output]) -> tuple[declarations.Output, ...]:
         seen: dict[str, Span] = {}
         for at in asked:
             name = at.name
@@ -214,7 +216,10 @@ class _Checker:
                     notes=(f"accepted: {', '.join(DTYPES)}",),
                     help=did_you_mean(at.dtype, DTYPES),
                 )
-        return tuple(asked)
+        return tuple(
+            declarations.Output(str(at.name), None if at.dtype is None else str(at.dtype))
+            for at in asked
+        )
 
     # Inputs and parameters
 
@@ -222,25 +227,24 @@ class _Checker:
         """Every read of the program with its plain subscripts, in order of the text."""
         return sorted(self.scope.plain, key=lambda read: read[0].span.start)
 
-    def _inputs(self, kinds: Kinds, extents: _Extents) -> dict[str, Input]:
+    def _places_of_inputs(self) -> dict[str, Span]:
+        """Where each input is declared or first read, in order of their first appearance."""
         places = {key: at.span for key, at in self.scope.inputs.items()}
         first = {key: place.start for key, place in places.items()}
         for read, _ in self.reads():
             if read.name not in self.scope.definitions:
                 start = places.setdefault(read.name, read.span).start
                 first[read.name] = min(first.get(read.name, start), read.span.start)
-        return {
-            key: Input(key, extents.dims[key], kinds.input(key), span=places[key])
-            for key in sorted(places, key=first.__getitem__)
-        }
+        return {str(key): places[key] for key in sorted(places, key=first.__getitem__)}
 
-    def _params_in_order(self) -> dict[str, Param]:
+    def _params_in_order(self) -> dict[str, declarations.Param]:
         places = {key: at.name.span.start for key, at in self.scope.params.items()}
         for body, local in self.scope.bodies():
             for node in walk(body):
                 if isinstance(node, Name) and node.name in places and node.name not in local:
                     places[node.name] = min(places[node.name], node.span.start)
-        return {key: self.scope.params[key] for key in sorted(places, key=places.__getitem__)}
+        found = (self.scope.params[key] for key in sorted(places, key=places.__getitem__))
+        return {str(at.name): declarations.Param(str(at.name), at.kind, at.default) for at in found}
 
 
 class _Extents:
@@ -357,7 +361,8 @@ class _Extents:
             ) from None
 
     def bounds(self) -> dict[str, Expr]:
-        """The declared extents, one for each set of indices that share it."""
+        """The declared extents, one for each set of indices that share it, each after those that
+        it mentions."""
         found: dict[str, tuple[str, Expr]] = {}
         for name, bound in self._bounds.items():
             if name in self._equal:
@@ -370,7 +375,12 @@ class _Extents:
                     spans=(self.scope.bounds[name].span, self.scope.bounds[other].span),
                     help="declare one of them",
                 )
-        return {key: bound for key, (_, bound) in found.items()}
+        graph = {
+            key: {self.find(part.index) for part in walk(bound) if isinstance(part, Extent)}
+            & found.keys()
+            for key, (_, bound) in found.items()
+        }
+        return {str(key): found[key][1] for key in TopologicalSorter(graph).static_order()}
 
     def table(self, inputs: dict[str, Input]) -> dict[str, str]:
         """Every index and made-up dimension with its representative."""

@@ -17,11 +17,11 @@ from monocomp.lowering.scopes import Scope
 from monocomp.lowering.values import EXTREMA, infinite_with, is_infinite_with, same, settle
 from monocomp.moving import Centred, Unit, centred, coefficient
 from monocomp.planning.roles import is_read, prefix_of
-from monocomp.planning.sizes import nominal_sizes
 from monocomp.proving.proofs import commutes
 from monocomp.rewrites.lifting import largest
 from monocomp.rewrites.products import apart
 from monocomp.rewrites.pullback import Pass, passes
+from monocomp.sizes import nominal_sizes
 from monocomp.terms import Term
 from monocomp.terms.algebra import LARGEST_INT, SE, SE_PAIR, carried_places, carrier, is_selection
 from monocomp.terms.monomials import addends, factors

@@ -13,8 +13,8 @@ from functools import lru_cache
 from monocomp import terms as T
 from monocomp.equations import Equation, Equations, stored_in
 from monocomp.planning.roles import kernel_groups
-from monocomp.planning.sizes import nominal_sizes
 from monocomp.sharing import kept
+from monocomp.sizes import nominal_sizes
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_selection
 

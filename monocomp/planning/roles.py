@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from monocomp import terms as T
 from monocomp.equations import Equation, Equations, stored_in
-from monocomp.planning.sizes import without_elements
+from monocomp.sizes import without_elements
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, carrier, is_selection
 from monocomp.terms.monomials import factors

@@ -46,12 +46,13 @@ from typing import Any
 
 import numpy as np
 
-from monocomp import counter_rng
+from monocomp import binding, counter_rng
+from monocomp.declarations import Input
 from monocomp.errors import (
     InputError,
     InternalError,
 )
-from monocomp.language import binding, checker
+from monocomp.language import checker
 from monocomp.language.syntax import (
     Binary,
     Call,
@@ -60,7 +61,6 @@ from monocomp.language.syntax import (
     Expr,
     Extent,
     Field,
-    Input,
     Logic,
     Monoid,
     Name,
@@ -72,6 +72,7 @@ from monocomp.language.syntax import (
     children,
 )
 from monocomp.reference.aggregates import Fold, aggregate, fold_monoid, select, softmax
+from monocomp.reference.declared_extents import declared_extent
 from monocomp.reference.naive_arithmetic import (
     MASKED,
     absorbs,
@@ -204,7 +205,9 @@ class _Evaluator:
         self.program = program
         self.wide = wide
         arrays = {name: to_numpy(name, given) for name, given in inputs.items()}
-        bound = binding.bind(program, {name: a.shape for name, a in arrays.items()}, params)
+        shapes = {name: a.shape for name, a in arrays.items()}
+        size = functools.partial(declared_extent, program.extent_of)
+        bound = binding.bind(program, program.origin, shapes, params, size)
         self.extents = bound.extents
         self.params = bound.params
         self.tensors = {name: self._input(at, arrays[name]) for name, at in program.inputs.items()}
@@ -233,8 +236,8 @@ class _Evaluator:
         if declared.kind != "float" and array.dtype.kind == "f":
             raise InputError(
                 f"input '{declared.name}' holds floats, and the program needs {declared.kind}",
-                text=self.program.text,
-                spans=declared.span,
+                text=self.program.origin.text,
+                spans=self.program.origin.span(declared.name),
                 help="convert it, or declare it in the program: "
                 f"input {declared.name}[{','.join(declared.dims)}]: float",
             )
@@ -307,7 +310,7 @@ class _Evaluator:
         positions = [as_number(self.value(part, scope)) for part in node.subscripts]
         is_over_nothing = not all(map(len, scope.indices.values()))
         guard = Value((), np.asarray(False)) if is_over_nothing else scope.guard
-        found, faults = gather(self.program.text, node, tensor, positions, guard)
+        found, faults = gather(self.program.origin.text, node, tensor, positions, guard)
         self.faults += faults
         return found
 

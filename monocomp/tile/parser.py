@@ -131,7 +131,11 @@ class _Parser:
         return TileProgram(
             name,
             {},
-            {n: Tensor(n, _list(dims), _kind(k), bool(s)) for n, s, k, dims, _ in given if dims},
+            {
+                n: Tensor(n, _list(dims), _kind(k), bool(s), dtype or None)
+                for n, s, k, dims, dtype in given
+                if dims
+            },
             {n: _kind(kind) for n, _, kind, dims, _ in given if not dims},
             tuple(
                 OutputTensor(n, _list(dims), _kind(kind), dtype or None, bool(s))

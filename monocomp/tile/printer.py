@@ -68,7 +68,7 @@ def show_program(p: TileProgram) -> str:
 
 def _tensor(t: Tensor | OutputTensor) -> str:
     stored = "stored " if t.is_stored else ""
-    dtype = f" as {t.dtype}" if isinstance(t, OutputTensor) and t.dtype else ""
+    dtype = f" as {t.dtype}" if t.dtype else ""
     return f"{t.name}: {stored}{t.kind}[{', '.join(t.dims)}]{dtype}"
 
 

@@ -23,6 +23,7 @@ from monocomp.backends.triton.kernel_source import block_program
 from monocomp.blocks.passes import PASSES
 from monocomp.blocks.program import BlockProgram, For, Give, Release, Statement, Take, walk
 from monocomp.blocks.verifier import verify
+from monocomp.declarations import by_representative
 from monocomp.errors import DeviceError, InternalError, UnsupportedError
 from monocomp.tile import TileProgram
 from tests.backends.both_stages import in_float64, lengths
@@ -224,7 +225,7 @@ def test_stages(name: str) -> None:
 def test_compiles_without_spills(name: str, d: int) -> None:
     """For the schedule that comes first, with products from shared memory."""
     kernel, sizes = mc.compile(library.load(name)), CASES[name].sizes(1000, 1000, d, d, 2)
-    known, inputs = kernel._sizes(sizes), without_elements(kernel, sizes)
+    known, inputs = by_representative(kernel.declared, sizes), without_elements(kernel, sizes)
     plan = kernel.planner.plan(known, 1)
     spaces = [GLUON.space(k, known, 2, "cuda:90", 132) for k in plan.kernels]
     if d >= TOO_LONG.get(name, 512):
