@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from monocomp import library
+from monocomp.backends.dialects import DIALECTS
 from monocomp.command_line import files, streams
 from monocomp.errors import DeviceError, UnsupportedDtypeError, UsageError, did_you_mean, shorten
 from monocomp.plain_files import require_writable, write
@@ -222,7 +223,7 @@ def emit(options: Namespace) -> int:
 def explain(options: Namespace) -> int:
     """`monocomp explain`."""
     extents = _extents(options)
-    kernel = _compile(options)
+    kernel = _compile(options, backend=options.backend)
     stages = Stages(kernel, extents)
     looks = (
         (stages.__getitem__, options.stage),
@@ -355,7 +356,7 @@ def _tensors(
     """Arrays as tensors, on the GPU where there is one and the backend can use it."""
     import torch
 
-    on_gpu = backend in ("auto", "triton", "gluon") and torch.cuda.is_available()
+    on_gpu = (backend == "auto" or backend in DIALECTS) and torch.cuda.is_available()
     device = "cuda" if on_gpu else "cpu"
     tensors = {}
     for name, array in arrays.items():
