@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from monocomp.backends.dialects import DIALECTS
 from monocomp.building import BUILDING
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from monocomp.certificate import Certificate
     from monocomp.monoids import Monoid
 
-Backend: TypeAlias = Literal["auto", "numpy", "torch", "triton", "gluon"]
 INTERPRETED = ("numpy", "torch")  # the backends that take tile programs as they are
 
 

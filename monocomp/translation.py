@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from monocomp import terms as T
+from monocomp.building import BUILDING
 from monocomp.declarations import Declarations
 from monocomp.equations import Equation, Equations
 from monocomp.errors import InternalError
@@ -24,18 +25,15 @@ def translate(program: syntax.Program, sizes: Mapping[str, int] | None = None) -
 
     A fold over an extent that is known to be 0 is one whose filter admits nothing.
     """
-    translator = _Translator(program, sizes or {})
-    equations = []
-    for definition in program.definitions.values():
-        indices = tuple(translator.index(i) for i in definition.indices)
-        equations.append(Equation(definition.name, indices, translator.definition(definition)))
-    return Equations(
-        translator.declarations(),
-        tuple(equations),
-        program.origin,
-        sizes=translator.sizes,
-        as_written=partial(translate, program),
-    )
+    with BUILDING:
+        translator = _Translator(program, sizes or {})
+        return Equations(
+            translator.declarations(),
+            tuple(map(translator.equation, program.definitions.values())),
+            program.origin,
+            sizes=translator.sizes,
+            as_written=partial(translate, program),
+        )
 
 
 def translate_monoid(monoid: syntax.Monoid) -> T.UserMonoid:
@@ -69,6 +67,10 @@ class _Translator:
         bounds = {name: plain.expr(e) for name, e in program.bounds.items()}
         given = (program.inputs, program.params, program.outputs, program.extent_of)
         return Declarations(*given, bounds)
+
+    def equation(self, definition: syntax.Definition) -> Equation:
+        indices = tuple(map(self.index, definition.indices))
+        return Equation(definition.name, indices, self.definition(definition))
 
     def monoid(self, m: syntax.Monoid) -> T.UserMonoid:
         unit = tuple(T.as_float(self.expr(e)) for e in m.unit)
