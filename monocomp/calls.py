@@ -30,7 +30,6 @@ from monocomp.intervals import evaluated
 from monocomp.planning.plan import Planner
 from monocomp.sizes import packed_extents
 from monocomp.source import check_target
-from monocomp.tile import TileProgram
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from monocomp.backends.triton.launch import TritonRunner
     from monocomp.backends.triton.replay import Plans
     from monocomp.backends.triton.search import Tuning
-    from monocomp.host.program import HostProgram
 
 
 class Calls:
@@ -152,12 +150,9 @@ class Calls:
         from monocomp.backends import numpy as backend
 
         arrays = {n: np.asarray(_host_array(t)) for n, t in inputs.items()}
-        host, kernels = self._interpreted(inputs, binding)
-        programs = self.planner.processors or 1
+        results = self._interpret(backend.run_all, _narrow(inputs), arrays, binding)
         self.last = "numpy", None
-        return backend.run_all(
-            host, kernels, arrays, binding.params, programs, checked=self.checked
-        )
+        return results
 
     def _run_torch_tensors(
         self, inputs: Mapping[str, Any], params: Mapping[str, object], binding: Binding
@@ -172,20 +167,22 @@ class Calls:
 
         if not any(t.dtype == torch.float64 for t in inputs.values()):
             check_floats(binding.params, "torch")
-        host, kernels = self._interpreted(inputs, binding)
-        programs = self.planner.processors or 1
+        results = self._interpret(backend.run_all, _narrow(inputs), inputs, binding)
         self.last = "torch", device
-        return backend.run_all(
-            host, kernels, inputs, binding.params, programs, checked=self.checked
-        )
+        return results
 
-    def _interpreted(
-        self, inputs: Mapping[str, Any], binding: Binding
-    ) -> tuple[HostProgram, tuple[TileProgram, ...]]:
-        """The tile programs for a call, and the host program that runs them as they are."""
-        plan = self.planner.plan(binding.extents).of_dtypes(_narrow(inputs))
-        interfaces = [of_tile_program(k) for k in plan.kernels]
-        return host_program(plan.program, interfaces), plan.kernels
+    def _interpret(
+        self,
+        run_all: Callable[..., tuple[Any, ...]],
+        narrow: Mapping[str, str],
+        inputs: Mapping[str, Any],
+        binding: Binding,
+    ) -> tuple[Any, ...]:
+        """The results of tile programs as they are, and of the host program around them."""
+        plan = self.planner.plan(binding.extents).of_dtypes(narrow)
+        host = host_program(plan.program, [of_tile_program(k) for k in plan.kernels])
+        programs = self.planner.processors or 1
+        return run_all(host, plan.kernels, inputs, binding.params, programs, checked=self.checked)
 
     def _backend_for(self, device: torch.device) -> str:
         if self.backend != "auto":

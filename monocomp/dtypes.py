@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from monocomp.declarations import Declarations
-from monocomp.errors import UnsupportedDtypeError, UsageError, nearest
+from monocomp.errors import UnsupportedDtypeError, UsageError, did_you_mean
 from monocomp.vocabulary import Kind
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "bool")
@@ -39,11 +39,10 @@ def dtypes_of(declared: Declarations[Any], dtype: str | Mapping[str, str]) -> di
         return dict.fromkeys(floats, _dtype_name(dtype, _OF_ALL))
     for name in dtype:
         if name not in floats:
-            near = nearest(name, floats)
             raise UsageError(
                 f"the program has no input of floats {name!r}",
                 notes=[f"its inputs of floats: {', '.join(floats) or 'none'}"],
-                help=f"did you mean {near!r}?" if near else None,
+                help=did_you_mean(name, floats),
             )
     given = {n: _dtype_name(d, _OF_AN_INPUT) for n, d in dtype.items()}
     return {**dict.fromkeys(floats, "bfloat16"), **given}
@@ -51,11 +50,10 @@ def dtypes_of(declared: Declarations[Any], dtype: str | Mapping[str, str]) -> di
 
 def _dtype_name(name: str, known: Mapping[str, str]) -> str:
     if name not in known:
-        near = nearest(name, known)
         raise UnsupportedDtypeError(
             f"backend 'triton' has no dtype {name!r}",
             notes=["supported: bf16, fp16, fp32, and e4m3, e5m2 for inputs by name"],
-            help=f"did you mean {near!r}?" if near else None,
+            help=did_you_mean(name, known),
         )
     return known[name]
 

@@ -5,7 +5,7 @@ Equations own what they declare (`monocomp.declarations`) and mention no syntax.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
@@ -80,6 +80,11 @@ class Equations:
     def map(self, f: Callable[[Term], Term]) -> Equations:
         """The same equations with f applied to the right-hand sides."""
         return replace(self, equations=tuple(replace(e, body=f(e.body)) for e in self.equations))
+
+    def map_refs(self, names: Iterable[str], f: Callable[[Term], Term]) -> Equations:
+        """The same equations with f applied to the elements of definitions that they read."""
+        known: dict[Term, Term] = {}
+        return self.map(lambda t: T.map_refs(t, frozenset(names), f, known))
 
     def changed(self, later: Equations) -> tuple[str, ...]:
         """The equations whose right-hand sides a later form of the program does not share."""

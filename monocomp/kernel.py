@@ -18,7 +18,7 @@ from monocomp.calls import Calls
 from monocomp.declarations import Declarations, Origin, by_representative
 from monocomp.derivation import Derivation
 from monocomp.equations import Equations
-from monocomp.errors import UnsupportedError, UsageError, nearest
+from monocomp.errors import UnsupportedError, UsageError, did_you_mean
 from monocomp.language.checker import check
 from monocomp.planning.plan import Plan, Planner
 from monocomp.source import minimal_source, module
@@ -109,11 +109,10 @@ def _file(path: Path) -> tuple[str, str | None]:
 
 def _require_backend(backend: str, *known: str) -> None:
     if backend not in known:
-        near = nearest(backend, known)
         raise UsageError(
             f"unknown backend {backend!r}",
             notes=["backends: " + ", ".join(known)],
-            help=f"did you mean {near!r}?" if near else None,
+            help=did_you_mean(backend, known),
         )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from monocomp.equations import Equations
-from monocomp.errors import UsageError, nearest
+from monocomp.errors import UsageError, did_you_mean
 from monocomp.planning.counting import flops
 from monocomp.rewrites.centring import centring
 from monocomp.rewrites.elaboration import elaboration
@@ -131,10 +131,9 @@ def chosen(names: Sequence[str]) -> RuleSet:
 def rule(name: str) -> Rule:
     """A rule by name."""
     if name not in RULES:
-        near = nearest(name, RULES)
         raise UsageError(
             f"there is no rule {name!r}",
             notes=["rules: " + ", ".join(RULES)],
-            help=f"did you mean {near!r}?" if near else None,
+            help=did_you_mean(name, RULES),
         )
     return RULES[name]

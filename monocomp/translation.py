@@ -106,20 +106,14 @@ class _Translator:
         return found if self._inlined(found) is exact else exact
 
     def _inlined(self, t: Term) -> Term:
-        memo = self._written_out
+        definitions, memo = self.program.definitions, self._written_out
 
-        def visit(t: Term) -> Term:
-            if not t.names:
-                return t
-            if t not in memo:
-                new = T.map_children(t, visit)
-                if new.op == "ref":
-                    body = self.definition(self.program.definitions[new.attr])
-                    new = self._called(new.attr, visit(body), new.args)
-                memo[t] = new
-            return memo[t]
+        def value(t: Term) -> Term:
+            body = self.definition(definitions[t.attr])
+            return self._called(t.attr, self._inlined(body), t.args)
 
-        return self._exactly(lambda: visit(t), exact=False)
+        names = frozenset(definitions)
+        return self._exactly(lambda: T.map_refs(t, names, value, memo), exact=False)
 
     def _called(self, name: str, body: Term, subscripts: Sequence[Term]) -> Term:
         names = self.program.definitions[name].indices

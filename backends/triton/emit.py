@@ -27,8 +27,8 @@ from monocomp.equations import Equations
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.host.building import host_program
 from monocomp.host.program import Align, Clear, HostProgram
-from monocomp.lowering import in_two_tiles
 from monocomp.tile import Combine, Fold, TileProgram, walk
+from monocomp.tile.split_padding import split_padding
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _write(
 ) -> _Written:
     """The kernels of a file, and its host program."""
     pairs = zip(kernels, schedules, strict=True)
-    kernels = [in_two_tiles(k, s.in_two) for k, s in pairs]
+    kernels = [split_padding(k, s.in_two) for k, s in pairs]
     taken = {*DEVICE_FUNCTIONS, *dialect.host_functions, *RESERVED, *dialect.reserved}
     names = Identifiers({*taken, *HOST_NAMES})
     declared = start.declared

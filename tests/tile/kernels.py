@@ -7,8 +7,8 @@ from functools import cache
 import monocomp as mc
 from monocomp import library
 from monocomp.errors import UnsupportedError
-from monocomp.lowering.two_tiles import divisible, in_two_tiles
 from monocomp.tile import TileProgram
+from monocomp.tile.split_padding import divisible, split_padding
 from tests.backends.programs import EXAMPLES
 from tests.backends.storing import PROGRAMS
 from tests.backends.test_domains import FILTERS, program
@@ -31,4 +31,4 @@ def kernels(text: str) -> tuple[TileProgram, ...]:
 def after_passes(text: str) -> list[tuple[TileProgram, ...]]:
     """The kernels of a program after each pass."""
     lowered = kernels(text)
-    return [lowered, tuple(in_two_tiles(p, divisible(p)) for p in lowered)]
+    return [lowered, tuple(split_padding(p, divisible(p)) for p in lowered)]
