@@ -49,6 +49,7 @@ class Calls:
         tf32: let float32 products use the tf32 units.
 
     Attributes:
+        language: the backend whose source runs on a GPU.
         last: the backend that ran last, and on which device.
     """
 
@@ -63,6 +64,7 @@ class Calls:
         self.declared = planner.equations.declared
         self.planner = planner
         self.backend = backend
+        self.language = backend if backend in DIALECTS else "triton"
         self.checked = checked
         self.tf32 = tf32
         self.filters = Filters(planner.equations)
@@ -76,7 +78,7 @@ class Calls:
             values = {**dict(zip(self.declared.inputs, args, strict=False)), **kwargs}
             plan = self._plans.find(values) if len(values) == len(args) + len(kwargs) else None
             if plan is not None:
-                self.last = self._backend_for(plan.device), plan.device
+                self.last = self.language, plan.device
                 return _unpacked(self._plans.run(plan, values))
         inputs, params, binding = self._bound(args, kwargs)
         if self.backend == "numpy":
@@ -217,7 +219,7 @@ class Calls:
         )
         from monocomp.backends.triton.schedule import Schedule
 
-        dialect = DIALECTS.get(self.backend, DIALECTS["triton"])()
+        dialect = DIALECTS[self.language]()
         backend = f"backend '{dialect.name}'"
         for name, tensor in inputs.items():
             if tensor.is_floating_point() and str(tensor.dtype)[6:] not in LOADED_BY_TRITON:

@@ -204,7 +204,7 @@ class Kernel:
     @property
     def language(self) -> str:
         """The backend whose source runs on a GPU."""
-        return self.backend if self.backend in DIALECTS else "triton"
+        return self.calls.language
 
     # --- source -----------------------------------------------------------------------
 
