@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from monocomp.checking.random_inputs import complete_extents, fits
+from monocomp.checking.sizes import complete_extents, fits
 from monocomp.checking.steps import STEP_LIMIT, Array, Case, check_steps
 from monocomp.derivation import Derivation
 from monocomp.errors import (
