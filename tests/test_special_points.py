@@ -528,18 +528,7 @@ def test_the_first_element_is_looked_for_within_limits() -> None:
 
 def _in(dtype: type) -> wide.Wide:
     """Numbers of numpy with no wider range, for the errors of a plain evaluation."""
-    functions = wide.LONGDOUBLE.elementary
-    return wide.Wide(
-        name=np.dtype(dtype).name,
-        dtype=np.dtype(dtype),
-        lift=lambda x: np.asarray(x, dtype),
-        number=lambda v: np.asarray(v, dtype),
-        lower=lambda x: x,
-        elementary={
-            n: (lambda *x, f=f: np.asarray(f(*x), dtype)) if n in ("erf", "erfc") else f
-            for n, f in functions.items()
-        },
-    )
+    return wide.Wide(np.dtype(dtype), wide.ELEMENTARY)
 
 
 def _float32() -> wide.Wide:

@@ -266,7 +266,7 @@ class _Evaluator:
             if fault.happens.any():
                 raise fault.explain(first_true(fault.happens, fault.axes, {})) from None
         array = tensor.array
-        return self.wide.lower(array) if array.dtype == self.wide.dtype else array
+        return array.astype(np.float64) if array.dtype == self.wide.dtype else array
 
     def value(self, expr: Expr, scope: Scope) -> Value:
         """The value of an expression in a scope: one rule for each kind of node."""
