@@ -111,7 +111,7 @@ golden: $(STAMP)
 
 # GPU machines come with a torch of their own: that one is used where it works, then .venv's.
 HAS_GPU = import sys, torch; sys.exit(not torch.cuda.is_available())
-NEEDS = import hypothesis, pytest, pytest_timeout, sympy, triton
+NEEDS = import hypothesis, lark, pytest, pytest_timeout, sympy, triton
 PICK = if ! $(GPU_PYTHON) -c '$(HAS_GPU)' 2>/dev/null; then $(MAKE) -s --no-print-directory setup; \
 	python=$(BIN)/python; else python=$(GPU_PYTHON); fi
 
@@ -122,7 +122,7 @@ gpu:
 	    echo '  help: name a Python whose torch has one: make gpu GPU_PYTHON=...' >&2; exit 2; \
 	fi; \
 	if ! $$python -c '$(NEEDS)'; then \
-	    echo "help: $$python -m pip install hypothesis pytest pytest-timeout sympy" >&2; exit 2; \
+	    echo "help: $$python -m pip install hypothesis lark pytest pytest-timeout sympy" >&2; exit 2; \
 	fi; \
 	echo "gpu: pytest -m gpu, with $$($$python -c 'import sys; print(sys.executable)')"; \
 	several=$$($$python -c 'import xdist' 2>/dev/null && printf %s '-n 8 --dist worksteal -p no:benchmark'); \

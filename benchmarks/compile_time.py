@@ -127,7 +127,7 @@ def measure(quick: bool = False) -> Report:
         ),
         (f"longest proof afresh (`{proved}`)", f"{proof_seconds:.1f} s", "< 10 s"),
     ]
-    where = f"{processor()}, {os.cpu_count()} cores; {listed(versions('sympy'))}; {busy}"
+    where = f"{processor()}, {os.cpu_count()} cores; {listed(versions('sympy', 'lark'))}; {busy}"
     text = (
         f"Compile time, {today()}, {where}.\n"
         f"{len(process)} processes; {len(every) // len(programs)} compilations"

@@ -869,7 +869,7 @@ def test_importing_is_light() -> None:
     """Importing the package loads nothing; what it offers is found when asked for."""
     code = (
         "import sys, monocomp\n"
-        "heavy = {'torch', 'triton', 'numpy', 'sympy'}\n"
+        "heavy = {'torch', 'triton', 'numpy', 'sympy', 'lark'}\n"
         "print(sorted(heavy & set(sys.modules)), monocomp.MonocompError.__name__)\n"
         "print(sorted(heavy & set(sys.modules)), monocomp.library.names()[0])\n"
         "import monocomp.cli\n"

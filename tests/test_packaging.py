@@ -37,7 +37,7 @@ def files_of_the_package() -> set[str]:
     found = set()
     for folder, _, names in os.walk(ROOT / "monocomp", followlinks=True):
         for name in names:
-            if name.endswith((".py", ".mc")) or name == "py.typed":
+            if name.endswith((".py", ".lark", ".mc")) or name == "py.typed":
                 found.add((Path(folder) / name).relative_to(ROOT).as_posix())
     return found
 
@@ -123,6 +123,7 @@ def clean_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_wheel_holds_every_file(wheel: Path) -> None:
     expected = files_of_the_package()
     assert {"monocomp/py.typed", "monocomp/library/attention.mc"} <= expected
+    assert any(name.endswith(".lark") for name in expected)
     for name in LINKS:
         assert f"monocomp/{name}/__init__.py" in expected
     with zipfile.ZipFile(wheel) as archive:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Set
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from monocomp.errors import LimitError, MonocompError, ParseError, Span, nearest
-from monocomp.language.words import CONTINUING, Word, statements, words
 from monocomp.vocabulary import FUNCTIONS, KEEPING_REDUCTIONS, KEYWORDS, REDUCTIONS, SELECTIONS
 
 MAX_BYTES = 64 * 1024
@@ -63,6 +63,10 @@ _ADVICE = {
     "\\": "a line that ends in an operator or inside brackets continues by itself",
     "\u00a0": "replace the no-break space by a plain one",
 }
+# A line that ends in one of these goes on.
+CONTINUING = frozenset(
+    [*"+-*/%<>=,", "//", "**", "<=", ">=", "==", "!=", "->", "and", "or", "not", "if"]
+)
 
 
 # Before the parser
@@ -114,32 +118,72 @@ def _closing(mark: str) -> str:
     return ")" if mark == "(" else "]"
 
 
+# Words
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """A word, number or mark of the text; the end of a line and of the text are words too."""
+
+    text: str
+    span: Span
+
+    @property
+    def is_name(self) -> bool:
+        return self.text[:1].isalpha() or self.text[:1] == "_"
+
+    @property
+    def is_operand(self) -> bool:
+        """Whether a value or name can start here, and end here unless it is a bracket."""
+        return self.text not in KEYWORDS - {"inf"} and (self.is_name or self.text[:1].isdigit())
+
+    @property
+    def shown(self) -> str:
+        if not self.text:
+            return "the end of the program"
+        return "the end of the line" if self.text == "\n" else f"'{self.text}'"
+
+
+_WORDS = re.compile(
+    r"#[^\n]*|[A-Za-z_][A-Za-z0-9_]*'?|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+    r"|\*\*|//|<=|>=|==|!=|->|\.\.|\n|[^\s]"
+)
+
+
 class _Place:
     """The words around the place where the parser stopped."""
 
     def __init__(self, text: str, offset: int) -> None:
         self.text = text
-        self.words = words(text)
-        self.at = next(n for n, word in enumerate(self.words) if word.span.start >= offset)
+        found = (match for match in _WORDS.finditer(text) if not match[0].startswith("#"))
+        self.words = [_Word(match[0], Span(*match.span())) for match in found]
+        self.at = next(
+            (n for n, word in enumerate(self.words) if word.span.stop > offset), len(self.words)
+        )
         before = [word for word in self.words[: self.at] if word.text != "\n"]
         self.before = before[-1] if before else None
-        self.word = self.words[self.at]
+        stop = self.words[-1].span.stop if self.words else 0
+        self.word = (
+            self.words[self.at] if self.at < len(self.words) else _Word("", Span(stop, stop))
+        )
         self.statement, self.opened = self._statement()
 
-    def _statement(self) -> tuple[list[Word], list[tuple[str, Word | None]]]:
+    def _statement(self) -> tuple[list[_Word], list[tuple[str, _Word | None]]]:
         """The words of this statement so far, and its open brackets with the word before each."""
-        found: list[Word] = []
-        opened: list[tuple[str, Word | None]] = []
-        for word in statements(self.words[: self.at]):
-            if word.text in (";", "\n"):
-                found, opened = [], []
+        words: list[_Word] = []
+        opened: list[tuple[str, _Word | None]] = []
+        for word in self.words[: self.at]:
+            goes_on = opened or (words and words[-1].text in CONTINUING)
+            if word.text == ";" or (word.text == "\n" and not goes_on):
+                words = []
+            if word.text in ";\n":
                 continue
             if word.text in ("(", "["):
-                opened.append((word.text, found[-1] if found else None))
+                opened.append((word.text, words[-1] if words else None))
             elif word.text in _CLOSES and opened:
                 opened.pop()
-            found.append(word)
-        return found, opened
+            words.append(word)
+        return words, opened
 
     @property
     def keyword(self) -> str:
@@ -229,13 +273,13 @@ def _spelled(word: str) -> str | None:
     return spelled if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", spelled) else None
 
 
-def explain(text: str, offset: int, expected: Set[str]) -> MonocompError:
+def explain(text: str, offset: int, expected: Mapping[str, str]) -> MonocompError:
     """The error for a word that cannot stand where it stands.
 
     Args:
         text: the program.
         offset: where the parser stopped.
-        expected: what could have stood there.
+        expected: the tokens that could have stood there, by name, with what to call them.
     """
     place = _Place(text, offset)
     if advice := _unknown_statement(place):
@@ -255,7 +299,7 @@ _Advice = tuple[str, str | None]
 def _unknown_statement(place: _Place) -> _Advice | None:
     """`let x = 1`: two words where a statement starts."""
     first = place.statement
-    if len(first) != 1 or {first[0].kind, place.word.kind} != {"name"}:
+    if len(first) != 1 or not first[0].is_name or not place.word.is_name:
         return None
     word = first[0].text
     if word in KEYWORDS or place.word.text in KEYWORDS:
@@ -270,10 +314,10 @@ def _unknown_statement(place: _Place) -> _Advice | None:
     )
 
 
-def _missing_between(place: _Place, expected: Set[str]) -> _Advice | None:
+def _missing_between(place: _Place, expected: Mapping[str, str]) -> _Advice | None:
     """Two operands side by side: a product without `*`, or a list without commas."""
     before, word = place.before, place.word
-    if before is None or "'*'" not in expected:
+    if before is None or "STAR" not in expected:
         return None
     ends = before.is_operand or before.text in (")", "]", "|")
     if not ends or not (word.is_operand or word.text == "("):
@@ -294,15 +338,15 @@ def _missing_between(place: _Place, expected: Set[str]) -> _Advice | None:
     )
 
 
-def _takes_several(opened: list[tuple[str, Word | None]]) -> bool:
+def _takes_several(opened: list[tuple[str, _Word | None]]) -> bool:
     """Whether the innermost parenthesis belongs to a function of several arguments."""
     function = opened[-1][1] if opened else None
     return function is not None and function.is_operand and FUNCTIONS.get(function.text) != 1
 
 
-def _misplaced(place: _Place, expected: Set[str]) -> _Advice | None:
+def _misplaced(place: _Place, expected: Mapping[str, str]) -> _Advice | None:
     """A word that means something elsewhere, or in another language."""
-    word, is_value = place.word.text, "a number" in expected
+    word, is_value = place.word.text, "NUMBER" in expected
     inside = place.opened[-1][0] if place.opened else ""
     if word == "=" and (place.opened or place.keyword not in _FORMS):
         return "'=' stands inside an expression", "equality is ==; one definition per statement"
@@ -320,16 +364,16 @@ def _misplaced(place: _Place, expected: Set[str]) -> _Advice | None:
         )
     if word == "+" and is_value and place.statement:
         return "a plus sign in front of a value means nothing", "remove it"
-    if word in ("[", "(", ".") and "'|'" in expected:
+    if word in ("[", "(", ".") and "VBAR" in expected:
         return "'|...|' takes the name of an index", "|k| is its extent; abs(x) the absolute value"
     if word in ("[", "(") and place.keyword == "return":
         return "'return' names definitions without brackets", f"write {_FORMS['return']}"
     return None
 
 
-def _missing_value(place: _Place, expected: Set[str]) -> _Advice | None:
+def _missing_value(place: _Place, expected: Mapping[str, str]) -> _Advice | None:
     """An operator or bracket where a value should stand."""
-    if "a number" not in expected:
+    if "NUMBER" not in expected:
         return None
     before, word = place.before, place.word.text
     if before is not None and before.text in ("(", "[") and word in _CLOSES:
@@ -347,14 +391,14 @@ def _missing_value(place: _Place, expected: Set[str]) -> _Advice | None:
     return f"expected a value after '{before.text}', before {place.word.shown}", None
 
 
-def _general(place: _Place, expected: Set[str]) -> _Advice:
+def _general(place: _Place, expected: Mapping[str, str]) -> _Advice:
     """What could have stood there, in words."""
     form = _FORMS.get(place.keyword)
     help = f"the form is {form}" if form else None
     if place.keyword not in _FORMS and place.opened:
         help = f"'{place.opened[-1][0]}' is still open"
-    names = list(expected)
-    if "'*'" in expected:
+    names = list(expected.values())
+    if "STAR" in expected:
         marks = {*"+-*/%.([", "//", "**", "and", "or"}
         names = [name for name in names if name.strip("'") not in marks]
         names = [name for name in names if name != "a comparison"] + ["an operator"]

@@ -1,39 +1,24 @@
 """From text to a list of statements, with the place of everything.
 
-    statement  = "input" input, ...  |  "param" param, ...  |  "index" bound, ...
-               | "return" output, ...
-               | "def" NAME "(" [names] ")" "=" expression
-               | "monoid" NAME "(" names ")" "=" "unit" parts "," "combine" parts
-               | expression "=" expression
-    input      = NAME ["[" names "]"] [":" NAME]
-    param      = NAME [":" NAME] ["=" expression]
-    bound      = NAME "<" expression                      (of + - * and what binds tighter)
-    output     = NAME [":" NAME]
-    parts      = expression | "(" expression "," expression, ... ")"
-
-    expression = operators between operands, `OPERATORS` from the loosest on; `not` binds looser
-                 than a comparison, `-` tighter than `*`, `**` tightest and to the right
-    operand    = NUMBER | NAME | NAME' | "(" expression ")" | "|" NAME "|"
-               | NAME "(" [expression, ...] ")"
-               | NAME "[" places "]" ["(" [expression, ...] ")"]
-               | operand "." NAME
-    places     = [".."] expression, ... ["->" NAME] ["if" expression]
-
-A parser by recursive descent, which notes what it looks for at each word, so that an error can
-tell what could have stood there. Around it stand the limits that make the cost of any text small
-and known (length, brackets, words, depth). Nothing is resolved here: `monocomp.language.checker`
-says what the names mean.
+The grammar is `grammar.lark`, read by lark's LALR parser with a contextual lexer. Around it
+stand the limits that make the cost of any text small and known (length, brackets, tokens,
+depth), the layout rule that lets a line continue, and the builder that turns each rule into
+a node of `monocomp.language.syntax` as it is recognised, so that no pass recurses over raw input.
+Nothing is resolved here: `monocomp.language.checker` says what the names mean.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
-from typing import Any, NoReturn, TypeVar
+from functools import lru_cache
+from importlib import resources
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 from monocomp.errors import (
     LimitError,
@@ -44,10 +29,35 @@ from monocomp.errors import (
     UsageError,
     in_text,
 )
-from monocomp.language import syntax as S
-from monocomp.language.mistakes import check_size, explain, unknown_character
-from monocomp.language.words import Word, statements, words
+from monocomp.language.mistakes import CONTINUING, check_size, explain, unknown_character
+from monocomp.language.syntax import (
+    Binary,
+    Bound,
+    Call,
+    Compare,
+    DeclaredInput,
+    Definition,
+    Expr,
+    Extent,
+    Field,
+    Function,
+    Label,
+    Logic,
+    Monoid,
+    Name,
+    Number,
+    Output,
+    Param,
+    Read,
+    Reduce,
+    Statement,
+    Unary,
+    children,
+)
 from monocomp.vocabulary import KEYWORDS
+
+if TYPE_CHECKING:
+    from lark import Lark, Token
 
 MAX_TOKENS = 4096
 MAX_DEPTH = 100
@@ -55,142 +65,219 @@ MAX_NAME = 64
 MAX_DIGITS = 40
 MAX_EXPONENT = 400
 _LARGEST = Fraction(sys.float_info.max)
-_END = "the end of the line"
-
-# Operators between operands, from the loosest on.
-OPERATORS = (
-    ("or",),
-    ("and",),
-    (),  # `not`
-    ("<", "<=", ">", ">=", "==", "!="),
-    ("+", "-"),
-    ("*", "/", "//", "%"),
-)
-_OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT = range(len(OPERATORS))
-_LEVELS = {sign: level for level, signs in enumerate(OPERATORS) for sign in signs}
-# What could stand after an operand, by the loosest operator that could.
-_EXPECTED = [
-    {
-        "a comparison" if level == _COMPARISON else f"'{sign}'"
-        for level in range(loosest, len(OPERATORS))
-        for sign in OPERATORS[level]
-    }
-    for loosest in range(len(OPERATORS))
-]
-
-T = TypeVar("T")
 
 
-class _Parser:
-    """Reads words one by one; `word` is the next one, and `expected` what was looked for there."""
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """What a rule that is no node of the tree collects for the rule above it."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.words = statements(words(text))
-        self.count = 0
-        self.word = self.last = Word("", "end", Span(0, 0))
-        self.expected: set[str] = set()
-        self.advance()
+    items: tuple[Any, ...]
+    span: Span
+    condition: Expr | None = None
+    target: Label | None = None
+    prefix: bool = False
 
-    def advance(self) -> Word:
-        """Go on to the next word, and tell the one before it."""
-        self.last, self.word = self.word, next(self.words)
-        self.expected = set()
-        if self.word.kind == "unknown":
-            raise unknown_character(self.text, self.word.span.start)
-        self.count += self.word.kind != "end"
-        if self.count > MAX_TOKENS:
-            message = f"a program has at most {MAX_TOKENS} words"
-            raise LimitError(message, spans=self.word.span)
-        return self.last
 
-    def fail(self) -> NoReturn:
-        """Nothing that was looked for stands here."""
-        raise explain(self.text, self.word.span.start, self.expected)
+def _span(child: Any) -> Span:
+    return child.span if hasattr(child, "span") else Span(child.start_pos, child.end_pos)
 
-    def sees(self, text: str) -> bool:
-        """Is this the next word?"""
-        self.expected.add(f"'{text}'")
-        return self.word.text == text
 
-    def takes(self, text: str) -> bool:
-        """Is this the next word? Then go on."""
-        seen = self.sees(text)
-        if seen:
-            self.advance()
-        return seen
+def _over(parts: list[Any]) -> Span:
+    return _span(parts[0]).to(_span(parts[-1]))
 
-    def expect(self, text: str) -> Word:
-        """Go on, if this is the next word."""
-        if not self.sees(text):
-            self.fail()
-        return self.advance()
 
-    def name(self) -> Word:
-        """The next word, which must be a name."""
-        self.expected.add("a name")
-        if self.word.kind != "name":
-            self.fail()
-        if self.word.text.endswith("'"):
-            raise unknown_character(self.text, self.word.span.stop - 1)
-        return self.advance()
+def _is_token(child: Any) -> bool:
+    return hasattr(child, "start_pos")
 
-    def label(self) -> S.Label:
-        """The next word, which must be a name that may be given to something."""
-        return _label(self.name())
 
-    def ends(self) -> bool:
-        """Does a statement end here?"""
-        self.expected.add(_END)
-        return self.word.text in (";", "\n", "")
+def _nodes(parts: Iterable[Any]) -> tuple[Any, ...]:
+    """The children without punctuation."""
+    return tuple(part for part in parts if not _is_token(part))
 
-    def separated(self, item: Callable[[], T]) -> tuple[T, ...]:
-        """One or more, with commas between them."""
-        items = [item()]
-        while self.takes(","):
-            items.append(item())
-        return tuple(items)
 
-    def since(self, start: Span) -> Span:
-        """From there to the word before this one."""
-        return start.to(self.last.span)
+def _label(token: Token) -> Label:
+    place = _span(token)
+    text = str(token)
+    if len(text) > MAX_NAME:
+        raise LimitError(f"a name has {len(text)} characters; at most {MAX_NAME}", spans=place)
+    if text in KEYWORDS:
+        raise ReservedNameError(
+            f"'{text}' is a word of the language and cannot be a name",
+            spans=place,
+            help=f"choose another name, such as '{text}_'",
+        )
+    return Label(text, place)
 
-    # Statements
 
-    def program(self) -> list[S.Statement]:
-        found: list[S.Statement] = []
-        while not self.ends():
-            found += self.statement()
-            if not self.ends():
-                self.fail()
-            if self.word.text:
-                self.advance()
-        return found
+def _labels(parts: Iterable[Any]) -> tuple[Label, ...]:
+    return tuple(_label(part) for part in parts if _is_token(part) and part.type == "NAME")
 
-    def statement(self) -> tuple[S.Statement, ...]:
-        start = self.word.span
-        for keyword, entry in _ENTRIES.items():
-            if self.takes(keyword):
-                return self.separated(partial(entry, self))
-        if self.takes("def"):
-            return (self.function(start),)
-        if self.takes("monoid"):
-            return (self.monoid(start),)
-        return (self.definition(start),)
 
-    def input(self) -> S.Statement:
-        label = self.label()
-        dims: tuple[S.Label, ...] = ()
-        if self.takes("["):
-            dims = self.separated(self.label)
-            self.expect("]")
-        kind = self.kind(("int", "float", "bool")) if self.takes(":") else None
-        return S.DeclaredInput(label, dims, kind, span=self.since(label.span))
+def _after(parts: list[Any], mark: str) -> Any | None:
+    """The child that follows a mark such as ':' or 'if', or None."""
+    for before, part in pairwise(parts):
+        if _is_token(before) and before == mark:
+            return part
+    return None
 
-    def param(self) -> S.Statement:
-        label = self.label()
-        kind = self.kind(("int", "float")) if self.takes(":") else None
-        default = self.expression() if self.takes("=") else None
+
+def _number(token: Token) -> int | Fraction:
+    """The exact value of a literal; no float on the way."""
+    text, place = str(token), _span(token)
+    mantissa, _, exponent = text.lower().partition("e")
+    whole, point, decimals = mantissa.partition(".")
+    if len(whole) + len(decimals) > MAX_DIGITS:
+        raise LimitError(f"a number has more than {MAX_DIGITS} digits", spans=place)
+    if len(exponent) > 8 or abs(int(exponent or 0)) > MAX_EXPONENT:
+        raise LimitError(f"an exponent lies outside -{MAX_EXPONENT} to {MAX_EXPONENT}", spans=place)
+    if not point and not exponent:
+        return int(whole)
+    value = int(whole + decimals or "0") * Fraction(10) ** (int(exponent or 0) - len(decimals))
+    if value > _LARGEST:
+        raise LimitError("a number is larger than a float can be", spans=place, help="write inf")
+    return value
+
+
+def _index_names(group: _Group, what: str) -> tuple[Label, ...]:
+    """The entries of a bracket that may hold names only."""
+    labels = []
+    for item in group.items:
+        if not isinstance(item, Name):
+            raise ParseError(
+                f"{what} takes names of indices, and this is an expression",
+                spans=item.span,
+                help="an index is a name, such as k in A[q,k]",
+            )
+        labels.append(Label(item.name, item.span))
+    return tuple(labels)
+
+
+class _Builder:
+    """One method per rule of the grammar: its children, punctuation included, to a node."""
+
+    def number(self, parts: list[Any]) -> Expr:
+        return Number(_number(parts[0]), span=_over(parts))
+
+    def name(self, parts: list[Any]) -> Expr:
+        if parts[0] == "inf":
+            return Number(math.inf, span=_over(parts))
+        if parts[0].type == "PRIMED":
+            _label_primed(parts[0])
+            return Name(str(parts[0]), span=_over(parts))
+        return Name(_label(parts[0]), span=_over(parts))
+
+    def parenthesised(self, parts: list[Any]) -> Expr:
+        inner: Expr = replace(parts[1], span=_over(parts))
+        return inner
+
+    def extent(self, parts: list[Any]) -> Expr:
+        return Extent(_label(parts[1]), span=_over(parts))
+
+    def call(self, parts: list[Any]) -> Expr:
+        args = _nodes(parts)
+        return Call(_label(parts[0]), args[0].items if args else (), span=_over(parts))
+
+    def places(self, parts: list[Any]) -> _Group:
+        condition, target = _after(parts, "if"), _after(parts, "->")
+        return _Group(
+            tuple(part for part in _nodes(parts) if part is not condition),
+            _over(parts),
+            condition,
+            None if target is None else _label(target),
+            parts[0] == "..",
+        )
+
+    def read(self, parts: list[Any]) -> Expr:
+        group = parts[2]
+        label = _label(parts[0])
+        if group.prefix or group.target is not None or group.condition is not None:
+            raise ParseError(
+                f"'{label}[...]' is followed by no parenthesis, so it is a read, "
+                "and its brackets hold subscripts only",
+                spans=_over(parts),
+                help=f"a reduction has its operand in parentheses: {label}[...](x)",
+            )
+        return Read(label, group.items, span=_over(parts))
+
+    def reduce(self, parts: list[Any]) -> Expr:
+        group = parts[2]
+        label = _label(parts[0])
+        args = _nodes(parts[3:])
+        return Reduce(
+            label,
+            _index_names(group, f"'{label}[...](...)'"),
+            group.condition,
+            args[0].items if args else (),
+            group.prefix,
+            group.target,
+            span=_over(parts),
+        )
+
+    def arguments(self, parts: list[Any]) -> _Group:
+        return _Group(_nodes(parts), _over(parts))
+
+    parts = arguments
+
+    def names(self, parts: list[Any]) -> _Group:
+        return _Group(_labels(parts), _over(parts))
+
+    def field(self, parts: list[Any]) -> Expr:
+        return Field(parts[0], _label(parts[2]), span=_over(parts))
+
+    def unary(self, parts: list[Any]) -> Expr:
+        op: Any = str(parts[0])
+        return Unary(op, parts[1], span=_over(parts))
+
+    def binary(self, parts: list[Any]) -> Expr:
+        op: Any = str(parts[1])
+        return Binary(op, parts[0], parts[2], span=_over(parts))
+
+    def compare(self, parts: list[Any]) -> Expr:
+        ops: Any = tuple(str(op) for op in parts[1::2])
+        return Compare(ops, tuple(parts[::2]), span=_over(parts))
+
+    def logic(self, parts: list[Any]) -> Expr:
+        op: Any = str(parts[1])
+        return Logic(op, tuple(parts[::2]), span=_over(parts))
+
+    def definition(self, parts: list[Any]) -> list[Statement]:
+        target, body = parts[0], parts[2]
+        indices: tuple[Label, ...] = ()
+        if isinstance(target, Name):
+            name = Label(target.name, target.span)
+        elif isinstance(target, Read):
+            name = Label(target.name, Span(target.span.start, target.span.start + len(target.name)))
+            indices = _index_names(_Group(target.subscripts, target.span), "the left side")
+        else:
+            raise ParseError(
+                "the left side of '=' must be a name with indices",
+                spans=target.span,
+                help="a definition reads O[i,j] = ...; equality of values is ==",
+            )
+        return [Definition(name, indices, body, span=_over(parts))]
+
+    def bare_expression(self, parts: list[Any]) -> list[Statement]:
+        expr, help = parts[0], "give it a name and its indices: O[...] = ..."
+        if isinstance(expr, Compare) and expr.ops[0] == "==":
+            help = "a definition has one =, a comparison =="
+        raise ParseError(
+            "an expression stands alone; a program is a list of definitions",
+            spans=expr.span,
+            help=help,
+        )
+
+    def input(self, parts: list[Any]) -> Statement:
+        dims = next(iter(_nodes(parts)), None)
+        kind = _after(parts, ":")
+        return DeclaredInput(
+            _label(parts[0]),
+            () if dims is None else dims.items,
+            None if kind is None else _kind(kind, ("int", "float", "bool")),
+            span=_over(parts),
+        )
+
+    def param(self, parts: list[Any]) -> Statement:
+        label, kind, default = _label(parts[0]), _after(parts, ":"), _after(parts, "=")
         if kind is None:
             raise ParseError(
                 f"parameter '{label}' needs a type, int or float",
@@ -198,283 +285,129 @@ class _Parser:
                 help=f"write param {label}: float",
             )
         value = None if default is None else _literal(default)
-        if kind == "int" and default and not isinstance(value, int):
+        if kind == "int" and value is not None and not isinstance(value, int):
             raise TypeMismatchError(
                 f"parameter '{label}' is an int, and its default is not",
-                spans=default.span,
+                spans=_span(default),
                 help=f"write param {label}: float = ..., or an integer",
             )
+        kind = _kind(kind, ("int", "float"))
         if value is not None:
             value = int(value) if kind == "int" else float(value)
-        return S.Param(label, kind, value, span=self.since(label.span))
+        return Param(label, kind, value, span=_over(parts))
 
-    def kind(self, allowed: tuple[str, ...]) -> Any:
-        word = self.name()
-        if word.text not in allowed:
-            raise ParseError(
-                f"'{word.text}' is no type here",
-                spans=word.span,
-                notes=(f"accepted: {', '.join(allowed)}",),
-            )
-        return word.text
+    def bound(self, parts: list[Any]) -> Statement:
+        return Bound(_label(parts[0]), parts[2], span=_over(parts))
 
-    def bound(self) -> S.Statement:
-        label = self.label()
-        self.expect("<")
-        extent = self.expression(_SUM)
-        return S.Bound(label, extent, span=self.since(label.span))
+    def output(self, parts: list[Any]) -> Statement:
+        dtype = _after(parts, ":")
+        named = None if dtype is None else Label(str(dtype), _span(dtype))
+        return Output(_label(parts[0]), named, span=_over(parts))
 
-    def output(self) -> S.Statement:
-        label = self.label()
-        dtype = self.name() if self.takes(":") else None
-        named = None if dtype is None else S.Label(dtype.text, dtype.span)
-        return S.Output(label, named, span=self.since(label.span))
+    def inputs(self, parts: list[Any]) -> list[Statement]:
+        return list(_nodes(parts))
 
-    def function(self, start: Span) -> S.Statement:
-        name = self.label()
-        self.expect("(")
-        formals = () if self.sees(")") else self.separated(self.label)
-        self.expect(")")
-        self.expect("=")
-        body = self.expression()
-        return S.Function(name, formals, body, span=self.since(start))
+    params = bounds = outputs = inputs
 
-    def monoid(self, start: Span) -> S.Statement:
-        word = self.name()
-        self.expect("(")
-        fields = self.separated(self.label)
-        self.expect(")")
-        self.expect("=")
-        self.expect("unit")
-        unit = self.parts()
-        self.expect(",")
-        self.expect("combine")
-        combine = self.parts()
-        return S.Monoid(_label(word), fields, unit, combine, span=self.since(start))
+    def function(self, parts: list[Any]) -> list[Statement]:
+        *formals, body = _nodes(parts)
+        labels = formals[0].items if formals else ()
+        return [Function(_label(parts[1]), labels, body, span=_over(parts))]
 
-    def parts(self) -> tuple[S.Expr, ...]:
-        """One expression, or several in parentheses."""
-        start = self.word.span
-        if not self.takes("("):
-            return (self.expression(),)
-        items = self.separated(self.expression)
-        self.expect(")")
-        if len(items) > 1:
-            return items
-        return (self.expression(atom=replace(items[0], span=self.since(start))),)
+    def monoid(self, parts: list[Any]) -> list[Statement]:
+        fields, unit, combine = _nodes(parts)
+        name = _label(parts[1])
+        return [Monoid(name, fields.items, unit.items, combine.items, span=_over(parts))]
 
-    def definition(self, start: Span) -> S.Statement:
-        target = self.expression()
-        if not self.takes("="):
-            if not self.ends():
-                self.fail()
-            help = "give it a name and its indices: O[...] = ..."
-            if isinstance(target, S.Compare) and target.ops[0] == "==":
-                help = "a definition has one =, a comparison =="
-            raise ParseError(
-                "an expression stands alone; a program is a list of definitions",
-                spans=target.span,
-                help=help,
-            )
-        body = self.expression()
-        if not self.ends():
-            self.fail()
-        indices: tuple[S.Label, ...] = ()
-        if isinstance(target, S.Name):
-            name = S.Label(target.name, target.span)
-        elif isinstance(target, S.Read):
-            name = S.Label(
-                target.name, Span(target.span.start, target.span.start + len(target.name))
-            )
-            indices = _index_names(target.subscripts, "the left side")
-        else:
-            raise ParseError(
-                "the left side of '=' must be a name with indices",
-                spans=target.span,
-                help="a definition reads O[i,j] = ...; equality of values is ==",
-            )
-        name = S.Label(target.name, Span(start.start, start.start + len(target.name)))
-        subscripts = target.subscripts if isinstance(target, S.Read) else ()
-        indices = _index_names(subscripts, "the left side")
-        return S.Definition(name, indices, body, span=self.since(start))
-
-    # Expressions
-
-    def expression(self, loosest: int = _OR, atom: S.Expr | None = None) -> S.Expr:
-        """Operands with operators between them that bind no looser; the first may be known."""
-        places = []
-        while loosest <= _NOT and atom is None and self.sees("not"):
-            places.append(self.advance().span)
-        result = self.expression(_COMPARISON) if places else self.signed(atom)
-        for place in reversed(places):
-            result = S.Unary("not", result, span=place.to(result.span))
-        while True:
-            self.expected |= _EXPECTED[loosest]
-            level = _LEVELS.get(self.word.text, -1)
-            if level < loosest:
-                return result
-            if level >= _SUM:
-                op: Any = self.advance().text
-                right = self.expression(level + 1) if level < _PRODUCT else self.signed()
-                result = S.Binary(op, result, right, span=result.span.to(right.span))
-                continue
-            ops: list[Any] = []
-            operands = [result]
-            while self.word.text in OPERATORS[level]:
-                ops.append(self.advance().text)
-                operands.append(self.expression(level + 1))
-            span = result.span.to(operands[-1].span)
-            if level == _COMPARISON:
-                result = S.Compare(tuple(ops), tuple(operands), span=span)
-            else:
-                result = S.Logic(ops[0], tuple(operands), span=span)
-
-    def signed(self, atom: S.Expr | None = None) -> S.Expr:
-        """`-x` and `x ** y`, the last one first."""
-        pending: list[S.Expr | Span] = []
-        while True:
-            if atom is None and self.sees("-"):
-                pending.append(self.advance().span)
-                continue
-            result, atom = atom or self.atom(), None
-            while self.takes("."):
-                result = S.Field(result, self.label(), span=self.since(result.span))
-            if not self.takes("**"):
-                break
-            pending.append(result)
-        for at in reversed(pending):
-            if isinstance(at, Span):
-                result = S.Unary("-", result, span=at.to(result.span))
-            else:
-                result = S.Binary("**", at, result, span=at.span.to(result.span))
-        return result
-
-    def atom(self) -> S.Expr:
-        word, start = self.word, self.word.span
-        self.expected |= {"a number", "a name"}
-        if word.kind == "number":
-            self.advance()
-            return S.Number(_number(word), span=start)
-        if self.takes("("):
-            inner = self.expression()
-            self.expect(")")
-            return replace(inner, span=self.since(start))
-        if self.takes("|"):
-            label = self.label()
-            self.expect("|")
-            return S.Extent(label, span=self.since(start))
-        if word.kind != "name":
-            self.fail()
-        self.advance()
-        if word.text.endswith("'"):
-            if len(word.text) > MAX_NAME + 1:
-                raise LimitError(f"a name has more than {MAX_NAME} characters", spans=start)
-            return S.Name(word.text, span=start)
-        if word.text == "inf" and not (self.sees("(") or self.sees("[")):
-            return S.Number(math.inf, span=start)
-        label = _label(word)
-        if self.takes("("):
-            return S.Call(label, self.arguments(), span=self.since(start))
-        return self.brackets(label) if self.takes("[") else S.Name(label, span=start)
-
-    def arguments(self) -> tuple[S.Expr, ...]:
-        """What stands between parentheses that are open."""
-        args = () if self.sees(")") else self.separated(self.expression)
-        self.expect(")")
-        return args
-
-    def brackets(self, head: S.Label) -> S.Expr:
-        """A read or a reduction, whose bracket is open."""
-        prefix = self.takes("..")
-        places = self.separated(self.expression)
-        target = self.label() if self.takes("->") else None
-        condition = self.expression() if self.takes("if") else None
-        self.expect("]")
-        if self.takes("("):
-            args = self.arguments()
-            indices = _index_names(places, f"'{head}[...](...)'")
-            span = self.since(head.span)
-            return S.Reduce(head, indices, condition, args, prefix, target, span=span)
-        if prefix or target is not None or condition is not None:
-            raise ParseError(
-                f"'{head}[...]' is followed by no parenthesis, so it is a read, "
-                "and its brackets hold subscripts only",
-                spans=self.since(head.span),
-                help=f"a reduction has its operand in parentheses: {head}[...](x)",
-            )
-        return S.Read(head, places, span=self.since(head.span))
+    def start(self, parts: list[Any]) -> list[Statement]:
+        return [statement for part in parts if not _is_token(part) for statement in part]
 
 
-_ENTRIES: dict[str, Callable[[_Parser], S.Statement]] = {
-    "input": _Parser.input,
-    "param": _Parser.param,
-    "index": _Parser.bound,
-    "return": _Parser.output,
-}
+def _label_primed(token: Token) -> None:
+    if len(token) > MAX_NAME + 1:
+        raise LimitError(f"a name has more than {MAX_NAME} characters", spans=_span(token))
 
 
-def _label(word: Word) -> S.Label:
-    if len(word.text) > MAX_NAME:
-        message = f"a name has {len(word.text)} characters; at most {MAX_NAME}"
-        raise LimitError(message, spans=word.span)
-    if word.text in KEYWORDS:
-        raise ReservedNameError(
-            f"'{word.text}' is a word of the language and cannot be a name",
-            spans=word.span,
-            help=f"choose another name, such as '{word.text}_'",
+def _kind(token: Token, allowed: tuple[str, ...]) -> Any:
+    if str(token) not in allowed:
+        accepted = ", ".join(allowed)
+        raise ParseError(
+            f"'{token}' is no type here",
+            spans=_span(token),
+            notes=(f"accepted: {accepted}",),
         )
-    return S.Label(word.text, word.span)
+    return str(token)
 
 
-def _number(word: Word) -> int | Fraction:
-    """The exact value of a literal; no float on the way."""
-    mantissa, _, exponent = word.text.lower().partition("e")
-    whole, point, decimals = mantissa.partition(".")
-    if len(whole) + len(decimals) > MAX_DIGITS:
-        raise LimitError(f"a number has more than {MAX_DIGITS} digits", spans=word.span)
-    if len(exponent) > 8 or abs(int(exponent or 0)) > MAX_EXPONENT:
-        message = f"an exponent lies outside -{MAX_EXPONENT} to {MAX_EXPONENT}"
-        raise LimitError(message, spans=word.span)
-    if not point and not exponent:
-        return int(whole)
-    value = int(whole + decimals or "0") * Fraction(10) ** (int(exponent or 0) - len(decimals))
-    if value > _LARGEST:
-        message = "a number is larger than a float can be"
-        raise LimitError(message, spans=word.span, help="write inf")
-    return value
-
-
-def _index_names(places: tuple[S.Expr, ...], what: str) -> tuple[S.Label, ...]:
-    """The entries of a bracket that may hold names only."""
-    for item in places:
-        if not isinstance(item, S.Name):
-            raise ParseError(
-                f"{what} takes names of indices, and this is an expression",
-                spans=item.span,
-                help="an index is a name, such as k in A[q,k]",
-            )
-    return tuple(S.Label(item.name, item.span) for item in places if isinstance(item, S.Name))
-
-
-def _literal(expr: S.Expr) -> int | Fraction | float:
+def _literal(expr: Expr) -> int | Fraction | float:
     """The value of a default: a number, or minus a number."""
-    if isinstance(expr, S.Number):
+    if isinstance(expr, Number):
         return expr.value
-    if isinstance(expr, S.Unary) and expr.op == "-" and isinstance(expr.operand, S.Number):
+    if isinstance(expr, Unary) and expr.op == "-" and isinstance(expr.operand, Number):
         return -expr.operand.value
     raise ParseError("a default must be a number", spans=expr.span, help="write = 1024 or = -0.5")
 
 
-def _check_depth(found: list[S.Statement]) -> None:
+class Layout:
+    """Which line ends end a statement: not those inside brackets or after an operator."""
+
+    always_accept = ("_END",)
+
+    def process(self, stream: Iterator[Token]) -> Iterator[Token]:
+        depth, last, count = 0, ";", 0
+        for token in stream:
+            word = str(token)
+            empty = word in ";\n" and last in ";\n"
+            if empty or (word == "\n" and (depth or last in CONTINUING)):
+                continue
+            count += 1
+            if count > MAX_TOKENS:
+                raise LimitError(f"a program has at most {MAX_TOKENS} words", spans=_span(token))
+            depth += (word in "([") - (word in ")]")
+            last = word
+            yield token
+
+
+@lru_cache(maxsize=1)
+def _lark() -> Lark:
+    from lark import Lark
+
+    grammar = resources.files("monocomp.language").joinpath("grammar.lark").read_text("utf-8")
+    return Lark(
+        grammar,
+        parser="lalr",
+        lexer="contextual",
+        postlex=Layout(),
+        transformer=_Builder(),
+        keep_all_tokens=True,
+        maybe_placeholders=False,
+    )
+
+
+def _accepted(text: str) -> dict[str, str]:
+    """The tokens that could stand where the parser stops, with what to call them."""
+    from lark.exceptions import UnexpectedInput
+
+    words = {"NAME": "a name", "NUMBER": "a number", "COMPARISON": "a comparison"}
+    words |= {"_END": "the end of the line", "$END": "the end of the line"}
+    marks = {token.name: f"'{token.pattern.value}'" for token in _lark().terminals}
+    parser = _lark().parse_interactive(text)
+    with suppress(UnexpectedInput):
+        parser.exhaust_lexer()
+    accepted: set[str] = parser.accepts()  # type: ignore[no-untyped-call]
+    return {name: words.get(name) or marks[name] for name in sorted(accepted - {"PRIMED"})}
+
+
+def _check_depth(statements: list[Statement]) -> None:
     """Later passes recurse over expressions, so their depth has a limit."""
-    stack: list[tuple[S.Expr, int]] = []
-    for statement in found:
+    stack: list[tuple[Expr, int]] = []
+    for statement in statements:
         match statement:
-            case S.Definition() | S.Function():
+            case Definition() | Function():
                 stack.append((statement.body, 1))
-            case S.Bound():
+            case Bound():
                 stack.append((statement.extent, 1))
-            case S.Monoid():
+            case Monoid():
                 stack += [(part, 1) for part in statement.unit + statement.combine]
     while stack:
         node, depth = stack.pop()
@@ -484,15 +417,24 @@ def _check_depth(found: list[S.Statement]) -> None:
                 spans=node.span,
                 help="split it into several definitions",
             )
-        stack += [(child, depth + 1) for child in S.children(node)]
+        stack += [(child, depth + 1) for child in children(node)]
 
 
-def parse(text: str) -> list[S.Statement]:
+def parse(text: str) -> list[Statement]:
     """The statements of a program, in order."""
+    from lark.exceptions import UnexpectedCharacters, UnexpectedToken
+
     if not isinstance(text, str):
         raise UsageError(f"a program is a text, not {type(text).__name__}")
     with in_text(text):
         check_size(text)
-        found = _Parser(text).program()
-        _check_depth(found)
-    return found
+        try:
+            statements: Any = _lark().parse(text)
+        except UnexpectedCharacters as error:
+            raise unknown_character(text, error.pos_in_stream or 0) from None
+        except UnexpectedToken as error:
+            ended = error.token.type == "$END"
+            offset = len(text) if ended else error.token.start_pos
+            raise explain(text, offset, _accepted(text)) from None
+        _check_depth(statements)
+    return list(statements)
