@@ -8,6 +8,7 @@ loosest operators, in parentheses of their own. A call breaks between its argume
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.NotEq: "!=",
     ast.IsNot: "is not",
 }
+_SIGNS: dict[type[ast.unaryop], str] = {ast.USub: "-", ast.Invert: "~"}
+_SIMPLE = re.compile(r"-?[\w.]+")  # what ** has no spaces beside
 
 
 def fit(before: str, text: str, after: str, indent: int) -> list[str]:
@@ -111,13 +114,11 @@ def _bare(e: ast.expr) -> str:
             return f"[{', '.join(map(_flat, e.elts))}]"
         case ast.Tuple():
             return f"({', '.join(map(_flat, e.elts))}{',' if len(e.elts) == 1 else ''})"
-        case ast.UnaryOp(op=ast.USub()):
-            return f"-{_flat(e.operand, _UNARY)}"
+        case ast.UnaryOp():
+            return _SIGNS[type(e.op)] + _flat(e.operand, _UNARY)
         case ast.BinOp(op=ast.Pow()):
             base, exponent = _flat(e.left, _ATOM), _flat(e.right, _UNARY)
-            simple = all(
-                x.replace(".", "_").isidentifier() or x.isdigit() for x in (base, exponent)
-            )
+            simple = all(_SIMPLE.fullmatch(x) for x in (base, exponent))
             return f"{base}**{exponent}" if simple else f"{base} ** {exponent}"
         case ast.BoolOp():
             sign = " and " if isinstance(e.op, ast.And) else " or "
@@ -246,8 +247,8 @@ def _pieces(e: ast.expr, level: int = 0) -> Iterator[str | _Brackets]:
             yield f".{attr}"
         case ast.List(elts=elements):
             yield _Brackets("[", tuple(("", x) for x in elements), "]")
-        case ast.UnaryOp(operand=operand):
-            yield "-"
+        case ast.UnaryOp(op=op, operand=operand):
+            yield _SIGNS[type(op)]
             yield from _pieces(operand, _UNARY)
         case ast.BinOp() | ast.Compare():
             for n, (sign, x, inner) in enumerate(_operands(e)):
