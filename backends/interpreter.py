@@ -13,20 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, Protocol, TypeAlias
 
+from monocomp import tile as T
 from monocomp.errors import IndexRangeError
-from monocomp.tile import (
-    Axis,
-    Combine,
-    Expr,
-    Fold,
-    Loop,
-    Mask,
-    Segment,
-    Selection,
-    Statement,
-    Store,
-    TileProgram,
-)
 from monocomp.tile.operations import OPERATIONS, SIGNS
 from monocomp.vocabulary import Kind
 
@@ -81,7 +69,7 @@ class Interpreter:
 
     def __init__(
         self,
-        program: TileProgram,
+        program: T.TileProgram,
         ops: Ops,
         extents: Mapping[str, int],
         params: Mapping[str, Any],
@@ -121,7 +109,7 @@ class Interpreter:
                 self._enter(axis.name, start, stop)
             self._run(self.program.body)
 
-    def _blocks(self, axis: Axis, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    def _blocks(self, axis: T.Axis, start: int, stop: int) -> Iterator[tuple[int, int]]:
         step = 1 if axis.role == "serial" else self.blocks[axis.name]
         for first in range(start, stop, step):
             yield first, min(first + step, stop)
@@ -134,24 +122,24 @@ class Interpreter:
 
     # --- statements -------------------------------------------------------------------
 
-    def _run(self, body: list[Statement]) -> None:
+    def _run(self, body: list[T.Statement]) -> None:
         for s in body:
             match s:
-                case Loop():
+                case T.Loop():
                     self._loop(s)
-                case Fold():
+                case T.Fold():
                     self._fold(s)
-                case Mask():
+                case T.Mask():
                     if self.masked:
                         self.inside = _both(self.inside, self._value(s.value))
                         if not self.ops.bounds(self.inside)[1]:
                             return
-                case Store():
+                case T.Store():
                     self._store(s)
                 case _:
                     self.values[s.name] = self._value(s.value)
 
-    def _store(self, s: Store) -> None:
+    def _store(self, s: T.Store) -> None:
         axes = _coordinates(s.places)
         is_whole = s.guard is None and self.inside is None and self.around is None
         if axes is None or s.mode == "add" or not is_whole:
@@ -165,7 +153,7 @@ class Interpreter:
         places = tuple(slice(*self.range[a]) for a in axes)
         self.ops.store(self.outputs[s.output], places, value.reshape([*lengths.values()]))
 
-    def _scatter(self, s: Store) -> None:
+    def _scatter(self, s: T.Store) -> None:
         """Store element by element, those that are members of the domain and not outside."""
         output, value = self.outputs[s.output], self._value(s.value)
         places = [self._value(p) for p in s.places]
@@ -187,7 +175,7 @@ class Interpreter:
         )
         self.ops.scatter(output, tuple(p[valid] for p in places), value[valid], s.mode == "add")
 
-    def _loop(self, loop: Loop) -> None:
+    def _loop(self, loop: T.Loop) -> None:
         for state in loop.state:
             shape = tuple(
                 self.range[a][1] - self.range[a][0] if self._varies(a, state.axes) else 1
@@ -210,12 +198,12 @@ class Interpreter:
                 self._run(loop.body)
         self.inside, self.masked, self.around = outer
 
-    def _fold(self, s: Fold) -> None:
+    def _fold(self, s: T.Fold) -> None:
         """The state combined with the elements of this block, in their order."""
         dim = self.dims[s.axis]
         state = tuple(map(self._value, s.state))
         elements = tuple(self._along(e, s.axis) for e in s.elements)
-        if isinstance(s.monoid, Selection):
+        if isinstance(s.monoid, T.Selection):
             results = self._select(s.monoid, dim, state, elements)
         elif s.prefixes:
             tiles = self._combine(s.monoid, state, self._scan(s.monoid, dim, elements))
@@ -226,19 +214,19 @@ class Interpreter:
             results = self._combine(s.monoid, state, self._total(s.monoid, dim, elements))
         self.values |= zip(s.names, results, strict=True)
 
-    def _pairs(self, monoid: Combine, dim: int, tiles: Tiles) -> tuple[Tiles, Tiles]:
+    def _pairs(self, monoid: T.Combine, dim: int, tiles: Tiles) -> tuple[Tiles, Tiles]:
         """Neighbours combined, and the last element if it has none: the order is kept."""
         even = tiles[0].shape[dim] // 2 * 2
         left, right = (self._parts(tiles, dim, slice(n, even, 2)) for n in (0, 1))
         return self._combine(monoid, left, right), self._parts(tiles, dim, slice(even, None))
 
-    def _total(self, monoid: Combine, dim: int, tiles: Tiles) -> Tiles:
+    def _total(self, monoid: T.Combine, dim: int, tiles: Tiles) -> Tiles:
         while tiles[0].shape[dim] > 1:
             halved, rest = self._pairs(monoid, dim, tiles)
             tiles = self._joined(halved, rest, dim) if rest[0].shape[dim] else halved
         return tiles
 
-    def _scan(self, monoid: Combine, dim: int, tiles: Tiles) -> Tiles:
+    def _scan(self, monoid: T.Combine, dim: int, tiles: Tiles) -> Tiles:
         """All prefixes: those of the pairs are every second one, the others one step more."""
         count = tiles[0].shape[dim]
         if count < 2:
@@ -252,7 +240,7 @@ class Interpreter:
         order = [n // 2 + n % 2 * halves for n in range(count)]
         return tuple(self._part(x, dim, order) for x in both)
 
-    def _combine(self, monoid: Combine, left: Tiles, right: Tiles) -> Tiles:
+    def _combine(self, monoid: T.Combine, left: Tiles, right: Tiles) -> Tiles:
         outer = self.values
         names = (*monoid.left, *monoid.right)
         self.values = dict(zip(names, (*left, *right), strict=True))
@@ -262,7 +250,7 @@ class Interpreter:
         self.values = outer
         return results
 
-    def _select(self, selection: Selection, dim: int, state: Tiles, elements: Tiles) -> Tiles:
+    def _select(self, selection: T.Selection, dim: int, state: Tiles, elements: Tiles) -> Tiles:
         """The largest of the list so far and of this block."""
         rank = self.dims[selection.axis]
         moved = [self.ops.library.swapaxes(x, dim, rank) for x in elements]
@@ -296,7 +284,7 @@ class Interpreter:
     def _varies(self, axis: str, axes: frozenset[str]) -> bool:
         return axis in axes or self.program.axes[axis].role == "grid"
 
-    def _range_of(self, segment: Segment, extent: int) -> tuple[int, int, int, int]:
+    def _range_of(self, segment: T.Segment, extent: int) -> tuple[int, int, int, int]:
         """(start, start of the part that is inside for all rows, its stop, stop)."""
         start, stop, full_start, full_stop = 0, extent, 0, extent
         if segment.lower:
@@ -309,7 +297,7 @@ class Interpreter:
             full_stop = min(full_stop, *(low for low, _ in pairs))
         return start, full_start, full_stop, max(start, stop)
 
-    def _within(self, segment: Segment, axis: str) -> Array:
+    def _within(self, segment: T.Segment, axis: str) -> Array:
         """Which elements of this block are in the segment."""
         k = self.coordinates[axis]
         inside = None
@@ -321,7 +309,7 @@ class Interpreter:
 
     # --- expressions ------------------------------------------------------------------
 
-    def _value(self, e: Expr) -> Array:
+    def _value(self, e: T.Expr) -> Array:
         match e.op:
             case "number":
                 return self.ops.full((1,) * len(self.dims), e.attr, e.kind)
@@ -348,7 +336,7 @@ class Interpreter:
                 return SIGNS[e.attr](*map(self._value, e.args))
         return self.ops.elementwise[e.op](*map(self._value, e.args))
 
-    def _masked(self, e: Expr) -> Array:
+    def _masked(self, e: T.Expr) -> Array:
         value = self._value(e.args[0])
         role = self.program.axes[e.attr[0]].role
         if self.inside is None or role == "whole":
@@ -356,7 +344,7 @@ class Interpreter:
         unit = self.ops.full((1,) * len(self.dims), e.attr[1], e.kind)
         return self.ops.library.where(self.inside, value, unit)
 
-    def _along(self, e: Expr, axis: str) -> Array:
+    def _along(self, e: T.Expr, axis: str) -> Array:
         """A value with all its elements along the axis, also where they are the same."""
         start, stop = self.range[axis]
         return self._stretch(self._value(e), self.dims[axis], stop - start)
@@ -368,12 +356,12 @@ class Interpreter:
         shape[dim] = length
         return self.ops.library.broadcast_to(value, tuple(shape))
 
-    def _contract(self, e: Expr) -> Array:
+    def _contract(self, e: T.Expr) -> Array:
         left, right = (self._along(a, e.attr) for a in e.args[:2])
         result = self.ops.contract(left, right, self.dims[e.attr])
         return result if len(e.args) == 2 else self._value(e.args[2]) + result
 
-    def _load(self, e: Expr) -> Array:
+    def _load(self, e: T.Expr) -> Array:
         tensor = self.inputs[e.attr]
         guard = e.args[-1] if e.guarded else None
         if not e.args:
@@ -387,7 +375,7 @@ class Interpreter:
         places = [self._value(s) for s in subscripts]
         return self._gather(e.attr, tensor, places, self._members(guard, places))
 
-    def _members(self, condition: Expr | None, places: list[Array]) -> Array | None:
+    def _members(self, condition: T.Expr | None, places: list[Array]) -> Array | None:
         """Which places are read, or written, for a member of the domain. What is for some element
         of an axis along which no place varies is so once."""
         guard = None if condition is None else self._value(condition)
@@ -445,7 +433,7 @@ class Interpreter:
                 )
 
 
-def _coordinates(places: Sequence[Expr]) -> list[str] | None:
+def _coordinates(places: Sequence[T.Expr]) -> list[str] | None:
     """The axes whose coordinates these are, each once; None if they are others."""
     axes = [p.attr for p in places if p.op == "coordinate"]
     return axes if len(set(axes)) == len(places) else None
@@ -468,7 +456,7 @@ def _is_floating(x: Array) -> bool:
 
 
 def default_blocks(
-    program: TileProgram, extents: Mapping[str, int], elements: int
+    program: T.TileProgram, extents: Mapping[str, int], elements: int
 ) -> dict[str, int]:
     """Block lengths such that the largest tile has about `elements` elements.
 

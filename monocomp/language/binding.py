@@ -24,19 +24,7 @@ from monocomp.errors import (
     in_text,
     shorten,
 )
-from monocomp.language.syntax import (
-    Binary,
-    Call,
-    Expr,
-    Extent,
-    Input,
-    Name,
-    Number,
-    Param,
-    Program,
-    Unary,
-    children,
-)
+from monocomp.language import syntax as S
 
 MAX_EXTENT = 2**63 - 1
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
@@ -54,7 +42,7 @@ class Binding:
 
 
 def bind(
-    program: Program, shapes: Mapping[str, tuple[int, ...]], params: Mapping[str, object]
+    program: S.Program, shapes: Mapping[str, tuple[int, ...]], params: Mapping[str, object]
 ) -> Binding:
     """Extents and parameters of a call, or an error that says what does not fit.
 
@@ -81,7 +69,7 @@ def bind(
 
 
 def signature(
-    program: Program, args: Sequence[object], kwargs: Mapping[str, object]
+    program: S.Program, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> tuple[dict[str, object], dict[str, object]]:
     """The arguments of a call as inputs and parameters by name.
 
@@ -124,28 +112,28 @@ def signature(
 # Names
 
 
-def _accepted(program: Program) -> str:
+def _accepted(program: S.Program) -> str:
     parts = ["inputs: " + (", ".join(_form(at) for at in program.inputs.values()) or "none")]
     if program.params:
         parts.append("parameters: " + ", ".join(_param_form(at) for at in program.params.values()))
     return "; ".join(parts)
 
 
-def _param_form(param: Param) -> str:
+def _param_form(param: S.Param) -> str:
     default = "" if param.default is None else f" = {param.default}"
     return f"{param.name}: {param.kind}{default}"
 
 
-def _form(at: Input) -> str:
+def _form(at: S.Input) -> str:
     """An input as the program reads it, `_` where no index names a dimension."""
     dims = ",".join("_" if dim.startswith(".") else dim for dim in at.dims)
     return f"{at.name}[{dims}]" if dims else at.name
 
 
 def _same_names(
-    what: str, given: Iterable[str], known: Mapping[str, Input | Param], required: Iterable[str]
+    what: str, given: Iterable[str], known: Mapping[str, S.Input | S.Param], required: Iterable[str]
 ) -> None:
-    forms = [_form(at) if isinstance(at, Input) else _param_form(at) for at in known.values()]
+    forms = [_form(at) if isinstance(at, S.Input) else _param_form(at) for at in known.values()]
     accepted = f"{what}s: {', '.join(forms) or 'none'}"
     names = list(given)
     for name in names:
@@ -164,7 +152,7 @@ def _unknown(what: str, name: str, known: Iterable[str], accepted: str) -> NoRet
     )
 
 
-def _missing(what: str, missing: list[str], program: Program) -> NoReturn:
+def _missing(what: str, missing: list[str], program: S.Program) -> NoReturn:
     quoted = ", ".join(f"'{name}'" for name in missing)
     raise InputError(
         f"{what} {quoted} is missing" if len(missing) == 1 else f"missing: {quoted}",
@@ -178,7 +166,7 @@ def _missing(what: str, missing: list[str], program: Program) -> NoReturn:
 # Parameters
 
 
-def _value(param: Param, given: object) -> int | float:
+def _value(param: S.Param, given: object) -> int | float:
     """A parameter's value in its type: an int stays exact, a condition is no number."""
     number = _number(given)
     if number is not None and param.kind == "float":
@@ -218,7 +206,7 @@ def _number(given: object) -> int | float | None:
     return None
 
 
-def _as_float(param: Param, given: Any, number: int | float) -> float:
+def _as_float(param: S.Param, given: Any, number: int | float) -> float:
     """The nearest float; no finite number is infinity."""
     with suppress(OverflowError):
         found = float(number)
@@ -243,7 +231,7 @@ def _shown_value(given: object) -> str:
 # Extents
 
 
-def _bound_order(program: Program) -> list[str]:
+def _bound_order(program: S.Program) -> list[str]:
     """The declared extents, each after those that it mentions."""
     graph: dict[str, set[str]] = {}
     for name, bound in program.bounds.items():
@@ -251,13 +239,13 @@ def _bound_order(program: Program) -> list[str]:
     return [name for name in TopologicalSorter(graph).static_order() if name in program.bounds]
 
 
-def _extents_in(bound: Expr) -> set[str]:
+def _extents_in(bound: S.Expr) -> set[str]:
     stack, found = [bound], set()
     while stack:
         node = stack.pop()
-        if isinstance(node, Extent):
+        if isinstance(node, S.Extent):
             found.add(node.index)
-        stack += children(node)
+        stack += S.children(node)
     return found
 
 
@@ -267,17 +255,17 @@ class _Source:
 
     index: str
     size: int
-    by: Input | Expr
+    by: S.Input | S.Expr
     shape: tuple[int, ...] = ()
 
     @property
     def tensor(self) -> str | None:
         """The input whose shape it was, if it was one."""
-        return self.by.name if isinstance(self.by, Input) else None
+        return self.by.name if isinstance(self.by, S.Input) else None
 
     def note(self, text: str) -> str:
         """The size and where it is from, in a program of this text."""
-        if isinstance(self.by, Input):
+        if isinstance(self.by, S.Input):
             shape = _named(self.by, self.shape)
             return f"{self.index} = {self.size} from {self.by.name}, shape {shape}"
         declared = f"index {self.index} < {_shown(text, self.by)}"
@@ -287,11 +275,11 @@ class _Source:
 class _Sizes:
     """The size of every representative, and where it was read off."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: S.Program) -> None:
         self._program = program
         self._sources: dict[str, _Source] = {}
 
-    def read_off(self, at: Input, shape: tuple[int, ...]) -> None:
+    def read_off(self, at: S.Input, shape: tuple[int, ...]) -> None:
         """Take the extents that an input's shape gives."""
         if len(shape) != len(at.dims):
             form = _form(at)
@@ -305,7 +293,7 @@ class _Sizes:
         for dim, size in zip(at.dims, shape, strict=True):
             self._add(_Source(dim, size, at, shape))
 
-    def declare(self, name: str, bound: Expr, params: Mapping[str, int | float]) -> None:
+    def declare(self, name: str, bound: S.Expr, params: Mapping[str, int | float]) -> None:
         """Evaluate a declared extent."""
         text = self._program.text
         size = self._evaluate(bound, params)
@@ -354,39 +342,39 @@ class _Sizes:
             raise InternalError(f"no extent for index '{index}'", spans=span)
         return source.size
 
-    def _evaluate(self, node: Expr, params: Mapping[str, int | float]) -> int:
+    def _evaluate(self, node: S.Expr, params: Mapping[str, int | float]) -> int:
         match node:
-            case Number():
+            case S.Number():
                 return int(node.value)
-            case Extent():
+            case S.Extent():
                 return self._size(node.index, node.span)
-            case Name():
+            case S.Name():
                 return int(params[node.name])
-        values = [self._evaluate(part, params) for part in children(node)]
+        values = [self._evaluate(part, params) for part in S.children(node)]
         match node:
-            case Unary():
+            case S.Unary():
                 return -values[0]
-            case Call():
+            case S.Call():
                 return min(values) if node.function == "minimum" else max(values)
-            case Binary(op="//" | "%") if values[1] == 0:
+            case S.Binary(op="//" | "%") if values[1] == 0:
                 raise ShapeError(
                     "an extent divides by zero",
                     spans=node.right.span,
                     help="maximum(1, ...) keeps a divisor from being zero",
                 )
-            case Binary() if node.op in _ARITHMETIC:
+            case S.Binary() if node.op in _ARITHMETIC:
                 return _ARITHMETIC[node.op](*values)
         raise InternalError(
             "an extent holds an operation that the checker should have refused", spans=node.span
         )
 
 
-def _shown(text: str, bound: Expr) -> str:
+def _shown(text: str, bound: S.Expr) -> str:
     """A declared extent as the program has it."""
     return " ".join(text[bound.span.start : bound.span.stop].split())
 
 
-def _named(at: Input, shape: tuple[int, ...]) -> str:
+def _named(at: S.Input, shape: tuple[int, ...]) -> str:
     """A shape with the names of its indices, such as (q=128, d=64)."""
     parts = [
         str(size) if dim.startswith(".") else f"{dim}={size}"
