@@ -164,7 +164,7 @@ class _Placing:
         for number, part in enumerate(parts):
             around = under or (None if _is_linear(node, number) else node)
             parts[number] = self.place(part, inside[number], around)
-        result = S.with_children(node, tuple(parts)) if parts else node
+        result = S.with_children(node, parts)
         if not here:
             return result
         if under is not None and not _is_product(node):

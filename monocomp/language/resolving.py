@@ -56,10 +56,8 @@ class Resolver:
                 self._check_fields_taken(expr, under_field)
             case S.Field():
                 self._check_field(expr)
-        parts = []
-        for part in S.children(expr):
-            parts.append(self.resolve(part, local, isinstance(expr, S.Field)))
-        return S.with_children(expr, tuple(parts)) if parts else expr
+        inner = isinstance(expr, S.Field)
+        return S.with_children(expr, [self.resolve(p, local, inner) for p in S.children(expr)])
 
     # Bare names
 
