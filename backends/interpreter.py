@@ -19,6 +19,7 @@ from monocomp.tile.operations import OPERATIONS, SIGNS
 from monocomp.vocabulary import Kind
 
 Array = Any
+_EXTREMA = {"max": ("amax", -math.inf), "min": ("amin", math.inf)}
 Tiles: TypeAlias = tuple[Array, ...]  # the fields of a monoid, or places
 
 
@@ -36,15 +37,10 @@ class Ops(Protocol):
     def full(self, shape: tuple[int, ...], value: float, kind: Kind) -> Array: ...
     def cast(self, x: Array, kind: Kind) -> Array: ...
     def promote(self, x: Array) -> Array: ...
-    def permute(self, x: Array, order: list[int]) -> Array: ...
-    def reduce(self, monoid: str, x: Array, dim: int) -> Array: ...
     def contract(self, a: Array, b: Array, dim: int) -> Array: ...
     def largest(
         self, values: Array, places: Array, dim: int, count: int
     ) -> tuple[Array, Array]: ...
-    def join(self, parts: list[Array], dim: int) -> Array: ...
-    def bounds(self, x: Array) -> tuple[int, int]: ...
-    def store(self, output: Array, places: tuple[slice, ...], value: Array) -> None: ...
     def scatter(self, output: Array, places: Tiles, value: Array, add: bool) -> None: ...
 
 
@@ -132,7 +128,7 @@ class Interpreter:
                 case T.Mask():
                     if self.masked:
                         self.inside = _both(self.inside, self._value(s.value))
-                        if not self.ops.bounds(self.inside)[1]:
+                        if not _bounds(self.inside)[1]:
                             return
                 case T.Store():
                     self._store(s)
@@ -149,9 +145,9 @@ class Interpreter:
         shape = tuple(lengths.get(a, 1) for a in self.dims)
         value = self.ops.library.broadcast_to(self._value(s.value), shape)
         order = [*axes, *(a for a in self.dims if a not in lengths)]
-        value = self.ops.permute(value, [self.dims[a] for a in order])
+        value = self._permute(value, [self.dims[a] for a in order])
         places = tuple(slice(*self.range[a]) for a in axes)
-        self.ops.store(self.outputs[s.output], places, value.reshape([*lengths.values()]))
+        self.outputs[s.output][places] = value.reshape([*lengths.values()])
 
     def _scatter(self, s: T.Store) -> None:
         """Store element by element, those that are members of the domain and not outside."""
@@ -255,7 +251,7 @@ class Interpreter:
         rank = self.dims[selection.axis]
         moved = [self.ops.library.swapaxes(x, dim, rank) for x in elements]
         values, places = (
-            self.ops.join(list(self._alike(old, new, rank)), rank)
+            self.ops.library.concatenate(self._alike(old, new, rank), axis=rank)
             for old, new in zip(state, moved, strict=True)
         )
         values, places = self._alike(values, places, rank)
@@ -269,7 +265,7 @@ class Interpreter:
 
     def _joined(self, first: Tiles, second: Tiles, dim: int) -> Tiles:
         pairs = (self._alike(a, b, dim) for a, b in zip(first, second, strict=True))
-        return tuple(self.ops.join(list(p), dim) for p in pairs)
+        return tuple(self.ops.library.concatenate(p, axis=dim) for p in pairs)
 
     def _alike(self, a: Array, b: Array, dim: int) -> tuple[Array, Array]:
         """Two arrays broadcast to each other in all dimensions but one."""
@@ -288,11 +284,11 @@ class Interpreter:
         """(start, start of the part that is inside for all rows, its stop, stop)."""
         start, stop, full_start, full_stop = 0, extent, 0, extent
         if segment.lower:
-            pairs = [self.ops.bounds(self._value(e)) for e in segment.lower]
+            pairs = [_bounds(self._value(e)) for e in segment.lower]
             start = max(start, *(low for low, _ in pairs))
             full_start = max(full_start, *(high for _, high in pairs))
         if segment.upper:
-            pairs = [self.ops.bounds(self._value(e)) for e in segment.upper]
+            pairs = [_bounds(self._value(e)) for e in segment.upper]
             stop = min(stop, *(high for _, high in pairs))
             full_stop = min(full_stop, *(low for low, _ in pairs))
         return start, full_start, full_stop, max(start, stop)
@@ -327,7 +323,7 @@ class Interpreter:
                 return self._contract(e)
             case "reduce":
                 monoid, axis = e.attr
-                return self.ops.reduce(monoid, self._along(e.args[0], axis), self.dims[axis])
+                return self._reduce(monoid, self._along(e.args[0], axis), self.dims[axis])
             case "masked":
                 return self._masked(e)
             case "cast":
@@ -348,6 +344,16 @@ class Interpreter:
         """A value with all its elements along the axis, also where they are the same."""
         start, stop = self.range[axis]
         return self._stretch(self._value(e), self.dims[axis], stop - start)
+
+    def _permute(self, x: Array, order: list[int]) -> Array:
+        return self.ops.library.moveaxis(x, tuple(order), tuple(range(len(order))))
+
+    def _reduce(self, monoid: str, x: Array, dim: int) -> Array:
+        if x.shape[dim] == 0 and monoid in _EXTREMA:
+            shape = tuple(1 if n == dim else size for n, size in enumerate(x.shape))
+            return self.ops.full(shape, _EXTREMA[monoid][1], "float")
+        name = _EXTREMA[monoid][0] if monoid in _EXTREMA else monoid
+        return getattr(self.ops.library, name)(x, axis=dim, keepdims=True)
 
     def _stretch(self, value: Array, dim: int, length: int) -> Array:
         shape = list(value.shape)
@@ -385,13 +391,13 @@ class Interpreter:
         if guard is not None:
             for dim in range(len(self.dims)):
                 if guard.shape[dim] > 1 and all(p.shape[dim] == 1 for p in places):
-                    guard = self.ops.reduce("max", guard, dim)
+                    guard = self._reduce("max", guard, dim)
         return guard
 
     def _slice(self, tensor: Array, names: list[str]) -> Array:
         block = tensor[tuple(slice(*self.range[n]) for n in names)]
         order = sorted(range(len(names)), key=lambda n: self.dims[names[n]])
-        block = self.ops.permute(block, order)
+        block = self._permute(block, order)
         lengths = {n: self.range[n][1] - self.range[n][0] for n in names}
         return self.ops.promote(block).reshape([lengths.get(a, 1) for a in self.dims])
 
@@ -423,9 +429,9 @@ class Interpreter:
             outside = (place < 0) | (place >= size)
             if guard is not None:
                 outside = outside & guard
-            if self.ops.bounds(outside)[1]:
+            if _bounds(outside)[1]:
                 where = self.ops.library.where
-                low, high = self.ops.bounds(where(outside, place, self._zero("int")))
+                low, high = _bounds(where(outside, place, self._zero("int")))
                 worst = low if low < 0 else high
                 raise IndexRangeError(
                     f"{what} at {worst} in dimension {dim}, which has {size} entries",
@@ -449,6 +455,10 @@ def _within(places: Sequence[Array], sizes: Sequence[int]) -> Array:
 
 def _both(a: Array | None, b: Array) -> Array:
     return b if a is None else a & b
+
+
+def _bounds(x: Array) -> tuple[int, int]:
+    return (int(x.min()), int(x.max())) if math.prod(x.shape) else (0, 0)
 
 
 def _is_floating(x: Array) -> bool:
