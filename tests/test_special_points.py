@@ -22,8 +22,7 @@ import torch
 import monocomp as mc
 from monocomp.errors import FilterError, LimitError, UnknownIndexError, UnsupportedError
 from monocomp.language.checker import check
-from monocomp.language.scoping import walk
-from monocomp.language.syntax import Compare, Expr, Program, Reduce
+from monocomp.language.syntax import Compare, Expr, Program, Reduce, walk
 from monocomp.reference import naive_arithmetic, naive_folds, wide
 from monocomp.reference.oracle import evaluate, evaluate_in
 from tests import special_programs

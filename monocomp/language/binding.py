@@ -233,20 +233,11 @@ def _shown_value(given: object) -> str:
 
 def _bound_order(program: S.Program) -> list[str]:
     """The declared extents, each after those that it mentions."""
-    graph: dict[str, set[str]] = {}
-    for name, bound in program.bounds.items():
-        graph[name] = {program.extent_of[index] for index in _extents_in(bound)}
+    graph = {
+        name: {program.extent_of[e.index] for e in S.walk(bound) if isinstance(e, S.Extent)}
+        for name, bound in program.bounds.items()
+    }
     return [name for name in TopologicalSorter(graph).static_order() if name in program.bounds]
-
-
-def _extents_in(bound: S.Expr) -> set[str]:
-    stack, found = [bound], set()
-    while stack:
-        node = stack.pop()
-        if isinstance(node, S.Extent):
-            found.add(node.index)
-        stack += S.children(node)
-    return found
 
 
 @dataclass(frozen=True)

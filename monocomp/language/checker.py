@@ -32,7 +32,7 @@ from monocomp.language.implied_sums import FreeIndices, add_implied_sums
 from monocomp.language.kinds import Kinds
 from monocomp.language.parser import parse
 from monocomp.language.resolving import Resolver
-from monocomp.language.scoping import Scope, walk
+from monocomp.language.scoping import Scope
 from monocomp.vocabulary import DTYPES
 
 
@@ -113,10 +113,10 @@ class _Checker:
 
     def _check_filters(self, body: S.Expr, free: FreeIndices) -> None:
         """A filter chooses among elements, so it mentions an index that its reduction binds."""
-        for node in walk(body):
+        for node in S.walk(body):
             if not isinstance(node, S.Reduce) or node.condition is None:
                 continue
-            parts = list(walk(node.condition))
+            parts = list(S.walk(node.condition))
             if any(isinstance(part, S.Name) and part.kind == "formal" for part in parts):
                 continue  # the argument may mention it
             mentioned = free.free(node.condition)
@@ -221,7 +221,7 @@ class _Checker:
     def _params_in_order(self) -> dict[str, S.Param]:
         places = {key: at.name.span.start for key, at in self.scope.params.items()}
         for body, local in self.scope.bodies():
-            for node in walk(body):
+            for node in S.walk(body):
                 if isinstance(node, S.Name) and node.name in places and node.name not in local:
                     places[node.name] = min(places[node.name], node.span.start)
         return {key: self.scope.params[key] for key in sorted(places, key=places.__getitem__)}
@@ -296,7 +296,7 @@ class _Extents:
 
     def _check_bound(self, node: S.Expr, name: str) -> None:
         """The extent of an index is integer arithmetic on extents and int parameters."""
-        for part in walk(node):
+        for part in S.walk(node):
             match part:
                 case S.Number():
                     fine = isinstance(part.value, int)
@@ -326,7 +326,7 @@ class _Extents:
     def _check_cycles(self) -> None:
         graph: dict[str, set[str]] = {}
         for name, bound in self._bounds.items():
-            names = {self.find(part.index) for part in walk(bound) if isinstance(part, S.Extent)}
+            names = {self.find(part.index) for part in S.walk(bound) if isinstance(part, S.Extent)}
             if name not in self._equal or self.find(name) not in self._given & names:
                 graph.setdefault(self.find(name), set()).update(names)
         try:
@@ -370,7 +370,7 @@ def made_up(tensor: str, dimension: int) -> str:
 def _in_order(body: S.Expr, found: frozenset[str]) -> list[str]:
     """The free indices in order of their first appearance."""
     order: dict[str, int] = {}
-    for node in walk(body):
+    for node in S.walk(body):
         if isinstance(node, S.Name):
             order.setdefault(node.name, len(order))
     return sorted(found, key=lambda name: (order.get(name, len(order)), name))
@@ -384,7 +384,7 @@ def _likely(wrong: str, available: list[str], left: set[str], body: S.Expr) -> s
     once = [
         name
         for name in unused
-        if sum(isinstance(node, S.Name) and node.name == name for node in walk(body)) == 1
+        if sum(isinstance(node, S.Name) and node.name == name for node in S.walk(body)) == 1
     ]
     for candidates in (unused, once):
         if len(candidates) == 1:

@@ -23,7 +23,6 @@ from typing import NoReturn
 from monocomp.errors import AmbiguousSumError
 from monocomp.language import syntax as S
 from monocomp.language.functions import expanded
-from monocomp.language.scoping import walk
 from monocomp.vocabulary import KEEPING_REDUCTIONS
 
 Indices = frozenset[str]
@@ -43,7 +42,7 @@ class FreeIndices:
         calls = {
             name: {
                 node.function
-                for node in walk(function.body)
+                for node in S.walk(function.body)
                 if isinstance(node, S.Call) and node.function in functions
             }
             for name, function in functions.items()
@@ -125,7 +124,7 @@ def add_implied_sums(
     """The body of a definition with its implied sums written out."""
     pending = indices.free(body).difference(left)
     order: dict[str, int] = {}
-    for node in walk(body):
+    for node in S.walk(body):
         if isinstance(node, S.Name):
             order.setdefault(node.name, node.span.start)
     ordered = sorted(pending, key=lambda name: (order.get(name, len(text or "")), name))
@@ -223,7 +222,7 @@ class _Placing:
         )
         before = self.text[under.span.start : term.span.start]
         after = self.text[term.span.stop : under.span.stop]
-        is_alone = sum(n.name in here for n in walk(under) if isinstance(n, S.Name)) == len(here)
+        is_alone = sum(n.name in here for n in S.walk(under) if isinstance(n, S.Name)) == len(here)
         self.refuse(
             node,
             here,

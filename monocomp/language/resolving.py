@@ -23,7 +23,7 @@ from monocomp.errors import (
 )
 from monocomp.language import syntax as S
 from monocomp.language.mistakes import ALL_REDUCTIONS
-from monocomp.language.scoping import NOT_LOCAL, Scope, head, walk
+from monocomp.language.scoping import NOT_LOCAL, Scope, head
 from monocomp.vocabulary import FUNCTIONS, KEEPING_REDUCTIONS, SELECTIONS
 
 _FORMS = {
@@ -303,7 +303,7 @@ class Resolver:
 
     def _pure(self, expr: S.Expr, fields: frozenset[str]) -> S.Expr:
         """An expression of fields, numbers and functions only, resolved."""
-        for node in walk(expr):
+        for node in S.walk(expr):
             impure = self._is_impure(node, fields)
             if isinstance(node, S.Call) and node.function in self.scope.functions:
                 impure = not self._is_pure_function(node.function)
@@ -331,7 +331,7 @@ class Resolver:
         todo, seen = [function], {function}
         while todo:
             at = self.scope.functions[todo.pop()]
-            for node in walk(at.body):
+            for node in S.walk(at.body):
                 if self._is_impure(node, frozenset(at.formals)):
                     return False
                 if isinstance(node, S.Call) and node.function in self.scope.functions:

@@ -36,15 +36,6 @@ BUILT_IN = frozenset((*FUNCTIONS, *ALL_REDUCTIONS))
 NOT_LOCAL: frozenset[str] = frozenset()
 
 
-def walk(expr: S.Expr) -> Iterator[S.Expr]:
-    """Every node of an expression, in order of the text."""
-    stack = [expr]
-    while stack:
-        node = stack.pop()
-        yield node
-        stack.extend(reversed(S.children(node)))
-
-
 def head(node: S.Expr, name: str) -> Span:
     """The place of the name that a node starts with."""
     return Span(node.span.start, node.span.start + len(name))
@@ -74,7 +65,7 @@ class Scope:
         for statement in self.statements:
             self._claim(statement)
         for body, local in self.bodies():
-            for node in walk(body):
+            for node in S.walk(body):
                 self._collect(node, local)
         for name, place in self.indices.items():
             if claimed := self.claimed(name):
@@ -267,7 +258,7 @@ class Scope:
         if isinstance(statement, S.Function):
             local = set(statement.formals)
         found: dict[str, Span] = {}
-        for node in walk(statement.body):
+        for node in S.walk(statement.body):
             match node:
                 case S.Read(name=name) | S.Name(name=name) if name not in local:
                     known = name in self.definitions

@@ -14,7 +14,7 @@ the compiler start from there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import islice
@@ -169,6 +169,15 @@ def children(expr: Expr) -> tuple[Expr, ...]:
         part = getattr(expr, name)
         found += part if isinstance(part, tuple) else () if part is None else (part,)
     return tuple(found)
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Every node of an expression, in order of the text."""
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(children(node)))
 
 
 def with_children(expr: Expr, parts: Iterable[Expr]) -> Expr:
