@@ -925,8 +925,8 @@ def test_tune(call, monkeypatch, tmp_path) -> None:
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(
-        verbs,
-        "_tensors",
+        files,
+        "tensors",
         lambda arrays, dtypes, _: {n: (a.shape, dtypes[n]) for n, a in arrays.items()},
     )
     monkeypatch.setattr(Calls, "tune", tune)
