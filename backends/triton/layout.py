@@ -103,8 +103,6 @@ def _bare(e: ast.expr) -> str:
             return e.id
         case ast.Slice(lower=None, upper=None, step=None):
             return ":"
-        case ast.Tuple():
-            return f"({', '.join(map(_flat, e.elts))}{',' if len(e.elts) == 1 else ''})"
         case ast.BoolOp():
             sign = " and " if isinstance(e.op, ast.And) else " or "
             return sign.join(_flat(x, _COMPARE) for x in e.values)
@@ -189,17 +187,19 @@ class _Brackets:
     items: tuple[tuple[str, ast.expr], ...]
     close: str
     is_list: bool = True
+    comma: str = ""  # that ends a tuple of one
 
     @property
     def flat(self) -> str:
-        return self.open + ", ".join(start + _flat(x) for start, x in self.items) + self.close
+        inner = ", ".join(start + _flat(x) for start, x in self.items)
+        return self.open + inner + self.comma + self.close
 
     def inner(self, indent: int) -> list[str]:
         """The lines between the brackets."""
         if not self.is_list:
             return _lines(self.items[0][1], indent, "", "", True)
         joined = self.flat[1:-1]
-        if _fits(indent, joined):
+        if _fits(indent, joined) and not self.comma:
             return ["    " * indent + joined]
         return [line for start, x in self.items for line in _lines(x, indent, start, ",", True)]
 
@@ -223,6 +223,9 @@ def _pieces(e: ast.expr, level: int = 0) -> Iterator[str | _Brackets]:
             yield f".{attr}"
         case ast.List(elts=elements):
             yield _Brackets("[", tuple(("", x) for x in elements), "]")
+        case ast.Tuple(elts=elements):
+            comma = "," if len(elements) == 1 else ""
+            yield _Brackets("(", tuple(("", x) for x in elements), ")", comma=comma)
         case ast.UnaryOp(op=op, operand=operand):
             yield _SIGNS[type(op)]
             yield from _pieces(operand, _UNARY)
@@ -232,7 +235,7 @@ def _pieces(e: ast.expr, level: int = 0) -> Iterator[str | _Brackets]:
             for n, (sign, x, inner) in enumerate(_operands(e)):
                 yield " " * (n > 0) + sign
                 yield from _pieces(x, inner)
-        case ast.Constant() | ast.Name() | ast.Slice() | ast.Tuple() | ast.BoolOp() | ast.IfExp():
+        case ast.Constant() | ast.Name() | ast.Slice() | ast.BoolOp() | ast.IfExp():
             yield _bare(e)
         case _:
             raise InternalError(f"no layout for {ast.dump(e)}")

@@ -6,8 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from monocomp import terms as T
 from monocomp.backends.triton.layout import fit
-from monocomp.backends.triton.reference.code import TYPES, Code, call_lines, comment_lines
-from monocomp.backends.triton.reference.terms import Terms
+from monocomp.backends.triton.reference.code import (
+    TYPES,
+    Code,
+    call_lines,
+    comment_lines,
+    tuple_text,
+)
+from monocomp.backends.triton.reference.terms import Terms, shared_terms
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.terms import Term
 from monocomp.terms.printer import definition_line
@@ -43,7 +49,7 @@ class Body(Terms):
         target = scope.identifiers[e.name]
         sizes = [scope.size(i.attr[1]) for i in e.indices]
         if code.number:
-            dims = "(" + ", ".join(sizes) + (",)" if len(sizes) == 1 else ")")
+            dims = tuple_text(sizes)
             kind = f"dtype={TYPES[e.body.kind]}"
             value = self.call("torch.full", dims, code, kind, f"device={scope.device}")
         else:
@@ -84,14 +90,13 @@ class Body(Terms):
             rights.append(self.fields[name + "'"])
         outside = self.facts.fields
         self.facts.fields = dict.fromkeys(self.fields, unbounded)
-        self.indent = 2
+        self.indent, self.shared = 2, shared_terms(*monoid.combine)
         results = [self.tensor(self.code(c), "float").text for c in monoid.combine]
         self.facts.fields = outside
         out = call_lines(f"def {combine}(", [*lefts, *rights], "):")
         out += self.statements
-        out += call_lines("return (", results, ",)" if len(results) == 1 else ")", 8)
-        dims = "(" + ", ".join(units) + (",)" if len(units) == 1 else ")")
-        made = self.call("torch.tensor", dims, "dtype=dtype", f"device={scope.device}")
+        out += fit("return ", tuple_text(results), "", 2)
+        made = self.call("torch.tensor", tuple_text(units), "dtype=dtype", f"device={scope.device}")
         return [*out, "", *fit(f"{unit} = ", made.text, "", 1)]
 
     # Folds

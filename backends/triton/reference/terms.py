@@ -323,11 +323,11 @@ def _factors(t: Term) -> tuple[Term, ...]:
     return rest.args if rest.op == "mul" else (rest,)
 
 
-def shared_terms(body: Term) -> frozenset[Term]:
+def shared_terms(*bodies: Term) -> frozenset[Term]:
     """Subterms that stand in more than one place."""
     seen: set[Term] = set()
     twice: set[Term] = set()
-    for t in T.subterms(body):
+    for t in T.subterms(*bodies):
         for child in T.children(t):
             (twice if child in seen else seen).add(child)
     return frozenset(t for t in twice if t.op not in ("read", "ref", "index"))
