@@ -31,33 +31,55 @@ from monocomp.tile import Combine, Fold, TileProgram, walk
 
 
 @dataclass(frozen=True)
+class Config:
+    """How a file has the schedule of a kernel.
+
+    Attributes:
+        name: its identifier.
+        blocks: the names of block lengths by axis.
+        is_described: can descriptors load tiles of the kernel?
+        is_ordered: does it take the order of its instances?
+    """
+
+    name: str
+    blocks: Mapping[str, str]
+    is_described: bool
+    is_ordered: bool
+
+    def of(self, schedule: Schedule) -> dict[str, int]:
+        """A schedule by the names that the host function and the kernel have for it."""
+        entries = {self.blocks[axis]: length for axis, length in schedule.blocks}
+        entries |= {"num_warps": schedule.num_warps, "num_stages": schedule.num_stages}
+        if schedule.programs:
+            entries["PROGRAMS"] = schedule.programs
+        if self.is_described:
+            entries["DESCRIPTORS"] = schedule.descriptors
+        if self.is_ordered:
+            entries["ABREAST"] = schedule.abreast
+        return entries
+
+
+@dataclass(frozen=True)
 class Module:
     """An emitted file, and what a caller needs to run it.
 
     Attributes:
         source: the text.
         host: the name of the host function.
-        configs: the names of the schedules, one a kernel.
-        blocks: for each kernel the names of its block lengths by axis.
+        configs: one a kernel.
         params: the names of the host function's keywords by parameter.
         program: what the host function does.
-        described: for each kernel, can descriptors load tiles of it?
-        ordered: for each kernel, does it take the order of its instances?
     """
 
     source: str
     host: str
-    configs: tuple[str, ...]
-    blocks: tuple[Mapping[str, str], ...]
+    configs: tuple[Config, ...]
     params: Mapping[str, str]
     program: HostProgram
-    described: tuple[bool, ...]
-    ordered: tuple[bool, ...]
 
     def config(self, kernel: int, schedule: Schedule) -> dict[str, int]:
         """A schedule in the form that the host function takes."""
-        flags = (self.described[kernel], self.ordered[kernel])
-        return _config(schedule, self.blocks[kernel], *flags)
+        return self.configs[kernel].of(schedule)
 
 
 @dataclass(frozen=True)
@@ -66,17 +88,10 @@ class _Written:
 
     names: Identifiers
     taken: frozenset[str]  # names of the file, which its host function must leave alone
-    schedules: Sequence[Schedule]
+    configs: tuple[Config, ...]
+    chosen: Sequence[Mapping[str, int]]  # by these names, the schedule of each kernel
     sources: Sequence[KernelSource]
-    blocks: Sequence[Mapping[str, str]]
-    configs: Sequence[str]
-    described: Sequence[bool]
-    ordered: Sequence[bool]
     program: HostProgram
-
-    def config(self, n: int) -> dict[str, int]:
-        """A kernel's schedule."""
-        return _config(self.schedules[n], self.blocks[n], self.described[n], self.ordered[n])
 
     def device_functions(self) -> list[str]:
         """The texts of functions that kernels call, each after those that it calls."""
@@ -114,24 +129,24 @@ def _write(
     named = zip(kernels, kernel_names, strict=True)
     programs = [block_program(k, narrow, name=n, functions=functions) for k, n in named]
     configs = tuple(
-        names.of("config", k.name, "CONFIG" if n == 0 else f"CONFIG_{n + 1}")
-        for n, k in enumerate(kernels)
+        Config(
+            names.of("config", k.name, "CONFIG" if n == 0 else f"CONFIG_{n + 1}"),
+            {a: p.lengths[a] for a, _ in s.blocks},
+            bool(p.blocks),
+            takes_turns(k),
+        )
+        for n, (k, p, s) in enumerate(zip(kernels, programs, schedules, strict=True))
     )
-    blocks = [
-        {a: p.lengths[a] for a, _ in s.blocks} for p, s in zip(programs, schedules, strict=True)
-    ]
     interfaces = [interface(*each) for each in zip(kernels, programs, strict=True)]
     # The function never reads its own name, so what is inside may have it too, as a tensor.
-    taken |= {*kernel_names, *functions.values(), *configs, "TensorDescriptor"}
+    taken |= {*kernel_names, *functions.values(), "TensorDescriptor"}
+    taken |= {c.name for c in configs}
     return _Written(
         names,
         frozenset(taken),
-        schedules,
-        [source_of(p) for p in programs],
-        blocks,
         configs,
-        tuple(bool(p.blocks) for p in programs),
-        tuple(map(takes_turns, kernels)),
+        [c.of(s) for c, s in zip(configs, schedules, strict=True)],
+        [source_of(p) for p in programs],
         host_program(lowered, interfaces, narrow),
     )
 
@@ -163,14 +178,11 @@ def emit(
     written = _write(start, kernels, schedules, lowered or start, narrow)
     names, program = written.names, written.program
     host = Identifiers(written.taken).of("host", start.origin.name or "kernel")
-    lines = [
-        *_header(start, target),
-        *_derivation(outline, schedules),
-        *_imports(written.described),
-    ]
-    for n, config in enumerate(written.configs):
-        entries = (f'    "{k}": {v},' for k, v in written.config(n).items())
-        lines += [f"{config} = {{", *entries, "}"]
+    is_described = any(c.is_described for c in written.configs)
+    lines = [*_header(start, target), *_derivation(outline, schedules), *_imports(is_described)]
+    for config, chosen in zip(written.configs, written.chosen, strict=True):
+        entries = (f'    "{k}": {v},' for k, v in chosen.items())
+        lines += [f"{config.name} = {{", *entries, "}"]
     for text in written.device_functions():
         lines += ["", "", text]
     for s in written.sources:
@@ -180,7 +192,7 @@ def emit(
     needed = {
         "two_tiles": any(s.in_two for s in schedules),
         "step": any(s.program.held for s in written.sources),
-        "descriptor": any(written.described),
+        "descriptor": is_described,
         "copy_rows": aligns,
         "aligned": aligns,
         "clear_elements": has_sums,
@@ -189,23 +201,15 @@ def emit(
     for function, text in HOST_FUNCTIONS.items():
         if needed.get(function, True):
             lines += ["", "", text]
-    lines += ["", "", *HostSource(start, program, names, written.configs).lines(host, precision)]
+    configs = [c.name for c in written.configs]
+    lines += ["", "", *HostSource(start, program, names, configs).lines(host, precision)]
     identifiers = _identifiers(start, names)
     lines += ["", "", *reference_lines(start, identifiers)]
     # What the file computes is printed as it was written, for the sizes that it was lowered for.
     here = replace(start, sizes=(lowered or start).sizes)
     lines += ["", "", *main_lines(here, identifiers, host, narrow)]
     params = {n: names.of("param", n) for n in start.declared.params}
-    return Module(
-        _parsed(lines),
-        host,
-        tuple(written.configs),
-        tuple(written.blocks),
-        params,
-        program,
-        tuple(written.described),
-        tuple(written.ordered),
-    )
+    return Module(_parsed(lines), host, written.configs, params, program)
 
 
 def emit_minimal(
@@ -232,13 +236,12 @@ def emit_minimal(
     widths = {n: 1 if n in narrow else 4 if d == "float32" else 2 for n, d in dtypes.items()}
     written = _write(start, kernels, schedules, lowered, narrow)
     name = Identifiers(written.taken).of("host", start.origin.name or "kernel")
-    configs = [written.config(n) for n in range(len(kernels))]
     host = MinimalHost(
-        start, written.program, written.names, sizes, configs, precision, fast, widths
+        start, written.program, written.names, sizes, written.chosen, precision, fast, widths
     )
     functions = [*written.device_functions(), HOST_FUNCTIONS["two_tiles"], HOST_FUNCTIONS["span"]]
     lines = minimal_lines(host, name, written.sources, functions)
-    return _parsed([*_header(start, target), *_imports([bool(host.described)]), *lines[1:]])
+    return _parsed([*_header(start, target), *_imports(bool(host.described)), *lines[1:]])
 
 
 def _parsed(lines: Sequence[str]) -> str:
@@ -249,21 +252,6 @@ def _parsed(lines: Sequence[str]) -> str:
     except SyntaxError as fault:
         raise InternalError(f"the emitted source does not parse: {fault}", notes=[text]) from None
     return text
-
-
-def _config(
-    schedule: Schedule, blocks: Mapping[str, str], is_described: bool, is_ordered: bool
-) -> dict[str, int]:
-    """A schedule by the names that the host function and the kernel have for it."""
-    entries = {blocks[axis]: length for axis, length in schedule.blocks}
-    entries |= {"num_warps": schedule.num_warps, "num_stages": schedule.num_stages}
-    if schedule.programs:
-        entries["PROGRAMS"] = schedule.programs
-    if is_described:
-        entries["DESCRIPTORS"] = schedule.descriptors
-    if is_ordered:
-        entries["ABREAST"] = schedule.abreast
-    return entries
 
 
 def _identifiers(start: Equations, names: Identifiers) -> dict[str, str]:
@@ -298,8 +286,8 @@ def _derivation(outline: Iterable[str], schedules: Sequence[Schedule]) -> list[s
     return [*out, "#", "# Run this file to check it against a plain evaluation in torch."]
 
 
-def _imports(described: Sequence[bool]) -> list[str]:
+def _imports(is_described: bool) -> list[str]:
     lines = ["", "import torch", "import triton", "import triton.language as tl"]
-    if any(described):
+    if is_described:
         lines += ["from triton.tools.tensor_descriptor import TensorDescriptor"]
     return [*lines, ""]
