@@ -18,16 +18,15 @@ from monocomp.arguments import (
     check_tensors,
     shape_of,
 )
+from monocomp.binding import Binding, bind, signature
 from monocomp.building import BUILDING
 from monocomp.dtypes import LOADED_BY_TRITON, is_narrow
 from monocomp.errors import DeviceError, UnsupportedDtypeError, UnsupportedError, UsageError
 from monocomp.filters import Filters
 from monocomp.host.building import host_program, of_tile_program
-from monocomp.language.binding import Binding, bind, signature
-from monocomp.language.syntax import Program
+from monocomp.intervals import evaluated
 from monocomp.planning.plan import Planner
-from monocomp.planning.sizes import packed_extents
-from monocomp.tile import TileProgram
+from monocomp.sizes import packed_extents
 
 if TYPE_CHECKING:
     import torch
@@ -35,14 +34,12 @@ if TYPE_CHECKING:
     from monocomp.backends.triton.launch import TritonRunner
     from monocomp.backends.triton.replay import Plans
     from monocomp.backends.triton.search import Tuning
-    from monocomp.host.program import HostProgram
 
 
 class Calls:
     """Runs the kernels of a program.
 
     Args:
-        program: as it was checked, for what calls get wrong.
         planner: of the program.
         backend: one of `kernel.BACKENDS`.
         checked: test every computed subscript.
@@ -54,14 +51,12 @@ class Calls:
 
     def __init__(
         self,
-        program: Program,
         planner: Planner,
         backend: str,
         *,
         checked: bool,
         tf32: bool,
     ) -> None:
-        self.program = program
         self.declared = planner.equations.declared
         self.planner = planner
         self.backend = backend
@@ -75,7 +70,7 @@ class Calls:
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The result of a call: a tensor, or a tuple of the outputs."""
         if self._plans is not None:
-            values = {**dict(zip(self.program.inputs, args, strict=False)), **kwargs}
+            values = {**dict(zip(self.declared.inputs, args, strict=False)), **kwargs}
             plan = self._plans.find(values) if len(values) == len(args) + len(kwargs) else None
             if plan is not None:
                 self.last = "triton", plan.device
@@ -123,14 +118,19 @@ class Calls:
         self._plans = None  # they launch what was chosen before
         return found
 
+    def bind(self, shapes: Mapping[str, tuple[int, ...]], params: Mapping[str, object]) -> Binding:
+        """The extents and parameters of a call with inputs of these shapes."""
+        origin = self.planner.equations.origin
+        return bind(self.declared, origin, shapes, params, evaluated)
+
     def _bound(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, object], Binding]:
         """The inputs and parameters of a call by name, checked, and the sizes."""
-        inputs, params = signature(self.program, args, kwargs)
+        inputs, params = signature(self.declared, args, kwargs)
         shapes = {n: shape_of(n, t) for n, t in inputs.items()}
         check_no_gradients(params)
-        binding = bind(self.program, shapes, params)
+        binding = self.bind(shapes, params)
         check_params(binding.params)
         if not self.filters.have_admitted(binding.params):
             with BUILDING:
@@ -145,12 +145,9 @@ class Calls:
         from monocomp.backends import numpy as backend
 
         arrays = {n: np.asarray(_host_array(t)) for n, t in inputs.items()}
-        host, kernels = self._interpreted(inputs, binding)
-        programs = self.planner.processors or 1
+        results = self._interpret(backend.run_all, _narrow(inputs), arrays, binding)
         self.last = "numpy", None
-        return backend.run_all(
-            host, kernels, arrays, binding.params, programs, checked=self.checked
-        )
+        return results
 
     def _run_torch_tensors(
         self, inputs: Mapping[str, Any], params: Mapping[str, object], binding: Binding
@@ -165,21 +162,22 @@ class Calls:
 
         if not any(t.dtype == torch.float64 for t in inputs.values()):
             check_floats(binding.params, "torch")
-        host, kernels = self._interpreted(inputs, binding)
-        programs = self.planner.processors or 1
+        results = self._interpret(backend.run_all, _narrow(inputs), inputs, binding)
         self.last = "torch", device
-        return backend.run_all(
-            host, kernels, inputs, binding.params, programs, checked=self.checked
-        )
+        return results
 
-    def _interpreted(
-        self, inputs: Mapping[str, Any], binding: Binding
-    ) -> tuple[HostProgram, tuple[TileProgram, ...]]:
-        """The tile programs for a call, and the host program that runs them as they are."""
-        plan = self.planner.plan(binding.extents)
-        narrow = [n for n, t in inputs.items() if is_narrow(t)]
-        interfaces = [of_tile_program(k) for k in plan.kernels]
-        return host_program(plan.program, interfaces, narrow), plan.kernels
+    def _interpret(
+        self,
+        run_all: Callable[..., tuple[Any, ...]],
+        narrow: Mapping[str, str],
+        inputs: Mapping[str, Any],
+        binding: Binding,
+    ) -> tuple[Any, ...]:
+        """The results of tile programs as they are, and of the host program around them."""
+        plan = self.planner.plan(binding.extents).of_dtypes(narrow)
+        host = host_program(plan.program, [of_tile_program(k) for k in plan.kernels])
+        programs = self.planner.processors or 1
+        return run_all(host, plan.kernels, inputs, binding.params, programs, checked=self.checked)
 
     def _backend_for(self, device: torch.device) -> str:
         if self.backend != "auto":
@@ -233,30 +231,36 @@ class Calls:
         if processors is None and device.type == "cuda" and not interpreted():
             processors = multiprocessors(device)
         plan = self.planner.plan(binding.extents, processors)
-        kernels = plan.kernels
         precision = "tf32" if self.tf32 else "ieee"
-        narrow = {n: str(t.dtype)[6:] for n, t in inputs.items() if is_narrow(t)}
-        key = (str(len(kernels)), *(str(id(k)) for k in kernels), *map(str, narrow.items()))
+        narrow = _narrow(inputs)
+        ids = (str(id(k)) for k in plan.kernels)
+        key = (str(len(plan.kernels)), *ids, *map(str, narrow.items()))
         runner = self._runners.get(key)
         if runner is None:
             check_conversion(device, narrow)
             outline = plan.derivation.outline()
+            plan = plan.of_dtypes(narrow)
+            start, kernels = self.planner.equations.of_dtypes(narrow), plan.kernels
 
             def write(schedules: Sequence[Schedule]) -> Module:
                 with BUILDING:
                     return emit(
-                        self.planner.equations,
+                        start,
                         kernels,
                         schedules,
                         lowered=plan.program,
                         outline=outline,
                         precision=precision,
-                        narrow=narrow,
                     )
 
             runner = TritonRunner(plan.program, kernels, write, precision, self.planner.processors)
             runner = self._runners.setdefault(key, runner)
         return runner
+
+
+def _narrow(inputs: Mapping[str, Any]) -> dict[str, str]:
+    """The dtypes of floats of 8 bits: kernels take all others as they come."""
+    return {n: str(t.dtype).removeprefix("torch.") for n, t in inputs.items() if is_narrow(t)}
 
 
 def _unpacked(results: tuple[Any, ...]) -> Any:

@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from monocomp.building import BUILDING
 from monocomp.calls import Calls
+from monocomp.declarations import Declarations, Origin, by_representative
 from monocomp.derivation import Derivation
 from monocomp.equations import Equations
-from monocomp.errors import UnsupportedError, UsageError, nearest
-from monocomp.language import syntax
+from monocomp.errors import UnsupportedError, UsageError, did_you_mean
 from monocomp.language.checker import check
-from monocomp.pipeline import complete, derive
 from monocomp.planning.plan import Plan, Planner
-from monocomp.proving.proofs import require_program
-from monocomp.rewriting import Rewriter
 from monocomp.source import triton_source
 from monocomp.stages import Stages
+from monocomp.terms import Term
 from monocomp.tile import TileProgram
 from monocomp.translation import translate
 
@@ -75,7 +73,7 @@ def compile(
     text, stem = _text(text_or_path)
     program = check(text, name or stem, {m.name: m.statement for m in monoids})
     return Kernel(
-        program,
+        translate(program),
         backend=backend,
         checked=checked,
         tf32=tf32,
@@ -117,7 +115,7 @@ class Kernel:
 
     def __init__(
         self,
-        program: syntax.Program,
+        equations: Equations,
         *,
         backend: str = "auto",
         checked: bool = False,
@@ -127,47 +125,38 @@ class Kernel:
         rules: Sequence[str] | None = None,
         processors: int | None = None,
     ) -> None:
-        """Derive the kernel, or take it from where a derivation has come to. Where sizes matter
-        it is derived for them."""
+        """Derive the kernel from equations as they are written, or take it from where a derivation
+        has come to. Where sizes matter it is derived for them."""
         if backend not in BACKENDS:
-            near = nearest(backend, BACKENDS)
             raise UsageError(
                 f"unknown backend {backend!r}",
                 notes=["backends: " + ", ".join(BACKENDS)],
-                help=f"did you mean {near!r}?" if near else None,
+                help=did_you_mean(backend, BACKENDS),
             )
         if checked and backend == "triton":
             raise UnsupportedError(
                 "backend 'triton' has no checked mode",
                 help="check with backend='torch', then run with 'triton'",
             )
-        self.program = program
+        self.equations = equations  # as they are written
         self.backend = backend
         self.checked = checked
         self.tf32 = tf32
         self.processors = processors
-
-        def derived(sizes: Mapping[str, int]) -> Rewriter:
-            rewriter = derive(translate(program, sizes), steps, rules)
-            if not rewriter.finished or rules is not None:
-                complete(rewriter)
-            return rewriter
-
-        with BUILDING:
-            if derivation is None:
-                rewriter = derived({})
-            else:
-                rewriter = derivation.rewriter()
-                complete(rewriter)
-            require_program(rewriter.start)
-            require_program(rewriter.program)
-            self.planner = Planner(derived, rewriter, processors)
-            self.calls = Calls(program, self.planner, backend, checked=checked, tf32=tf32)
+        self.planner = Planner(
+            equations, derivation, steps=steps, rules=rules, processors=processors
+        )
+        self.calls = Calls(self.planner, backend, checked=checked, tf32=tf32)
 
     @property
-    def equations(self) -> Equations:
-        """The program in index terms, as it is written."""
-        return self.planner.equations
+    def program(self) -> Origin:
+        """The text that it computes."""
+        return self.equations.origin
+
+    @property
+    def declared(self) -> Declarations[Term]:
+        """Its inputs, parameters, extents and outputs."""
+        return self.equations.declared
 
     @property
     def name(self) -> str:
@@ -193,7 +182,7 @@ class Kernel:
                 `nominal_sizes` says where it must be chosen what kernels store.
             processors: as for `compile`; the kernel's own, unless given.
         """
-        return self.planner.plan(self._sizes(extents or {}), processors)
+        return self.planner.plan(by_representative(self.declared, extents or {}), processors)
 
     def tile_programs(
         self, extents: Mapping[str, int] | None = None, processors: int | None = None
@@ -234,39 +223,21 @@ class Kernel:
                 for these extents, which are constants in it, and for tensors whose last
                 dimensions have no gaps (backend "triton").
         """
-        sizes = self._sizes(extents or {})
+        sizes = by_representative(self.declared, extents or {})
         if minimal and backend != "triton":
             raise UsageError("only the source for backend 'triton' has a minimal form")
         if backend in ("numpy", "torch"):
             return "\n\n".join(map(str, self.tile_programs(sizes))) + "\n"
         if backend != "triton":
-            near = nearest(backend, BACKENDS)
             raise UsageError(
                 f"unknown backend {backend!r}",
                 notes=["backends: numpy, torch, triton"],
-                help=f"did you mean {near!r}?" if near else None,
+                help=did_you_mean(backend, BACKENDS),
             )
         tf32 = self.tf32 if tf32 is None else tf32
         return triton_source(
             self.planner, sizes, dtype or "bf16", target, tf32=tf32, minimal=minimal
         )
-
-    def _sizes(self, extents: Mapping[str, int]) -> dict[str, int]:
-        """Extents by representative, from extents by any index name."""
-        sizes: dict[str, int] = {}
-        for name, size in extents.items():
-            if name not in self.program.extent_of:
-                near = nearest(name, self.program.extent_of)
-                known = ", ".join(n for n in self.program.extent_of if not n.startswith("."))
-                raise UsageError(
-                    f"the program has no index {name!r}",
-                    notes=[f"its indices: {known}"],
-                    help=f"did you mean {near!r}?" if near else None,
-                )
-            if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-                raise UsageError(f"the extent of {name!r} is {size!r}, not a number of entries")
-            sizes[self.program.extent_of[name]] = size
-        return sizes
 
     def report(self, extents: Mapping[str, int] | None = None) -> dict[str, Any]:
         """What the kernels do: passes over each index, number of kernels, and the cost.
@@ -275,7 +246,7 @@ class Kernel:
         (through device memory, at two bytes an element) and "state" (numbers carried for
         each row of the output): numbers where all extents are known, else sympy formulas.
         """
-        return self.plan(extents).report(self._sizes(extents or {}))
+        return self.plan(extents).report(by_representative(self.declared, extents or {}))
 
     def __repr__(self) -> str:
         reasons = {
@@ -288,8 +259,8 @@ class Kernel:
         if self.calls.last is not None:
             backend, device = self.calls.last
             last = f"; last ran on {backend}" + (f" ({device})" if device is not None else "")
-        outputs = ", ".join(o.name for o in self.program.outputs)
-        inputs = ", ".join(self.program.inputs)
+        outputs = ", ".join(o.name for o in self.declared.outputs)
+        inputs = ", ".join(self.declared.inputs)
         return f"<Kernel {self.name}({inputs}) -> {outputs}; backend {reasons[self.backend]}{last}>"
 
     # --- running ----------------------------------------------------------------------
@@ -326,7 +297,7 @@ class Kernel:
             UsageError: the program uses the name of an argument that is not its own.
         """
         for name in ("seconds", "candidates", "progress"):
-            if name in self.program.params or name in self.program.inputs:
+            if name in self.declared.params or name in self.declared.inputs:
                 raise UsageError(
                     f"the program's '{name}' and the argument '{name}' of tune have one name",
                     help="give the one in the program another name, or use `monocomp tune`",

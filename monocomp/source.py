@@ -39,17 +39,17 @@ def triton_source(
     from monocomp.backends.triton.emit import emit_minimal
 
     plan, dtypes, schedules = _scheduled(planner, extents, dtype, target)
+    plan = plan.of_dtypes(dtypes)
     is_cuda = target is not None and target.startswith("cuda")
     with BUILDING:
         return emit_minimal(
-            planner.equations,
+            planner.equations.of_dtypes(dtypes),
             plan.kernels,
             schedules,
             lowered=plan.program,
             sizes=plan.extents(extents),
             precision="tf32" if tf32 else "ieee",
             target=target,
-            dtypes=dtypes,
             fast=is_cuda and "float32" not in dtypes.values(),
         )
 
@@ -66,16 +66,17 @@ def triton_module(
     from monocomp.backends.triton.emit import emit
 
     plan, dtypes, schedules = _scheduled(planner, extents, dtype, target)
+    narrow = {n: d for n, d in dtypes.items() if d in NARROW}  # the others may be any
+    plan = plan.of_dtypes(narrow)
     with BUILDING:
         return emit(
-            planner.equations,
+            planner.equations.of_dtypes(narrow),
             plan.kernels,
             schedules,
             lowered=plan.program,
             outline=plan.derivation.outline(),
             precision="tf32" if tf32 else "ieee",
             target=target,
-            narrow={n: d for n, d in dtypes.items() if d in NARROW},
         )
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from monocomp.declarations import by_representative
 from monocomp.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:  # a kernel has stages
@@ -65,7 +66,7 @@ class Stages(Mapping[str, str]):
             case "host":
                 from monocomp.source import triton_module
 
-                sizes = self.kernel._sizes(self.extents)
+                sizes = by_representative(self.kernel.declared, self.extents)
                 module = triton_module(self.kernel.planner, sizes, "bf16", self.target)
                 return str(module.program).rstrip()
             case "source":

@@ -1004,7 +1004,7 @@ def test_random_programs_agree_with_a_slower_reading(limit, monkeypatch):
             indices = program.definitions[output.name].indices
             for place in itertools.product(*(range(EXTENTS[index]) for index in indices)):
                 want = slow.read(output.name, place)
-                assert value[place] == pytest.approx(want, 1e-9, 1e-9), program.text
+                assert value[place] == pytest.approx(want, 1e-9, 1e-9), program.origin.text
 
 
 # --- random numbers -----------------------------------------------------------------------

@@ -23,11 +23,11 @@ from monocomp import library
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines
 from monocomp.checking import random_inputs
 from monocomp.checking import sizes as fitting
+from monocomp.declarations import free_extents
 from monocomp.equations import Equations
 from monocomp.errors import InternalError
 from monocomp.language.checker import check
 from monocomp.reference import oracle
-from monocomp.terms.declarations import free_extents
 from monocomp.translation import translate
 
 _NUMBERS = count()

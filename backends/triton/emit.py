@@ -26,8 +26,8 @@ from monocomp.equations import Equations
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.host.building import host_program
 from monocomp.host.program import Align, Clear, HostProgram
-from monocomp.lowering import in_two_tiles
 from monocomp.tile import Combine, Fold, TileProgram, walk
+from monocomp.tile.split_padding import split_padding
 
 
 @dataclass(frozen=True)
@@ -105,11 +105,10 @@ def _write(
     kernels: Sequence[TileProgram],
     schedules: Sequence[Schedule],
     lowered: Equations,
-    narrow: Mapping[str, str],
 ) -> _Written:
     """The kernels of a file, and its host program."""
     pairs = zip(kernels, schedules, strict=True)
-    kernels = [in_two_tiles(k, s.in_two) for k, s in pairs]
+    kernels = [split_padding(k, s.in_two) for k, s in pairs]
     taken = {*DEVICE_FUNCTIONS, *HOST_FUNCTIONS, *RESERVED}
     names = Identifiers({*taken, *HOST_NAMES})
     declared = start.declared
@@ -127,7 +126,7 @@ def _write(
     monoids = dict.fromkeys(m.name for m in folds if isinstance(m, Combine))
     functions = {m: names.of("combine", m, f"combine_{m}") for m in monoids}
     named = zip(kernels, kernel_names, strict=True)
-    programs = [block_program(k, narrow, name=n, functions=functions) for k, n in named]
+    programs = [block_program(k, name=n, functions=functions) for k, n in named]
     configs = tuple(
         Config(
             names.of("config", k.name, "CONFIG" if n == 0 else f"CONFIG_{n + 1}"),
@@ -147,7 +146,7 @@ def _write(
         configs,
         [c.of(s) for c, s in zip(configs, schedules, strict=True)],
         [source_of(p) for p in programs],
-        host_program(lowered, interfaces, narrow),
+        host_program(lowered, interfaces),
     )
 
 
@@ -160,7 +159,6 @@ def emit(
     outline: Iterable[str] = (),
     precision: str = "ieee",
     target: str | None = None,
-    narrow: Mapping[str, str] | None = None,
 ) -> Module:
     """The source file of a program.
 
@@ -172,10 +170,9 @@ def emit(
         outline: the derivation, a line a step.
         precision: "ieee" or "tf32", for products of float32.
         target: what the file was made for, for the header.
-        narrow: the inputs that are floats of 8 bits, with their dtypes.
     """
-    narrow = narrow or {}
-    written = _write(start, kernels, schedules, lowered or start, narrow)
+    lowered = lowered or start
+    written = _write(start, kernels, schedules, lowered)
     names, program = written.names, written.program
     host = Identifiers(written.taken).of("host", start.origin.name or "kernel")
     is_described = any(c.is_described for c in written.configs)
@@ -206,8 +203,8 @@ def emit(
     identifiers = _identifiers(start, names)
     lines += ["", "", *reference_lines(start, identifiers)]
     # What the file computes is printed as it was written, for the sizes that it was lowered for.
-    here = replace(start, sizes=(lowered or start).sizes)
-    lines += ["", "", *main_lines(here, identifiers, host, narrow)]
+    here = replace(start, sizes=lowered.sizes)
+    lines += ["", "", *main_lines(here, identifiers, host)]
     params = {n: names.of("param", n) for n in start.declared.params}
     return Module(_parsed(lines), host, written.configs, params, program)
 
@@ -221,7 +218,6 @@ def emit_minimal(
     sizes: Mapping[str, int],
     precision: str,
     target: str | None,
-    dtypes: Mapping[str, str],
     fast: bool,
 ) -> str:
     """The source file of a program without what whole ones look at in each call.
@@ -229,12 +225,11 @@ def emit_minimal(
     Args:
         start, kernels, schedules, lowered, precision, target: as for `emit`.
         sizes: extents that are known; the file is for these alone.
-        dtypes: of the inputs of floats.
         fast: may functions be as accurate as results of 16 bits?
     """
-    narrow = {n: d for n, d in dtypes.items() if d in NARROW}
-    widths = {n: 1 if n in narrow else 4 if d == "float32" else 2 for n, d in dtypes.items()}
-    written = _write(start, kernels, schedules, lowered, narrow)
+    dtypes = {i.name: i.dtype for i in start.declared.inputs.values() if i.kind == "float"}
+    widths = {n: 1 if d in NARROW else 4 if d == "float32" else 2 for n, d in dtypes.items()}
+    written = _write(start, kernels, schedules, lowered)
     name = Identifiers(written.taken).of("host", start.origin.name or "kernel")
     host = MinimalHost(
         start, written.program, written.names, sizes, written.chosen, precision, fast, widths

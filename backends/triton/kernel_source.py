@@ -35,7 +35,6 @@ class KernelSource:
 
 def block_program(
     program: TileProgram,
-    narrow: Collection[str] = (),
     passes: Collection[str] = PASSES,
     name: str | None = None,
     functions: Mapping[str, str] | None = None,
@@ -44,7 +43,6 @@ def block_program(
 
     Args:
         program: the kernel.
-        narrow: the inputs of 8 bits.
         passes: those that decide what its block program is like.
         name, functions: identifiers of the kernel and of the combines, by monoid; those of a file
             with no other kernel, unless given.
@@ -59,7 +57,7 @@ def block_program(
         others = combines if function == kernel else set()
         return Identifiers({*LAUNCH, *DEVICE_FUNCTIONS, *_OPTIONS, function, *others})
 
-    return build(program, choose(program, narrow, passes), kernel, scope, functions)
+    return build(program, choose(program, passes), kernel, scope, functions)
 
 
 def source_of(p: BlockProgram) -> KernelSource:

@@ -41,7 +41,7 @@ from monocomp.host.building import host_program, of_tile_program
 from monocomp.host.evaluation import Evaluation
 from monocomp.host.plan import Plan
 from monocomp.planning.report import report
-from monocomp.planning.sizes import power_of_two
+from monocomp.sizes import power_of_two
 from monocomp.tile import TileProgram
 
 Emit = Callable[[Sequence[Schedule]], Module]

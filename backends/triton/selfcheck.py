@@ -15,10 +15,11 @@ from monocomp.backends.triton import reference
 from monocomp.backends.triton.reference import reference_lines
 from monocomp.backends.triton.reference.code import call_lines, default_text
 from monocomp.checking.sizes import Sizes, fits
+from monocomp.declarations import Input, free_extents
+from monocomp.dtypes import NARROW
 from monocomp.equations import Equations
 from monocomp.errors import InternalError
-from monocomp.planning.sizes import without_elements
-from monocomp.terms.declarations import Input, free_extents
+from monocomp.sizes import without_elements
 
 __all__ = ["RESERVED", "main_lines", "reference_lines"]
 
@@ -79,12 +80,7 @@ if __name__ == "__main__":
 """
 
 
-def main_lines(
-    equations: Equations,
-    identifiers: Mapping[str, str],
-    host: str,
-    narrow: Mapping[str, str] | None = None,
-) -> list[str]:
+def main_lines(equations: Equations, identifiers: Mapping[str, str], host: str) -> list[str]:
     """The source of `main` and of the call to it.
 
     `main` calls the host function with the inputs by position and the parameters by keyword,
@@ -95,7 +91,6 @@ def main_lines(
         equations: the program, not rewritten.
         identifiers: as for `reference_lines`.
         host: the name of the host function.
-        narrow: dtypes of inputs that are floats of 8 bits.
     """
     if host in RESERVED:
         raise InternalError(f"the host function's name is reserved: {host}")
@@ -108,8 +103,8 @@ def main_lines(
     inputs = []
     for declared, made in _inputs(equations, params):
         dims = ",".join(d.lstrip(".") for d in declared.dims)
-        if narrow and declared.name in narrow:
-            made += f".to(torch.{narrow[declared.name]})"
+        if declared.dtype in NARROW:
+            made += f".to(torch.{declared.dtype})"
         inputs.append(f"        {made},  # {declared.name}[{dims}]")
     out += ["    made = [", *inputs, "    ]"] if inputs else ["    made = []"]
     out += call_lines("params = {", keywords, "}")

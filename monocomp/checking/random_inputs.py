@@ -16,9 +16,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from monocomp.checking.sizes import Sizes
+from monocomp.declarations import Input
 from monocomp.equations import Equations
 from monocomp.intervals import Interval
-from monocomp.terms.declarations import Input
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 

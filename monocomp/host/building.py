@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from monocomp.declarations import Declarations
+from monocomp.dtypes import NARROW
 from monocomp.equations import Equations
 from monocomp.host import program as H
-from monocomp.planning.sizes import without_elements
-from monocomp.terms.declarations import Declarations
+from monocomp.sizes import without_elements
+from monocomp.terms import Term
 from monocomp.tile import OutputTensor, TileProgram
 
 MANY_BLOCKS = 8  # of rows, whose reading takes longer than a copy, if rows are odd
@@ -68,22 +70,19 @@ def of_tile_program(kernel: TileProgram) -> Interface:
     return Interface(kernel, kernel.name, parameters, tuple(arguments))
 
 
-def host_program(
-    lowered: Equations, kernels: Sequence[Interface], narrow: Collection[str] = ()
-) -> H.HostProgram:
+def host_program(lowered: Equations, kernels: Sequence[Interface]) -> H.HostProgram:
     """The program that runs the kernels.
 
     Args:
         lowered: the program that the kernels compute.
         kernels: in the order in which they run.
-        narrow: the inputs that are floats of 8 bits, which have no say in the dtype of results.
     """
     declared = lowered.declared
     body: list[H.Statement] = [
         *_sizes(lowered, kernels),
         H.CheckShapes(tuple(H.Shape(n, declared.extents(n)) for n in declared.inputs)),
         *(H.CheckEmpty(e) for e in sorted(without_elements(lowered))),
-        *_dtypes(declared, kernels, narrow),
+        *_dtypes(declared, kernels),
         *_buffers(kernels),
         *(s for n, k in enumerate(kernels) for s in _launch(n, k, declared.inputs)),
     ]
@@ -113,12 +112,11 @@ def _sizes(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.State
         yield H.Bound(extent, bounds[extent])
 
 
-def _dtypes(
-    declared: Declarations, kernels: Sequence[Interface], narrow: Collection[str]
-) -> Iterator[H.Statement]:
-    floats = [n for n, i in declared.inputs.items() if i.kind == "float"]
-    promoted = tuple(n for n in floats if n not in narrow)
-    yield H.Promote(promoted, "bfloat16" if narrow else "float32")
+def _dtypes(declared: Declarations[Term], kernels: Sequence[Interface]) -> Iterator[H.Statement]:
+    """Floats of 8 bits have no say in the dtype of results."""
+    floats = [i for i in declared.inputs.values() if i.kind == "float"]
+    promoted = tuple(i.name for i in floats if i.dtype not in NARROW)
+    yield H.Promote(promoted, "float32" if len(promoted) == len(floats) else "bfloat16")
     if any(a.value == H.Flag("fast") for k in kernels for a in k.arguments):
         yield H.Fast(next(iter(declared.inputs)))
     for left, right in dict.fromkeys(p for k in kernels for p in k.shared):

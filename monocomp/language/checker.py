@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
+from monocomp import declarations
+from monocomp.declarations import Input, Origin
 from monocomp.errors import (
     EmptyProgramError,
     FilterError,
@@ -86,17 +88,19 @@ class _Checker:
         declared = {key: at.kind for key, at in self.scope.inputs.items() if at.kind is not None}
         kinds = Kinds(declared, self.scope.params, self.definitions)
         extents = _Extents(self)
-        inputs = self._inputs(kinds, extents)
+        places = self._places_of_inputs()
+        inputs = {key: Input(key, extents.dims[key], kinds.input(key)) for key in places}
+        bounds = extents.bounds()
+        places |= {key: at.span for key, at in (self.definitions | self.monoids | bounds).items()}
         return S.Program(
-            text=self.scope.text,
-            name=name,
             inputs=inputs,
             params=self._params_in_order(),
-            monoids=self.monoids,
-            definitions=self.definitions,
             outputs=outputs,
             extent_of=extents.table(inputs),
-            bounds=extents.bounds(),
+            bounds=bounds,
+            origin=Origin(self.scope.text, name, places),
+            monoids=self.monoids,
+            definitions=self.definitions,
             kinds=kinds.definitions,
         )
 
@@ -150,7 +154,7 @@ class _Checker:
 
     # Outputs
 
-    def _outputs(self) -> tuple[S.Output, ...]:
+    def _outputs(self) -> tuple[declarations.Output, ...]:
         asked = [at for at in self.scope.statements if isinstance(at, S.Output)]
         if not self.definitions:
             raise OutputError(
@@ -162,12 +166,12 @@ class _Checker:
             return self._asked(asked)
         used = {name for key in self.definitions for name in self.scope.definitions_used(key)}
         return tuple(
-            S.Output(at.name, None, span=at.span)
+            declarations.Output(str(at.name))
             for at in self.definitions.values()
             if at.name not in used
         )
 
-    def _asked(self, asked: list[S.Output]) -> tuple[S.Output, ...]:
+    def _asked(self, asked: list[S.Output]) -> tuple[declarations.Output, ...]:
         seen: dict[str, Span] = {}
         for at in asked:
             name = at.name
@@ -198,7 +202,10 @@ class _Checker:
                     notes=(f"accepted: {', '.join(DTYPES)}",),
                     help=did_you_mean(at.dtype, DTYPES),
                 )
-        return tuple(asked)
+        return tuple(
+            declarations.Output(str(at.name), None if at.dtype is None else str(at.dtype))
+            for at in asked
+        )
 
     # Inputs and parameters
 
@@ -206,25 +213,24 @@ class _Checker:
         """Every read of the program with its plain subscripts, in order of the text."""
         return sorted(self.scope.plain, key=lambda read: read[0].span.start)
 
-    def _inputs(self, kinds: Kinds, extents: _Extents) -> dict[str, S.Input]:
+    def _places_of_inputs(self) -> dict[str, Span]:
+        """Where each input is declared or first read, in order of their first appearance."""
         places = {key: at.span for key, at in self.scope.inputs.items()}
         first = {key: place.start for key, place in places.items()}
         for read, _ in self.reads():
             if read.name not in self.scope.definitions:
                 start = places.setdefault(read.name, read.span).start
                 first[read.name] = min(first.get(read.name, start), read.span.start)
-        return {
-            key: S.Input(key, extents.dims[key], kinds.input(key), span=places[key])
-            for key in sorted(places, key=first.__getitem__)
-        }
+        return {str(key): places[key] for key in sorted(places, key=first.__getitem__)}
 
-    def _params_in_order(self) -> dict[str, S.Param]:
+    def _params_in_order(self) -> dict[str, declarations.Param]:
         places = {key: at.name.span.start for key, at in self.scope.params.items()}
         for body, local in self.scope.bodies():
             for node in S.walk(body):
                 if isinstance(node, S.Name) and node.name in places and node.name not in local:
                     places[node.name] = min(places[node.name], node.span.start)
-        return {key: self.scope.params[key] for key in sorted(places, key=places.__getitem__)}
+        found = (self.scope.params[key] for key in sorted(places, key=places.__getitem__))
+        return {str(at.name): declarations.Param(str(at.name), at.kind, at.default) for at in found}
 
 
 class _Extents:
@@ -341,7 +347,8 @@ class _Extents:
             ) from None
 
     def bounds(self) -> dict[str, S.Expr]:
-        """The declared extents, one for each set of indices that share it."""
+        """The declared extents, one for each set of indices that share it, each after those that
+        it mentions."""
         found: dict[str, tuple[str, S.Expr]] = {}
         for name, bound in self._bounds.items():
             if name in self._equal:
@@ -354,9 +361,14 @@ class _Extents:
                     spans=(self.scope.bounds[name].span, self.scope.bounds[other].span),
                     help="declare one of them",
                 )
-        return {key: bound for key, (_, bound) in found.items()}
+        graph = {
+            key: {self.find(part.index) for part in S.walk(bound) if isinstance(part, S.Extent)}
+            & found.keys()
+            for key, (_, bound) in found.items()
+        }
+        return {str(key): found[key][1] for key in TopologicalSorter(graph).static_order()}
 
-    def table(self, inputs: dict[str, S.Input]) -> dict[str, str]:
+    def table(self, inputs: dict[str, Input]) -> dict[str, str]:
         """Every index and made-up dimension with its representative."""
         names = [*self.scope.indices, *(dim for at in inputs.values() for dim in at.dims)]
         return {name: self.find(name) for name in names}

@@ -20,6 +20,7 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any, Literal, TypeAlias
 
+from monocomp.declarations import Declarations, Origin
 from monocomp.errors import Span
 from monocomp.vocabulary import Kind
 
@@ -267,37 +268,16 @@ Statement: TypeAlias = Definition | Function | Monoid | Bound | Param | Output |
 # What checking adds.
 
 
-@dataclass(frozen=True, slots=True)
-class Input(Node):
-    """An input tensor. `dims` names each dimension by an index whose extent it has.
-
-    A dimension that only computed subscripts read and no declaration names gets a made-up
-    name that starts with a dot, like `.K0`.
-    """
-
-    name: str
-    dims: tuple[str, ...]
-    kind: Kind
-
-
 @dataclass(frozen=True)
-class Program:
+class Program(Declarations[Expr]):
     """A checked program.
 
-    inputs and params are in order of first appearance, definitions in order of the text.
-    `extent_of` maps every index to the representative of its extent: two indices have the
-    same extent exactly when they have the same representative. `bounds` gives the extent
-    of representatives declared by `index k < EXPR`; the others are read off the inputs.
-    `kinds` gives the type of each definition.
+    inputs and params are in order of first appearance, definitions in order of the text; two
+    indices have the same extent exactly when they have the same representative. `kinds` gives the
+    type of each definition.
     """
 
-    text: str = ""
-    name: str | None = None
-    inputs: dict[str, Input] = field(default_factory=dict)
-    params: dict[str, Param] = field(default_factory=dict)
+    origin: Origin = field(default=Origin(), compare=False)
     monoids: dict[str, Monoid] = field(default_factory=dict)
     definitions: dict[str, Definition] = field(default_factory=dict)
-    outputs: tuple[Output, ...] = ()
-    extent_of: dict[str, str] = field(default_factory=dict)
-    bounds: dict[str, Expr] = field(default_factory=dict)
     kinds: dict[str, Kind] = field(default_factory=dict)

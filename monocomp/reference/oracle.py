@@ -46,16 +46,18 @@ from typing import Any
 
 import numpy as np
 
-from monocomp import counter_rng
+from monocomp import binding, counter_rng
+from monocomp.declarations import Input
 from monocomp.errors import (
     InputError,
     InternalError,
 )
-from monocomp.language import binding, checker
+from monocomp.language import checker
 from monocomp.language import syntax as S
 from monocomp.reference import naive_arithmetic as arithmetic
 from monocomp.reference import named_arrays as N
 from monocomp.reference.aggregates import Fold, aggregate, fold_monoid, select, softmax
+from monocomp.reference.declared_extents import declared_extent
 from monocomp.reference.reads import Fault, Tensor, gather, widened
 from monocomp.reference.wide import Array, Wide, default, to_numpy
 from monocomp.vocabulary import KEEPING_REDUCTIONS, SELECTIONS
@@ -161,7 +163,9 @@ class _Evaluator:
         self.program = program
         self.wide = wide
         arrays = {name: to_numpy(name, given) for name, given in inputs.items()}
-        bound = binding.bind(program, {name: a.shape for name, a in arrays.items()}, params)
+        shapes = {name: a.shape for name, a in arrays.items()}
+        size = functools.partial(declared_extent, program.extent_of)
+        bound = binding.bind(program, program.origin, shapes, params, size)
         self.extents = bound.extents
         self.params = bound.params
         self.tensors = {name: self._input(at, arrays[name]) for name, at in program.inputs.items()}
@@ -186,12 +190,12 @@ class _Evaluator:
             self.tensors[definition.name] = self._define(definition)
         return tuple(self._output(self.tensors[out.name]) for out in self.program.outputs)
 
-    def _input(self, declared: S.Input, array: Array) -> Tensor:
+    def _input(self, declared: Input, array: Array) -> Tensor:
         if declared.kind != "float" and array.dtype.kind == "f":
             raise InputError(
                 f"input '{declared.name}' holds floats, and the program needs {declared.kind}",
-                text=self.program.text,
-                spans=declared.span,
+                text=self.program.origin.text,
+                spans=self.program.origin.span(declared.name),
                 help="convert it, or declare it in the program: "
                 f"input {declared.name}[{','.join(declared.dims)}]: float",
             )
@@ -266,7 +270,7 @@ class _Evaluator:
         positions = [arithmetic.as_number(self.value(part, scope)) for part in node.subscripts]
         is_over_nothing = not all(map(len, scope.indices.values()))
         guard = N.Value((), np.asarray(False)) if is_over_nothing else scope.guard
-        found, faults = gather(self.program.text, node, tensor, positions, guard)
+        found, faults = gather(self.program.origin.text, node, tensor, positions, guard)
         self.faults += faults
         return found
 

@@ -110,7 +110,11 @@ class _Parser:
         return P.TileProgram(
             name,
             {},
-            {n: P.Tensor(n, _list(dims), _kind(k), bool(s)) for n, s, k, dims, _ in given if dims},
+            {
+                n: P.Tensor(n, _list(dims), _kind(k), bool(s), dtype or None)
+                for n, s, k, dims, dtype in given
+                if dims
+            },
             {n: _kind(kind) for n, _, kind, dims, _ in given if not dims},
             tuple(
                 P.OutputTensor(n, _list(dims), _kind(kind), dtype or None, bool(s))

@@ -49,7 +49,7 @@ def show_program(p: P.TileProgram) -> str:
 
 def _tensor(t: P.Tensor | P.OutputTensor) -> str:
     stored = "stored " if t.is_stored else ""
-    dtype = f" as {t.dtype}" if isinstance(t, P.OutputTensor) and t.dtype else ""
+    dtype = f" as {t.dtype}" if t.dtype else ""
     return f"{t.name}: {stored}{t.kind}[{', '.join(t.dims)}]{dtype}"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from monocomp.dtypes import kind_of
 from monocomp.errors import InternalError
 from monocomp.tile import program as P
 from monocomp.tile.operations import OPERATIONS, Sort, Words, result_kind
@@ -58,6 +59,9 @@ class _Verifier:
             halves = axis.after is None or axis.role == "whole"
             same = first is not None and (first.extent, first.role) == (axis.extent, axis.role)
             _require(halves and same, f"{name} has no tile {axis.after} before it")
+        for t in self.program.inputs.values():
+            fits = t.dtype is None or kind_of(t.dtype) == t.kind
+            _require(fits, f"{t.name} is {t.kind}, and not {t.dtype}")
         self._body(self.program.body)
         for name in self.outputs:
             _require(self.program.stores(name), f"{name} is not stored")

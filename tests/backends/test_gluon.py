@@ -53,7 +53,7 @@ def launch_of(name: str, inputs: Mapping[str, torch.Tensor]) -> Launch:
     for o in program.outputs:
         shape = [known[d] for d in o.dims]
         outputs[o.name] = torch.full(shape, torch.nan, dtype=torch.bfloat16, device=device)
-    declared = kernel.program.params.values()
+    declared = kernel.declared.params.values()
     params = {p.name: CASES[name].params.get(p.name, p.default) for p in declared}
     chosen = lengths(program, known, 0) | BLOCKS | SHORT.get(name, {})
     return Launch(emit(program, f"{name}_kernel"), {**inputs, **outputs}, known, params, chosen)

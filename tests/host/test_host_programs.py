@@ -14,6 +14,7 @@ from torch import Tensor
 
 import monocomp as mc
 from monocomp import library
+from monocomp.declarations import by_representative
 from monocomp.errors import InternalError
 from monocomp.host import Evaluation, HostProgram, host_program, of_tile_program, verify
 from monocomp.host.program import (
@@ -34,7 +35,7 @@ from monocomp.host.program import (
     Statement,
     Stride,
 )
-from monocomp.planning.sizes import packed_extents
+from monocomp.sizes import packed_extents
 from tests.backends.library_cases import CASES
 
 pytest.importorskip("triton")
@@ -55,7 +56,7 @@ MANY, ONE = (512, 20), (1, 96)  # rows, and the size of a head
 def emitted(name: str, rows: int, head: int) -> tuple[Module, tuple[dict[str, int], ...]]:
     """A program for Hopper, with the schedules that come first."""
     kernel = mc.compile(library.load(name), processors=PROCESSORS)
-    sizes = kernel._sizes(CASES[name].sizes(rows, LENGTH, head, head))
+    sizes = by_representative(kernel.declared, CASES[name].sizes(rows, LENGTH, head, head))
     kernels = kernel.tile_programs(sizes)
     lowered = kernel.planner.plan(sizes).program
     known = packed_extents(lowered, sizes)
@@ -68,7 +69,7 @@ def inputs_of(name: str, rows: int, head: int) -> dict[str, Tensor]:
     """In the order of the program."""
     case = CASES[name]
     made = case.inputs(case.sizes(rows, LENGTH, head, head), torch.bfloat16)
-    return {n: made[n] for n in mc.compile(case.text).program.inputs}
+    return {n: made[n] for n in mc.compile(case.text).declared.inputs}
 
 
 class Recorder:
@@ -118,7 +119,7 @@ def both(
     module, configs = emitted(name, rows, head)
     configs = tuple(c | {k: v for k, v in changes.items() if k in c} for c in configs)
     loaded, case = load(module.source), CASES[name]
-    params = mc.compile(case.text).program.params
+    params = mc.compile(case.text).declared.params
     given = {n: p.default for n, p in params.items()} | dict(case.params)
     target = PlanTarget(module.program, loaded, torch.device("cpu"), "ieee")
 
@@ -169,7 +170,7 @@ def test_they_agree_for_other_layouts(change: str) -> None:
 def test_those_of_tile_programs(name: str) -> None:
     """The same statements, but for what schedules and layouts are about."""
     kernel = mc.compile(CASES[name].text, processors=4)
-    sizes = kernel._sizes(CASES[name].sizes(1, 4096))
+    sizes = by_representative(kernel.declared, CASES[name].sizes(1, 4096))
     lowered = kernel.planner.plan(sizes).program
     program = host_program(lowered, [of_tile_program(k) for k in kernel.tile_programs(sizes)])
     verify(program)
