@@ -123,6 +123,8 @@ def test_unknown_command(call) -> None:
         (["emit", "attention", "--name", "a b"], "'a b' cannot be a kernel's name"),
         (["emit", "attention", "--name", "class"], "'class' cannot be a kernel's name"),
         (["emit", "attention", "--backend", "tritn"], "tritn"),
+        (["emit", "attention", "--backend", "gluon", "--target", "cuda:80"], "for cuda:90 alone"),
+        (["emit", "softmax", "--backend", "gluon"], "compile with backend='triton'"),
         (["emit", "attention", "--target", "nowhere"], "nowhere"),
         (["explain", "attention", "--steps", "-1"], "'-1' is no whole number"),
         (["run", "attention"], "missing"),
@@ -335,6 +337,7 @@ def test_emit_writes_source_and_nothing_else(call) -> None:
         ["--dtype", "fp32", "--tf32"],
         ["--name", "my_kernel"],
         ["--minimal", "--extent", "d=64", "e=64"],
+        ["--backend", "gluon", "--target", "cuda:90"],
     ],
 )
 def test_emit_options(call, words: Sequence[str]) -> None:
@@ -690,6 +693,15 @@ def test_explain(call) -> None:
 def test_explain_a_stage(call, stage: str, start: str) -> None:
     text = call("explain", "attention", "--stage", stage, "--extent", "q=64").out
     assert text.strip().startswith(start.strip())
+
+
+def test_explain_a_backend(call) -> None:
+    """The stages of a kernel in another language, and around a pass of its own."""
+    words = "explain", "causal", "--backend", "gluon"
+    assert "gl.warp_specialize(" in call(*words, "--stage", "source").out
+    assert "give K_ring" in call(*words, "--after", "pipeline").out
+    assert "producer:" not in call(*words, "--before", "specialise").out
+    assert call("explain", "causal", "--after", "pipeline").status == 2
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from monocomp import __version__
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
+from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
 from monocomp.backends.triton.host_source import HOST_NAMES, HostSource
 from monocomp.backends.triton.identifiers import Identifiers
@@ -20,7 +21,7 @@ from monocomp.backends.triton.layout import parse
 from monocomp.backends.triton.minimal import MinimalHost, minimal_lines
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines
-from monocomp.blocks.kernels import takes_turns
+from monocomp.blocks.program import BlockProgram
 from monocomp.dtypes import NARROW
 from monocomp.equations import Equations
 from monocomp.errors import InternalError, UnsupportedError
@@ -31,73 +32,51 @@ from monocomp.tile.split_padding import split_padding
 
 
 @dataclass(frozen=True)
-class Config:
-    """How a file has the schedule of a kernel.
-
-    Attributes:
-        name: its identifier.
-        blocks: the names of block lengths by axis.
-        is_described: can descriptors load tiles of the kernel?
-        is_ordered: does it take the order of its instances?
-    """
-
-    name: str
-    blocks: Mapping[str, str]
-    is_described: bool
-    is_ordered: bool
-
-    def of(self, schedule: Schedule) -> dict[str, int]:
-        """A schedule by the names that the host function and the kernel have for it."""
-        entries = {self.blocks[axis]: length for axis, length in schedule.blocks}
-        entries |= {"num_warps": schedule.num_warps, "num_stages": schedule.num_stages}
-        if schedule.programs:
-            entries["PROGRAMS"] = schedule.programs
-        if self.is_described:
-            entries["DESCRIPTORS"] = schedule.descriptors
-        if self.is_ordered:
-            entries["ABREAST"] = schedule.abreast
-        return entries
-
-
-@dataclass(frozen=True)
 class Module:
     """An emitted file, and what a caller needs to run it.
 
     Attributes:
         source: the text.
         host: the name of the host function.
-        configs: one a kernel.
+        configs: the names of the schedules, one a kernel.
+        kernels: the block programs.
         params: the names of the host function's keywords by parameter.
         program: what the host function does.
     """
 
     source: str
     host: str
-    configs: tuple[Config, ...]
+    configs: tuple[str, ...]
+    kernels: tuple[BlockProgram, ...]
     params: Mapping[str, str]
     program: HostProgram
 
     def config(self, kernel: int, schedule: Schedule) -> dict[str, int]:
         """A schedule in the form that the host function takes."""
-        return self.configs[kernel].of(schedule)
+        return _config(schedule, self.kernels[kernel])
 
 
 @dataclass(frozen=True)
 class _Written:
     """What all files of a program share."""
 
+    dialect: Dialect
     names: Identifiers
     taken: frozenset[str]  # names of the file, which its host function must leave alone
-    configs: tuple[Config, ...]
-    chosen: Sequence[Mapping[str, int]]  # by these names, the schedule of each kernel
+    schedules: Sequence[Schedule]
     sources: Sequence[KernelSource]
+    configs: Sequence[str]
     program: HostProgram
+
+    def config(self, n: int) -> dict[str, int]:
+        """A kernel's schedule."""
+        return _config(self.schedules[n], self.sources[n].program)
 
     def device_functions(self) -> list[str]:
         """The texts of functions that kernels call, each after those that it calls."""
         helpers = dict.fromkeys(h for s in self.sources for h in s.helpers)
         functions = dict.fromkeys(f for s in self.sources for f in s.functions.values())
-        return [*(DEVICE_FUNCTIONS[h] for h in helpers), *functions]
+        return [*(self.dialect.device_functions[h] for h in helpers), *functions]
 
 
 def _write(
@@ -105,16 +84,17 @@ def _write(
     kernels: Sequence[TileProgram],
     schedules: Sequence[Schedule],
     lowered: Equations,
+    dialect: Dialect = TRITON,
 ) -> _Written:
     """The kernels of a file, and its host program."""
     pairs = zip(kernels, schedules, strict=True)
     kernels = [split_padding(k, s.in_two) for k, s in pairs]
-    taken = {*DEVICE_FUNCTIONS, *HOST_FUNCTIONS, *RESERVED}
+    taken = {*DEVICE_FUNCTIONS, *dialect.host_functions, *RESERVED, *dialect.reserved}
     names = Identifiers({*taken, *HOST_NAMES})
     declared = start.declared
     if not declared.inputs:
         raise UnsupportedError(
-            "backend 'triton' needs an input tensor, to know which GPU to run on",
+            f"backend '{dialect.name}' needs an input tensor, to know which GPU to run on",
             help="compile with backend='torch'",
         )
     kernel_names = [names.of("kernel", k.name, f"{k.name}_kernel") for k in kernels]
@@ -125,27 +105,23 @@ def _write(
     folds = (s.monoid for k in kernels for s in walk(k.body) if isinstance(s, Fold))
     monoids = dict.fromkeys(m.name for m in folds if isinstance(m, Combine))
     functions = {m: names.of("combine", m, f"combine_{m}") for m in monoids}
-    named = zip(kernels, kernel_names, strict=True)
-    programs = [block_program(k, name=n, functions=functions) for k, n in named]
+    named = list(zip(kernels, kernel_names, strict=True))
+    taken |= {x for k, n in named for x in dialect.taken(k, n)}
+    programs = [block_program(k, name=n, functions=functions, dialect=dialect) for k, n in named]
     configs = tuple(
-        Config(
-            names.of("config", k.name, "CONFIG" if n == 0 else f"CONFIG_{n + 1}"),
-            {a: p.lengths[a] for a, _ in s.blocks},
-            bool(p.blocks),
-            takes_turns(k),
-        )
-        for n, (k, p, s) in enumerate(zip(kernels, programs, schedules, strict=True))
+        names.of("config", k.name, "CONFIG" if n == 0 else f"CONFIG_{n + 1}")
+        for n, k in enumerate(kernels)
     )
     interfaces = [interface(*each) for each in zip(kernels, programs, strict=True)]
     # The function never reads its own name, so what is inside may have it too, as a tensor.
-    taken |= {*kernel_names, *functions.values(), "TensorDescriptor"}
-    taken |= {c.name for c in configs}
+    taken |= {*kernel_names, *functions.values(), *configs, "TensorDescriptor"}
     return _Written(
+        dialect,
         names,
         frozenset(taken),
+        schedules,
+        [source_of(p, dialect) for p in programs],
         configs,
-        [c.of(s) for c, s in zip(configs, schedules, strict=True)],
-        [source_of(p) for p in programs],
         host_program(lowered, interfaces),
     )
 
@@ -159,6 +135,7 @@ def emit(
     outline: Iterable[str] = (),
     precision: str = "ieee",
     target: str | None = None,
+    dialect: Dialect = TRITON,
 ) -> Module:
     """The source file of a program.
 
@@ -170,16 +147,21 @@ def emit(
         outline: the derivation, a line a step.
         precision: "ieee" or "tf32", for products of float32.
         target: what the file was made for, for the header.
+        dialect: the language.
     """
     lowered = lowered or start
-    written = _write(start, kernels, schedules, lowered)
+    written = _write(start, kernels, schedules, lowered, dialect)
+    is_described = any(s.program.blocks for s in written.sources)
     names, program = written.names, written.program
     host = Identifiers(written.taken).of("host", start.origin.name or "kernel")
-    is_described = any(c.is_described for c in written.configs)
-    lines = [*_header(start, target), *_derivation(outline, schedules), *_imports(is_described)]
-    for config, chosen in zip(written.configs, written.chosen, strict=True):
-        entries = (f'    "{k}": {v},' for k, v in chosen.items())
-        lines += [f"{config.name} = {{", *entries, "}"]
+    lines = [
+        *_header(start, target),
+        *_derivation(outline, schedules),
+        *_imports(dialect, is_described),
+    ]
+    for n, config in enumerate(written.configs):
+        entries = (f'    "{k}": {v},' for k, v in written.config(n).items())
+        lines += [f"{config} = {{", *entries, "}"]
     for text in written.device_functions():
         lines += ["", "", text]
     for s in written.sources:
@@ -195,18 +177,24 @@ def emit(
         "clear_elements": has_sums,
         "clear": has_sums,
     }
-    for function, text in HOST_FUNCTIONS.items():
+    for function, text in dialect.host_functions.items():
         if needed.get(function, True):
             lines += ["", "", text]
-    configs = [c.name for c in written.configs]
-    lines += ["", "", *HostSource(start, program, names, configs).lines(host, precision)]
+    lines += ["", "", *HostSource(start, program, names, written.configs).lines(host, precision)]
     identifiers = _identifiers(start, names)
     lines += ["", "", *reference_lines(start, identifiers)]
     # What the file computes is printed as it was written, for the sizes that it was lowered for.
     here = replace(start, sizes=lowered.sizes)
-    lines += ["", "", *main_lines(here, identifiers, host)]
+    lines += ["", "", *main_lines(here, identifiers, host, dialect.devices)]
     params = {n: names.of("param", n) for n in start.declared.params}
-    return Module(_parsed(lines), host, written.configs, params, program)
+    return Module(
+        _parsed(lines),
+        host,
+        tuple(written.configs),
+        tuple(s.program for s in written.sources),
+        params,
+        program,
+    )
 
 
 def emit_minimal(
@@ -231,12 +219,13 @@ def emit_minimal(
     widths = {n: 1 if d in NARROW else 4 if d == "float32" else 2 for n, d in dtypes.items()}
     written = _write(start, kernels, schedules, lowered)
     name = Identifiers(written.taken).of("host", start.origin.name or "kernel")
+    configs = [written.config(n) for n in range(len(kernels))]
     host = MinimalHost(
-        start, written.program, written.names, sizes, written.chosen, precision, fast, widths
+        start, written.program, written.names, sizes, configs, precision, fast, widths
     )
     functions = [*written.device_functions(), HOST_FUNCTIONS["two_tiles"], HOST_FUNCTIONS["span"]]
     lines = minimal_lines(host, name, written.sources, functions)
-    return _parsed([*_header(start, target), *_imports(bool(host.described)), *lines[1:]])
+    return _parsed([*_header(start, target), *_imports(TRITON, bool(host.described)), *lines[1:]])
 
 
 def _parsed(lines: Sequence[str]) -> str:
@@ -247,6 +236,23 @@ def _parsed(lines: Sequence[str]) -> str:
     except SyntaxError as fault:
         raise InternalError(f"the emitted source does not parse: {fault}", notes=[text]) from None
     return text
+
+
+def _config(schedule: Schedule, kernel: BlockProgram) -> dict[str, int]:
+    """A schedule by the names that the host function and the kernel have for it."""
+    entries = {kernel.lengths[axis]: length for axis, length in schedule.blocks}
+    entries |= {"num_warps": schedule.num_warps, "num_stages": schedule.num_stages}
+    if schedule.programs:
+        entries["PROGRAMS"] = schedule.programs
+    if kernel.blocks and not kernel.rings:
+        entries["DESCRIPTORS"] = schedule.descriptors
+    said = {
+        "order": schedule.abreast,
+        "stages": schedule.num_stages,
+        "warps": schedule.num_warps,
+    }
+    given = (a for a in kernel.arguments if a.purpose in said)
+    return entries | {a.name.attr: said[a.purpose] for a in given}
 
 
 def _identifiers(start: Equations, names: Identifiers) -> dict[str, str]:
@@ -281,8 +287,6 @@ def _derivation(outline: Iterable[str], schedules: Sequence[Schedule]) -> list[s
     return [*out, "#", "# Run this file to check it against a plain evaluation in torch."]
 
 
-def _imports(is_described: bool) -> list[str]:
-    lines = ["", "import torch", "import triton", "import triton.language as tl"]
-    if is_described:
-        lines += ["from triton.tools.tensor_descriptor import TensorDescriptor"]
-    return [*lines, ""]
+def _imports(dialect: Dialect, is_described: bool) -> list[str]:
+    lines = ["", "import torch", "import triton", "import triton.language as tl", *dialect.imports]
+    return [*lines, *[dialect.descriptor_import] * is_described, ""]

@@ -46,7 +46,9 @@ def main(kernel):
     """Compare with the program evaluated as it is written, on small random inputs."""
     import os
     import sys
+'''
 
+DEVICES = """
     if os.environ.get("TRITON_INTERPRET") == "1":
         device, dtypes = "cpu", (torch.float32,)
     elif torch.cuda.is_available():
@@ -54,8 +56,7 @@ def main(kernel):
     else:
         print("the self-check needs a GPU, or TRITON_INTERPRET=1", file=sys.stderr)
         return 2
-    torch.manual_seed(0)
-'''
+"""
 
 _LOOP = """
     good = True
@@ -80,7 +81,9 @@ if __name__ == "__main__":
 """
 
 
-def main_lines(equations: Equations, identifiers: Mapping[str, str], host: str) -> list[str]:
+def main_lines(
+    equations: Equations, identifiers: Mapping[str, str], host: str, devices: str = DEVICES
+) -> list[str]:
     """The source of `main` and of the call to it.
 
     `main` calls the host function with the inputs by position and the parameters by keyword,
@@ -91,6 +94,7 @@ def main_lines(equations: Equations, identifiers: Mapping[str, str], host: str) 
         equations: the program, not rewritten.
         identifiers: as for `reference_lines`.
         host: the name of the host function.
+        devices: where it runs, and in which dtypes.
     """
     if host in RESERVED:
         raise InternalError(f"the host function's name is reserved: {host}")
@@ -100,6 +104,7 @@ def main_lines(equations: Equations, identifiers: Mapping[str, str], host: str) 
     outputs = [f'"{o.name}"' for o in equations.declared.outputs]
     keywords = [f'"{identifiers[name]}": {default_text(value)}' for name, value in params.items()]
     out = [*_ERROR.strip().splitlines(), "", "", *_HEAD.strip().splitlines()]
+    out += [*devices.rstrip().splitlines(), "    torch.manual_seed(0)"]
     inputs = []
     for declared, made in _inputs(equations, params):
         dims = ",".join(d.lstrip(".") for d in declared.dims)

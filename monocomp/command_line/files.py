@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from monocomp import library
+from monocomp.backends.dialects import DIALECTS
 from monocomp.errors import LimitError, UnsupportedDtypeError, UsageError, did_you_mean, shorten
 from monocomp.language.mistakes import MAX_BYTES
 
@@ -138,7 +139,7 @@ def tensors(
     """Arrays as tensors, on the GPU where there is one and the backend can use it."""
     import torch
 
-    on_gpu = backend in ("auto", "triton", "gluon") and torch.cuda.is_available()
+    on_gpu = (backend == "auto" or backend in DIALECTS) and torch.cuda.is_available()
     device = "cuda" if on_gpu else "cpu"
     tensors = {}
     for name, array in arrays.items():

@@ -222,7 +222,7 @@ def emit(options: Namespace) -> int:
 def explain(options: Namespace) -> int:
     """`monocomp explain`."""
     extents = _extents(options)
-    kernel = _compile(options)
+    kernel = _compile(options, backend=options.backend)
     stages = Stages(kernel, extents)
     looks = (
         (stages.__getitem__, options.stage),
