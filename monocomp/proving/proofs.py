@@ -13,6 +13,8 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 
 from monocomp import terms as T
 from monocomp.cache import JsonStore
@@ -92,15 +94,16 @@ _CHECKS = 20  # samples that every remembered law of a user's monoid must still 
 
 
 @cache
-def _sympy_version() -> str:
-    from importlib.metadata import version
-
-    return version("sympy")
+def _sympy_release() -> str:
+    """What says which sympy this is, without the import of it or of what reads all metadata."""
+    found = find_spec("sympy")
+    places = found.submodule_search_locations if found else None
+    return "".join(Path(place, "release.py").read_text("utf-8") for place in places or ())
 
 
 def _key(content: object) -> str:
     """What results are remembered under: everything that they depend on."""
-    text = repr((PROVER_VERSION, _sympy_version(), content))
+    text = repr((PROVER_VERSION, _sympy_release(), content))
     return hashlib.blake2b(text.encode(), digest_size=32).hexdigest()
 
 
