@@ -304,8 +304,7 @@ class _Instance:
             case "arange":
                 return np.arange(self._shape(e.layout)[0])
             case "full":
-                dtype = np.uint32 if e.dtype.name == "uint32" else _KINDS[e.dtype.kind]
-                return np.full(self._shape(e.layout), args[0], dtype)
+                return np.full(self._shape(e.layout), args[0], _KINDS[e.dtype.kind])
             case "zeros":
                 return np.zeros(self._shape(e.layout), np.int64)
             case "expand" | "broadcast":
@@ -414,7 +413,7 @@ _OPERATORS: dict[str, Callable[..., Value]] = {
     "/": np.divide,
     "//": _divided,
     "%": lambda a, b: a - _divided(a, b) * b,
-    ">>": lambda a, n: np.right_shift(a, np.uint32(n)),
+    ">>": np.right_shift,
     "&": np.bitwise_and,
     "|": np.bitwise_or,
     "and": lambda a, b: bool(a) and bool(b),

@@ -922,7 +922,6 @@ def test_tune(call, monkeypatch, tmp_path) -> None:
     from monocomp.backends.triton.schedule import Schedule
     from monocomp.backends.triton.search import Tuning
     from monocomp.calls import Calls
-    from monocomp.command_line import verbs
 
     place = schedules.Situation("gpu", "3", "0", "ieee", (("A", "float16"),), (("i", 4),))
     chosen = (Schedule((("i", 64), ("j", 32)), 4, 3),)
@@ -937,8 +936,8 @@ def test_tune(call, monkeypatch, tmp_path) -> None:
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(
-        verbs,
-        "_tensors",
+        files,
+        "tensors",
         lambda arrays, dtypes, _: {n: (a.shape, dtypes[n]) for n, a in arrays.items()},
     )
     monkeypatch.setattr(Calls, "tune", tune)

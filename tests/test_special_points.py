@@ -22,8 +22,7 @@ import torch
 import monocomp as mc
 from monocomp.errors import FilterError, LimitError, UnknownIndexError, UnsupportedError
 from monocomp.language.checker import check
-from monocomp.language.scoping import walk
-from monocomp.language.syntax import Compare, Expr, Program, Reduce
+from monocomp.language.syntax import Compare, Expr, Program, Reduce, walk
 from monocomp.reference import naive_arithmetic, naive_folds, wide
 from monocomp.reference.oracle import evaluate, evaluate_in
 from tests import special_programs
@@ -537,18 +536,7 @@ def test_the_first_element_is_looked_for_within_limits() -> None:
 
 def _in(dtype: type) -> wide.Wide:
     """Numbers of numpy with no wider range, for the errors of a plain evaluation."""
-    functions = wide.LONGDOUBLE.elementary
-    return wide.Wide(
-        name=np.dtype(dtype).name,
-        dtype=np.dtype(dtype),
-        lift=lambda x: np.asarray(x, dtype),
-        number=lambda v: np.asarray(v, dtype),
-        lower=lambda x: x,
-        elementary={
-            n: (lambda *x, f=f: np.asarray(f(*x), dtype)) if n in ("erf", "erfc") else f
-            for n, f in functions.items()
-        },
-    )
+    return wide.Wide(np.dtype(dtype), wide.ELEMENTARY)
 
 
 def _float32() -> wide.Wide:
