@@ -272,7 +272,7 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
         return const(number, kind)
     if len(parts) == 1 and number != 1:  # numbers distribute
         (only,) = parts
-        if only.op == "add" and (kind == "int" or abs(number) <= _LARGE):
+        if only.op == "add" and (kind == "int" or abs(float(number)) <= _LARGE):
             return add(*(mul(const(number, kind), t) for t in only.args))
         if only.op == "cast" and only.args[0].op == "add" and _is_whole(number):
             return as_float(mul(const(int(number)), only.args[0]))
