@@ -128,6 +128,7 @@ NAMES: dict[str, Any] = {
     "n": np.array([0, 2, 3]),
     "Yes": np.array([False, True, True]),
     "P": np.array([2, 0, 1]),
+    "Kept": [[0.0, 1.0, 1.0], [1.0, 0.0, 1.0], [1.0, 1.0, 1.0]],
     "Far": [1e4, 1e4, 9999.0],
     "Large": [[900.0, 0.0, 1.0], [85.0, -25.0, -24.0], [-INF, 0.0, 1.0]],
 }
@@ -369,6 +370,21 @@ AGGREGATES = [
         )
     ),
     f"{AFFINE}O[q,e] = Affine[k](W[k], sum[l](S[q,l] * R[k,l]) * V[k,e]).u",
+    # Masks of large numbers, which are 0 where the digits of the others count.
+    *(
+        f"O[q,e] = softmax[k]({x}) * V[k,e]"
+        for x in (
+            "S[q,k] - 1e9 * (1 - Kept[q,k])",
+            "S[q,k] + (Kept[q,k] - 1) * 1e30",
+            "(S[q,k] + -1e4 * (1 - Kept[q,k])) / 3",
+            "S[q,k] * Kept[q,k] - 1e9 * (1 - Kept[q,k]) - max[k](S[q,k])",
+        )
+    ),
+    *(
+        "P0[q,k] = softmax[k](Large[q,k] - max[j](Large[q,j]) + log(Kept[q,k]))\n"
+        f"P1[q,k] = P0[q,k] / sum[k](P0[q,k])\nO[q] = {x}"
+        for x in ("sum[k](P1[q,k] * log(P1[q,k]))", "log(P1[q,1])")
+    ),
     # One over a product of nothing, and what is infinite of nothing beside it.
     "O[q] = exp(-((1 + T[q]) / sum[k if k < q](W[k] * min[k if k < q](W[k]))))",
     "O[q] = sigmoid(log(sum[k](exp(T[q]) * softmax[k if k < q](S[q,k]))))",
