@@ -32,7 +32,7 @@ from torch import Tensor
 from benchmarks import gpu
 from benchmarks.gpu import DTYPE, OURS, Setting
 from benchmarks.report import Report, table
-from monocomp.checking.random_inputs import complete_extents
+from monocomp.checking.sizes import complete_extents
 from tests.backends.library_cases import CASES, Inputs, gentle_slopes
 
 TERAFLOPS, TERABYTES = 809.0, 4.2

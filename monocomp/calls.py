@@ -1,6 +1,7 @@
 """Calls of a kernel: what is given is bound and checked, and a backend runs it.
 
-The backend triton keeps a runner for each set of kernels, and of each call a plan that repeats it.
+Backends that emit source keep a runner for each set of kernels, and of each call a plan that
+repeats it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from monocomp.arguments import (
     check_tensors,
     shape_of,
 )
+from monocomp.backends.dialects import DIALECTS
 from monocomp.binding import Binding, bind, signature
 from monocomp.building import BUILDING
 from monocomp.dtypes import LOADED_BY_TRITON, is_narrow
@@ -27,6 +29,7 @@ from monocomp.host.building import host_program, of_tile_program
 from monocomp.intervals import evaluated
 from monocomp.planning.plan import Planner
 from monocomp.sizes import packed_extents
+from monocomp.source import check_target
 
 if TYPE_CHECKING:
     import torch
@@ -41,11 +44,12 @@ class Calls:
 
     Args:
         planner: of the program.
-        backend: one of `kernel.BACKENDS`.
+        backend: as for `compile`.
         checked: test every computed subscript.
         tf32: let float32 products use the tf32 units.
 
     Attributes:
+        language: the backend whose source runs on a GPU.
         last: the backend that ran last, and on which device.
     """
 
@@ -60,6 +64,7 @@ class Calls:
         self.declared = planner.equations.declared
         self.planner = planner
         self.backend = backend
+        self.language = backend if backend in DIALECTS else "triton"
         self.checked = checked
         self.tf32 = tf32
         self.filters = Filters(planner.equations)
@@ -73,7 +78,7 @@ class Calls:
             values = {**dict(zip(self.declared.inputs, args, strict=False)), **kwargs}
             plan = self._plans.find(values) if len(values) == len(args) + len(kwargs) else None
             if plan is not None:
-                self.last = "triton", plan.device
+                self.last = self.language, plan.device
                 return _unpacked(self._plans.run(plan, values))
         inputs, params, binding = self._bound(args, kwargs)
         if self.backend == "numpy":
@@ -99,13 +104,13 @@ class Calls:
         inputs, _, binding = self._bound(args, kwargs)
         check_tensors(inputs, torch)
         device = next((t.device for t in inputs.values()), torch.device("cpu"))
-        if device.type != "cuda" or self._backend_for(device) != "triton":
+        if device.type != "cuda" or self._backend_for(device) not in DIALECTS:
             raise DeviceError(
-                "schedules are searched for backend 'triton' on a GPU, and this call runs on "
+                "schedules are searched for emitted source on a GPU, and this call runs on "
                 f"{self._backend_for(device)} ({device})",
                 help="move the inputs to the GPU",
             )
-        check_floats(binding.params, "triton")
+        check_floats(binding.params, self._backend_for(device))
         runner = self.runner(inputs, binding)
         found = runner.tune(
             inputs,
@@ -156,8 +161,8 @@ class Calls:
 
         check_tensors(inputs, torch)
         device = next(iter(inputs.values())).device if inputs else torch.device("cpu")
-        if self._backend_for(device) == "triton":
-            return self._run_triton(inputs, params, binding)
+        if self._backend_for(device) in DIALECTS:
+            return self._run_emitted(inputs, params, binding)
         from monocomp.backends import torch as backend
 
         if not any(t.dtype == torch.float64 for t in inputs.values()):
@@ -185,13 +190,13 @@ class Calls:
         has_triton = importlib.util.find_spec("triton") is not None
         return "triton" if device.type == "cuda" and has_triton and not self.checked else "torch"
 
-    def _run_triton(
+    def _run_emitted(
         self, inputs: Mapping[str, torch.Tensor], params: Mapping[str, object], binding: Binding
     ) -> tuple[torch.Tensor, ...]:
         from monocomp.backends.triton.replay import Plans
 
-        check_floats(binding.params, "triton")
         runner = self.runner(inputs, binding)
+        check_floats(binding.params, runner.dialect.name)
         if self._plans is None:
             self._plans = Plans(self.declared, self.filters.params)
         values = {**inputs, **params}
@@ -200,34 +205,45 @@ class Calls:
         results, plan = runner(inputs, binding.params, extents, varying)
         if plan is not None:
             self._plans.keep(values, plan)
-        self.last = "triton", next(iter(inputs.values())).device
+        self.last = runner.dialect.name, next(iter(inputs.values())).device
         return results
 
     def runner(self, inputs: Mapping[str, torch.Tensor], binding: Binding) -> TritonRunner:
         """What launches the kernels for the sizes and dtypes of a call."""
         from monocomp.backends.triton.emit import Module, emit
-        from monocomp.backends.triton.launch import TritonRunner, interpreted, multiprocessors
+        from monocomp.backends.triton.launch import (
+            TritonRunner,
+            interpreted,
+            multiprocessors,
+            target_of,
+        )
         from monocomp.backends.triton.schedule import Schedule
 
+        dialect = DIALECTS[self.language]()
+        backend = f"backend '{dialect.name}'"
         for name, tensor in inputs.items():
             if tensor.is_floating_point() and str(tensor.dtype)[6:] not in LOADED_BY_TRITON:
                 raise UnsupportedDtypeError(
-                    f"backend 'triton' cannot load {name} with dtype {str(tensor.dtype)[6:]}",
+                    f"{backend} cannot load {name} with dtype {str(tensor.dtype)[6:]}",
                     notes=["supported inputs: " + ", ".join(LOADED_BY_TRITON)],
                     help=f"convert it, {name}.to(torch.float32), or compile with backend='torch'",
                 )
         if not inputs:
             raise UnsupportedError(
-                "backend 'triton' needs an input tensor, to know which GPU to run on",
+                f"{backend} needs an input tensor, to know which GPU to run on",
                 help="compile with backend='torch'",
             )
         device = next(iter(inputs.values())).device
-        if device.type != "cuda" and not interpreted():
+        can_be_interpreted = dialect.target is None
+        if device.type != "cuda" and not (can_be_interpreted and interpreted()):
+            others = "use backend='torch', or set TRITON_INTERPRET=1"
             raise DeviceError(
-                f"backend 'triton' needs CUDA tensors, and these are on {device}",
-                help="move them to the GPU, use backend='torch', or set TRITON_INTERPRET=1",
+                f"{backend} needs CUDA tensors, and these are on {device}",
+                help="move them to the GPU, "
+                + (others if can_be_interpreted else "or use backend='torch'"),
             )
-        processors = self.planner.processors
+        check_target(dialect, target_of(device))
+        processors = self.planner.processors if dialect.merges else 1
         if processors is None and device.type == "cuda" and not interpreted():
             processors = multiprocessors(device)
         plan = self.planner.plan(binding.extents, processors)
@@ -251,9 +267,12 @@ class Calls:
                         lowered=plan.program,
                         outline=outline,
                         precision=precision,
+                        dialect=dialect,
                     )
 
-            runner = TritonRunner(plan.program, kernels, write, precision, self.planner.processors)
+            runner = TritonRunner(
+                plan.program, kernels, write, precision, self.planner.processors, dialect
+            )
             runner = self._runners.setdefault(key, runner)
         return runner
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from monocomp.backends.dialects import DIALECTS
 from monocomp.building import BUILDING
 from monocomp.calls import Calls
 from monocomp.declarations import Declarations, Origin, by_representative
@@ -20,7 +21,7 @@ from monocomp.equations import Equations
 from monocomp.errors import UnsupportedError, UsageError, did_you_mean
 from monocomp.language.checker import check
 from monocomp.planning.plan import Plan, Planner
-from monocomp.source import triton_source
+from monocomp.source import minimal_source, module
 from monocomp.stages import Stages
 from monocomp.terms import Term
 from monocomp.tile import TileProgram
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from monocomp.certificate import Certificate
     from monocomp.monoids import Monoid
 
-BACKENDS = ("auto", "numpy", "torch", "triton")
+INTERPRETED = ("numpy", "torch")  # the backends that take tile programs as they are
 
 
 def compile(
@@ -50,9 +51,10 @@ def compile(
 
     Args:
         text_or_path: the program's text, or the path of a file that holds it.
-        backend: "triton" (CUDA tensors; or CPU tensors with TRITON_INTERPRET=1), "torch"
-            (any device), "numpy" (the tile program, interpreted in float64), or "auto":
-            triton for CUDA tensors, else torch.
+        backend: "triton" (CUDA tensors; or CPU tensors with TRITON_INTERPRET=1), "gluon" (Hopper,
+            products of 16 bits whose operands descriptors can load), "torch" (any device), "numpy"
+            (the tile program, interpreted in float64), or "auto": triton for CUDA tensors, else
+            torch.
         checked: test every computed subscript at run time (backends torch and numpy).
         tf32: let float32 products use the tf32 units (backend triton).
         name: the kernel's name; a file's stem by default.
@@ -104,6 +106,15 @@ def _file(path: Path) -> tuple[str, str | None]:
     return text, stem if stem.isidentifier() and stem.isascii() else None
 
 
+def _require_backend(backend: str, *known: str) -> None:
+    if backend not in known:
+        raise UsageError(
+            f"unknown backend {backend!r}",
+            notes=["backends: " + ", ".join(known)],
+            help=did_you_mean(backend, known),
+        )
+
+
 class Kernel:
     """A compiled program, callable on tensors.
 
@@ -126,16 +137,11 @@ class Kernel:
     ) -> None:
         """Derive the kernel from equations as they are written, or take it from where a derivation
         has come to. Where sizes matter it is derived for them."""
-        if backend not in BACKENDS:
-            raise UsageError(
-                f"unknown backend {backend!r}",
-                notes=["backends: " + ", ".join(BACKENDS)],
-                help=did_you_mean(backend, BACKENDS),
-            )
-        if checked and backend == "triton":
+        _require_backend(backend, "auto", *INTERPRETED, *DIALECTS)
+        if checked and backend in DIALECTS:
             raise UnsupportedError(
-                "backend 'triton' has no checked mode",
-                help="check with backend='torch', then run with 'triton'",
+                f"backend '{backend}' has no checked mode",
+                help=f"check with backend='torch', then run with '{backend}'",
             )
         self.equations = equations  # as they are written
         self.backend = backend
@@ -195,11 +201,16 @@ class Kernel:
         `kernel.stages.at(q=4096)["plan"]`, around a pass `kernel.stages.after("peel")`."""
         return Stages(self)
 
+    @property
+    def language(self) -> str:
+        """The backend whose source runs on a GPU."""
+        return self.calls.language
+
     # --- source -----------------------------------------------------------------------
 
     def source(
         self,
-        backend: str = "triton",
+        backend: str | None = None,
         *,
         target: str | None = None,
         dtype: str | Mapping[str, str] | None = None,
@@ -210,8 +221,9 @@ class Kernel:
         """The emitted source.
 
         Args:
-            backend: "triton" for a self-contained Python file; "numpy" and "torch" interpret
-                the tile program, whose text they give.
+            backend: "triton" or "gluon" for a self-contained Python file; "numpy" and "torch"
+                interpret the tile program, whose text they give. Unless given, the language in
+                which the kernel runs on a GPU.
             target: "cuda:80", "cuda:90", "cuda:100", "hip:gfx942", ...: what to choose the
                 schedule for.
             dtype: "bf16", "fp16" or "fp32"; or a dtype for each of some inputs by name, which
@@ -223,20 +235,16 @@ class Kernel:
                 dimensions have no gaps (backend "triton").
         """
         sizes = by_representative(self.declared, extents or {})
+        backend = self.language if backend is None else backend
         if minimal and backend != "triton":
             raise UsageError("only the source for backend 'triton' has a minimal form")
-        if backend in ("numpy", "torch"):
+        _require_backend(backend, *INTERPRETED, *DIALECTS)
+        if backend in INTERPRETED:
             return "\n\n".join(map(str, self.tile_programs(sizes))) + "\n"
-        if backend != "triton":
-            raise UsageError(
-                f"unknown backend {backend!r}",
-                notes=["backends: numpy, torch, triton"],
-                help=did_you_mean(backend, BACKENDS),
-            )
         tf32 = self.tf32 if tf32 is None else tf32
-        return triton_source(
-            self.planner, sizes, dtype or "bf16", target, tf32=tf32, minimal=minimal
-        )
+        if minimal:
+            return minimal_source(self.planner, sizes, dtype or "bf16", target, tf32=tf32)
+        return module(backend, self.planner, sizes, dtype or "bf16", target, tf32=tf32).source
 
     def report(self, extents: Mapping[str, int] | None = None) -> dict[str, Any]:
         """What the kernels do: passes over each index, number of kernels, and the cost.
@@ -252,15 +260,15 @@ class Kernel:
             "auto": "triton for CUDA tensors, torch for others",
             "numpy": "numpy, the tile program interpreted in float64",
             "torch": "torch, the tile program interpreted",
-            "triton": "triton, emitted source",
         }
+        reason = reasons.get(self.backend, f"{self.backend}, emitted source")
         last = ""
         if self.calls.last is not None:
             backend, device = self.calls.last
             last = f"; last ran on {backend}" + (f" ({device})" if device is not None else "")
         outputs = ", ".join(o.name for o in self.declared.outputs)
         inputs = ", ".join(self.declared.inputs)
-        return f"<Kernel {self.name}({inputs}) -> {outputs}; backend {reasons[self.backend]}{last}>"
+        return f"<Kernel {self.name}({inputs}) -> {outputs}; backend {reason}{last}>"
 
     # --- running ----------------------------------------------------------------------
 

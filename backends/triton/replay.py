@@ -90,11 +90,12 @@ class PlanTarget:
         if found is None:
             return None
         attributes, device = vars(found) | {"base": None}, self.device
+        kind = type(found)
 
         def make(base: torch.Tensor) -> TensorDescriptor:
             """That of a tensor that looks the same, whose other attributes have been checked."""
             require_context(device)
-            described = TensorDescriptor.__new__(TensorDescriptor)
+            described: TensorDescriptor = object.__new__(kind)
             vars(described).update(attributes, base=base)
             return described
 

@@ -20,7 +20,7 @@ from monocomp.backends.triton.emit import Module, emit
 from monocomp.backends.triton.launch import load
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.space import Space, element_bytes
-from monocomp.checking.random_inputs import complete_extents
+from monocomp.checking.sizes import complete_extents
 from monocomp.dtypes import is_narrow
 
 WIDE = (

@@ -15,7 +15,8 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
-from monocomp.checking.random_inputs import Points, complete_extents, random_inputs
+from monocomp.checking.random_inputs import Points, random_inputs
+from monocomp.checking.sizes import complete_extents
 from monocomp.declarations import Declarations, free_extents
 from monocomp.equations import Equations
 from monocomp.errors import IndexRangeError, MonocompError

@@ -222,7 +222,7 @@ def emit(options: Namespace) -> int:
 def explain(options: Namespace) -> int:
     """`monocomp explain`."""
     extents = _extents(options)
-    kernel = _compile(options)
+    kernel = _compile(options, backend=options.backend)
     stages = Stages(kernel, extents)
     looks = (
         (stages.__getitem__, options.stage),
@@ -279,7 +279,7 @@ def run(options: Namespace) -> int:
     else:
         arrays = {name: files.read_array(path) for name, path in paths.items()}
     dtypes = _by_input(declared, dtype, named)
-    results = kernel(**_tensors(arrays, dtypes, options.backend), **params)
+    results = kernel(**files.tensors(arrays, dtypes, options.backend), **params)
     values = results if isinstance(results, tuple) else (results,)
     outputs: dict[str, Any] = {
         at.name: torch.as_tensor(value) for at, value in zip(declared.outputs, values, strict=True)
@@ -311,7 +311,7 @@ def tune(options: Namespace) -> int:
     if options.output is not None:
         schedules.require_file(options.output)
     arrays = _random(kernel.equations, extents, params, dtype, options.seed)
-    tensors = _tensors(arrays, dtypes, "triton")
+    tensors = files.tensors(arrays, dtypes, "triton")
     with Progress() as progress:
         found = kernel.calls.tune(
             (),
@@ -347,30 +347,6 @@ def _random(
         return random_inputs(equations, extents, dtype=dtype or "float32", seed=seed, params=params)
     except (MemoryError, ValueError) as error:  # more elements than there are addresses
         raise UsageError(f"inputs of these sizes cannot be made: {error}") from None
-
-
-def _tensors(
-    arrays: Mapping[str, Any], dtypes: Mapping[str, str | None], backend: str
-) -> dict[str, Any]:
-    """Arrays as tensors, on the GPU where there is one and the backend can use it."""
-    import torch
-
-    on_gpu = backend in ("auto", "triton", "gluon") and torch.cuda.is_available()
-    device = "cuda" if on_gpu else "cpu"
-    tensors = {}
-    for name, array in arrays.items():
-        try:
-            tensor = torch.from_numpy(array)
-        except (TypeError, ValueError):
-            raise UnsupportedDtypeError(
-                f"input '{name}' has dtype {array.dtype}",
-                notes=("accepted: floats of 16, 32 and 64 bits, integers, bool",),
-            ) from None
-        dtype = dtypes.get(name)
-        if dtype is not None and tensor.is_floating_point():
-            tensor = tensor.to(getattr(torch, dtype))
-        tensors[name] = tensor.to(device)
-    return tensors
 
 
 def _save(path: str, named: Mapping[str, Any]) -> None:

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from monocomp.checking.random_inputs import complete_extents, fits
-from monocomp.checking.steps import STEP_LIMIT, Array, Case, check_steps
+from monocomp.checking.sizes import complete_extents, fits
+from monocomp.checking.steps import STEP_LIMIT, Case, check_steps
+from monocomp.command_line.files import tensors
 from monocomp.declarations import by_representative, free_extents
 from monocomp.derivation import Derivation
 from monocomp.equations import Equations
@@ -149,11 +150,11 @@ def _worst(program: Equations, backend: str, dtype: str, cases: list[Case]) -> t
             expected = case.outputs(inputs)
         except IndexRangeError:
             continue  # the program does not admit these sizes
-        results = kernel(**_tensors(inputs, backend), **case.params)
+        results = kernel(**tensors(inputs, {}, backend), **case.params)
         values = results if isinstance(results, tuple) else (results,)
-        tensors = [torch.as_tensor(value).detach().cpu() for value in values]
-        eps = max((torch.finfo(t.dtype).eps for t in tensors if t.is_floating_point()), default=0.0)
-        found = tuple((t.double() if t.is_floating_point() else t).numpy() for t in tensors)
+        arrays = [torch.as_tensor(value).detach().cpu() for value in values]
+        eps = max((torch.finfo(t.dtype).eps for t in arrays if t.is_floating_point()), default=0.0)
+        found = tuple((t.double() if t.is_floating_point() else t).numpy() for t in arrays)
         # Less the rounding to the dtype that the program asks for.
         errors[str(case)] = max(0.0, case.error(found, expected) - eps)
     where = max(errors, key=errors.__getitem__)
@@ -169,13 +170,6 @@ def _unavailable(backend: str) -> str | None:
     if os.environ.get("TRITON_INTERPRET") == "1":
         return None
     return "no GPU here; with TRITON_INTERPRET=1 it runs in Triton's interpreter"
-
-
-def _tensors(arrays: Mapping[str, Array], backend: str) -> dict[str, Any]:
-    import torch
-
-    device = "cuda" if backend == "triton" and torch.cuda.is_available() else "cpu"
-    return {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
 
 
 def _shown(error: float, limit: float) -> str:

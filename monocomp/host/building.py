@@ -29,6 +29,7 @@ class Interface:
         grid: its program instances, along the fastest axis first.
         shared: pairs of tensors that one product takes together.
         added: the integer parameters of sums and products.
+        requires_descriptors: is there no other way to load what they load?
     """
 
     kernel: TileProgram
@@ -39,6 +40,7 @@ class Interface:
     grid: tuple[tuple[str, H.Count], ...] = ()  # by axis
     shared: tuple[tuple[str, str], ...] = ()
     added: tuple[str, ...] = ()
+    requires_descriptors: bool = False
 
     @property
     def tensors(self) -> tuple[str, ...]:
@@ -146,19 +148,22 @@ def _dtype(output: OutputTensor) -> str:
 
 def _launch(number: int, k: Interface, inputs: Mapping[str, object]) -> Iterator[H.Statement]:
     if k.scheduled is not None:
-        host = (H.PROGRAMS,) * bool(k.kernel.parts) + (H.DESCRIPTORS,) * bool(k.descriptors)
+        required = k.requires_descriptors
+        host = (H.PROGRAMS,) * bool(k.kernel.parts)
+        host += (H.DESCRIPTORS,) * (bool(k.descriptors) and not required)
         yield H.Choose(number, host)
         rows = tuple(c for a, c in k.grid if k.kernel.axes[a].role == "row")[::-1]
-        odd = {d.tensor: None for d in k.descriptors if _is_held(k.kernel, d)}
+        odd = {d.tensor: None for d in k.descriptors if required or _is_held(k.kernel, d)}
         if rows and any(name in inputs for name in odd):
-            yield H.Align(tuple(n for n in odd if n in inputs), rows, MANY_BLOCKS)
+            least = 0 if required else MANY_BLOCKS
+            yield H.Align(tuple(n for n in odd if n in inputs), rows, least)
         yield H.Wide(k.tensors, k.added)
         yield H.Programs(tuple(c for _, c in k.grid))
         for axis in k.kernel.axes.values():
             if axis.after is not None:
                 yield H.TwoTiles(axis.extent, axis.after, axis.name)
         if k.descriptors:
-            yield H.Describe(k.descriptors)
+            yield H.Describe(k.descriptors, required)
     yield H.Launch(number, k.name, k.arguments)
 
 
