@@ -108,8 +108,9 @@ def common_result(t: Term) -> Term | None:
     Law:     exp(a + c) * p * x + exp(b + c) * p * y = exp(c) * p * (exp(a) * x + exp(b) * y)
     Claims:  distributivity, exponentials, scaling
     Needs:   c and p hold a fold, or c a maximum; of a maximum or minimum only exp(c) leaves; p
-             is no truth value, and a divisor only beside exp(c). What else the exponents of a sum
-             have in common leaves with c, which it may be the frame of
+             is no truth value, is not infinite of nothing, and is a divisor only beside exp(c).
+             What else the exponents of a sum have in common leaves with c, which it may be the
+             frame of
     before:  Z[i] = exp(M[i]) * (exp(A[i] - max[k](S[i,k])) + exp(-max[k](S[i,k])))
     after:   Z[i] = exp(M[i] - max[k](S[i,k])) * (exp(A[i]) + 1)
     """
@@ -126,7 +127,8 @@ def common_result(t: Term) -> Term | None:
         powers = [power, *(m.powers.get(base, Fraction(0)) for m in others)]
         # Over nothing a divisor is 0 with the weight: it must not stay where that is gone.
         is_shared = min(powers) > 0 or (frame and max(powers) < 0)
-        if base.folded and is_shared and not T.is_bracket(base):
+        stays = T.is_bracket(base) or _may_be_of_nothing(base, T.Product([]))
+        if base.folded and is_shared and not stays:
             leaving[base] = min(powers, key=abs)
     if not frame and not leaving:
         return None

@@ -44,6 +44,8 @@ NEAR_MISSES = {
         "A[i] = exp(M[i] * max[k](X[i,k])) + exp(max[k](X[i,k]))",
         "A[i] = maximum(max[k](X[i,k]) * M[i], max[k](X[i,k]) * Y[i])",  # its sign is unknown
         "A[i] = X[i,0] / max[k](X[i,k]) + M[i] / max[k](X[i,k])",  # divisors
+        # Over nothing -inf - [-inf] is -inf, and -inf * 0 no number.
+        "A[i] = max[k if k < i](X[i,k]) - (0 < M[i]) * max[k if k < i](X[i,k])",
         "A[i] = (0 < max[k](X[i,k])) * M[i] + (0 < max[k](X[i,k])) * X[i,0]",
         "A[i] = exp(-max[k](X[i,k])) * M[i] * X[i,0]",
     ],
