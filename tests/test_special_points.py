@@ -369,6 +369,13 @@ AGGREGATES = [
             "maximum(W[k] - exp(Large[q,k]), exp(-T[k]))",
         )
     ),
+    # Exponentials under a condition.
+    "input n[q]: int\nO[q] = exp(Far[q]) / (1 + where(n[q] > 0, exp(Far[q] + 1), 0))",
+    *(
+        f"input P[q]: int\nO[q] = {x} / (1 + {x})"
+        for x in ("sum[k if k == P[q]](exp(Large[q,k]))", "sum[k if k == P[q]](exp(Far[k]))")
+    ),
+    "input n[q]: int\nO[q] = log(exp(-Far[q]) + where(n[q] > 2, exp(W[q]), 0))",
     # Masks of large numbers, which are 0 where the digits of the others count.
     *(
         f"O[q,e] = softmax[k]({x}) * V[k,e]"
