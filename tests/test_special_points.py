@@ -376,6 +376,10 @@ AGGREGATES = [
         for x in ("sum[k if k == P[q]](exp(Large[q,k]))", "sum[k if k == P[q]](exp(Far[k]))")
     ),
     "input n[q]: int\nO[q] = log(exp(-Far[q]) + where(n[q] > 2, exp(W[q]), 0))",
+    # A user's monoid over a row that is masked.
+    "O[q] = SE[k](W[k], S[q,k] + Mask[q,k]).v / SE[k](1, S[q,k] + Mask[q,k]).v",
+    "monoid Sum(x) = unit 0, combine x + x'\n"
+    "O[q] = Sum[k](exp(S[q,k] + Mask[q,k]) * W[k]) / Sum[k](exp(S[q,k] + Mask[q,k]))",
     # Masks of large numbers, which are 0 where the digits of the others count.
     *(
         f"O[q,e] = softmax[k]({x}) * V[k,e]"
