@@ -376,6 +376,7 @@ AGGREGATES = [
         for x in ("sum[k if k == P[q]](exp(Large[q,k]))", "sum[k if k == P[q]](exp(Far[k]))")
     ),
     "input n[q]: int\nO[q] = log(exp(-Far[q]) + where(n[q] > 2, exp(W[q]), 0))",
+    "O[q] = where(T[q] < 5, min[k](softmax[k](S[q,k] + Mask[q,k])), 0)",
     # A user's monoid over a row that is masked.
     "O[q] = SE[k](W[k], S[q,k] + Mask[q,k]).v / SE[k](1, S[q,k] + Mask[q,k]).v",
     "monoid Sum(x) = unit 0, combine x + x'\n"

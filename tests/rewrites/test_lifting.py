@@ -53,6 +53,7 @@ NEAR_MISSES = {
         "Y[i] = where(X[i] > 0, Z[i] * exp(A[i]), 1)",  # no number is scaled so
         "Y[i] = where(X[i] > 0, exp(A[i] - maximum(A[i], 0)), 0)",  # bounded
         "Y[i] = where(X[i] > 0, Z[i] + exp(A[i]), 0)",
+        "Y[i] = where(X[i] > 0, Z[i] * exp(max[k](S[i,k])), 0)",  # which may be of nothing
     ],
     "lift_weighted_sum": [
         "O[i] = sum[k](sigmoid(S[i,k]) * V[k])",  # bounded, and nobody divides by it
