@@ -86,8 +86,9 @@ def _scheduled(
     target: str | None,
 ) -> tuple[Plan, dict[str, str], list[Schedule]]:
     """The plan, the dtypes of inputs, and the first schedule of each kernel."""
+    from monocomp.backends.triton import table
+    from monocomp.backends.triton.legal import Legal, element_bytes
     from monocomp.backends.triton.schedule import processors_of
-    from monocomp.backends.triton.space import Space, element_bytes
 
     _check_target(target)
     dtypes = dtypes_of(planner.equations.declared, dtype)
@@ -95,8 +96,8 @@ def _scheduled(
     processors = planner.processors or processors_of(target)
     plan = planner.plan(extents, processors)
     sizes = plan.extents(extents)
-    spaces = (Space(k, sizes, element_bytes(k, widths), target, processors) for k in plan.kernels)
-    return plan, dtypes, [space.first() for space in spaces]
+    legal = (Legal(k, sizes, element_bytes(k, widths), target, processors) for k in plan.kernels)
+    return plan, dtypes, [table.first(each) for each in legal]
 
 
 def _check_target(target: str | None) -> None:

@@ -315,8 +315,6 @@ CLOSED = {
 }
 # Modules that are still to be split.
 LONG = {
-    "monocomp.backends.triton.model",
-    "monocomp.backends.triton.space",
     "monocomp.lowering.bracketing",
     "monocomp.lowering.loops",
     "monocomp.lowering.values",

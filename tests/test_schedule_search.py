@@ -7,15 +7,15 @@ import itertools
 import pytest
 
 from benchmarks.schedules.cases import Prepared, cases
-from benchmarks.schedules.features import features
-from benchmarks.schedules.legal import Shape
+from monocomp.backends.triton.features import features
+from monocomp.backends.triton.legal import Shape
 
 
 @pytest.mark.parametrize("name", ["causal", "softmax", "gqa"])
 def test_the_first_schedule_is_a_shape(name: str) -> None:
     case = next(c for c in cases() if c.program == name)
     made = Prepared(case, "meta", "cuda:90", 132)
-    for space, first in zip(made.spaces, made.firsts, strict=True):
+    for space, first in zip(made.legal, made.firsts, strict=True):
         shape = space.shape(first)
         assert Shape.parse(str(shape)) == shape
         found = space.schedule(shape)

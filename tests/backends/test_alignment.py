@@ -12,9 +12,10 @@ from torch import Tensor
 
 import monocomp as mc
 from monocomp import library
+from monocomp.backends.triton import table
 from monocomp.backends.triton.launch import interpreted, load
+from monocomp.backends.triton.legal import Legal
 from monocomp.backends.triton.schedule import Schedule, longest_alike, shortest
-from monocomp.backends.triton.space import Space
 from monocomp.host.building import MANY_BLOCKS
 from tests.backends import interpreted as interpreter
 from tests.backends.compiling import TARGETS, Launch, compile_for
@@ -151,7 +152,7 @@ def first(head: int, target: str = "cuda:90") -> Schedule:
     """Of attention."""
     sizes = {"b": 1, "h": 8, "q": 4096, "k": 4096, "d": head, "e": head}
     (program,) = mc.compile(library.load("attention")).tile_programs(sizes)
-    return Space(program, sizes, 2, target, 132).first()
+    return table.first(Legal(program, sizes, 2, target, 132))
 
 
 @pytest.mark.parametrize("head", [24, 33, 56, 72, 88, 99, 100, 104, 120, 130, 136, 200, 250])

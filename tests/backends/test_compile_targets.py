@@ -13,8 +13,9 @@ import torch
 
 import monocomp as mc
 from monocomp import library
+from monocomp.backends.triton import table
 from monocomp.backends.triton.launch import interpreted
-from monocomp.backends.triton.space import Space, element_bytes
+from monocomp.backends.triton.legal import Legal, element_bytes
 from monocomp.language.checker import check
 from tests.backends.compiling import (
     SHARED_LIMIT,
@@ -69,7 +70,7 @@ def launches(
     widths = {n: t.element_size() for n, t in inputs.items() if t.is_floating_point()}
     floats = {n: t.dtype for n, t in inputs.items() if t.dtype in FLOATS_OF_8_BITS}
     narrow = {n: str(d).removeprefix("torch.") for n, d in floats.items()}
-    schedules = [Space(p, extents, element_bytes(p, widths), target).first() for p in programs]
+    schedules = [table.first(Legal(p, extents, element_bytes(p, widths), target)) for p in programs]
     ordered = {n: inputs[n] for n in kernel.program.inputs}
     found = launches_of(kernel, programs, schedules, ordered, target, params, narrow=narrow)
     assert len(found) == len(programs)

@@ -13,9 +13,10 @@ import torch
 
 import monocomp as mc
 from monocomp import library
+from monocomp.backends.triton import table
 from monocomp.backends.triton.launch import TritonRunner
+from monocomp.backends.triton.legal import Legal
 from monocomp.backends.triton.schedule import Schedule, one_tile, shortest, two_tiles
-from monocomp.backends.triton.space import Space
 from monocomp.errors import InternalError
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
@@ -142,12 +143,12 @@ def test_what_must_be_one_tile() -> None:
 # --- the choice ---------------------------------------------------------------------------
 
 
-def space(head: int, value: int, element_bytes: int = 2, target: str = "cuda:90") -> Space:
+def space(head: int, value: int, element_bytes: int = 2, target: str = "cuda:90") -> Legal:
     """The space of attention with heads of these sizes."""
     kernel = mc.compile(ATTENTION)
     sizes = {"b": 2, "h": 4, "q": 1000, "k": 1000, "d": head, "e": value}
     (program,) = kernel.tile_programs(sizes)
-    return Space(program, sizes, element_bytes, target)
+    return Legal(program, sizes, element_bytes, target)
 
 
 @pytest.mark.one_in(2)
@@ -156,15 +157,15 @@ def test_where_padding_is_less(head: int) -> None:
     """The first schedule follows from the sizes; a search tries one tile too."""
     found = space(head, head)
     pays = shortest(head) < one_tile(head)
-    assert found.first().in_two == (("e", "d") if pays else ())
-    candidates = found.candidates()
+    assert table.first(found).in_two == (("e", "d") if pays else ())
+    candidates = table.candidates(found)
     assert {s.in_two for s in candidates} == ({(), ("e", "d")} if pays else {()})
     assert all(map(found.admits, candidates)) and len(candidates) == 12
 
 
 def test_each_axis_by_itself() -> None:
-    assert space(96, 64).first().in_two == ("d",)
-    assert space(64, 96).first().in_two == ("e",)
+    assert table.first(space(96, 64)).in_two == ("d",)
+    assert table.first(space(64, 96)).in_two == ("e",)
 
 
 def test_where_padding_is_no_matter() -> None:
@@ -173,15 +174,15 @@ def test_where_padding_is_no_matter() -> None:
     kernel = mc.compile(ATTENTION)
     sizes = {"b": 2, "h": 4, "q": 1, "k": 1000, "d": 96, "e": 96}
     (program,) = kernel.tile_programs(sizes)
-    for found in (Space(program, sizes, 2, "cuda:90"), space(320, 320, target="cuda:80")):
-        assert found.first().in_two == ()
-        assert ("e", "d") in {s.in_two for s in found.candidates()}
-    assert space(96, 96, target="cuda:80").first().in_two == ("e", "d")
+    for found in (Legal(program, sizes, 2, "cuda:90"), space(320, 320, target="cuda:80")):
+        assert table.first(found).in_two == ()
+        assert ("e", "d") in {s.in_two for s in table.candidates(found)}
+    assert table.first(space(96, 96, target="cuda:80")).in_two == ("e", "d")
 
 
 def test_what_is_admitted() -> None:
     """A schedule that was remembered for other sizes may hold an axis in two in vain."""
-    good = space(96, 64).first()
+    good = table.first(space(96, 64))
     assert not space(64, 64).admits(good)
     assert not space(96, 96).admits(good)
     assert space(96, 64).admits(replace(good, in_two=()))

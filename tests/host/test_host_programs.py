@@ -42,10 +42,11 @@ pytest.importorskip("triton")
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from monocomp.backends.triton import table
 from monocomp.backends.triton.emit import Module, emit
 from monocomp.backends.triton.launch import load
+from monocomp.backends.triton.legal import Legal
 from monocomp.backends.triton.replay import PlanTarget
-from monocomp.backends.triton.space import Space
 
 PROCESSORS, LENGTH = 132, 2048
 MANY, ONE = (512, 20), (1, 96)  # rows, and the size of a head
@@ -59,7 +60,7 @@ def emitted(name: str, rows: int, head: int) -> tuple[Module, tuple[dict[str, in
     kernels = kernel.tile_programs(sizes)
     lowered = kernel.planner.plan(sizes).program
     known = packed_extents(lowered, sizes)
-    schedules = [Space(k, known, 2, "cuda:90", PROCESSORS).first() for k in kernels]
+    schedules = [table.first(Legal(k, known, 2, "cuda:90", PROCESSORS)) for k in kernels]
     module = emit(kernel.equations, kernels, schedules, lowered=lowered)
     return module, tuple(module.config(n, s) for n, s in enumerate(schedules))
 
