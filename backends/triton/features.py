@@ -34,19 +34,16 @@ class Features:
         length: of the longest stream.
         held: the padded length of a row of all accumulators.
         whole: the longest padded axis that is held entirely.
-        streamed: elements of tensors that a stream brings for each of its places.
         work: element-wise operations on tiles of rows and streams, for each of their elements.
         limbs: products of operands in two bf16 limbs.
-        added: tiles of rows and a stream that are loaded.
         masked: does a loop mask some of its elements?
         bounded: do the bounds of a loop vary with the rows?
         levels: of loads that wait for one another.
-        loops: over streams.
         rest: do rows of a stream leave sectors of the cache unfilled?
         describes: can descriptors load tiles?
         two: can axes be padded less in two tiles?
         direct: do matrix units take operands from shared memory?
-        lanes: of a warp.
+        lanes: of a warp that multiplies matrices.
     """
 
     rows: int
@@ -61,14 +58,11 @@ class Features:
     length: float
     held: float
     whole: float
-    streamed: float
     work: float
     limbs: int
-    added: int
     masked: bool
     bounded: bool
     levels: int
-    loops: int
     rest: bool
     describes: bool
     two: bool
@@ -94,8 +88,6 @@ def features(legal: Legal) -> Features:
     held = {a.name: a for a in program.axes.values() if a.role == "whole"}
     lengths = {n: held_length(program, n, resources.size(n)) for n in held}
     loads = [e for e in expressions(program.body) if e.op == "load"]
-    streamed = {(e.attr, e.axes): prod(lengths[a] for a in e.axes & held.keys()) for e in loads}
-    brought = [n for (_, axes), n in streamed.items() if axes & streams and axes & held.keys()]
     places = max(1, prod(resources.size(a) for a in program.axis_names("grid")))
     row = max(1, prod(power_of_two(resources.size(a)) for a in rows))
     # How many parts another kernel makes is not known, but that they keep all processors busy.
@@ -119,19 +111,16 @@ def features(legal: Legal) -> Features:
         length=log2(max([1, *ends])),
         held=log2(max([1, *(_carried(loop, lengths) for loop in loops)])),
         whole=log2(max([1, *lengths.values()])),
-        streamed=log2(max(1, sum(brought))),
         work=log2(1 + sum(map(_operations, tiles))),
         limbs=sum(any(a in resources.in_parts for a in e.args[:2]) for e in resources.products),
-        added=sum(bool(e.axes & rows and e.axes & streams) for e in loads),
         masked=any(s.masked for loop in loops for s in loop.segments),
         bounded=any(e.axes & resources.blocked for loop in loops for e in loop.bounds),
         levels=resources.levels,
-        loops=len(loops),
         rest=any(sizes.get(e, SECTOR) % SECTOR for e in last),
         describes=legal.describes,
         two=bool(legal.in_two),
         direct=_is_direct(legal, row),
-        lanes=log2(legal.gpu.lanes),
+        lanes=log2(legal.gpu.lanes) if legal.multiplies else 0.0,
     )
 
 

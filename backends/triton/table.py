@@ -30,45 +30,33 @@ from monocomp.backends.triton.schedule import Schedule
 FORMAT = 1
 # What a difference of 1 counts. Lengths are logarithms, and beyond a limit they are all the same.
 _WEIGHTS = {
-    "rows": 10.0,
-    "streams": 4.0,
-    "products": 0.2,
-    "parts": 3.0,
-    "merges": 3.0,
-    "serial": 3.0,
-    "bytes": 2.0,
+    "rows": 7.0,
+    "streams": 20.0,
+    "products": 0.7,
+    "parts": 2.0,
+    "merges": 7.0,
+    "serial": 5.0,
+    "bytes": 0.7,
     "places": 0.1,
-    "row": 0.5,
-    "length": 0.1,
-    "held": 1.0,
-    "whole": 0.5,
-    "streamed": 0.5,
-    "work": 0.5,
-    "limbs": 0.7,
-    "added": 1.0,
-    "masked": 0.5,
-    "bounded": 0.3,
-    "levels": 2.0,
-    "loops": 0.3,
-    "rest": 1.0,
+    "row": 1.0,
+    "length": 0.5,
+    "held": 0.1,
+    "whole": 0.3,
+    "work": 0.2,
+    "limbs": 2.0,
+    "masked": 0.3,
+    "bounded": 2.0,
+    "levels": 1.0,
+    "rest": 3.0,
     "describes": 1.0,
-    "two": 2.0,
-    "direct": 2.0,
-    "lanes": 50.0,
+    "two": 5.0,
+    "direct": 1.5,
+    "lanes": 20.0,
 }
-_LIMITS = {
-    "rows": 2,
-    "row": 8,
-    "length": 14,
-    "places": 12,
-    "products": 6,
-    "limbs": 2,
-    "added": 2,
-    "loops": 4,
-}
+_LIMITS = {"rows": 2, "row": 8, "length": 16, "places": 12, "products": 6, "limbs": 2}
 _NEAR = 12  # rows vote
-_NEARNESS, _SHARPNESS = 0.8, 3.0  # a row at distance d has the weight (nearness + d) ** -sharpness
-_DOUBT, _DOUBTED = 0.15, 0.25  # the weight, for all votes, of one that this much time is lost
+_NEARNESS, _SHARPNESS = 0.1, 4  # a row at distance d has the weight (nearness + d) ** -sharpness
+_DOUBT, _DOUBTED = 0.3, 0.3  # the weight, for all votes, of one that this much time is lost
 _IDLE = 0.5  # of the logarithm of how many processors there are for each instance
 
 _APART = 1000.0

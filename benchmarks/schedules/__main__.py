@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.schedules.cases import Case, cases
-from benchmarks.schedules.judging import MEASURED, compare, leave_one_out, write_table
+from benchmarks.schedules.judging import MEASURED, compare, kernels, leave_one_out, write_table
 from benchmarks.schedules.workers import Done, Worker, finished
 from monocomp.backends.triton.table import distance, point
 
@@ -374,9 +374,9 @@ def main() -> int:
     if chosen.table:
         write_table(chosen.path)
     if chosen.leave_one_out:
-        print(leave_one_out(chosen.path))
+        print(leave_one_out(kernels(chosen.path)))
     if chosen.compare:
-        print(compare(chosen.path))
+        print(compare(kernels(chosen.path)))
     if chosen.table or chosen.leave_one_out or chosen.compare:
         return 0
     # Before a process is started: they share the cache of what is compiled.

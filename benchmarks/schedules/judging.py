@@ -8,10 +8,11 @@ five microseconds, and a kernel that takes less counts as one that takes as long
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from benchmarks.schedules.cases import Prepared, case
@@ -103,58 +104,59 @@ def write_table(path: Path = MEASURED) -> None:
 
 @dataclass(frozen=True)
 class Judgement:
-    """How much longer first schedules take than the best measured, by kernel."""
+    """How much longer schedules take than the best measured, by kernel.
+
+    Attributes:
+        losses: of first schedules.
+        unknown: of those that come next, where the first was not measured.
+    """
 
     losses: dict[str, float]
-    unknown: list[str]
-
-    @property
-    def mean(self) -> float:
-        """The geometric mean."""
-        return exp(sum(map(log, self.losses.values())) / len(self.losses))
-
-    @property
-    def worst(self) -> float:
-        """The largest."""
-        return max(self.losses.values())
+    unknown: dict[str, float]
 
     def __str__(self) -> str:
-        slow = {n: x for n, x in self.losses.items() if x > MOST}
-        lines = [f"{x:6.2f}  {name}" for name, x in sorted(slow.items(), key=lambda pair: -pair[1])]
-        number = len(self.losses)
-        summary = f"geometric mean {self.mean:.3f}, worst {self.worst:.2f} of {number} known times"
-        return "\n".join([*lines, f"{summary}, {len(self.unknown)} unknown"])
+        slow = sorted(((x, name) for name, x in self.losses.items() if x > MOST), reverse=True)
+        both = [*self.losses.values(), *self.unknown.values()]
+        return "\n".join(
+            [
+                *(f"{x:6.2f}  {name}" for x, name in slow),
+                f"{len(self.losses)} first schedules: geometric mean "
+                f"{mean(self.losses.values()):.3f}, worst {max(self.losses.values()):.2f}",
+                f"{len(self.unknown)} were not measured; with the next that was in place of each, "
+                f"geometric mean {mean(both):.3f}, worst {max(both):.2f}",
+            ]
+        )
 
 
-def leave_one_out(path: Path = MEASURED) -> Judgement:
+def mean(losses: Iterable[float]) -> float:
+    """The geometric mean."""
+    return exp(fmean(map(log, losses)))
+
+
+def leave_one_out(known: Sequence[Kernel]) -> Judgement:
     """What the table makes of programs that it has not seen."""
-    return judged(kernels(path))
-
-
-def judged(known: Sequence[Kernel]) -> Judgement:
-    """The same, of kernels."""
-    losses: dict[str, float] = {}
-    unknown = []
+    found = Judgement({}, {})
     for program in sorted({p for k in known for p in k.programs}):
         rows = [k.row for k in known if program not in k.programs]
         for k in (k for k in known if program in k.programs):
-            name = f"{program}: {k.name}"
-            first = k.legal.shape(next(table.ranked(k.legal, rows)))
-            loss = k.loss(str(first))
-            if loss is None:
-                unknown.append(f"{name}, {first}")
-            else:
-                losses[name] = loss
-    return Judgement(losses, unknown)
+            shapes = (str(k.legal.shape(s)) for s in table.ranked(k.legal, rows))
+            losses = {s: k.loss(s) for s in shapes}
+            first = next(iter(losses.values()))
+            measured = next((x for x in losses.values() if x is not None), None)
+            if measured is not None:
+                into = found.unknown if first is None else found.losses
+                into[f"{program}: {k.name}"] = measured
+    return found
 
 
-def compare(path: Path = MEASURED) -> str:
+def compare(known: Sequence[Kernel]) -> str:
     """Where the first schedule is slower than what came first when all was measured."""
     lines = []
-    for k in kernels(path):
-        now, before = str(k.legal.shape(table.first(k.legal))), k.before
-        new, old = k.times.get(now), k.times.get(before)
-        if new is None or old is None or new > 1.01 * old:
-            times = f"{new or 0:.4f} ms now, {old or 0:.4f} before"
-            lines.append(f"{k.name}: {now} for {before}, {times}")
-    return "\n".join(lines)
+    for k in known:
+        now = str(k.legal.shape(table.first(k.legal)))
+        new, old = k.times.get(now), k.times.get(k.before)
+        if new is None or old is None:
+            lines.append(f"   ?  {k.name}: {now} for {k.before}")
+        elif max(new, LAUNCH) > 1.01 * max(old, LAUNCH):
+            lines.append(f"{new / old:.2f}  {k.name}: {now} for {k.before}")
+    return "\n".join(sorted(lines, reverse=True))

@@ -305,7 +305,7 @@ def test_what_operands_take(name: str, head: int, number: int, text: str) -> Non
     """Loads for operands are copied ahead as they are stored, in the loop that is innermost, and
     operands that no loop loads for are kept; what does not fit is not legal."""
     kernel = mc.compile(library.load(name))
-    known = {"b": 1, "h": 16, "g": 16, "i": 16, "q": 2048, "d": head, "k": 2048, "e": head, "c": 32}
+    known = {"b": 2, "h": 16, "g": 16, "i": 16, "q": 4096, "d": head, "k": 4096, "e": head, "c": 32}
     sizes = kernel._sizes({e: known[e] for e in kernel.program.extent_of})
     plan = kernel.plan(sizes, PROCESSORS)
     programs = kernel.tile_programs(sizes, PROCESSORS)
