@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from math import log2, prod
 
 from monocomp.backends.triton.legal import Legal
-from monocomp.backends.triton.schedule import SECTOR, held_length
+from monocomp.backends.triton.schedule import CHUNK, SECTOR, held_length
 from monocomp.planning.sizes import power_of_two
 from monocomp.tile import Expr, Loop, Statement, expressions, roots, subexpressions, walk
 
@@ -39,7 +39,7 @@ class Features:
         masked: does a loop mask some of its elements?
         bounded: do the bounds of a loop vary with the rows?
         levels: of loads that wait for one another.
-        rest: do rows of a stream leave sectors of the cache unfilled?
+        rest: 0 where rows of a stream fill sectors of the cache, 1 where chunks, 2 for others.
         describes: can descriptors load tiles?
         two: can axes be padded less in two tiles?
         direct: do matrix units take operands from shared memory?
@@ -63,7 +63,7 @@ class Features:
     masked: bool
     bounded: bool
     levels: int
-    rest: bool
+    rest: int
     describes: bool
     two: bool
     direct: bool
@@ -97,7 +97,7 @@ def features(legal: Legal) -> Features:
     parts = max(_FEWEST_PARTS, 2 * legal.gpu.processors // places)
     ends = [parts if loop.axis.name in merged else resources.size(loop.axis.name) for loop in loops]
     matrices = [e for e in loads if e.axes & streams and e.axes & held.keys()]
-    last = [held[a].extent for e in matrices for a in e.axes & held.keys()]
+    last = [sizes.get(held[a].extent, SECTOR) for e in matrices for a in e.axes & held.keys()]
     return Features(
         rows=len(rows),
         streams=len(streams),
@@ -116,7 +116,7 @@ def features(legal: Legal) -> Features:
         masked=any(s.masked for loop in loops for s in loop.segments),
         bounded=any(e.axes & resources.blocked for loop in loops for e in loop.bounds),
         levels=resources.levels,
-        rest=any(sizes.get(e, SECTOR) % SECTOR for e in last),
+        rest=max((sum(size % n > 0 for n in (SECTOR, CHUNK)) for size in last), default=0),
         describes=legal.describes,
         two=bool(legal.in_two),
         direct=_is_direct(legal, row),

@@ -111,7 +111,7 @@ def point(of: Sequence[float]) -> tuple[float, ...]:
 
 def distance(a: Sequence[float], b: Sequence[float]) -> float:
     """How far apart two points are."""
-    return sum(map(abs, map(sub, a, b)))
+    return float(sum(map(abs, map(sub, a, b))))
 
 
 def first(legal: Legal) -> Schedule:

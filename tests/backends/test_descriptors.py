@@ -99,14 +99,11 @@ def test_a_diagonal_is_no_block() -> None:
 
 
 def test_where_they_pay() -> None:
-    """Two instances of 64 rows have room for the barriers at d = 128; of four at d = 64 one
-    would be lost. Of other GPUs and full precision nothing is known."""
-    for name in ("attention", "causal", "sliding_window"):
+    """By what was measured at d = 128; not in full precision, nor where there is no copy engine."""
+    for name in ("attention", "causal"):
         assert table.first(space(name)).descriptors
-        assert not table.first(space(name, d=64, e=64)).descriptors
-        assert not table.first(space(name, target="cuda:100")).descriptors
-        assert not table.first(space(name, element_bytes=4)).descriptors
-        assert not table.first(space(name, q=1)).descriptors
+        for other in (space(name, element_bytes=4), space(name, target="cuda:80")):
+            assert not other.describes and not table.first(other).descriptors
 
 
 def test_a_search_tries_both() -> None:
@@ -151,11 +148,10 @@ def of_vocabulary(name: str, target: str = "cuda:90", processors: int = 132) -> 
 
 
 def test_where_they_pay_in_inner_loops() -> None:
-    """In a large instance, which is alone on its multiprocessor; smaller ones have been slower."""
-    for name, is_described in {**dict.fromkeys(VOCABULARIES, False), "cross_entropy": True}.items():
+    """By what was measured: not where a row's largest elements are sorted between the products."""
+    for name in VOCABULARIES:
         config = load(of_vocabulary(name)).CONFIG
-        assert config["DESCRIPTORS"] == is_described == (config["num_warps"] == 8), name
-    assert not load(of_vocabulary("cross_entropy", "cuda:100")).CONFIG["DESCRIPTORS"]
+        assert config["DESCRIPTORS"] == (name != "softmax_top8"), name
 
 
 def test_a_search_tries_pointers_in_inner_loops() -> None:
