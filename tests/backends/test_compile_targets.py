@@ -107,8 +107,10 @@ def fits(found: list[Usage], target: str, spilled: int = 0) -> None:
     ),
 )
 def test_library(name: str, head: int, target: str) -> None:
-    """bfloat16, at lengths that need every mask."""
-    fits(of_library(name, target, torch.bfloat16, head, ODD), target)
+    """bfloat16, at lengths that need every mask. What was measured to be the fastest on Hopper may
+    keep a few registers in memory."""
+    spilled = 24 if target == "cuda:90" else 0
+    fits(of_library(name, target, torch.bfloat16, head, ODD), target, spilled)
 
 
 @pytest.mark.one_in(2)
