@@ -14,7 +14,7 @@ from monocomp.tile import Expr, Loop, Statement, expressions, roots, subexpressi
 _SPECIAL = ("exp2", "log2", "log", "tanh", "rsqrt", "sqrt", "sin", "cos", "erf", "div")
 _FREE = ("number", "param", "extent", "coordinate", "local", "load", "contract", "cast", "masked")
 _SPECIAL_WORK = 8  # element-wise operations that one of the special functions counts for
-_FEWEST_PARTS = 4
+_FEWEST_PARTS, _FEW_ROWS = 4, 32
 _DIRECT_ROWS = 64  # that a product has whose operands matrix units take from shared memory
 
 
@@ -41,7 +41,7 @@ class Features:
         levels: of loads that wait for one another.
         rest: 0 where rows of a stream fill sectors of the cache, 1 where chunks, 2 for others.
         describes: can descriptors load tiles?
-        two: can axes be padded less in two tiles?
+        two: can axes be padded less in two tiles, and are there rows enough for that to matter?
         direct: do matrix units take operands from shared memory?
         lanes: of a warp that multiplies matrices.
     """
@@ -118,7 +118,7 @@ def features(legal: Legal) -> Features:
         levels=resources.levels,
         rest=max((sum(size % n > 0 for n in (SECTOR, CHUNK)) for size in last), default=0),
         describes=legal.describes,
-        two=bool(legal.in_two),
+        two=bool(legal.in_two) and row > _FEW_ROWS,
         direct=_is_direct(legal, row),
         lanes=log2(legal.gpu.lanes) if legal.multiplies else 0.0,
     )

@@ -49,7 +49,7 @@ _WEIGHTS = {
     "levels": 1.0,
     "rest": 3.0,
     "describes": 1.0,
-    "two": 5.0,
+    "two": 10.0,
     "direct": 1.5,
     "lanes": 20.0,
 }
@@ -127,16 +127,19 @@ def first(legal: Legal) -> Schedule:
 
 
 def candidates(legal: Legal, count: int = 12) -> list[Schedule]:
-    """At most so many schedules that are worth measuring: the one to take first, with other loads
-    and in other orders, then half of the best that are left, and what is a step from the first."""
+    """At most so many schedules that are worth measuring: the one to take first, with other loads,
+    tiles and orders, then half of the best that are left, and what is a step from the first."""
     best = ranked(legal)
     chosen = next(best, None)
     if chosen is None:
         raise legal.refusal()
     shape = legal.shape(chosen)
-    loads = legal.schedule(replace(shape, descriptors=not shape.descriptors))
-    orders = [replace(chosen, abreast=n) for n in legal.orders[1:]]
-    found = dict.fromkeys([chosen, *([loads] if loads else []), *orders])
+    others = (
+        legal.schedule(replace(shape, descriptors=not shape.descriptors)),
+        legal.schedule(replace(shape, in_two=not shape.in_two)),
+        *(replace(chosen, abreast=n) for n in legal.orders[1:]),
+    )
+    found = dict.fromkeys([chosen, *filter(None, others)])
     found |= dict.fromkeys(islice(best, max(0, count - len(found)) // 2))
     found |= dict.fromkeys(filter(None, map(legal.schedule, legal.neighbours(shape))))
     if len(found) < count:

@@ -243,7 +243,7 @@ def test_other_sizes(target: str) -> None:
 )
 def test_two_tiles(name: str, head: int, target: str) -> None:
     """Heads that are padded less in two tiles; in one, long ones spill more than that."""
-    spilled = {320: 48, 192: 40 if target == "cuda:80" else 0, 80: 16}.get(head, 0)
+    spilled = {320: 48, 192: 40 if target == "cuda:80" else 8, 80: 16}.get(head, 0)
     fits(of_library(name, target, torch.bfloat16, head, ODD), target, spilled)
 
 
