@@ -8,7 +8,7 @@
     source      the file that is emitted
 
 A stage can be looked at before or after one of the passes within it: equations before and after the
-steps of a rule, and blocks without and with a pass of `blocks.passes`.
+steps of a rule, and blocks without and with a pass of `blocks.passes` or of the dialect.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from monocomp.declarations import by_representative
 from monocomp.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:  # a kernel has stages
+    from monocomp.backends.triton.dialect import Dialect
     from monocomp.kernel import Kernel
     from monocomp.planning.plan import Plan
 
@@ -50,6 +52,18 @@ class Stages(Mapping[str, str]):
         """The plan for these sizes."""
         return self.kernel.plan(self.extents)
 
+    @property
+    def dialect(self) -> Dialect:
+        """The language of the source."""
+        from monocomp.backends.dialects import DIALECTS
+
+        return DIALECTS[self.kernel.language]()
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """The passes over blocks, in their order."""
+        return self.dialect.every_pass
+
     def __getitem__(self, stage: str) -> str:
         match stage:
             case "equations":
@@ -59,15 +73,13 @@ class Stages(Mapping[str, str]):
             case "tile":
                 return "\n\n".join(map(str, self.plan.kernels))
             case "blocks":
-                from monocomp.blocks.passes import PASSES
-
-                return self._blocks(PASSES)
+                return self._blocks(self.passes)
             case "host":
-                from monocomp.source import triton_module
+                from monocomp.source import module
 
-                sizes = self.kernel._sizes(self.extents)
-                module = triton_module(self.kernel.planner, sizes, "bf16", self.target)
-                return str(module.program).rstrip()
+                kernel, sizes = self.kernel, by_representative(self.kernel.declared, self.extents)
+                made = module(kernel.language, kernel.planner, sizes, "bf16", self.target)
+                return str(made.program).rstrip()
             case "source":
                 return self.kernel.source(extents=self.extents, target=self.target).rstrip()
         raise _unknown("stage", stage, STAGES)
@@ -92,21 +104,23 @@ class Stages(Mapping[str, str]):
         return self._beside(name, after=True)
 
     def _beside(self, name: str, *, after: bool) -> str:
-        from monocomp.blocks.passes import PASSES
-
-        if name in PASSES:
-            return self._blocks(PASSES[: PASSES.index(name) + after])
+        passes = self.passes
+        if name in passes:
+            return self._blocks(passes[: passes.index(name) + after])
         plan = self.plan
         every = [*plan.rewrites.steps, *plan.decisions]
         steps = [s for s in every if s.rule == name]
         if not steps:
-            raise _unknown("pass here", name, [*dict.fromkeys(s.rule for s in every), *PASSES])
+            raise _unknown("pass here", name, [*dict.fromkeys(s.rule for s in every), *passes])
         return _lines(steps[-1].program if after else steps[0].start)
 
     def _blocks(self, passes: tuple[str, ...]) -> str:
         from monocomp.backends.triton.kernel_source import block_program
 
-        return "\n\n".join(str(block_program(k, passes=passes)) for k in self.plan.kernels)
+        programs = (
+            block_program(k, passes=passes, dialect=self.dialect) for k in self.plan.kernels
+        )
+        return "\n\n".join(map(str, programs))
 
 
 def _lines(equations: Any) -> str:

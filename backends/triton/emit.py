@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from monocomp import __version__
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
+from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
 from monocomp.backends.triton.host_source import HOST_NAMES, HostSource
 from monocomp.backends.triton.identifiers import Identifiers
@@ -20,14 +21,14 @@ from monocomp.backends.triton.layout import parse
 from monocomp.backends.triton.minimal import MinimalHost, minimal_lines
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines
-from monocomp.blocks.kernels import takes_turns
+from monocomp.blocks.program import BlockProgram
 from monocomp.dtypes import NARROW
 from monocomp.equations import Equations
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.host.building import host_program
 from monocomp.host.program import Align, Clear, HostProgram
-from monocomp.lowering import in_two_tiles
 from monocomp.tile import Combine, Fold, TileProgram, walk
+from monocomp.tile.split_padding import split_padding
 
 
 @dataclass(frozen=True)
@@ -38,51 +39,44 @@ class Module:
         source: the text.
         host: the name of the host function.
         configs: the names of the schedules, one a kernel.
-        blocks: for each kernel the names of its block lengths by axis.
+        kernels: the block programs.
         params: the names of the host function's keywords by parameter.
         program: what the host function does.
-        described: for each kernel, can descriptors load tiles of it?
-        ordered: for each kernel, does it take the order of its instances?
     """
 
     source: str
     host: str
     configs: tuple[str, ...]
-    blocks: tuple[Mapping[str, str], ...]
+    kernels: tuple[BlockProgram, ...]
     params: Mapping[str, str]
     program: HostProgram
-    described: tuple[bool, ...]
-    ordered: tuple[bool, ...]
 
     def config(self, kernel: int, schedule: Schedule) -> dict[str, int]:
         """A schedule in the form that the host function takes."""
-        flags = (self.described[kernel], self.ordered[kernel])
-        return _config(schedule, self.blocks[kernel], *flags)
+        return _config(schedule, self.kernels[kernel])
 
 
 @dataclass(frozen=True)
 class _Written:
     """What all files of a program share."""
 
+    dialect: Dialect
     names: Identifiers
     taken: frozenset[str]  # names of the file, which its host function must leave alone
     schedules: Sequence[Schedule]
     sources: Sequence[KernelSource]
-    blocks: Sequence[Mapping[str, str]]
     configs: Sequence[str]
-    described: Sequence[bool]
-    ordered: Sequence[bool]
     program: HostProgram
 
     def config(self, n: int) -> dict[str, int]:
         """A kernel's schedule."""
-        return _config(self.schedules[n], self.blocks[n], self.described[n], self.ordered[n])
+        return _config(self.schedules[n], self.sources[n].program)
 
     def device_functions(self) -> list[str]:
         """The texts of functions that kernels call, each after those that it calls."""
         helpers = dict.fromkeys(h for s in self.sources for h in s.helpers)
         functions = dict.fromkeys(f for s in self.sources for f in s.functions.values())
-        return [*(DEVICE_FUNCTIONS[h] for h in helpers), *functions]
+        return [*(self.dialect.device_functions[h] for h in helpers), *functions]
 
 
 def _write(
@@ -90,17 +84,17 @@ def _write(
     kernels: Sequence[TileProgram],
     schedules: Sequence[Schedule],
     lowered: Equations,
-    narrow: Mapping[str, str],
+    dialect: Dialect = TRITON,
 ) -> _Written:
     """The kernels of a file, and its host program."""
     pairs = zip(kernels, schedules, strict=True)
-    kernels = [in_two_tiles(k, s.in_two) for k, s in pairs]
-    taken = {*DEVICE_FUNCTIONS, *HOST_FUNCTIONS, *RESERVED}
+    kernels = [split_padding(k, s.in_two) for k, s in pairs]
+    taken = {*DEVICE_FUNCTIONS, *dialect.host_functions, *RESERVED, *dialect.reserved}
     names = Identifiers({*taken, *HOST_NAMES})
     declared = start.declared
     if not declared.inputs:
         raise UnsupportedError(
-            "backend 'triton' needs an input tensor, to know which GPU to run on",
+            f"backend '{dialect.name}' needs an input tensor, to know which GPU to run on",
             help="compile with backend='torch'",
         )
     kernel_names = [names.of("kernel", k.name, f"{k.name}_kernel") for k in kernels]
@@ -111,28 +105,24 @@ def _write(
     folds = (s.monoid for k in kernels for s in walk(k.body) if isinstance(s, Fold))
     monoids = dict.fromkeys(m.name for m in folds if isinstance(m, Combine))
     functions = {m: names.of("combine", m, f"combine_{m}") for m in monoids}
-    named = zip(kernels, kernel_names, strict=True)
-    programs = [block_program(k, narrow, name=n, functions=functions) for k, n in named]
+    named = list(zip(kernels, kernel_names, strict=True))
+    taken |= {x for k, n in named for x in dialect.taken(k, n)}
+    programs = [block_program(k, name=n, functions=functions, dialect=dialect) for k, n in named]
     configs = tuple(
         names.of("config", k.name, "CONFIG" if n == 0 else f"CONFIG_{n + 1}")
         for n, k in enumerate(kernels)
     )
-    blocks = [
-        {a: p.lengths[a] for a, _ in s.blocks} for p, s in zip(programs, schedules, strict=True)
-    ]
     interfaces = [interface(*each) for each in zip(kernels, programs, strict=True)]
     # The function never reads its own name, so what is inside may have it too, as a tensor.
     taken |= {*kernel_names, *functions.values(), *configs, "TensorDescriptor"}
     return _Written(
+        dialect,
         names,
         frozenset(taken),
         schedules,
-        [source_of(p) for p in programs],
-        blocks,
+        [source_of(p, dialect) for p in programs],
         configs,
-        tuple(bool(p.blocks) for p in programs),
-        tuple(map(takes_turns, kernels)),
-        host_program(lowered, interfaces, narrow),
+        host_program(lowered, interfaces),
     )
 
 
@@ -145,7 +135,7 @@ def emit(
     outline: Iterable[str] = (),
     precision: str = "ieee",
     target: str | None = None,
-    narrow: Mapping[str, str] | None = None,
+    dialect: Dialect = TRITON,
 ) -> Module:
     """The source file of a program.
 
@@ -157,16 +147,17 @@ def emit(
         outline: the derivation, a line a step.
         precision: "ieee" or "tf32", for products of float32.
         target: what the file was made for, for the header.
-        narrow: the inputs that are floats of 8 bits, with their dtypes.
+        dialect: the language.
     """
-    narrow = narrow or {}
-    written = _write(start, kernels, schedules, lowered or start, narrow)
+    lowered = lowered or start
+    written = _write(start, kernels, schedules, lowered, dialect)
+    is_described = any(s.program.blocks for s in written.sources)
     names, program = written.names, written.program
     host = Identifiers(written.taken).of("host", start.origin.name or "kernel")
     lines = [
         *_header(start, target),
         *_derivation(outline, schedules),
-        *_imports(written.described),
+        *_imports(dialect, is_described),
     ]
     for n, config in enumerate(written.configs):
         entries = (f'    "{k}": {v},' for k, v in written.config(n).items())
@@ -180,31 +171,29 @@ def emit(
     needed = {
         "two_tiles": any(s.in_two for s in schedules),
         "step": any(s.program.held for s in written.sources),
-        "descriptor": any(written.described),
+        "descriptor": is_described,
         "copy_rows": aligns,
         "aligned": aligns,
         "clear_elements": has_sums,
         "clear": has_sums,
     }
-    for function, text in HOST_FUNCTIONS.items():
+    for function, text in dialect.host_functions.items():
         if needed.get(function, True):
             lines += ["", "", text]
     lines += ["", "", *HostSource(start, program, names, written.configs).lines(host, precision)]
     identifiers = _identifiers(start, names)
     lines += ["", "", *reference_lines(start, identifiers)]
     # What the file computes is printed as it was written, for the sizes that it was lowered for.
-    here = replace(start, sizes=(lowered or start).sizes)
-    lines += ["", "", *main_lines(here, identifiers, host, narrow)]
+    here = replace(start, sizes=lowered.sizes)
+    lines += ["", "", *main_lines(here, identifiers, host, dialect.devices)]
     params = {n: names.of("param", n) for n in start.declared.params}
     return Module(
         _parsed(lines),
         host,
         tuple(written.configs),
-        tuple(written.blocks),
+        tuple(s.program for s in written.sources),
         params,
         program,
-        tuple(written.described),
-        tuple(written.ordered),
     )
 
 
@@ -217,7 +206,6 @@ def emit_minimal(
     sizes: Mapping[str, int],
     precision: str,
     target: str | None,
-    dtypes: Mapping[str, str],
     fast: bool,
 ) -> str:
     """The source file of a program without what whole ones look at in each call.
@@ -225,12 +213,11 @@ def emit_minimal(
     Args:
         start, kernels, schedules, lowered, precision, target: as for `emit`.
         sizes: extents that are known; the file is for these alone.
-        dtypes: of the inputs of floats.
         fast: may functions be as accurate as results of 16 bits?
     """
-    narrow = {n: d for n, d in dtypes.items() if d in NARROW}
-    widths = {n: 1 if n in narrow else 4 if d == "float32" else 2 for n, d in dtypes.items()}
-    written = _write(start, kernels, schedules, lowered, narrow)
+    dtypes = {i.name: i.dtype for i in start.declared.inputs.values() if i.kind == "float"}
+    widths = {n: 1 if d in NARROW else 4 if d == "float32" else 2 for n, d in dtypes.items()}
+    written = _write(start, kernels, schedules, lowered)
     name = Identifiers(written.taken).of("host", start.origin.name or "kernel")
     configs = [written.config(n) for n in range(len(kernels))]
     host = MinimalHost(
@@ -238,7 +225,7 @@ def emit_minimal(
     )
     functions = [*written.device_functions(), HOST_FUNCTIONS["two_tiles"], HOST_FUNCTIONS["span"]]
     lines = minimal_lines(host, name, written.sources, functions)
-    return _parsed([*_header(start, target), *_imports([bool(host.described)]), *lines[1:]])
+    return _parsed([*_header(start, target), *_imports(TRITON, bool(host.described)), *lines[1:]])
 
 
 def _parsed(lines: Sequence[str]) -> str:
@@ -251,19 +238,21 @@ def _parsed(lines: Sequence[str]) -> str:
     return text
 
 
-def _config(
-    schedule: Schedule, blocks: Mapping[str, str], is_described: bool, is_ordered: bool
-) -> dict[str, int]:
+def _config(schedule: Schedule, kernel: BlockProgram) -> dict[str, int]:
     """A schedule by the names that the host function and the kernel have for it."""
-    entries = {blocks[axis]: length for axis, length in schedule.blocks}
+    entries = {kernel.lengths[axis]: length for axis, length in schedule.blocks}
     entries |= {"num_warps": schedule.num_warps, "num_stages": schedule.num_stages}
     if schedule.programs:
         entries["PROGRAMS"] = schedule.programs
-    if is_described:
+    if kernel.blocks and not kernel.rings:
         entries["DESCRIPTORS"] = schedule.descriptors
-    if is_ordered:
-        entries["ABREAST"] = schedule.abreast
-    return entries
+    said = {
+        "order": schedule.abreast,
+        "stages": schedule.num_stages,
+        "warps": schedule.num_warps,
+    }
+    given = (a for a in kernel.arguments if a.purpose in said)
+    return entries | {a.name.attr: said[a.purpose] for a in given}
 
 
 def _identifiers(start: Equations, names: Identifiers) -> dict[str, str]:
@@ -298,8 +287,6 @@ def _derivation(outline: Iterable[str], schedules: Sequence[Schedule]) -> list[s
     return [*out, "#", "# Run this file to check it against a plain evaluation in torch."]
 
 
-def _imports(described: Sequence[bool]) -> list[str]:
-    lines = ["", "import torch", "import triton", "import triton.language as tl"]
-    if any(described):
-        lines += ["from triton.tools.tensor_descriptor import TensorDescriptor"]
-    return [*lines, ""]
+def _imports(dialect: Dialect, is_described: bool) -> list[str]:
+    lines = ["", "import torch", "import triton", "import triton.language as tl", *dialect.imports]
+    return [*lines, *[dialect.descriptor_import] * is_described, ""]

@@ -8,7 +8,7 @@ from math import log2, prod
 
 from monocomp.backends.triton.legal import Legal
 from monocomp.backends.triton.schedule import CHUNK, SECTOR, held_length
-from monocomp.planning.sizes import power_of_two
+from monocomp.sizes import power_of_two
 from monocomp.tile import Expr, Loop, Statement, expressions, roots, subexpressions, walk
 
 _SPECIAL = ("exp2", "log2", "log", "tanh", "rsqrt", "sqrt", "sin", "cos", "erf", "div")

@@ -27,7 +27,7 @@ from triton.runtime.errors import OutOfResources
 
 from monocomp import schedules as remembered
 from monocomp.backends import torch as interpreter
-from monocomp.backends.triton import table
+from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.emit import Module
 from monocomp.backends.triton.legal import Legal, element_bytes
 from monocomp.backends.triton.measure import GpuBench
@@ -42,7 +42,7 @@ from monocomp.host.building import host_program, of_tile_program
 from monocomp.host.evaluation import Evaluation
 from monocomp.host.plan import Plan
 from monocomp.planning.report import report
-from monocomp.planning.sizes import power_of_two
+from monocomp.sizes import power_of_two
 from monocomp.tile import TileProgram
 
 Emit = Callable[[Sequence[Schedule]], Module]
@@ -102,6 +102,7 @@ class TritonRunner:
         emit: writes the file for given schedules.
         precision: "ieee" or "tf32".
         processors: for how many to cut streams into parts; the device's, unless given.
+        dialect: the language of the file.
     """
 
     def __init__(
@@ -111,12 +112,14 @@ class TritonRunner:
         emit: Emit,
         precision: str,
         processors: int | None = None,
+        dialect: Dialect = TRITON,
     ) -> None:
         self.program = program
         self.kernels = kernels
         self.emit = emit
         self.precision = precision
         self.processors = processors
+        self.dialect = dialect
         self._modules: dict[tuple[tuple[str, ...], ...], tuple[Module, ModuleType]] = {}
         axes = [a for k in kernels for a in k.axes.values()]
         self._held = {a.extent for a in axes if a.role == "whole"}
@@ -157,7 +160,7 @@ class TritonRunner:
         in_two = tuple(s.in_two for s in choice)
         found = self._modules.get(in_two)
         if found is None:
-            usual = (table.first(Legal(k, {}, 2)) for k in self.kernels)
+            usual = (self.dialect.first(self.dialect.legal(k, {}, 2)) for k in self.kernels)
             pairs = zip(usual, in_two, strict=True)
             module = self.emit([replace(s, in_two=axes) for s, axes in pairs])
             found = self._modules[in_two] = module, load(module.source)
@@ -208,7 +211,7 @@ class TritonRunner:
         found = self._recall(inputs, extents)
         if found is None and _wants_search(next(iter(inputs.values())).device):
             found = self.tune(inputs, params, extents).schedules
-        return found or tuple(map(table.first, self.legal(inputs, extents)))
+        return found or tuple(map(self.dialect.first, self.legal(inputs, extents)))
 
     def tune(
         self,
@@ -244,7 +247,7 @@ class TritonRunner:
 
         with _MEASURING, torch.cuda.device_of(next(iter(tensors.values()))):  # type: ignore[no-untyped-call]
             found = search(
-                [table.candidates(each, candidates) for each in legal],
+                [self.dialect.candidates(each, candidates) for each in legal],
                 GpuBench(call, list(tensors.values())),
                 lambda: self._expected(tensors, params, extents),
                 seconds=seconds,
@@ -262,11 +265,12 @@ class TritonRunner:
         """The schedules that each kernel may have."""
         widths = {n: t.element_size() for n, t in inputs.items() if t.is_floating_point()}
         device = next(iter(inputs.values())).device
-        target = _target(device)
+        target = target_of(device)
         of_device = 1 if target is None else multiprocessors(device)
         processors = self.processors or of_device
         return [
-            Legal(k, extents, element_bytes(k, widths), target, processors) for k in self.kernels
+            self.dialect.legal(k, extents, element_bytes(k, widths), target, processors)
+            for k in self.kernels
         ]
 
     def _look(self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]) -> Look:
@@ -276,7 +280,7 @@ class TritonRunner:
     def _situation(
         self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]
     ) -> remembered.Situation:
-        text = "\n\n".join(str(k) for k in self.kernels)
+        text = "\n\n".join([*map(str, self.kernels), *self.dialect.passes])
         dtypes = sorted((n, str(t.dtype).removeprefix("torch.")) for n, t in inputs.items())
         return remembered.Situation(
             device=torch.cuda.get_device_name(next(iter(inputs.values())).device),
@@ -313,7 +317,7 @@ class TritonRunner:
         self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]
     ) -> Iterator[Choice]:
         """What to take where a schedule turns out to need more than there is."""
-        options = [table.candidates(each) for each in self.legal(inputs, extents)]
+        options = [self.dialect.candidates(each, 12) for each in self.legal(inputs, extents)]
         for n in range(max(map(len, options))):
             yield tuple(o[min(n, len(o) - 1)] for o in options)
 
@@ -346,7 +350,7 @@ def multiprocessors(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
-def _target(device: torch.device) -> str | None:
+def target_of(device: torch.device) -> str | None:
     """What to choose schedules for; None where kernels are interpreted."""
     if device.type != "cuda" or interpreted():
         return None

@@ -18,9 +18,9 @@ from monocomp.backends.triton.schedule import MIN_DOT, Schedule, one_tile, short
 from monocomp.blocks.descriptors import described_loads
 from monocomp.blocks.kernels import takes_turns
 from monocomp.errors import UnsupportedError
-from monocomp.lowering import divisible, in_two_tiles
-from monocomp.planning.sizes import power_of_two
+from monocomp.sizes import power_of_two
 from monocomp.tile import Loop, TileProgram, expressions, walk
+from monocomp.tile.split_padding import divisible, split_padding
 
 LARGEST_TILE = 1 << 12  # elements of a tile that a warp can hold in registers
 SHORTEST = 4  # block of elements that are not multiplied
@@ -140,7 +140,7 @@ class Legal:
 
     @cached_property
     def _resources_in_two(self) -> Resources:
-        program = in_two_tiles(self.program, self.in_two)
+        program = split_padding(self.program, self.in_two)
         return Resources(program, self.sizes, self.element_bytes, self.gpu)
 
     def resources_of(self, schedule: Schedule) -> Resources:

@@ -104,7 +104,7 @@ def _schedule(made: Prepared, number: int, text: str) -> Schedule:
     shape = Shape.parse(text)
     found = first if shape == legal.shape(first) else legal.schedule(shape)
     if found is None:
-        raise ValueError(f"kernel {number + 1} of {made.program.origin.name} cannot have {text}")
+        raise ValueError(f"kernel {number + 1} of {made.equations.origin.name} cannot have {text}")
     return found
 
 

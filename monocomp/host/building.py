@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from monocomp.declarations import Declarations
+from monocomp.dtypes import NARROW
 from monocomp.equations import Equations
 from monocomp.host import program as H
-from monocomp.planning.sizes import without_elements
-from monocomp.terms.declarations import Declarations
+from monocomp.sizes import without_elements
+from monocomp.terms import Term
 from monocomp.tile import OutputTensor, TileProgram
 
 MANY_BLOCKS = 8  # of rows, whose reading takes longer than a copy, if rows are odd
@@ -27,6 +29,7 @@ class Interface:
         grid: its program instances, along the fastest axis first.
         shared: pairs of tensors that one product takes together.
         added: the integer parameters of sums and products.
+        requires_descriptors: is there no other way to load what they load?
     """
 
     kernel: TileProgram
@@ -37,6 +40,7 @@ class Interface:
     grid: tuple[tuple[str, H.Count], ...] = ()  # by axis
     shared: tuple[tuple[str, str], ...] = ()
     added: tuple[str, ...] = ()
+    requires_descriptors: bool = False
 
     @property
     def tensors(self) -> tuple[str, ...]:
@@ -68,22 +72,19 @@ def of_tile_program(kernel: TileProgram) -> Interface:
     return Interface(kernel, kernel.name, parameters, tuple(arguments))
 
 
-def host_program(
-    lowered: Equations, kernels: Sequence[Interface], narrow: Collection[str] = ()
-) -> H.HostProgram:
+def host_program(lowered: Equations, kernels: Sequence[Interface]) -> H.HostProgram:
     """The program that runs the kernels.
 
     Args:
         lowered: the program that the kernels compute.
         kernels: in the order in which they run.
-        narrow: the inputs that are floats of 8 bits, which have no say in the dtype of results.
     """
     declared = lowered.declared
     body: list[H.Statement] = [
         *_sizes(lowered, kernels),
         H.CheckShapes(tuple(H.Shape(n, declared.extents(n)) for n in declared.inputs)),
         *(H.CheckEmpty(e) for e in sorted(without_elements(lowered))),
-        *_dtypes(declared, kernels, narrow),
+        *_dtypes(declared, kernels),
         *_buffers(kernels),
         *(s for n, k in enumerate(kernels) for s in _launch(n, k, declared.inputs)),
     ]
@@ -113,12 +114,11 @@ def _sizes(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.State
         yield H.Bound(extent, bounds[extent])
 
 
-def _dtypes(
-    declared: Declarations, kernels: Sequence[Interface], narrow: Collection[str]
-) -> Iterator[H.Statement]:
-    floats = [n for n, i in declared.inputs.items() if i.kind == "float"]
-    promoted = tuple(n for n in floats if n not in narrow)
-    yield H.Promote(promoted, "bfloat16" if narrow else "float32")
+def _dtypes(declared: Declarations[Term], kernels: Sequence[Interface]) -> Iterator[H.Statement]:
+    """Floats of 8 bits have no say in the dtype of results."""
+    floats = [i for i in declared.inputs.values() if i.kind == "float"]
+    promoted = tuple(i.name for i in floats if i.dtype not in NARROW)
+    yield H.Promote(promoted, "float32" if len(promoted) == len(floats) else "bfloat16")
     if any(a.value == H.Flag("fast") for k in kernels for a in k.arguments):
         yield H.Fast(next(iter(declared.inputs)))
     for left, right in dict.fromkeys(p for k in kernels for p in k.shared):
@@ -148,19 +148,22 @@ def _dtype(output: OutputTensor) -> str:
 
 def _launch(number: int, k: Interface, inputs: Mapping[str, object]) -> Iterator[H.Statement]:
     if k.scheduled is not None:
-        host = (H.PROGRAMS,) * bool(k.kernel.parts) + (H.DESCRIPTORS,) * bool(k.descriptors)
+        required = k.requires_descriptors
+        host = (H.PROGRAMS,) * bool(k.kernel.parts)
+        host += (H.DESCRIPTORS,) * (bool(k.descriptors) and not required)
         yield H.Choose(number, host)
         rows = tuple(c for a, c in k.grid if k.kernel.axes[a].role == "row")[::-1]
-        odd = {d.tensor: None for d in k.descriptors if _is_held(k.kernel, d)}
+        odd = {d.tensor: None for d in k.descriptors if required or _is_held(k.kernel, d)}
         if rows and any(name in inputs for name in odd):
-            yield H.Align(tuple(n for n in odd if n in inputs), rows, MANY_BLOCKS)
+            least = 0 if required else MANY_BLOCKS
+            yield H.Align(tuple(n for n in odd if n in inputs), rows, least)
         yield H.Wide(k.tensors, k.added)
         yield H.Programs(tuple(c for _, c in k.grid))
         for axis in k.kernel.axes.values():
             if axis.after is not None:
                 yield H.TwoTiles(axis.extent, axis.after, axis.name)
         if k.descriptors:
-            yield H.Describe(k.descriptors)
+            yield H.Describe(k.descriptors, required)
     yield H.Launch(number, k.name, k.arguments)
 
 

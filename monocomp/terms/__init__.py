@@ -78,6 +78,7 @@ from monocomp.terms.parts import (
     base_and_power,
     is_bracket,
     is_over_nothing,
+    is_read,
     split_addends,
     split_coefficient,
 )
@@ -94,5 +95,13 @@ from monocomp.terms.ring import (
     power_of,
     sub,
 )
-from monocomp.terms.walking import children, holds, map_children, replace, subterms
+from monocomp.terms.walking import (
+    children,
+    element,
+    holds,
+    map_children,
+    map_refs,
+    replace,
+    subterms,
+)
 from monocomp.terms.weights import is_weight_there

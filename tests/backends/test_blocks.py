@@ -115,7 +115,7 @@ def test_each_pass_does_something() -> None:
     changed = set()
     for program in ("paged_attention", "sliding_window", "attention"):
         kernel = kernel_of(library.load(program))
-        texts = [str(block_program(kernel, (), passes)) for passes in STAGES]
+        texts = [str(block_program(kernel, passes)) for passes in STAGES]
         pairs = zip(PASSES, pairwise(texts), strict=True)
         changed |= {passed for passed, (before, after) in pairs if before != after}
     assert changed == {*PASSES}

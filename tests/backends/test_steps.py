@@ -26,7 +26,7 @@ def launch_of(*tensors: Tensor) -> Launch:
     kernel = mc.compile(ATTENTION)
     sizes = {"b": 2, "h": 3, "q": 200, "k": 200, "d": tensors[0].shape[3], "e": 64}
     module = load(kernel.source(target="cuda:90", extents=sizes))
-    inputs = dict(zip(kernel.program.inputs, tensors, strict=True))
+    inputs = dict(zip(kernel.declared.inputs, tensors, strict=True))
     (launch,) = recorded(module, "kernel", inputs)
     return launch
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 
+import monocomp as mc
 from monocomp import library
 from monocomp.errors import UnsupportedError
-from monocomp.kernel import Kernel
-from monocomp.language.checker import check
-from monocomp.lowering.two_tiles import divisible, in_two_tiles
 from monocomp.tile import TileProgram
+from monocomp.tile.split_padding import divisible, split_padding
 from tests.backends.programs import EXAMPLES
 from tests.backends.storing import PROGRAMS
 from tests.backends.test_domains import FILTERS, program
@@ -24,7 +23,7 @@ TEXTS |= {f"filter: {n}": program(n) for n in FILTERS}
 def kernels(text: str) -> tuple[TileProgram, ...]:
     """The kernels of a program, none if it is one of those without."""
     try:
-        return Kernel(check(text)).tile_programs()
+        return mc.compile(text).tile_programs()
     except UnsupportedError:
         return ()
 
@@ -32,4 +31,4 @@ def kernels(text: str) -> tuple[TileProgram, ...]:
 def after_passes(text: str) -> list[tuple[TileProgram, ...]]:
     """The kernels of a program after each pass."""
     lowered = kernels(text)
-    return [lowered, tuple(in_two_tiles(p, divisible(p)) for p in lowered)]
+    return [lowered, tuple(split_padding(p, divisible(p)) for p in lowered)]
