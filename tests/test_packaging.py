@@ -37,7 +37,7 @@ def files_of_the_package() -> set[str]:
     found = set()
     for folder, _, names in os.walk(ROOT / "monocomp", followlinks=True):
         for name in names:
-            if name.endswith((".py", ".lark", ".mc")) or name == "py.typed":
+            if name.endswith((".py", ".lark", ".mc", ".json")) or name == "py.typed":
                 found.add((Path(folder) / name).relative_to(ROOT).as_posix())
     return found
 

@@ -159,7 +159,10 @@ def test_where_padding_is_less(head: int) -> None:
     pays = shortest(head) < one_tile(head)
     assert table.first(found).in_two == (("e", "d") if pays else ())
     candidates = table.candidates(found)
-    assert {s.in_two for s in candidates} == ({(), ("e", "d")} if pays else {()})
+    held = {(), ("e", "d")} if pays else {()}
+    if head == 320:  # one tile takes more registers than there are
+        held = {("e", "d")}
+    assert {s.in_two for s in candidates} == held
     assert all(map(found.admits, candidates)) and len(candidates) == 12
 
 
@@ -227,9 +230,19 @@ def test_header() -> None:
         assert "two tiles" not in text and "two_tiles" not in text
 
 
+def _in_two_where_it_fits(legal: Legal) -> Iterator[Schedule]:
+    """As the table has them, but axes that are padded less in two tiles are held in two."""
+    for schedule in _RANKED(legal):
+        in_two = replace(schedule, in_two=legal.in_two)
+        yield in_two if legal.holds(in_two) else schedule
+
+
+_RANKED = table.ranked
+
+
 def _in_interpreter(inputs: Mapping[str, torch.Tensor], text: str) -> tuple[torch.Tensor, Any]:
     kernel = mc.compile(text, backend="triton")
-    with poisoned_empty():
+    with poisoned_empty(), patch.object(table, "ranked", _in_two_where_it_fits):
         found = kernel(*(inputs[n] for n in kernel.declared.inputs))
     (runner,) = kernel.calls._runners.values()
     return found, [axes for choice in runner._modules for axes in choice]
