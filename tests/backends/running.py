@@ -150,16 +150,17 @@ def small_schedules(length: int | None) -> Iterator[None]:
     if length is None:
         yield
         return
+    from monocomp.backends.triton import table
+    from monocomp.backends.triton.legal import Legal
     from monocomp.backends.triton.schedule import Schedule
-    from monocomp.backends.triton.space import Space
 
-    original = Space.first
+    original = table.first
 
-    def first(space: Space) -> Schedule:
-        found = original(space)
+    def first(legal: Legal) -> Schedule:
+        found = original(legal)
         return replace(found, blocks=tuple((a, min(n, length)) for a, n in found.blocks))
 
-    with patch.object(Space, "first", first):
+    with patch.object(table, "first", first):
         yield
 
 
