@@ -76,6 +76,7 @@ def triton_module(
             precision="tf32" if tf32 else "ieee",
             target=target,
             narrow={n: d for n, d in dtypes.items() if d in NARROW},
+            sizes=plan.extents(extents),
         )
 
 

@@ -16,17 +16,30 @@ from monocomp.backends.triton.host_source import HOST_NAMES, HostSource
 from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.interface import interface
 from monocomp.backends.triton.kernel_source import KernelSource, block_program, source_of
+from monocomp.backends.triton.known_arguments import Promises, of_sizes
 from monocomp.backends.triton.layout import parse
-from monocomp.backends.triton.minimal import MinimalHost, minimal_lines
+from monocomp.backends.triton.minimal import MinimalHost
 from monocomp.backends.triton.schedule import Schedule
-from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines
+from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines, sizes_for
+from monocomp.blocks.constants import with_constants
 from monocomp.blocks.kernels import takes_turns
 from monocomp.dtypes import NARROW
 from monocomp.equations import Equations
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.host.building import host_program
-from monocomp.host.program import Align, Clear, HostProgram
+from monocomp.host.program import (
+    Align,
+    Clear,
+    Describe,
+    Descriptor,
+    HostProgram,
+    Launch,
+    Step,
+    TwoTiles,
+    Wide,
+)
 from monocomp.lowering import in_two_tiles
+from monocomp.planning.sizes import packed_extents
 from monocomp.tile import Combine, Fold, TileProgram, walk
 
 
@@ -69,20 +82,19 @@ class _Written:
     schedules: Sequence[Schedule]
     sources: Sequence[KernelSource]
     blocks: Sequence[Mapping[str, str]]
-    configs: Sequence[str]
+    settings: Sequence[str]
     described: Sequence[bool]
     ordered: Sequence[bool]
+    configs: Sequence[Mapping[str, int]]
     program: HostProgram
 
-    def config(self, n: int) -> dict[str, int]:
-        """A kernel's schedule."""
-        return _config(self.schedules[n], self.blocks[n], self.described[n], self.ordered[n])
-
-    def device_functions(self) -> list[str]:
-        """The texts of functions that kernels call, each after those that it calls."""
+    def kernels(self) -> list[str]:
+        """The lines of the kernels, and of the functions that they call, each after those that
+        it calls."""
+        texts = ["\n".join(s.lines) for s in self.sources]
+        texts += dict.fromkeys(f for s in self.sources for f in s.functions.values())
         helpers = dict.fromkeys(h for s in self.sources for h in s.helpers)
-        functions = dict.fromkeys(f for s in self.sources for f in s.functions.values())
-        return [*(DEVICE_FUNCTIONS[h] for h in helpers), *functions]
+        return _apart(*texts, *(DEVICE_FUNCTIONS[h] for h in helpers))
 
 
 def _write(
@@ -91,6 +103,8 @@ def _write(
     schedules: Sequence[Schedule],
     lowered: Equations,
     narrow: Mapping[str, str],
+    sizes: Mapping[str, int],
+    promises: Promises | None = None,
 ) -> _Written:
     """The kernels of a file, and its host program."""
     pairs = zip(kernels, schedules, strict=True)
@@ -113,26 +127,34 @@ def _write(
     functions = {m: names.of("combine", m, f"combine_{m}") for m in monoids}
     named = zip(kernels, kernel_names, strict=True)
     programs = [block_program(k, narrow, name=n, functions=functions) for k, n in named]
-    configs = tuple(
+    settings = tuple(
         names.of("config", k.name, "CONFIG" if n == 0 else f"CONFIG_{n + 1}")
         for n, k in enumerate(kernels)
     )
     blocks = [
-        {a: p.lengths[a] for a, _ in s.blocks} for p, s in zip(programs, schedules, strict=True)
+        {a: str(p.lengths[a].attr) for a, _ in s.blocks}
+        for p, s in zip(programs, schedules, strict=True)
     ]
+    described, ordered = [bool(p.blocks) for p in programs], list(map(takes_turns, kernels))
+    configs = list(map(_config, schedules, blocks, described, ordered))
+    for n, kernel in enumerate(kernels):
+        known = of_sizes(kernel, sizes)
+        known |= promises.of_schedule(programs[n], sizes, configs[n]) if promises else {}
+        programs[n] = with_constants(programs[n], known) if known else programs[n]
     interfaces = [interface(*each) for each in zip(kernels, programs, strict=True)]
     # The function never reads its own name, so what is inside may have it too, as a tensor.
-    taken |= {*kernel_names, *functions.values(), *configs, "TensorDescriptor"}
+    taken |= {*kernel_names, *functions.values(), *settings, "TensorDescriptor"}
     return _Written(
         names,
         frozenset(taken),
         schedules,
         [source_of(p) for p in programs],
         blocks,
+        settings,
+        described,
+        ordered,
         configs,
-        tuple(bool(p.blocks) for p in programs),
-        tuple(map(takes_turns, kernels)),
-        host_program(lowered, interfaces, narrow),
+        host_program(lowered, interfaces, narrow, sizes),
     )
 
 
@@ -146,6 +168,7 @@ def emit(
     precision: str = "ieee",
     target: str | None = None,
     narrow: Mapping[str, str] | None = None,
+    sizes: Mapping[str, int] | None = None,
 ) -> Module:
     """The source file of a program.
 
@@ -158,48 +181,48 @@ def emit(
         precision: "ieee" or "tf32", for products of float32.
         target: what the file was made for, for the header.
         narrow: the inputs that are floats of 8 bits, with their dtypes.
+        sizes: extents that are known; the file is for these alone.
     """
-    narrow = narrow or {}
-    written = _write(start, kernels, schedules, lowered or start, narrow)
+    narrow, lowered = narrow or {}, lowered or start
+    sizes = packed_extents(lowered, sizes or {})
+    written = _write(start, kernels, schedules, lowered, narrow, sizes)
     names, program = written.names, written.program
     host = Identifiers(written.taken).of("host", start.origin.name or "kernel")
+    # What the file computes is printed as it was written, for the sizes that it was lowered for.
+    here = replace(start, sizes=lowered.sizes)
+    checked = sizes_for(here, sizes)
     lines = [
         *_header(start, target),
-        *_derivation(outline, schedules),
+        *_derivation(outline, schedules, checked is not None),
         *_imports(written.described),
     ]
-    for n, config in enumerate(written.configs):
-        entries = (f'    "{k}": {v},' for k, v in written.config(n).items())
-        lines += [f"{config} = {{", *entries, "}"]
-    for text in written.device_functions():
-        lines += ["", "", text]
-    for s in written.sources:
-        lines += ["", "", *s.lines]
+    for setting, config in zip(written.settings, written.configs, strict=True):
+        entries = (f'    "{k}": {v},' for k, v in config.items())
+        lines += [f"{setting} = {{", *entries, "}"]
+    lines += written.kernels()
     has_sums = any(isinstance(s, Clear) for s in program.body)
+    arguments = [a for s in program.body if isinstance(s, Launch) for a in s.arguments]
     aligns = any(isinstance(s, Align) for s in program.body)
     needed = {
-        "two_tiles": any(s.in_two for s in schedules),
-        "step": any(s.program.held for s in written.sources),
-        "descriptor": any(written.described),
+        "two_tiles": any(isinstance(s, TwoTiles) for s in program.body),
+        "step": any(isinstance(a.value, Step) for a in arguments),
+        "descriptor": any(isinstance(a.value, Descriptor) for a in arguments),
         "copy_rows": aligns,
         "aligned": aligns,
         "clear_elements": has_sums,
         "clear": has_sums,
     }
-    for function, text in HOST_FUNCTIONS.items():
-        if needed.get(function, True):
-            lines += ["", "", text]
-    lines += ["", "", *HostSource(start, program, names, written.configs).lines(host, precision)]
-    identifiers = _identifiers(start, names)
-    lines += ["", "", *reference_lines(start, identifiers)]
-    # What the file computes is printed as it was written, for the sizes that it was lowered for.
-    here = replace(start, sizes=(lowered or start).sizes)
-    lines += ["", "", *main_lines(here, identifiers, host, narrow)]
+    lines += _apart(*(text for f, text in HOST_FUNCTIONS.items() if needed.get(f, True)))
+    lines += ["", "", *HostSource(start, program, names, written.settings).lines(host, precision)]
+    if checked is not None:
+        identifiers = _identifiers(start, names)
+        lines += ["", "", *reference_lines(start, identifiers)]
+        lines += ["", "", *main_lines(here, identifiers, host, narrow, checked)]
     params = {n: names.of("param", n) for n in start.declared.params}
     return Module(
         _parsed(lines),
         host,
-        tuple(written.configs),
+        tuple(written.settings),
         tuple(written.blocks),
         params,
         program,
@@ -230,15 +253,21 @@ def emit_minimal(
     """
     narrow = {n: d for n, d in dtypes.items() if d in NARROW}
     widths = {n: 1 if n in narrow else 4 if d == "float32" else 2 for n, d in dtypes.items()}
-    written = _write(start, kernels, schedules, lowered, narrow)
+    promises = Promises(precision, fast, widths)
+    written = _write(start, kernels, schedules, lowered, narrow, sizes, promises)
+    body = written.program.body
     name = Identifiers(written.taken).of("host", start.origin.name or "kernel")
-    configs = [written.config(n) for n in range(len(kernels))]
-    host = MinimalHost(
-        start, written.program, written.names, sizes, configs, precision, fast, widths
-    )
-    functions = [*written.device_functions(), HOST_FUNCTIONS["two_tiles"], HOST_FUNCTIONS["span"]]
-    lines = minimal_lines(host, name, written.sources, functions)
-    return _parsed([*_header(start, target), *_imports([bool(host.described)]), *lines[1:]])
+    host = MinimalHost(start, written.program, written.names, written.configs)
+    statements = {"two_tiles": TwoTiles, "span": Wide}
+    needed = (f for f, kind in statements.items() if any(isinstance(s, kind) for s in body))
+    lines = [*written.kernels(), *_apart(*map(HOST_FUNCTIONS.__getitem__, needed))]
+    imports = _imports([any(isinstance(s, Describe) for s in body)])
+    return _parsed([*_header(start, target), *imports, *lines[1:], "", "", *host.lines(name)])
+
+
+def _apart(*texts: str) -> list[str]:
+    """Functions, each after two empty lines."""
+    return [line for text in texts for line in ("", "", text)]
 
 
 def _parsed(lines: Sequence[str]) -> str:
@@ -289,13 +318,18 @@ def _header(start: Equations, target: str | None) -> list[str]:
     return out
 
 
-def _derivation(outline: Iterable[str], schedules: Sequence[Schedule]) -> list[str]:
+def _derivation(
+    outline: Iterable[str], schedules: Sequence[Schedule], is_checked: bool
+) -> list[str]:
     out = ["#", "# Derivation:", "#"]
     out += [_comment("    " + line).rstrip() for line in outline]
     held = dict.fromkeys(axis for s in schedules for axis in s.in_two)
     if held:
         out += ["#", _comment(f"In two tiles, to be padded less: {', '.join(held)}.")]
-    return [*out, "#", "# Run this file to check it against a plain evaluation in torch."]
+    if is_checked:
+        return [*out, "#", "# Run this file to check it against a plain evaluation in torch."]
+    out += ["#", "# A plain evaluation, to check it against, would take too much memory at these"]
+    return [*out, "# sizes: a file that is not for them checks itself."]
 
 
 def _imports(described: Sequence[bool]) -> list[str]:

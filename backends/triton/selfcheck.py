@@ -1,12 +1,13 @@
 """The self-check of an emitted file: run as a script, it compares the kernel with the program.
 
-Inputs are random and small, with odd sizes. The kernel's error against `reference`, the
-program evaluated as it is written in float64, may be at most twice that of `reference` in
-the inputs' own precision.
+Inputs are random and small, with odd sizes but for those that a file is for. The kernel's error
+against `reference`, the program evaluated as it is written in float64, may be at most twice that of
+`reference` in the inputs' own precision.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,7 +21,7 @@ from monocomp.errors import InternalError
 from monocomp.planning.sizes import without_elements
 from monocomp.terms.declarations import Input, free_extents
 
-__all__ = ["RESERVED", "main_lines", "reference_lines"]
+__all__ = ["RESERVED", "main_lines", "reference_lines", "sizes_for"]
 
 # Names of the file that the identifiers of a program and its host function must leave alone; the
 # function is passed to `main`, where names are its own.
@@ -29,6 +30,7 @@ RESERVED = reference.RESERVED | {"main", "error"}
 _LARGEST_PARAM = 9  # so that a window, say, is smaller than the inputs
 _TINY, _SMALL, _LARGE = (3, 5, 7, 9, 11), (17, 19, 21, 23, 25), (133, 139, 37, 41, 27)
 _PAIRED = _LARGE[2:]  # for indices that one fold binds: the reference takes all combinations
+_MOST = 1 << 27  # elements that the reference may tabulate at a time
 
 _ERROR = '''
 def error(result, exact):
@@ -84,6 +86,7 @@ def main_lines(
     identifiers: Mapping[str, str],
     host: str,
     narrow: Mapping[str, str] | None = None,
+    sizes: Mapping[str, int] | None = None,
 ) -> list[str]:
     """The source of `main` and of the call to it.
 
@@ -96,7 +99,9 @@ def main_lines(
         identifiers: as for `reference_lines`.
         host: the name of the host function.
         narrow: dtypes of inputs that are floats of 8 bits.
+        sizes: those of the inputs, as `sizes_for` gives them.
     """
+    sizes = sizes or _extents(equations, _params(equations), {}, False)
     if host in RESERVED:
         raise InternalError(f"the host function's name is reserved: {host}")
     params = _params(equations)
@@ -106,7 +111,7 @@ def main_lines(
     keywords = [f'"{identifiers[name]}": {default_text(value)}' for name, value in params.items()]
     out = [*_ERROR.strip().splitlines(), "", "", *_HEAD.strip().splitlines()]
     inputs = []
-    for declared, made in _inputs(equations, params):
+    for declared, made in _inputs(equations, sizes):
         dims = ",".join(d.lstrip(".") for d in declared.dims)
         if narrow and declared.name in narrow:
             made += f".to(torch.{narrow[declared.name]})"
@@ -131,9 +136,28 @@ def _params(equations: Equations) -> dict[str, Any]:
     return values
 
 
-def _inputs(equations: Equations, params: Mapping[str, Any]) -> Iterator[tuple[Input, str]]:
+def sizes_for(equations: Equations, known: Mapping[str, int]) -> dict[str, int] | None:
+    """Sizes for the inputs of a file that is for some known ones; None if the reference would
+    take too much memory, or needs other parameters."""
+    params = _params(equations)
+    most = max(_MOST, _tabulated(equations, _extents(equations, params, {}, False)))
+    for is_tiny in (False, True):
+        found = _extents(equations, params, known, is_tiny)
+        fits = all(found[e] == n for e, n in known.items() if e in found)
+        if fits and _tabulated(equations, found) <= most:
+            return found
+    return None
+
+
+def _tabulated(equations: Equations, sizes: Mapping[str, int]) -> int:
+    """How many elements the largest part of a formula has."""
+    terms = list(T.subterms(*(e.body for e in equations.equations)))
+    extents = dict(t.attr for t in terms if t.op == "index")
+    return max(math.prod(sizes[extents[name]] for name in t.free) for t in terms)
+
+
+def _inputs(equations: Equations, sizes: Mapping[str, int]) -> Iterator[tuple[Input, str]]:
     """Each input with an expression for random elements."""
-    sizes = _extents(equations, params)
     for declared in equations.declared.inputs.values():
         shape = ", ".join(str(sizes[dim]) for dim in declared.dims)
         whole = f"({shape},)" if len(declared.dims) == 1 else f"({shape})"
@@ -146,10 +170,12 @@ def _inputs(equations: Equations, params: Mapping[str, Any]) -> Iterator[tuple[I
         yield declared, made
 
 
-def _extents(equations: Equations, params: Mapping[str, Any]) -> dict[str, int]:
-    """An odd size for each extent, where computed subscripts allow it."""
+def _extents(
+    equations: Equations, params: Mapping[str, Any], known: Mapping[str, int], is_tiny: bool
+) -> dict[str, int]:
+    """An odd size for each extent that is not known, where computed subscripts allow it."""
     declared = equations.declared
-    given: dict[str, int] = {}
+    given = {e: known[e] for e in free_extents(declared) if e in known}
     free = random_inputs.fits(equations, {}, params)
     terms = T.subterms(*(e.body for e in equations.equations))
     bound = [t.attr.extents for t in terms if t.op == "fold"]
@@ -158,8 +184,9 @@ def _extents(equations: Equations, params: Mapping[str, Any]) -> dict[str, int]:
     for name in free_extents(declared):
         if name in empty:
             given[name] = 0
+        if name in given:
             continue
-        sizes = _sizes_like(equations, name)
+        sizes = _TINY if is_tiny else _sizes_like(equations, name)
         sizes = _PAIRED if name in paired and sizes == _LARGE else sizes
         size = next((n for n in sizes if n not in given.values()), sizes[0])
         if not free or random_inputs.fits(equations, {**given, name: size}, params):

@@ -83,7 +83,7 @@ def build(
         kernel_name,
         tuple(_arguments(c, held)),
         program.axes,
-        {a: c.names.block(a).attr for a in blocked},
+        {a: c.names.block(a) for a in blocked},
         tuple(c.out),
         c.functions,
         tuple(grid),
@@ -91,7 +91,12 @@ def build(
         held,
         descriptors,
         tuple(added),
+        precision=option("PRECISION") if _has_products(program) else None,
     )
+
+
+def _has_products(program: TileProgram) -> bool:
+    return any(e.op == "contract" for e in expressions(program.body))
 
 
 def takes_turns(program: TileProgram) -> bool:
@@ -125,7 +130,7 @@ def _arguments(c: Context, held: Mapping[str, int]) -> Iterator[Argument]:
         yield Argument("even", a, 0, names.even(a), True)
     found = list(expressions(program.body))
     yield Argument("option", "INDEX", 0, option("INDEX"), True)
-    if any(e.op == "contract" for e in found):
+    if _has_products(program):
         yield Argument("option", "PRECISION", 0, option("PRECISION"), True)
     if any(e.op == "tanh" for e in found):
         yield Argument("option", "FAST", 0, option("FAST"), True)

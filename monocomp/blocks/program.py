@@ -56,7 +56,7 @@ class Expr:
     """A value: an operation on values.
 
     op and attr are one of
-        name(identifier), number(value), none,
+        name(identifier), number(value), text(value), none,
         arange: the places in a block; full of a value, zeros: tiles of one number,
         expand, trans, broadcast, reshape of a value, to the layout of the result,
         an operator of INFIX of two values, or neg of one,
@@ -303,7 +303,7 @@ class BlockProgram:
         name: its identifier.
         arguments: in order.
         axes: those of the tile program.
-        lengths: the name of the block length of each axis that has blocks.
+        lengths: the block length of each axis that has blocks, a name or a number.
         body, functions: what it does, and the combines that it calls, by name.
         grid: rows and grid axes, the fastest first.
         shared: pairs of tensors that one matrix product takes together.
@@ -312,12 +312,13 @@ class BlockProgram:
         added: the integer parameters of sums and products.
         producer: what a warp of its own does, that asks for blocks.
         rings: what these go through.
+        precision: that of products of float32, if there are products.
     """
 
     name: str
     arguments: tuple[Argument, ...]
     axes: Mapping[str, Axis]
-    lengths: Mapping[str, str]
+    lengths: Mapping[str, Expr]
     body: Body
     functions: Mapping[str, Function] = field(default_factory=dict)
     grid: tuple[Axis, ...] = ()
@@ -327,6 +328,7 @@ class BlockProgram:
     added: tuple[str, ...] = ()
     producer: Body = ()
     rings: tuple[Ring, ...] = ()
+    precision: Expr | None = None
 
     def __str__(self) -> str:
         from monocomp.blocks.text import show_program  # which reads block programs

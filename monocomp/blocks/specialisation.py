@@ -7,10 +7,11 @@ the others leave out what only their pointers needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from monocomp.blocks import program as B
+from monocomp.blocks.unread import bodies, inside, needed
 from monocomp.errors import UnsupportedError
 
 DEPTH = "STAGES"  # the option that tells how many blocks a loop's rings hold
@@ -34,8 +35,8 @@ def specialise(program: B.BlockProgram) -> B.BlockProgram:
         access, depth = load.access, DEPTH if in_loop else None
         assert isinstance(access, B.Descriptor)
         rings[load.target.attr] = B.Ring(name, access.descriptor, access.block, depth)
-    consumer, producer = _needed(_consumer(program.body, rings)), _producer(program.body, rings)
-    producer = _needed(producer)
+    consumer, producer = needed(_consumer(program.body, rings)), _producer(program.body, rings)
+    producer = needed(producer)
     for s in B.walk(producer):
         if any(t.layout for t in B.targets(s)):
             raise UnsupportedError("where a block of a tensor is depends on a tile")
@@ -56,7 +57,7 @@ def _described(body: B.Body, in_loop: bool) -> Iterable[tuple[B.Load, bool]]:
         if load is not None:
             yield load, in_loop
         else:
-            yield from _described(_bodies(s), in_loop or isinstance(s, B.For | B.While))
+            yield from _described(bodies(s), in_loop or isinstance(s, B.For | B.While))
 
 
 def _consumer(body: B.Body, rings: dict[str, B.Ring]) -> B.Body:
@@ -68,8 +69,8 @@ def _consumer(body: B.Body, rings: dict[str, B.Ring]) -> B.Body:
             ring = rings[load.target.attr]
             used.append(ring)
             found.append(B.Take(load.target, ring))
-        else:
-            found.append(_inside(s, lambda body: _consumer(body, rings)))
+        elif not isinstance(s, B.Comment):
+            found.append(inside(s, lambda body: _consumer(body, rings)))
     return (*found, *(B.Release(ring) for ring in used if ring.depth))
 
 
@@ -81,54 +82,5 @@ def _producer(body: B.Body, rings: dict[str, B.Ring]) -> B.Body:
             assert isinstance(load.access, B.Descriptor)
             found.append(B.Give(rings[load.target.attr], load.access))
         elif isinstance(s, B.Assign | B.Load | B.For | B.While | B.If):
-            found.append(_inside(s, lambda body: _producer(body, rings)))
+            found.append(inside(s, lambda body: _producer(body, rings)))
     return tuple(found)
-
-
-def _inside(s: B.Statement, change: Callable[[B.Body], B.Body]) -> B.Statement:
-    """A statement with what it holds changed."""
-    match s:
-        case B.For() | B.While():
-            return replace(s, body=change(s.body))
-        case B.If():
-            return replace(s, body=change(s.body), orelse=change(s.orelse))
-    return s
-
-
-def _needed(body: B.Body) -> B.Body:
-    """The statements with an effect, and those that they need."""
-    needed: set[str] = set()
-    while True:
-        found = _with(body, needed)
-        values = (e for s in B.walk(found) for e in B.roots(s))
-        now = {x.attr for e in values for x in B.subexpressions(e) if x.op == "name"}
-        if now <= needed:
-            return found
-        needed |= now
-
-
-def _with(body: B.Body, needed: set[str]) -> B.Body:
-    """The statements with an effect, and those that give names that are needed."""
-    found: list[B.Statement] = []
-    for s in body:
-        match s:
-            case B.Comment():
-                continue
-            case B.Assign() | B.Load():
-                is_kept = any(t.attr in needed for t in B.targets(s))
-            case B.For() | B.While() | B.If():
-                s = _inside(s, lambda body: _with(body, needed))
-                is_kept = bool(_bodies(s))
-            case _:
-                is_kept = True
-        found += [s] if is_kept else []
-    return tuple(found)
-
-
-def _bodies(s: B.Statement) -> B.Body:
-    match s:
-        case B.For() | B.While():
-            return s.body
-        case B.If():
-            return (*s.body, *s.orelse)
-    return ()

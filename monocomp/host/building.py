@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from monocomp import terms as T
 from monocomp.equations import Equations
 from monocomp.host import program as H
 from monocomp.planning.sizes import without_elements
@@ -44,6 +45,12 @@ class Interface:
         return (*self.kernel.inputs, *(o.name for o in self.kernel.outputs))
 
     @property
+    def halves(self) -> set[str]:
+        """The axes that tiles hold whose lengths are to be computed."""
+        values = (a.value for a in self.arguments)
+        return {x.axis for x in values if isinstance(x, H.HalfLength)}
+
+    @property
     def descriptors(self) -> tuple[H.Descriptor, ...]:
         """What loads blocks of tensors."""
         return tuple(a.value for a in self.arguments if isinstance(a.value, H.Descriptor))
@@ -69,7 +76,10 @@ def of_tile_program(kernel: TileProgram) -> Interface:
 
 
 def host_program(
-    lowered: Equations, kernels: Sequence[Interface], narrow: Collection[str] = ()
+    lowered: Equations,
+    kernels: Sequence[Interface],
+    narrow: Collection[str] = (),
+    known: Mapping[str, int] | None = None,
 ) -> H.HostProgram:
     """The program that runs the kernels.
 
@@ -77,10 +87,11 @@ def host_program(
         lowered: the program that the kernels compute.
         kernels: in the order in which they run.
         narrow: the inputs that are floats of 8 bits, which have no say in the dtype of results.
+        known: the sizes for which the kernels are.
     """
     declared = lowered.declared
     body: list[H.Statement] = [
-        *_sizes(lowered, kernels),
+        *_sizes(lowered, kernels, known or {}),
         H.CheckShapes(tuple(H.Shape(n, declared.extents(n)) for n in declared.inputs)),
         *(H.CheckEmpty(e) for e in sorted(without_elements(lowered))),
         *_dtypes(declared, kernels, narrow),
@@ -96,10 +107,15 @@ def host_program(
     return H.HostProgram(inputs, params, tuple(k.signature for k in kernels), tuple(body))
 
 
-def _sizes(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Statement]:
+def _sizes(
+    lowered: Equations, kernels: Sequence[Interface], given: Mapping[str, int]
+) -> Iterator[H.Statement]:
     """Sizes that inputs have, then those that are computed from them: of parts the last."""
+    declared = lowered.declared
+    bounds = {e: T.const(n) for e, n in given.items()} | {
+        e: bound for e, bound in declared.bounds.items() if e not in given
+    }
     known: set[str] = set()
-    declared, bounds = lowered.declared, lowered.declared.bounds
     for name in declared.inputs:
         for dim, extent in enumerate(declared.extents(name)):
             if extent not in known and extent not in bounds:
@@ -157,7 +173,7 @@ def _launch(number: int, k: Interface, inputs: Mapping[str, object]) -> Iterator
         yield H.Wide(k.tensors, k.added)
         yield H.Programs(tuple(c for _, c in k.grid))
         for axis in k.kernel.axes.values():
-            if axis.after is not None:
+            if axis.after is not None and axis.name in k.halves:
                 yield H.TwoTiles(axis.extent, axis.after, axis.name)
         if k.descriptors:
             yield H.Describe(k.descriptors)
