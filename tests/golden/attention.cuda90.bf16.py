@@ -36,19 +36,6 @@ CONFIG = {
 
 
 @triton.jit
-def in_turns(pid, blocks, places, abreast):
-    """The number of a block, counted place by place, that an instance works on: so many places
-    abreast take turns, a block each, and then the next ones."""
-    if abreast > 1:
-        count = tl.minimum(abreast, places)
-        first = pid // (blocks * count) * count
-        turn = pid - first * blocks
-        count = tl.minimum(count, places - first)
-        pid = ((first + turn % count) * blocks + turn // count).to(tl.int32)
-    return pid
-
-
-@triton.jit
 def attention_kernel(
     K_ptr,
     Q_ptr,
@@ -189,6 +176,19 @@ def attention_kernel(
         O_tile.to(O_ptr.dtype.element_ty),
         mask=in_q[:, None] & in_e[None, :],
     )
+
+
+@triton.jit
+def in_turns(pid, blocks, places, abreast):
+    """The number of a block, counted place by place, that an instance works on: so many places
+    abreast take turns, a block each, and then the next ones."""
+    if abreast > 1:
+        count = tl.minimum(abreast, places)
+        first = pid // (blocks * count) * count
+        turn = pid - first * blocks
+        count = tl.minimum(count, places - first)
+        pid = ((first + turn % count) * blocks + turn // count).to(tl.int32)
+    return pid
 
 
 def step(*tensors):

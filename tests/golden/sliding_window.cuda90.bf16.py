@@ -41,28 +41,6 @@ CONFIG = {
 
 
 @triton.jit
-def in_turns(pid, blocks, places, abreast):
-    """The number of a block, counted place by place, that an instance works on: so many places
-    abreast take turns, a block each, and then the next ones."""
-    if abreast > 1:
-        count = tl.minimum(abreast, places)
-        first = pid // (blocks * count) * count
-        turn = pid - first * blocks
-        count = tl.minimum(count, places - first)
-        pid = ((first + turn % count) * blocks + turn // count).to(tl.int32)
-    return pid
-
-
-@triton.jit
-def between(places, low, high):
-    """low <= places < high, for the columns of a product. A thread holds the same columns of
-    each 8: with the place in its 8 taken from both sides, what is left of the places is known
-    to the compiler and takes no registers."""
-    column = places & 7
-    return (places - column >= low - column) & (places - column < high - column)
-
-
-@triton.jit
 def sliding_window_kernel(
     K_ptr,
     Q_ptr,
@@ -228,6 +206,28 @@ def sliding_window_kernel(
         O_tile.to(O_ptr.dtype.element_ty),
         mask=in_q[:, None] & in_e[None, :],
     )
+
+
+@triton.jit
+def in_turns(pid, blocks, places, abreast):
+    """The number of a block, counted place by place, that an instance works on: so many places
+    abreast take turns, a block each, and then the next ones."""
+    if abreast > 1:
+        count = tl.minimum(abreast, places)
+        first = pid // (blocks * count) * count
+        turn = pid - first * blocks
+        count = tl.minimum(count, places - first)
+        pid = ((first + turn % count) * blocks + turn // count).to(tl.int32)
+    return pid
+
+
+@triton.jit
+def between(places, low, high):
+    """low <= places < high, for the columns of a product. A thread holds the same columns of
+    each 8: with the place in its 8 taken from both sides, what is left of the places is known
+    to the compiler and takes no registers."""
+    column = places & 7
+    return (places - column >= low - column) & (places - column < high - column)
 
 
 def step(*tensors):
