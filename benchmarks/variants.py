@@ -42,6 +42,14 @@ S[b,h,q,k] = softcap(Q[b,h,q,d] * K[b,G[h],k,d] / sqrt(|d|), cap)
 O[b,h,q,e] = softmax[k if k <= q and q - k < window](S[b,h,q,k]) * V[b,G[h],k,e]
 """
 
+FORGETTING = """
+input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e], F[b,h,t]
+
+C[b,h,t]   = sum[..t](F[b,h,t])
+S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|) + C[b,h,q] - C[b,h,k]
+O[b,h,q,e] = softmax[k if k <= q](S[b,h,q,k]) * V[b,h,k,e]
+"""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -151,6 +159,12 @@ def packed(shape: Shape, device: str) -> dict[str, Tensor]:
     return {name: x.int().to(device) for name, x in made.items()}
 
 
+def _gates(shape: Shape, device: str) -> dict[str, Tensor]:
+    """Logarithms of what is not forgotten."""
+    size = (shape.batch, shape.heads, shape.length)
+    return {"F": -torch.rand(size, device=device, dtype=DTYPE) / 16}
+
+
 # Score and mask functions
 
 
@@ -194,6 +208,16 @@ def _relative_bias(shape: Shape, x: Extras) -> Mods:
     return lambda s, b, h, q, k: s + bias[h, q - k + last], None
 
 
+def _forgetting(shape: Shape, x: Extras) -> Mods:
+    """The sums of the gates are not counted, where ours are."""
+    sums = x["F"].float().cumsum(-1)
+
+    def score(s: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return (s + sums[b, h, q] - sums[b, h, k]).to(s.dtype)
+
+    return score, lambda b, h, q, k: k <= q
+
+
 def _sink_window(shape: Shape, x: Extras) -> Mods:
     window = shape.window
     return None, lambda b, h, q, k: (k <= q) & ((k < SINK) | (q - k < window))
@@ -217,6 +241,7 @@ VARIANTS = (
     Variant("documents", "document", _document, packed, per_batch=True),
     Variant("gqa-causal", GQA_CAUSAL, _causal, has_groups=True),
     Variant("relative-bias", RELATIVE_BIAS, _relative_bias, _bias),
+    Variant("forgetting", FORGETTING, _forgetting, _gates),
     Variant(
         "sink-window",
         "sink_window",

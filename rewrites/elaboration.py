@@ -152,17 +152,34 @@ def _apart(
 
 def _is_plain(t: Term) -> bool:
     """Is t a quotient of sums that are finite if what they read is, and 0 where its divisor is of
-    nothing, as 0 / 0 is then? An extremum may be of nothing, and infinite."""
+    nothing, as 0 / 0 is then? An extremum over nothing is infinite."""
     powers = [T.base_and_power(f) for f in factors(t)]
     over = [base for base, power in powers if power > 0]
     under = [base for base, power in powers if power < 0]
     known = T.Product(over)
-    folds = (s for s in T.subterms(t) if s.op in ("fold", "fold_at"))
     return (
         T.is_finite_if_there(t)
-        and all(f.attr.monoid == "sum" for f in folds)
+        and not _may_be_extreme(t)
         and all(any(known.vanishes_with(f, z) for f in over) for z in under if T.may_be_empty(z))
     )
+
+
+def _may_be_extreme(t: Term) -> bool:
+    """Does t hold another aggregate than sums that may be over nothing? Not where a sum over the
+    same elements has one: max(x) in sum(exp(x - max(x)))."""
+    start: tuple[Term, frozenset[object]] = t, frozenset()
+    stack, seen = [start], {start}
+    while stack:
+        s, there = stack.pop()
+        if s.op in ("fold", "fold_at"):
+            if s.attr.monoid == "sum":
+                there |= {T.domain_of(s)}
+            elif T.domain_of(s) not in there:
+                return True
+        new = {(a, there) for a in T.children(s) if a.folded} - seen
+        stack.extend(new)
+        seen |= new
+    return False
 
 
 def _is_said(condition: Term, count: Term, element: T.Product) -> bool:

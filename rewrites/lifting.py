@@ -184,7 +184,7 @@ def lift_extremum(t: Term) -> Term | None:
     Law:     max_k exp(m_k) v_k = exp(m) * max_k exp(m_k - m) v_k  with  m = max_k m_k
     Claims:  scaled numbers, scaling
     Needs:   an exponent that holds a fold and is not at most 0 by its form, and whose maximum is
-             not 0; an element, as nothing is -inf in any frame
+             not 0, nor inf; an element, as nothing is -inf in any frame
     before:  M[i] = max[k](exp(max[j](S[i,j,k])) * V[k])
     after:   M[i] = exp(max[k](max[j](S[i,j,k]))) * max[k](exp(max[j](S[i,j,k]) - max[k](max[j](S[i,j,k]))) * V[k])
     """  # noqa: E501
@@ -201,6 +201,8 @@ def lift_extremum(t: Term) -> Term | None:
         return None
     # What all elements have may be infinite, and leaves them before their maximum is taken.
     moving = T.add(T.ZERO, *(a for a in addends(exponent) if bound.attr[0] in a.free))
+    if not T.is_below_infinity(moving):  # less a maximum over nothing, which what leaves may be
+        return None
     scale = frame(bound, there, moving)
     moved = T.mul(without_exponent(body), T.exp(T.sub(moving, scale)))
     return T.mul(

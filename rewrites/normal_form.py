@@ -888,20 +888,33 @@ def divide_addends(t: Term) -> Term | None:
         if total.op == "add" and power.denominator == 1 and power > 0:
             powers = [T.base_and_power(g) for a in total.args for g in factors(a)]
             bases = {base for base, n in powers if n > 0}
-            inverses = [
-                T.power_of(base, n / power)
+            divide = {
+                base: n / power
                 for base, n in divisors.items()
                 if base in bases
                 and (n / power).denominator == 1
                 # What is under a power has no other divisor, see `content`.
                 and (power == 1 or T.may_be_empty(base))
-            ]
-            if inverses:
+            }
+            if divide:
+                inverses = [T.power_of(base, n) for base, n in divide.items()]
                 gone = [T.power_of(i, power) for i in inverses]
                 others = (g for g in t.args if g is not f and g not in gone)
-                divided = T.add(*(T.mul(*inverses, a) for a in total.args))
+                over = _apart_from_rest(total, set(divide))
+                divided = T.add(*(T.mul(*inverses, a) for a in over))
                 return T.mul(*others, T.power_of(divided, power))
     return None
+
+
+def _apart_from_rest(total: Term, divisors: set[Term]) -> list[Term]:
+    """The addends; those that have no such factor as one, if a divisor may be 0 of nothing: what
+    they would be over it, inf - inf, has no value."""
+    rest = [
+        a for a in total.args if divisors.isdisjoint(T.base_and_power(f)[0] for f in factors(a))
+    ]
+    if not any(map(T.may_be_empty, divisors)):
+        return list(total.args)
+    return [*(a for a in total.args if a not in rest), *([T.add(*rest)] if rest else [])]
 
 
 @normal_form.rule

@@ -369,6 +369,14 @@ AGGREGATES = [
             "maximum(W[k] - exp(Large[q,k]), exp(-T[k]))",
         )
     ),
+    # One over a product of nothing, and what is infinite of nothing beside it.
+    "O[q] = exp(-((1 + T[q]) / sum[k if k < q](W[k] * min[k if k < q](W[k]))))",
+    "O[q] = sigmoid(log(sum[k](exp(T[q]) * softmax[k if k < q](S[q,k]))))",
+    "O[q] = sum[k if Yes[k]](exp(S[q,k] + Mask[q,k]) * T[q] + log(sum[k](exp(S[q,k] - "
+    "max[k](S[q,k]))))) / sum[k if Yes[k]](exp(S[q,k] + Mask[q,k]))",
+    "O[q,k] = logsumexp[e](V[k,e] * sum[l if l < q](exp(S[q,l] - V[k,e] - "
+    "max[l if l < q](S[q,l] - V[k,e])) * W[l]))",
+    "O[q] = softmax[q](sum[k](softmax[k if W[k] > 5](S[0,k]) * (1 - T[q]) ** 1.5))",
     f"{LARGEST}O[q] = Largest[k](S[q,k] + Mask[q,k], Mask[q,k]).a"
     " - Largest[k](S[q,k] + Mask[q,k], Mask[q,k]).b",
 ]

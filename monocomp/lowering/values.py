@@ -352,6 +352,10 @@ class Values(Scopes, ABC):
             return apply("compare", x, y, attr=sign)
 
         size = apply("abs", b)
+        if exponent.op == "const" and math.isfinite(exponent.attr) and exponent.attr % 1:
+            has_power = is_(b, "==", number(-math.inf))
+            logarithm = apply("log2", apply("where", has_power, size, b))
+            return apply("exp2", apply("mul", e, logarithm))
         half = apply("floor", apply("mul", number(0.5), e))
         is_odd = is_(apply("mul", number(2.0), half), "!=", e)
         is_whole = is_(apply("floor", e), "==", e)
@@ -455,7 +459,9 @@ def _common_scale(addends: list[Term]) -> tuple[Term | None, list[Term]]:
             return None, addends
         numbers.append(n)
         parts.append(list(factors(rest)))
-    common = [f for f in parts[0] if all(f in p and len(p) > 1 for p in parts)]
+    # A condition selects: it is no number to multiply with.
+    common = [f for f in parts[0] if not T.is_bracket(f)]
+    common = [f for f in common if all(f in p and len(p) > 1 for p in parts)]
     is_difference = len(addends) == 2 and sum(numbers) == 0
     if len(addends) < 2 or any(f.op == "exp" for f in common) or not (common or is_difference):
         return None, addends

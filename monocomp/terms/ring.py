@@ -235,13 +235,7 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
     if number == 0 or number != number:  # 0 * inf is 0: equal wherever the source is finite
         lose(*powers, *map(_inert_exp, exponents))
         return const(0, kind)
-    parts = [
-        intern("pow", (base,), power, kind)
-        if power < 0 and is_quotient(base)
-        else power_of(base, power)
-        for base, power in powers.items()
-        if power != 0
-    ]
+    parts = [_power(base, power) for base, power in powers.items() if power != 0]
     exponent = add(*exponents) if len(exponents) != 1 else exponents[0]
     cancelled: list[Term] = []
     if len(exponents) > 1:
@@ -346,17 +340,22 @@ def _power_as_written(base: Term, power: Fraction) -> Term:
     condition: 1 / exp(a) is exp(-a). And 1 / (x / z) is z / x but where z is nothing: so it stays,
     unless z cancels.
     """
-    found = power_of(base, power)
-    if power > 0:
+    found = _power(base, power)
+    if power > 0 or is_quotient(base):
         return found
-    if is_quotient(base):
-        return intern("pow", (base,), power, base.kind)
     there: list[Term | None] = []
     for f in factors([base]):
         if f.op == "exp":
             there += map(is_weight_there, addends(f.args[0]))
     divisors = [power_of(bracket(c), -1) for c in there if c is not None]
     return mul(found, *divisors) if divisors else found
+
+
+def _power(base: Term, power: Fraction) -> Term:
+    """base ** power, but 1 / (x / z) as it is where z may be of nothing."""
+    if power < 0 and is_quotient(base):
+        return intern("pow", (base,), power, base.kind)
+    return power_of(base, power)
 
 
 def power_of(base: Term, power: Fraction | int) -> Term:
@@ -455,7 +454,7 @@ def _exp(exponent: Term) -> Term:
             (x,) = rest.args
             if not is_positive(x):
                 lose(rest)
-            leaving.append(power_of(*_of_root(x, number)))
+            leaving.append(_power(*_of_root(x, number)))
         elif number > 0 and rest is not None and rest.op == "where" and NEG_INF in rest.args[1:]:
             condition, a, b = rest.args
             if a is NEG_INF:

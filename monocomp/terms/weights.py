@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from monocomp.terms.constructors import construct
 from monocomp.terms.emptiness import Product, may_be_empty, without_scale
-from monocomp.terms.facts import is_finite, is_unmasked, is_weight
+from monocomp.terms.facts import has_element, is_finite, is_unmasked, is_weight
 from monocomp.terms.leaves import INF, NEG_INF, TRUE, const
 from monocomp.terms.logic import conjunction, conjuncts
 from monocomp.terms.losses import lose
@@ -62,8 +62,20 @@ def that_cancel(
 
 
 def is_quotient(t: Term) -> bool:
-    """Is this x / z for a z that may be of nothing, or x * exp(-m) for such a maximum m?"""
-    return t.op == "mul" and any(map(is_inverse_of_nothing, t.args))
+    """Is 1 / t not the product of its factors' inverses? Not if t is x / z for a z that may be of
+    nothing, x * exp(-m) for such a maximum m, or m * z."""
+    if t.op != "mul":
+        return False
+    extrema = [f for f in t.args if _is_extremum_of_nothing(f)]
+    has_both = any(may_be_empty(f) for f in t.args if extrema and extrema != [f])
+    return has_both or any(map(is_inverse_of_nothing, t.args))
+
+
+def _is_extremum_of_nothing(t: Term) -> bool:
+    """Is this a maximum or minimum, or one so far, that may be over nothing, and infinite?"""
+    if t.op not in ("fold", "fold_at") or t.attr.monoid not in ("max", "min"):
+        return False
+    return t.args[1] is not TRUE if t.op == "fold_at" else not has_element(t)
 
 
 def is_inverse_of_nothing(factor: Term) -> bool:

@@ -44,6 +44,8 @@ NEAR_MISSES = {
         "A[i] = sum[k if k < i]((X[i,k] + M[i] - sum[k if k < i](X[i,k] + M[i]) / |k|) ** 2)",
         "B = max[j if Y[j] < 0](Y[j])\n"  # of nothing, perhaps
         "A[i] = sum[k]((X[i,k] + B - sum[k](X[i,k] + B) / sum[k](1.0)) ** 2)",
+        "B[i] = sum[j if Y[j] < 0](Y[j] - max[l if Y[l] < i](Y[l]))\n"  # here, too
+        "A[i] = sum[k]((X[i,k] + B[i] - sum[k](X[i,k] + B[i]) / sum[k](1.0)) ** 2)",
         "M[i] = sum[k](exp(S[i,k]) * (X[i,k] + Y[i])) / sum[k](exp(S[i,k]))\n"  # no weight
         "A[i] = sum[k]((X[i,k] + Y[i] - M[i]) ** 2)",
     ],
@@ -92,6 +94,10 @@ DISTANCES = [  # with what the elements and their mean are shifted by, and witho
     (
         "sum[k if k < i]((Y[i] + X[i,k] - sum[k if k < i](X[i,k] + Y[i]) / sum[k if k < i](1.0)) ** 3)",  # noqa: E501
         "sum[k if k < i]((X[i,k] - sum[k if k < i](X[i,k]) / sum[k if k < i](1.0)) ** 3)",
+    ),
+    (
+        "sum[k]((X[i,k] - sum[j if F[j]](exp(S[i,j] - max[j if F[j]](S[i,j]))) - sum[k](X[i,k] - sum[j if F[j]](exp(S[i,j] - max[j if F[j]](S[i,j])))) / |k|) ** 2)",  # noqa: E501
+        "sum[k]((X[i,k] - sum[k](X[i,k]) / |k|) ** 2)",
     ),
     (
         "sum[k]((X[i,k] - Y[i] - sum[k](X[i,k] - Y[i]) / |k|) * (B[i,k] + 7) ** 2)",
