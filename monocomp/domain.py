@@ -349,3 +349,17 @@ def _variation(i: Interval) -> tuple[int, list[tuple[int, str, str]]]:
     """By how many indices the bounds vary; equal ones have an order that is always the same."""
     bounds = (*i.lower, *i.upper)
     return len(frozenset().union(*(t.free for t in bounds))), [t.key for t in bounds]
+
+
+def prefix_of(f: Term) -> Term | None:
+    """The index t of a prefix: `fold[j if j <= t](x[j])`, where nothing else varies with t."""
+    if f.op != "fold" or len(f.attr.indices) != 1:
+        return None
+    (bound,), (condition, *bodies) = T.open_fold(f)
+    for name in condition.free:
+        t = T.index(name, bound.attr[1])
+        rest = [c for c in T.conjuncts(condition) if c is not T.compare("<=", bound, t)]
+        alone = all(name not in part.free for part in (*rest, *bodies))
+        if t is not bound and alone and len(rest) < len(T.conjuncts(condition)):
+            return t
+    return None

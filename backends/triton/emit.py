@@ -38,9 +38,9 @@ from monocomp.host.program import (
     TwoTiles,
     Wide,
 )
-from monocomp.lowering import in_two_tiles
 from monocomp.planning.sizes import packed_extents
 from monocomp.tile import Combine, Fold, TileProgram, walk
+from monocomp.tile.split_padding import split_padding
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def _write(
 ) -> _Written:
     """The kernels of a file, and its host program."""
     pairs = zip(kernels, schedules, strict=True)
-    kernels = [in_two_tiles(k, s.in_two) for k, s in pairs]
+    kernels = [split_padding(k, s.in_two) for k, s in pairs]
     taken = {*DEVICE_FUNCTIONS, *HOST_FUNCTIONS, *RESERVED}
     names = Identifiers({*taken, *HOST_NAMES})
     declared = start.declared

@@ -28,9 +28,9 @@ from monocomp.backends.triton.schedule import (
 from monocomp.blocks.descriptors import described_loads
 from monocomp.blocks.kernels import takes_turns
 from monocomp.errors import UnsupportedError
-from monocomp.lowering import divisible, in_two_tiles
 from monocomp.planning.sizes import power_of_two
 from monocomp.tile import Let, Loop, Statement, TileProgram, expressions, walk
+from monocomp.tile.split_padding import divisible, split_padding
 
 LARGEST_TILE = 1 << 12  # elements of a tile that a warp can hold in registers
 LONG_STREAM = 1 << 13  # elements: more take so long that the shape and the loads matter more
@@ -105,7 +105,7 @@ class Space:
     def _divided(self) -> Space | None:
         """The schedules with these axes in two tiles, which they leave unsaid."""
         axes = self._in_two
-        return replace(self, program=in_two_tiles(self.program, axes)) if axes else None
+        return replace(self, program=split_padding(self.program, axes)) if axes else None
 
     def _is_divided_first(self) -> bool:
         """Are two tiles known to be better? For few rows what counts is what is read, and padding

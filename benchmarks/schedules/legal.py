@@ -19,9 +19,9 @@ from monocomp.backends.triton.model import Gpu, Model, gpu
 from monocomp.backends.triton.schedule import MIN_DOT, Schedule, one_tile, shortest
 from monocomp.blocks.descriptors import described_loads
 from monocomp.blocks.kernels import takes_turns
-from monocomp.lowering import divisible, in_two_tiles
 from monocomp.planning.sizes import power_of_two
 from monocomp.tile import Loop, TileProgram, expressions, walk
+from monocomp.tile.split_padding import divisible, split_padding
 
 LARGEST_TILE = 1 << 12  # elements of a tile that a warp can hold in registers
 _LENGTHS = {True: (16, 32, 64, 128, 256), False: (4, 16, 64, 256, 1024, 4096)}
@@ -132,7 +132,7 @@ class Legal:
 
     @cached_property
     def _model_in_two(self) -> Model:
-        program = in_two_tiles(self.program, self.in_two)
+        program = split_padding(self.program, self.in_two)
         return Model(program, self.sizes, self.element_bytes, self.gpu)
 
     def model_of(self, schedule: Schedule) -> Model:

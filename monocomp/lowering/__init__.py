@@ -10,6 +10,5 @@ stand in front of the exponent folded into one factor outside the loop.
 from __future__ import annotations
 
 from monocomp.lowering.kernels import lower
-from monocomp.lowering.two_tiles import divisible, in_two_tiles
 
-__all__ = ["divisible", "in_two_tiles", "lower"]
+__all__ = ["lower"]

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 
 from monocomp import terms as T
 from monocomp.equations import Equations
-from monocomp.lowering.values import is_computed
 from monocomp.terms import Term
 
 
@@ -71,3 +70,53 @@ def _parts(t: Term) -> Iterator[tuple[Term, Term]]:
     selected = T.conjunction(*(f.args[0] for f in brackets))
     for part in T.children(t):
         yield part, T.TRUE if part in brackets else selected
+
+
+READS = ("read", "stored")
+
+
+def is_computed(t: Term) -> bool:
+    """Is this a read that may leave its tensor?"""
+    return t.op in READS and any(a.op != "index" for a in t.args)
+
+
+def reads_computed(t: Term) -> bool:
+    """Is there such a read in t? What a fold reads is the fold's affair."""
+    return is_computed(t) or (t.op not in ("fold", "field") and any(map(reads_computed, t.args)))
+
+
+def guarded_by(t: Term, condition: Term) -> Term:
+    """t where the condition holds: elsewhere its computed reads are not made. Those on a
+    branch of `where` are guarded by its own condition when it is built."""
+    if not reads_computed(t):
+        return t
+    if is_computed(t):
+        return T.where(condition, t, T.const(False) if t.kind == "bool" else T.const(0, t.kind))
+    if t.op == "where":
+        c, a, b = t.args
+        for holds, one, other in ((c, a, b), (T.negate(c), b, a)):
+            if not reads_computed(other):  # it may as well stand where nobody looks
+                return T.where(T.conjunction(condition, holds), one, other)
+        holds, fails = (T.conjunction(condition, x) for x in (c, T.negate(c)))
+        a = a if holds is c else guarded_by(a, holds)
+        b = b if fails is T.negate(c) else guarded_by(b, fails)
+        return T.where(guarded_by(c, condition), a, b)
+    return T.rebuild(t, tuple(guarded_by(a, condition) for a in t.args))
+
+
+def in_order(t: Term, guard: Term | None) -> list[tuple[Term, Term | None]]:
+    """Operands with what guards them; of `and` and `or` those that read computed places come
+    last, and read where the others leave it open. A truth value that is read is guarded as
+    it is: `guarded_by` would write it as the same `and` or `or` again."""
+    if t.op == "not":
+        return [(t.args[0], guard)]
+    first = [a for a in t.args if not reads_computed(a)]
+    if t.op not in ("and", "or") or not first:
+        return [(a, None) for a in t.args]
+    rest = [a for a in t.args if a not in first]
+    holds = T.conjunction(*(a if t.op == "and" else T.negate(a) for a in first))
+    guarded: list[tuple[Term, Term | None]] = [(a, None) for a in first]
+    for a in rest:
+        is_plain = is_computed(a) or (a.op == "not" and is_computed(a.args[0]))
+        guarded.append((a, holds) if is_plain else (guarded_by(a, holds), None))
+    return guarded

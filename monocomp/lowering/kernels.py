@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from monocomp.equations import Equation, Equations
+from monocomp.lowering.bodies import Body
 from monocomp.lowering.loops import Loops
 from monocomp.lowering.scopes import Scope
-from monocomp.lowering.single_uses import inline_single_uses
-from monocomp.planning.roles import scan_of
+from monocomp.terms import Term
 from monocomp.tile import (
     WHOLE,
     Axis,
@@ -21,13 +21,16 @@ from monocomp.tile import (
     expressions,
     walk,
 )
+from monocomp.tile.single_uses import inline_single_uses
 
 
 def lower(
     program: Equations,
     group: Sequence[Equation],
     axes: Mapping[str, Axis],
-    sizes: Mapping[str, int],
+    fits: Callable[[str], bool],
+    is_short: Callable[[str], bool],
+    scan: Term | None,
     suffix: str,
 ) -> TileProgram:
     """One kernel of a program.
@@ -36,58 +39,51 @@ def lower(
         program: equations in kernels, their reads guarded (`guards`).
         group: what the kernel computes.
         axes: of the indices of its outputs, with their roles.
-        sizes: extents that are known; an axis longer than `WHOLE_LIMIT` is not held whole.
+        fits: can an axis of this extent be held entirely? One of unknown length is taken to.
+        is_short: is it also likely to be, where its length is unknown?
+        scan: the index along which its aggregates are prefixes, if there is one.
         suffix: of the kernel's name.
     """
-    return _Kernel(program, group, axes, sizes, suffix).run()
+    return _Kernel(program, axes, fits, is_short, scan).lowered(group, suffix)
 
 
 class _Kernel(Loops):
     """Lowers a group of outputs to one kernel."""
 
-    def __init__(
-        self,
-        program: Equations,
-        group: Sequence[Equation],
-        axes: Mapping[str, Axis],
-        sizes: Mapping[str, int],
-        suffix: str,
-    ) -> None:
-        super().__init__(program, dict(axes), sizes)
-        self.group = group
-        self.suffix = suffix
-        self.scan = scan_of(group)
-
-    def run(self) -> TileProgram:
+    def lowered(self, group: Sequence[Equation], suffix: str) -> TileProgram:
+        """The kernel."""
         late = self.axis_names("stream")
-        here = [e for e in self.group if not any(i.attr[0] in late for i in e.indices)]
-        self._prepare([e.body for e in self.group])
+        here = [e for e in group if not any(i.attr[0] in late for i in e.indices)]
+        self.prepare([e.body for e in group])
         for equation in here:
             self._store(equation)
         for name in late:
-            self._store_in_loop(name, [e for e in self.group if e not in here])
+            self._store_in_loop(name, [e for e in group if e not in here])
         body = self.scopes[0].body
         inline_single_uses(body)
-        return self._program(body)
+        return self._program(group, suffix, body)
 
     def _store(self, equation: Equation) -> None:
-        value = self._value(equation.body)
-        places = tuple(map(self._value, equation.indices))
+        value = self.value(equation.body)
+        places = tuple(map(self.value, equation.indices))
         self.scopes[-1].body.append(Store(equation.name, places, value))
 
     def _store_in_loop(self, name: str, equations: list[Equation]) -> None:
         scope = Scope(name, 1)
         self.scopes.append(scope)
         loop = Loop(self.axes[name], WHOLE, [], scope.body)
-        updates = self._scans(loop, [e.body for e in equations])
-        self._prepare([e.body for e in equations])
+        body = Body(self, loop)
+        self.add_prefixes(body, [e.body for e in equations])
+        self.prepare([e.body for e in equations])
         for e in equations:
             self._store(e)
-        scope.body += updates
+        scope.body += body.updates
         self.scopes.pop()
         self.scopes[0].body.append(loop)
 
-    def _program(self, body: list[Statement]) -> TileProgram:
+    def _program(
+        self, group: Sequence[Equation], suffix: str, body: list[Statement]
+    ) -> TileProgram:
         declared = self.program.declared
         used = list(expressions(body))
         loads = {e.attr for e in used if e.op == "load"}
@@ -101,7 +97,7 @@ class _Kernel(Loops):
                 dtypes.get(e.name),
                 is_stored=e.name not in dtypes,
             )
-            for e in self.group
+            for e in group
         )
         tensors = {n: Tensor(n, declared.extents(n), i.kind) for n, i in declared.inputs.items()}
         for e in self.program.computed:
@@ -111,7 +107,7 @@ class _Kernel(Loops):
         mentioned |= {s.axis.name for s in walk(body) if isinstance(s, Loop)}
         mentioned |= {e.attr for e in used if e.op == "coordinate"}
         return TileProgram(
-            name=(self.program.origin.name or "kernel") + self.suffix,
+            name=(self.program.origin.name or "kernel") + suffix,
             axes={n: a for n, a in self.axes.items() if n in mentioned},
             inputs={n: t for n, t in sorted(tensors.items()) if n in loads},
             params={n: p.kind for n, p in declared.params.items() if n in params},

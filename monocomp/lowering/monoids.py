@@ -1,25 +1,34 @@
 """Monoids of tuples: what a loop carries for them, and their combine on tiles.
 
-A user's monoid is a tuple of fields; argmax and argmin are pairs of a value and its place.
-The entries of `top` and `argtop` are read from one carried list of values and places.
+A user's monoid is a tuple of fields; argmax and argmin are pairs of a value and its position. A
+prefix of numbers is one of tuples with one field. The entries of `top` and `argtop` are read from
+one carried list of values and positions.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from monocomp import terms as T
-from monocomp.errors import InternalError
-from monocomp.lowering.single_uses import inline_single_uses
+from monocomp.lowering.bodies import Body
+from monocomp.lowering.expressions import where_equal
+from monocomp.lowering.special_values import infinite_with
 from monocomp.lowering.values import Values
 from monocomp.terms import Term, UserMonoid
-from monocomp.terms.algebra import SE_PAIR, first_place, highest, lowest
-from monocomp.tile import Assign, Combine, Expr, Let, Statement, local
+from monocomp.terms.algebra import SE_PAIR, carried_places, first_place, highest, lowest
+from monocomp.terms.monomials import factors
+from monocomp.tile import Assign, Combine, Expr, Let, Selection, local
+from monocomp.tile.single_uses import inline_single_uses
+
+_POSITIONS = ("argmax", "argmin")
 
 
 def tuple_monoid(f: Term) -> UserMonoid | None:
     """The monoid of tuples that a fold is one in, if it is."""
     if isinstance(f.attr.monoid, UserMonoid):
         return None if f.attr.monoid is SE_PAIR else f.attr.monoid
-    if f.attr.monoid in ("argmax", "argmin"):
+    if f.attr.monoid in _POSITIONS:
         return first_place(f.attr.monoid, f.args[1].kind, "int")
     return None
 
@@ -44,7 +53,7 @@ def prefix_monoid(f: Term) -> UserMonoid:
 
 def combine_of(monoid: UserMonoid, commutes: bool) -> Combine:
     """The combine, with names for the fields of both operands."""
-    formulas = _Formulas({}, {})
+    formulas = Values({}, fits=bool, is_short=bool)
     sides: list[tuple[str, ...]] = []
     for prime, suffix in (("", ""), ("'", "_next")):
         names = []
@@ -54,7 +63,7 @@ def combine_of(monoid: UserMonoid, commutes: bool) -> Combine:
             formulas.locals[symbol] = local(name, frozenset(), unit.kind)
             names.append(name)
         sides.append(tuple(names))
-    body: list[Statement] = formulas.body
+    body = formulas.scopes[0].body
     results = [formulas.value(c) for c in monoid.combine]
     body += [Assign(f, r) for f, r in zip(monoid.fields, results, strict=True)]
     inline_single_uses(body)
@@ -63,23 +72,91 @@ def combine_of(monoid: UserMonoid, commutes: bool) -> Combine:
     return Combine(monoid.name, sides[0], sides[1], lets, values, commutes)
 
 
-class _Formulas(Values):
-    """Builds expressions of fields: there are no axes, reads or folds."""
+def add_tuples(body: Body, f: Term, parts: Sequence[Term], commutes: bool) -> dict[Term, Expr]:
+    """Carry a fold in a monoid of tuples; the result, by field.
 
-    fresh = Values._fresh
-    value = Values._value
+    Args:
+        body: that of its loop.
+        f: the fold.
+        parts: its elements.
+        commutes: does the order of the elements not matter?
+    """
+    monoid = tuple_monoid(f)
+    assert monoid is not None
+    states = _states(body, f, monoid)
+    values = [
+        body.masked(body.at.value(element), start)
+        for element, start in zip(_elements(body, f, parts), _starts(monoid), strict=True)
+    ]
+    body.combine(combine_of(monoid, commutes), states, values)
+    return _results(f, monoid, states)
 
-    @property
-    def body(self) -> list[Statement]:
-        return self.scopes[0].body
 
-    def _fold(self, t: Term) -> Expr:
-        raise InternalError(f"a combine holds {t!r}")
+def add_prefix(body: Body, f: Term) -> dict[Term, Expr]:
+    """Carry a prefix along the index of the loop; its value at each position, by field."""
+    at, axis = body.at, body.loop.axis
+    _, (condition, *parts) = T.open_as(f, (axis.name,))
+    monoid = prefix_monoid(f)
+    elements = _elements(body, f, parts)
+    if monoid is SE_PAIR and infinite_with(factors(elements[0]), elements[1]):
+        condition = T.conjunction(condition, T.compare("<", T.NEG_INF, elements[1]))
+    elements = [T.where(condition, *x) for x in zip(elements, monoid.unit, strict=True)]
+    at.prepare(elements)
+    states = _states(body, f, monoid, axis.tile)
+    values = list(map(at.value, elements))
+    combine = combine_of(monoid, commutes=False)  # the order is that of the index
+    found = _results(f, monoid, body.combine(combine, states, values, keep=True))
+    if f.attr.monoid in _POSITIONS:
+        found[f] = at.let(body.scope, "place", found[f])
+    return found
 
-    _entry = _fold
 
-    def _prepare(self, terms: list[Term]) -> None:
-        pass
+def add_selection(body: Body, f: Term, element: Term, rank: str) -> dict[Term, Expr]:
+    """Carry the largest elements so far and their positions, in order along the axis of ranks."""
+    at, axis = body.at, body.loop.axis
+    axes = at.tile_axes(f) | {rank}
+    states = [
+        body.state("largest", axes, "float", -math.inf),
+        body.state("places", axes, "int", -1),
+    ]
+    position = at.value(T.index(axis.name, axis.extent))
+    body.combine(Selection(rank), states, [body.masked(at.value(element), -math.inf), position])
+    return {f: states[0], carried_places(f): states[1]}
 
-    def _refuse(self, t: Term) -> None:
-        raise InternalError(f"a combine holds {t!r}")
+
+def _elements(body: Body, f: Term, parts: Sequence[Term]) -> Sequence[Term]:
+    """The elements' fields; for argmax and argmin a NaN counts as extreme."""
+    if f.attr.monoid not in _POSITIONS:
+        return parts
+    (x,) = parts
+    if x.kind == "float":
+        extreme = T.INF if f.attr.monoid == "argmax" else T.NEG_INF
+        x = T.where(T.compare("!=", x, x), extreme, x)
+    return x, T.index(body.loop.axis.name, body.loop.axis.extent)
+
+
+def _states(
+    body: Body, f: Term, monoid: UserMonoid, without: frozenset[str] = frozenset()
+) -> list[Expr]:
+    """What a loop carries for a monoid of tuples."""
+    if any(T.split_coefficient(unit)[1] is not None for unit in monoid.unit):
+        body.at.refuse(f)
+    axes = body.at.tile_axes(f) - without
+    fields = zip(monoid.fields, monoid.unit, _starts(monoid), strict=True)
+    return [body.state(name, axes, unit.kind, start) for name, unit, start in fields]
+
+
+def _starts(monoid: UserMonoid) -> list[float]:
+    starts = ((T.split_coefficient(unit)[0], unit.kind) for unit in monoid.unit)
+    return [int(start) if kind == "int" else float(start) for start, kind in starts]
+
+
+def _results(f: Term, monoid: UserMonoid, folded: Sequence[Expr]) -> dict[Term, Expr]:
+    """What a fold is, and its fields are. Where all elements are the worst, no position counts."""
+    if f.attr.monoid in _POSITIONS:
+        (worst, _) = _starts(monoid)
+        return {f: where_equal(folded[0], worst, 0, folded[1])}
+    if not isinstance(f.attr.monoid, UserMonoid):
+        return {f: folded[0]}
+    fields = {T.field(f, n): x for n, x in zip(monoid.fields, folded, strict=True)}
+    return {f: folded[0], **fields}

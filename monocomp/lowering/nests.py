@@ -7,11 +7,11 @@ value at a time, or, where it would carry tiles of three axes then, the loop aro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from monocomp import terms as T
-from monocomp.lowering.values import Values
-from monocomp.planning.roles import fits_whole, is_read
+from monocomp.lowering.scopes import Scopes
+from monocomp.rewrites.products import largest_sides
 from monocomp.rewrites.pullback import Pass
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_selection
@@ -21,94 +21,73 @@ from monocomp.tile import Role
 _MOST_AXES = 2
 
 
-class Nests(Values):
-    """Chooses the roles of loops.
+def loop_role(at: Scopes, group: Pass) -> Role:
+    """Blocks, or one value at a time."""
+    if any(map(is_selection, group.folds)):
+        return "stream"
+    if any(s.axis is not None and at.axes[s.axis].role == "stream" for s in at.scopes):
+        one_by_one = at.is_short(group.extent) or any(_is_wide(at, f) for f in group.folds)
+    else:
+        one_by_one = any(_carries_too_much(at, f) for f in group.folds)
+    return "serial" if one_by_one else "stream"
 
-    Attributes:
-        nominal: a size for every extent, also for those that are not known.
-    """
 
-    nominal: Mapping[str, int]
+def sides_of(at: Scopes, body: Term, axis: str) -> list[Term]:
+    """The factors of a body, multiplied into one or two terms, such that the sum over the
+    axis of their product is a product of matrices: each side has an axis that the other
+    lacks. What fits both belongs to the one that is known further outside, or else to one
+    that is computed in any case: a tile that is only read is multiplied as it is."""
+    axes = {f: at.tile_axes(f) for f in factors(body)}
+    sides = largest_sides(list(axes.values()), axis)
+    if sides is None:
+        return [body]
 
-    def _is_short(self, extent: str) -> bool:
-        """Can an axis be held entirely, and is one that is not known likely to be?"""
-        return fits_whole(extent, self.nominal)
-
-    def _loop_role(self, group: Pass) -> Role:
-        """Blocks, or one value at a time."""
-        if any(map(is_selection, group.folds)):
-            return "stream"
-        if self._in_blocks():
-            one_by_one = self._is_short(group.extent) or any(map(self._is_wide, group.folds))
-        else:
-            one_by_one = any(map(self._carries_too_much, group.folds))
-        return "serial" if one_by_one else "stream"
-
-    def _in_blocks(self) -> bool:
-        """Is a loop open that runs over blocks?"""
-        return any(s.axis is not None and self.axes[s.axis].role == "stream" for s in self.scopes)
-
-    def _carries_too_much(self, f: Term) -> bool:
-        """Would blocks of this loop make a long loop inside it carry tiles of three axes, or
-        make tiles of three axes in each of its steps?"""
-        opened, parts = T.open_fold(f)
-        name = opened[0].attr[0]
-        inner = (g for g in T.subterms(*parts) if g.op == "fold" and name in g.free)
-        return any(
-            not self._fits(g.attr.extents[0])
-            and self._is_wide(g)
-            and len(self._axes_of_state(g)) > _MOST_AXES
-            for g in inner
-        )
-
-    def _axes_of_state(self, f: Term) -> frozenset[str]:
-        opened, parts = T.open_fold(f)
-        axes: frozenset[str] = frozenset().union(*map(self._tile_axes, parts[1:]))
-        return axes - {i.attr[0] for i in opened}
-
-    def _is_wide(self, f: Term) -> bool:
-        """Would a block of the fold's index take part in a tile of three long axes?"""
-        opened, parts = T.open_fold(f)
-        tiles = list(parts[1:])
-        if f.attr.monoid == "sum":
-            tiles = self._sides(parts[1], opened[0].attr[0])
-        return any(len(self._long_axes(t)) > _MOST_AXES for t in tiles)
-
-    def _long_axes(self, t: Term) -> frozenset[str]:
-        """The axes of a term's tile that are cut into blocks, those of loops not yet built
-        included."""
-        known = self.axes
-        return frozenset(
-            n for n in self._tile_axes(t) if n not in known or known[n].role in ("row", "stream")
-        )
-
-    def _sides(self, body: Term, axis: str) -> list[Term]:
-        """The factors of a body, multiplied into one or two terms, such that the sum over the
-        axis of their product is a product of matrices: each side has an axis that the other
-        lacks. What fits both belongs to the one that is known further outside, or else to one
-        that is computed in any case: a tile that is only read is multiplied as it is."""
-        axes = {f: self._tile_axes(f) for f in factors(body)}
-        free = {f: a - {axis} for f, a in axes.items()}
-        largest = sorted(set(free.values()), key=lambda a: (-len(a), sorted(a)))
-        maximal: list[frozenset[str]] = []
-        for a in largest:
-            if not any(a <= m for m in maximal):
-                maximal.append(a)
-        if len(maximal) != 2 or any(a and axis not in a for a in axes.values()):
-            return [body]
-        own = {m: [f for f in free if free[f] == m] for m in maximal}
-        first, second = maximal
-        if self._rank(second, own[second]) < self._rank(first, own[first]):
-            right = [f for f in free if free[f] <= second]
-            left = [f for f in free if f not in right]
-        else:
-            left = [f for f in free if free[f] <= first]
-            right = [f for f in free if f not in left]
-        return [T.mul(*left), T.mul(*right)]
-
-    def _rank(self, axes: frozenset[str], own: Sequence[Term]) -> tuple[int, bool]:
+    def rank(side: frozenset[str]) -> tuple[int, bool]:
         """The lower it is, the less it costs to multiply a side by something more."""
-        return self._depth(axes), len(own) == 1 and is_read(own[0])
+        own = [f for f, a in axes.items() if a - {axis} == side]
+        return at.depth_of(side), len(own) == 1 and T.is_read(own[0])
 
-    def _depth(self, axes: frozenset[str]) -> int:
-        return self.scopes.index(self._home(axes))
+    first, second = sorted(sides, key=lambda a: (-len(a), sorted(a)))
+    cheap = second if rank(second) < rank(first) else first
+    taken = [f for f, a in axes.items() if a - {axis} <= cheap]
+    rest = [f for f in axes if f not in taken]
+    both = [T.mul(*taken), T.mul(*rest)]
+    return both if cheap is first else both[::-1]
+
+
+def _carries_too_much(at: Scopes, f: Term) -> bool:
+    """Would blocks of this loop make a long loop inside it carry tiles of three axes, or
+    make tiles of three axes in each of its steps?"""
+    opened, parts = T.open_fold(f)
+    name = opened[0].attr[0]
+    inner = (g for g in T.subterms(*parts) if g.op == "fold" and name in g.free)
+    return any(
+        not at.fits(g.attr.extents[0])
+        and _is_wide(at, g)
+        and len(_axes_of_state(at, g)) > _MOST_AXES
+        for g in inner
+    )
+
+
+def _axes_of_state(at: Scopes, f: Term) -> frozenset[str]:
+    opened, parts = T.open_fold(f)
+    axes: frozenset[str] = frozenset().union(*map(at.tile_axes, parts[1:]))
+    return axes - {i.attr[0] for i in opened}
+
+
+def _is_wide(at: Scopes, f: Term) -> bool:
+    """Would a block of the fold's index take part in a tile of three long axes?"""
+    opened, parts = T.open_fold(f)
+    tiles: Sequence[Term] = parts[1:]
+    if f.attr.monoid == "sum":
+        tiles = sides_of(at, parts[1], opened[0].attr[0])
+    return any(len(_long_axes(at, t)) > _MOST_AXES for t in tiles)
+
+
+def _long_axes(at: Scopes, t: Term) -> frozenset[str]:
+    """The axes of a term's tile that are cut into blocks, those of loops not yet built
+    included."""
+    known = at.axes
+    return frozenset(
+        n for n in at.tile_axes(t) if n not in known or known[n].role in ("row", "stream")
+    )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from monocomp import terms as T
 from monocomp.errors import InternalError
-from monocomp.planning.roles import fits_whole
+from monocomp.lowering.expressions import same
 from monocomp.terms import Term
-from monocomp.tile import Axis, Expr, Fold, Let, Loop, Role, Statement, local
+from monocomp.tile import Axis, Expr, Let, Role, Statement, leaves, local
 
 
 @dataclass
@@ -32,26 +32,35 @@ class Scopes:
 
     Attributes:
         axes: the axes so far, by name.
+        fits: can an axis of this extent be held entirely? One of unknown length is taken to.
+        is_short: is it also likely to be, where its length is unknown?
         output_indices: names that belong to the outputs; bound indices take others.
         locals: symbols that stand for values in formulas of the algebra.
+        depths: those of the scopes in which names are defined; a state of a loop that is being
+            built has none yet, and belongs to its body.
     """
 
-    def __init__(self, axes: dict[str, Axis], sizes: Mapping[str, int]) -> None:
-        self.axes = axes
+    def __init__(
+        self,
+        axes: Mapping[str, Axis],
+        fits: Callable[[str], bool],
+        is_short: Callable[[str], bool],
+    ) -> None:
+        self.axes = dict(axes)
         self.output_indices = frozenset(axes)
-        self.sizes = sizes
+        self.fits = fits
+        self.is_short = is_short
         self.scopes: list[Scope] = [Scope(None, 0)]
         self.names: set[str] = set()
         self.locals: dict[Term, Expr] = {}
+        self.depths: dict[str, int] = {}
+        self._named: dict[str, Expr] = {}
 
     def axis_names(self, *wanted: Role) -> list[str]:
         """Axes by role."""
         return [a.name for a in self.axes.values() if a.role in wanted]
 
-    def _fits(self, extent: str) -> bool:
-        return fits_whole(extent, self.sizes)
-
-    def _new_axis(self, extent: str, role: Role, avoid: Iterable[str]) -> str:
+    def new_axis(self, extent: str, role: Role, avoid: Iterable[str]) -> str:
         """An axis for a bound index: the same one for equal extents and roles.
 
         What is held whole may be an output's axis too: a tile that is read along both, such
@@ -79,13 +88,19 @@ class Scopes:
         self.axes[name] = Axis(name, extent, role)
         return name
 
-    def _home(self, free: frozenset[str]) -> Scope:
+    def home(self, free: frozenset[str]) -> Scope:
+        """The innermost scope that indices or axes belong to."""
         for scope in reversed(self.scopes):
             if scope.axis is None or scope.axis in free:
                 return scope
         raise InternalError("no scope")
 
-    def _fresh(self, base: str) -> str:
+    def depth_of(self, free: frozenset[str]) -> int:
+        """How deep the innermost scope is that indices or axes belong to."""
+        return self.home(free).depth
+
+    def fresh(self, base: str) -> str:
+        """A new name."""
         name, n = base, 1
         while name in self.names:
             n += 1
@@ -93,12 +108,22 @@ class Scopes:
         self.names.add(name)
         return name
 
-    def _let(self, scope: Scope, base: str, value: Expr) -> Expr:
-        name = self._fresh(base)
+    def let(self, scope: Scope, base: str, value: Expr) -> Expr:
+        """Name a value in a scope."""
+        name = self.fresh(base)
         scope.body.append(Let(name, value))
+        self.depths[name] = scope.depth
+        self._named[name] = value
         return local(name, value.axes, value.kind)
 
-    def _tile_axes(self, t: Term) -> frozenset[str]:
+    def let_once(self, scope: Scope, base: str, value: Expr) -> Expr:
+        """A name for a value in a scope, where it may have one."""
+        for s in scope.body:
+            if isinstance(s, Let) and same(s.value, value):
+                return local(s.name, value.axes, value.kind)
+        return self.let(scope, base, value)
+
+    def tile_axes(self, t: Term) -> frozenset[str]:
         """The axes along which a term varies inside a tile; grid values are scalars."""
         grid = set(self.axis_names("grid", "serial"))
         axes = frozenset(n for n in t.free if n not in grid)
@@ -107,56 +132,43 @@ class Scopes:
         return axes
 
     def _symbols(self, t: Term) -> list[Term]:
-        """The symbols of `_symbol` that occur in t."""
+        """The symbols of `symbol` that occur in t."""
         if not self.locals:
             return []
         return [s for s in T.subterms(t) if s in self.locals]
 
-    def _symbol(self, base: str, value: Expr) -> Term:
+    def symbol(self, base: str, value: Expr) -> Term:
         """A term that stands for a value, to write formulas of the algebra with."""
         t = T.param(f"#{base}{len(self.locals)}", value.kind)
         self.locals[t] = value
         return t
 
-    def _lookup(self, t: Term) -> Expr | None:
+    def lookup(self, t: Term) -> Expr | None:
+        """The value of a term where an open scope has it."""
         for scope in reversed(self.scopes):
             found = scope.memo.get(t)
             if found is not None:
                 return found
         return None
 
-    def _home_of(self, value: Expr, t: Term) -> Scope:
+    def is_load(self, e: Expr) -> bool:
+        """Is this a tile as it is read, or converted? It is 0 outside."""
+        value = self._named.get(e.attr, e) if e.op == "local" else e
+        return value.op == "load" or (value.op == "cast" and self.is_load(value.args[0]))
+
+    def home_of(self, value: Expr, t: Term) -> Scope:
         """The innermost scope on which the value depends, also through named values."""
-        depth = max((self._depth_of(e) for e in leaves(value)), default=0)
-        return self.scopes[max(depth, self.scopes.index(self._home(t.free)))]
+        depths = (self.depths.get(e.attr, self.scopes[-1].depth) for e in leaves(value))
+        return self.scopes[max(self.depth_of(t.free), *depths, 0)]
 
-    def _depth_of(self, e: Expr) -> int:
-        """The depth at which a local is defined; a loop's own state counts as inside."""
-        if e.op != "local":
-            return 0
-        for depth in range(len(self.scopes) - 1, -1, -1):
-            for s in self.scopes[depth].body:
-                if (isinstance(s, Let) and s.name == e.attr) or (
-                    isinstance(s, Fold) and e.attr in (*s.names, *s.prefixes)
-                ):
-                    return depth
-                if isinstance(s, Loop) and any(st.name == e.attr for st in s.state):
-                    return depth
-        return len(self.scopes) - 1  # a state of the loop that is being built
-
-    def _by_depth(self, parts: Iterable[Term]) -> list[list[Term]]:
+    def by_depth(self, parts: Iterable[Term]) -> list[list[Term]]:
         """Terms grouped by the scope in which they are known, outermost first."""
         groups: dict[int, list[Term]] = {}
         for p in parts:
-            depth = self.scopes.index(self._home(p.free))
+            depth = self.depth_of(p.free)
             for s in self._symbols(p):
-                depth = max(depth, self._depth_of(self.locals[s]))
+                value = self.locals[s]
+                if value.op == "local":
+                    depth = max(depth, self.depths.get(value.attr, self.scopes[-1].depth))
             groups.setdefault(depth, []).append(p)
         return [groups[d] for d in sorted(groups)]
-
-
-def leaves(e: Expr) -> Iterable[Expr]:
-    if e.op == "local":
-        yield e
-    for a in e.args:
-        yield from leaves(a)

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from monocomp import terms as T
+from monocomp.domain import prefix_of
 from monocomp.equations import Equation, Equations
 from monocomp.planning.cost import (
     ELEMENT_BYTES,
@@ -46,7 +47,7 @@ from monocomp.planning.cost import (
     product,
 )
 from monocomp.planning.reading import kernels
-from monocomp.planning.roles import choose_roles, fits_whole, prefix_of, scan_of
+from monocomp.planning.roles import choose_roles, fits_whole, scan_of
 from monocomp.rewrites.products import largest_sides
 from monocomp.rewrites.pullback import passes
 from monocomp.terms import Term

@@ -29,6 +29,7 @@ from monocomp.planning.roles import (
     RoleChoice,
     fits_whole,
     kernel_groups,
+    scan_of,
 )
 from monocomp.planning.sizes import (
     has_same_elements,
@@ -246,8 +247,10 @@ class Planner:
         found = self._planned.get(key)
         if found is None:
             try:
-                kernels = (_kernel(program, *g, sides, n) for n, g in enumerate(chosen, 1))
-                found = self._planned[key] = tuple(kernels)
+                is_short = partial(fits_whole, sizes=nominal)
+                found = self._planned[key] = tuple(
+                    _kernel(program, *g, fits, is_short, n) for n, g in enumerate(chosen, 1)
+                )
             except UnsupportedError as error:
                 raise _with_laws(error, program) from None
         return found
@@ -273,11 +276,13 @@ def _kernel(
     program: Equations,
     group: Sequence[Equation],
     roles: Mapping[str, RoleChoice],
-    sizes: Mapping[str, int],
+    fits: Callable[[str], bool],
+    is_short: Callable[[str], bool],
     number: int,
 ) -> PlannedKernel:
     axes = {name: choice.axis for name, choice in roles.items()}
-    tiles = lower(program, group, axes, sizes, "" if number == 1 else f"_{number}")
+    suffix = "" if number == 1 else f"_{number}"
+    tiles = lower(program, group, axes, fits, is_short, scan_of(group), suffix)
     return PlannedKernel(tuple(e.name for e in group), tuple(roles.values()), tiles)
 
 

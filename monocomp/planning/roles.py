@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from monocomp import terms as T
+from monocomp.domain import prefix_of
 from monocomp.equations import Equation, Equations, stored_in
 from monocomp.planning.sizes import without_elements
 from monocomp.terms import Term
@@ -60,20 +61,6 @@ def rows_of(group: Sequence[Equation]) -> frozenset[Term]:
     folds = outer_folds(group)
     indices = {i for e in group for i in e.indices} - {scan_of(group)}
     return frozenset(i for i in indices if all(i.attr[0] in f.free for f in folds))
-
-
-def prefix_of(f: Term) -> Term | None:
-    """The index t of a prefix: `fold[j if j <= t](x[j])`, where nothing else varies with t."""
-    if f.op != "fold" or len(f.attr.indices) != 1:
-        return None
-    (bound,), (condition, *bodies) = T.open_fold(f)
-    for name in condition.free:
-        t = T.index(name, bound.attr[1])
-        rest = [c for c in T.conjuncts(condition) if c is not T.compare("<=", bound, t)]
-        alone = all(name not in part.free for part in (*rest, *bodies))
-        if t is not bound and alone and len(rest) < len(T.conjuncts(condition)):
-            return t
-    return None
 
 
 def scan_of(group: Sequence[Equation]) -> Term | None:
@@ -222,7 +209,7 @@ def _is_column(name: str, f: Term) -> bool:
     own = [p for p in parts if name in p.free]
     shared = T.subterms(*(p for p in parts if name not in p.free))
     is_nested = any(t.op == "fold" and bound.attr[0] in t.free for t in shared)
-    return is_nested and all(map(is_read, own))
+    return is_nested and all(map(T.is_read, own))
 
 
 def _rows(names: list[str], folds: list[Term]) -> set[str]:
@@ -243,11 +230,6 @@ def _rows(names: list[str], folds: list[Term]) -> set[str]:
 
 
 _READS = ("read", "stored")
-
-
-def is_read(t: Term) -> bool:
-    """Is this an element as it is read, or converted to a float?"""
-    return t.op in _READS or (t.op == "cast" and is_read(t.args[0]))
 
 
 def streamed_reads(f: Term) -> list[Term]:

@@ -25,7 +25,6 @@ from monocomp import terms as T
 from monocomp.equations import Equation, Equations, in_order
 from monocomp.errors import InternalError
 from monocomp.intervals import evaluated
-from monocomp.lowering.values import settle
 from monocomp.moving import Centred, centred, coefficient, weighted_sum
 from monocomp.planning.holding import estimate
 from monocomp.planning.packing import FEW_ROWS, PACKING_LAW, Rows, are_in_order, packed_rows
@@ -44,7 +43,7 @@ from monocomp.rewrites.lifting import largest
 from monocomp.rewrites.pullback import passes
 from monocomp.rewriting import Saving, Step
 from monocomp.terms import Term
-from monocomp.terms.algebra import SE_PAIR, is_selection, mantissa
+from monocomp.terms.algebra import SE_PAIR, is_selection, mantissa, settled
 from monocomp.terms.declarations import Param
 from monocomp.terms.printer import show
 from monocomp.tile import Axis
@@ -408,7 +407,7 @@ class _Splitting:
             exponent = largest(part.bound, part.condition, part.exponent)
             frame_of_part = self._stored("M", exponent, stored)
         moves = [
-            T.sub(settle(self._stored("C", own.centre, stored)), unit.centre)
+            T.sub(settled(self._stored("C", own.centre, stored)), unit.centre)
             for own, unit in zip(part.units, taken.units, strict=True)
         ]
         degrees = tuple(u.power for u in part.units)

@@ -78,6 +78,7 @@ from monocomp.terms.parts import (
     base_and_power,
     is_bracket,
     is_over_nothing,
+    is_read,
     split_addends,
     split_coefficient,
 )

@@ -60,6 +60,11 @@ def is_bracket(t: Term) -> bool:
     return t.op == "cast" and t.args[0].kind == "bool"
 
 
+def is_read(t: Term) -> bool:
+    """Is this an element as it is read, or converted to a float?"""
+    return t.op in ("read", "stored") or (t.op == "cast" and is_read(t.args[0]))
+
+
 def is_over_nothing(t: Term) -> bool:
     """A sum that has no element, whatever the sizes are, or exp(-inf), the weight of none."""
     if t.op == "exp":

@@ -1,10 +1,12 @@
 """Tile programs: one kernel as data, read by every backend.
 
-    operations  the table of operations: operands, kinds, meaning, cost
-    program     the data types, and their grammar
-    printer     a program as text
-    parser      the text as a program
-    verifier    what holds of every program
+    operations     the table of operations: operands, kinds, meaning, cost
+    program        the data types, and their grammar
+    printer        a program as text
+    parser         the text as a program
+    verifier       what holds of every program
+    single_uses    a pass that names no value which is used once
+    split_padding  a pass that holds an axis as two tiles
 
 Everything else of the compiler imports the types from here.
 """
@@ -33,6 +35,7 @@ from monocomp.tile.program import (
     apply,
     elements,
     expressions,
+    leaves,
     local,
     number,
     over,
@@ -64,6 +67,7 @@ __all__ = [
     "apply",
     "elements",
     "expressions",
+    "leaves",
     "local",
     "number",
     "over",

@@ -357,6 +357,14 @@ def subexpressions(e: Expr) -> Iterator[Expr]:
     yield e
 
 
+def leaves(e: Expr) -> Iterable[Expr]:
+    """The named values that an expression reads."""
+    if e.op == "local":
+        yield e
+    for a in e.args:
+        yield from leaves(a)
+
+
 def names(body: list[Statement]) -> Iterator[str]:
     """What statements give names to, in their order: values and states."""
     for s in walk(body):

@@ -19,8 +19,8 @@ from monocomp.backends.triton.space import Space
 from monocomp.errors import InternalError
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
-from monocomp.lowering import divisible, in_two_tiles
 from monocomp.tile import TileProgram, expressions
+from monocomp.tile.split_padding import divisible, split_padding
 from tests.backends import interpreted as interpreter
 from tests.backends.library_cases import CASES
 from tests.backends.programs import EXAMPLES, elements
@@ -67,7 +67,7 @@ def test_lengths_hold_the_axis() -> None:
 def test_printed(golden: Callable[[str, str], None]) -> None:
     """Attention: a chain of two products, and two accumulators."""
     (program,) = mc.compile(ATTENTION, name="attention").tile_programs()
-    golden("attention.two_tiles.txt", f"{in_two_tiles(program, ['e', 'd'])}\n")
+    golden("attention.two_tiles.txt", f"{split_padding(program, ['e', 'd'])}\n")
 
 
 @contextmanager
@@ -76,7 +76,7 @@ def everything_in_two() -> Iterator[None]:
     original = Kernel.tile_programs
 
     def divided(self: Kernel, *args: Any) -> tuple[TileProgram, ...]:
-        return tuple(in_two_tiles(p, divisible(p)) for p in original(self, *args))
+        return tuple(split_padding(p, divisible(p)) for p in original(self, *args))
 
     with patch.object(Kernel, "tile_programs", divided):
         yield
@@ -116,7 +116,7 @@ def test_library(name: str) -> None:
 def test_holds_together(name: str) -> None:
     """Every axis is stored and read as often as it has tiles, and names are given once."""
     for p in mc.compile(CASES[name].text).tile_programs():
-        divided = in_two_tiles(p, divisible(p))
+        divided = split_padding(p, divisible(p))
         assert len(divided.axes) == len(p.axes) + len(divisible(p))
         for e in expressions(divided.body):
             assert e.axes <= set(divided.axes)
@@ -126,7 +126,7 @@ def test_holds_together(name: str) -> None:
             places = {tuple(e.attr for e in s.places) for s in divided.stores(o.name)}
             assert len(places) == wanted
         assert not divisible(divided)
-        assert in_two_tiles(p, ()) is p
+        assert split_padding(p, ()) is p
 
 
 def test_what_must_be_one_tile() -> None:
@@ -134,9 +134,9 @@ def test_what_must_be_one_tile() -> None:
     (program,) = mc.compile(library.load("softmax_top8")).tile_programs()
     assert "r" in program.axis_names("whole") and "r" not in divisible(program)
     with pytest.raises(InternalError, match="cannot hold r as two tiles"):
-        in_two_tiles(program, ["r"])
+        split_padding(program, ["r"])
     with pytest.raises(InternalError, match="cannot hold b as two tiles"):
-        in_two_tiles(program, ["b"])
+        split_padding(program, ["b"])
 
 
 # --- the choice ---------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from monocomp import library
 from monocomp.errors import UnsupportedError
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
-from monocomp.lowering.two_tiles import divisible, in_two_tiles
 from monocomp.tile import TileProgram
+from monocomp.tile.split_padding import divisible, split_padding
 from tests.backends.programs import EXAMPLES
 from tests.backends.storing import PROGRAMS
 from tests.backends.test_domains import FILTERS, program
@@ -32,4 +32,4 @@ def kernels(text: str) -> tuple[TileProgram, ...]:
 def after_passes(text: str) -> list[tuple[TileProgram, ...]]:
     """The kernels of a program after each pass."""
     lowered = kernels(text)
-    return [lowered, tuple(in_two_tiles(p, divisible(p)) for p in lowered)]
+    return [lowered, tuple(split_padding(p, divisible(p)) for p in lowered)]

@@ -13,8 +13,8 @@ import torch
 
 from monocomp.backends.triton.space import Space
 from monocomp.errors import IndexRangeError
-from monocomp.lowering.two_tiles import divisible, in_two_tiles
 from monocomp.tile.parser import parse
+from monocomp.tile.split_padding import divisible, split_padding
 from tests.backends.compiling import accepted, recorded
 from tests.tile.running import (
     BACKENDS,
@@ -310,7 +310,7 @@ def test_stores(name: str, backend: str, block: int) -> None:
 def test_axes_in_two_tiles(name: str) -> None:
     """A pass that divides an axis divides places and what is added; and there are schedules."""
     p = parse(dedent(CASES[name].text))
-    divided = in_two_tiles(p, divisible(p))
+    divided = split_padding(p, divisible(p))
     assert len(divided.axes) == len(p.axes) + len(divisible(p))
     inputs = {n: torch.as_tensor(INPUTS[n]) for n in p.inputs}
     found = by_numpy(str(divided), inputs, CASES[name].params, 8)

@@ -1,4 +1,4 @@
-"""An axis as two tiles: less padding where its length is far below a power of two.
+"""Split padding: an axis as two tiles, where its length is far below a power of two.
 
 Tiles have powers of two as lengths, so that an axis of 96 that is held as one takes 128, and as
 two takes 64 + 32. Whatever has the axis becomes two values, and a sum over it the sum over the
@@ -37,7 +37,7 @@ from monocomp.tile import (
 from monocomp.tile.operations import JOIN
 
 
-def in_two_tiles(program: TileProgram, axes: Collection[str]) -> TileProgram:
+def split_padding(program: TileProgram, axes: Collection[str]) -> TileProgram:
     """The program with some of its axes held as two tiles each.
 
     Args:

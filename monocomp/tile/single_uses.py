@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from monocomp.lowering.scopes import leaves
-from monocomp.tile import Assign, Expr, Let, Loop, Statement, expressions, with_roots
+from monocomp.tile import Assign, Expr, Let, Loop, Statement, expressions, leaves, with_roots
 
 _KEPT = ("load", "contract", "masked")
 _MAX_NESTING = 4

@@ -1,0 +1,132 @@
+"""Bodies: the states that a loop carries, and what the tile of one step adds to them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from monocomp.lowering.expressions import contract, masked, reduce
+from monocomp.lowering.nests import sides_of
+from monocomp.lowering.values import Values
+from monocomp.rewrites.products import apart
+from monocomp.terms import Term
+from monocomp.terms.algebra import LARGEST_INT
+from monocomp.tile import Assign, Combine, Expr, Fold, Loop, Selection, State, apply, local, number
+from monocomp.tile.operations import JOIN
+from monocomp.vocabulary import Kind
+
+UNITS = {"sum": 0.0, "max": -math.inf, "min": math.inf, "prod": 1.0}
+_STATE_NAMES = {"max": "m_i", "min": "m_i", "sum": "acc", "prod": "prod"}
+
+
+class Body:
+    """The body of a loop under construction.
+
+    Attributes:
+        at: what builds values in it.
+        updates: what its states become at its end.
+    """
+
+    def __init__(self, at: Values, loop: Loop) -> None:
+        self.at = at
+        self.loop = loop
+        self.scope = at.scopes[-1]
+        self.updates: list[Assign] = []
+        self._symbols: dict[tuple[Term, float], Term] = {}
+
+    def state(self, base: str, axes: frozenset[str], kind: Kind, start: float) -> Expr:
+        """A new state."""
+        name = self.at.fresh(base)
+        self.loop.state.append(State(name, axes, number(start, kind)))
+        return local(name, axes, kind)
+
+    def update(self, state: Expr, value: Expr) -> None:
+        """Say what a state becomes."""
+        self.updates.append(Assign(state.attr, value))
+
+    def next_value(self, state: str) -> Expr:
+        """What a state becomes, with a name: its old value is still there."""
+        for n, u in enumerate(self.updates):
+            if u.name == state and u.value.op != "local":
+                value = self.at.let(self.scope, state + "_new", u.value)
+                self.updates[n] = Assign(state, value)
+        return next(u.value for u in self.updates if u.name == state)
+
+    def masked(self, value: Expr, unit: float) -> Expr:
+        """The value, and the unit outside of the loop's domain."""
+        if self.loop.axis.role == "serial" and self.loop.is_whole:
+            return value
+        base = f"{value.attr}_in" if value.op == "local" else "x"
+        found = masked(value, self.loop.axis.name, unit, self.loop.domain)
+        return self.at.let_once(self.scope, base, found)
+
+    def masked_symbol(self, element: Term, unit: float) -> Term:
+        """A symbol for a masked element, the same one for all that need it."""
+        found = self._symbols.get((element, unit))
+        if found is None:
+            found = self.at.symbol("masked", self.masked(self.at.value(element), unit))
+            self._symbols[element, unit] = found
+        return found
+
+    def fold(self, f: Term, element: Term, is_frame: bool = False) -> Expr:
+        """A fold of numbers. One that `is_frame` need not pass on a NaN."""
+        monoid = f.attr.monoid
+        unit = UNITS[monoid]
+        if f.kind == "int" and math.isinf(unit):
+            unit = LARGEST_INT if unit > 0 else -LARGEST_INT - 1
+        state = self.state(_STATE_NAMES[monoid], self.at.tile_axes(f), f.kind, unit)
+        if monoid == "sum":
+            self.update(state, self.sum_tile(element, state))
+            return state
+        value = self.masked_symbol(element, unit)
+        folded = reduce(monoid, self.loop.axis, self.at.locals[value])
+        attr = "frame" if is_frame else None
+        self.update(state, apply(JOIN[monoid], state, folded, attr=attr))
+        return state
+
+    def sum_tile(self, body: Term, state: Expr, vanishing: bool = False) -> Expr:
+        """state + the sum of body over the loop's tile, as a product of tiles if it is one.
+
+        `vanishing` says that a factor is already 0 outside the domain.
+        """
+        axis = self.loop.axis
+        parts = apart(body, axis.name, self.at.tile_axes) if axis.role != "serial" else (body,)
+        if len(parts) > 1:
+            for part in parts:
+                state = self.sum_tile(part, state, vanishing)
+            return state
+        sides = [body] if axis.role == "serial" else sides_of(self.at, body, axis.name)
+        left, *others = (self.at.value(s) for s in sides)
+        if not others:
+            value = left if vanishing else self.masked(left, 0.0)
+            return apply("add", state, reduce("sum", axis, value))
+        (right,) = others
+        if not vanishing:
+            # What is loaded is 0 outside, and 0 times what a computed factor is masked to. Of two
+            # that are loaded, one is masked where the domain may differ from row to row.
+            loaded = self.at.is_load(left), self.at.is_load(right)
+            if not loaded[0] or (loaded[1] and not self.loop.is_whole):
+                left = self.masked(left, 0.0)
+            if not loaded[1]:
+                right = self.masked(right, 0.0)
+        return contract(axis, left, right, state)
+
+    def combine(
+        self,
+        monoid: Combine | Selection,
+        states: Sequence[Expr],
+        values: Sequence[Expr],
+        keep: bool = False,
+    ) -> list[Expr]:
+        """Combine states with a tile's elements, in their order; the states are the result, or
+        all prefixes if they are to be kept."""
+        names = tuple(self.at.fresh(s.attr + "_new") for s in states)
+        prefixes = tuple(self.at.fresh(s.attr + "_prefix") for s in states) if keep else ()
+        axis = self.loop.axis.name
+        self.scope.body.append(Fold(names, monoid, axis, tuple(states), tuple(values), prefixes))
+        for name in (*names, *prefixes):
+            self.at.depths[name] = self.scope.depth
+        for name, state in zip(names, states, strict=True):
+            self.update(state, local(name, state.axes, state.kind))
+        kept = zip(prefixes, states, strict=False)
+        return [local(n, s.axes | {axis}, s.kind) for n, s in kept] if keep else list(states)

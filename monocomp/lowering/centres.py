@@ -1,0 +1,128 @@
+"""Centres: sums about a mean or a maximum that their own loop computes (`moving`).
+
+A step moves what was summed from the old centre to the new one, by the binomial theorem, and sums
+the tile about the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from monocomp import terms as T
+from monocomp.errors import UnsupportedError
+from monocomp.lowering.framed_sums import FramedSums
+from monocomp.lowering.special_values import EXTREMA, is_infinite_with
+from monocomp.moving import Centred, Unit, coefficient
+from monocomp.rewrites.lifting import largest
+from monocomp.terms import Term
+from monocomp.terms.algebra import SE_PAIR, settled
+from monocomp.tile import Expr
+
+_NO_WEIGHT = T.const(-4096.0, "float")  # its exponential is 0 in every dtype
+
+
+def add_centred(
+    sums: FramedSums, moving: Mapping[Term, Centred], results: Mapping[Term, Expr]
+) -> dict[Term, Expr]:
+    """Carry sums about moving centres.
+
+    Args:
+        sums: the framed sums of the loop so far.
+        moving: the sums, taken apart.
+        results: what the loop carries for the folds that the centres are made of.
+    """
+    body = sums.body
+    at = body.at
+    new_values = {u.name: body.next_value(u.name) for u in body.updates}
+    old: dict[Term, Term] = {}
+    new: dict[Term, Term] = {}
+    for t, state in results.items():
+        if t in sums.frames:
+            old[t], new[t] = settled(sums.frames[t].old), sums.frames[t].shift
+            continue
+        old[t] = at.symbol("old", state)
+        new[t] = at.symbol("new", _with_locals(state, new_values))
+        if t.op == "fold" and t.attr.monoid in EXTREMA:
+            old[t], new[t] = settled(old[t]), settled(new[t])
+    found: dict[Term, Expr] = {}
+    for f in sorted(moving, key=lambda f: sum(u.power for u in moving[f].units)):
+        taken = moving[f]
+
+        def here(t: Term, name: str = taken.bound.attr[0]) -> Term:
+            return T.substitute(t, {name: sums.bound})
+
+        centres = [(_in_terms(u.centre, old), _in_terms(u.centre, new)) for u in taken.units]
+        moves = [T.sub(before, after) for before, after in centres]
+        companions = [(degrees, _multiple(c, old)) for degrees, c in taken.companions()]
+        moved = [T.mul(coefficient(taken, degrees, moves), c) for degrees, c in companions]
+        units = []
+        far = []
+        for unit, (_, after) in zip(taken.units, centres, strict=True):
+            # One difference of two values, whatever they are sums of: it is exact.
+            x, c = (at.symbol("x", at.value(t)) for t in (here(unit.distance), after))
+            if _is_below_frame(unit.distance, after, taken, sums):
+                # -inf weighs 0, as does whatever is that far below the largest.
+                x, c = T.function("maximum", T.sub(x, c), _NO_WEIGHT), T.ZERO
+            elif taken.exponent is not None and is_infinite_with(unit.distance, taken.exponent):
+                far.append(T.power_of(T.sub(x, c), unit.power))
+            units.append(Unit(x, c, unit.power))
+        element = here(taken.element(units))
+        if taken.exponent is None:
+            state = body.state("acc", at.tile_axes(f), f.kind, 0.0)
+            start = at.value(T.add(at.symbol("old", state), *moved))
+            body.update(state, body.sum_tile(element, start))
+        else:
+            parts = (here(taken.condition), element, here(taken.exponent))
+            state = sums.add(f, parts, moved, far)
+        result = T.field(f, "v") if f.attr.monoid is SE_PAIR else f
+        found[result] = state
+        old[result] = at.symbol("old", state)
+        new[result] = at.symbol("new", body.next_value(state.attr))
+    return found
+
+
+def _is_below_frame(distance: Term, centre: Term, moving: Centred, sums: FramedSums) -> bool:
+    """Is this the exponent of a weight, that may be -inf, less the largest one?"""
+    if moving.exponent is None or distance is not moving.exponent:
+        return False
+    if not is_infinite_with(distance, moving.exponent):
+        return False
+    whole = largest(moving.bound, moving.condition, moving.exponent)
+    return whole in sums.frames and centre is sums.frames[whole].shift
+
+
+def _multiple(t: Term, symbols: Mapping[Term, Term]) -> Term:
+    """A number times a fold, with the symbol for the fold."""
+    number, fold_ = T.split_coefficient(t)
+    symbol = symbols.get(fold_ or t)
+    if symbol is None:
+        raise UnsupportedError(
+            f"a sum about a moving centre needs {t!r} at every step, which another loop computes",
+            help="return what the variance is taken of, and take it in a second program",
+        )
+    return T.mul(T.const(number, t.kind), symbol)
+
+
+def _with_locals(e: Expr, values: Mapping[str, Expr]) -> Expr:
+    """An expression of states with other values of these."""
+    if e.op == "local":
+        return values.get(e.attr, e)
+    return replace(e, args=tuple(_with_locals(a, values) for a in e.args)) if e.args else e
+
+
+def _in_terms(t: Term, symbols: Mapping[Term, Term]) -> Term:
+    """t with symbols for the folds in it; a quotient by nothing is 0, and its logarithm."""
+    for fold_, symbol in symbols.items():
+        t = T.replace(t, fold_, symbol)
+
+    def guarded(s: Term) -> Term:
+        if s.op == "pow" and s.attr < 0:
+            base = guarded(s.args[0])
+            empty = T.compare("==", base, T.ZERO)
+            return T.where(empty, T.ZERO, T.power_of(base, s.attr))
+        if s.op == "log":
+            return T.where(T.compare("==", s.args[0], T.ZERO), T.ZERO, s)
+        return T.rebuild(s, tuple(map(guarded, s.args))) if s.op in ("add", "mul") else s
+
+    return guarded(t)

@@ -1,0 +1,203 @@
+"""Framed sums: sums of exponentials, carried as mantissas in the frame of the largest exponent.
+
+A step joins the frame with the elements of a tile, moves what was summed from the old frame to the
+new one, and adds the tile's elements in the new one (`terms.algebra`):
+
+    v <- move(m, m') v + sum_k embed(m', value, exponent)        m' the joined frame
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from monocomp import terms as T
+from monocomp.lowering.bodies import UNITS, Body
+from monocomp.lowering.expressions import where_equal
+from monocomp.lowering.special_values import infinite_with
+from monocomp.rewrites.lifting import largest
+from monocomp.terms import Term
+from monocomp.terms.algebra import SE, settled
+from monocomp.terms.monomials import addends, factors
+from monocomp.tile import Expr, apply
+
+
+class Frame(NamedTuple):
+    """A maximum or minimum that sums of a loop are scaled by, as terms.
+
+    Attributes:
+        old: its value before this tile.
+        new: its value after it.
+        shift: what is subtracted from exponents: `new`, or 0 where that is infinite.
+        masked: its elements, infinite outside the loop's domain.
+    """
+
+    old: Term
+    new: Term
+    shift: Term
+    masked: Term
+
+
+class FramedSums:
+    """The framed sums of a loop over `bound`, and the extrema that they are scaled by."""
+
+    def __init__(self, body: Body, bound: Term) -> None:
+        self.body = body
+        self.bound = bound
+        self.frames: dict[Term, Frame] = {}
+
+    def add_frame(self, f: Term, element: Term, state: Expr) -> None:
+        """Scale sums by an extremum, which the body has just folded."""
+        at = self.body.at
+        new = self.body.next_value(state.attr)
+        new_symbol = at.symbol("frame", new)
+        shift = at.value(settled(new_symbol))
+        masked = self.body.masked_symbol(element, UNITS[f.attr.monoid])
+        self.frames[f] = Frame(
+            at.symbol("old", state), new_symbol, at.symbol("shift", shift), masked
+        )
+
+    def add(
+        self,
+        f: Term,
+        parts: Sequence[Term],
+        moved: Sequence[Term] = (),
+        far: Iterable[Term] = (),
+    ) -> Expr:
+        """Carry the mantissa of a sum.
+
+        Args:
+            f: the sum.
+            parts: its condition, value and exponent.
+            moved: what is added to the mantissa in the old frame, as a centre moves.
+            far: factors of the value that are infinite where the exponent is.
+        """
+        at = self.body.at
+        condition, value, exponent = parts
+        whole = largest(self.bound, condition, exponent)
+        inside = set(T.subterms(whole))
+        frames = {g: frame for g, frame in self.frames.items() if g in inside}
+        old, new = self._moved(whole, frames)
+        masked = self._masked(exponent, frames)
+        base = "acc" if value is not T.ONE else "l_i"
+        state = self.body.state(base, at.tile_axes(T.field(f, "v")), "float", 0.0)
+        scaled = state
+        if moved:
+            scaled = at.value(T.add(at.symbol("old", state), *moved))
+        if frames:
+            scale = at.value(SE.move(old, new))
+            for extremum, frame in frames.items():
+                if not _is_scaled_positively(whole, extremum):
+                    start = UNITS[extremum.attr.monoid]
+                    scale = where_equal(at.value(frame.old), start, 0.0, scale)
+            scaled = apply("mul", scaled, scale)
+        at.bounded |= {SE.embed(new, T.ONE, masked)}
+        element = SE.embed(new, value, masked)
+        safe = all(f.op == "exp" or T.is_read(f) for f in factors(element))
+        absorbed = _absorbed(SE.embed(new, value, exponent), self.bound.attr[0])
+        too_large = infinite_with(factors(value), exponent)
+        infinite = [f for f in factors(value) if f in far or f in too_large]
+        if absorbed is not None:
+            element, safe = absorbed, False
+        elif infinite:
+            # A weight of 0 beside what is infinite because the weight's exponent is.
+            weight = at.value(SE.embed(new, T.ONE, masked))
+            weighted = apply("mul", weight, at.value(T.mul(*infinite)))
+            there = where_equal(weight, 0.0, 0.0, weighted)
+            rest = [f for f in factors(value) if f not in infinite]
+            element = T.mul(at.symbol("weighted", there), *rest)
+            safe = all(map(T.is_read, rest))
+        self.body.update(state, self.body.sum_tile(element, scaled, vanishing=safe))
+        return state
+
+    def _moved(self, whole: Term, frames: Mapping[Term, Frame]) -> tuple[Term, Term]:
+        """The frame of a sum before this tile, and what is subtracted from its exponents."""
+        is_linear = all(any(f in factors(a) for a in addends(whole)) for f in frames)
+        old = new = whole
+        for extremum, frame in frames.items():
+            old = T.replace(old, extremum, frame.old)
+            new = T.replace(new, extremum, frame.shift if is_linear else frame.new)
+        is_known = not frames and any(f.op == "fold" for a in addends(whole) for f in factors(a))
+        if not is_linear or (is_known and whole.op != "fold"):
+            # An increasing function of an infinite extremum may be finite; what is known from an
+            # earlier pass may be of nothing.
+            new = settled(new)
+        return old, new
+
+    def _masked(self, exponent: Term, frames: Mapping[Term, Frame]) -> Term:
+        """The exponent, -inf outside the domain: in terms of what a frame is folded of, if that
+        makes it so."""
+        found = exponent
+        is_missing = False
+        for extremum, frame in frames.items():
+            _, (_, element) = T.open_as(extremum, (self.bound.attr[0],))
+            found = _in_terms_of(found, element, frame.masked)
+            unit = T.NEG_INF if extremum.attr.monoid == "max" else T.INF
+            is_missing |= _is_missing_with(found, frame.masked, unit)
+        if is_missing and self.bound.attr[0] not in found.free:
+            return found
+        # The frame is known from an earlier pass and moves no more, or is of other terms, or is an
+        # increasing function of one: where an element is missing, exp(-inf) = 0 is not.
+        return self.body.masked_symbol(exponent, UNITS["max"])
+
+
+def _absorbed(body: Term, name: str) -> Term | None:
+    """An exponential multiplied into sums of exponentials, where that leaves fewer of them:
+    exp(c) * relu(exp(a - c) - exp(-c)) = relu(exp(a) - 1)."""
+    weight = next((f for f in factors(body) if f.op == "exp"), None)
+    sums = [f for f in factors(body) if f.op in ("relu", "abs", "add")]
+    if weight is None or not sums:
+        return None
+
+    def scaled(f: Term) -> Term:
+        if f.op == "add":
+            return T.add(*(T.mul(a, weight) for a in f.args))
+        return T.function(f.op, scaled(f.args[0])) if f.args[0].op == "add" else f
+
+    def count(t: Term) -> int:
+        return sum(s.op == "exp" and name in s.free for s in T.subterms(t))
+
+    for f in sums:
+        others = [g for g in factors(body) if g is not f and g is not weight]
+        absorbed = T.mul(*others, scaled(f))
+        if scaled(f) is not f and count(absorbed) < count(body):
+            return absorbed
+    return None
+
+
+def _is_scaled_positively(frame: Term, extremum: Term) -> bool:
+    """Is 0 times the -inf that an extremum begins with nowhere in a frame?"""
+    scales = (
+        [f for f in factors(a) if f is not extremum]
+        for a in addends(frame)
+        if extremum in factors(a)
+    )
+    return all(
+        f.op == "const" or (T.is_positive(f) and T.is_finite_if_read(T.power_of(f, -1)))
+        for scale in scales
+        for f in scale
+    )
+
+
+def _is_missing_with(t: Term, x: Term, unit: Term) -> bool:
+    """Is t -inf where x is the unit: a multiple of it, and what does not depend on it?"""
+    (only, *others) = [a for a in addends(t) if x in T.subterms(a)] or [t]
+    number_, rest = T.split_coefficient(only)
+    if others or rest is None or (number_ < 0) is not (unit is T.INF):
+        return False
+    left = [f for f in factors(rest) if f is not x]
+    is_there = len(left) < len(list(factors(rest)))
+    return is_there and all(T.is_positive(f) and x not in T.subterms(f) for f in left)
+
+
+def _in_terms_of(t: Term, part: Term, symbol: Term) -> Term:
+    """t with a symbol for a part of it, or for some of its factors."""
+    found = T.replace(t, part, symbol)
+    if found is not t or t.op != part.op:
+        return found
+    if t.op == "mul":
+        number, rest = T.split_coefficient(part)
+        ours, theirs = list(factors(t)), list(factors(rest)) if rest is not None else []
+        if number == 1 and all(f in ours for f in theirs):
+            return T.mul(symbol, *(f for f in ours if f not in theirs))
+    return t

@@ -1,0 +1,293 @@
+"""Special values: where a term is infinite, or 0 because nothing is there.
+
+An aggregate over nothing is its unit: a sum is 0, and settles the product that it is a factor of;
+a maximum is -inf, and its weight exp(-inf) is 0 (`monocomp/reference/semantics.md`). What follows
+says of which terms that has to be asked while a kernel runs; `facts` tell of all others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from functools import lru_cache
+
+from monocomp import terms as T
+from monocomp.terms import Number, Term
+from monocomp.terms.monomials import addends as _addends
+from monocomp.terms.monomials import factors
+
+# A frame is a maximum, or minus a minimum.
+EXTREMA = ("max", "min")
+
+
+def times(number_: Number, parts: list[Term]) -> Term:
+    """A product as it stands: where it was written so that nothing cancels, nothing does."""
+    if not parts:
+        return T.const(number_, "float")
+    numbers = [] if number_ == 1 else [T.const(number_, parts[0].kind)]
+    if len(parts) + len(numbers) == 1 or parts[0].kind != "float":
+        return T.mul(*numbers, *parts)
+    return T.inert("mul", *numbers, *parts)
+
+
+def may_cancel(addend: Term, addends: list[Term]) -> bool:
+    """May an addend be infinite beside one that is infinite, too, so that they cancel?"""
+    return any(a is not addend and not T.is_finite(a) for a in addends)
+
+
+def clamped(addend: Term) -> Term:
+    """An addend of an exponent, finite where it would be inf: a maximum or logarithm of nothing
+    that is subtracted, a minimum that is added. So -inf - -inf never occurs: an element at -inf,
+    and a sum over nothing, still contribute exp(-inf) = 0, and any other element is infinitely
+    larger."""
+    number_, rest = T.split_coefficient(addend)
+    if rest is None or T.is_finite(rest):
+        return addend
+    is_greatest = _is_greatest(rest) or (rest.op == "log" and T.may_be_empty(rest.args[0]))
+    if number_ < 0 and is_greatest and not T.exceeds_minus_infinity(rest):
+        return T.mul(T.const(number_, "float"), clamp(rest, T.NEG_INF))
+    if number_ > 0 and _is_least(rest) and not T.is_below_infinity(rest):
+        return T.mul(T.const(number_, "float"), clamp(rest, T.INF))
+    return addend
+
+
+def is_infinite_bracket(f: Term) -> bool:
+    """1 / [condition]: infinite where the condition fails."""
+    return f.op == "pow" and T.is_bracket(f.args[0])
+
+
+def is_divisor(f: Term) -> bool:
+    return f.op == "pow" and f.attr < 0 and T.may_be_empty(f.args[0])
+
+
+class Factors:
+    """The factors of a product, and which of them settle it where they are 0."""
+
+    def __init__(self, parts: list[Term], known: Term, bounded: frozenset[Term]) -> None:
+        self.parts = parts
+        self.bounded = bounded
+        over = [f for f in parts if f.op != "pow" or f.attr > 0]
+        self.sums = [f for f in over if T.may_be_empty(f)]
+        self.weights = [f for f in over if f.op == "exp"]
+        self.product = T.Product([*self.sums, *self.weights], known=frozenset(T.conjuncts(known)))
+        self.divisors = [f for f in parts if is_divisor(f)]
+        # Divisors that are 0 only where a sum or weight is: 0 over any number is 0, too.
+        self.settled = frozenset(d for d in self.divisors if self._vanishes_with(d.args[0]))
+
+    def _vanishes_with(self, z: Term) -> bool:
+        """Is a sum or a weight 0 wherever z is?"""
+        match z.op:
+            case "add" if all(map(T.is_nonnegative, z.args)):
+                return any(map(self._vanishes_with, z.args))
+            case "mul":
+                return all(T.is_positive(f) or self._vanishes_with(f) for f in factors(z))
+            case "pow":
+                return z.attr > 0 and self._vanishes_with(z.args[0])
+        return z in self.weights or any(
+            self.product.vanishes_with(f, z) for f in self.product.factors
+        )
+
+    def with_frames(self) -> list[Term]:
+        """The factors, their scale 1 where the sum over nothing that has it divides them."""
+        unsettled = [d.args[0] for d in self.divisors if d not in self.settled]
+        if not unsettled:
+            return self.parts
+        divisors = T.Product(unsettled)
+        found = []
+        for f in self.parts:
+            for a in _addends(f.args[0]) if f.op == "exp" else ():
+                number_, m = T.split_coefficient(a)
+                if m is not None and divisors.says(_is_there(m)):
+                    there = T.mul(T.const(number_, "float"), _if_there(m))
+                    f = T.exp(T.add(T.sub(f.args[0], a), there))
+            found.append(f)
+        return found
+
+    def there(self, condition: Term) -> list[Term]:
+        """The factors that are left where a condition fails: not the sum that it is about, which is
+        0, nor divided by any, nor with an exponent that is infinite then."""
+        left = []
+        for f in self.parts:
+            if f.op == "exp":
+                sums = T.Product([*condition.args, *(d.args[0] for d in self.divisors)])
+                exponent = f.args[0]
+                for a in _addends(exponent):
+                    m = _unscaled(a)
+                    if any(m in T.subterms(side) for side in condition.args):
+                        exponent = T.replace(exponent, m, T.ZERO)
+                    elif sums.says(_is_there(m)):
+                        exponent = T.replace(exponent, m, _if_there(m))
+                left.append(T.exp(exponent))
+            elif f not in self.divisors:
+                base, _ = T.base_and_power(f)
+                if base not in condition.args or not T.may_be_empty(base):
+                    left.append(f)
+        return left
+
+    def zeros(self) -> Iterable[list[Term]]:
+        """The factors whose product makes all of it 0 where it is 0."""
+        unsettled = [d for d in self.divisors if d not in self.settled]
+        if unsettled:
+            # Where there is nothing, the scale that divides it is infinite, and 0 times that none.
+            rest = [f for f in self.with_frames() if f not in self.divisors]
+            yield rest or [T.ONE]
+        elif any(map(may_be_infinite_by_itself, self.parts)):
+            infinite = [f for f in self.parts if may_be_infinite_by_itself(f)]
+            rest = [f for f in self.parts if f not in infinite and f not in self.divisors]
+            if rest and not all(map(T.is_positive, rest)):
+                yield rest
+            if len(infinite) > 1:
+                yield from ([f] for f in infinite)
+        for f in self.sums:
+            others = (g for g in self.parts if g is not f and g not in self.settled | self.bounded)
+            if not unsettled and not all(_is_bounded(g) or T.empties_with(g, f) for g in others):
+                # Not where another factor is 0: what is asked exactly may be divided by 0 then.
+                empty = [g for g in factors(f) if T.is_bracket(g) or T.may_be_empty(g)]
+                yield empty or [f]
+        for f in self.weights:
+            if infinite_with([g for g in self.parts if g is not f], f.args[0]):
+                yield [f]
+            without = set(T.left_out_of_frame(f))
+            for g in self.parts:
+                base, _ = T.base_and_power(g)
+                if base in without or (base.op == "relu" and not _is_bounded(f)):
+                    yield [g]
+
+
+def _is_bounded(t: Term) -> bool:
+    """Is t finite, whatever is finite or missing, such as exp(x - maximum(x, y))?"""
+    if t.op != "exp":
+        return T.is_finite(t)
+    for a in _addends(t.args[0]):
+        number_, m = T.split_coefficient(a)
+        if m is not None and m.op == "maximum" and number_ < 0:
+            rest = T.sub(t.args[0], a)
+            if rest in (T.mul(T.const(-number_, "float"), x) for x in m.args):
+                return True
+    return False
+
+
+def in_no_frame(t: Term) -> Term:
+    """A product in which the scale of what is compared, exp(m) * maximum(a * exp(-m), b), has gone
+    back into it: nothing has cancelled it, and a may be 0 in the frame of b, which is less."""
+    for f in factors(t):
+        scale = [g for g in factors(t) if g.op == "exp" and _is_frame(g)] if _compares(f) else []
+        if scale:
+            operands = (*f.args, T.ZERO) if f.op == "relu" else f.args
+            plain = [T.mul(a, *scale) for a in operands]
+            name = "maximum" if f.op == "relu" else f.op
+            total = T.add(*plain) if f.op == "add" else T.function(name, *plain)
+            return T.mul(total, *(g for g in factors(t) if g is not f and g not in scale))
+    return t
+
+
+def _compares(t: Term) -> bool:
+    """Is it the larger or smaller of two numbers, or a sum with one?"""
+    if t.op == "add":
+        return any(_compares(f) for a in t.args for f in factors(a))
+    return t.op in ("maximum", "minimum", "relu") and t.kind == "float"
+
+
+def _is_frame(weight: Term) -> bool:
+    """Is it the exponential of an aggregate or a maximum, and not at most 1 by its form?"""
+    (exponent,) = weight.args
+    is_frame = exponent.folded or any(a.op == "maximum" for a in _addends(exponent))
+    return is_frame and not (_is_bounded(weight) or T.is_nonnegative(T.neg(exponent)))
+
+
+def _is_there(m: Term) -> Term:
+    return T.compare("<", T.NEG_INF, m) if _is_greatest(m) else T.compare("<", m, T.INF)
+
+
+def _if_there(m: Term) -> Term:
+    """An exponent of a sum, 0 over nothing."""
+    return T.where(_is_there(m), m, T.ZERO)
+
+
+def infinite_with(parts: Sequence[Term], exponent: Term) -> list[Term]:
+    """The factors that are infinite where an exponent is, alone or with others."""
+    found = [f for f in parts if is_infinite_with(f, exponent)]
+    for a in _addends(exponent):
+        product = factors(_unscaled(a))
+        if len(product) > 1 and not is_missing_nowhere(a) and all(f in parts for f in product):
+            found += [f for f in product if f not in found]
+    return found
+
+
+def is_infinite_with(t: Term, exponent: Term) -> bool:
+    """Is t infinite where an exponent is, because they have an addend in common?"""
+    if t.op == "pow":
+        return t.attr > 0 and is_infinite_with(t.args[0], exponent)
+    varying = {_unscaled(a) for a in _addends(exponent) if not is_missing_nowhere(a)}
+    return any(_unscaled(a) in varying for a in _addends(t))
+
+
+def is_missing_nowhere(t: Term) -> bool:
+    """Is t finite or a product of such sums and numbers?"""
+    return all(T.is_finite(f) or T.is_contraction(f) for f in factors(t))
+
+
+def _unscaled(t: Term) -> Term:
+    return T.split_coefficient(t)[1] or t
+
+
+@lru_cache(maxsize=65536)
+def may_be_infinite_by_itself(t: Term) -> bool:
+    """Is t infinite where it stands for nothing: a maximum, minimum or logarithm of that?"""
+    match t.op:
+        case "fold":
+            return t.attr.monoid in EXTREMA and not T.is_finite(t)
+        case "maximum" | "minimum" | "mul" | "abs":
+            return any(map(may_be_infinite_by_itself, t.args))
+        case "add" | "where":
+            return any(map(may_be_infinite_by_itself, t.args[t.op == "where" :]))
+        case "stored":
+            return may_be_infinite_by_itself(t.attr.body)
+        case "log":
+            return T.may_be_empty(t.args[0])
+        case "pow":
+            return t.attr > 0 and may_be_infinite_by_itself(t.args[0])
+        case "const":
+            return t in (T.INF, T.NEG_INF)
+        case "field" if t.args[0].op == "fold" and not t.args[0].attr.is_scaled:
+            unit = t.args[0].attr.monoid.unit_of(t.attr)
+            return unit in (T.INF, T.NEG_INF)
+    return t.op == "fold_at"
+
+
+def is_negative(t: Term) -> bool:
+    coefficient, _ = T.split_coefficient(t)
+    return coefficient < 0 and coefficient != -math.inf
+
+
+def is_mask(t: Term) -> bool:
+    return t.op == "where" and T.NEG_INF in t.args
+
+
+def unsigned(t: Term) -> Term:
+    """t or -t, whichever has a positive coefficient."""
+    return T.neg(t) if is_negative(t) else t
+
+
+def _is_greatest(t: Term) -> bool:
+    if t.op == "stored":
+        return _is_greatest(t.attr.body)
+    return t.op == "maximum" or (t.op == "fold" and t.attr.monoid == "max")
+
+
+def _is_least(t: Term) -> bool:
+    if t.op == "stored":
+        return _is_least(t.attr.body)
+    return t.op == "minimum" or (t.op == "fold" and t.attr.monoid == "min")
+
+
+# What stands for an infinite frame: exp of it is infinite in all dtypes, and no small multiple of
+# it is.
+_LARGE = T.const(Fraction(2**100), "float")
+
+
+def clamp(frame: Term, unit: Term) -> Term:
+    """The frame, a large number where it is infinite as that of nothing is."""
+    large = T.neg(_LARGE) if unit is T.NEG_INF else _LARGE
+    return T.where(T.compare("==", unit, frame), large, frame)
