@@ -14,6 +14,7 @@ from monocomp.lowering.centres import add_centred
 from monocomp.lowering.expressions import contract, masked, reduce
 from monocomp.lowering.framed_sums import FramedSums
 from monocomp.lowering.monoids import add_prefix, add_selection, add_tuples, tuple_monoid
+from monocomp.lowering.naming import definition_name
 from monocomp.lowering.nests import loop_role, sides_of
 from monocomp.lowering.scopes import Scope
 from monocomp.lowering.special_values import EXTREMA
@@ -103,6 +104,10 @@ class Loops(Values):
         sides = sides_of(self, body, bound.attr[0])
         return len(sides) == 2 or len(self.tile_axes(sides[0])) <= (1 if body.folded else 2)
 
+    def definition(self, t: Term) -> str | None:
+        """What the program calls a term, if it does."""
+        return definition_name(self.program, t)
+
     def refuse(self, t: Term) -> NoReturn:
         """Raise the error for a fold that no kernel is generated for."""
         raise UnsupportedError(
@@ -141,7 +146,10 @@ class Loops(Values):
 
     def _segment(self, i: Interval) -> Segment:
         """An interval, its bounds computed in the current scope."""
-        lower, upper = (tuple(map(self.value, bounds)) for bounds in (i.lower, i.upper))
+        lower, upper = (
+            tuple(self.value(bound, called=called) for bound in bounds)
+            for called, bounds in (("lower", i.lower), ("upper", i.upper))
+        )
         return Segment(lower, upper, i.masked)
 
     def _carried(

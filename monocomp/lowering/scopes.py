@@ -38,6 +38,7 @@ class Scopes:
         locals: symbols that stand for values in formulas of the algebra.
         depths: those of the scopes in which names are defined; a state of a loop that is being
             built has none yet, and belongs to its body.
+        named: the values that have names.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Scopes:
         self.names: set[str] = set()
         self.locals: dict[Term, Expr] = {}
         self.depths: dict[str, int] = {}
-        self._named: dict[str, Expr] = {}
+        self.named: dict[str, Expr] = {}
 
     def axis_names(self, *wanted: Role) -> list[str]:
         """Axes by role."""
@@ -113,7 +114,7 @@ class Scopes:
         name = self.fresh(base)
         scope.body.append(Let(name, value))
         self.depths[name] = scope.depth
-        self._named[name] = value
+        self.named[name] = value
         return local(name, value.axes, value.kind)
 
     def let_once(self, scope: Scope, base: str, value: Expr) -> Expr:
@@ -153,7 +154,7 @@ class Scopes:
 
     def is_load(self, e: Expr) -> bool:
         """Is this a tile as it is read, or converted? It is 0 outside."""
-        value = self._named.get(e.attr, e) if e.op == "local" else e
+        value = self.named.get(e.attr, e) if e.op == "local" else e
         return value.op == "load" or (value.op == "cast" and self.is_load(value.args[0]))
 
     def home_of(self, value: Expr, t: Term) -> Scope:

@@ -129,19 +129,19 @@ def causal_kernel_consumer(
             keep = keep | (part == 1)
             s_in = gl.where(keep, s, -float("inf"))
             m_i_new = gl.maximum(m_i, gl.max(s_in, 1))
-            t_4 = gl.where(gl.abs(m_i_new) > 1e38, 0.0, m_i_new)
-            p = gl.exp2(scale * (m_i - t_4))
-            p_2 = gl.exp2(scale * s_in - scale * t_4[:, None])
+            shift = gl.where(gl.abs(m_i_new) > 1e38, 0.0, m_i_new)
+            alpha = gl.exp2(scale * (m_i - shift))
+            p = gl.exp2(scale * s_in - scale * shift[:, None])
             mbarrier.wait(V_ring_full.index(V_ring_turn % STAGES), (V_ring_turn // STAGES % 2))
             V_tile = V_ring.index(V_ring_turn % STAGES).reshape([BLOCK_K, BLOCK_E])
-            l_i = l_i * p + gl.sum(p_2, 1)
+            l_i = l_i * alpha + gl.sum(p, 1)
             acc = warpgroup_mma(
                 gl.convert_layout(
-                    p_2.to(V_tile.dtype),
+                    p.to(V_tile.dtype),
                     gl.DotOperandLayout(operand_index=0, parent=LAYOUT_Q_E, k_width=2),
                 ),
                 V_tile,
-                acc * gl.convert_layout(p, gl.SliceLayout(1, LAYOUT_Q_E))[:, None],
+                acc * gl.convert_layout(alpha, gl.SliceLayout(1, LAYOUT_Q_E))[:, None],
             )
             m_i = m_i_new
             mbarrier.arrive(K_ring_empty.index(K_ring_turn % STAGES), count=1)
