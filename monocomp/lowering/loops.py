@@ -147,8 +147,8 @@ class Loops(Values):
     def _segment(self, i: Interval) -> Segment:
         """An interval, its bounds computed in the current scope."""
         lower, upper = (
-            tuple(self.value(bound, called=called) for bound in bounds)
-            for called, bounds in (("lower", i.lower), ("upper", i.upper))
+            tuple(self.value(bound, role=role) for bound in bounds)
+            for role, bounds in (("lower", i.lower), ("upper", i.upper))
         )
         return Segment(lower, upper, i.masked)
 

@@ -42,18 +42,23 @@ def definition_name(program: Equations, t: Term) -> str | None:
     return next(outputs, None) or definition_of(program.known, t)
 
 
-def base_name(value: Expr, called: str | None, named: Mapping[str, Expr]) -> str:
+def base_name(
+    value: Expr, definition: str | None, role: str | None, named: Mapping[str, Expr]
+) -> str:
     """A name for a value.
 
     Args:
         value: what is to be named.
-        called: what the program calls it.
+        definition: what the program calls it, if it does.
+        role: what it is for, where that is known.
         named: the values that have names.
     """
-    if called is not None and _PLAIN.match(called):
-        return called
+    if definition is not None and _PLAIN.match(definition):
+        return definition
     if value.op == "load":
         return f"{value.attr}_tile"
+    if role is not None:
+        return role
     if len(value.args) == 1 and (value.op not in _ROLES or value.op == "cast"):
         operand = _converted(value.args[0], named)
         if operand.op in ("local", "param", "extent", "coordinate"):

@@ -62,10 +62,10 @@ class Values(Scopes):
     # Weights of elements in a frame that is no less than their exponents.
     bounded: frozenset[Term] = frozenset()
 
-    def value(self, t: Term, guard: Term | None = None, called: str | None = None) -> Expr:
+    def value(self, t: Term, guard: Term | None = None, role: str | None = None) -> Expr:
         """The value of a term, with a name where it is first known. Where the guard fails nobody
         looks, and what it reads may not be there. What the program has no name for is called
-        by its role, if there is one."""
+        by its role."""
         if t in self.locals:
             return self.locals[t]
         found = self.lookup(t)
@@ -78,7 +78,7 @@ class Values(Scopes):
         if value.op in _LEAVES:
             return value
         home = self.home_of(value, t)
-        named = self.let(home, base_name(value, self.definition(t) or called, self.named), value)
+        named = self.let(home, base_name(value, self.definition(t), role, self.named), value)
         if guard is None or not reads_computed(t):
             home.memo[t] = named
         return named
