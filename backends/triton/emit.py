@@ -23,6 +23,7 @@ from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines, sizes_for
 from monocomp.blocks.constants import with_constants
 from monocomp.blocks.kernels import takes_turns
+from monocomp.blocks.program import Statement
 from monocomp.dtypes import NARROW
 from monocomp.equations import Equations
 from monocomp.errors import InternalError, UnsupportedError
@@ -56,6 +57,7 @@ class Module:
         program: what the host function does.
         described: for each kernel, can descriptors load tiles of it?
         ordered: for each kernel, does it take the order of its instances?
+        origins: the statements of block programs that lines come from, by the line's number.
     """
 
     source: str
@@ -66,6 +68,7 @@ class Module:
     program: HostProgram
     described: tuple[bool, ...]
     ordered: tuple[bool, ...]
+    origins: Mapping[int, Statement]
 
     def config(self, kernel: int, schedule: Schedule) -> dict[str, int]:
         """A schedule in the form that the host function takes."""
@@ -95,6 +98,14 @@ class _Written:
         texts += dict.fromkeys(f for s in self.sources for f in s.functions.values())
         helpers = dict.fromkeys(h for s in self.sources for h in s.helpers)
         return _apart(*texts, *(DEVICE_FUNCTIONS[h] for h in helpers))
+
+    def origins(self, before: int) -> dict[int, Statement]:
+        """The statements that lines of the kernels come from, after so many other lines."""
+        found: dict[int, Statement] = {}
+        for s in self.sources:
+            found |= {before + 3 + n: statement for n, statement in s.origins.items()}
+            before += 2 + len(s.lines)
+        return found
 
 
 def _write(
@@ -199,6 +210,7 @@ def emit(
     for setting, config in zip(written.settings, written.configs, strict=True):
         entries = (f'    "{k}": {v},' for k, v in config.items())
         lines += [f"{setting} = {{", *entries, "}"]
+    origins = written.origins(len(lines))
     lines += written.kernels()
     has_sums = any(isinstance(s, Clear) for s in program.body)
     arguments = [a for s in program.body if isinstance(s, Launch) for a in s.arguments]
@@ -228,6 +240,7 @@ def emit(
         program,
         tuple(written.described),
         tuple(written.ordered),
+        origins,
     )
 
 

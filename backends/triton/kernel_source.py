@@ -10,7 +10,7 @@ from monocomp.backends.triton.identifiers import LAUNCH, Identifiers
 from monocomp.backends.triton.printer import Printer
 from monocomp.blocks.kernels import build
 from monocomp.blocks.passes import PASSES, choose
-from monocomp.blocks.program import BlockProgram
+from monocomp.blocks.program import BlockProgram, Statement
 from monocomp.tile import Combine, Fold, TileProgram, walk
 
 _OPTIONS = {"INDEX", "PRECISION", "FAST", "STEP", "ABREAST", "pid"}
@@ -23,12 +23,14 @@ class KernelSource:
     Attributes:
         program: what the text says.
         lines: the source, with decorator.
+        origins: the statements that lines come from, by the number of the line, from 0.
         helpers: names of the helper functions that it calls.
         functions: the combine functions that it calls, by name.
     """
 
     program: BlockProgram
     lines: list[str]
+    origins: dict[int, Statement]
     helpers: list[str]
     functions: dict[str, str]
 
@@ -66,5 +68,6 @@ def source_of(p: BlockProgram) -> KernelSource:
     """The text of a block program."""
     printer = Printer(p)
     lines = printer.kernel()
+    origins = printer.origins
     functions = {n: printer.function(f) for n, f in p.functions.items()}
-    return KernelSource(p, lines, printer.helpers, functions)
+    return KernelSource(p, lines, origins, printer.helpers, functions)

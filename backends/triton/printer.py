@@ -39,6 +39,7 @@ class Printer:
     def __init__(self, program: B.BlockProgram) -> None:
         self.program = program
         self.out: list[str] = []
+        self.origins: dict[int, B.Statement] = {}  # by the number of the line
         self._called: set[str] = set()
 
     @property
@@ -60,6 +61,7 @@ class Printer:
 
     def function(self, f: B.Function) -> str:
         """The text of a combine function."""
+        self.origins = {}
         self.out = ["@triton.jit", f"def {f.name}({', '.join(x.attr for x in f.operands)}):"]
         self.out.append(f'    """{f.doc}"""')
         self._body(f.body, 1)
@@ -72,7 +74,10 @@ class Printer:
 
     def _body(self, body: B.Body, indent: int) -> None:
         for s in body:
+            first = len(self.out)
             self._statement(s, indent)
+            for line in range(first, len(self.out)):
+                self.origins.setdefault(line, s)
 
     def _statement(self, s: B.Statement, indent: int) -> None:
         match s:

@@ -126,7 +126,7 @@ class _Folding:
     def _statement(self, s: B.Statement) -> B.Body:
         match s:
             case B.Assign(targets=(target,)):
-                return self._assign(target, s.value, self.expr(s.value))
+                return self._assign(s, target, self.expr(s.value))
             case B.Assign():
                 s = replace(s, value=self.expr(s.value))
             case B.Load():
@@ -146,13 +146,14 @@ class _Folding:
         self._forget((s,))
         return (s,)
 
-    def _assign(self, target: B.Expr, before: B.Expr, value: B.Expr) -> B.Body:
+    def _assign(self, s: B.Assign, target: B.Expr, value: B.Expr) -> B.Body:
         self._rename(target)
         # A tile that was more than another one's copy is now read under the other one's name.
-        is_copy = value.op == "name" != before.op and value.attr != target.attr
+        is_copy = value.op == "name" != s.value.op and value.attr != target.attr
         if _is_constant(value) or (is_copy and value.layout == target.layout != ()):
             self.values[target.attr] = value
-        return (B.Assign((self._target(target),), _spread(value, target.layout)),)
+        spread = _spread(value, target.layout)
+        return (replace(s, targets=(self._target(target),), value=spread),)
 
     def _for(self, s: B.For) -> B.Body:
         bounds = self._range(s.range)
@@ -176,7 +177,7 @@ class _Folding:
         orelse = self.body(s.orelse)
         pairs = ((n, x, after[n]) for n, x in self.values.items() if n in after)
         self.values = {n: x for n, x, y in pairs if x is y or _is(x, y.attr)}
-        return (B.If(test, body, orelse),)
+        return (replace(s, test=test, body=body, orelse=orelse),)
 
     def _forget(self, body: B.Body) -> None:
         """What statements name is not known."""

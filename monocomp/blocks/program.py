@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from monocomp import tile
 from monocomp.tile import Axis
 from monocomp.vocabulary import Kind
 
@@ -107,6 +108,9 @@ FUNCTIONS = ("exp2", "log", "log2", "sqrt", "rsqrt", "abs", "sin", "cos", "erf",
 
 # --- statements -------------------------------------------------------------------------------
 
+# What a statement is a part of: a statement of the tile program, or else one of its axes, or all.
+Origin: TypeAlias = tile.Statement | Axis | tile.TileProgram
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Assign:
@@ -114,6 +118,7 @@ class Assign:
 
     targets: tuple[Expr, ...]
     value: Expr
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True)
@@ -160,6 +165,7 @@ class Load:
     target: Expr
     tensor: str
     access: Access
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -171,6 +177,7 @@ class Store:
     access: Pointers
     value: Expr
     mode: Literal["set", "add"] = "set"
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -206,12 +213,14 @@ class For:
     variable: Expr
     range: Static | Serial | Blocks
     body: Body
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class While:
     test: Expr
     body: Body
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -219,11 +228,13 @@ class If:
     test: Expr
     body: Body
     orelse: Body = ()
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Comment:
     text: str
+    origin: Origin | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -243,6 +254,7 @@ class Give:
 
     ring: Ring
     access: Descriptor
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -251,6 +263,7 @@ class Take:
 
     target: Expr
     ring: Ring
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -258,6 +271,7 @@ class Release:
     """Leave the block that was taken last to others."""
 
     ring: Ring
+    origin: Origin | None = None
 
 
 Statement: TypeAlias = Assign | Load | Store | For | While | If | Comment | Give | Take | Release

@@ -62,16 +62,16 @@ def _described(body: B.Body, in_loop: bool) -> Iterable[tuple[B.Load, bool]]:
 
 def _consumer(body: B.Body, rings: dict[str, B.Ring]) -> B.Body:
     found: list[B.Statement] = []
-    used: list[B.Ring] = []
+    used: list[B.Release] = []
     for s in body:
         load = _load_of(s)
         if load is not None:
             ring = rings[load.target.attr]
-            used.append(ring)
-            found.append(B.Take(load.target, ring))
+            used.append(B.Release(ring, load.origin))
+            found.append(B.Take(load.target, ring, load.origin))
         elif not isinstance(s, B.Comment):
             found.append(inside(s, lambda body: _consumer(body, rings)))
-    return (*found, *(B.Release(ring) for ring in used if ring.depth))
+    return (*found, *(s for s in used if s.ring.depth))
 
 
 def _producer(body: B.Body, rings: dict[str, B.Ring]) -> B.Body:
@@ -80,7 +80,7 @@ def _producer(body: B.Body, rings: dict[str, B.Ring]) -> B.Body:
         load = _load_of(s)
         if load is not None:
             assert isinstance(load.access, B.Descriptor)
-            found.append(B.Give(rings[load.target.attr], load.access))
+            found.append(B.Give(rings[load.target.attr], load.access, load.origin))
         elif isinstance(s, B.Assign | B.Load | B.For | B.While | B.If):
             found.append(inside(s, lambda body: _producer(body, rings)))
     return tuple(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import NoReturn
 
 from monocomp import terms as T
@@ -58,7 +59,8 @@ class Loops(Values):
     def prepare(self, terms: Iterable[Term]) -> None:
         """Emit the loops of this scope that the terms need, shallow ones first."""
         for group in passes(terms, self._is_streamed):
-            self._loop(group)
+            with self._folding(group.folds[0]):
+                self._loop(group)
 
     def _prepare_at_home(self, t: Term) -> None:
         """Emit the loops that a fold needs in the scope in which it is known, which may be
@@ -118,6 +120,11 @@ class Loops(Values):
 
     # --- one loop
 
+    def _folding(self, f: Term) -> AbstractContextManager[None]:
+        """What is emitted inside computes a fold, of the first equation that has it."""
+        here = (e.name for e in self.program.equations if T.holds(e.body, f))
+        return self.computing(f, next(here, None))
+
     def _loop(self, group: Pass) -> None:
         folds = group.folds
         parent = self.scopes[-1]
@@ -132,10 +139,10 @@ class Loops(Values):
         self.scopes.append(scope)
         if domain.mask is not T.TRUE:  # before anything is read that a block may not need
             self.prepare([domain.mask])
-            scope.body.append(Mask(self.value(domain.mask)))
+            scope.body.append(Mask(self.value(domain.mask), self.origin))
         self.prepare([p for elements in parts.values() for p in elements])
         shown = tuple(show(_visible(f), self.program.reader_names()) for f in folds)
-        loop = Loop(self.axes[name], segments, [], scope.body, shown)
+        loop = Loop(self.axes[name], segments, [], scope.body, shown, self.origin)
         results = self._carried(Body(self, loop), bound, parts)
         self.scopes.pop()
         parent.body.append(loop)
@@ -166,22 +173,26 @@ class Loops(Values):
             if f.attr.monoid in UNITS and f not in moving:
                 is_frame = f.attr.monoid in EXTREMA and f.kind == "float" and bool(scaled)
                 hidden = is_frame and self._is_only_a_frame(f, scaled)
-                results[f] = body.fold(f, elements[0], hidden)
-                if is_frame:
-                    sums.add_frame(f, elements[0], results[f])
+                with self._folding(f):
+                    results[f] = body.fold(f, elements[0], hidden)
+                    if is_frame:
+                        sums.add_frame(f, elements[0], results[f])
         for f, (_, *elements) in parts.items():
             monoid = tuple_monoid(f)
             if monoid is not None:
                 is_free = not isinstance(f.attr.monoid, T.UserMonoid) or commutes(
                     self.program, monoid
                 )
-                results |= add_tuples(body, f, elements, is_free)
+                with self._folding(f):
+                    results |= add_tuples(body, f, elements, is_free)
             elif is_selection(f):
-                results |= add_selection(body, f, elements[0], self._rank_axis(f))
+                with self._folding(f):
+                    results |= add_selection(body, f, elements[0], self._rank_axis(f))
             elif f.attr.monoid not in UNITS and f.attr.monoid is not SE_PAIR:
                 self.refuse(f)
         for f in scaled:
-            results[T.field(f, "v")] = sums.add(f, parts[f])
+            with self._folding(f):
+                results[T.field(f, "v")] = sums.add(f, parts[f])
         if moving:
             results |= add_centred(sums, moving, results)
         frames = {results[f].attr for f in sums.frames}

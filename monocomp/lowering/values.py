@@ -74,11 +74,12 @@ class Values(Scopes):
         leaf = self._leaf(t)
         if leaf is not None:
             return leaf
-        value = self._build(t, guard)
-        if value.op in _LEAVES:
-            return value
-        home = self.home_of(value, t)
-        named = self.let(home, base_name(value, self.definition(t), role, self.named), value)
+        with self.computing(t):
+            value = self._build(t, guard)
+            if value.op in _LEAVES:
+                return value
+            home = self.home_of(value, t)
+            named = self.let(home, base_name(value, self.definition(t), role, self.named), value)
         if guard is None or not reads_computed(t):
             home.memo[t] = named
         return named
