@@ -86,9 +86,6 @@ class Origin:
     def __str__(self) -> str:
         return f"{self.equation}: {show(self.term)}"
 
-    def __deepcopy__(self, memo: object) -> Origin:
-        return self  # as terms are interned
-
 
 @dataclass(eq=False)
 class Let:
