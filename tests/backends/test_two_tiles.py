@@ -13,6 +13,7 @@ import torch
 
 import monocomp as mc
 from monocomp import library
+from monocomp.backends.triton.emit import emit
 from monocomp.backends.triton.launch import TritonRunner
 from monocomp.backends.triton.schedule import Schedule, one_tile, shortest, two_tiles
 from monocomp.backends.triton.space import Space
@@ -248,8 +249,12 @@ def test_head_sizes(name: str, head: int) -> None:
 
 
 def test_one_file_for_all_sizes() -> None:
-    """One that was emitted for two tiles is right for any length."""
-    text = source(d=96, e=96)
+    """One whose schedule has two tiles is right for any length."""
+    kernel = mc.compile(ATTENTION)
+    kernels = kernel.tile_programs({})
+    schedule = Space(kernels[0], {"d": 96, "e": 96}, 2, "cuda:90").first()
+    assert schedule.in_two
+    text = emit(kernel.equations, kernels, [schedule]).source
     for head in (1, 16, 64, 96, 100):
         inputs = make_inputs(ATTENTION, {"b": 1, "h": 1, "q": 17, "k": 33, "d": head, "e": head})
         (found,) = interpreter.call(_run_file, text, all_in_nan(inputs))
