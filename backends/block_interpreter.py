@@ -9,7 +9,7 @@ another row would be hit by none.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -20,11 +20,11 @@ from monocomp.backends.numpy import NumpyOps
 from monocomp.blocks import program as B
 from monocomp.blocks.operations import broadcast_layout
 from monocomp.errors import InternalError
+from monocomp.tile.operations import OPERATIONS
 
 Rings: TypeAlias = dict[str, deque[Any]]
 Value = Any  # a scalar, an array, a pointer, a descriptor's tensor, or a tuple of fields
 _KINDS = {"float": np.float64, "int": np.int64, "bool": np.bool_}
-_FUNCTIONS = NumpyOps().elementwise
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ def run(
         for instance in range(count):
             rings: Rings = {r.name: deque() for r in program.rings}
             logs = []
-            for part in (program.producer, program.body):
+            for part in (*(p.body for p in (program.producer,) if p), program.body):
                 one = _Instance(program, tensors, lengths, instance, dict(given), rings)
                 one.run(part)
-                logs.append(one.log)
-            _require_turns(program, *logs)
+                logs.append(deque(one.log))
+            _require_turns(program, logs)
         for name, output in outputs.items():
             output[...] = tensors[name].reshape(output.shape)
 
@@ -124,25 +124,28 @@ def _is_even(
 
 
 def _require_turns(
-    program: B.BlockProgram,
-    given: list[B.Give | B.Take | B.Release],
-    taken: list[B.Give | B.Take | B.Release],
+    program: B.BlockProgram, parts: Sequence[deque[B.Give | B.Take | B.Release]]
 ) -> None:
-    """A producer that runs beside those that take its blocks waits until there is room, and they
-    until there is a block: even if rings hold one each, both must come to their ends."""
-    room = dict.fromkeys((r.name for r in program.rings), 1)
-    blocks = dict.fromkeys(room, 0)
-    producer, consumer = deque(given), deque(taken)
-    while producer or consumer:
-        if producer and room[producer[0].ring.name]:
-            name = producer.popleft().ring.name
-            room[name], blocks[name] = 0, 1
-        elif consumer and isinstance(consumer[0], B.Release):
-            room[consumer.popleft().ring.name] = 1
-        elif consumer and blocks[consumer[0].ring.name]:
-            blocks[consumer.popleft().ring.name] = 0
+    """Who asks for a block waits until there is room, and who takes one until it is there: even if
+    rings hold one each, all parts must come to their ends."""
+    room = dict.fromkeys((r.name for r in program.rings), True)
+    blocks = dict.fromkeys(room, False)
+    while any(parts):
+        for part in filter(None, parts):
+            name = part[0].ring.name
+            match part[0]:
+                case B.Give() if room[name]:
+                    room[name], blocks[name] = False, True
+                case B.Take() if blocks[name]:
+                    blocks[name] = False
+                case B.Release():
+                    room[name] = True
+                case _:
+                    continue
+            part.popleft()
+            break
         else:
-            raise InternalError(f"{program.name}: producer and consumers wait for each other")
+            raise InternalError(f"{program.name}: its parts wait for each other")
     if any(blocks.values()):
         raise InternalError(f"{program.name} leaves blocks in a ring")
 
@@ -164,6 +167,7 @@ class _Instance:
         self.number = number
         self.values, self.rings = values, rings
         self.log: list[B.Give | B.Take | B.Release] = []
+        self.running: dict[str, tuple[Value, set[str]]] = {}  # products, and what they read
 
     # --- statements ---------------------------------------------------------------------------
 
@@ -190,7 +194,16 @@ class _Instance:
                     taken = next(x for x in reversed(self.log) if x.ring == s.ring)
                     self.log.append(s)
                     if isinstance(taken, B.Take):  # from here on it may be another block
+                        self._require_unused(taken.target.attr)
                         del self.values[taken.target.attr]
+                case B.Issue():
+                    used = {x.attr for x in B.subexpressions(s.product) if x.op == "name"}
+                    self.running[s.target.attr] = self._value(s.product), used
+                    self.values.pop(s.target.attr, None)
+                case B.Wait():
+                    if s.behind > len(self.running) - 1 - [*self.running].index(s.target.attr):
+                        raise InternalError(f"{s.target.attr} is not waited for long enough")
+                    self.values[s.target.attr], _ = self.running.pop(s.target.attr)
                 case B.For():
                     for n in self._range(s.range):
                         self.values[s.variable.attr] = n
@@ -208,6 +221,12 @@ class _Instance:
             if not isinstance(x, _Pointer):
                 x = np.broadcast_to(x, self._shape(target.layout))
             self.values[target.attr] = x
+
+    def _require_unused(self, tile: str) -> None:
+        """No product that still runs may read what is about to change."""
+        for target, (_, used) in self.running.items():
+            if tile in used:
+                raise InternalError(f"{tile} is released while {target} is computed from it")
 
     def _range(self, r: B.Static | B.Serial | B.Blocks) -> range:
         start = 0 if r.start is None else int(self._value(r.start))
@@ -285,8 +304,7 @@ class _Instance:
             case "arange":
                 return np.arange(self._shape(e.layout)[0])
             case "full":
-                dtype = np.uint32 if e.dtype.name == "uint32" else _KINDS[e.dtype.kind]
-                return np.full(self._shape(e.layout), args[0], dtype)
+                return np.full(self._shape(e.layout), args[0], _KINDS[e.dtype.kind])
             case "zeros":
                 return np.zeros(self._shape(e.layout), np.int64)
             case "expand" | "broadcast":
@@ -306,7 +324,8 @@ class _Instance:
                 initial = next((x for x in rest if x is not None), 0)
                 return _float(a) @ _float(b) + initial
             case "function":
-                return _FUNCTIONS[e.attr](*map(_float, args))
+                named = {o.device: o.name for o in OPERATIONS.values()}
+                return NumpyOps().elementwise[named[e.attr]](*map(_float, args))
             case "combine":
                 return self._combine(e.attr, args)
             case "program_id":
@@ -394,7 +413,7 @@ _OPERATORS: dict[str, Callable[..., Value]] = {
     "/": np.divide,
     "//": _divided,
     "%": lambda a, b: a - _divided(a, b) * b,
-    ">>": lambda a, n: np.right_shift(a, np.uint32(n)),
+    ">>": np.right_shift,
     "&": np.bitwise_and,
     "|": np.bitwise_or,
     "and": lambda a, b: bool(a) and bool(b),

@@ -13,24 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, Protocol, TypeAlias
 
+from monocomp import tile as T
 from monocomp.errors import IndexRangeError
-from monocomp.tile import (
-    Axis,
-    Combine,
-    Expr,
-    Fold,
-    Loop,
-    Mask,
-    Segment,
-    Selection,
-    Statement,
-    Store,
-    TileProgram,
-)
 from monocomp.tile.operations import OPERATIONS, SIGNS
 from monocomp.vocabulary import Kind
 
 Array = Any
+_EXTREMA = {"max": ("amax", -math.inf), "min": ("amin", math.inf)}
 Tiles: TypeAlias = tuple[Array, ...]  # the fields of a monoid, or places
 
 
@@ -48,15 +37,10 @@ class Ops(Protocol):
     def full(self, shape: tuple[int, ...], value: float, kind: Kind) -> Array: ...
     def cast(self, x: Array, kind: Kind) -> Array: ...
     def promote(self, x: Array) -> Array: ...
-    def permute(self, x: Array, order: list[int]) -> Array: ...
-    def reduce(self, monoid: str, x: Array, dim: int) -> Array: ...
     def contract(self, a: Array, b: Array, dim: int) -> Array: ...
     def largest(
         self, values: Array, places: Array, dim: int, count: int
     ) -> tuple[Array, Array]: ...
-    def join(self, parts: list[Array], dim: int) -> Array: ...
-    def bounds(self, x: Array) -> tuple[int, int]: ...
-    def store(self, output: Array, places: tuple[slice, ...], value: Array) -> None: ...
     def scatter(self, output: Array, places: Tiles, value: Array, add: bool) -> None: ...
 
 
@@ -81,7 +65,7 @@ class Interpreter:
 
     def __init__(
         self,
-        program: TileProgram,
+        program: T.TileProgram,
         ops: Ops,
         extents: Mapping[str, int],
         params: Mapping[str, Any],
@@ -121,7 +105,7 @@ class Interpreter:
                 self._enter(axis.name, start, stop)
             self._run(self.program.body)
 
-    def _blocks(self, axis: Axis, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    def _blocks(self, axis: T.Axis, start: int, stop: int) -> Iterator[tuple[int, int]]:
         step = 1 if axis.role == "serial" else self.blocks[axis.name]
         for first in range(start, stop, step):
             yield first, min(first + step, stop)
@@ -134,24 +118,24 @@ class Interpreter:
 
     # --- statements -------------------------------------------------------------------
 
-    def _run(self, body: list[Statement]) -> None:
+    def _run(self, body: list[T.Statement]) -> None:
         for s in body:
             match s:
-                case Loop():
+                case T.Loop():
                     self._loop(s)
-                case Fold():
+                case T.Fold():
                     self._fold(s)
-                case Mask():
+                case T.Mask():
                     if self.masked:
                         self.inside = _both(self.inside, self._value(s.value))
-                        if not self.ops.bounds(self.inside)[1]:
+                        if not _bounds(self.inside)[1]:
                             return
-                case Store():
+                case T.Store():
                     self._store(s)
                 case _:
                     self.values[s.name] = self._value(s.value)
 
-    def _store(self, s: Store) -> None:
+    def _store(self, s: T.Store) -> None:
         axes = _coordinates(s.places)
         is_whole = s.guard is None and self.inside is None and self.around is None
         if axes is None or s.mode == "add" or not is_whole:
@@ -161,11 +145,11 @@ class Interpreter:
         shape = tuple(lengths.get(a, 1) for a in self.dims)
         value = self.ops.library.broadcast_to(self._value(s.value), shape)
         order = [*axes, *(a for a in self.dims if a not in lengths)]
-        value = self.ops.permute(value, [self.dims[a] for a in order])
+        value = self._permute(value, [self.dims[a] for a in order])
         places = tuple(slice(*self.range[a]) for a in axes)
-        self.ops.store(self.outputs[s.output], places, value.reshape([*lengths.values()]))
+        self.outputs[s.output][places] = value.reshape([*lengths.values()])
 
-    def _scatter(self, s: Store) -> None:
+    def _scatter(self, s: T.Store) -> None:
         """Store element by element, those that are members of the domain and not outside."""
         output, value = self.outputs[s.output], self._value(s.value)
         places = [self._value(p) for p in s.places]
@@ -187,7 +171,7 @@ class Interpreter:
         )
         self.ops.scatter(output, tuple(p[valid] for p in places), value[valid], s.mode == "add")
 
-    def _loop(self, loop: Loop) -> None:
+    def _loop(self, loop: T.Loop) -> None:
         for state in loop.state:
             shape = tuple(
                 self.range[a][1] - self.range[a][0] if self._varies(a, state.axes) else 1
@@ -210,12 +194,12 @@ class Interpreter:
                 self._run(loop.body)
         self.inside, self.masked, self.around = outer
 
-    def _fold(self, s: Fold) -> None:
+    def _fold(self, s: T.Fold) -> None:
         """The state combined with the elements of this block, in their order."""
         dim = self.dims[s.axis]
         state = tuple(map(self._value, s.state))
         elements = tuple(self._along(e, s.axis) for e in s.elements)
-        if isinstance(s.monoid, Selection):
+        if isinstance(s.monoid, T.Selection):
             results = self._select(s.monoid, dim, state, elements)
         elif s.prefixes:
             tiles = self._combine(s.monoid, state, self._scan(s.monoid, dim, elements))
@@ -226,19 +210,19 @@ class Interpreter:
             results = self._combine(s.monoid, state, self._total(s.monoid, dim, elements))
         self.values |= zip(s.names, results, strict=True)
 
-    def _pairs(self, monoid: Combine, dim: int, tiles: Tiles) -> tuple[Tiles, Tiles]:
+    def _pairs(self, monoid: T.Combine, dim: int, tiles: Tiles) -> tuple[Tiles, Tiles]:
         """Neighbours combined, and the last element if it has none: the order is kept."""
         even = tiles[0].shape[dim] // 2 * 2
         left, right = (self._parts(tiles, dim, slice(n, even, 2)) for n in (0, 1))
         return self._combine(monoid, left, right), self._parts(tiles, dim, slice(even, None))
 
-    def _total(self, monoid: Combine, dim: int, tiles: Tiles) -> Tiles:
+    def _total(self, monoid: T.Combine, dim: int, tiles: Tiles) -> Tiles:
         while tiles[0].shape[dim] > 1:
             halved, rest = self._pairs(monoid, dim, tiles)
             tiles = self._joined(halved, rest, dim) if rest[0].shape[dim] else halved
         return tiles
 
-    def _scan(self, monoid: Combine, dim: int, tiles: Tiles) -> Tiles:
+    def _scan(self, monoid: T.Combine, dim: int, tiles: Tiles) -> Tiles:
         """All prefixes: those of the pairs are every second one, the others one step more."""
         count = tiles[0].shape[dim]
         if count < 2:
@@ -252,7 +236,7 @@ class Interpreter:
         order = [n // 2 + n % 2 * halves for n in range(count)]
         return tuple(self._part(x, dim, order) for x in both)
 
-    def _combine(self, monoid: Combine, left: Tiles, right: Tiles) -> Tiles:
+    def _combine(self, monoid: T.Combine, left: Tiles, right: Tiles) -> Tiles:
         outer = self.values
         names = (*monoid.left, *monoid.right)
         self.values = dict(zip(names, (*left, *right), strict=True))
@@ -262,12 +246,12 @@ class Interpreter:
         self.values = outer
         return results
 
-    def _select(self, selection: Selection, dim: int, state: Tiles, elements: Tiles) -> Tiles:
+    def _select(self, selection: T.Selection, dim: int, state: Tiles, elements: Tiles) -> Tiles:
         """The largest of the list so far and of this block."""
         rank = self.dims[selection.axis]
         moved = [self.ops.library.swapaxes(x, dim, rank) for x in elements]
         values, places = (
-            self.ops.join(list(self._alike(old, new, rank)), rank)
+            self.ops.library.concatenate(self._alike(old, new, rank), axis=rank)
             for old, new in zip(state, moved, strict=True)
         )
         values, places = self._alike(values, places, rank)
@@ -281,7 +265,7 @@ class Interpreter:
 
     def _joined(self, first: Tiles, second: Tiles, dim: int) -> Tiles:
         pairs = (self._alike(a, b, dim) for a, b in zip(first, second, strict=True))
-        return tuple(self.ops.join(list(p), dim) for p in pairs)
+        return tuple(self.ops.library.concatenate(p, axis=dim) for p in pairs)
 
     def _alike(self, a: Array, b: Array, dim: int) -> tuple[Array, Array]:
         """Two arrays broadcast to each other in all dimensions but one."""
@@ -296,20 +280,20 @@ class Interpreter:
     def _varies(self, axis: str, axes: frozenset[str]) -> bool:
         return axis in axes or self.program.axes[axis].role == "grid"
 
-    def _range_of(self, segment: Segment, extent: int) -> tuple[int, int, int, int]:
+    def _range_of(self, segment: T.Segment, extent: int) -> tuple[int, int, int, int]:
         """(start, start of the part that is inside for all rows, its stop, stop)."""
         start, stop, full_start, full_stop = 0, extent, 0, extent
         if segment.lower:
-            pairs = [self.ops.bounds(self._value(e)) for e in segment.lower]
+            pairs = [_bounds(self._value(e)) for e in segment.lower]
             start = max(start, *(low for low, _ in pairs))
             full_start = max(full_start, *(high for _, high in pairs))
         if segment.upper:
-            pairs = [self.ops.bounds(self._value(e)) for e in segment.upper]
+            pairs = [_bounds(self._value(e)) for e in segment.upper]
             stop = min(stop, *(high for _, high in pairs))
             full_stop = min(full_stop, *(low for low, _ in pairs))
         return start, full_start, full_stop, max(start, stop)
 
-    def _within(self, segment: Segment, axis: str) -> Array:
+    def _within(self, segment: T.Segment, axis: str) -> Array:
         """Which elements of this block are in the segment."""
         k = self.coordinates[axis]
         inside = None
@@ -321,7 +305,7 @@ class Interpreter:
 
     # --- expressions ------------------------------------------------------------------
 
-    def _value(self, e: Expr) -> Array:
+    def _value(self, e: T.Expr) -> Array:
         match e.op:
             case "number":
                 return self.ops.full((1,) * len(self.dims), e.attr, e.kind)
@@ -339,7 +323,7 @@ class Interpreter:
                 return self._contract(e)
             case "reduce":
                 monoid, axis = e.attr
-                return self.ops.reduce(monoid, self._along(e.args[0], axis), self.dims[axis])
+                return self._reduce(monoid, self._along(e.args[0], axis), self.dims[axis])
             case "masked":
                 return self._masked(e)
             case "cast":
@@ -348,7 +332,7 @@ class Interpreter:
                 return SIGNS[e.attr](*map(self._value, e.args))
         return self.ops.elementwise[e.op](*map(self._value, e.args))
 
-    def _masked(self, e: Expr) -> Array:
+    def _masked(self, e: T.Expr) -> Array:
         value = self._value(e.args[0])
         role = self.program.axes[e.attr[0]].role
         if self.inside is None or role == "whole":
@@ -356,10 +340,20 @@ class Interpreter:
         unit = self.ops.full((1,) * len(self.dims), e.attr[1], e.kind)
         return self.ops.library.where(self.inside, value, unit)
 
-    def _along(self, e: Expr, axis: str) -> Array:
+    def _along(self, e: T.Expr, axis: str) -> Array:
         """A value with all its elements along the axis, also where they are the same."""
         start, stop = self.range[axis]
         return self._stretch(self._value(e), self.dims[axis], stop - start)
+
+    def _permute(self, x: Array, order: list[int]) -> Array:
+        return self.ops.library.moveaxis(x, tuple(order), tuple(range(len(order))))
+
+    def _reduce(self, monoid: str, x: Array, dim: int) -> Array:
+        if x.shape[dim] == 0 and monoid in _EXTREMA:
+            shape = tuple(1 if n == dim else size for n, size in enumerate(x.shape))
+            return self.ops.full(shape, _EXTREMA[monoid][1], "float")
+        name = _EXTREMA[monoid][0] if monoid in _EXTREMA else monoid
+        return getattr(self.ops.library, name)(x, axis=dim, keepdims=True)
 
     def _stretch(self, value: Array, dim: int, length: int) -> Array:
         shape = list(value.shape)
@@ -368,12 +362,12 @@ class Interpreter:
         shape[dim] = length
         return self.ops.library.broadcast_to(value, tuple(shape))
 
-    def _contract(self, e: Expr) -> Array:
+    def _contract(self, e: T.Expr) -> Array:
         left, right = (self._along(a, e.attr) for a in e.args[:2])
         result = self.ops.contract(left, right, self.dims[e.attr])
         return result if len(e.args) == 2 else self._value(e.args[2]) + result
 
-    def _load(self, e: Expr) -> Array:
+    def _load(self, e: T.Expr) -> Array:
         tensor = self.inputs[e.attr]
         guard = e.args[-1] if e.guarded else None
         if not e.args:
@@ -387,7 +381,7 @@ class Interpreter:
         places = [self._value(s) for s in subscripts]
         return self._gather(e.attr, tensor, places, self._members(guard, places))
 
-    def _members(self, condition: Expr | None, places: list[Array]) -> Array | None:
+    def _members(self, condition: T.Expr | None, places: list[Array]) -> Array | None:
         """Which places are read, or written, for a member of the domain. What is for some element
         of an axis along which no place varies is so once."""
         guard = None if condition is None else self._value(condition)
@@ -397,13 +391,13 @@ class Interpreter:
         if guard is not None:
             for dim in range(len(self.dims)):
                 if guard.shape[dim] > 1 and all(p.shape[dim] == 1 for p in places):
-                    guard = self.ops.reduce("max", guard, dim)
+                    guard = self._reduce("max", guard, dim)
         return guard
 
     def _slice(self, tensor: Array, names: list[str]) -> Array:
         block = tensor[tuple(slice(*self.range[n]) for n in names)]
         order = sorted(range(len(names)), key=lambda n: self.dims[names[n]])
-        block = self.ops.permute(block, order)
+        block = self._permute(block, order)
         lengths = {n: self.range[n][1] - self.range[n][0] for n in names}
         return self.ops.promote(block).reshape([lengths.get(a, 1) for a in self.dims])
 
@@ -435,9 +429,9 @@ class Interpreter:
             outside = (place < 0) | (place >= size)
             if guard is not None:
                 outside = outside & guard
-            if self.ops.bounds(outside)[1]:
+            if _bounds(outside)[1]:
                 where = self.ops.library.where
-                low, high = self.ops.bounds(where(outside, place, self._zero("int")))
+                low, high = _bounds(where(outside, place, self._zero("int")))
                 worst = low if low < 0 else high
                 raise IndexRangeError(
                     f"{what} at {worst} in dimension {dim}, which has {size} entries",
@@ -445,7 +439,7 @@ class Interpreter:
                 )
 
 
-def _coordinates(places: Sequence[Expr]) -> list[str] | None:
+def _coordinates(places: Sequence[T.Expr]) -> list[str] | None:
     """The axes whose coordinates these are, each once; None if they are others."""
     axes = [p.attr for p in places if p.op == "coordinate"]
     return axes if len(set(axes)) == len(places) else None
@@ -463,12 +457,16 @@ def _both(a: Array | None, b: Array) -> Array:
     return b if a is None else a & b
 
 
+def _bounds(x: Array) -> tuple[int, int]:
+    return (int(x.min()), int(x.max())) if math.prod(x.shape) else (0, 0)
+
+
 def _is_floating(x: Array) -> bool:
     return "float" in str(x.dtype)
 
 
 def default_blocks(
-    program: TileProgram, extents: Mapping[str, int], elements: int
+    program: T.TileProgram, extents: Mapping[str, int], elements: int
 ) -> dict[str, int]:
     """Block lengths such that the largest tile has about `elements` elements.
 

@@ -42,15 +42,6 @@ class NumpyOps:
     def _dtype(self, kind: Kind) -> Any:
         return {"float": self.dtype, "int": np.int64, "bool": np.bool_}[kind]
 
-    def permute(self, x: Array, order: list[int]) -> Array:
-        return np.transpose(x, order)
-
-    def reduce(self, monoid: str, x: Array, dim: int) -> Array:
-        if monoid in ("max", "min") and x.shape[dim] == 0:
-            shape = (*x.shape[:dim], 1, *x.shape[dim + 1 :])
-            return self.full(shape, -np.inf if monoid == "max" else np.inf, "float")
-        return getattr(np, monoid)(x, axis=dim, keepdims=True)
-
     def contract(self, a: Array, b: Array, dim: int) -> Array:
         letters = [chr(ord("a") + n) for n in range(a.ndim)]
         text = "".join(letters)
@@ -77,15 +68,6 @@ class NumpyOps:
         values = np.take_along_axis(values, kept, dim)
         places = np.take_along_axis(places, kept, dim)
         return values, np.where(values == -np.inf, -1, places)
-
-    def join(self, parts: list[Array], dim: int) -> Array:
-        return np.concatenate(parts, axis=dim)
-
-    def bounds(self, x: Array) -> tuple[int, int]:
-        return (int(x.min()), int(x.max())) if x.size else (0, 0)
-
-    def store(self, output: Array, places: tuple[slice, ...], value: Array) -> None:
-        output[places] = value
 
     def scatter(self, output: Array, places: tuple[Array, ...], value: Array, add: bool) -> None:
         if add:

@@ -30,8 +30,13 @@ class TorchOps:
         self.device = device
         self.dtype = dtype
         self.library: Any = torch
-        own = {**_OWN, "uniform": lambda *counters: self.cast(_uniform(*counters), "float")}
+        own = {**_OWN, "uniform": self.uniform}
         self.elementwise: Mapping[str, Callable[..., Any]] = elementwise(torch, own)
+
+    def uniform(self, *counters: torch.Tensor) -> torch.Tensor:
+        """`counter_rng.uniform`, whatever torch's default dtype is."""
+        bits = self.cast(counter_rng.mantissa(*counters), "float")
+        return bits * 2.0**-counter_rng.MANTISSA_BITS
 
     def promote(self, x: torch.Tensor) -> torch.Tensor:
         if x.dtype.is_floating_point:  # one layout and alignment, so that results do not vary
@@ -52,19 +57,6 @@ class TorchOps:
 
     def _dtype(self, kind: Kind) -> torch.dtype:
         return {"float": self.dtype, "int": torch.int64, "bool": torch.bool}[kind]
-
-    def permute(self, x: torch.Tensor, order: list[int]) -> torch.Tensor:
-        return x.permute(order)
-
-    def reduce(self, monoid: str, x: torch.Tensor, dim: int) -> torch.Tensor:
-        match monoid:
-            case "sum":
-                return x.sum(dim, keepdim=True)
-            case "max":
-                return x.amax(dim, keepdim=True)
-            case "min":
-                return x.amin(dim, keepdim=True)
-        return x.prod(dim, keepdim=True)
 
     def contract(self, a: torch.Tensor, b: torch.Tensor, dim: int) -> torch.Tensor:
         """sum over dim of a * b, as one batched matrix product."""
@@ -93,30 +85,8 @@ class TorchOps:
         values, places = values.gather(dim, order), places.gather(dim, order)
         return values, torch.where(values == -torch.inf, -1, places)
 
-    def join(self, parts: list[torch.Tensor], dim: int) -> torch.Tensor:
-        return torch.cat(parts, dim)
-
-    def bounds(self, x: torch.Tensor) -> tuple[int, int]:
-        return (int(x.min()), int(x.max())) if x.numel() else (0, 0)
-
-    def store(self, output: Any, places: tuple[slice, ...], value: Any) -> None:
-        output[places] = value.to(output.dtype)
-
     def scatter(self, output: Any, places: tuple[Any, ...], value: Any, add: bool) -> None:
         output.index_put_(places, value.to(output.dtype), accumulate=add)
-
-
-def _uniform(*counters: torch.Tensor) -> torch.Tensor:
-    """`counter_rng.uniform` on torch tensors."""
-    word = 0xFFFFFFFF
-    h = torch.full_like(counters[0], counter_rng.START)
-    for x in counters:
-        h = h ^ ((x * counter_rng.STEP) & word)
-        h = ((h ^ (h >> counter_rng.SHIFTS[0])) * counter_rng.FACTOR_1) & word
-        h = ((h ^ (h >> counter_rng.SHIFTS[1])) * counter_rng.FACTOR_2) & word
-        h = h ^ (h >> counter_rng.SHIFTS[2])
-    bits = counter_rng.MANTISSA_BITS
-    return (h >> (32 - bits)).to(torch.float32) * 2.0**-bits  # exact
 
 
 def _sign(x: torch.Tensor) -> torch.Tensor:

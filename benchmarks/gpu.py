@@ -33,8 +33,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import monocomp as mc
 from benchmarks.report import Report, listed, options, today, versions, write_json
-from monocomp.language.binding import bind
-from monocomp.planning.sizes import packed_extents
+from monocomp.sizes import packed_extents
 
 # As the peers search their own options, first calls search schedules, unless told not to.
 os.environ.setdefault("MONOCOMP_TUNE", "1")
@@ -175,8 +174,8 @@ def schedules(program: str, *tensors: Tensor, **params: Any) -> tuple[str, ...]:
 def _schedules(
     compiled: mc.Kernel, tensors: Sequence[Tensor], params: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    inputs = dict(zip(compiled.program.inputs, tensors, strict=True))
-    binding = bind(compiled.program, {n: tuple(t.shape) for n, t in inputs.items()}, params)
+    inputs = dict(zip(compiled.declared.inputs, tensors, strict=True))
+    binding = compiled.calls.bind({n: tuple(t.shape) for n, t in inputs.items()}, params)
     runner = compiled.calls.runner(inputs, binding)
     extents = packed_extents(runner.program, binding.extents)
     chosen = runner.schedules(inputs, binding.params, extents)
@@ -188,10 +187,10 @@ def in_one_tile(program: str, *tensors: Tensor) -> Prepare:
 
     def prepare() -> Call:
         compiled = kernel(program)
-        inputs = dict(zip(compiled.program.inputs, tensors, strict=True))
+        inputs = dict(zip(compiled.declared.inputs, tensors, strict=True))
         if tensors[0].device.type != "cuda" and not INTERPRETED:
             return ours(program, *tensors)()
-        binding = bind(compiled.program, {n: tuple(t.shape) for n, t in inputs.items()}, {})
+        binding = compiled.calls.bind({n: tuple(t.shape) for n, t in inputs.items()}, {})
         runner = compiled.calls.runner(inputs, binding)
         spaces = runner.spaces(inputs, packed_extents(runner.program, binding.extents))
         chosen = tuple(next(s for s in x.candidates() if not s.in_two) for x in spaces)

@@ -32,9 +32,7 @@ from torch import Tensor
 from benchmarks import gpu
 from benchmarks.gpu import DTYPE, OURS, Setting
 from benchmarks.report import Report, table
-from monocomp.checking.random_inputs import complete_extents
-from monocomp.language.binding import bind
-from monocomp.translation import translate
+from monocomp.checking.sizes import complete_extents
 from tests.backends.library_cases import CASES, Inputs, gentle_slopes
 
 TERAFLOPS, TERABYTES = 809.0, 4.2
@@ -328,14 +326,16 @@ def _error(found: Tensor, exact: Tensor) -> float:
 def full_inputs(name: str, setting: Setting) -> dict[str, Tensor]:
     """Inputs at the full size."""
     full, device = FULL.get(name, Full()), setting.device
-    program = gpu.kernel(name).program
+    equations = gpu.kernel(name).equations
     longest = REHEARSED if setting.rehearse else max(full.sizes.values())
-    given = {n: min(size, longest) for n, size in full.sizes.items() if n in program.extent_of}
+    given = {
+        n: min(size, longest) for n, size in full.sizes.items() if n in equations.declared.extent_of
+    }
     if setting.rehearse and "b" in given:
         given["b"] = min(given["b"], REHEARSED_BATCH)
-    extents = complete_extents(translate(program), given, full.params)
+    extents = complete_extents(equations, given, full.params)
     made: dict[str, Tensor] = {}
-    for at in program.inputs.values():
+    for at in equations.declared.inputs.values():
         shape = [extents[dim] for dim in at.dims]
         if at.kind == "float":
             made[at.name] = torch.randn(shape, device=device, dtype=DTYPE)
@@ -354,9 +354,9 @@ def run_case(name: str, setting: Setting) -> Result:
     result.error = error_at_small_size(name, setting)
     inputs = full_inputs(name, setting)
     kernel, tensors = gpu.kernel(name), list(inputs.values())
-    table_of = kernel.program.extent_of
+    table_of = kernel.declared.extent_of
     shapes = {n: tuple(t.shape) for n, t in inputs.items()}
-    known = bind(kernel.program, shapes, full.params).extents
+    known = kernel.calls.bind(shapes, full.params).extents
     sizes = {n: known[root] for n, root in table_of.items() if root in known}
     result.sizes = " ".join(f"{n}={size}" for n, size in sizes.items() if n[0] != ".")
     found = _all(kernel(*tensors, **full.params))

@@ -128,7 +128,7 @@ def _first(result: Any) -> torch.Tensor:
 def emitted(text: str, sizes: dict[str, int]) -> str:
     """A case's file, for this GPU's architecture where there is one."""
     kernel = mc.compile(text, name="guarded", backend="triton")
-    known = {n: s for n, s in sizes.items() if n in kernel.program.extent_of}
+    known = {n: s for n, s in sizes.items() if n in kernel.declared.extent_of}
     return kernel.source(target="cuda:90", dtype="bf16", extents=known)
 
 
@@ -139,7 +139,7 @@ def measure(name: str, folder: Path) -> list[object]:
     loops, everywhere = (without_guards(source, in_loops) for in_loops in (True, False))
     inputs = [
         torch.randn([sizes[d] for d in at.dims], device="cuda", dtype=torch.bfloat16)
-        for at in mc.compile(text).program.inputs.values()
+        for at in mc.compile(text).declared.inputs.values()
     ]
     calls: dict[str, Callable[[], Any]] = {}
     for word, written in (("all", source), ("some", loops[0]), ("none", everywhere[0])):

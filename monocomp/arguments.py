@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from monocomp.dtypes import FLOATS, INTEGERS, NARROW
+from monocomp.declarations import Input
+from monocomp.dtypes import FLOATS, INTEGERS, NARROW, kind_of
 from monocomp.errors import DeviceError, InputError, UnsupportedDtypeError, UnsupportedError
-from monocomp.terms.declarations import Input
 
 if TYPE_CHECKING:
     import torch
@@ -83,13 +83,13 @@ def check_dtype(declared: Input, tensor: Any) -> None:
     """A dtype that is supported, of the kind that the program needs."""
     name = declared.name
     dtype = str(tensor.dtype).removeprefix("torch.")
-    if dtype not in (*INTEGERS, *FLOATS):
+    kind = kind_of(dtype)
+    if kind is None:
         raise UnsupportedDtypeError(
             f"cannot load {name} with dtype {dtype}",
             notes=["supported inputs: " + ", ".join((*FLOATS, *INTEGERS))],
             help=f"convert it first: {name}.to(torch.float32)",
         )
-    kind = "float" if dtype in FLOATS else "bool" if dtype == "bool" else "int"
     if kind != declared.kind:
         to = {"float": "torch.float32", "int": "torch.int64", "bool": "torch.bool"}[declared.kind]
         raise UnsupportedDtypeError(

@@ -98,6 +98,7 @@ class JsonStore(_Store):
 
     def put(self, key: str, value: dict[str, Any]) -> None:
         """Remember a value, if that is possible."""
+        value = json.loads(json.dumps(value))  # as it will be read: names are texts
         data = json.dumps({"content": _content(key, value), "digest": _digest(key, value)})
         self._put(_file_name(key), data.encode())
 

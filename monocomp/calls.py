@@ -1,6 +1,7 @@
 """Calls of a kernel: what is given is bound and checked, and a backend runs it.
 
-The backend triton keeps a runner for each set of kernels, and of each call a plan that repeats it.
+Backends that emit source keep a runner for each set of kernels, and of each call a plan that
+repeats it.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from monocomp.arguments import (
     check_tensors,
     shape_of,
 )
+from monocomp.backends.dialects import DIALECTS
+from monocomp.binding import Binding, bind, signature
 from monocomp.building import BUILDING
 from monocomp.dtypes import LOADED_BY_TRITON, is_narrow
 from monocomp.errors import DeviceError, UnsupportedDtypeError, UnsupportedError, UsageError
 from monocomp.filters import Filters
 from monocomp.host.building import host_program, of_tile_program
-from monocomp.language.binding import Binding, bind, signature
-from monocomp.language.syntax import Program
+from monocomp.intervals import evaluated
 from monocomp.planning.plan import Planner
-from monocomp.planning.sizes import packed_extents
-from monocomp.tile import TileProgram
+from monocomp.sizes import packed_extents
+from monocomp.source import check_target
 
 if TYPE_CHECKING:
     import torch
@@ -35,36 +37,34 @@ if TYPE_CHECKING:
     from monocomp.backends.triton.launch import TritonRunner
     from monocomp.backends.triton.replay import Plans
     from monocomp.backends.triton.search import Tuning
-    from monocomp.host.program import HostProgram
 
 
 class Calls:
     """Runs the kernels of a program.
 
     Args:
-        program: as it was checked, for what calls get wrong.
         planner: of the program.
-        backend: one of `kernel.BACKENDS`.
+        backend: as for `compile`.
         checked: test every computed subscript.
         tf32: let float32 products use the tf32 units.
 
     Attributes:
+        language: the backend whose source runs on a GPU.
         last: the backend that ran last, and on which device.
     """
 
     def __init__(
         self,
-        program: Program,
         planner: Planner,
         backend: str,
         *,
         checked: bool,
         tf32: bool,
     ) -> None:
-        self.program = program
         self.declared = planner.equations.declared
         self.planner = planner
         self.backend = backend
+        self.language = backend if backend in DIALECTS else "triton"
         self.checked = checked
         self.tf32 = tf32
         self.filters = Filters(planner.equations)
@@ -75,10 +75,10 @@ class Calls:
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The result of a call: a tensor, or a tuple of the outputs."""
         if self._plans is not None:
-            values = {**dict(zip(self.program.inputs, args, strict=False)), **kwargs}
+            values = {**dict(zip(self.declared.inputs, args, strict=False)), **kwargs}
             plan = self._plans.find(values) if len(values) == len(args) + len(kwargs) else None
             if plan is not None:
-                self.last = "triton", plan.device
+                self.last = self.language, plan.device
                 return _unpacked(self._plans.run(plan, values))
         inputs, params, binding = self._bound(args, kwargs)
         if self.backend == "numpy":
@@ -104,13 +104,13 @@ class Calls:
         inputs, _, binding = self._bound(args, kwargs)
         check_tensors(inputs, torch)
         device = next((t.device for t in inputs.values()), torch.device("cpu"))
-        if device.type != "cuda" or self._backend_for(device) != "triton":
+        if device.type != "cuda" or self._backend_for(device) not in DIALECTS:
             raise DeviceError(
-                "schedules are searched for backend 'triton' on a GPU, and this call runs on "
+                "schedules are searched for emitted source on a GPU, and this call runs on "
                 f"{self._backend_for(device)} ({device})",
                 help="move the inputs to the GPU",
             )
-        check_floats(binding.params, "triton")
+        check_floats(binding.params, self._backend_for(device))
         runner = self.runner(inputs, binding)
         found = runner.tune(
             inputs,
@@ -123,14 +123,19 @@ class Calls:
         self._plans = None  # they launch what was chosen before
         return found
 
+    def bind(self, shapes: Mapping[str, tuple[int, ...]], params: Mapping[str, object]) -> Binding:
+        """The extents and parameters of a call with inputs of these shapes."""
+        origin = self.planner.equations.origin
+        return bind(self.declared, origin, shapes, params, evaluated)
+
     def _bound(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, object], Binding]:
         """The inputs and parameters of a call by name, checked, and the sizes."""
-        inputs, params = signature(self.program, args, kwargs)
+        inputs, params = signature(self.declared, args, kwargs)
         shapes = {n: shape_of(n, t) for n, t in inputs.items()}
         check_no_gradients(params)
-        binding = bind(self.program, shapes, params)
+        binding = self.bind(shapes, params)
         check_params(binding.params)
         if not self.filters.have_admitted(binding.params):
             with BUILDING:
@@ -145,12 +150,9 @@ class Calls:
         from monocomp.backends import numpy as backend
 
         arrays = {n: np.asarray(_host_array(t)) for n, t in inputs.items()}
-        host, kernels = self._interpreted(inputs, binding)
-        programs = self.planner.processors or 1
+        results = self._interpret(backend.run_all, _narrow(inputs), arrays, binding)
         self.last = "numpy", None
-        return backend.run_all(
-            host, kernels, arrays, binding.params, programs, checked=self.checked
-        )
+        return results
 
     def _run_torch_tensors(
         self, inputs: Mapping[str, Any], params: Mapping[str, object], binding: Binding
@@ -159,27 +161,28 @@ class Calls:
 
         check_tensors(inputs, torch)
         device = next(iter(inputs.values())).device if inputs else torch.device("cpu")
-        if self._backend_for(device) == "triton":
-            return self._run_triton(inputs, params, binding)
+        if self._backend_for(device) in DIALECTS:
+            return self._run_emitted(inputs, params, binding)
         from monocomp.backends import torch as backend
 
         if not any(t.dtype == torch.float64 for t in inputs.values()):
             check_floats(binding.params, "torch")
-        host, kernels = self._interpreted(inputs, binding)
-        programs = self.planner.processors or 1
+        results = self._interpret(backend.run_all, _narrow(inputs), inputs, binding)
         self.last = "torch", device
-        return backend.run_all(
-            host, kernels, inputs, binding.params, programs, checked=self.checked
-        )
+        return results
 
-    def _interpreted(
-        self, inputs: Mapping[str, Any], binding: Binding
-    ) -> tuple[HostProgram, tuple[TileProgram, ...]]:
-        """The tile programs for a call, and the host program that runs them as they are."""
-        plan = self.planner.plan(binding.extents)
-        narrow = [n for n, t in inputs.items() if is_narrow(t)]
-        interfaces = [of_tile_program(k) for k in plan.kernels]
-        return host_program(plan.program, interfaces, narrow), plan.kernels
+    def _interpret(
+        self,
+        run_all: Callable[..., tuple[Any, ...]],
+        narrow: Mapping[str, str],
+        inputs: Mapping[str, Any],
+        binding: Binding,
+    ) -> tuple[Any, ...]:
+        """The results of tile programs as they are, and of the host program around them."""
+        plan = self.planner.plan(binding.extents).of_dtypes(narrow)
+        host = host_program(plan.program, [of_tile_program(k) for k in plan.kernels])
+        programs = self.planner.processors or 1
+        return run_all(host, plan.kernels, inputs, binding.params, programs, checked=self.checked)
 
     def _backend_for(self, device: torch.device) -> str:
         if self.backend != "auto":
@@ -187,13 +190,13 @@ class Calls:
         has_triton = importlib.util.find_spec("triton") is not None
         return "triton" if device.type == "cuda" and has_triton and not self.checked else "torch"
 
-    def _run_triton(
+    def _run_emitted(
         self, inputs: Mapping[str, torch.Tensor], params: Mapping[str, object], binding: Binding
     ) -> tuple[torch.Tensor, ...]:
         from monocomp.backends.triton.replay import Plans
 
-        check_floats(binding.params, "triton")
         runner = self.runner(inputs, binding)
+        check_floats(binding.params, runner.dialect.name)
         if self._plans is None:
             self._plans = Plans(self.declared, self.filters.params)
         values = {**inputs, **params}
@@ -202,61 +205,81 @@ class Calls:
         results, plan = runner(inputs, binding.params, extents, varying)
         if plan is not None:
             self._plans.keep(values, plan)
-        self.last = "triton", next(iter(inputs.values())).device
+        self.last = runner.dialect.name, next(iter(inputs.values())).device
         return results
 
     def runner(self, inputs: Mapping[str, torch.Tensor], binding: Binding) -> TritonRunner:
         """What launches the kernels for the sizes and dtypes of a call."""
         from monocomp.backends.triton.emit import Module, emit
-        from monocomp.backends.triton.launch import TritonRunner, interpreted, multiprocessors
+        from monocomp.backends.triton.launch import (
+            TritonRunner,
+            interpreted,
+            multiprocessors,
+            target_of,
+        )
         from monocomp.backends.triton.schedule import Schedule
 
+        dialect = DIALECTS[self.language]()
+        backend = f"backend '{dialect.name}'"
         for name, tensor in inputs.items():
             if tensor.is_floating_point() and str(tensor.dtype)[6:] not in LOADED_BY_TRITON:
                 raise UnsupportedDtypeError(
-                    f"backend 'triton' cannot load {name} with dtype {str(tensor.dtype)[6:]}",
+                    f"{backend} cannot load {name} with dtype {str(tensor.dtype)[6:]}",
                     notes=["supported inputs: " + ", ".join(LOADED_BY_TRITON)],
                     help=f"convert it, {name}.to(torch.float32), or compile with backend='torch'",
                 )
         if not inputs:
             raise UnsupportedError(
-                "backend 'triton' needs an input tensor, to know which GPU to run on",
+                f"{backend} needs an input tensor, to know which GPU to run on",
                 help="compile with backend='torch'",
             )
         device = next(iter(inputs.values())).device
-        if device.type != "cuda" and not interpreted():
+        can_be_interpreted = dialect.target is None
+        if device.type != "cuda" and not (can_be_interpreted and interpreted()):
+            others = "use backend='torch', or set TRITON_INTERPRET=1"
             raise DeviceError(
-                f"backend 'triton' needs CUDA tensors, and these are on {device}",
-                help="move them to the GPU, use backend='torch', or set TRITON_INTERPRET=1",
+                f"{backend} needs CUDA tensors, and these are on {device}",
+                help="move them to the GPU, "
+                + (others if can_be_interpreted else "or use backend='torch'"),
             )
-        processors = self.planner.processors
+        check_target(dialect, target_of(device))
+        processors = self.planner.processors if dialect.merges else 1
         if processors is None and device.type == "cuda" and not interpreted():
             processors = multiprocessors(device)
         plan = self.planner.plan(binding.extents, processors)
-        kernels = plan.kernels
         precision = "tf32" if self.tf32 else "ieee"
-        narrow = {n: str(t.dtype)[6:] for n, t in inputs.items() if is_narrow(t)}
-        key = (str(len(kernels)), *(str(id(k)) for k in kernels), *map(str, narrow.items()))
+        narrow = _narrow(inputs)
+        ids = (str(id(k)) for k in plan.kernels)
+        key = (str(len(plan.kernels)), *ids, *map(str, narrow.items()))
         runner = self._runners.get(key)
         if runner is None:
             check_conversion(device, narrow)
             outline = plan.derivation.outline()
+            plan = plan.of_dtypes(narrow)
+            start, kernels = self.planner.equations.of_dtypes(narrow), plan.kernels
 
             def write(schedules: Sequence[Schedule]) -> Module:
                 with BUILDING:
                     return emit(
-                        self.planner.equations,
+                        start,
                         kernels,
                         schedules,
                         lowered=plan.program,
                         outline=outline,
                         precision=precision,
-                        narrow=narrow,
+                        dialect=dialect,
                     )
 
-            runner = TritonRunner(plan.program, kernels, write, precision, self.planner.processors)
+            runner = TritonRunner(
+                plan.program, kernels, write, precision, self.planner.processors, dialect
+            )
             runner = self._runners.setdefault(key, runner)
         return runner
+
+
+def _narrow(inputs: Mapping[str, Any]) -> dict[str, str]:
+    """The dtypes of floats of 8 bits: kernels take all others as they come."""
+    return {n: str(t.dtype).removeprefix("torch.") for n, t in inputs.items() if is_narrow(t)}
 
 
 def _unpacked(results: tuple[Any, ...]) -> Any:

@@ -193,7 +193,7 @@ def _seed(command: argparse.ArgumentParser) -> None:
 
 def _emit_options(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
-    add("--backend", default="triton", metavar="NAME", help="the language to emit (triton)")
+    add("--backend", default="triton", metavar="NAME", help="the language to emit: triton or gluon")
     add("--target", metavar="DEVICE", help="such as cuda:90 or hip:gfx942")
     add("--dtype", metavar="TYPE", help="of the inputs: bf16, fp16 or fp32, or bf16,K=e4m3,V=e4m3")
     add("--tf32", action="store_true", help="products of fp32 in tf32")
@@ -209,6 +209,7 @@ def _explain_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--origins", action="store_true", help="with --stage source: what each statement computes"
     )
+    command.add_argument("--backend", default="auto", metavar="NAME", help="what runs it (auto)")
     looks = command.add_mutually_exclusive_group()
     looks.add_argument(
         "--stage",

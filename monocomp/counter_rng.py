@@ -19,11 +19,7 @@ modulo 2**32, negative ones in two's complement. START is not 0, as mix(0) is 0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+from typing import Any
 
 START = 0x243F6A88  # the first 32 bits of the fraction of pi
 STEP = 0x9E3779B9  # 2**32 over the golden ratio, odd
@@ -31,42 +27,32 @@ FACTOR_1 = 0x85EBCA6B
 FACTOR_2 = 0xC2B2AE35
 SHIFTS = (16, 13, 16)
 MANTISSA_BITS = 24
+_WORD = 0xFFFFFFFF
 
 
-def _mix(h: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    import numpy as np
+def next_bits(h: Any, counter: Any) -> Any:
+    """The bits with one more counter mixed in.
 
-    h = (h ^ (h >> np.uint32(SHIFTS[0]))) * np.uint32(FACTOR_1)
-    h = (h ^ (h >> np.uint32(SHIFTS[1]))) * np.uint32(FACTOR_2)
-    return h ^ (h >> np.uint32(SHIFTS[2]))
-
-
-def bits(seed: npt.ArrayLike, *counters: npt.ArrayLike) -> npt.NDArray[np.uint32]:
-    """The 32 random bits at the given counters; arguments broadcast.
-
-    >>> [hex(int(bits(0))), hex(int(bits(1, 2, 3)))]
-    ['0x1388a0fb', '0x52139148']
+    Both are Python's integers, or arrays of 64 bits of a library, whose products wrap round.
     """
-    import numpy as np
-
-    h = np.array(START, np.uint32)
-    for argument in (seed, *counters):
-        h = next_bits(h, argument)
-    return h
+    h = h ^ (counter * STEP & _WORD)
+    h = (h ^ (h >> SHIFTS[0])) * FACTOR_1 & _WORD
+    h = (h ^ (h >> SHIFTS[1])) * FACTOR_2 & _WORD
+    return h ^ (h >> SHIFTS[2])
 
 
-def next_bits(h: npt.NDArray[np.uint32], counter: npt.ArrayLike) -> npt.NDArray[np.uint32]:
-    """The bits with one more counter mixed in."""
-    import numpy as np
+def mantissa(*counters: Any) -> Any:
+    """An integer below 2**24 at the given counters; arrays broadcast."""
+    h: Any = START
+    for counter in counters:
+        h = next_bits(h, counter)
+    return h >> (32 - MANTISSA_BITS)
 
-    with np.errstate(over="ignore"):  # wrapping round is meant
-        x = (np.asarray(counter, np.int64) & 0xFFFFFFFF).astype(np.uint32)
-        return _mix(h ^ (x * np.uint32(STEP)))
 
+def uniform(*counters: Any) -> Any:
+    """A multiple of 2**-24 in [0, 1) at the given counters; arrays broadcast.
 
-def uniform(seed: npt.ArrayLike, *counters: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """A multiple of 2**-24 in [0, 1) at the given counters; arguments broadcast."""
-    import numpy as np
-
-    top = bits(seed, *counters) >> np.uint32(32 - MANTISSA_BITS)
-    return np.asarray(top * 2.0**-MANTISSA_BITS, np.float64)
+    >>> uniform(0), uniform(1, 2, 3)
+    (0.07630348205566406, 0.32061105966567993)
+    """
+    return mantissa(*counters) * 2.0**-MANTISSA_BITS

@@ -29,7 +29,6 @@ if TYPE_CHECKING:  # loaded when they are asked for: compiling needs none of the
     from monocomp.certificate import Certificate
     from monocomp.checking.steps import Checks
     from monocomp.kernel import Kernel
-    from monocomp.language.syntax import Program
     from monocomp.planning.cost import Cost
     from monocomp.refusals import Refusal
 
@@ -109,7 +108,7 @@ class Derivation:
         """A kernel from the program after the last step; options as for `monocomp.compile`."""
         from monocomp.kernel import Kernel  # which has a derivation
 
-        return Kernel(self._program(), derivation=self, **options)
+        return Kernel(self.start, derivation=self, **options)
 
     def check(
         self,
@@ -126,13 +125,8 @@ class Derivation:
         """
         from monocomp.checking.steps import Case, Checks, check_steps
 
-        case = Case.of(self._program(), extents or {}, params or {}, seed)
+        case = Case.of(self.start, extents or {}, params or {}, seed, self.start.text())
         return Checks(case, tuple(check_steps(self.start, self.steps, case)))
-
-    def _program(self) -> Program:
-        from monocomp.language.checker import check
-
-        return check(self.start.text(), self.start.origin.name)
 
     def certify(self, fresh: bool = False) -> Certificate:
         """The laws and facts that the steps rest on, with their proofs.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from monocomp.errors import UnsupportedDtypeError, UsageError, nearest
-from monocomp.terms.declarations import Declarations
+from monocomp.declarations import Declarations
+from monocomp.errors import UnsupportedDtypeError, UsageError, did_you_mean
+from monocomp.vocabulary import Kind
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "bool")
 NARROW = ("float8_e4m3fn", "float8_e5m2")
@@ -24,18 +25,24 @@ _OF_ALL = {
 _OF_AN_INPUT = {**_OF_ALL, **{n: n for n in NARROW}, "e4m3": NARROW[0], "e5m2": NARROW[1]}
 
 
-def dtypes_of(declared: Declarations, dtype: str | Mapping[str, str]) -> dict[str, str]:
+def kind_of(dtype: str) -> Kind | None:
+    """The kind of elements of a dtype, if inputs may have it."""
+    if dtype not in (*INTEGERS, *FLOATS):
+        return None
+    return "float" if dtype in FLOATS else "bool" if dtype == "bool" else "int"
+
+
+def dtypes_of(declared: Declarations[Any], dtype: str | Mapping[str, str]) -> dict[str, str]:
     """The dtypes of the inputs of floats, of one for all or some by name."""
     floats = [n for n, i in declared.inputs.items() if i.kind == "float"]
     if isinstance(dtype, str):
         return dict.fromkeys(floats, _dtype_name(dtype, _OF_ALL))
     for name in dtype:
         if name not in floats:
-            near = nearest(name, floats)
             raise UsageError(
                 f"the program has no input of floats {name!r}",
                 notes=[f"its inputs of floats: {', '.join(floats) or 'none'}"],
-                help=f"did you mean {near!r}?" if near else None,
+                help=did_you_mean(name, floats),
             )
     given = {n: _dtype_name(d, _OF_AN_INPUT) for n, d in dtype.items()}
     return {**dict.fromkeys(floats, "bfloat16"), **given}
@@ -43,11 +50,10 @@ def dtypes_of(declared: Declarations, dtype: str | Mapping[str, str]) -> dict[st
 
 def _dtype_name(name: str, known: Mapping[str, str]) -> str:
     if name not in known:
-        near = nearest(name, known)
         raise UnsupportedDtypeError(
             f"backend 'triton' has no dtype {name!r}",
             notes=["supported: bf16, fp16, fp32, and e4m3, e5m2 for inputs by name"],
-            help=f"did you mean {near!r}?" if near else None,
+            help=did_you_mean(name, known),
         )
     return known[name]
 

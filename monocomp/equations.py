@@ -1,18 +1,18 @@
 """A program as equations between index terms: what rewrites act on.
 
-Equations own what they declare (`terms.declarations`) and mention no syntax.
+Equations own what they declare (`monocomp.declarations`) and mention no syntax.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from monocomp import terms as T
+from monocomp.declarations import Declarations, Origin
 from monocomp.terms import Equation, Term
 from monocomp.terms.abbreviation import Abbreviation, abbreviator
-from monocomp.terms.declarations import Declarations, Origin
 from monocomp.terms.printer import Names, definition_line, show, show_monoid
 
 __all__ = ["Equation", "Equations", "in_order", "stored_in"]
@@ -29,17 +29,27 @@ class Equations:
     stream is cut, by the extent of the parts;
     `views` are outputs that only lay out anew what another equation computes, in the same
     order: that one's name, by theirs; `kept` are definitions that are not inlined, once that
-    is decided.
+    is decided; `as_written` gives what a text says, for sizes.
     """
 
-    declared: Declarations
+    declared: Declarations[Term]
     equations: tuple[Equation, ...]
-    origin: Origin = field(default=Origin(""), compare=False)
+    origin: Origin = field(default=Origin(), compare=False)
     known: tuple[Abbreviation, ...] = field(default=(), compare=False)
     sizes: Mapping[str, int] = field(default_factory=dict, compare=False)
     parts: Mapping[str, str] = field(default_factory=dict, compare=False)
     views: Mapping[str, str] = field(default_factory=dict, compare=False)
     kept: frozenset[str] | None = field(default=None, compare=False)
+    as_written: Callable[[Mapping[str, int]], Equations] | None = field(default=None, compare=False)
+
+    def of_dtypes(self, dtypes: Mapping[str, str]) -> Equations:
+        """The same for inputs of dtypes, as far as they are known."""
+        return replace(self, declared=self.declared.of_dtypes(dtypes))
+
+    def at(self, sizes: Mapping[str, int]) -> Equations:
+        """The program as it is written, for sizes by representative: a fold over an extent of 0 is
+        empty, while what simplifies terms supposes that extents are at least 1."""
+        return replace(self, sizes=sizes) if self.as_written is None else self.as_written(sizes)
 
     @cached_property
     def monoids(self) -> tuple[T.UserMonoid, ...]:
@@ -70,6 +80,11 @@ class Equations:
     def map(self, f: Callable[[Term], Term]) -> Equations:
         """The same equations with f applied to the right-hand sides."""
         return replace(self, equations=tuple(replace(e, body=f(e.body)) for e in self.equations))
+
+    def map_refs(self, names: Iterable[str], f: Callable[[Term], Term]) -> Equations:
+        """The same equations with f applied to the elements of definitions that they read."""
+        known: dict[Term, Term] = {}
+        return self.map(lambda t: T.map_refs(t, frozenset(names), f, known))
 
     def changed(self, later: Equations) -> tuple[str, ...]:
         """The equations whose right-hand sides a later form of the program does not share."""

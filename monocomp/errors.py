@@ -7,7 +7,6 @@ compiler itself is an `InternalError`, never one of the others.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -116,6 +115,8 @@ class MonocompError(Exception):
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name closest to a misspelt one, or None."""
+    import difflib
+
     names = list(known)
     for other in names:
         if other.lower() == name.lower():

@@ -10,21 +10,20 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from monocomp.backends.dialects import DIALECTS
 from monocomp.building import BUILDING
 from monocomp.calls import Calls
+from monocomp.declarations import Declarations, Origin, by_representative
 from monocomp.derivation import Derivation
 from monocomp.equations import Equations
-from monocomp.errors import UnsupportedError, UsageError, nearest
-from monocomp.language import syntax
+from monocomp.errors import UnsupportedError, UsageError, did_you_mean
 from monocomp.language.checker import check
-from monocomp.pipeline import complete, derive
 from monocomp.planning.plan import Plan, Planner
-from monocomp.proving.proofs import require_program
-from monocomp.rewriting import Rewriter
-from monocomp.source import triton_source
+from monocomp.source import minimal_source, module
 from monocomp.stages import Stages
+from monocomp.terms import Term
 from monocomp.tile import TileProgram
 from monocomp.translation import translate
 
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
     from monocomp.certificate import Certificate
     from monocomp.monoids import Monoid
 
-Backend: TypeAlias = Literal["auto", "numpy", "torch", "triton"]
-BACKENDS = ("auto", "numpy", "torch", "triton")
+INTERPRETED = ("numpy", "torch")  # the backends that take tile programs as they are
 
 
 def compile(
@@ -53,9 +51,10 @@ def compile(
 
     Args:
         text_or_path: the program's text, or the path of a file that holds it.
-        backend: "triton" (CUDA tensors; or CPU tensors with TRITON_INTERPRET=1), "torch"
-            (any device), "numpy" (the tile program, interpreted in float64), or "auto":
-            triton for CUDA tensors, else torch.
+        backend: "triton" (CUDA tensors; or CPU tensors with TRITON_INTERPRET=1), "gluon" (Hopper,
+            products of 16 bits whose operands descriptors can load), "torch" (any device), "numpy"
+            (the tile program, interpreted in float64), or "auto": triton for CUDA tensors, else
+            torch.
         checked: test every computed subscript at run time (backends torch and numpy).
         tf32: let float32 products use the tf32 units (backend triton).
         name: the kernel's name; a file's stem by default.
@@ -75,7 +74,7 @@ def compile(
     text, stem = _text(text_or_path)
     program = check(text, name or stem, {m.name: m.statement for m in monoids})
     return Kernel(
-        program,
+        translate(program),
         backend=backend,
         checked=checked,
         tf32=tf32,
@@ -107,6 +106,15 @@ def _file(path: Path) -> tuple[str, str | None]:
     return text, stem if stem.isidentifier() and stem.isascii() else None
 
 
+def _require_backend(backend: str, *known: str) -> None:
+    if backend not in known:
+        raise UsageError(
+            f"unknown backend {backend!r}",
+            notes=["backends: " + ", ".join(known)],
+            help=did_you_mean(backend, known),
+        )
+
+
 class Kernel:
     """A compiled program, callable on tensors.
 
@@ -117,7 +125,7 @@ class Kernel:
 
     def __init__(
         self,
-        program: syntax.Program,
+        equations: Equations,
         *,
         backend: str = "auto",
         checked: bool = False,
@@ -127,47 +135,33 @@ class Kernel:
         rules: Sequence[str] | None = None,
         processors: int | None = None,
     ) -> None:
-        """Derive the kernel, or take it from where a derivation has come to. Where sizes matter
-        it is derived for them."""
-        if backend not in BACKENDS:
-            near = nearest(backend, BACKENDS)
-            raise UsageError(
-                f"unknown backend {backend!r}",
-                notes=["backends: " + ", ".join(BACKENDS)],
-                help=f"did you mean {near!r}?" if near else None,
-            )
-        if checked and backend == "triton":
+        """Derive the kernel from equations as they are written, or take it from where a derivation
+        has come to. Where sizes matter it is derived for them."""
+        _require_backend(backend, "auto", *INTERPRETED, *DIALECTS)
+        if checked and backend in DIALECTS:
             raise UnsupportedError(
-                "backend 'triton' has no checked mode",
-                help="check with backend='torch', then run with 'triton'",
+                f"backend '{backend}' has no checked mode",
+                help=f"check with backend='torch', then run with '{backend}'",
             )
-        self.program = program
+        self.equations = equations  # as they are written
         self.backend = backend
         self.checked = checked
         self.tf32 = tf32
         self.processors = processors
-
-        def derived(sizes: Mapping[str, int]) -> Rewriter:
-            rewriter = derive(translate(program, sizes), steps, rules)
-            if not rewriter.finished or rules is not None:
-                complete(rewriter)
-            return rewriter
-
-        with BUILDING:
-            if derivation is None:
-                rewriter = derived({})
-            else:
-                rewriter = derivation.rewriter()
-                complete(rewriter)
-            require_program(rewriter.start)
-            require_program(rewriter.program)
-            self.planner = Planner(derived, rewriter, processors)
-            self.calls = Calls(program, self.planner, backend, checked=checked, tf32=tf32)
+        self.planner = Planner(
+            equations, derivation, steps=steps, rules=rules, processors=processors
+        )
+        self.calls = Calls(self.planner, backend, checked=checked, tf32=tf32)
 
     @property
-    def equations(self) -> Equations:
-        """The program in index terms, as it is written."""
-        return self.planner.equations
+    def program(self) -> Origin:
+        """The text that it computes."""
+        return self.equations.origin
+
+    @property
+    def declared(self) -> Declarations[Term]:
+        """Its inputs, parameters, extents and outputs."""
+        return self.equations.declared
 
     @property
     def name(self) -> str:
@@ -193,7 +187,7 @@ class Kernel:
                 `nominal_sizes` says where it must be chosen what kernels store.
             processors: as for `compile`; the kernel's own, unless given.
         """
-        return self.planner.plan(self._sizes(extents or {}), processors)
+        return self.planner.plan(by_representative(self.declared, extents or {}), processors)
 
     def tile_programs(
         self, extents: Mapping[str, int] | None = None, processors: int | None = None
@@ -207,11 +201,16 @@ class Kernel:
         `kernel.stages.at(q=4096)["plan"]`, around a pass `kernel.stages.after("peel")`."""
         return Stages(self)
 
+    @property
+    def language(self) -> str:
+        """The backend whose source runs on a GPU."""
+        return self.calls.language
+
     # --- source -----------------------------------------------------------------------
 
     def source(
         self,
-        backend: str = "triton",
+        backend: str | None = None,
         *,
         target: str | None = None,
         dtype: str | Mapping[str, str] | None = None,
@@ -222,8 +221,9 @@ class Kernel:
         """The emitted source.
 
         Args:
-            backend: "triton" for a self-contained Python file; "numpy" and "torch" interpret
-                the tile program, whose text they give.
+            backend: "triton" or "gluon" for a self-contained Python file; "numpy" and "torch"
+                interpret the tile program, whose text they give. Unless given, the language in
+                which the kernel runs on a GPU.
             target: "cuda:80", "cuda:90", "cuda:100", "hip:gfx942", ...: what to choose the
                 schedule for.
             dtype: "bf16", "fp16" or "fp32"; or a dtype for each of some inputs by name, which
@@ -234,39 +234,17 @@ class Kernel:
                 for these extents, which are constants in it, and for tensors whose last
                 dimensions have no gaps (backend "triton").
         """
-        sizes = self._sizes(extents or {})
+        sizes = by_representative(self.declared, extents or {})
+        backend = self.language if backend is None else backend
         if minimal and backend != "triton":
             raise UsageError("only the source for backend 'triton' has a minimal form")
-        if backend in ("numpy", "torch"):
+        _require_backend(backend, *INTERPRETED, *DIALECTS)
+        if backend in INTERPRETED:
             return "\n\n".join(map(str, self.tile_programs(sizes))) + "\n"
-        if backend != "triton":
-            near = nearest(backend, BACKENDS)
-            raise UsageError(
-                f"unknown backend {backend!r}",
-                notes=["backends: numpy, torch, triton"],
-                help=f"did you mean {near!r}?" if near else None,
-            )
         tf32 = self.tf32 if tf32 is None else tf32
-        return triton_source(
-            self.planner, sizes, dtype or "bf16", target, tf32=tf32, minimal=minimal
-        )
-
-    def _sizes(self, extents: Mapping[str, int]) -> dict[str, int]:
-        """Extents by representative, from extents by any index name."""
-        sizes: dict[str, int] = {}
-        for name, size in extents.items():
-            if name not in self.program.extent_of:
-                near = nearest(name, self.program.extent_of)
-                known = ", ".join(n for n in self.program.extent_of if not n.startswith("."))
-                raise UsageError(
-                    f"the program has no index {name!r}",
-                    notes=[f"its indices: {known}"],
-                    help=f"did you mean {near!r}?" if near else None,
-                )
-            if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-                raise UsageError(f"the extent of {name!r} is {size!r}, not a number of entries")
-            sizes[self.program.extent_of[name]] = size
-        return sizes
+        if minimal:
+            return minimal_source(self.planner, sizes, dtype or "bf16", target, tf32=tf32)
+        return module(backend, self.planner, sizes, dtype or "bf16", target, tf32=tf32).source
 
     def report(self, extents: Mapping[str, int] | None = None) -> dict[str, Any]:
         """What the kernels do: passes over each index, number of kernels, and the cost.
@@ -275,22 +253,22 @@ class Kernel:
         (through device memory, at two bytes an element) and "state" (numbers carried for
         each row of the output): numbers where all extents are known, else sympy formulas.
         """
-        return self.plan(extents).report(self._sizes(extents or {}))
+        return self.plan(extents).report(by_representative(self.declared, extents or {}))
 
     def __repr__(self) -> str:
         reasons = {
             "auto": "triton for CUDA tensors, torch for others",
             "numpy": "numpy, the tile program interpreted in float64",
             "torch": "torch, the tile program interpreted",
-            "triton": "triton, emitted source",
         }
+        reason = reasons.get(self.backend, f"{self.backend}, emitted source")
         last = ""
         if self.calls.last is not None:
             backend, device = self.calls.last
             last = f"; last ran on {backend}" + (f" ({device})" if device is not None else "")
-        outputs = ", ".join(o.name for o in self.program.outputs)
-        inputs = ", ".join(self.program.inputs)
-        return f"<Kernel {self.name}({inputs}) -> {outputs}; backend {reasons[self.backend]}{last}>"
+        outputs = ", ".join(o.name for o in self.declared.outputs)
+        inputs = ", ".join(self.declared.inputs)
+        return f"<Kernel {self.name}({inputs}) -> {outputs}; backend {reason}{last}>"
 
     # --- running ----------------------------------------------------------------------
 
@@ -326,7 +304,7 @@ class Kernel:
             UsageError: the program uses the name of an argument that is not its own.
         """
         for name in ("seconds", "candidates", "progress"):
-            if name in self.program.params or name in self.program.inputs:
+            if name in self.declared.params or name in self.declared.inputs:
                 raise UsageError(
                     f"the program's '{name}' and the argument '{name}' of tune have one name",
                     help="give the one in the program another name, or use `monocomp tune`",

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from monocomp.equations import Equations
-from monocomp.errors import UsageError, nearest
+from monocomp.errors import UsageError, did_you_mean
+from monocomp.planning.counting import flops
 from monocomp.rewrites.centring import centring
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
-from monocomp.rewrites.exchange import candidates, exchange
+from monocomp.rewrites.exchange import candidates, exchange_by
 from monocomp.rewrites.lifting import lifted_normal_form, shared_frames
 from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewrites.products import products
@@ -31,6 +32,7 @@ shared_normal_form = RuleSet(
 )
 # What these bring is brought to normal form again, with what stands around it.
 split_normal_form = RuleSet("products", products.purpose, [*normal_form.rules, *products.rules])
+exchange = exchange_by(flops)
 exchanged_normal_form = RuleSet(
     "exchange",
     exchange.purpose,
@@ -129,10 +131,9 @@ def chosen(names: Sequence[str]) -> RuleSet:
 def rule(name: str) -> Rule:
     """A rule by name."""
     if name not in RULES:
-        near = nearest(name, RULES)
         raise UsageError(
             f"there is no rule {name!r}",
             notes=["rules: " + ", ".join(RULES)],
-            help=f"did you mean {near!r}?" if near else None,
+            help=did_you_mean(name, RULES),
         )
     return RULES[name]

@@ -18,8 +18,8 @@ from monocomp.moving import move_centre
 from monocomp.planning.counting import is_at_the_top
 from monocomp.planning.reading import kernels
 from monocomp.planning.roles import choose_roles
+from monocomp.planning.tiling import PRODUCT_LAW
 from monocomp.rewrites.pullback import Pass, passes
-from monocomp.rewrites.tiling import PRODUCT_LAW
 from monocomp.rules import Rule, RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, frame

@@ -181,24 +181,8 @@ class Rewriter:
 
     def _inline(self, equation: Equation) -> None:
         # Equations come in order, and earlier ones are inlined already.
-        memo: dict[Term, Term] = {}
-
-        def visit(t: Term) -> Term:
-            if equation.name not in t.names:
-                return t
-            found = memo.get(t)
-            if found is None:
-                if t.op == "ref" and t.attr == equation.name:
-                    subscripts = map(visit, t.args)
-                    names = (i.attr[0] for i in equation.indices)
-                    found = T.substitute(equation.body, dict(zip(names, subscripts, strict=True)))
-                else:
-                    found = T.map_children(t, visit)
-                memo[t] = found
-            return found
-
         users = [e.name for e in self.program.equations if equation.name in e.body.names]
-        program = self.program.map(visit)
+        program = self.program.map_refs([equation.name], lambda t: T.element(equation, t.args))
         returned = {o.name for o in program.declared.outputs}
         known = program.known
         if equation.body.args and equation.body.op not in ("read", "cast"):

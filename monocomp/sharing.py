@@ -11,13 +11,13 @@ program, such as the logits of an attention, is copied as long as that is possib
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from monocomp import terms as T
 from monocomp.equations import Equation, Equations
 from monocomp.errors import LimitError
-from monocomp.planning.sizes import nominal_sizes
+from monocomp.sizes import nominal_sizes
 from monocomp.terms import Term
 
 LIMIT = 100  # terms of an equation, each counted once
@@ -72,54 +72,39 @@ def _is_aggregate(t: Term) -> bool:
 
 def _is_small(program: Equations, names: frozenset[str]) -> bool:
     """Are the equations within the limit, with all but those names written out?"""
-    bodies: dict[str, Term] = {}
+    known: dict[str, Equation] = {}
     for e in program.equations:
-        bodies[e.name] = _written_out(e.body, names, program, bodies)
-        if _size(bodies[e.name]) > LIMIT or _depth(bodies[e.name]) > DEPTH_LIMIT:
+        known[e.name] = whole = _written_out(e, names, known)
+        if _size(whole.body) > LIMIT or _depth(whole.body) > DEPTH_LIMIT:
             return False
     return True
 
 
-def _written_out(
-    t: Term, names: frozenset[str], program: Equations, bodies: dict[str, Term]
-) -> Term:
-    memo: dict[Term, Term] = {}
-
-    def visit(t: Term) -> Term:
-        if t.names <= names:
-            return t
-        found = memo.get(t)
-        if found is None:
-            found = T.map_children(t, visit)
-            if found.op == "ref" and found.attr not in names:
-                indices = (i.attr[0] for i in program.by_name[found.attr].indices)
-                at = dict(zip(indices, found.args, strict=True))
-                found = T.substitute(bodies[found.attr], at)
-            memo[t] = found
-        return found
-
-    return visit(t)
+def _written_out(e: Equation, names: frozenset[str], known: Mapping[str, Equation]) -> Equation:
+    inlined = frozenset(known) - names
+    body = T.map_refs(e.body, inlined, lambda t: T.element(known[t.attr], t.args), {})
+    return replace(e, body=body)
 
 
 def _bounded(program: Equations, names: frozenset[str], fitting: frozenset[str]) -> frozenset[str]:
     """The names, and of those that fit what keeps equations within the limits."""
-    bodies: dict[str, Term] = {}
+    known: dict[str, Equation] = {}
     for e in program.equations:
-        body = _written_out(e.body, names, program, bodies)
-        if _size(body) > LIMIT or _weight(body) > WEIGHT_LIMIT:
+        whole = _written_out(e, names, known)
+        if _size(whole.body) > LIMIT or _weight(whole.body) > WEIGHT_LIMIT:
             names |= e.body.names & fitting
-            body = _written_out(e.body, names, program, bodies)
-        if _weight(body) > MAX_WEIGHT:
+            whole = _written_out(e, names, known)
+        if _weight(whole.body) > MAX_WEIGHT:
             names |= e.body.names
-            body = _written_out(e.body, names, program, bodies)
+            whole = _written_out(e, names, known)
         require_small(
-            replace(e, body=body),
+            whole,
             program,
             MAX_WEIGHT,
             "when its definitions are written out",
             "what is asked whether it is a number is written out: definitions in it, too",
         )
-        bodies[e.name] = body
+        known[e.name] = whole
     return names
 
 
@@ -172,18 +157,4 @@ def _bottom_up(t: Term, f: Callable[[Term, Iterable[int]], int]) -> int:
 
 def reading_stored(program: Equations, equation: Equation) -> Equations:
     """The program that reads what a definition computes where a kernel has stored it."""
-    name = equation.name
-    memo: dict[Term, Term] = {}
-
-    def visit(t: Term) -> Term:
-        if name not in t.names:
-            return t
-        found = memo.get(t)
-        if found is None:
-            found = T.map_children(t, visit)
-            if found.op == "ref" and found.attr == name:
-                found = T.stored(equation, found.args)
-            memo[t] = found
-        return found
-
-    return program.map(visit)
+    return program.map_refs([equation.name], lambda t: T.stored(equation, t.args))

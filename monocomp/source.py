@@ -1,4 +1,4 @@
-"""The source that the backend triton emits for a program."""
+"""The source that a backend emits for a program."""
 
 from __future__ import annotations
 
@@ -7,54 +7,46 @@ from typing import TYPE_CHECKING
 
 from monocomp.building import BUILDING
 from monocomp.dtypes import NARROW, dtypes_of
-from monocomp.errors import UsageError
+from monocomp.errors import UnsupportedDtypeError, UnsupportedError, UsageError
 from monocomp.planning.plan import Plan, Planner
 
 if TYPE_CHECKING:
+    from monocomp.backends.triton.dialect import Dialect
     from monocomp.backends.triton.emit import Module
     from monocomp.backends.triton.schedule import Schedule
 
 
-def triton_source(
+def minimal_source(
     planner: Planner,
     extents: Mapping[str, int],
     dtype: str | Mapping[str, str],
     target: str | None,
     *,
     tf32: bool,
-    minimal: bool = False,
 ) -> str:
-    """A self-contained Python file.
-
-    Args:
-        planner: of the program.
-        extents: sizes that are known, by representative.
-        dtype: of all inputs of floats, or of some by name.
-        target: what to choose the schedules for: "cuda:90", "hip:gfx942", ...
-        tf32: let float32 products use the tf32 units.
-        minimal: only kernels for the known sizes, and a short host function.
-    """
-    if not minimal:
-        return triton_module(planner, extents, dtype, target, tf32=tf32).source
+    """A file in Triton of only kernels for the known sizes, and a short host function; arguments as
+    for `module`."""
+    from monocomp.backends.triton.dialect import TRITON
     from monocomp.backends.triton.emit import emit_minimal
 
-    plan, dtypes, schedules = _scheduled(planner, extents, dtype, target)
+    plan, dtypes, schedules = _scheduled(planner, extents, dtype, target, TRITON)
+    plan = plan.of_dtypes(dtypes)
     is_cuda = target is not None and target.startswith("cuda")
     with BUILDING:
         return emit_minimal(
-            planner.equations,
+            planner.equations.of_dtypes(dtypes),
             plan.kernels,
             schedules,
             lowered=plan.program,
             sizes=plan.extents(extents),
             precision="tf32" if tf32 else "ieee",
             target=target,
-            dtypes=dtypes,
             fast=is_cuda and "float32" not in dtypes.values(),
         )
 
 
-def triton_module(
+def module(
+    backend: str,
     planner: Planner,
     extents: Mapping[str, int],
     dtype: str | Mapping[str, str],
@@ -62,22 +54,43 @@ def triton_module(
     *,
     tf32: bool = False,
 ) -> Module:
-    """The whole file, and what it consists of; arguments as for `triton_source`."""
+    """A self-contained Python file, and what it consists of.
+
+    Args:
+        backend: the dialect.
+        planner: of the program.
+        extents: sizes that are known, by representative.
+        dtype: of all inputs of floats, or of some by name.
+        target: what to choose the schedules for: "cuda:90", "hip:gfx942", ...
+        tf32: let float32 products use the tf32 units.
+    """
+    from monocomp.backends.dialects import DIALECTS
     from monocomp.backends.triton.emit import emit
 
-    plan, dtypes, schedules = _scheduled(planner, extents, dtype, target)
+    dialect = DIALECTS[backend]()
+    plan, dtypes, schedules = _scheduled(planner, extents, dtype, target, dialect)
+    narrow = {n: d for n, d in dtypes.items() if d in NARROW}  # the others may be any
+    plan = plan.of_dtypes(narrow)
     with BUILDING:
-        return emit(
-            planner.equations,
+        made = emit(
+            planner.equations.of_dtypes(narrow),
             plan.kernels,
             schedules,
             lowered=plan.program,
             outline=plan.derivation.outline(),
             precision="tf32" if tf32 else "ieee",
             target=target,
-            narrow={n: d for n, d in dtypes.items() if d in NARROW},
+            dialect=dialect,
             sizes=plan.extents(extents),
         )
+    for tensor in {r.block.tensor for k in made.kernels for r in k.rings}:
+        if dtypes.get(tensor) not in ("bfloat16", "float16"):
+            raise UnsupportedDtypeError(
+                f"backend '{backend}' multiplies matrices of 16 bits, and {tensor} is "
+                f"{dtypes.get(tensor, 'float32')}",
+                help="take dtype='bf16', or compile with backend='triton'",
+            )
+    return made
 
 
 def _scheduled(
@@ -85,19 +98,33 @@ def _scheduled(
     extents: Mapping[str, int],
     dtype: str | Mapping[str, str],
     target: str | None,
+    dialect: Dialect,
 ) -> tuple[Plan, dict[str, str], list[Schedule]]:
     """The plan, the dtypes of inputs, and the first schedule of each kernel."""
     from monocomp.backends.triton.schedule import processors_of
-    from monocomp.backends.triton.space import Space, element_bytes
+    from monocomp.backends.triton.space import element_bytes
 
     _check_target(target)
+    check_target(dialect, target or dialect.target)
     dtypes = dtypes_of(planner.equations.declared, dtype)
     widths = {n: 4 if d == "float32" else 2 for n, d in dtypes.items()}
-    processors = planner.processors or processors_of(target)
+    processors = (planner.processors or processors_of(target)) if dialect.merges else 1
     plan = planner.plan(extents, processors)
     sizes = plan.extents(extents)
-    spaces = (Space(k, sizes, element_bytes(k, widths), target, processors) for k in plan.kernels)
-    return plan, dtypes, [space.first() for space in spaces]
+    schedules = []
+    for k in plan.kernels:
+        width = element_bytes(k, widths)
+        schedules.append(dialect.space(k, sizes, width, target, processors).first())
+    return plan, dtypes, schedules
+
+
+def check_target(dialect: Dialect, target: str | None) -> None:
+    """Raises UnsupportedError if a dialect is for other GPUs than a target."""
+    if dialect.target not in (None, target):
+        raise UnsupportedError(
+            f"backend '{dialect.name}' is for {dialect.target} alone, and this is {target}",
+            help="compile with backend='triton'",
+        )
 
 
 def _check_target(target: str | None) -> None:

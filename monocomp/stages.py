@@ -8,7 +8,7 @@
     source      the file that is emitted
 
 A stage can be looked at before or after one of the passes within it: equations before and after the
-steps of a rule, and blocks without and with a pass of `blocks.passes`.
+steps of a rule, and blocks without and with a pass of `blocks.passes` or of the dialect.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from monocomp.declarations import by_representative
 from monocomp.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:  # a kernel has stages
+    from monocomp.backends.triton.dialect import Dialect
+    from monocomp.backends.triton.emit import Module
     from monocomp.blocks import program as B
     from monocomp.kernel import Kernel
     from monocomp.planning.plan import Plan
@@ -74,6 +77,18 @@ class Stages(Mapping[str, str]):
         """The plan for these sizes."""
         return self.kernel.plan(self.extents)
 
+    @property
+    def dialect(self) -> Dialect:
+        """The language of the source."""
+        from monocomp.backends.dialects import DIALECTS
+
+        return DIALECTS[self.kernel.language]()
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """The passes over blocks, in their order."""
+        return self.dialect.every_pass
+
     def __getitem__(self, stage: str) -> str:
         match stage:
             case "equations":
@@ -83,15 +98,9 @@ class Stages(Mapping[str, str]):
             case "tile":
                 return "\n\n".join(map(str, self.plan.kernels))
             case "blocks":
-                from monocomp.blocks.passes import PASSES
-
-                return self._blocks(PASSES)
+                return self._blocks(self.passes)
             case "host":
-                from monocomp.source import triton_module
-
-                sizes = self.kernel._sizes(self.extents)
-                module = triton_module(self.kernel.planner, sizes, "bf16", self.target)
-                return str(module.program).rstrip()
+                return str(self._module().program).rstrip()
             case "source":
                 return self.kernel.source(extents=self.extents, target=self.target).rstrip()
         raise _unknown("stage", stage, STAGES)
@@ -99,12 +108,9 @@ class Stages(Mapping[str, str]):
     @property
     def lines(self) -> tuple[Line, ...]:
         """The lines of the source, each with the statements and the term that it comes from."""
-        from monocomp.source import triton_module
         from monocomp.tile import Axis, TileProgram
 
-        kernel = self.kernel
-        sizes = kernel._sizes(self.extents)
-        module = triton_module(kernel.planner, sizes, "bf16", self.target, tf32=kernel.tf32)
+        module = self._module()
         found = []
         for number, text in enumerate(module.source.rstrip().split("\n"), 1):
             block = module.origins.get(number)
@@ -142,21 +148,31 @@ class Stages(Mapping[str, str]):
         return self._beside(name, after=True)
 
     def _beside(self, name: str, *, after: bool) -> str:
-        from monocomp.blocks.passes import PASSES
-
-        if name in PASSES:
-            return self._blocks(PASSES[: PASSES.index(name) + after])
+        passes = self.passes
+        if name in passes:
+            return self._blocks(passes[: passes.index(name) + after])
         plan = self.plan
         every = [*plan.rewrites.steps, *plan.decisions]
         steps = [s for s in every if s.rule == name]
         if not steps:
-            raise _unknown("pass here", name, [*dict.fromkeys(s.rule for s in every), *PASSES])
+            raise _unknown("pass here", name, [*dict.fromkeys(s.rule for s in every), *passes])
         return _lines(steps[-1].program if after else steps[0].start)
+
+    def _module(self) -> Module:
+        """The file, and what it consists of."""
+        from monocomp.source import module
+
+        kernel, sizes = self.kernel, by_representative(self.kernel.declared, self.extents)
+        tf32 = kernel.tf32
+        return module(kernel.language, kernel.planner, sizes, "bf16", self.target, tf32=tf32)
 
     def _blocks(self, passes: tuple[str, ...]) -> str:
         from monocomp.backends.triton.kernel_source import block_program
 
-        return "\n\n".join(str(block_program(k, passes=passes)) for k in self.plan.kernels)
+        programs = (
+            block_program(k, passes=passes, dialect=self.dialect) for k in self.plan.kernels
+        )
+        return "\n\n".join(map(str, programs))
 
 
 def _lines(equations: Any) -> str:

@@ -6,13 +6,15 @@ Definitions stay separate equations until a rewrite inlines them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from monocomp import terms as T
+from monocomp.building import BUILDING
+from monocomp.declarations import Declarations
 from monocomp.equations import Equation, Equations
-from monocomp.errors import InternalError, Span
+from monocomp.errors import InternalError
 from monocomp.language import syntax
 from monocomp.terms import Term
-from monocomp.terms.declarations import Declarations, Input, Origin, Output, Param
 from monocomp.terms.nodes import SCALED
 from monocomp.terms.operators import binary, compare, function
 from monocomp.vocabulary import KEEPING_REDUCTIONS, SELECTIONS
@@ -23,18 +25,15 @@ def translate(program: syntax.Program, sizes: Mapping[str, int] | None = None) -
 
     A fold over an extent that is known to be 0 is one whose filter admits nothing.
     """
-    translator = _Translator(program, sizes or {})
-    equations = []
-    for definition in program.definitions.values():
-        indices = tuple(translator.index(i) for i in definition.indices)
-        equations.append(Equation(definition.name, indices, translator.definition(definition)))
-    origin = Origin(program.text, program.name, _spans(program))
-    return Equations(translator.declarations(), tuple(equations), origin, sizes=translator.sizes)
-
-
-def _spans(program: syntax.Program) -> dict[str, Span]:
-    found = {name: d.span for name, d in program.definitions.items()}
-    return found | {name: m.span for name, m in program.monoids.items()}
+    with BUILDING:
+        translator = _Translator(program, sizes or {})
+        return Equations(
+            translator.declarations(),
+            tuple(map(translator.equation, program.definitions.values())),
+            program.origin,
+            sizes=translator.sizes,
+            as_written=partial(translate, program),
+        )
 
 
 def translate_monoid(monoid: syntax.Monoid) -> T.UserMonoid:
@@ -61,17 +60,17 @@ class _Translator:
     def index(self, name: str) -> Term:
         return T.index(name, self.program.extent_of[name])
 
-    def declarations(self) -> Declarations:
+    def declarations(self) -> Declarations[Term]:
         """What the program declares; extents that depend on others keep these as they are."""
         program = self.program
         plain = _Translator(program) if program.bounds else self
-        return Declarations(
-            {i.name: Input(i.name, i.dims, i.kind) for i in program.inputs.values()},
-            {p.name: Param(p.name, p.kind, p.default) for p in program.params.values()},
-            tuple(Output(o.name, o.dtype) for o in program.outputs),
-            program.extent_of,
-            {name: plain.expr(e) for name, e in program.bounds.items()},
-        )
+        bounds = {name: plain.expr(e) for name, e in program.bounds.items()}
+        given = (program.inputs, program.params, program.outputs, program.extent_of)
+        return Declarations(*given, bounds)
+
+    def equation(self, definition: syntax.Definition) -> Equation:
+        indices = tuple(map(self.index, definition.indices))
+        return Equation(definition.name, indices, self.definition(definition))
 
     def monoid(self, m: syntax.Monoid) -> T.UserMonoid:
         unit = tuple(T.as_float(self.expr(e)) for e in m.unit)
@@ -109,20 +108,14 @@ class _Translator:
         return found if self._inlined(found) is exact else exact
 
     def _inlined(self, t: Term) -> Term:
-        memo = self._written_out
+        definitions, memo = self.program.definitions, self._written_out
 
-        def visit(t: Term) -> Term:
-            if not t.names:
-                return t
-            if t not in memo:
-                new = T.map_children(t, visit)
-                if new.op == "ref":
-                    body = self.definition(self.program.definitions[new.attr])
-                    new = self._called(new.attr, visit(body), new.args)
-                memo[t] = new
-            return memo[t]
+        def value(t: Term) -> Term:
+            body = self.definition(definitions[t.attr])
+            return self._called(t.attr, self._inlined(body), t.args)
 
-        return self._exactly(lambda: visit(t), exact=False)
+        names = frozenset(definitions)
+        return self._exactly(lambda: T.map_refs(t, names, value, memo), exact=False)
 
     def _called(self, name: str, body: Term, subscripts: Sequence[Term]) -> Term:
         names = self.program.definitions[name].indices

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from monocomp import terms as T
 from monocomp.equations import Equations
-from monocomp.planning.sizes import without_elements
 from monocomp.rules import Choice, RuleSet
+from monocomp.sizes import without_elements
 from monocomp.terms import Term
 
 emptiness = RuleSet("emptiness", "folds over nothing are their units")

@@ -4,48 +4,50 @@
 
 Distributivity lets a chain of contractions be bracketed in any way; with no nonlinearity
 between the two sums, attention takes linear time (Katharopoulos et al., Transformers are
-RNNs, 2020, arXiv:2006.16236). Which way is cheaper depends on the extents; where they are
-not known, `monocomp.planning.sizes` says what they are taken for.
+RNNs, 2020, arXiv:2006.16236). Which way is cheaper depends on the extents, and whoever uses the
+rule says how operations are counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
-from math import prod
+from collections.abc import Callable
+from functools import lru_cache, partial, update_wrapper
 
 from monocomp import terms as T
 from monocomp.equations import Equations
-from monocomp.planning.sizes import nominal_sizes
 from monocomp.rewrites.normal_form import normalise
 from monocomp.rules import Choice, RuleSet
 from monocomp.terms import Term
 from monocomp.terms.monomials import addends, factors
 
-exchange = RuleSet("exchange", "nested sums of products are taken in the cheapest order")
 LARGEST_POWER = 4
 
 
-@exchange.choice
-def exchange_sums(program: Equations) -> Choice | None:
+def exchange_by(operations: Callable[[Equations], int]) -> RuleSet:
+    """The rule set, with what counts the operations of a program."""
+    rules = RuleSet("exchange", "nested sums of products are taken in the cheapest order")
+    rules.choice(update_wrapper(partial(exchange_sums, operations), exchange_sums))
+    return rules
+
+
+def exchange_sums(operations: Callable[[Equations], int], program: Equations) -> Choice | None:
     """A sum of products that hold a sum: the outer sum is taken first.
 
     Law:     sum_k(sum_d(a_d * b_dk) * c_k) = sum_d(a_d * sum_k(b_dk * c_k))
     Claims:  distributivity, interchange
-    Needs:   the program needs fewer operations by it, counting what it has already as free;
-             or as many, and then the indices come in one fixed order
+    Needs:   the program needs fewer operations by it; or as many, and then the indices come in
+             one fixed order
     before:  index e < 2
              O[i,e] = sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e])
     after:   index e < 2
              O[i,e] = sum[j](A[i,j] * sum[k](B[k,j] * C[k,e]))
     """
     best = None
-    sizes = nominal_sizes(program.declared, program.sizes)
-    cost = operations(program, sizes)
+    cost = operations(program)
     for t in candidates(program):
         new = normalise(_exchanged(t))
         choice = Choice.replacing(t, new, program)
-        new_cost = operations(choice.program, sizes)
+        new_cost = operations(choice.program)
         in_order = new.op == "fold" and new.attr.extents < t.attr.extents
         if new_cost < cost or (new_cost == cost and in_order and best is None):
             best, cost = choice, new_cost
@@ -140,41 +142,3 @@ def _split_exponent(t: Term, name: str) -> tuple[Term, Term]:
         moving = [a for a in addends(t.args[0]) if name in a.free]
         return T.exp(T.add(T.ZERO, *fixed)), T.exp(T.add(T.ZERO, *moving))
     return one, t
-
-
-# --- cost -----------------------------------------------------------------------------
-
-
-def operations(program: Equations, sizes: Mapping[str, int]) -> int:
-    """Elements of all distinct folds, each counted once for all values of its free indices."""
-    folds = {
-        _named_by_extent(t)
-        for t in T.subterms(*(e.body for e in program.equations))
-        if t.op in ("fold", "fold_at")
-    }
-    total = 0
-    for t in folds:
-        extents = [e for _, e in _free_indices(t)] + list(t.attr.extents)
-        total += prod(max(1, sizes[e]) for e in extents)
-    return total
-
-
-@lru_cache(maxsize=8192)
-def _free_indices(t: Term) -> frozenset[tuple[str, str]]:
-    """Names and extents of the indices that are free."""
-    if t.op == "index":
-        return frozenset(((t.attr[0], t.attr[1]),))
-    found = frozenset(i for a in T.children(t) for i in _free_indices(a) if i[0] in t.free)
-    return found
-
-
-def _named_by_extent(t: Term) -> Term:
-    """The fold with names for its free indices that tell their extents only, so that the
-    same fold under two others is counted once."""
-    mapping: dict[str, Term] = {}
-    count: dict[str, int] = {}
-    for name, extent in sorted(_free_indices(t)):
-        if name.startswith("$"):
-            count[extent] = count.get(extent, 0) + 1
-            mapping[name] = T.index(f"@{extent}{count[extent]}", extent)
-    return T.substitute(t, mapping)

@@ -32,6 +32,7 @@ from typing import Any
 
 import pytest
 
+from monocomp import pipeline
 from monocomp.checking.steps import Case
 from monocomp.language.checker import check
 from monocomp.pipeline import derive
@@ -227,7 +228,7 @@ def tests_of(name: str) -> Iterator[Callable[[], None]]:
     for function in (f for n, f in vars(module).items() if n.startswith("test_")):
         for arguments in _parametrised(function):
             yield functools.partial(function, **arguments)
-    rules = importlib.import_module(f"monocomp.rewrites.{name}").__dict__.get(name, RuleSet("", ""))
+    rules = vars(pipeline).get(name, RuleSet("", ""))
     for rule, frame in itertools.product((*rules.rules, *rules.choices), test_guards.FRAMES):
         yield functools.partial(test_guards.test_examples_in_guards, rule.name, frame)
     for text in test_printer.PROGRAMS.values():
@@ -237,8 +238,8 @@ def tests_of(name: str) -> Iterator[Callable[[], None]]:
 
 def check_result(text: str) -> None:
     """What is derived from a program is equal to it."""
-    program = check(text)
-    derived = derive(translate(program)).program.text()
+    program = translate(check(text))
+    derived = derive(program).program.text()
     for case in Case.of(program, {}, {}, 1).everywhere():
         inputs = case.inputs("float64")
         assert case.error(case.outputs(inputs, derived), case.outputs(inputs)) < 1e-9

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+import monocomp as mc
 from monocomp import library
 from monocomp.kernel import Kernel
-from monocomp.language.checker import check
 from monocomp.pipeline import RULES
 from monocomp.proving import prover
 from monocomp.terms import facts
@@ -18,7 +18,7 @@ AFFINE = "monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')\n"
 
 
 def kernel(text: str) -> Kernel:
-    return Kernel(check(text))
+    return mc.compile(text)
 
 
 @pytest.mark.one_in(2)

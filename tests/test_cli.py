@@ -123,6 +123,8 @@ def test_unknown_command(call) -> None:
         (["emit", "attention", "--name", "a b"], "'a b' cannot be a kernel's name"),
         (["emit", "attention", "--name", "class"], "'class' cannot be a kernel's name"),
         (["emit", "attention", "--backend", "tritn"], "tritn"),
+        (["emit", "attention", "--backend", "gluon", "--target", "cuda:80"], "for cuda:90 alone"),
+        (["emit", "softmax", "--backend", "gluon"], "compile with backend='triton'"),
         (["emit", "attention", "--target", "nowhere"], "nowhere"),
         (["explain", "attention", "--steps", "-1"], "'-1' is no whole number"),
         (["run", "attention"], "missing"),
@@ -335,6 +337,7 @@ def test_emit_writes_source_and_nothing_else(call) -> None:
         ["--dtype", "fp32", "--tf32"],
         ["--name", "my_kernel"],
         ["--minimal", "--extent", "d=64", "e=64"],
+        ["--backend", "gluon", "--target", "cuda:90"],
     ],
 )
 def test_emit_options(call, words: Sequence[str]) -> None:
@@ -692,6 +695,15 @@ def test_explain_a_stage(call, stage: str, start: str) -> None:
     assert text.strip().startswith(start.strip())
 
 
+def test_explain_a_backend(call) -> None:
+    """The stages of a kernel in another language, and around a pass of its own."""
+    words = "explain", "causal", "--backend", "gluon"
+    assert "gl.warp_specialize(" in call(*words, "--stage", "source").out
+    assert "give K_ring" in call(*words, "--after", "pipeline").out
+    assert "producer:" not in call(*words, "--before", "specialise").out
+    assert call("explain", "causal", "--after", "pipeline").status == 2
+
+
 @pytest.mark.parametrize(
     "words", [("--before", "peel"), ("--after", "peel"), ("--steps", "2"), ("--json",)]
 )
@@ -917,7 +929,6 @@ def test_tune(call, monkeypatch, tmp_path) -> None:
     from monocomp.backends.triton.schedule import Schedule
     from monocomp.backends.triton.search import Tuning
     from monocomp.calls import Calls
-    from monocomp.command_line import verbs
 
     place = schedules.Situation("gpu", "3", "0", "ieee", (("A", "float16"),), (("i", 4),))
     chosen = (Schedule((("i", 64), ("j", 32)), 4, 3),)
@@ -932,8 +943,8 @@ def test_tune(call, monkeypatch, tmp_path) -> None:
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(
-        verbs,
-        "_tensors",
+        files,
+        "tensors",
         lambda arrays, dtypes, _: {n: (a.shape, dtypes[n]) for n, a in arrays.items()},
     )
     monkeypatch.setattr(Calls, "tune", tune)

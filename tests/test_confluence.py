@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import pytest
 
+import monocomp as mc
 from monocomp.equations import Equations
-from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.pipeline import derive
 from monocomp.translation import translate
@@ -133,7 +133,7 @@ def derived(domain: str, text: str) -> Equations:
 
 def kernel(domain: str, text: str) -> str:
     """The emitted kernel function, without what stands before it."""
-    source = Kernel(check(written(domain, text), "kernel")).source(target="cuda:90", dtype="bf16")
+    source = mc.compile(written(domain, text), name="kernel").source(target="cuda:90", dtype="bf16")
     start = source.index("@triton.jit\ndef kernel")
     return source[start : source.index("\n\n\n", start)]
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import sympy
 
+import monocomp as mc
 from monocomp import library
 from monocomp.errors import UsageError
 from monocomp.kernel import Kernel
@@ -21,7 +22,7 @@ from tests.tile.test_programs import MORE
 
 
 def kernel(text: str) -> Kernel:
-    return Kernel(check(text))
+    return mc.compile(text)
 
 
 def cost_of(text: str) -> Cost:
@@ -77,7 +78,7 @@ def test_agrees_with_the_kernels(text: str) -> None:
     assert found.passes == report["passes"]
     if not any("too long to hold" in c.why for p in k.plan().planned for c in p.roles):
         assert sympy.expand(formula(found.state).sympy() - report["state"]) == 0
-    sizes = {e: 64 if e in "de" else 1024 for e in set(k.program.extent_of.values())}
+    sizes = {e: 64 if e in "de" else 1024 for e in set(k.declared.extent_of.values())}
     kernels = k.tile_programs()
     nested = any(isinstance(s, Loop) for p in kernels for at in loops(p.body) for s in at.body)
     if text == library.load("mla"):  # what is keys and values is one tile, and is moved once
@@ -91,7 +92,7 @@ def test_agrees_with_the_kernels(text: str) -> None:
 @pytest.mark.parametrize("text", [*map(library.load, ["attention", "causal", "gqa", "alibi"])])
 def test_operations_agree_to_leading_order(text: str) -> None:
     k = kernel(text)
-    sizes = {e: 64 if e in "de" else 2048 for e in set(k.program.extent_of.values())}
+    sizes = {e: 64 if e in "de" else 2048 for e in set(k.declared.extent_of.values())}
     found = formula(cost(k.derivation.result).flops).at(sizes)
     assert 0.95 <= found / number(k.report()["flops"], sizes) <= 1
 

@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 
 import pytest
 
+import monocomp as mc
 from monocomp import library
 from monocomp.derivation import WIDTH, Derivation, wrap_formula
-from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.pipeline import derive
 from monocomp.translation import translate
@@ -179,7 +179,7 @@ def test_every_beginning_can_be_read() -> None:
         R[i,j] = P[i,j] / sum[i](P[i,j])
         T[i,j] = R[i,j] / sum[j](R[i,j])
         """
-    derivation = Kernel(check(sinkhorn)).derivation
+    derivation = mc.compile(sinkhorn).derivation
     assert [s.rule for s in derivation].count("store_value") > 1
     for count in range(len(derivation) + 1):
         assert "Cost" in str(derivation.first(count)) or count == 0

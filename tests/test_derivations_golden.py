@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
+import monocomp as mc
 from monocomp import library
 from monocomp.kernel import Kernel
-from monocomp.language.checker import check
 
 NAMES = ["attention", "causal", "sliding_window"]
 
 
 def kernel(name: str) -> Kernel:
-    return Kernel(check(library.load(name), name))
+    return mc.compile(library.load(name), name=name)
 
 
 @pytest.mark.parametrize("name", NAMES)

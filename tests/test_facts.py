@@ -11,11 +11,11 @@ import pytest
 
 from monocomp import terms as T
 from monocomp.checking.steps import Case
+from monocomp.declarations import Output
 from monocomp.equations import Equation, Equations
 from monocomp.language.checker import check
 from monocomp.terms import facts
 from monocomp.terms.algebra import SE_PAIR
-from monocomp.terms.declarations import Output
 from monocomp.terms.printer import show_monoid
 from monocomp.translation import translate
 from tests.test_printer import PROGRAMS
@@ -86,7 +86,7 @@ def test_facts_hold(text: str) -> None:
         if not held:
             continue
         params = {name: -0.7 for name, at in program.declared.params.items() if at.default is None}
-        for case in Case.of(check(program.text()), {}, params, 2).everywhere():
+        for case in Case.of(program, {}, params, 2, program.text()).everywhere():
             inputs = case.inputs("float64")
             (value,) = case.outputs(inputs, program.text())
             for name in held:

@@ -9,11 +9,16 @@ import monocomp as mc
 from monocomp import library
 from monocomp.checking.random_inputs import random_inputs
 from monocomp.language.checker import check
+from monocomp.tile import expressions
 from monocomp.translation import translate
 
 # A sum of a mask lacks heads, queries and columns; beside it stand two products of matrices.
 MASKED = "O[b,h,q,e] = sum[k](relu(sum[d](Q[b,h,q,d] * K[b,h,k,d])) * V[b,h,k,e]) / sum[k](M[b,k])"
 MEAN = "O[b,i,j] = sum[k](X[b,i,k] * Y[b,k,j]) / sum[k](M[b,k])"
+DECAY = (
+    "monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')\n"
+    "O[q,e] = Affine[k](G[k], sum[d](Q[q,d] * K[k,d]) * V[k,e]).u"
+)
 SIZES = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 64, "e": 64, "i": 300, "j": 300}
 
 
@@ -44,7 +49,16 @@ def test_what_cannot_be_held_together_is_cut() -> None:
     assert roles(MEAN)["i"] == "row"
 
 
-@pytest.mark.parametrize("text", [MASKED, MEAN])
+def test_blocks_of_columns_share_what_lacks_them() -> None:
+    """A recurrence is no product, and a tile of it has rows, columns and keys: so columns stand in
+    blocks, and not all of them in one. The products that they share are computed once a block."""
+    (kernel,) = mc.compile(DECAY).plan({n: SIZES[n] for n in "qkde"}).planned
+    assert {c.axis.name: c.axis.role for c in kernel.roles} == {"q": "row", "e": "row"}
+    products = [t for t in expressions(kernel.tiles.body) if t.op == "contract"]
+    assert [t.axes for t in products] == [{"q", "k"}]
+
+
+@pytest.mark.parametrize("text", [MASKED, MEAN, DECAY])
 def test_results(text: str) -> None:
     small = {"b": 2, "h": 3, "q": 40, "k": 50, "d": 5, "e": 6, "i": 30, "j": 21}
     used = check(text).extent_of

@@ -37,7 +37,7 @@ def test_a_program_uses_given_monoids() -> None:
     last = mc.monoid("Sums(n, s) = unit (0, 0), combine (n + n', s + s')")
     kernel = mc.compile("M = Sums[k](1, X[k]).s / Sums[k](1, X[k]).n", monoids=[last])
     np.testing.assert_allclose(kernel(torch.from_numpy(X)), X.mean())
-    np.testing.assert_allclose(mc.evaluate(kernel.program, {"X": X}), X.mean())
+    np.testing.assert_allclose(mc.evaluate(kernel.equations.text(), {"X": X}), X.mean())
 
 
 def test_a_monoid_may_stand_before_a_program() -> None:

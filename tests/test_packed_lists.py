@@ -9,7 +9,6 @@ import torch
 
 import monocomp as mc
 from monocomp.kernel import Kernel
-from monocomp.language.checker import check
 from monocomp.planning.report import tile_cost
 
 HEADS = (
@@ -28,11 +27,11 @@ SMALL = {"b": 1, "g": 2, "h": 6, "q": 32, "n": 2, "r": 3, "k": 48, "d": 5, "e": 
 
 
 def kernel(text: str, backend: str = "numpy") -> Kernel:
-    return Kernel(check(text), backend=backend, processors=132)
+    return mc.compile(text, backend=backend, processors=132)
 
 
 def sizes(k: Kernel, of: dict[str, int]) -> dict[str, int]:
-    return {e: n for e, n in of.items() if e in k.program.extent_of.values()}
+    return {e: n for e, n in of.items() if e in k.declared.extent_of.values()}
 
 
 @pytest.mark.parametrize(("text", "row", "kernels"), [(HEADS, "h_2", 2), (BLOCKS, "q_2", 1)])

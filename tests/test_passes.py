@@ -14,15 +14,15 @@ from collections.abc import Callable
 import pytest
 import sympy
 
+import monocomp as mc
 from monocomp import library
 from monocomp.errors import UnsupportedError
 from monocomp.kernel import Kernel
-from monocomp.language.checker import check
 from monocomp.tile import Loop, walk
 
 
 def compiled(name: str) -> Kernel:
-    return Kernel(check(library.load(name), name))
+    return mc.compile(library.load(name), name=name)
 
 
 # --- as it is -----------------------------------------------------------------------------

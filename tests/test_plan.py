@@ -8,9 +8,10 @@ import pytest
 
 import monocomp as mc
 from monocomp import library
+from monocomp.declarations import by_representative
 from monocomp.errors import InternalError
 from monocomp.language.checker import check
-from monocomp.planning.plan import Plan, plan
+from monocomp.planning.plan import Plan, Planner
 from monocomp.translation import translate
 from tests.backends.storing import PROGRAMS
 
@@ -33,10 +34,10 @@ def test_library_plans_are_verified(name: str, processors: int) -> None:
 def test_one_way_to_kernels() -> None:
     """The plan of equations is that of a compiled program."""
     kernel = mc.compile(ATTENTION)
-    sizes = kernel._sizes(DECODING)
-    (one,), (other,) = plan(kernel.equations, sizes).kernels, kernel.plan(DECODING).kernels
+    sizes = by_representative(kernel.declared, DECODING)
+    (one,), (other,) = Planner(kernel.equations).plan(sizes).kernels, kernel.plan(DECODING).kernels
     assert str(one) == str(other) == str(kernel.tile_programs(DECODING)[0])
-    assert plan(translate(check(ATTENTION))).derivation.steps
+    assert Planner(translate(check(ATTENTION))).plan().derivation.steps
 
 
 def test_sizes_that_decide_alike_share_a_plan() -> None:

@@ -51,7 +51,7 @@ def check_derivation(text: str, params: Mapping[str, Any]) -> None:
     source = check(text)
     start = translate(source)
     rewriter = derive(start)
-    case = Case.of(source, {}, params, seed=1)
+    case = Case.of(start, {}, params, seed=1)
     where: Points = "finite" if zlib.crc32(text.encode()) % 2 else "any"
     tried = []
     for each in (case, replace(case, points=where)):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from monocomp.checking.random_inputs import complete_extents, fits, random_inputs, to_bfloat16
+from monocomp.checking.random_inputs import random_inputs, to_bfloat16
+from monocomp.checking.sizes import complete_extents, fits
+from monocomp.declarations import by_representative, free_extents
 from monocomp.errors import UsageError
 from monocomp.language.checker import check
 from monocomp.reference.oracle import evaluate
-from monocomp.terms.declarations import by_representative, free_extents
 from monocomp.translation import translate
 
 PAGED = """

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+import monocomp as mc
 from monocomp import library
 from monocomp import terms as T
 from monocomp.checking.steps import Case
 from monocomp.derivation import Derivation
 from monocomp.errors import MonoidLawError, UnsupportedError
-from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.moving import move_centre
 from monocomp.pipeline import RULES, derive
@@ -99,7 +99,7 @@ def test_reasons(text: str) -> None:
 @pytest.mark.parametrize("name", library.names())
 def test_further_passes_and_kernels_are_explained(name: str) -> None:
     """And nothing is refused where each index is passed over once."""
-    kernel = Kernel(check(library.load(name)))
+    kernel = mc.compile(library.load(name))
     report = kernel.report()
     found = kernel.derivation.refusals
     if sum(report["passes"].values()) > len(report["passes"]) or report["kernels"] > 1:
@@ -109,7 +109,7 @@ def test_further_passes_and_kernels_are_explained(name: str) -> None:
 
 
 def test_stored_values_are_explained() -> None:
-    kernel = Kernel(check(library.load("column_sums")))
+    kernel = mc.compile(library.load("column_sums"))
     reasons = [str(r) for r in kernel.derivation.refusals]
     assert (
         "M[b,h,q] must be known before the first element of C is: "
@@ -128,7 +128,7 @@ def test_stored_values_are_explained() -> None:
     ],
 )
 def test_neighbours_need_one_pass(text: str) -> None:
-    kernel = Kernel(check(text))
+    kernel = mc.compile(text)
     assert kernel.report()["passes"] == {"k": 1}
     assert kernel.derivation.refusals == ()
 
@@ -136,7 +136,7 @@ def test_neighbours_need_one_pass(text: str) -> None:
 def test_every_further_pass_is_explained() -> None:
     """As many reasons, at least, as passes beyond the first."""
     for text in REASONS:
-        kernel = Kernel(check(text))
+        kernel = mc.compile(text)
         passes = kernel.report()["passes"]
         assert len(kernel.derivation.refusals) >= sum(passes.values()) - len(passes)
 
@@ -229,8 +229,7 @@ def test_what_is_not_proved_in_time_is_refused(name: str, no_time: Callable[[], 
         proofs.certify(known)
     proofs.certify_rule_law(EVERYWHERE)
     no_time()
-    program = check(library.load(name))
-    kernel = Kernel(program, backend="numpy")
+    kernel = mc.compile(library.load(name), backend="numpy")
     assert not any(RULES[s.rule].claims for s in kernel.derivation if s.rule in RULES)
     passes, laws = LAWLESS[name]
     assert kernel.report()["passes"] == passes
@@ -240,7 +239,7 @@ def test_what_is_not_proved_in_time_is_refused(name: str, no_time: Callable[[], 
     }
     shown = " ".join(str(kernel.derivation).split())
     assert all(r.place and f"{r.reason} ({r.rule}, in " in shown for r in found.values())
-    case = Case.of(program, {}, {}, 0)
+    case = Case.of(kernel.equations, {}, {}, 0)
     inputs = case.inputs("float64")
     outputs = kernel(**inputs, **case.params)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
@@ -261,7 +260,7 @@ def test_what_no_program_can_do_without(
         proofs.certify_rule_law(name)
     no_time()
     with pytest.raises(MonoidLawError) as raised:
-        Kernel(check(library.load("causal")))
+        mc.compile(library.load("causal"))
     assert str(raised.value).startswith(f"MonoidLawError: {law}")
     assert "neither proved nor refuted within 0 s" in raised.value.notes
 
@@ -273,7 +272,7 @@ def test_what_no_kernel_can_do_without(no_time: Callable[[], None]) -> None:
     proofs.certify_rule_law(EVERYWHERE)
     no_time()
     with pytest.raises(UnsupportedError) as raised:
-        Kernel(check("O[i] = sum[j,k](X[i,j,k])")).tile_programs()
+        mc.compile("O[i] = sum[j,k](X[i,j,k])").tile_programs()
     assert raised.value.message == "no kernel is generated for sum"
     where, law = raised.value.notes
     assert where == "in sum[j, k](X[i,j,k])"
@@ -282,7 +281,7 @@ def test_what_no_kernel_can_do_without(no_time: Callable[[], None]) -> None:
 
 def test_shown() -> None:
     text = next(iter(REASONS))
-    derivation = Kernel(check(text)).derivation
+    derivation = mc.compile(text).derivation
     (refusal,) = derivation.refusals
     assert refusal.place == ("O",) and refusal.term == "relu(X[i,k] - M[i])"
     assert refusal.law == "sum(a * x) = a * sum(x)"

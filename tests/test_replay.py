@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import monocomp as mc
 from monocomp import library
 from monocomp.checking.steps import Case
 from monocomp.derivation import Derivation
 from monocomp.errors import UsageError
-from monocomp.kernel import Kernel, compile
+from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.pipeline import RULES, derive
 from monocomp.translation import translate
@@ -38,7 +39,7 @@ PROGRAMS = {**{n: library.load(n) for n in library.names()}, **MORE}
 
 @cache
 def expected(name: str) -> tuple[Case, dict[str, Any], tuple[Any, ...]]:
-    case = Case.of(check(PROGRAMS[name]), {}, {}, 0)
+    case = Case.of(translate(check(PROGRAMS[name])), {}, {}, 0)
     inputs = case.inputs("float64")
     return case, inputs, case.outputs(inputs)
 
@@ -60,7 +61,7 @@ def stops(steps: int) -> list[int]:
 def test_stopped_anywhere(name: str) -> None:
     full = [s.rule for s in derive(translate(check(PROGRAMS[name]))).steps]
     for count in stops(len(full)):
-        kernel = compile(PROGRAMS[name], steps=count, backend="numpy")
+        kernel = mc.compile(PROGRAMS[name], steps=count, backend="numpy")
         assert [s.rule for s in kernel.derivation[:count]] == full[:count]
         check_kernel(name, kernel)
 
@@ -71,7 +72,7 @@ def test_other_orders_and_fewer_rules(name: str, seed: int, all_of_them: bool) -
     source = random.Random(seed)
     count = len(RULES) if all_of_them else source.randrange(len(RULES))
     rules = source.sample(list(RULES), count)
-    kernel = compile(PROGRAMS[name], rules=rules, backend="numpy")
+    kernel = mc.compile(PROGRAMS[name], rules=rules, backend="numpy")
     check_kernel(name, kernel)
 
 
@@ -123,13 +124,13 @@ def test_a_centre_that_is_the_logarithm_of_a_sum() -> None:
     """Before the first element it is -inf, and moves nothing."""
     rules = ["expand_softmax", "hoist_factor"]
     text = PROGRAMS["attention_statistics"]
-    check_kernel("attention_statistics", compile(text, rules=rules, backend="numpy"))
+    check_kernel("attention_statistics", mc.compile(text, rules=rules, backend="numpy"))
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 def test_a_disabled_rule(backend: str) -> None:
     """Without what leaves the sums, the safe softmax needs its three passes."""
-    kernel = compile(library.load("safe_attention"), rules=["nest_indices"], backend=backend)
+    kernel = mc.compile(library.load("safe_attention"), rules=["nest_indices"], backend=backend)
     assert kernel.report()["passes"] == {"k": 3}
     _, inputs, outputs = expected("safe_attention")
     if backend == "torch":
@@ -170,7 +171,7 @@ def test_replayed_steps_are_the_same() -> None:
 
 def test_bad_rules() -> None:
     with pytest.raises(UsageError, match="there is no rule 'fuse'"):
-        compile("O[i] = X[i]", rules=["fuse"])
+        mc.compile("O[i] = X[i]", rules=["fuse"])
 
 
 @pytest.mark.one_in(3)

@@ -22,11 +22,12 @@ import torch
 from monocomp import library
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines
 from monocomp.checking import random_inputs
+from monocomp.checking import sizes as fitting
+from monocomp.declarations import free_extents
 from monocomp.equations import Equations
 from monocomp.errors import InternalError
 from monocomp.language.checker import check
 from monocomp.reference import oracle
-from monocomp.terms.declarations import free_extents
 from monocomp.translation import translate
 
 _NUMBERS = count()
@@ -226,7 +227,7 @@ def test_reference_agrees_with_the_oracle(name: str, tmp_path: Path) -> None:
     for seed in range(3):
         agrees(made, equations, inputs_of(equations, seed))
     sizes = dict.fromkeys(free_extents(equations.declared), 4)
-    if random_inputs.fits(equations, sizes, {}):
+    if fitting.fits(equations, sizes, {}):
         agrees(made, equations, inputs_of(equations, **sizes))
 
 

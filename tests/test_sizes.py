@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from monocomp.language.checker import check
-from monocomp.planning.sizes import LONG, SHORT, nominal_sizes
+from monocomp.sizes import LONG, SHORT, nominal_sizes
 from monocomp.translation import translate
 
 ATTENTION = "O[b,h,q,e] = softmax[k](Q[b,h,q,d] * K[b,h,k,d]) * V[b,h,k,e]"

@@ -51,7 +51,7 @@ def split(text: str, sizes: Mapping[str, int]) -> tuple[Equations, list[Step]]:
     """A program cut for so many processors, and the steps to it."""
     kernel = compiled(text)
     with short_parts():
-        extents = {kernel.program.extent_of[n]: size for n, size in sizes.items()}
+        extents = {kernel.declared.extent_of[n]: size for n, size in sizes.items()}
         found = kernel.plan(extents)
         return found.program, list(found.decisions)
 
@@ -249,7 +249,7 @@ def test_sums_about_the_centres_of_parts(name: str, length: int) -> None:
     """They are moved to the centre of all, also where a part holds nothing."""
     text = ABOUT_CENTRES[name]
     known = {"i": 3, "k": length, "d": 8, "e": 5}
-    sizes = {i: n for i, n in known.items() if i in compiled(text).program.extent_of}
+    sizes = {i: n for i, n in known.items() if i in compiled(text).declared.extent_of}
     assert "split_stream" in rules(text, **sizes)
     inputs = dict(make_inputs(text, sizes)) | {"n": torch.tensor([length, 20, 1])}
     check_backends(text, inputs)
@@ -538,7 +538,7 @@ def decoding(kind: str) -> tuple[str, dict[str, Tensor]]:
     text = DECODING.format(LEAVING[kind])
     inputs = make_inputs(text, FEW_QUERIES)
     inputs |= {"length": LENGTHS, "last": LENGTHS[:, None] + torch.tensor([-40, -2])}
-    return text, {n: inputs[n] for n in compiled(text).program.inputs}
+    return text, {n: inputs[n] for n in compiled(text).declared.inputs}
 
 
 @pytest.mark.one_in(2)
@@ -620,7 +620,7 @@ def test_bounds_that_may_divide_by_nothing() -> None:
     inputs = {n: x[:0] if n == "Y" else x for n, x in inputs.items()}
     program, _ = split(text, sizes)
     assert "200" not in program.text().partition("index k_part < ")[2].partition("\n")[0]
-    check_backends(text, {n: inputs[n] for n in compiled(text).program.inputs})
+    check_backends(text, {n: inputs[n] for n in compiled(text).declared.inputs})
 
 
 def test_a_stream_of_which_little_is_left_stays_whole() -> None:

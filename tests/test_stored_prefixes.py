@@ -32,12 +32,12 @@ FORGETTING = PROGRAMS["forgetting attention"]
 
 
 def kernel(text: str, **options: str) -> Kernel:
-    return Kernel(check(text), **options)
+    return mc.compile(text, **options)
 
 
 def sizes(k: Kernel, length: int, **more: int) -> dict[str, int]:
     given = {"b": 2, "h": 16, "d": 64, "e": 64, **more}
-    extents = {e: given.get(e, length) for e in k.program.extent_of.values()}
+    extents = {e: given.get(e, length) for e in k.declared.extent_of.values()}
     return extents
 
 

@@ -7,11 +7,10 @@ import pytest
 
 import monocomp as mc
 from monocomp.checking.random_inputs import random_inputs
-from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.planning.holding import estimate
-from monocomp.planning.sizes import nominal_sizes
 from monocomp.planning.storing import Closing
+from monocomp.sizes import nominal_sizes
 from monocomp.translation import translate
 from tests.backends.storing import PROGRAMS
 
@@ -187,7 +186,7 @@ def test_a_kernel_stores_beside_its_own_results() -> None:
 
 def test_work_counts_what_loops_repeat() -> None:
     """A row's maximum is computed for every block of columns."""
-    kernel = Kernel(check("T[i,j] = X[i,c] * Y[j,c]\nC[j] = sum[i](T[i,j] - max[j](T[i,j]))"))
+    kernel = mc.compile("T[i,j] = X[i,c] * Y[j,c]\nC[j] = sum[i](T[i,j] - max[j](T[i,j]))")
     sizes = nominal_sizes(kernel.derivation.start.declared, {"i": 1000, "j": 1280, "c": 8})
     (one,) = estimate(kernel.plan().rewrites.result, sizes)
     (place,) = next(places for t, places in one.folds.items() if "max" in repr(t)[:4])

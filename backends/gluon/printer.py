@@ -5,13 +5,10 @@ from __future__ import annotations
 
 import ast
 
-from monocomp.backends.triton.layout import flat
+from monocomp.backends.triton.layout import flat, lines
 from monocomp.backends.triton.printer import Printer
 from monocomp.blocks import program as B
-from monocomp.blocks.registers import tiles
-from monocomp.blocks.specialisation import DEPTH
-
-WARPS = "WARPS"
+from monocomp.blocks.registers import WARPS, tiles
 
 
 def layout_name(tile: tuple[str, str]) -> str:
@@ -32,26 +29,26 @@ class GluonPrinter(Printer):
     def kernel(self) -> list[str]:
         """The function of those that compute, that of the producer, and the kernel."""
         p = self.program
-        constants = [f"    {x}: gl.constexpr," for x in (DEPTH, WARPS)]
-        arguments = [*self._arguments(), *(f"    {x}," for x in self.rings), *constants]
+        assert p.producer is not None
+        arguments = [*self._arguments(), *(f"    {x}," for x in self.rings)]
         turns = [f"    {r.name}_turn = 0" for r in p.rings]
         self.out = ["@gluon.jit", f"def {p.name}_consumer(", *arguments, "):", *turns]
         for a, b in tiles(p):
             shape = f"instr_shape=[16, {flat(self._length(b))}, 16]"
             self._put(f"{layout_name((a, b))}: gl.constexpr = gl.NVMMADistributedLayout(", 1)
-            self._put(f"version=[3, 0], warps_per_cta=[{WARPS}, 1], {shape}", 2)
+            self._put(f"version=[3, 0], warps_per_cta=[{WARPS.attr}, 1], {shape}", 2)
             self._put(")", 1)
         self._body(p.body, 1)
         self.out += ["", "", "@gluon.jit", f"def {p.name}_producer(", *arguments, "):", *turns]
-        self._body(p.producer, 1)
-        self.out += ["", "", "@gluon.jit", f"def {p.name}(", *self._arguments(), *constants, "):"]
-        self._launch()
+        self._body(p.producer.body, 1)
+        self.out += ["", "", "@gluon.jit", f"def {p.name}(", *self._arguments(), "):"]
+        self._parts(p.producer)
         return self.out
 
-    def _launch(self) -> None:
+    def _parts(self, producer: B.Producer) -> None:
         p = self.program
         for r in p.rings:
-            desc, depth = r.descriptor.attr, r.depth or "1"
+            desc, depth = r.descriptor.attr, self._depth(r)
             memory = f"[{depth}] + {desc}.block_type.shape, {desc}.layout"
             barriers = f"gl.int64, [{depth}, 1], mbarrier.MBarrierLayout()"
             self._put(f"{r.name} = gl.allocate_shared_memory({desc}.dtype, {memory})", 1)
@@ -65,11 +62,11 @@ class GluonPrinter(Printer):
         self._put("[", 2)
         for part in ("consumer", "producer"):
             self._put(f"({p.name}_{part}, (", 3)
-            self.out += [f"                {x}," for x in (*names, *self.rings, DEPTH, WARPS)]
+            self.out += [f"                {x}," for x in (*names, *self.rings)]
             self._put(")),", 3)
         self._put("],", 2)
-        self._put("[1],", 2)
-        self._put("[24],", 2)
+        self._put(f"[{producer.warps}],", 2)
+        self._put(f"[{producer.registers}],", 2)
         self._put(")", 1)
 
     # --- statements ---------------------------------------------------------------------------
@@ -99,14 +96,25 @@ class GluonPrinter(Printer):
                 slot, _ = self._slot(s.ring, indent)
                 self._put(f"mbarrier.arrive({s.ring.name}_empty.index({slot}), count=1)", indent)
                 self._put(f"{s.ring.name}_turn += 1", indent)
+            case B.Issue():
+                product = self._product(s.product)
+                product.keywords.append(ast.keyword("is_async", ast.Constant(True)))
+                self.out += lines(f"{s.target.attr} = ", product, "", indent)
+            case B.Wait():
+                wait = f"warpgroup_mma_wait(num_outstanding={s.behind}, deps=[{s.target.attr}])"
+                self._put(f"{s.target.attr} = {wait}", indent)
             case _:
                 super()._statement(s, indent)
+
+    def _depth(self, ring: B.Ring) -> str:
+        return "1" if ring.depth is None else str(ring.depth.attr)
 
     def _slot(self, ring: B.Ring, indent: int) -> tuple[str, str]:
         """Where the block of this turn is, and the phase of its barriers."""
         if ring.depth is None:
             return "0", "0"
-        return f"{ring.name}_turn % {ring.depth}", f"({ring.name}_turn // {ring.depth} % 2)"
+        depth = self._depth(ring)
+        return f"{ring.name}_turn % {depth}", f"({ring.name}_turn // {depth} % 2)"
 
     def _range(self, r: B.Static | B.Serial | B.Blocks) -> ast.expr:
         if not isinstance(r, B.Blocks):
@@ -141,7 +149,7 @@ class GluonPrinter(Printer):
                 return self._product(e)
         return super()._expr(e)
 
-    def _product(self, e: B.Expr) -> ast.expr:
+    def _product(self, e: B.Expr) -> ast.Call:
         a, b, *initial = map(self._expr, e.args)
         if initial:
             return ast.Call(ast.Name("warpgroup_mma"), [a, b, *initial], [])

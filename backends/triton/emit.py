@@ -11,19 +11,18 @@ from dataclasses import dataclass, replace
 
 from monocomp import __version__
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
+from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
 from monocomp.backends.triton.host_source import HOST_NAMES, HostSource
 from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.interface import interface
 from monocomp.backends.triton.kernel_source import KernelSource, block_program, source_of
-from monocomp.backends.triton.known_arguments import Promises, of_sizes
+from monocomp.backends.triton.known_arguments import Known, Promises
 from monocomp.backends.triton.layout import parse
 from monocomp.backends.triton.minimal import MinimalHost
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines, sizes_for
-from monocomp.blocks.constants import with_constants
-from monocomp.blocks.kernels import takes_turns
-from monocomp.blocks.program import Statement
+from monocomp.blocks.program import BlockProgram, Statement
 from monocomp.dtypes import NARROW
 from monocomp.equations import Equations
 from monocomp.errors import InternalError, UnsupportedError
@@ -39,7 +38,7 @@ from monocomp.host.program import (
     TwoTiles,
     Wide,
 )
-from monocomp.planning.sizes import packed_extents
+from monocomp.sizes import packed_extents
 from monocomp.tile import Combine, Fold, TileProgram, walk
 from monocomp.tile.split_padding import split_padding
 
@@ -52,44 +51,42 @@ class Module:
         source: the text.
         host: the name of the host function.
         configs: the names of the schedules, one a kernel.
-        blocks: for each kernel the names of its block lengths by axis.
+        kernels: the block programs.
         params: the names of the host function's keywords by parameter.
         program: what the host function does.
-        described: for each kernel, can descriptors load tiles of it?
-        ordered: for each kernel, does it take the order of its instances?
         origins: the statements of block programs that lines come from, by the line's number.
     """
 
     source: str
     host: str
     configs: tuple[str, ...]
-    blocks: tuple[Mapping[str, str], ...]
+    kernels: tuple[BlockProgram, ...]
     params: Mapping[str, str]
     program: HostProgram
-    described: tuple[bool, ...]
-    ordered: tuple[bool, ...]
     origins: Mapping[int, Statement]
 
     def config(self, kernel: int, schedule: Schedule) -> dict[str, int]:
         """A schedule in the form that the host function takes."""
-        flags = (self.described[kernel], self.ordered[kernel])
-        return _config(schedule, self.blocks[kernel], *flags)
+        return _config(schedule, self.kernels[kernel])
 
 
 @dataclass(frozen=True)
 class _Written:
     """What all files of a program share."""
 
+    dialect: Dialect
     names: Identifiers
     taken: frozenset[str]  # names of the file, which its host function must leave alone
     schedules: Sequence[Schedule]
     sources: Sequence[KernelSource]
-    blocks: Sequence[Mapping[str, str]]
     settings: Sequence[str]
-    described: Sequence[bool]
-    ordered: Sequence[bool]
-    configs: Sequence[Mapping[str, int]]
     program: HostProgram
+
+    @property
+    def configs(self) -> list[dict[str, int]]:
+        """The kernels' schedules."""
+        programs = (s.program for s in self.sources)
+        return list(map(_config, self.schedules, programs))
 
     def kernels(self) -> list[str]:
         """The lines of the kernels, and of the functions that they call, each after those that
@@ -97,7 +94,7 @@ class _Written:
         texts = ["\n".join(s.lines) for s in self.sources]
         texts += dict.fromkeys(f for s in self.sources for f in s.functions.values())
         helpers = dict.fromkeys(h for s in self.sources for h in s.helpers)
-        return _apart(*texts, *(DEVICE_FUNCTIONS[h] for h in helpers))
+        return _apart(*texts, *(self.dialect.device_functions[h] for h in helpers))
 
     def origins(self, before: int) -> dict[int, Statement]:
         """The statements that lines of the kernels come from, after so many other lines."""
@@ -113,19 +110,19 @@ def _write(
     kernels: Sequence[TileProgram],
     schedules: Sequence[Schedule],
     lowered: Equations,
-    narrow: Mapping[str, str],
+    dialect: Dialect,
     sizes: Mapping[str, int],
     promises: Promises | None = None,
 ) -> _Written:
     """The kernels of a file, and its host program."""
     pairs = zip(kernels, schedules, strict=True)
     kernels = [split_padding(k, s.in_two) for k, s in pairs]
-    taken = {*DEVICE_FUNCTIONS, *HOST_FUNCTIONS, *RESERVED}
+    taken = {*DEVICE_FUNCTIONS, *dialect.host_functions, *RESERVED, *dialect.reserved}
     names = Identifiers({*taken, *HOST_NAMES})
     declared = start.declared
     if not declared.inputs:
         raise UnsupportedError(
-            "backend 'triton' needs an input tensor, to know which GPU to run on",
+            f"backend '{dialect.name}' needs an input tensor, to know which GPU to run on",
             help="compile with backend='torch'",
         )
     kernel_names = [names.of("kernel", k.name, f"{k.name}_kernel") for k in kernels]
@@ -136,36 +133,28 @@ def _write(
     folds = (s.monoid for k in kernels for s in walk(k.body) if isinstance(s, Fold))
     monoids = dict.fromkeys(m.name for m in folds if isinstance(m, Combine))
     functions = {m: names.of("combine", m, f"combine_{m}") for m in monoids}
-    named = zip(kernels, kernel_names, strict=True)
-    programs = [block_program(k, narrow, name=n, functions=functions) for k, n in named]
+    taken |= {x for k, n in zip(kernels, kernel_names, strict=True) for x in dialect.taken(k, n)}
+    programs = []
+    for kernel, schedule, name in zip(kernels, schedules, kernel_names, strict=True):
+        known = Known(kernel, schedule, sizes, promises)
+        programs.append(
+            block_program(kernel, name=name, functions=functions, dialect=dialect, known=known)
+        )
     settings = tuple(
         names.of("config", k.name, "CONFIG" if n == 0 else f"CONFIG_{n + 1}")
         for n, k in enumerate(kernels)
     )
-    blocks = [
-        {a: str(p.lengths[a].attr) for a, _ in s.blocks}
-        for p, s in zip(programs, schedules, strict=True)
-    ]
-    described, ordered = [bool(p.blocks) for p in programs], list(map(takes_turns, kernels))
-    configs = list(map(_config, schedules, blocks, described, ordered))
-    for n, kernel in enumerate(kernels):
-        known = of_sizes(kernel, sizes)
-        known |= promises.of_schedule(programs[n], sizes, configs[n]) if promises else {}
-        programs[n] = with_constants(programs[n], known) if known else programs[n]
     interfaces = [interface(*each) for each in zip(kernels, programs, strict=True)]
     # The function never reads its own name, so what is inside may have it too, as a tensor.
     taken |= {*kernel_names, *functions.values(), *settings, "TensorDescriptor"}
     return _Written(
+        dialect,
         names,
         frozenset(taken),
         schedules,
-        [source_of(p) for p in programs],
-        blocks,
+        [source_of(p, dialect) for p in programs],
         settings,
-        described,
-        ordered,
-        configs,
-        host_program(lowered, interfaces, narrow, sizes),
+        host_program(lowered, interfaces, sizes),
     )
 
 
@@ -178,7 +167,7 @@ def emit(
     outline: Iterable[str] = (),
     precision: str = "ieee",
     target: str | None = None,
-    narrow: Mapping[str, str] | None = None,
+    dialect: Dialect = TRITON,
     sizes: Mapping[str, int] | None = None,
 ) -> Module:
     """The source file of a program.
@@ -191,12 +180,12 @@ def emit(
         outline: the derivation, a line a step.
         precision: "ieee" or "tf32", for products of float32.
         target: what the file was made for, for the header.
-        narrow: the inputs that are floats of 8 bits, with their dtypes.
+        dialect: the language.
         sizes: extents that are known; the file is for these alone.
     """
-    narrow, lowered = narrow or {}, lowered or start
+    lowered = lowered or start
     sizes = packed_extents(lowered, sizes or {})
-    written = _write(start, kernels, schedules, lowered, narrow, sizes)
+    written = _write(start, kernels, schedules, lowered, dialect, sizes)
     names, program = written.names, written.program
     host = Identifiers(written.taken).of("host", start.origin.name or "kernel")
     # What the file computes is printed as it was written, for the sizes that it was lowered for.
@@ -205,7 +194,7 @@ def emit(
     lines = [
         *_header(start, target),
         *_derivation(outline, schedules, checked is not None),
-        *_imports(written.described),
+        *_imports(dialect, any(s.program.blocks for s in written.sources)),
     ]
     for setting, config in zip(written.settings, written.configs, strict=True):
         entries = (f'    "{k}": {v},' for k, v in config.items())
@@ -224,22 +213,21 @@ def emit(
         "clear_elements": has_sums,
         "clear": has_sums,
     }
-    lines += _apart(*(text for f, text in HOST_FUNCTIONS.items() if needed.get(f, True)))
+    texts = (text for f, text in dialect.host_functions.items() if needed.get(f, True))
+    lines += _apart(*texts)
     lines += ["", "", *HostSource(start, program, names, written.settings).lines(host, precision)]
     if checked is not None:
         identifiers = _identifiers(start, names)
         lines += ["", "", *reference_lines(start, identifiers)]
-        lines += ["", "", *main_lines(here, identifiers, host, narrow, checked)]
+        lines += ["", "", *main_lines(here, identifiers, host, dialect.devices, checked)]
     params = {n: names.of("param", n) for n in start.declared.params}
     return Module(
         _parsed(lines),
         host,
         tuple(written.settings),
-        tuple(written.blocks),
+        tuple(s.program for s in written.sources),
         params,
         program,
-        tuple(written.described),
-        tuple(written.ordered),
         origins,
     )
 
@@ -253,7 +241,6 @@ def emit_minimal(
     sizes: Mapping[str, int],
     precision: str,
     target: str | None,
-    dtypes: Mapping[str, str],
     fast: bool,
 ) -> str:
     """The source file of a program without what whole ones look at in each call.
@@ -261,20 +248,19 @@ def emit_minimal(
     Args:
         start, kernels, schedules, lowered, precision, target: as for `emit`.
         sizes: extents that are known; the file is for these alone.
-        dtypes: of the inputs of floats.
         fast: may functions be as accurate as results of 16 bits?
     """
-    narrow = {n: d for n, d in dtypes.items() if d in NARROW}
-    widths = {n: 1 if n in narrow else 4 if d == "float32" else 2 for n, d in dtypes.items()}
+    dtypes = {i.name: i.dtype for i in start.declared.inputs.values() if i.kind == "float"}
+    widths = {n: 1 if d in NARROW else 4 if d == "float32" else 2 for n, d in dtypes.items()}
     promises = Promises(precision, fast, widths)
-    written = _write(start, kernels, schedules, lowered, narrow, sizes, promises)
+    written = _write(start, kernels, schedules, lowered, TRITON, sizes, promises)
     body = written.program.body
     name = Identifiers(written.taken).of("host", start.origin.name or "kernel")
     host = MinimalHost(start, written.program, written.names, written.configs)
     statements = {"two_tiles": TwoTiles, "span": Wide}
     needed = (f for f, kind in statements.items() if any(isinstance(s, kind) for s in body))
     lines = [*written.kernels(), *_apart(*map(HOST_FUNCTIONS.__getitem__, needed))]
-    imports = _imports([any(isinstance(s, Describe) for s in body)])
+    imports = _imports(TRITON, any(isinstance(s, Describe) for s in body))
     return _parsed([*_header(start, target), *imports, *lines[1:], "", "", *host.lines(name)])
 
 
@@ -293,19 +279,21 @@ def _parsed(lines: Sequence[str]) -> str:
     return text
 
 
-def _config(
-    schedule: Schedule, blocks: Mapping[str, str], is_described: bool, is_ordered: bool
-) -> dict[str, int]:
+def _config(schedule: Schedule, kernel: BlockProgram) -> dict[str, int]:
     """A schedule by the names that the host function and the kernel have for it."""
-    entries = {blocks[axis]: length for axis, length in schedule.blocks}
+    entries = {str(kernel.lengths[axis].attr): length for axis, length in schedule.blocks}
     entries |= {"num_warps": schedule.num_warps, "num_stages": schedule.num_stages}
     if schedule.programs:
         entries["PROGRAMS"] = schedule.programs
-    if is_described:
+    if kernel.blocks and not kernel.rings:
         entries["DESCRIPTORS"] = schedule.descriptors
-    if is_ordered:
-        entries["ABREAST"] = schedule.abreast
-    return entries
+    said = {
+        "order": schedule.abreast,
+        "stages": schedule.num_stages,
+        "warps": schedule.num_warps,
+    }
+    given = (a for a in kernel.arguments if a.purpose in said)
+    return entries | {a.name.attr: said[a.purpose] for a in given}
 
 
 def _identifiers(start: Equations, names: Identifiers) -> dict[str, str]:
@@ -345,8 +333,6 @@ def _derivation(
     return [*out, "# sizes: a file that is not for them checks itself."]
 
 
-def _imports(described: Sequence[bool]) -> list[str]:
-    lines = ["", "import torch", "import triton", "import triton.language as tl"]
-    if any(described):
-        lines += ["from triton.tools.tensor_descriptor import TensorDescriptor"]
-    return [*lines, ""]
+def _imports(dialect: Dialect, is_described: bool) -> list[str]:
+    lines = ["", "import torch", "import triton", "import triton.language as tl", *dialect.imports]
+    return [*lines, *[dialect.descriptor_import] * is_described, ""]

@@ -147,9 +147,11 @@ class HostSource:
             case H.Clear():
                 self.put(f"clear({self.tensor(s.tensor)}, launch)")
             case H.Align():
-                self.fit("if ", self._count(s.rows), f" >= {s.least}:")
+                if s.least:
+                    self.fit("if ", self._count(s.rows), f" >= {s.least}:")
                 for name in map(self.tensor, s.tensors):
-                    self.fit(f"{name} = ", f"aligned({name}, empty, launch)", indent=2)
+                    aligned = f"aligned({name}, empty, launch)"
+                    self.fit(f"{name} = ", aligned, indent=1 + bool(s.least))
             case H.View():
                 sizes = ", ".join(map(self.size, s.shape))
                 self.fit(f"{self.tensor(s.name)} = ", f"{self.tensor(s.tensor)}.view({sizes})")
@@ -198,12 +200,18 @@ class HostSource:
         self.put('raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {shape}")', 3)
 
     def _describe(self, s: H.Describe) -> None:
-        self.put(f"{' = '.join(map(self.descriptor, s.descriptors))} = None")
-        self.put(f'if config.pop("{H.DESCRIPTORS}") and not wide:')
+        if not s.is_required:
+            self.put(f"{' = '.join(map(self.descriptor, s.descriptors))} = None")
+            self.put(f'if config.pop("{H.DESCRIPTORS}") and not wide:')
         for d in s.descriptors:
             block = ", ".join("1" if n is None else self._length(n) for n in d.lengths)
             text = f"descriptor({self.tensor(d.tensor)}, [{block}])"
-            self.fit(f"{self.descriptor(d)} = ", text, indent=2)
+            self.fit(f"{self.descriptor(d)} = ", text, indent=1 if s.is_required else 2)
+        if s.is_required:
+            found = _tuple(list(map(self.descriptor, s.descriptors)))
+            self.put(f"if wide or any(x is None for x in {found}):")
+            what = "descriptors cannot load blocks of a tensor: its dtype or layout is another"
+            self.fit("raise ", f'ValueError("{what}")', indent=2)
 
     # --- expressions --------------------------------------------------------------------
 

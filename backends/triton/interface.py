@@ -10,6 +10,8 @@ from monocomp.host import program as H
 from monocomp.host.building import Interface
 from monocomp.tile import TileProgram
 
+_SCHEDULED = ("order", "stages", "warps")  # what a schedule says beside block lengths
+
 
 def interface(kernel: TileProgram, p: BlockProgram) -> Interface:
     """That of one kernel."""
@@ -17,7 +19,7 @@ def interface(kernel: TileProgram, p: BlockProgram) -> Interface:
     arguments, scheduled = [], []
     for a in p.arguments:
         parameter = str(a.name.attr)
-        value = None if a.purpose == "order" else _value(p, a, lengths)
+        value = None if a.purpose in _SCHEDULED else _value(p, a, lengths)
         if value is None or isinstance(value, H.Length):
             scheduled.append(parameter)
         else:
@@ -35,6 +37,7 @@ def interface(kernel: TileProgram, p: BlockProgram) -> Interface:
         tuple(grid),
         p.shared,
         p.added,
+        bool(p.rings),
     )
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
+from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.identifiers import LAUNCH, Identifiers
-from monocomp.backends.triton.printer import Printer
+from monocomp.blocks.constants import Constant, Key, with_constants
 from monocomp.blocks.kernels import build
-from monocomp.blocks.passes import PASSES, choose
+from monocomp.blocks.passes import choose
 from monocomp.blocks.program import BlockProgram, Statement
+from monocomp.errors import UnsupportedError
 from monocomp.tile import Combine, Fold, TileProgram, walk
 
 _OPTIONS = {"INDEX", "PRECISION", "FAST", "STEP", "ABREAST", "pid"}
@@ -37,36 +39,56 @@ class KernelSource:
 
 def block_program(
     program: TileProgram,
-    narrow: Collection[str] = (),
-    passes: Collection[str] = PASSES,
+    passes: Collection[str] | None = None,
     name: str | None = None,
     functions: Mapping[str, str] | None = None,
+    dialect: Dialect = TRITON,
+    known: Callable[[BlockProgram], Mapping[Key, Constant]] = lambda p: {},
 ) -> BlockProgram:
     """A kernel as a block program, in names that the program cannot choose.
 
     Args:
         program: the kernel.
-        narrow: the inputs of 8 bits.
-        passes: those that decide what its block program is like.
+        passes: those that decide what its block program is like; all, unless given.
         name, functions: identifiers of the kernel and of the combines, by monoid; those of a file
             with no other kernel, unless given.
+        dialect: the language that it is for.
+        known: what is known of the arguments.
+
+    Raises:
+        UnsupportedError: the language cannot say what the kernel does.
     """
     kernel = f"{program.name}_kernel" if name is None else name
     if functions is None:
         folds = (s.monoid for s in walk(program.body) if isinstance(s, Fold))
         functions = {m.name: f"combine_{m.name}" for m in folds if isinstance(m, Combine)}
     combines = set(functions.values())
+    passes = dialect.every_pass if passes is None else passes
+    taken = {*LAUNCH, *DEVICE_FUNCTIONS, *_OPTIONS, *dialect.reserved}
+    taken |= dialect.taken(program, kernel)
 
     def scope(function: str) -> Identifiers:
         others = combines if function == kernel else set()
-        return Identifiers({*LAUNCH, *DEVICE_FUNCTIONS, *_OPTIONS, function, *others})
+        return Identifiers({*taken, function, *others})
 
-    return build(program, choose(program, narrow, passes), kernel, scope, functions)
+    choices = choose(program, passes, dialect.resident)
+    found = build(program, choices, kernel, scope, functions)
+    constants = known(found)
+    found = with_constants(found, constants) if constants else found
+    try:
+        for name, change in dialect.passes.items():
+            found = change(found) if name in passes else found
+    except UnsupportedError as reason:
+        raise UnsupportedError(
+            f"backend '{dialect.name}' has no form of kernel '{program.name}': {reason.message}",
+            help=f"compile with backend='{TRITON.name}', which takes all kernels",
+        ) from None
+    return found
 
 
-def source_of(p: BlockProgram) -> KernelSource:
+def source_of(p: BlockProgram, dialect: Dialect = TRITON) -> KernelSource:
     """The text of a block program."""
-    printer = Printer(p)
+    printer = dialect.printer(p)
     lines = printer.kernel()
     origins = printer.origins
     functions = {n: printer.function(f) for n, f in p.functions.items()}

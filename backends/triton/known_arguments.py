@@ -5,22 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from monocomp.backends.triton.schedule import held_length
+from monocomp.backends.triton.schedule import Schedule, held_length
 from monocomp.blocks.constants import Constant, Key
 from monocomp.blocks.program import INT32, BlockProgram
 from monocomp.tile import TileProgram
-
-
-def of_sizes(kernel: TileProgram, sizes: Mapping[str, int]) -> dict[Key, Constant]:
-    """Sizes, and the tiles of what is held entirely."""
-    found: dict[Key, Constant] = {("size", e, 0): sizes[e] for e in kernel.extents() if e in sizes}
-    for a in kernel.axes.values():
-        if a.role == "whole" and a.extent in sizes:
-            length = held_length(kernel, a.name, sizes[a.extent])
-            before = held_length(kernel, a.after, sizes[a.extent]) if a.after else 0
-            found["block", a.name, 0] = length
-            found["even", a.name, 0] = sizes[a.extent] >= before + length
-    return found
 
 
 @dataclass(frozen=True)
@@ -38,10 +26,11 @@ class Promises:
     fast: bool
     widths: Mapping[str, int]
 
-    def of_schedule(
-        self, p: BlockProgram, sizes: Mapping[str, int], config: Mapping[str, int]
+    def of(
+        self, p: BlockProgram, schedule: Schedule, sizes: Mapping[str, int]
     ) -> dict[Key, Constant]:
         """What else is known of the arguments of a kernel with its schedule."""
+        blocks = dict(schedule.blocks)
         found: dict[Key, Constant] = {
             ("option", "INDEX", 0): INT32,
             ("option", "PRECISION", 0): self.precision,
@@ -53,22 +42,52 @@ class Promises:
         for a in p.arguments:
             match a.purpose:
                 case "order":
-                    found[a.key] = config[a.name.attr]
+                    found[a.key] = schedule.abreast
                 case "descriptor":
-                    found[a.key] = self._is_described(p, a.dim, sizes, config) or None
+                    found[a.key] = self._is_described(p, a.dim, schedule, sizes) or None
                 case "even" if p.axes[a.of].role != "whole":
                     size = sizes.get(p.axes[a.of].extent)
-                    length = config[p.lengths[a.of].attr]
-                    found[a.key] = size is not None and size % length == 0
+                    found[a.key] = size is not None and size % blocks[a.of] == 0
                 case "even" if p.axes[a.of].extent not in sizes:
                     found[a.key] = False
         return found
 
     def _is_described(
-        self, p: BlockProgram, block: int, sizes: Mapping[str, int], config: Mapping[str, int]
+        self, p: BlockProgram, block: int, schedule: Schedule, sizes: Mapping[str, int]
     ) -> bool:
         """Does the schedule want a descriptor, and do 16 bytes divide rows of the known size?"""
         tensor, last = p.blocks[block].tensor, p.blocks[block].axes[-1]
         row = 0 if last is None else sizes.get(p.axes[last].extent, 0)
-        wanted = config.get("DESCRIPTORS")
-        return bool(wanted) and row > 0 and row * self.widths.get(tensor, 4) % 16 == 0
+        return schedule.descriptors and row > 0 and row * self.widths.get(tensor, 4) % 16 == 0
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of the arguments of a kernel.
+
+    Attributes:
+        kernel: it.
+        schedule: its schedule.
+        sizes: extents that are known.
+        promises: of a minimal file.
+    """
+
+    kernel: TileProgram
+    schedule: Schedule
+    sizes: Mapping[str, int]
+    promises: Promises | None
+
+    def __call__(self, p: BlockProgram) -> dict[Key, Constant]:
+        """By the arguments of its block program: sizes, the tiles of what is held entirely, and
+        what calls promise."""
+        kernel, sizes = self.kernel, self.sizes
+        found: dict[Key, Constant] = {
+            ("size", e, 0): sizes[e] for e in kernel.extents() if e in sizes
+        }
+        for a in kernel.axes.values():
+            if a.role == "whole" and a.extent in sizes:
+                length = held_length(kernel, a.name, sizes[a.extent])
+                before = held_length(kernel, a.after, sizes[a.extent]) if a.after else 0
+                found["block", a.name, 0] = length
+                found["even", a.name, 0] = sizes[a.extent] >= before + length
+        return found | (self.promises.of(p, self.schedule, sizes) if self.promises else {})

@@ -27,6 +27,7 @@ from triton.runtime.errors import OutOfResources
 
 from monocomp import schedules as remembered
 from monocomp.backends import torch as interpreter
+from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.emit import Module
 from monocomp.backends.triton.measure import GpuBench
 from monocomp.backends.triton.replay import PlanTarget, started
@@ -41,7 +42,7 @@ from monocomp.host.building import host_program, of_tile_program
 from monocomp.host.evaluation import Evaluation
 from monocomp.host.plan import Plan
 from monocomp.planning.report import report
-from monocomp.planning.sizes import power_of_two
+from monocomp.sizes import power_of_two
 from monocomp.tile import TileProgram
 
 Emit = Callable[[Sequence[Schedule]], Module]
@@ -101,6 +102,7 @@ class TritonRunner:
         emit: writes the file for given schedules.
         precision: "ieee" or "tf32".
         processors: for how many to cut streams into parts; the device's, unless given.
+        dialect: the language of the file.
     """
 
     def __init__(
@@ -110,12 +112,14 @@ class TritonRunner:
         emit: Emit,
         precision: str,
         processors: int | None = None,
+        dialect: Dialect = TRITON,
     ) -> None:
         self.program = program
         self.kernels = kernels
         self.emit = emit
         self.precision = precision
         self.processors = processors
+        self.dialect = dialect
         self._modules: dict[tuple[tuple[str, ...], ...], tuple[Module, ModuleType]] = {}
         axes = [a for k in kernels for a in k.axes.values()]
         self._held = {a.extent for a in axes if a.role == "whole"}
@@ -156,7 +160,7 @@ class TritonRunner:
         in_two = tuple(s.in_two for s in choice)
         found = self._modules.get(in_two)
         if found is None:
-            usual = (Space(k, {}, 2).first() for k in self.kernels)
+            usual = (self.dialect.space(k, {}, 2).first() for k in self.kernels)
             pairs = zip(usual, in_two, strict=True)
             module = self.emit([replace(s, in_two=axes) for s, axes in pairs])
             found = self._modules[in_two] = module, load(module.source)
@@ -261,11 +265,12 @@ class TritonRunner:
         """The schedules that each kernel may have."""
         widths = {n: t.element_size() for n, t in inputs.items() if t.is_floating_point()}
         device = next(iter(inputs.values())).device
-        target = _target(device)
+        target = target_of(device)
         of_device = 1 if target is None else multiprocessors(device)
         processors = self.processors or of_device
         return [
-            Space(k, extents, element_bytes(k, widths), target, processors) for k in self.kernels
+            self.dialect.space(k, extents, element_bytes(k, widths), target, processors)
+            for k in self.kernels
         ]
 
     def _look(self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]) -> Look:
@@ -275,7 +280,7 @@ class TritonRunner:
     def _situation(
         self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]
     ) -> remembered.Situation:
-        text = "\n\n".join(str(k) for k in self.kernels)
+        text = "\n\n".join([*map(str, self.kernels), *self.dialect.passes])
         dtypes = sorted((n, str(t.dtype).removeprefix("torch.")) for n, t in inputs.items())
         return remembered.Situation(
             device=torch.cuda.get_device_name(next(iter(inputs.values())).device),
@@ -345,7 +350,7 @@ def multiprocessors(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
-def _target(device: torch.device) -> str | None:
+def target_of(device: torch.device) -> str | None:
     """What to choose schedules for; None where kernels are interpreted."""
     if device.type != "cuda" or interpreted():
         return None

@@ -8,7 +8,8 @@ loosest operators, in parentheses of their own. A call breaks between its argume
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
@@ -38,6 +39,8 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.NotEq: "!=",
     ast.IsNot: "is not",
 }
+_SIGNS: dict[type[ast.unaryop], str] = {ast.USub: "-", ast.Invert: "~"}
+_SIMPLE = re.compile(r"-?[\w.]+")  # what ** has no spaces beside
 
 
 def fit(before: str, text: str, after: str, indent: int) -> list[str]:
@@ -98,50 +101,20 @@ def _bare(e: ast.expr) -> str:
             return _constant(e.value)
         case ast.Name():
             return e.id
-        case ast.Attribute():
-            return f"{_flat(e.value, _ATOM)}.{e.attr}"
-        case ast.Call():
-            return f"{_flat(e.func, _ATOM)}({', '.join(_arguments(e, _argument))})"
-        case ast.Subscript():
-            inner = e.slice.elts if isinstance(e.slice, ast.Tuple) else [e.slice]
-            return f"{_flat(e.value, _ATOM)}[{', '.join(map(_flat, inner))}]"
         case ast.Slice(lower=None, upper=None, step=None):
             return ":"
-        case ast.List():
-            return f"[{', '.join(map(_flat, e.elts))}]"
-        case ast.Tuple():
-            return f"({', '.join(map(_flat, e.elts))}{',' if len(e.elts) == 1 else ''})"
-        case ast.UnaryOp(op=ast.USub()):
-            return f"-{_flat(e.operand, _UNARY)}"
-        case ast.BinOp(op=ast.Pow()):
-            base, exponent = _flat(e.left, _ATOM), _flat(e.right, _UNARY)
-            simple = all(
-                x.replace(".", "_").isidentifier() or x.isdigit() for x in (base, exponent)
-            )
-            return f"{base}**{exponent}" if simple else f"{base} ** {exponent}"
         case ast.BoolOp():
             sign = " and " if isinstance(e.op, ast.And) else " or "
             return sign.join(_flat(x, _COMPARE) for x in e.values)
-        case ast.BinOp() | ast.Compare() | ast.IfExp():
+        case ast.IfExp():
             return " ".join(sign + _flat(x, level) for sign, x, level in _operands(e))
-    raise InternalError(f"no layout for {ast.dump(e)}")
+    return "".join(p if isinstance(p, str) else p.flat for p in _pieces(e))
 
 
 def _constant(value: object) -> str:
     if isinstance(value, str):
         return f'"{value}"'
     return repr(value).replace("e+", "e")
-
-
-def _argument(before: str, e: ast.expr) -> str:
-    return before + _flat(e)
-
-
-def _arguments(e: ast.Call, write: Callable[[str, ast.expr], str]) -> Iterator[str]:
-    for a in e.args:
-        yield write("", a)
-    for k in e.keywords:
-        yield write(f"{k.arg}=", k.value)
 
 
 def _operands(e: ast.expr) -> list[tuple[str, ast.expr, int]]:
@@ -152,6 +125,8 @@ def _operands(e: ast.expr) -> list[tuple[str, ast.expr, int]]:
             return [("", e.left, _OR), (f"{sign} ", e.comparators[0], _OR)]
         case ast.IfExp():
             return [("", e.body, _COMPARE), ("if ", e.test, _COMPARE), ("else ", e.orelse, _IF)]
+        case ast.BinOp(op=ast.Pow()):
+            return [("", e.left, _ATOM), ("** ", e.right, _UNARY)]
         case ast.BinOp():
             sign, level = _BINARY[type(e.op)]
             left = [("", e.left, level)]
@@ -212,17 +187,19 @@ class _Brackets:
     items: tuple[tuple[str, ast.expr], ...]
     close: str
     is_list: bool = True
+    comma: str = ""  # that ends a tuple of one
 
     @property
     def flat(self) -> str:
-        return self.open + ", ".join(start + _flat(x) for start, x in self.items) + self.close
+        inner = ", ".join(start + _flat(x) for start, x in self.items)
+        return self.open + inner + self.comma + self.close
 
     def inner(self, indent: int) -> list[str]:
         """The lines between the brackets."""
         if not self.is_list:
             return _lines(self.items[0][1], indent, "", "", True)
         joined = self.flat[1:-1]
-        if _fits(indent, joined):
+        if _fits(indent, joined) and not self.comma:
             return ["    " * indent + joined]
         return [line for start, x in self.items for line in _lines(x, indent, start, ",", True)]
 
@@ -246,15 +223,22 @@ def _pieces(e: ast.expr, level: int = 0) -> Iterator[str | _Brackets]:
             yield f".{attr}"
         case ast.List(elts=elements):
             yield _Brackets("[", tuple(("", x) for x in elements), "]")
-        case ast.UnaryOp(operand=operand):
-            yield "-"
+        case ast.Tuple(elts=elements):
+            comma = "," if len(elements) == 1 else ""
+            yield _Brackets("(", tuple(("", x) for x in elements), ")", comma=comma)
+        case ast.UnaryOp(op=op, operand=operand):
+            yield _SIGNS[type(op)]
             yield from _pieces(operand, _UNARY)
+        case ast.BinOp(op=ast.Pow()) if all(map(_SIMPLE.fullmatch, map(_flat, (e.left, e.right)))):
+            yield f"{_flat(e.left)}**{_flat(e.right)}"
         case ast.BinOp() | ast.Compare():
             for n, (sign, x, inner) in enumerate(_operands(e)):
                 yield " " * (n > 0) + sign
                 yield from _pieces(x, inner)
+        case ast.Constant() | ast.Name() | ast.Slice() | ast.BoolOp() | ast.IfExp():
+            yield _bare(e)
         case _:
-            yield _flat(e)
+            raise InternalError(f"no layout for {ast.dump(e)}")
 
 
 def _can_flow(e: ast.expr) -> bool:

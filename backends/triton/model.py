@@ -22,7 +22,7 @@ from monocomp.backends.triton.schedule import (
 from monocomp.blocks.descriptors import described_loads
 from monocomp.blocks.kernels import takes_turns
 from monocomp.blocks.operands import Operands
-from monocomp.planning.sizes import LONG, SHORT
+from monocomp.sizes import LONG, SHORT
 from monocomp.tile import (
     Assign,
     Expr,

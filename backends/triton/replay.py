@@ -16,13 +16,14 @@ import torch
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from monocomp import terms as T
 from monocomp.arguments import is_in_float32
 from monocomp.backends.torch import dtype_of, promoted
 from monocomp.backends.triton.schedule import one_tile, two_tiles
 from monocomp.blocks.program import SMALL_INT
+from monocomp.declarations import Declarations
 from monocomp.host.plan import Launched, Plan
 from monocomp.host.program import Buffer, HostProgram
-from monocomp.terms.declarations import Declarations
 
 Look: TypeAlias = tuple[Any, ...]
 _PLANS = 256  # that a kernel keeps; the oldest go
@@ -89,11 +90,12 @@ class PlanTarget:
         if found is None:
             return None
         attributes, device = vars(found) | {"base": None}, self.device
+        kind = type(found)
 
         def make(base: torch.Tensor) -> TensorDescriptor:
             """That of a tensor that looks the same, whose other attributes have been checked."""
             require_context(device)
-            described = TensorDescriptor.__new__(TensorDescriptor)
+            described: TensorDescriptor = object.__new__(kind)
             vars(described).update(attributes, base=base)
             return described
 
@@ -172,10 +174,11 @@ class Plans:
         checked: the parameters whose values a call may be refused for.
     """
 
-    def __init__(self, declared: Declarations, checked: Iterable[str] = ()) -> None:
+    def __init__(self, declared: Declarations[T.Term], checked: Iterable[str] = ()) -> None:
         self.inputs = tuple(declared.inputs)
         self.params = declared.params
-        self.fixed = {*declared.params_of_extents, *checked}
+        of_extents = (t.attr for t in T.subterms(*declared.bounds.values()) if t.op == "param")
+        self.fixed = {*of_extents, *checked}
         self._plans: dict[Look, Plan] = {}
         self._lock = threading.Lock()
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from monocomp.blocks.program import MIN_DOT as MIN_DOT
-from monocomp.planning.sizes import power_of_two
+from monocomp.sizes import power_of_two
 from monocomp.tile import TileProgram
 
 CHUNK = 8  # elements of 16 bits that a lane loads at once

@@ -15,11 +15,12 @@ from monocomp import terms as T
 from monocomp.backends.triton import reference
 from monocomp.backends.triton.reference import reference_lines
 from monocomp.backends.triton.reference.code import call_lines, default_text
-from monocomp.checking import random_inputs
+from monocomp.checking.sizes import Sizes, fits
+from monocomp.declarations import Input, free_extents
+from monocomp.dtypes import NARROW
 from monocomp.equations import Equations
 from monocomp.errors import InternalError
-from monocomp.planning.sizes import without_elements
-from monocomp.terms.declarations import Input, free_extents
+from monocomp.sizes import without_elements
 
 __all__ = ["RESERVED", "main_lines", "reference_lines", "sizes_for"]
 
@@ -47,7 +48,9 @@ def main(kernel):
     """Compare with the program evaluated as it is written, on small random inputs."""
     import os
     import sys
+'''
 
+DEVICES = """
     if os.environ.get("TRITON_INTERPRET") == "1":
         device, dtypes = "cpu", (torch.float32,)
     elif torch.cuda.is_available():
@@ -55,8 +58,7 @@ def main(kernel):
     else:
         print("the self-check needs a GPU, or TRITON_INTERPRET=1", file=sys.stderr)
         return 2
-    torch.manual_seed(0)
-'''
+"""
 
 _LOOP = """
     good = True
@@ -85,8 +87,8 @@ def main_lines(
     equations: Equations,
     identifiers: Mapping[str, str],
     host: str,
-    narrow: Mapping[str, str] | None = None,
-    sizes: Mapping[str, int] | None = None,
+    devices: str = DEVICES,
+    sizes: Sizes | None = None,
 ) -> list[str]:
     """The source of `main` and of the call to it.
 
@@ -98,10 +100,10 @@ def main_lines(
         equations: the program, not rewritten.
         identifiers: as for `reference_lines`.
         host: the name of the host function.
-        narrow: dtypes of inputs that are floats of 8 bits.
+        devices: where it runs, and in which dtypes.
         sizes: those of the inputs, as `sizes_for` gives them.
     """
-    sizes = sizes or _extents(equations, _params(equations), {}, False)
+    sizes = sizes or _sizes(equations, _params(equations), {}, False)
     if host in RESERVED:
         raise InternalError(f"the host function's name is reserved: {host}")
     params = _params(equations)
@@ -110,11 +112,12 @@ def main_lines(
     outputs = [f'"{o.name}"' for o in equations.declared.outputs]
     keywords = [f'"{identifiers[name]}": {default_text(value)}' for name, value in params.items()]
     out = [*_ERROR.strip().splitlines(), "", "", *_HEAD.strip().splitlines()]
+    out += [*devices.rstrip().splitlines(), "    torch.manual_seed(0)"]
     inputs = []
     for declared, made in _inputs(equations, sizes):
         dims = ",".join(d.lstrip(".") for d in declared.dims)
-        if narrow and declared.name in narrow:
-            made += f".to(torch.{narrow[declared.name]})"
+        if declared.dtype in NARROW:
+            made += f".to(torch.{declared.dtype})"
         inputs.append(f"        {made},  # {declared.name}[{dims}]")
     out += ["    made = [", *inputs, "    ]"] if inputs else ["    made = []"]
     out += call_lines("params = {", keywords, "}")
@@ -136,15 +139,16 @@ def _params(equations: Equations) -> dict[str, Any]:
     return values
 
 
-def sizes_for(equations: Equations, known: Mapping[str, int]) -> dict[str, int] | None:
+def sizes_for(equations: Equations, known: Mapping[str, int]) -> Sizes | None:
     """Sizes for the inputs of a file that is for some known ones; None if the reference would
     take too much memory, or needs other parameters."""
     params = _params(equations)
-    most = max(_MOST, _tabulated(equations, _extents(equations, params, {}, False)))
+    most = max(_MOST, _tabulated(equations, _sizes(equations, params, {}, False).extents))
     for is_tiny in (False, True):
-        found = _extents(equations, params, known, is_tiny)
-        fits = all(found[e] == n for e, n in known.items() if e in found)
-        if fits and _tabulated(equations, found) <= most:
+        found = _sizes(equations, params, known, is_tiny)
+        extents = found.extents
+        is_right = all(extents[e] == n for e, n in known.items() if e in extents)
+        if is_right and _tabulated(equations, extents) <= most:
             return found
     return None
 
@@ -156,27 +160,27 @@ def _tabulated(equations: Equations, sizes: Mapping[str, int]) -> int:
     return max(math.prod(sizes[extents[name]] for name in t.free) for t in terms)
 
 
-def _inputs(equations: Equations, sizes: Mapping[str, int]) -> Iterator[tuple[Input, str]]:
+def _inputs(equations: Equations, sizes: Sizes) -> Iterator[tuple[Input, str]]:
     """Each input with an expression for random elements."""
     for declared in equations.declared.inputs.values():
-        shape = ", ".join(str(sizes[dim]) for dim in declared.dims)
+        shape = ", ".join(str(sizes.extents[dim]) for dim in declared.dims)
         whole = f"({shape},)" if len(declared.dims) == 1 else f"({shape})"
         if declared.kind == "bool":
             made = f"torch.rand({whole}) < 0.5"
         elif declared.kind == "int":
-            made = f"torch.randint(0, {_limit(equations, declared.name, sizes)}, {whole})"
+            made = f"torch.randint(0, {sizes.values(declared.name)[1] + 1}, {whole})"
         else:
             made = f"torch.randn({shape if declared.dims else whole})"
         yield declared, made
 
 
-def _extents(
+def _sizes(
     equations: Equations, params: Mapping[str, Any], known: Mapping[str, int], is_tiny: bool
-) -> dict[str, int]:
+) -> Sizes:
     """An odd size for each extent that is not known, where computed subscripts allow it."""
     declared = equations.declared
     given = {e: known[e] for e in free_extents(declared) if e in known}
-    free = random_inputs.fits(equations, {}, params)
+    free = fits(equations, {}, params)
     terms = T.subterms(*(e.body for e in equations.equations))
     bound = [t.attr.extents for t in terms if t.op == "fold"]
     paired = {name for extents in bound if len(extents) > 1 for name in extents}
@@ -189,12 +193,12 @@ def _extents(
         sizes = _TINY if is_tiny else _sizes_like(equations, name)
         sizes = _PAIRED if name in paired and sizes == _LARGE else sizes
         size = next((n for n in sizes if n not in given.values()), sizes[0])
-        if not free or random_inputs.fits(equations, {**given, name: size}, params):
+        if not free or fits(equations, {**given, name: size}, params):
             given[name] = size
     if not free:  # a computed subscript of unknown range, and a dimension that only it reads
         made_up = {root for root in declared.extent_of.values() if root.startswith(".")}
         given |= dict.fromkeys(sorted(made_up - declared.bounds.keys()), max(_LARGE))
-    return random_inputs.complete_extents(equations, given, params)
+    return Sizes(equations, given, params)
 
 
 def _sizes_like(equations: Equations, extent: str) -> tuple[int, ...]:
@@ -208,25 +212,3 @@ def _sizes_like(equations: Equations, extent: str) -> tuple[int, ...]:
                 sizes = _SMALL if rank > 2 and axis == rank - 1 else sizes
                 found = min(found, sizes)
     return found
-
-
-def _limit(equations: Equations, name: str, sizes: Mapping[str, int]) -> int:
-    """What an int input stays below: the extent that it subscripts, or one that it is
-    compared with, as a length."""
-    subscripted: list[int] = []
-    compared: list[int] = []
-    for t in T.subterms(*(e.body for e in equations.equations)):
-        if t.op in ("read", "ref"):
-            for dim, s in zip(_dims(equations, t), t.args, strict=True):
-                if s.op == "read" and s.attr == name:
-                    subscripted.append(sizes[dim])
-        if t.op == "compare" and any(s.op == "read" and s.attr == name for s in t.args):
-            compared += [sizes[s.attr[1]] + 1 for s in t.args if s.op == "index"]
-    return max(1, min(subscripted or compared or [8]))
-
-
-def _dims(equations: Equations, t: T.Term) -> tuple[str, ...]:
-    """The indices of the tensor that is read."""
-    if t.op == "read":
-        return equations.declared.inputs[t.attr].dims
-    return tuple(i.attr[0] for i in equations.by_name[t.attr].indices)

@@ -28,7 +28,7 @@ from monocomp.backends.triton.schedule import (
 from monocomp.blocks.descriptors import described_loads
 from monocomp.blocks.kernels import takes_turns
 from monocomp.errors import UnsupportedError
-from monocomp.planning.sizes import power_of_two
+from monocomp.sizes import power_of_two
 from monocomp.tile import Let, Loop, Statement, TileProgram, expressions, walk
 from monocomp.tile.split_padding import divisible, split_padding
 

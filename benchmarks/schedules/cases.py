@@ -20,10 +20,8 @@ from monocomp.backends.triton.emit import Module, emit
 from monocomp.backends.triton.launch import load
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.space import Space, element_bytes
-from monocomp.checking.random_inputs import complete_extents
+from monocomp.checking.sizes import complete_extents
 from monocomp.dtypes import is_narrow
-from monocomp.language.binding import bind
-from monocomp.translation import translate
 
 WIDE = (
     "attention", "causal", "softcap", "alibi", "gqa", "prefix_lm", "dropout", "sigmoid_attention",
@@ -67,7 +65,7 @@ def case(program: str, sizes: Mapping[str, int], dtype: str = "bfloat16", tier: 
 
 @cache
 def _indices(program: str) -> frozenset[str]:
-    return frozenset(mc.compile(mc.library.load(program)).program.extent_of)
+    return frozenset(mc.compile(mc.library.load(program)).declared.extent_of)
 
 
 def cases() -> list[Case]:
@@ -135,10 +133,10 @@ class Prepared:
         self.full, self.device, self.equations = full, device, kernel.equations
         self.inputs = _inputs(kernel, full, case, device)
         shapes = {n: tuple(t.shape) for n, t in self.inputs.items()}
-        binding = bind(kernel.program, shapes, full.params)
+        binding = kernel.calls.bind(shapes, full.params)
         self.params, extents = binding.params, binding.extents
         plan = kernel.planner.plan(extents, processors)
-        self.kernels, self.program = plan.kernels, plan.program
+        self.kernels, self.plan = plan.kernels, plan
         self.sizes = plan.extents(extents)
         floats = {n: t for n, t in self.inputs.items() if t.is_floating_point()}
         widths = {n: t.element_size() for n, t in floats.items()}
@@ -171,8 +169,9 @@ class Prepared:
         if found is None:
             pairs = zip(self.firsts, in_two, strict=True)
             held = [replace(s, in_two=axes) for s, axes in pairs]
+            plan = self.plan.of_dtypes(self.narrow)
             found = self._modules[in_two] = emit(
-                self.equations, self.kernels, held, lowered=self.program, narrow=self.narrow
+                self.equations.of_dtypes(self.narrow), plan.kernels, held, lowered=plan.program
             )
         return found
 
@@ -202,9 +201,9 @@ class Prepared:
 
 def _inputs(kernel: mc.Kernel, full: Full, case: Case, device: str) -> dict[str, Tensor]:
     dtype = getattr(torch, case.dtype)
-    extents = complete_extents(translate(kernel.program), dict(case.sizes), full.params)
+    extents = complete_extents(kernel.equations, dict(case.sizes), full.params)
     made: dict[str, Any] = {}
-    for at in kernel.program.inputs.values():
+    for at in kernel.declared.inputs.values():
         shape = [extents[dim] for dim in at.dims]
         if at.kind == "float":
             made[at.name] = torch.randn(shape, device=device, dtype=dtype)

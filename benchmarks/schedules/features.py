@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.schedules.legal import Legal
 from monocomp.backends.triton.schedule import SECTOR, held_length
-from monocomp.planning.sizes import power_of_two
+from monocomp.sizes import power_of_two
 from monocomp.tile import Expr, Loop, Statement, expressions, roots, subexpressions, walk
 
 _SPECIAL = ("exp2", "log2", "log", "tanh", "rsqrt", "sqrt", "sin", "cos", "erf", "div")

@@ -116,7 +116,7 @@ def _schedule(made: Prepared, number: int, text: str) -> Schedule:
     shape = Shape.parse(text)
     found = first if shape == space.shape(first) else space.schedule(shape)
     if found is None:
-        raise ValueError(f"kernel {number + 1} of {made.program.origin.name} cannot have {text}")
+        raise ValueError(f"kernel {number + 1} of {made.equations.origin.name} cannot have {text}")
     return found
 
 

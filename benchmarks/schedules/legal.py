@@ -19,7 +19,7 @@ from monocomp.backends.triton.model import Gpu, Model, gpu
 from monocomp.backends.triton.schedule import MIN_DOT, Schedule, one_tile, shortest
 from monocomp.blocks.descriptors import described_loads
 from monocomp.blocks.kernels import takes_turns
-from monocomp.planning.sizes import power_of_two
+from monocomp.sizes import power_of_two
 from monocomp.tile import Loop, TileProgram, expressions, walk
 from monocomp.tile.split_padding import divisible, split_padding
 

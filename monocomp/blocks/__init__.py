@@ -6,8 +6,9 @@
       |             program means the same, and tests interpret it after each
       | build       one statement after the other; what has been chosen is written out
     block program
-      | specialise  a warp of its own loads, for dialects that can say so
-      | place       where tiles lie in registers, for dialects that must
+      | pipeline    blocks in rings of stages, products issued and waited for,
+      | specialise  a warp of its own that asks for blocks,
+      | place       where tiles lie in registers: for dialects that can say so
     a printer of a dialect
 
 Three things go with the data: `text` shows a program, `verifier` checks one, and the block

@@ -61,18 +61,17 @@ _EXACT = 1 << 24  # ints below it are floats of 32 bits
 
 def with_constants(p: B.BlockProgram, known: Mapping[Key, Constant]) -> B.BlockProgram:
     """The program for known arguments, by their keys, without these and those that it does not
-    need. A descriptor that is given stays an argument."""
-    body, producer = (needed(_Folding(p, known).body(part)) for part in (p.body, p.producer))
+    need. A descriptor that is given stays an argument. It comes before the passes of dialects."""
     folding = _Folding(p, known)
+    body = needed(_Folding(p, known).body(p.body))
     lengths = {axis: folding.expr(length) for axis, length in p.lengths.items()}
     precision = p.precision and folding.expr(p.precision)
     expressions = [*lengths.values(), *([precision] if precision else [])]
-    names = read((*body, *producer)).union(*map(names_in, expressions))
+    names = read(body).union(*map(names_in, expressions))
     return replace(
         p,
         arguments=tuple(a for a in p.arguments if a.name.attr in names),
         body=body,
-        producer=producer,
         lengths=lengths,
         precision=precision,
     )
@@ -131,8 +130,6 @@ class _Folding:
                 s = replace(s, value=self.expr(s.value))
             case B.Load():
                 s = replace(s, access=self._access(s.access), target=self._target(s.target))
-            case B.Give():
-                s = replace(s, access=self._access(s.access))
             case B.Store():
                 s = replace(s, access=self._access(s.access), value=self.expr(s.value))
             case B.For():

@@ -128,9 +128,6 @@ class Context:
         """The place at which a block begins."""
         return self.names.index("first", axis)
 
-    def streams_along(self, axis: str) -> bool:
-        return self.program.axes[axis].role == "stream"
-
     def stream(self, axis: str) -> Stream | None:
         """The loop over an axis that this is in."""
         return next((s for s in reversed(self.streams) if s.loop.axis.name == axis), None)

@@ -8,10 +8,10 @@ multiplied in two limbs.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from monocomp.blocks.layouts import Layouts
+from monocomp.dtypes import NARROW
 from monocomp.tile import Expr, TileProgram, expressions
 
 
@@ -41,24 +41,22 @@ class Product:
     shared: tuple[str, str] | None = None
 
 
-def choose_dtypes(
-    program: TileProgram, layouts: Layouts, narrow: Collection[str] = ()
-) -> dict[Expr, Product]:
+def choose_dtypes(program: TileProgram, layouts: Layouts) -> dict[Expr, Product]:
     """How each product of matrices is done.
 
     Args:
         program: the kernel.
         layouts: the order of its dimensions.
-        narrow: the inputs of 8 bits.
     """
-    chooser = _Chooser(program, layouts, narrow)
+    chooser = _Chooser(program, layouts)
     products = (e for e in expressions(program.body) if e.op == "contract")
     return {e: chooser.product(e) for e in products if layouts.operands.is_product(e)}
 
 
 class _Chooser:
-    def __init__(self, program: TileProgram, layouts: Layouts, narrow: Collection[str]) -> None:
-        self.program, self.layouts, self.narrow = program, layouts, narrow
+    def __init__(self, program: TileProgram, layouts: Layouts) -> None:
+        self.program, self.layouts = program, layouts
+        self.narrow = {t.name for t in program.inputs.values() if t.dtype in NARROW}
         self.lets = layouts.lets
 
     def product(self, e: Expr) -> Product:

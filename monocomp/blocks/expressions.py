@@ -30,6 +30,7 @@ from monocomp.blocks.operations import (
 )
 from monocomp.blocks.program import FLOAT32, INDEX, INT32, INT64, OF_KIND, SMALL_INT, UINT32, Expr
 from monocomp.tile import Expr as TileExpr
+from monocomp.tile.operations import OPERATIONS
 
 Layout = tuple[str, ...]
 
@@ -148,7 +149,9 @@ def _bare(c: Context, e: TileExpr, want: Layout) -> Expr:
         x, y = (value(c, a, want) for a in difference.args)
         factor = value(c, scale, want)
         return function("exp2", infix("-", chained("*", factor, x), chained("*", factor, y)))
-    return function(e.op, *(value(c, a, want) for a in e.args))
+    device = OPERATIONS[e.op].device
+    assert device is not None, e.op
+    return function(device, *(value(c, a, want) for a in e.args))
 
 
 def _masked(c: Context, e: TileExpr, want: Layout) -> Expr:

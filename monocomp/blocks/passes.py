@@ -37,7 +37,6 @@ class Choices:
 
 def choose(
     program: TileProgram,
-    narrow: Collection[str] = (),
     passes: Collection[str] = PASSES,
     resident: bool = False,
 ) -> Choices:
@@ -45,7 +44,6 @@ def choose(
 
     Args:
         program: the kernel.
-        narrow: the inputs of 8 bits.
         passes: those to run: a program means the same without any of them.
         resident: do descriptors load what is loaded once, too?
     """
@@ -54,7 +52,7 @@ def choose(
     peeled = "peel" in passes
     phases = peel(program, layouts, described) if peeled else unpeeled(program, layouts)
     periods = align(program, phases) if "align" in passes else {}
-    products = choose_dtypes(program, layouts, narrow)
+    products = choose_dtypes(program, layouts)
     if "choose_dtypes" not in passes:
         products = dict.fromkeys(products, Product())
     return Choices(layouts, described, phases, periods, products)

@@ -5,8 +5,9 @@ None where the dimension has length 1, and () is a scalar. Nothing is left to th
 dialect: conversions are operations, loads say how they are made and what they leave out, and
 loops which blocks they run over.
 
-    program   = arguments, body, functions
-    statement = Assign | Load | Store | For | While | If | Comment
+    program   = arguments, body, functions, rings, producer
+    statement = Assign | Load | Store | For | While | If | Comment | Give | Take | Release
+              | Issue | Wait
     access    = Pointers | Descriptor
     range     = Static | Serial | Blocks
     expression = name | number | arange | full | expand | trans | broadcast | reshape
@@ -15,8 +16,8 @@ loops which blocks they run over.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from monocomp import tile
@@ -103,7 +104,6 @@ class Registers:
 
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 INFIX = ("+", "-", "*", "/", "//", "%", ">>", "&", "|", "and", "or", *COMPARISONS)
-FUNCTIONS = ("exp2", "log", "log2", "sqrt", "rsqrt", "abs", "sin", "cos", "erf", "floor")
 
 
 # --- statements -------------------------------------------------------------------------------
@@ -239,13 +239,13 @@ class Comment:
 
 @dataclass(frozen=True)
 class Ring:
-    """Blocks of a tensor in shared memory, on their way from the warp that asks for them to those
-    that use them; `depth` is the option that tells how many, 1 if none."""
+    """Blocks of a tensor in shared memory, from when they are asked for until they are released:
+    as many stages as `depth` says, 1 if none."""
 
     name: str
     descriptor: Expr
     block: Block
-    depth: str | None
+    depth: Expr | None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -274,7 +274,37 @@ class Release:
     origin: Origin | None = None
 
 
-Statement: TypeAlias = Assign | Load | Store | For | While | If | Comment | Give | Take | Release
+@dataclass(frozen=True, eq=False, slots=True)
+class Issue:
+    """Begin `target = ` a product, which runs beside what follows: until it has been waited for
+    nothing may read it, nor write what it reads."""
+
+    target: Expr
+    product: Expr
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Wait:
+    """Wait for a product: so many that were issued after it may still run."""
+
+    target: Expr
+    behind: int
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True)
+class Producer:
+    """What warps of their own do: so many, each thread with so many registers."""
+
+    body: Body
+    warps: int = 1
+    registers: int = 24
+
+
+Statement: TypeAlias = (
+    Assign | Load | Store | For | While | If | Comment | Give | Take | Release | Issue | Wait
+)
 Body: TypeAlias = tuple[Statement, ...]
 
 
@@ -284,7 +314,8 @@ Body: TypeAlias = tuple[Statement, ...]
 @dataclass(frozen=True)
 class Argument:
     """What a kernel is given, for a purpose: a pointer, a descriptor, the stride of a dimension,
-    an extent's size, a parameter, an axis's block length, is it even?, an option, the order."""
+    an extent's size, a parameter, an axis's block length, is it even?, an option; or, as the
+    schedule says, the order, the stages of rings, the warps that compute."""
 
     purpose: str
     of: str
@@ -324,8 +355,8 @@ class BlockProgram:
         held: the dimension of tensors along which a tile holds them entirely.
         blocks: what descriptors load, in the order of the arguments.
         added: the integer parameters of sums and products.
-        producer: what a warp of its own does, that asks for blocks.
-        rings: what these go through.
+        rings: what blocks go through that are asked for ahead.
+        producer: who asks for them, if not who uses them.
         precision: that of products of float32, if there are products.
     """
 
@@ -340,8 +371,8 @@ class BlockProgram:
     held: Mapping[str, int] = field(default_factory=dict)
     blocks: tuple[Block, ...] = ()
     added: tuple[str, ...] = ()
-    producer: Body = ()
     rings: tuple[Ring, ...] = ()
+    producer: Producer | None = None
     precision: Expr | None = None
 
     def __str__(self) -> str:
@@ -354,12 +385,28 @@ def walk(body: Body) -> Iterator[Statement]:
     """Every statement, compound ones before what they hold."""
     for s in body:
         yield s
-        match s:
-            case For() | While():
-                yield from walk(s.body)
-            case If():
-                yield from walk(s.body)
-                yield from walk(s.orelse)
+        for inner in bodies(s):
+            yield from walk(inner)
+
+
+def bodies(s: Statement) -> tuple[Body, ...]:
+    """What a compound statement holds."""
+    match s:
+        case For() | While():
+            return (s.body,)
+        case If():
+            return (s.body, s.orelse)
+    return ()
+
+
+def inside(s: Statement, change: Callable[[Body], Body]) -> Statement:
+    """A statement with what it holds changed."""
+    match s:
+        case For() | While():
+            return replace(s, body=change(s.body))
+        case If():
+            return replace(s, body=change(s.body), orelse=change(s.orelse))
+    return s
 
 
 def roots(s: Statement) -> tuple[Expr, ...]:
@@ -380,6 +427,8 @@ def roots(s: Statement) -> tuple[Expr, ...]:
             return (s.test,)
         case Give():
             return roots_of(s.access)
+        case Issue():
+            return (s.product,)
     return ()
 
 
@@ -388,7 +437,7 @@ def targets(s: Statement) -> tuple[Expr, ...]:
     match s:
         case Assign():
             return s.targets
-        case Load() | Take():
+        case Load() | Take() | Issue() | Wait():
             return (s.target,)
         case For():
             return (s.variable,)
@@ -401,6 +450,12 @@ def roots_of(access: Access) -> tuple[Expr, ...]:
         return (access.descriptor, *access.places)
     rest = (x for x in (access.mask, access.fill) if x is not None)
     return (access.base, *access.offsets, *rest)
+
+
+def names(body: Body) -> set[str]:
+    """The names that statements read."""
+    values = (e for s in walk(body) for e in roots(s))
+    return {x.attr for e in values for x in subexpressions(e) if x.op == "name"}
 
 
 def subexpressions(e: Expr) -> Iterator[Expr]:

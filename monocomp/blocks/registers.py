@@ -8,8 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from monocomp.blocks import program as B
+from monocomp.blocks.names import option
 from monocomp.errors import UnsupportedError
 
+WARPS = option("WARPS")  # tiles lie in those that compute
 _MADE = ("arange", "full", "zeros")  # tiles that are made where they are wanted
 
 
@@ -19,7 +21,9 @@ def place(program: B.BlockProgram) -> B.BlockProgram:
     Raises:
         UnsupportedError: for what needs other places than products have.
     """
-    return replace(program, body=_Placer(program).body(program.body))
+    warps = B.Argument("warps", "", 0, WARPS, True)
+    placed = _Placer(program).body(program.body)
+    return replace(program, arguments=(*program.arguments, warps), body=placed)
 
 
 def tiles(program: B.BlockProgram) -> list[tuple[str, str]]:
@@ -70,13 +74,11 @@ class _Placer:
                 return replace(
                     s, access=self._access(s.access, at), value=self._placed(s.value, at)
                 )
-            case B.For() | B.While():
-                return replace(s, body=self.body(s.body))
-            case B.If():
-                return replace(s, body=self.body(s.body), orelse=self.body(s.orelse))
+            case B.Issue():
+                return replace(s, product=self._placed(s.product, self._usual(s.target.layout)))
             case B.Assign() | B.Load():
                 raise UnsupportedError("tuples and descriptors have no place in registers")
-        return s
+        return B.inside(s, self.body)
 
     def _access(self, access: B.Pointers, at: B.Registers | None) -> B.Pointers:
         offsets = tuple(self._placed(x, at) for x in access.offsets)

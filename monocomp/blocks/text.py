@@ -15,7 +15,7 @@ def show_program(p: B.BlockProgram) -> str:
     lines += [f"kernel {p.name}({', '.join(a.name.attr for a in p.arguments)})"]
     if p.producer:
         lines.append("  producer:")
-        _body(p.producer, "    ", lines)
+        _body(p.producer.body, "    ", lines)
         lines.append("  consumers:")
     _body(p.body, "    " if p.producer else "  ", lines)
     return "\n".join(lines)
@@ -56,6 +56,11 @@ def _body(body: B.Body, indent: str, lines: list[str]) -> None:
                 lines.append(f"{indent}{_typed(s.target)} = take {s.ring.name}")
             case B.Release():
                 lines.append(f"{indent}release {s.ring.name}")
+            case B.Issue():
+                lines.append(f"{indent}{_typed(s.target)} = issue {show(s.product)}")
+            case B.Wait():
+                behind = f", {s.behind} behind it" if s.behind else ""
+                lines.append(f"{indent}wait for {s.target.attr}{behind}")
             case B.Comment():
                 lines.append(f"{indent}# {s.text}")
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Collection
 
 from monocomp.blocks import program as B
 
@@ -37,26 +36,6 @@ def names_in(e: B.Expr) -> set[str]:
     return found
 
 
-def inside(s: B.Statement, change: Callable[[B.Body], B.Body]) -> B.Statement:
-    """A statement with what it holds changed."""
-    match s:
-        case B.For() | B.While():
-            return replace(s, body=change(s.body))
-        case B.If():
-            return replace(s, body=change(s.body), orelse=change(s.orelse))
-    return s
-
-
-def bodies(s: B.Statement) -> B.Body:
-    """What a statement holds."""
-    match s:
-        case B.For() | B.While():
-            return s.body
-        case B.If():
-            return (*s.body, *s.orelse)
-    return ()
-
-
 def _with(body: B.Body, names: Collection[str]) -> B.Body:
     """The statements with an effect, those that give names that are needed, and what is said of
     them."""
@@ -66,7 +45,7 @@ def _with(body: B.Body, names: Collection[str]) -> B.Body:
         if isinstance(s, B.Comment):
             said.append(s)
             continue
-        s = inside(s, lambda body: _with(body, names))
+        s = B.inside(s, lambda body: _with(body, names))
         match s:
             case B.Assign(targets=(target,), value=B.Expr(op="name", attr=name)) if (
                 name == target.attr
@@ -75,7 +54,7 @@ def _with(body: B.Body, names: Collection[str]) -> B.Body:
             case B.Assign() | B.Load():
                 is_kept = any(t.attr in names for t in B.targets(s))
             case B.For() | B.While() | B.If():
-                is_kept = bool(bodies(s))
+                is_kept = any(B.bodies(s))
             case _:
                 is_kept = True
         found += [*said, s] if is_kept else []

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from monocomp.blocks import program as B
 from monocomp.blocks.operations import broadcast_layout
 from monocomp.errors import InternalError
+from monocomp.tile.operations import OPERATIONS
 
 _Known = dict[str, tuple[B.Layout, B.DtypeKind]]
 _ELEMENTWISE = (*B.INFIX, "where", "maximum", "minimum", "function", "neg", "cast", "to")
@@ -24,7 +25,7 @@ def verify(program: B.BlockProgram) -> None:
     try:
         known = {a.name.attr: (a.name.layout, a.name.dtype.kind) for a in program.arguments}
         known["pid"] = ((), "int")
-        for part in (program.body, program.producer):
+        for part in (program.body, program.producer.body if program.producer else ()):
             _Verifier(program).body(part, dict(known))
         for f in program.functions.values():
             operands = {x.attr: (x.layout, x.dtype.kind) for x in f.operands}
@@ -62,6 +63,11 @@ class _Verifier:
                     same = sorted(s.ring.block.tile) == sorted(a for a in s.target.layout if a)
                     _need(same and s.ring in self.program.rings, f"{s.target.attr} is no block")
                     self._name(s.target, known)
+                case B.Issue():
+                    _need(s.target.layout == s.product.layout, f"{s.target.attr} is no product")
+                    known.pop(s.target.attr, None)
+                case B.Wait():
+                    self._name(s.target, known)
                 case B.Give():
                     _need(s.ring.block == s.access.block, f"{s.ring.name} holds other blocks")
                 case B.Store():
@@ -92,7 +98,7 @@ class _Verifier:
     def _keep(self, inner: Mapping[str, tuple[B.Layout, B.DtypeKind]], known: _Known) -> None:
         """A loop may run no time: what it names is not known after it."""
         for name in known:
-            _need(inner[name] == known[name], f"{name} changes what it is in a loop")
+            _need(inner.get(name) == known[name], f"{name} changes what it is in a loop")
 
     def _load(self, s: B.Load) -> None:
         if isinstance(s.access, B.Pointers):
@@ -155,7 +161,8 @@ class _Verifier:
             case _ if e.op in _ELEMENTWISE:
                 _need(broadcast_layout(*layouts) == e.layout, f"{e.op} has other dimensions")
         if e.op == "function":
-            _need(e.attr in B.FUNCTIONS, f"no function is called {e.attr}")
+            devices = {o.device for o in OPERATIONS.values()} - {None}
+            _need(e.attr in devices, f"no function is called {e.attr}")
         if e.op in B.COMPARISONS:
             _need(e.dtype.kind == "bool", "a comparison is true or false")
 

@@ -1,29 +1,24 @@
-"""Random inputs for a program: sizes that fit together, and elements that make sense.
+"""Random inputs for a program: elements that make sense, at sizes that fit together.
 
 Floats are standard normal, conditions are fair coins. Integers that subscript a tensor are
 valid positions in it, integers that an index is compared with are lengths (0 to the extent), other
 integers lie in 0 to 7. Where side conditions matter are *special points*, which take the place
 of most elements if they are asked for: zeros of both signs, ones, ties, large and small
 numbers, whole rows of one number, lengths of 0, conditions that fail for a row; and infinities
-and NaN. Extents that are not given become small distinct primes, so that no two dimensions can
-be mistaken for one another; what the program says of them is respected: declared extents, and
-subscripts that must stay inside their tensor, found by interval arithmetic over the subscripts.
+and NaN.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from monocomp import terms as T
+from monocomp.checking.sizes import Sizes
+from monocomp.declarations import Input
 from monocomp.equations import Equations
-from monocomp.intervals import Interval, interval
-from monocomp.terms import Term
-from monocomp.terms.declarations import Input, by_representative, free_extents
+from monocomp.intervals import Interval
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
@@ -31,29 +26,6 @@ Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Points: TypeAlias = Literal["general", "finite", "any"]
 _FINITE = (0.0, -0.0, 0.0, 1.0, 1.0, -1.0, 0.5, 2.0, 8.0, -8.0, 2.0**-20)
 _INFINITE = (np.inf, -np.inf, -np.inf, np.nan)
-
-PRIMES = (2, 3, 5, 7, 11, 13, 17)
-_SEARCHED = range(2, 13)  # extents tried where primes do not fit together
-_ANY_INT: Interval = (0, 7)
-
-
-def complete_extents(
-    program: Equations, given: Mapping[str, int], params: Mapping[str, Any] | None = None
-) -> dict[str, int]:
-    """The extent of every index: as given, as declared, or else small.
-
-    Args:
-        program: the program as it is written.
-        given: extents by the name of an index.
-        params: parameters that are not at their defaults.
-    """
-    return _Sizes(program, given, params or {}).extents
-
-
-def fits(program: Equations, extents: Mapping[str, int], params: Mapping[str, Any]) -> bool:
-    """Do all computed subscripts stay inside their tensors at these sizes, filters or not?"""
-    sizes = _Sizes(program, extents, params)
-    return all(map(sizes.is_inside, sizes.subscripts))
 
 
 def random_inputs(
@@ -76,7 +48,7 @@ def random_inputs(
         params: parameters that are not at their defaults, for sizes that depend on them.
         points: where most elements are.
     """
-    sizes = _Sizes(program, extents, params or {})
+    sizes = Sizes(program, extents, params or {})
     arrays = {}
     for number, at in enumerate(program.declared.inputs.values()):
         generator = np.random.default_rng([seed, number])
@@ -128,168 +100,3 @@ def to_bfloat16(array: Array) -> Array:
     bits = np.ascontiguousarray(array).view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
     return rounded.view(np.float32).reshape(array.shape)
-
-
-@dataclass(frozen=True)
-class _Subscript:
-    """A term where a tensor's dimension, with this extent, is subscripted."""
-
-    extent: str
-    term: Term
-
-
-class _Sizes:
-    """Extents that fit together, by index and representative, and ranges of integer inputs."""
-
-    def __init__(
-        self, program: Equations, given: Mapping[str, int], params: Mapping[str, Any]
-    ) -> None:
-        self.program, self.declared = program, program.declared
-        defaults = {name: at.default for name, at in self.declared.params.items()}
-        self.params: dict[str, Any] = {**defaults, **params}
-        self.terms = list(T.subterms(*(e.body for e in program.equations)))
-        self.subscripts = list(self._all_subscripts())
-        self.compared = dict(self._all_compared())
-        self.known = by_representative(self.declared, given)
-        fixed = frozenset(self.known)
-        for number, name in enumerate(free_extents(self.declared)):
-            self.known.setdefault(name, PRIMES[number % len(PRIMES)])
-        self._settle()
-        self._fit(fixed)
-        self.extents = {
-            name: self.known[root]
-            for index, root in self.declared.extent_of.items()
-            for name in (index, root)
-        }
-
-    def values(self, name: str) -> Interval:
-        """The values that an integer input takes."""
-        sizes = [
-            self.known[at.extent]
-            for at in self.subscripts
-            if _is_element(at.term) and at.term.attr == name and at.extent in self.known
-        ]
-        if sizes:
-            return 0, max(0, min(sizes) - 1)
-        if name in self.compared:
-            return 0, self.known.get(self.compared[name], _ANY_INT[1])
-        return _ANY_INT
-
-    def _settle(self) -> None:
-        """Extents that follow from others: declared ones, and dimensions only computed reads use.
-
-        Each may depend on another, so they are filled in until nothing changes.
-        """
-        roots = dict.fromkeys(self.declared.extent_of.values())
-        made_up = [root for root in roots if root[0] == "."]
-        waiting = [n for n in (*self.declared.bounds, *made_up) if n not in self.known]
-        while waiting:
-            left = [name for name in waiting if not self._follow(name)]
-            if len(left) == len(waiting):  # what nothing decides
-                self.known[left.pop(0)] = PRIMES[0]
-            waiting = left
-
-    def _follow(self, name: str) -> bool:
-        if name in self.declared.bounds:
-            found = self._range(self.declared.bounds[name])
-            if found is None:
-                return False
-            self.known[name] = max(0, found[0])
-            return True
-        uses = [at.term for at in self.subscripts if at.extent == name]
-        if all(map(_is_element, uses)):
-            self.known[name] = PRIMES[-1]  # a gather: any size will do
-            return True
-        ranges = [self._range(t) for t in uses if not _is_element(t)]
-        tops = [found[1] for found in ranges if found is not None]
-        if len(tops) < len(ranges):
-            return False
-        self.known[name] = max(0, *tops) + 1
-        return True
-
-    # Fitting extents of named indices to computed subscripts
-
-    def _fit(self, fixed: frozenset[str]) -> None:
-        """Choose other small extents where a computed subscript would leave its tensor."""
-        broken = [at for at in self.subscripts if not self.is_inside(at)]
-        names = {name for at in broken for name in (at.extent, *self._mentioned(at.term))}
-        movable = [name for name in free_extents(self.declared) if name in names - fixed][:3]
-        before = dict(self.known)
-        for choice in sorted(product(_SEARCHED, repeat=len(movable)), key=_simplicity):
-            self.known = {name: before[name] for name in (*free_extents(self.declared), *fixed)}
-            self.known.update(zip(movable, choice, strict=True))
-            self._settle()
-            if all(map(self.is_inside, broken)):
-                return
-        self.known = before  # perhaps a filter guards the read
-
-    def is_inside(self, at: _Subscript) -> bool:
-        """Are all values of a subscript positions in its tensor, as far as can be told?"""
-        found = self._range(at.term)
-        return found is not None and found[0] >= 0 and found[1] < self.known[at.extent]
-
-    def _mentioned(self, term: Term) -> set[str]:
-        """Extents that a subscript depends on, definitions seen through."""
-        found: set[str] = set()
-        for t in T.subterms(term):
-            if t.op == "extent":
-                found.add(t.attr)
-            elif t.op == "index":
-                found.add(t.attr[1])
-            elif t.op == "ref":
-                found |= self._mentioned(self.program.by_name[t.attr].body)
-        return found
-
-    # What the program says
-
-    def _all_subscripts(self) -> Iterator[_Subscript]:
-        """Computed subscripts; a plain index is inside its tensor by itself."""
-        for t in self.terms:
-            if t.op not in ("read", "ref"):
-                continue
-            if t.op == "ref":
-                extents = tuple(i.attr[1] for i in self.program.by_name[t.attr].indices)
-            else:
-                extents = self.declared.extents(t.attr)
-            for extent, a in zip(extents, t.args, strict=True):
-                if a.op != "index":
-                    yield _Subscript(extent, a)
-
-    def _all_compared(self) -> Iterator[tuple[str, str]]:
-        """Integer inputs that an index is compared with, such as len in k < len[b], and its
-        extent."""
-        for t in self.terms:
-            if t.op == "compare":
-                indices = [a.attr[1] for a in t.args if a.op == "index"]
-                for a in filter(_is_element, t.args):
-                    if indices and a.op == "read":
-                        yield a.attr, indices[0]
-
-    def _range(self, t: Term) -> Interval | None:
-        return interval(t, self._range_of_leaf)
-
-    def _range_of_leaf(self, t: Term) -> Interval | None:
-        found = None
-        match t.op:
-            case "extent":
-                found = self.known.get(t.attr)
-            case "param":
-                found = self.params[t.attr]
-            case "index":
-                size = self.known.get(t.attr[1])
-                return None if size is None else (0, max(0, size - 1))
-            case "read":
-                return self.values(t.attr) if t.kind == "int" else None
-            case "ref":
-                return self._range(self.program.by_name[t.attr].body)
-        return (found, found) if isinstance(found, int) else None
-
-
-def _is_element(t: Term) -> bool:
-    """Is t a plain element of a tensor?"""
-    return t.op in ("read", "ref")
-
-
-def _simplicity(choice: Iterable[int]) -> tuple[int, int]:
-    sizes = list(choice)
-    return len(sizes) - len(set(sizes)), sum(sizes)

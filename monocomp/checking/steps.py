@@ -11,18 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, TypeAlias, overload
 
 import numpy as np
 
-from monocomp.checking.random_inputs import Points, complete_extents, random_inputs
+from monocomp.checking.random_inputs import Points, random_inputs
+from monocomp.checking.sizes import complete_extents
+from monocomp.declarations import Declarations, free_extents
 from monocomp.equations import Equations
 from monocomp.errors import IndexRangeError, MonocompError
-from monocomp.language.syntax import Program
 from monocomp.rewriting import Step
-from monocomp.terms.declarations import free_extents
-from monocomp.translation import translate
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
@@ -34,7 +32,8 @@ STEP_LIMIT = 1e-10  # relative to the largest result: steps reorder sums of floa
 class Case:
     """Sizes and parameters at which a program is run, and where its inputs are drawn."""
 
-    program: Program
+    equations: Equations  # as they are written
+    text: str  # the same for the oracle
     extents: dict[str, int]
     params: dict[str, Any]
     seed: int
@@ -42,17 +41,18 @@ class Case:
 
     @classmethod
     def of(
-        cls, program: Program, extents: Mapping[str, int], params: Mapping[str, Any], seed: int
+        cls,
+        equations: Equations,
+        extents: Mapping[str, int],
+        params: Mapping[str, Any],
+        seed: int,
+        text: str | None = None,
     ) -> Case:
-        """A case of small sizes, but for those given."""
-        params = {**small_params(program), **params}
-        extents = complete_extents(translate(program), extents, params)
-        return cls(program, extents, params, seed)
-
-    @cached_property
-    def equations(self) -> Equations:
-        """The program in index terms."""
-        return translate(self.program)
+        """A case of small sizes, but for those given; of the text that the equations come from,
+        unless another is given."""
+        params = {**small_params(equations.declared), **params}
+        extents = complete_extents(equations, extents, params)
+        return cls(equations, text or equations.origin.text, extents, params, seed)
 
     def __str__(self) -> str:
         sizes = [f"{name}={self.extents[name]}" for name in free_extents(self.equations.declared)]
@@ -81,25 +81,23 @@ class Case:
         pairs = zip(found, expected, strict=True)
         return max(difference(a, b, self.points == "any") for a, b in pairs)
 
-    def outputs(
-        self, inputs: Mapping[str, Array], program: str | Program | None = None
-    ) -> tuple[Array, ...]:
+    def outputs(self, inputs: Mapping[str, Array], text: str | None = None) -> tuple[Array, ...]:
         """The outputs by the oracle, of this program or of another form of it."""
         from monocomp.reference.oracle import evaluate
 
-        outputs = evaluate(program or self.program, inputs, **self.params)
+        outputs = evaluate(text or self.text, inputs, **self.params)
         return outputs if isinstance(outputs, tuple) else (outputs,)
 
-    def expected(self, dtype: str, program: str | Program | None = None) -> tuple[Array, ...]:
+    def expected(self, dtype: str, text: str | None = None) -> tuple[Array, ...]:
         """The outputs on this case's inputs."""
-        return self.outputs(self.inputs(dtype), program)
+        return self.outputs(self.inputs(dtype), text)
 
 
-def small_params(program: Program) -> dict[str, int | float]:
+def small_params(declared: Declarations[Any]) -> dict[str, int | float]:
     """Values at which parameters matter at small sizes; a window of 1024 would exclude nothing."""
     return {
         at.name: (3 if at.kind == "int" else 0.5)
-        for at in program.params.values()
+        for at in declared.params.values()
         if at.default is None or (at.kind == "int" and at.default > 8)
     }
 

@@ -10,12 +10,13 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from monocomp import library
-from monocomp.errors import LimitError, UsageError, did_you_mean, shorten
+from monocomp.backends.dialects import DIALECTS
+from monocomp.errors import LimitError, UnsupportedDtypeError, UsageError, did_you_mean, shorten
 from monocomp.language.mistakes import MAX_BYTES
 
 if TYPE_CHECKING:
@@ -130,3 +131,27 @@ def read_array(path: str) -> np.ndarray[Any, np.dtype[Any]]:
         f"'{path}' is no .npy file with one array: {problem}",
         help="write it with numpy.save(path, array)",
     )
+
+
+def tensors(
+    arrays: Mapping[str, Any], dtypes: Mapping[str, str | None], backend: str
+) -> dict[str, Any]:
+    """Arrays as tensors, on the GPU where there is one and the backend can use it."""
+    import torch
+
+    on_gpu = (backend == "auto" or backend in DIALECTS) and torch.cuda.is_available()
+    device = "cuda" if on_gpu else "cpu"
+    tensors = {}
+    for name, array in arrays.items():
+        try:
+            tensor = torch.from_numpy(array)
+        except (TypeError, ValueError):
+            raise UnsupportedDtypeError(
+                f"input '{name}' has dtype {array.dtype}",
+                notes=("accepted: floats of 16, 32 and 64 bits, integers, bool",),
+            ) from None
+        dtype = dtypes.get(name)
+        if dtype is not None and tensor.is_floating_point():
+            tensor = tensor.to(getattr(torch, dtype))
+        tensors[name] = tensor.to(device)
+    return tensors

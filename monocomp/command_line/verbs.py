@@ -23,8 +23,9 @@ from monocomp.plain_files import require_writable, write
 from monocomp.stages import Stages
 
 if TYPE_CHECKING:
+    from monocomp.declarations import Declarations
+    from monocomp.equations import Equations
     from monocomp.kernel import Kernel
-    from monocomp.language.syntax import Program
 
 OK, FAILED = 0, 1
 STANDARD_OUTPUT = (None, "-", "/dev/stdout")  # a file there is written on, not replaced
@@ -90,13 +91,13 @@ def _params(options: Namespace) -> dict[str, int | float]:
     return pairs(options.param, "NAME=VALUE", _number, "a number")
 
 
-def _refuse_unknown_params(program: Program, params: Mapping[str, Any]) -> None:
+def _refuse_unknown_params(declared: Declarations[Any], params: Mapping[str, Any]) -> None:
     for name in params:
-        if name not in program.params:
+        if name not in declared.params:
             raise UsageError(
                 f"the program has no parameter '{name}'",
-                notes=(f"parameters: {', '.join(program.params) or 'none'}",),
-                help=did_you_mean(name, program.params),
+                notes=(f"parameters: {', '.join(declared.params) or 'none'}",),
+                help=did_you_mean(name, declared.params),
             )
 
 
@@ -112,15 +113,15 @@ def _dtypes(options: Namespace) -> tuple[str | None, dict[str, str]]:
 
 
 def _by_input(
-    program: Program, dtype: str | None, named: Mapping[str, str]
+    declared: Declarations[Any], dtype: str | None, named: Mapping[str, str]
 ) -> dict[str, str | None]:
     """The dtype of each input; None: as it comes."""
-    for name in named.keys() - program.inputs.keys():
+    for name in named.keys() - declared.inputs.keys():
         raise UsageError(
             f"the program has no input '{name}'",
-            notes=(f"inputs: {', '.join(program.inputs)}",),
+            notes=(f"inputs: {', '.join(declared.inputs)}",),
         )
-    return {name: named.get(name, dtype) for name in program.inputs}
+    return {name: named.get(name, dtype) for name in declared.inputs}
 
 
 def _dtype(given: str, known: Mapping[str, str]) -> str:
@@ -145,12 +146,18 @@ def _name(options: Namespace) -> str | None:
     return given
 
 
-def _compile(options: Namespace, name: str | None = None, **more: Any) -> Kernel:
-    from monocomp.kernel import Kernel
+def _equations(options: Namespace, name: str | None = None) -> Equations:
     from monocomp.language.checker import check as checked
+    from monocomp.translation import translate
 
     source = files.read_program(options.program)
-    return Kernel(checked(source.text, name or source.name), **more)
+    return translate(checked(source.text, name or source.name))
+
+
+def _compile(options: Namespace, name: str | None = None, **more: Any) -> Kernel:
+    from monocomp.kernel import Kernel
+
+    return Kernel(_equations(options, name), **more)
 
 
 # Output
@@ -198,7 +205,7 @@ def emit(options: Namespace) -> int:
     _require_output(options.output, options.program)
     kernel = _compile(options, name)
     if named and dtype is not None:
-        floats = [n for n, i in kernel.program.inputs.items() if i.kind == "float"]
+        floats = [n for n, i in kernel.declared.inputs.items() if i.kind == "float"]
         named = {**dict.fromkeys(floats, dtype), **named}
     source = kernel.source(
         options.backend,
@@ -215,7 +222,7 @@ def emit(options: Namespace) -> int:
 def explain(options: Namespace) -> int:
     """`monocomp explain`."""
     extents = _extents(options)
-    kernel = _compile(options)
+    kernel = _compile(options, backend=options.backend)
     stages = Stages(kernel, extents)
     if options.origins and options.stage != "source":
         raise UsageError("--origins goes with --stage source", help="add --stage source")
@@ -240,12 +247,10 @@ def explain(options: Namespace) -> int:
 def check(options: Namespace) -> int:
     """`monocomp check`: a line for each finding as it comes."""
     from monocomp.command_line.verification import verify
-    from monocomp.language import checker
 
     extents, params = _extents(options), _params(options)
-    source = files.read_program(options.program)
-    program = checker.check(source.text, source.name)
-    _refuse_unknown_params(program, params)
+    program = _equations(options)
+    _refuse_unknown_params(program.declared, params)
     section, failed = "", False
     for finding in verify(program, extents, params, options.seed):
         if finding.section != section:
@@ -269,17 +274,17 @@ def run(options: Namespace) -> int:
         raise UsageError("--extent goes with --random; files have their sizes")
     _require_output(options.output, options.program, *paths.values())
     kernel = _compile(options, backend=options.backend)
-    program = kernel.program
-    _refuse_unknown_params(program, params)
+    declared = kernel.declared
+    _refuse_unknown_params(declared, params)
     if options.random:
-        arrays = _random(program, extents, params, dtype, options.seed)
+        arrays = _random(kernel.equations, extents, params, dtype, options.seed)
     else:
         arrays = {name: files.read_array(path) for name, path in paths.items()}
-    dtypes = _by_input(program, dtype, named)
-    results = kernel(**_tensors(arrays, dtypes, options.backend), **params)
+    dtypes = _by_input(declared, dtype, named)
+    results = kernel(**files.tensors(arrays, dtypes, options.backend), **params)
     values = results if isinstance(results, tuple) else (results,)
     outputs: dict[str, Any] = {
-        at.name: torch.as_tensor(value) for at, value in zip(program.outputs, values, strict=True)
+        at.name: torch.as_tensor(value) for at, value in zip(declared.outputs, values, strict=True)
     }
     if options.output is not None:
         _save(options.output, outputs)
@@ -298,8 +303,8 @@ def tune(options: Namespace) -> int:
     of_all, named = _dtypes(options)
     dtype = of_all or "bfloat16"
     kernel = _compile(options, backend="triton", tf32=options.tf32)
-    _refuse_unknown_params(kernel.program, params)
-    dtypes = _by_input(kernel.program, dtype, named)
+    _refuse_unknown_params(kernel.declared, params)
+    dtypes = _by_input(kernel.declared, dtype, named)
     if not torch.cuda.is_available():
         raise DeviceError(
             "schedules are measured on a GPU, and there is none here",
@@ -307,8 +312,8 @@ def tune(options: Namespace) -> int:
         )
     if options.output is not None:
         schedules.require_file(options.output)
-    arrays = _random(kernel.program, extents, params, dtype, options.seed)
-    tensors = _tensors(arrays, dtypes, "triton")
+    arrays = _random(kernel.equations, extents, params, dtype, options.seed)
+    tensors = files.tensors(arrays, dtypes, "triton")
     with Progress() as progress:
         found = kernel.calls.tune(
             (),
@@ -324,17 +329,15 @@ def tune(options: Namespace) -> int:
 
 
 def _random(
-    program: Program,
+    equations: Equations,
     extents: Mapping[str, int],
     params: Mapping[str, Any],
     dtype: str | None,
     seed: int,
 ) -> dict[str, Any]:
     from monocomp.checking.random_inputs import random_inputs
-    from monocomp.terms.declarations import by_representative, free_extents
-    from monocomp.translation import translate
+    from monocomp.declarations import by_representative, free_extents
 
-    equations = translate(program)
     given = by_representative(equations.declared, extents)
     missing = [name for name in free_extents(equations.declared) if name not in given]
     if missing:
@@ -346,30 +349,6 @@ def _random(
         return random_inputs(equations, extents, dtype=dtype or "float32", seed=seed, params=params)
     except (MemoryError, ValueError) as error:  # more elements than there are addresses
         raise UsageError(f"inputs of these sizes cannot be made: {error}") from None
-
-
-def _tensors(
-    arrays: Mapping[str, Any], dtypes: Mapping[str, str | None], backend: str
-) -> dict[str, Any]:
-    """Arrays as tensors, on the GPU where there is one and the backend can use it."""
-    import torch
-
-    on_gpu = backend in ("auto", "triton", "gluon") and torch.cuda.is_available()
-    device = "cuda" if on_gpu else "cpu"
-    tensors = {}
-    for name, array in arrays.items():
-        try:
-            tensor = torch.from_numpy(array)
-        except (TypeError, ValueError):
-            raise UnsupportedDtypeError(
-                f"input '{name}' has dtype {array.dtype}",
-                notes=("accepted: floats of 16, 32 and 64 bits, integers, bool",),
-            ) from None
-        dtype = dtypes.get(name)
-        if dtype is not None and tensor.is_floating_point():
-            tensor = tensor.to(getattr(torch, dtype))
-        tensors[name] = tensor.to(device)
-    return tensors
 
 
 def _save(path: str, named: Mapping[str, Any]) -> None:

@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from monocomp.checking.random_inputs import complete_extents, fits
-from monocomp.checking.steps import STEP_LIMIT, Array, Case, check_steps
+from monocomp.checking.sizes import complete_extents, fits
+from monocomp.checking.steps import STEP_LIMIT, Case, check_steps
+from monocomp.command_line.files import tensors
+from monocomp.declarations import by_representative, free_extents
 from monocomp.derivation import Derivation
+from monocomp.equations import Equations
 from monocomp.errors import (
     IndexRangeError,
     MonocompError,
     UnsupportedError,
 )
-from monocomp.language.syntax import Program
 from monocomp.pipeline import derive
-from monocomp.terms.declarations import by_representative, free_extents
-from monocomp.translation import translate
 
 Values: TypeAlias = Mapping[str, Any]
 
@@ -49,19 +49,19 @@ class Finding:
 
 
 def verify(
-    program: Program, extents: Mapping[str, int], params: Values, seed: int
+    program: Equations, extents: Mapping[str, int], params: Values, seed: int
 ) -> Iterator[Finding]:
     """Check a program in every way there is.
 
     Args:
-        program: a checked program.
+        program: as it is written.
         extents: sizes by the name of an index; the others are small.
         params: parameters; the others get small values where their defaults are large.
         seed: of the random inputs.
     """
     case = Case.of(program, extents, params, seed)
     case.expected("float64")  # sizes that do not fit show here, before any line is printed
-    derivation = Derivation.of(derive(translate(program)))
+    derivation = Derivation.of(derive(program))
     yield from _proofs(derivation)
     yield from _steps(derivation, case)
     yield from _backends(program, [*case.everywhere(), *_longer(case, extents)])
@@ -69,7 +69,7 @@ def verify(
 
 def _longer(case: Case, given: Mapping[str, int]) -> list[Case]:
     """The case with one index at a time longer than a tile, where the program admits it."""
-    program, params = case.program, case.params
+    params = case.params
     fixed = by_representative(case.equations.declared, given)
     guarded = not fits(case.equations, case.extents, params)  # then only a run can tell
     cases = []
@@ -77,7 +77,7 @@ def _longer(case: Case, given: Mapping[str, int]) -> list[Case]:
         if name not in fixed:
             extents = complete_extents(case.equations, {**given, name: _LONG}, params)
             if guarded or fits(case.equations, extents, params):
-                cases.append(Case(program, extents, params, case.seed))
+                cases.append(replace(case, extents=extents))
     return cases
 
 
@@ -118,7 +118,7 @@ def _steps(derivation: Derivation, case: Case) -> Iterator[Finding]:
         yield Finding(section, True, "no step: the program is in normal form")
 
 
-def _backends(program: Program, cases: list[Case]) -> Iterator[Finding]:
+def _backends(program: Equations, cases: list[Case]) -> Iterator[Finding]:
     section = "backends: each against the oracle"
     for backend, (dtype, limit) in BACKENDS.items():
         what = f"{backend:6}  {dtype}"
@@ -136,7 +136,7 @@ def _backends(program: Program, cases: list[Case]) -> Iterator[Finding]:
             yield Finding(section, error <= limit, what, f"{_shown(error, limit)}, {where}")
 
 
-def _worst(program: Program, backend: str, dtype: str, cases: list[Case]) -> tuple[float, str]:
+def _worst(program: Equations, backend: str, dtype: str, cases: list[Case]) -> tuple[float, str]:
     """The largest error of a backend over all cases, and at which."""
     import torch
 
@@ -150,11 +150,11 @@ def _worst(program: Program, backend: str, dtype: str, cases: list[Case]) -> tup
             expected = case.outputs(inputs)
         except IndexRangeError:
             continue  # the program does not admit these sizes
-        results = kernel(**_tensors(inputs, backend), **case.params)
+        results = kernel(**tensors(inputs, {}, backend), **case.params)
         values = results if isinstance(results, tuple) else (results,)
-        tensors = [torch.as_tensor(value).detach().cpu() for value in values]
-        eps = max((torch.finfo(t.dtype).eps for t in tensors if t.is_floating_point()), default=0.0)
-        found = tuple((t.double() if t.is_floating_point() else t).numpy() for t in tensors)
+        arrays = [torch.as_tensor(value).detach().cpu() for value in values]
+        eps = max((torch.finfo(t.dtype).eps for t in arrays if t.is_floating_point()), default=0.0)
+        found = tuple((t.double() if t.is_floating_point() else t).numpy() for t in arrays)
         # Less the rounding to the dtype that the program asks for.
         errors[str(case)] = max(0.0, case.error(found, expected) - eps)
     where = max(errors, key=errors.__getitem__)
@@ -170,13 +170,6 @@ def _unavailable(backend: str) -> str | None:
     if os.environ.get("TRITON_INTERPRET") == "1":
         return None
     return "no GPU here; with TRITON_INTERPRET=1 it runs in Triton's interpreter"
-
-
-def _tensors(arrays: Mapping[str, Array], backend: str) -> dict[str, Any]:
-    import torch
-
-    device = "cuda" if backend == "triton" and torch.cuda.is_available() else "cpu"
-    return {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
 
 
 def _shown(error: float, limit: float) -> str:

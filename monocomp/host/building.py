@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from monocomp import terms as T
+from monocomp.declarations import Declarations
+from monocomp.dtypes import NARROW
 from monocomp.equations import Equations
 from monocomp.host import program as H
-from monocomp.planning.sizes import without_elements
-from monocomp.terms.declarations import Declarations
+from monocomp.sizes import without_elements
+from monocomp.terms import Term
 from monocomp.tile import OutputTensor, TileProgram
 
 MANY_BLOCKS = 8  # of rows, whose reading takes longer than a copy, if rows are odd
@@ -28,6 +30,7 @@ class Interface:
         grid: its program instances, along the fastest axis first.
         shared: pairs of tensors that one product takes together.
         added: the integer parameters of sums and products.
+        requires_descriptors: is there no other way to load what they load?
     """
 
     kernel: TileProgram
@@ -38,6 +41,7 @@ class Interface:
     grid: tuple[tuple[str, H.Count], ...] = ()  # by axis
     shared: tuple[tuple[str, str], ...] = ()
     added: tuple[str, ...] = ()
+    requires_descriptors: bool = False
 
     @property
     def tensors(self) -> tuple[str, ...]:
@@ -76,17 +80,13 @@ def of_tile_program(kernel: TileProgram) -> Interface:
 
 
 def host_program(
-    lowered: Equations,
-    kernels: Sequence[Interface],
-    narrow: Collection[str] = (),
-    known: Mapping[str, int] | None = None,
+    lowered: Equations, kernels: Sequence[Interface], known: Mapping[str, int] | None = None
 ) -> H.HostProgram:
     """The program that runs the kernels.
 
     Args:
         lowered: the program that the kernels compute.
         kernels: in the order in which they run.
-        narrow: the inputs that are floats of 8 bits, which have no say in the dtype of results.
         known: the sizes for which the kernels are.
     """
     declared = lowered.declared
@@ -94,7 +94,7 @@ def host_program(
         *_sizes(lowered, kernels, known or {}),
         H.CheckShapes(tuple(H.Shape(n, declared.extents(n)) for n in declared.inputs)),
         *(H.CheckEmpty(e) for e in sorted(without_elements(lowered))),
-        *_dtypes(declared, kernels, narrow),
+        *_dtypes(declared, kernels),
         *_buffers(kernels),
         *(s for n, k in enumerate(kernels) for s in _launch(n, k, declared.inputs)),
     ]
@@ -129,12 +129,11 @@ def _sizes(
         yield H.Bound(extent, bounds[extent])
 
 
-def _dtypes(
-    declared: Declarations, kernels: Sequence[Interface], narrow: Collection[str]
-) -> Iterator[H.Statement]:
-    floats = [n for n, i in declared.inputs.items() if i.kind == "float"]
-    promoted = tuple(n for n in floats if n not in narrow)
-    yield H.Promote(promoted, "bfloat16" if narrow else "float32")
+def _dtypes(declared: Declarations[Term], kernels: Sequence[Interface]) -> Iterator[H.Statement]:
+    """Floats of 8 bits have no say in the dtype of results."""
+    floats = [i for i in declared.inputs.values() if i.kind == "float"]
+    promoted = tuple(i.name for i in floats if i.dtype not in NARROW)
+    yield H.Promote(promoted, "float32" if len(promoted) == len(floats) else "bfloat16")
     if any(a.value == H.Flag("fast") for k in kernels for a in k.arguments):
         yield H.Fast(next(iter(declared.inputs)))
     for left, right in dict.fromkeys(p for k in kernels for p in k.shared):
@@ -164,19 +163,22 @@ def _dtype(output: OutputTensor) -> str:
 
 def _launch(number: int, k: Interface, inputs: Mapping[str, object]) -> Iterator[H.Statement]:
     if k.scheduled is not None:
-        host = (H.PROGRAMS,) * bool(k.kernel.parts) + (H.DESCRIPTORS,) * bool(k.descriptors)
+        required = k.requires_descriptors
+        host = (H.PROGRAMS,) * bool(k.kernel.parts)
+        host += (H.DESCRIPTORS,) * (bool(k.descriptors) and not required)
         yield H.Choose(number, host)
         rows = tuple(c for a, c in k.grid if k.kernel.axes[a].role == "row")[::-1]
-        odd = {d.tensor: None for d in k.descriptors if _is_held(k.kernel, d)}
+        odd = {d.tensor: None for d in k.descriptors if required or _is_held(k.kernel, d)}
         if rows and any(name in inputs for name in odd):
-            yield H.Align(tuple(n for n in odd if n in inputs), rows, MANY_BLOCKS)
+            least = 0 if required else MANY_BLOCKS
+            yield H.Align(tuple(n for n in odd if n in inputs), rows, least)
         yield H.Wide(k.tensors, k.added)
         yield H.Programs(tuple(c for _, c in k.grid))
         for axis in k.kernel.axes.values():
             if axis.after is not None and axis.name in k.halves:
                 yield H.TwoTiles(axis.extent, axis.after, axis.name)
         if k.descriptors:
-            yield H.Describe(k.descriptors)
+            yield H.Describe(k.descriptors, required)
     yield H.Launch(number, k.name, k.arguments)
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, cast
 
-from monocomp.errors import InternalError
+from monocomp.errors import InternalError, UnsupportedError
 from monocomp.host import program as H
 from monocomp.host.plan import Launched, Plan
 from monocomp.intervals import evaluated
@@ -166,7 +166,7 @@ class Evaluation:
                 self.programs = self._count(s.grid, self.config)
             case H.Describe():
                 for d in s.descriptors:
-                    self._describe(d)
+                    self._describe(d, s.is_required)
             case H.Launch():
                 self._launch(s)
             case H.Return():
@@ -233,11 +233,24 @@ class Evaluation:
             self.allocations.append((copy, tuple(found[0].shape), found[0].dtype))
             self.launches.append(found[1])
 
-    def _describe(self, d: H.Descriptor) -> None:
-        self.descriptors[d.parameter] = None
-        if self.is_described and not self.is_wide:
+    def _describe(self, d: H.Descriptor, is_required: bool) -> None:
+        make, tensor = None, self.tensors[d.tensor]
+        if (self.is_described or is_required) and not self.is_wide:
             block = [1 if n is None else self._length(n) for n in d.lengths]
-            self.descriptors[d.parameter] = self.scheduled.describe(self.tensors[d.tensor], block)
+            make = self.scheduled.describe(tensor, block)
+        if is_required and make is None:
+            raise UnsupportedError(
+                f"this backend loads {d.tensor} by descriptors, and none fits it",
+                notes=[
+                    f"its shape is {tuple(tensor.shape)}, its strides {tensor.stride()}, and its "
+                    f"dtype {str(tensor.dtype).removeprefix('torch.')}",
+                    "descriptors take elements of 16 bits without gaps in the last dimension, "
+                    "other strides that 16 bytes divide, no size of 0, and offsets below 2**31",
+                ],
+                help=f"give {d.tensor}.to(torch.bfloat16).contiguous(), or compile with "
+                "backend='triton'",
+            )
+        self.descriptors[d.parameter] = make
 
     # --- launches ---------------------------------------------------------------------
 

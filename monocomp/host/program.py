@@ -410,9 +410,11 @@ class Programs(Node):
 
 @dataclass(frozen=True)
 class Describe(Node):
-    """Descriptors, where the schedule wants them and the tensors' layouts can have them."""
+    """Descriptors: of all these, or where the schedule wants them and tensors' layouts can have
+    them."""
 
     descriptors: tuple[Descriptor, ...]
+    is_required: bool = False
 
     text = "describe {descriptors}"
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
+from monocomp import declarations
+from monocomp.declarations import Input, Origin
 from monocomp.errors import (
     EmptyProgramError,
     FilterError,
@@ -26,35 +28,19 @@ from monocomp.errors import (
     in_text,
     nearest,
 )
+from monocomp.language import syntax as S
 from monocomp.language.functions import written_out
 from monocomp.language.implied_sums import FreeIndices, add_implied_sums
 from monocomp.language.kinds import Kinds
 from monocomp.language.parser import parse
 from monocomp.language.resolving import Resolver
-from monocomp.language.scoping import Scope, walk
-from monocomp.language.syntax import (
-    Binary,
-    Call,
-    Definition,
-    Expr,
-    Extent,
-    Input,
-    Monoid,
-    Name,
-    Number,
-    Output,
-    Param,
-    Program,
-    Read,
-    Reduce,
-    Unary,
-)
+from monocomp.language.scoping import Scope
 from monocomp.vocabulary import DTYPES
 
 
 def check(
-    text: str, name: str | None = None, monoids: Mapping[str, Monoid] | None = None
-) -> Program:
+    text: str, name: str | None = None, monoids: Mapping[str, S.Monoid] | None = None
+) -> S.Program:
     """Parse and check a program.
 
     Args:
@@ -97,26 +83,28 @@ class _Checker:
         }
         self.definitions = self._definitions(bodies)
 
-    def program(self, name: str | None) -> Program:
+    def program(self, name: str | None) -> S.Program:
         outputs = self._outputs()
         declared = {key: at.kind for key, at in self.scope.inputs.items() if at.kind is not None}
         kinds = Kinds(declared, self.scope.params, self.definitions)
         extents = _Extents(self)
-        inputs = self._inputs(kinds, extents)
-        return Program(
-            text=self.scope.text,
-            name=name,
+        places = self._places_of_inputs()
+        inputs = {key: Input(key, extents.dims[key], kinds.input(key)) for key in places}
+        bounds = extents.bounds()
+        places |= {key: at.span for key, at in (self.definitions | self.monoids | bounds).items()}
+        return S.Program(
             inputs=inputs,
             params=self._params_in_order(),
-            monoids=self.monoids,
-            definitions=self.definitions,
             outputs=outputs,
             extent_of=extents.table(inputs),
-            bounds=extents.bounds(),
+            bounds=bounds,
+            origin=Origin(self.scope.text, name, places),
+            monoids=self.monoids,
+            definitions=self.definitions,
             kinds=kinds.definitions,
         )
 
-    def _definitions(self, bodies: dict[str, Expr]) -> dict[str, Definition]:
+    def _definitions(self, bodies: dict[str, S.Expr]) -> dict[str, S.Definition]:
         free = FreeIndices(self.functions)
         for body in (*bodies.values(), *(at.body for at in self.functions.values())):
             self._check_filters(body, free)
@@ -127,13 +115,13 @@ class _Checker:
             definitions[key] = replace(at, body=written_out(body, self.functions))
         return definitions
 
-    def _check_filters(self, body: Expr, free: FreeIndices) -> None:
+    def _check_filters(self, body: S.Expr, free: FreeIndices) -> None:
         """A filter chooses among elements, so it mentions an index that its reduction binds."""
-        for node in walk(body):
-            if not isinstance(node, Reduce) or node.condition is None:
+        for node in S.walk(body):
+            if not isinstance(node, S.Reduce) or node.condition is None:
                 continue
-            parts = list(walk(node.condition))
-            if any(isinstance(part, Name) and part.kind == "formal" for part in parts):
+            parts = list(S.walk(node.condition))
+            if any(isinstance(part, S.Name) and part.kind == "formal" for part in parts):
                 continue  # the argument may mention it
             mentioned = free.free(node.condition)
             if mentioned.isdisjoint(node.indices):
@@ -147,7 +135,7 @@ class _Checker:
                     help="a condition of this kind belongs in where(c, x, 0)",
                 )
 
-    def _check_left(self, at: Definition, body: Expr, free: FreeIndices) -> None:
+    def _check_left(self, at: S.Definition, body: S.Expr, free: FreeIndices) -> None:
         """An output index must occur on the right, or have a declared extent."""
         found = free.free(body)
         for label in at.indices:
@@ -166,8 +154,8 @@ class _Checker:
 
     # Outputs
 
-    def _outputs(self) -> tuple[Output, ...]:
-        asked = [at for at in self.scope.statements if isinstance(at, Output)]
+    def _outputs(self) -> tuple[declarations.Output, ...]:
+        asked = [at for at in self.scope.statements if isinstance(at, S.Output)]
         if not self.definitions:
             raise OutputError(
                 "the program has no output: it defines nothing",
@@ -178,12 +166,12 @@ class _Checker:
             return self._asked(asked)
         used = {name for key in self.definitions for name in self.scope.definitions_used(key)}
         return tuple(
-            Output(at.name, None, span=at.span)
+            declarations.Output(str(at.name))
             for at in self.definitions.values()
             if at.name not in used
         )
 
-    def _asked(self, asked: list[Output]) -> tuple[Output, ...]:
+    def _asked(self, asked: list[S.Output]) -> tuple[declarations.Output, ...]:
         seen: dict[str, Span] = {}
         for at in asked:
             name = at.name
@@ -214,33 +202,35 @@ class _Checker:
                     notes=(f"accepted: {', '.join(DTYPES)}",),
                     help=did_you_mean(at.dtype, DTYPES),
                 )
-        return tuple(asked)
+        return tuple(
+            declarations.Output(str(at.name), None if at.dtype is None else str(at.dtype))
+            for at in asked
+        )
 
     # Inputs and parameters
 
-    def reads(self) -> list[tuple[Read, tuple[str, ...]]]:
+    def reads(self) -> list[tuple[S.Read, tuple[str, ...]]]:
         """Every read of the program with its plain subscripts, in order of the text."""
         return sorted(self.scope.plain, key=lambda read: read[0].span.start)
 
-    def _inputs(self, kinds: Kinds, extents: _Extents) -> dict[str, Input]:
+    def _places_of_inputs(self) -> dict[str, Span]:
+        """Where each input is declared or first read, in order of their first appearance."""
         places = {key: at.span for key, at in self.scope.inputs.items()}
         first = {key: place.start for key, place in places.items()}
         for read, _ in self.reads():
             if read.name not in self.scope.definitions:
                 start = places.setdefault(read.name, read.span).start
                 first[read.name] = min(first.get(read.name, start), read.span.start)
-        return {
-            key: Input(key, extents.dims[key], kinds.input(key), span=places[key])
-            for key in sorted(places, key=first.__getitem__)
-        }
+        return {str(key): places[key] for key in sorted(places, key=first.__getitem__)}
 
-    def _params_in_order(self) -> dict[str, Param]:
+    def _params_in_order(self) -> dict[str, declarations.Param]:
         places = {key: at.name.span.start for key, at in self.scope.params.items()}
         for body, local in self.scope.bodies():
-            for node in walk(body):
-                if isinstance(node, Name) and node.name in places and node.name not in local:
+            for node in S.walk(body):
+                if isinstance(node, S.Name) and node.name in places and node.name not in local:
                     places[node.name] = min(places[node.name], node.span.start)
-        return {key: self.scope.params[key] for key in sorted(places, key=places.__getitem__)}
+        found = (self.scope.params[key] for key in sorted(places, key=places.__getitem__))
+        return {str(at.name): declarations.Param(str(at.name), at.kind, at.default) for at in found}
 
 
 class _Extents:
@@ -262,7 +252,7 @@ class _Extents:
             for key, dims in self.dims.items()
         }
         # `index i < |j|` says that the two share an extent.
-        self._equal = {n: b.index for n, b in self._bounds.items() if isinstance(b, Extent)}
+        self._equal = {n: b.index for n, b in self._bounds.items() if isinstance(b, S.Extent)}
         self._given = {self.find(dim) for dims in self.dims.values() for dim in dims}
         for name, bound in self._bounds.items():
             self._check_bound(bound, name)
@@ -284,7 +274,7 @@ class _Extents:
         if len(roots) == 2:
             self._above[roots[1]] = roots[0]
 
-    def _meet(self, read: Read, names: tuple[str, ...]) -> None:
+    def _meet(self, read: S.Read, names: tuple[str, ...]) -> None:
         """Plain subscripts of one dimension have its extent."""
         if read.name in self.scope.definitions:
             known: tuple[str, ...] = self.scope.definitions[read.name].indices
@@ -310,19 +300,19 @@ class _Extents:
                     + (f", or did you mean '{near}'?" if near else ""),
                 )
 
-    def _check_bound(self, node: Expr, name: str) -> None:
+    def _check_bound(self, node: S.Expr, name: str) -> None:
         """The extent of an index is integer arithmetic on extents and int parameters."""
-        for part in walk(node):
+        for part in S.walk(node):
             match part:
-                case Number():
+                case S.Number():
                     fine = isinstance(part.value, int)
-                case Name(kind="param"):
+                case S.Name(kind="param"):
                     fine = self._params[part.name].kind == "int"
-                case Call():
+                case S.Call():
                     fine = part.function in ("minimum", "maximum")
-                case Binary():
+                case S.Binary():
                     fine = part.op in ("+", "-", "*", "//", "%")
-                case Extent() | Unary(op="-"):
+                case S.Extent() | S.Unary(op="-"):
                     fine = True
                 case _:
                     fine = False
@@ -334,7 +324,7 @@ class _Extents:
                         "accepted: integers, extents, int parameters, + - * // %, minimum, maximum",
                     ),
                     help=f"write |{part.name}|"
-                    if isinstance(part, Name) and part.kind == "index"
+                    if isinstance(part, S.Name) and part.kind == "index"
                     else "a bound that differs from element to element is a filter: "
                     f"sum[{name} if {name} < len[b]](x)",
                 )
@@ -342,7 +332,7 @@ class _Extents:
     def _check_cycles(self) -> None:
         graph: dict[str, set[str]] = {}
         for name, bound in self._bounds.items():
-            names = {self.find(part.index) for part in walk(bound) if isinstance(part, Extent)}
+            names = {self.find(part.index) for part in S.walk(bound) if isinstance(part, S.Extent)}
             if name not in self._equal or self.find(name) not in self._given & names:
                 graph.setdefault(self.find(name), set()).update(names)
         try:
@@ -356,9 +346,10 @@ class _Extents:
                 help="give it a number, a parameter or the extent of another index",
             ) from None
 
-    def bounds(self) -> dict[str, Expr]:
-        """The declared extents, one for each set of indices that share it."""
-        found: dict[str, tuple[str, Expr]] = {}
+    def bounds(self) -> dict[str, S.Expr]:
+        """The declared extents, one for each set of indices that share it, each after those that
+        it mentions."""
+        found: dict[str, tuple[str, S.Expr]] = {}
         for name, bound in self._bounds.items():
             if name in self._equal:
                 continue
@@ -370,7 +361,12 @@ class _Extents:
                     spans=(self.scope.bounds[name].span, self.scope.bounds[other].span),
                     help="declare one of them",
                 )
-        return {key: bound for key, (_, bound) in found.items()}
+        graph = {
+            key: {self.find(part.index) for part in S.walk(bound) if isinstance(part, S.Extent)}
+            & found.keys()
+            for key, (_, bound) in found.items()
+        }
+        return {str(key): found[key][1] for key in TopologicalSorter(graph).static_order()}
 
     def table(self, inputs: dict[str, Input]) -> dict[str, str]:
         """Every index and made-up dimension with its representative."""
@@ -383,16 +379,16 @@ def made_up(tensor: str, dimension: int) -> str:
     return f".{tensor}{dimension:X}"
 
 
-def _in_order(body: Expr, found: frozenset[str]) -> list[str]:
+def _in_order(body: S.Expr, found: frozenset[str]) -> list[str]:
     """The free indices in order of their first appearance."""
     order: dict[str, int] = {}
-    for node in walk(body):
-        if isinstance(node, Name):
+    for node in S.walk(body):
+        if isinstance(node, S.Name):
             order.setdefault(node.name, len(order))
     return sorted(found, key=lambda name: (order.get(name, len(order)), name))
 
 
-def _likely(wrong: str, available: list[str], left: set[str], body: Expr) -> str | None:
+def _likely(wrong: str, available: list[str], left: set[str], body: S.Expr) -> str | None:
     """The index that was probably meant: one like it, or the only one left over."""
     unused = [name for name in available if name not in left]
     if near := nearest(wrong, unused):
@@ -400,7 +396,7 @@ def _likely(wrong: str, available: list[str], left: set[str], body: Expr) -> str
     once = [
         name
         for name in unused
-        if sum(isinstance(node, Name) and node.name == name for node in walk(body)) == 1
+        if sum(isinstance(node, S.Name) and node.name == name for node in S.walk(body)) == 1
     ]
     for candidates in (unused, once):
         if len(candidates) == 1:

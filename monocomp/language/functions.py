@@ -20,12 +20,10 @@ def written_out(expr: Expr, functions: Mapping[str, Function]) -> Expr:
     """The expression without calls of these functions."""
     if isinstance(expr, Call) and expr.function in functions:
         return written_out(expanded(expr, functions[expr.function]), functions)
-    parts = tuple(written_out(part, functions) for part in children(expr))
-    return with_children(expr, parts) if parts else expr
+    return with_children(expr, (written_out(part, functions) for part in children(expr)))
 
 
 def _substituted(expr: Expr, arguments: Mapping[str, Expr]) -> Expr:
     if isinstance(expr, Name):
         return arguments.get(expr.name, expr) if expr.kind == "formal" else expr
-    parts = tuple(_substituted(part, arguments) for part in children(expr))
-    return with_children(expr, parts) if parts else expr
+    return with_children(expr, (_substituted(part, arguments) for part in children(expr)))

@@ -21,23 +21,8 @@ from graphlib import TopologicalSorter
 from typing import NoReturn
 
 from monocomp.errors import AmbiguousSumError
+from monocomp.language import syntax as S
 from monocomp.language.functions import expanded
-from monocomp.language.scoping import walk
-from monocomp.language.syntax import (
-    Binary,
-    Call,
-    Compare,
-    Expr,
-    Function,
-    Label,
-    Logic,
-    Name,
-    Read,
-    Reduce,
-    Unary,
-    children,
-    with_children,
-)
 from monocomp.vocabulary import KEEPING_REDUCTIONS
 
 Indices = frozenset[str]
@@ -47,8 +32,8 @@ _NONE: Indices = frozenset()
 class FreeIndices:
     """Where indices occur freely, functions of the program seen through."""
 
-    def __init__(self, functions: Mapping[str, Function]) -> None:
-        self._cache: dict[int, tuple[Expr, Indices]] = {}
+    def __init__(self, functions: Mapping[str, S.Function]) -> None:
+        self._cache: dict[int, tuple[S.Expr, Indices]] = {}
         self._body_free: dict[str, Indices] = {}
         # Per function and formal: the indices bound at every, and at some, place of it.
         self._bound_at_all: dict[str, dict[str, Indices]] = {}
@@ -57,55 +42,55 @@ class FreeIndices:
         calls = {
             name: {
                 node.function
-                for node in walk(function.body)
-                if isinstance(node, Call) and node.function in functions
+                for node in S.walk(function.body)
+                if isinstance(node, S.Call) and node.function in functions
             }
             for name, function in functions.items()
         }
         for name in TopologicalSorter(calls).static_order():
             self._summarise(functions[name])
 
-    def _summarise(self, function: Function) -> None:
+    def _summarise(self, function: S.Function) -> None:
         every: dict[str, Indices] = {}
         some: dict[str, Indices] = dict.fromkeys(function.formals, _NONE)
         stack = [(function.body, _NONE, _NONE)]
         while stack:
             node, must, may = stack.pop()
-            if isinstance(node, Name) and node.kind == "formal":
+            if isinstance(node, S.Name) and node.kind == "formal":
                 every[node.name] = every.get(node.name, must) & must
                 some[node.name] |= may
-            for number, part in enumerate(children(node)):
+            for number, part in enumerate(S.children(node)):
                 bound, maybe = self.bound(node, number), self._maybe_bound(node, number)
                 stack.append((part, must | bound, may | maybe))
         self._bound_at_all[function.name] = {**dict.fromkeys(some, _NONE), **every}
         self._bound_at_some[function.name] = some
         self._body_free[function.name] = self.free(function.body)
 
-    def bound(self, node: Expr, number: int) -> Indices:
+    def bound(self, node: S.Expr, number: int) -> Indices:
         """The indices that a node binds in one of its children."""
         return self._bound(self._bound_at_all, node, number)
 
-    def _maybe_bound(self, node: Expr, number: int) -> Indices:
+    def _maybe_bound(self, node: S.Expr, number: int) -> Indices:
         return self._bound(self._bound_at_some, node, number)
 
-    def _bound(self, table: dict[str, dict[str, Indices]], node: Expr, number: int) -> Indices:
-        if isinstance(node, Reduce):
+    def _bound(self, table: dict[str, dict[str, Indices]], node: S.Expr, number: int) -> Indices:
+        if isinstance(node, S.Reduce):
             return frozenset(node.indices)
-        if isinstance(node, Call) and node.function in self._functions:
+        if isinstance(node, S.Call) and node.function in self._functions:
             return table[node.function][self._functions[node.function].formals[number]]
         return _NONE
 
-    def own(self, node: Expr) -> Indices:
+    def own(self, node: S.Expr) -> Indices:
         """The indices that occur at a node itself, so that no child holds them all."""
         match node:
-            case Name(kind="index"):
+            case S.Name(kind="index"):
                 return frozenset((node.name,))
-            case Read():
+            case S.Read():
                 return _NONE.union(*map(self.free, node.subscripts))
-            case Reduce():
+            case S.Reduce():
                 kept = frozenset(node.indices if keeps_indices(node) else ())
                 return kept | frozenset(() if node.target is None else (node.target,))
-            case Call() if node.function in self._functions:
+            case S.Call() if node.function in self._functions:
                 here = self._body_free[node.function]
                 for number, arg in enumerate(node.args):
                     partly = self._maybe_bound(node, number) - self.bound(node, number)
@@ -113,34 +98,34 @@ class FreeIndices:
                 return here
         return _NONE
 
-    def free(self, node: Expr) -> Indices:
+    def free(self, node: S.Expr) -> Indices:
         """The indices that occur in an expression and are not bound inside it."""
         found = self._cache.get(id(node))
         if found is None:
             result = self.own(node)
-            for number, part in enumerate(children(node)):
+            for number, part in enumerate(S.children(node)):
                 result |= self.free(part) - self.bound(node, number)
             found = self._cache[id(node)] = (node, result)  # the node stays alive with its id
         return found[1]
 
-    def expanded(self, node: Call) -> Expr:
+    def expanded(self, node: S.Call) -> S.Expr:
         """The text that a call of a function made by `def` stands for."""
         return expanded(node, self._functions[node.function])
 
 
-def keeps_indices(node: Reduce) -> bool:
+def keeps_indices(node: S.Reduce) -> bool:
     """Whether the result of an aggregate still has the indices that it runs along."""
     return node.prefix or node.op in KEEPING_REDUCTIONS
 
 
 def add_implied_sums(
-    body: Expr, left: Iterable[str], indices: FreeIndices, text: str | None = None
-) -> Expr:
+    body: S.Expr, left: Iterable[str], indices: FreeIndices, text: str | None = None
+) -> S.Expr:
     """The body of a definition with its implied sums written out."""
     pending = indices.free(body).difference(left)
     order: dict[str, int] = {}
-    for node in walk(body):
-        if isinstance(node, Name):
+    for node in S.walk(body):
+        if isinstance(node, S.Name):
             order.setdefault(node.name, node.span.start)
     ordered = sorted(pending, key=lambda name: (order.get(name, len(text or "")), name))
     return _Placing(indices, text or "").place(body, ordered, None)
@@ -153,20 +138,20 @@ class _Placing:
         self.indices = indices
         self.text = text
 
-    def place(self, node: Expr, pending: Sequence[str], under: Expr | None) -> Expr:
+    def place(self, node: S.Expr, pending: Sequence[str], under: S.Expr | None) -> S.Expr:
         """The node with sums over the pending indices, all of which occur in it.
 
         `under` is the outermost nonlinear part around the node, if any.
         """
         if not pending:
             return node
-        parts = list(children(node))
+        parts = list(S.children(node))
         here: list[str] = []
         inside: list[list[str]] = [[] for _ in parts]
         for index in pending:
             holders = self.holders(node, index)
             if index in self.indices.own(node):
-                if isinstance(node, Call) and not self.is_summed_as_a_whole(node, index, under):
+                if isinstance(node, S.Call) and not self.is_summed_as_a_whole(node, index, under):
                     return self.place(self.indices.expanded(node), pending, under)
                 here.append(index)
             elif len(holders) == 1 or _has_terms(node, holders):
@@ -178,30 +163,30 @@ class _Placing:
         for number, part in enumerate(parts):
             around = under or (None if _is_linear(node, number) else node)
             parts[number] = self.place(part, inside[number], around)
-        result = with_children(node, tuple(parts)) if parts else node
+        result = S.with_children(node, parts)
         if not here:
             return result
         if under is not None and not _is_product(node):
             self.refuse_under(node, under, here)
-        indices = tuple(Label(index, node.span) for index in here)
-        return Reduce("sum", indices, None, (result,), implied=True, span=node.span)
+        indices = tuple(S.Label(index, node.span) for index in here)
+        return S.Reduce("sum", indices, None, (result,), implied=True, span=node.span)
 
-    def holders(self, node: Expr, index: str) -> list[int]:
+    def holders(self, node: S.Expr, index: str) -> list[int]:
         """The children in which the index occurs free."""
         return [
             number
-            for number, part in enumerate(children(node))
+            for number, part in enumerate(S.children(node))
             if index in self.indices.free(part) - self.indices.bound(node, number)
         ]
 
-    def is_summed_as_a_whole(self, node: Call, index: str, under: Expr | None) -> bool:
+    def is_summed_as_a_whole(self, node: S.Call, index: str, under: S.Expr | None) -> bool:
         """Does the text that a call stands for have its sum around all of it?"""
         text = self.indices.expanded(node)
         placed = self.place(text, [index], under)
-        return isinstance(placed, Reduce) and placed.implied and placed.args[0] == text
+        return isinstance(placed, S.Reduce) and placed.implied and placed.args[0] == text
 
     def check_one_reading(
-        self, node: Expr, index: str, holders: Sequence[int], under: Expr | None
+        self, node: S.Expr, index: str, holders: Sequence[int], under: S.Expr | None
     ) -> None:
         """An index that several parts have: the sum must be around the node, and nowhere else."""
         if _is_product(node):
@@ -210,34 +195,34 @@ class _Placing:
         elif not _is_condition(node, holders[0]):
             self.refuse_between(node, index, holders)
 
-    def holds_product(self, node: Expr, index: str, under_function: bool) -> bool:
+    def holds_product(self, node: S.Expr, index: str, under_function: bool) -> bool:
         """Is there a product of parts with the index under a nonlinear function?"""
         holders = self.holders(node, index)
         if under_function and _is_product(node) and len(holders) > 1:
             return True
         return any(
             self.holds_product(
-                children(node)[number], index, under_function or not _is_linear(node, number)
+                S.children(node)[number], index, under_function or not _is_linear(node, number)
             )
             for number in holders
         )
 
     # --- what could be meant two ways -------------------------------------------------
 
-    def quoted(self, node: Expr) -> str:
+    def quoted(self, node: S.Expr) -> str:
         return self.text[node.span.start : node.span.stop]
 
-    def refuse_under(self, node: Expr, under: Expr, here: Sequence[str]) -> None:
+    def refuse_under(self, node: S.Expr, under: S.Expr, here: Sequence[str]) -> None:
         """One place under a nonlinear function: the sum could be inside or outside of it."""
         names = ", ".join(here)
         term = next(
             part
-            for part in children(under)
+            for part in S.children(under)
             if part.span.start <= node.span.start and node.span.stop <= part.span.stop
         )
         before = self.text[under.span.start : term.span.start]
         after = self.text[term.span.stop : under.span.stop]
-        is_alone = sum(n.name in here for n in walk(under) if isinstance(n, Name)) == len(here)
+        is_alone = sum(n.name in here for n in S.walk(under) if isinstance(n, S.Name)) == len(here)
         self.refuse(
             node,
             here,
@@ -248,21 +233,21 @@ class _Placing:
             f"{before}{_summed(names, self.quoted(term))}{after}",
         )
 
-    def refuse_between(self, node: Expr, index: str, holders: Sequence[int]) -> None:
+    def refuse_between(self, node: S.Expr, index: str, holders: Sequence[int]) -> None:
         """Several parts of a node: the sum could be around it, or one in each of them."""
         pieces, at = [], node.span.start
         for number in holders:
-            part = children(node)[number]
+            part = S.children(node)[number]
             pieces += [self.text[at : part.span.start], _summed(index, self.quoted(part))]
             at = part.span.stop
         inside = "".join((*pieces, self.text[at : node.span.stop]))
-        where = "several operands" if isinstance(node, Binary) else "several arguments"
-        if isinstance(node, Binary) and node.op == "/":
+        where = "several operands" if isinstance(node, S.Binary) else "several arguments"
+        if isinstance(node, S.Binary) and node.op == "/":
             where = "both sides of a quotient"
         around = _summed(index, self.quoted(node))
         self.refuse(node, [index], f"stands in {where}", around, inside)
 
-    def refuse_beside(self, node: Expr, index: str) -> None:
+    def refuse_beside(self, node: S.Expr, index: str) -> None:
         """A factor with a product under a function, beside other factors: those could be summed
         with it or by themselves."""
         parts = list(_factors(node))
@@ -272,12 +257,12 @@ class _Placing:
         why = "stands in several factors, in one of them in a product under a function"
         self.refuse(node, [index], why, _summed(index, self.quoted(node)), apart)
 
-    def is_factor_of_sum(self, factor: Expr, index: str) -> bool:
+    def is_factor_of_sum(self, factor: S.Expr, index: str) -> bool:
         """Has the factor the index, and no sum over it of its own?"""
         return index in self.indices.free(factor) and not self.holds_product(factor, index, False)
 
     def refuse(
-        self, node: Expr, here: Sequence[str], why: str, outside: str, inside: str
+        self, node: S.Expr, here: Sequence[str], why: str, outside: str, inside: str
     ) -> NoReturn:
         outside, inside = (" ".join(reading.split()) for reading in (outside, inside))
         readable = len(outside) < 80 and len(inside) < 80 and "#" not in outside
@@ -304,51 +289,51 @@ def _summed(names: str, text: str) -> str:
     return f"sum[{names}]{text}" if is_enclosed else f"sum[{names}]({text})"
 
 
-def _has_terms(node: Expr, holders: Sequence[int]) -> bool:
+def _has_terms(node: S.Expr, holders: Sequence[int]) -> bool:
     """Are these parts of a node terms of their own, each with a sum of its own?"""
     match node:
-        case Binary():
+        case S.Binary():
             return node.op in ("+", "-")
-        case Call(function="where"):
+        case S.Call(function="where"):
             return 0 not in holders
-    return isinstance(node, Compare | Logic)
+    return isinstance(node, S.Compare | S.Logic)
 
 
-def _is_condition(node: Expr, number: int) -> bool:
+def _is_condition(node: S.Expr, number: int) -> bool:
     """Is this the condition of what is linear in its other parts? No sum could be around it
     alone, so one over them all is around the node."""
     match node:
-        case Call(function="where"):
+        case S.Call(function="where"):
             return number == 0
-        case Reduce():
+        case S.Reduce():
             return node.condition is not None and number == 0 and _is_linear(node, 1)
     return False
 
 
-def _is_product(node: Expr) -> bool:
-    return isinstance(node, Binary) and node.op == "*"
+def _is_product(node: S.Expr) -> bool:
+    return isinstance(node, S.Binary) and node.op == "*"
 
 
-def _factors(node: Expr) -> Iterator[Expr]:
-    if isinstance(node, Binary) and node.op == "*":
+def _factors(node: S.Expr) -> Iterator[S.Expr]:
+    if isinstance(node, S.Binary) and node.op == "*":
         yield from _factors(node.left)
         yield from _factors(node.right)
     else:
         yield node
 
 
-def _is_linear(node: Expr, number: int) -> bool:
+def _is_linear(node: S.Expr, number: int) -> bool:
     """Whether a sum over this child equals the sum of the node."""
     match node:
-        case Binary():
+        case S.Binary():
             return node.op in ("+", "-", "*") or (node.op == "/" and number == 0)
-        case Unary():
+        case S.Unary():
             return node.op == "-"
-        case Call(function="where"):
+        case S.Call(function="where"):
             return number > 0
-        case Call(function="stop"):
+        case S.Call(function="stop"):
             return True
-        case Reduce():
+        case S.Reduce():
             is_operand = node.condition is None or number > 0
             return is_operand and node.op in ("sum", "mean")
     return False

@@ -11,23 +11,7 @@ from collections.abc import Mapping
 from typing import Literal, NoReturn, TypeAlias
 
 from monocomp.errors import Span, TypeMismatchError
-from monocomp.language.syntax import (
-    Binary,
-    Call,
-    Compare,
-    Definition,
-    Expr,
-    Extent,
-    Field,
-    Logic,
-    Name,
-    Number,
-    Param,
-    Read,
-    Reduce,
-    Unary,
-    children,
-)
+from monocomp.language import syntax as S
 from monocomp.vocabulary import Kind
 
 Use: TypeAlias = Literal["int", "bool", "value"]
@@ -42,8 +26,8 @@ class Kinds:
     def __init__(
         self,
         declared: Mapping[str, Kind],
-        params: Mapping[str, Param],
-        definitions: Mapping[str, Definition],
+        params: Mapping[str, S.Param],
+        definitions: Mapping[str, S.Definition],
     ) -> None:
         self._params = params
         self._definitions = definitions
@@ -66,11 +50,11 @@ class Kinds:
 
     # Inference, from uses back to inputs
 
-    def _infer(self, node: Expr, use: Use) -> None:
+    def _infer(self, node: S.Expr, use: Use) -> None:
         match node:
-            case Read() | Name(kind="scalar"):
+            case S.Read() | S.Name(kind="scalar"):
                 self._note(node.name, use, node.span)
-        for number, part in enumerate(children(node)):
+        for number, part in enumerate(S.children(node)):
             self._infer(part, _use_of_child(node, number, use))
 
     def _note(self, name: str, use: Use, span: Span) -> None:
@@ -87,56 +71,56 @@ class Kinds:
 
     # Checking, from inputs forward to definitions
 
-    def of(self, node: Expr) -> Kind:
+    def of(self, node: S.Expr) -> Kind:
         """The type of an expression whose definitions are typed already."""
         match node:
-            case Number():
+            case S.Number():
                 return "int" if isinstance(node.value, int) else "float"
-            case Extent():
+            case S.Extent():
                 return "int"
-            case Name(kind="index"):
+            case S.Name(kind="index"):
                 return "int"
-            case Name(kind="param"):
+            case S.Name(kind="param"):
                 return self._params[node.name].kind
-            case Name() | Read():
+            case S.Name() | S.Read():
                 return self._of_read(node)
-            case Unary(op="not") | Logic():
-                for part in children(node):
+            case S.Unary(op="not") | S.Logic():
+                for part in S.children(node):
                     self._need_bool(part)
                 return "bool"
-            case Compare():
+            case S.Compare():
                 for part in node.operands:
                     self.of(part)
                 return "bool"
-            case Unary():
+            case S.Unary():
                 return _number(self.of(node.operand))
-            case Binary():
+            case S.Binary():
                 return self._of_binary(node)
-            case Call():
+            case S.Call():
                 return self._of_call(node)
-            case Reduce():
+            case S.Reduce():
                 return self._of_reduce(node)
-            case Field():
+            case S.Field():
                 return self.of(node.operand)
 
-    def _of_read(self, node: Name | Read) -> Kind:
-        if isinstance(node, Read):
+    def _of_read(self, node: S.Name | S.Read) -> Kind:
+        if isinstance(node, S.Read):
             for part in node.subscripts:
                 self._need_int(part, "an index")
         if node.name in self._definitions:
             return self.definitions[node.name]
         return self.input(node.name)
 
-    def _of_binary(self, node: Binary) -> Kind:
+    def _of_binary(self, node: S.Binary) -> Kind:
         left, right = self.of(node.left), self.of(node.right)
         if node.op == "/" or "float" in (left, right):
             return "float"
         if node.op == "**":
-            literal = isinstance(node.right, Number) and isinstance(node.right.value, int)
+            literal = isinstance(node.right, S.Number) and isinstance(node.right.value, int)
             return "int" if literal else "float"
         return "int"
 
-    def _of_call(self, node: Call) -> Kind:
+    def _of_call(self, node: S.Call) -> Kind:
         if node.function == "where":
             self._need_bool(node.args[0])
             return _common(*(self.of(part) for part in node.args[1:]))
@@ -149,7 +133,7 @@ class Kinds:
             return kinds[0]
         return _number(_common(*kinds)) if node.function in _SAME_KIND else "float"
 
-    def _of_reduce(self, node: Reduce) -> Kind:
+    def _of_reduce(self, node: S.Reduce) -> Kind:
         if node.condition is not None:
             self._need_bool(node.condition)
         if node.op in ("any", "all"):
@@ -160,44 +144,44 @@ class Kinds:
             return "int"
         return _number(kinds[0]) if node.op in _NUMBER_REDUCTIONS else "float"
 
-    def _need_bool(self, node: Expr) -> None:
+    def _need_bool(self, node: S.Expr) -> None:
         kind = self.of(node)
         if kind != "bool":
             self._mismatch(
                 node, f"{_a(kind)} where a condition is needed", "compare it, such as x != 0"
             )
 
-    def _need_int(self, node: Expr, what: str) -> None:
+    def _need_int(self, node: S.Expr, what: str) -> None:
         kind = self.of(node)
         if kind == "float":
             help = "integer division is //; an input of integers is declared: input T[i]: int"
             self._mismatch(node, f"a float where {what} is needed", help)
 
-    def _mismatch(self, node: Expr, message: str, help: str) -> NoReturn:
+    def _mismatch(self, node: S.Expr, message: str, help: str) -> NoReturn:
         raise TypeMismatchError(message, spans=node.span, help=help)
 
 
-def _use_of_child(node: Expr, number: int, use: Use) -> Use:
+def _use_of_child(node: S.Expr, number: int, use: Use) -> Use:
     """What a child is used as, given what its parent is used as."""
     passed: Use = "int" if use == "int" else "value"
     match node:
-        case Read():
+        case S.Read():
             return "int"
-        case Unary(op="not") | Logic():
+        case S.Unary(op="not") | S.Logic():
             return "bool"
-        case Unary() | Binary(op="+" | "-" | "*" | "//" | "%"):
+        case S.Unary() | S.Binary(op="+" | "-" | "*" | "//" | "%"):
             return passed
-        case Binary(op="**") if number == 0:
+        case S.Binary(op="**") if number == 0:
             return passed
-        case Call(function="where"):
+        case S.Call(function="where"):
             return "bool" if number == 0 else use
-        case Call(function="stop"):
+        case S.Call(function="stop"):
             return use
-        case Call(function="uniform"):
+        case S.Call(function="uniform"):
             return "int"
-        case Call() if node.function in _SAME_KIND:
+        case S.Call() if node.function in _SAME_KIND:
             return passed
-        case Reduce():
+        case S.Reduce():
             if node.condition is not None and number == 0:
                 return "bool"
             if node.op in ("any", "all"):

@@ -15,11 +15,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache
 from importlib import resources
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from monocomp.cache import JsonStore
 from monocomp.errors import (
     LimitError,
     ParseError,
@@ -368,20 +369,37 @@ class Layout:
             yield token
 
 
-@lru_cache(maxsize=1)
+_TABLES = JsonStore("grammars")
+
+
+@cache
 def _lark() -> Lark:
-    from lark import Lark
+    """The parser, whose tables are remembered: to make them takes longer than most programs do."""
+    import lark
+    from lark.grammar import Rule
+    from lark.lexer import TerminalDef
 
     grammar = resources.files("monocomp.language").joinpath("grammar.lark").read_text("utf-8")
-    return Lark(
-        grammar,
-        parser="lalr",
-        lexer="contextual",
-        postlex=Layout(),
-        transformer=_Builder(),
-        keep_all_tokens=True,
-        maybe_placeholders=False,
-    )
+    key = f"{lark.__version__}\n{grammar}"
+    own: dict[str, Any] = {"postlex": Layout(), "transformer": _Builder()}
+    if (tables := _TABLES.get(key)) is not None:
+        load: Any = lark.Lark._load_from_dict
+        loaded: Lark = load(**_with_numbers(tables), **own)
+        return loaded
+    options: Any = {"lexer": "contextual", "keep_all_tokens": True, "maybe_placeholders": False}
+    made = lark.Lark(grammar, parser="lalr", **options, **own)
+    data, memo = made.memo_serialize([TerminalDef, Rule])
+    for name in own:
+        del data["options"][name]
+    _TABLES.put(key, {"data": data, "memo": memo})
+    return made
+
+
+def _with_numbers(entry: Any) -> Any:
+    """What JSON keeps as text are numbers again: the keys of tables."""
+    if isinstance(entry, dict):
+        return {int(k) if k.isdigit() else k: _with_numbers(v) for k, v in entry.items()}
+    return [_with_numbers(v) for v in entry] if isinstance(entry, list) else entry
 
 
 def _accepted(text: str) -> dict[str, str]:

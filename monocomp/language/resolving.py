@@ -21,22 +21,9 @@ from monocomp.errors import (
     did_you_mean,
     nearest,
 )
+from monocomp.language import syntax as S
 from monocomp.language.mistakes import ALL_REDUCTIONS
-from monocomp.language.scoping import NOT_LOCAL, Scope, head, walk
-from monocomp.language.syntax import (
-    Call,
-    Expr,
-    Extent,
-    Field,
-    Label,
-    Monoid,
-    Name,
-    NameKind,
-    Read,
-    Reduce,
-    children,
-    with_children,
-)
+from monocomp.language.scoping import NOT_LOCAL, Scope, head
 from monocomp.vocabulary import FUNCTIONS, KEEPING_REDUCTIONS, SELECTIONS
 
 _FORMS = {
@@ -54,29 +41,27 @@ class Resolver:
         self.scope = scope
 
     def resolve(
-        self, expr: Expr, local: frozenset[str] = NOT_LOCAL, under_field: bool = False
-    ) -> Expr:
+        self, expr: S.Expr, local: frozenset[str] = NOT_LOCAL, under_field: bool = False
+    ) -> S.Expr:
         """The expression with every bare name classified and every head known."""
         match expr:
-            case Name():
+            case S.Name():
                 return replace(expr, kind=self._classify(expr, local))
-            case Read():
+            case S.Read():
                 self._check_read(expr, local)
-            case Call():
+            case S.Call():
                 self._check_call(expr)
-            case Reduce():
+            case S.Reduce():
                 self._check_reduce(expr)
                 self._check_fields_taken(expr, under_field)
-            case Field():
+            case S.Field():
                 self._check_field(expr)
-        parts = []
-        for part in children(expr):
-            parts.append(self.resolve(part, local, isinstance(expr, Field)))
-        return with_children(expr, tuple(parts)) if parts else expr
+        inner = isinstance(expr, S.Field)
+        return S.with_children(expr, [self.resolve(p, local, inner) for p in S.children(expr)])
 
     # Bare names
 
-    def _classify(self, node: Name, local: frozenset[str]) -> NameKind:
+    def _classify(self, node: S.Name, local: frozenset[str]) -> S.NameKind:
         name, scope = node.name, self.scope
         if name in local:
             return "formal"
@@ -95,7 +80,7 @@ class Resolver:
             )
         return "scalar"
 
-    def _dims(self, name: str) -> tuple[Label, ...] | None:
+    def _dims(self, name: str) -> tuple[S.Label, ...] | None:
         """The dimensions of a definition or a declared input."""
         if name in self.scope.definitions:
             return self.scope.definitions[name].indices
@@ -103,7 +88,7 @@ class Resolver:
             return self.scope.inputs[name].dims
         return None
 
-    def _unknown_name(self, node: Name, local: frozenset[str]) -> NoReturn:
+    def _unknown_name(self, node: S.Name, local: frozenset[str]) -> NoReturn:
         name, scope = node.name, self.scope
         if name in FUNCTIONS or name in scope.functions:
             message, help = f"'{name}' is a function without arguments", f"write {name}(x)"
@@ -131,7 +116,7 @@ class Resolver:
 
     # Reads
 
-    def _check_read(self, node: Read, local: frozenset[str]) -> None:
+    def _check_read(self, node: S.Read, local: frozenset[str]) -> None:
         name, count = node.name, len(node.subscripts)
         claimed = ("an argument", node.span) if name in local else self.scope.claimed(name)
         what = claimed[0] if claimed else "an input"
@@ -157,7 +142,7 @@ class Resolver:
                 help=f"its form is {_form(name, labels)}",
             )
 
-    def _check_same_count(self, node: Read, first: Read) -> None:
+    def _check_same_count(self, node: S.Read, first: S.Read) -> None:
         count, before = len(node.subscripts), len(first.subscripts)
         if count != before:
             raise ShapeError(
@@ -169,7 +154,7 @@ class Resolver:
 
     # Calls
 
-    def _check_call(self, node: Call) -> None:
+    def _check_call(self, node: S.Call) -> None:
         name, count = node.function, len(node.args)
         wanted: int | None
         if name in self.scope.functions:
@@ -188,7 +173,7 @@ class Resolver:
                 help=f"its form is {form}",
             )
 
-    def _unknown_function(self, node: Call) -> NoReturn:
+    def _unknown_function(self, node: S.Call) -> NoReturn:
         name, scope = node.function, self.scope
         claimed = scope.claimed(name)
         if name in ALL_REDUCTIONS or name in scope.monoids:
@@ -207,7 +192,7 @@ class Resolver:
 
     # Reductions
 
-    def _check_reduce(self, node: Reduce) -> None:
+    def _check_reduce(self, node: S.Reduce) -> None:
         wanted, form = 1, f"{node.op}[k](x)"
         if node.op in self.scope.monoids:
             fields = self.scope.monoids[node.op].fields
@@ -226,7 +211,7 @@ class Resolver:
                 raise DuplicateNameError(message, spans=head(node, node.op))
         self._check_form(node)
 
-    def _unknown_reduction(self, node: Reduce) -> NoReturn:
+    def _unknown_reduction(self, node: S.Reduce) -> NoReturn:
         name, scope = node.op, self.scope
         known = (*ALL_REDUCTIONS, *scope.monoids)
         claimed = scope.claimed(name)
@@ -242,7 +227,7 @@ class Resolver:
             help = near or f"known: {', '.join(known)}"
         raise UnknownFunctionError(message, spans=head(node, name), help=help)
 
-    def _check_form(self, node: Reduce) -> None:
+    def _check_form(self, node: S.Reduce) -> None:
         """What only some reductions have: one index, a new index, a prefix form."""
         place, selects = head(node, node.op), node.op in SELECTIONS
         if selects != (node.target is not None):
@@ -271,7 +256,7 @@ class Resolver:
 
     # Monoids
 
-    def _check_fields_taken(self, node: Reduce, under_field: bool) -> None:
+    def _check_fields_taken(self, node: S.Reduce, under_field: bool) -> None:
         if under_field or node.op not in self.scope.monoids:
             return
         fields = self.scope.monoids[node.op].fields
@@ -283,10 +268,10 @@ class Resolver:
                 help=f"take one of them, such as {node.op}[...](...).{fields[0]}",
             )
 
-    def _check_field(self, node: Field) -> None:
+    def _check_field(self, node: S.Field) -> None:
         operand = node.operand
         place = Span(node.span.stop - len(node.name), node.span.stop)
-        if not isinstance(operand, Reduce) or operand.op not in self.scope.monoids:
+        if not isinstance(operand, S.Reduce) or operand.op not in self.scope.monoids:
             raise TypeMismatchError(
                 f"'.{node.name}' stands after a value that has no fields",
                 spans=place,
@@ -301,7 +286,7 @@ class Resolver:
                 help=did_you_mean(node.name, fields),
             )
 
-    def monoid(self, at: Monoid) -> Monoid:
+    def monoid(self, at: S.Monoid) -> S.Monoid:
         """The declaration with its expressions resolved, fields and primed fields as formals."""
         for what, parts in (("unit", at.unit), ("combine", at.combine)):
             if len(parts) != len(at.fields):
@@ -316,11 +301,11 @@ class Resolver:
         combine = tuple(self._pure(part, both) for part in at.combine)
         return replace(at, unit=unit, combine=combine)
 
-    def _pure(self, expr: Expr, fields: frozenset[str]) -> Expr:
+    def _pure(self, expr: S.Expr, fields: frozenset[str]) -> S.Expr:
         """An expression of fields, numbers and functions only, resolved."""
-        for node in walk(expr):
+        for node in S.walk(expr):
             impure = self._is_impure(node, fields)
-            if isinstance(node, Call) and node.function in self.scope.functions:
+            if isinstance(node, S.Call) and node.function in self.scope.functions:
                 impure = not self._is_pure_function(node.function)
             if impure:
                 names = ", ".join(sorted(fields)) or "none"
@@ -332,13 +317,13 @@ class Resolver:
         return self.resolve(expr, fields)
 
     @staticmethod
-    def _is_impure(node: Expr, names: frozenset[str]) -> bool:
+    def _is_impure(node: S.Expr, names: frozenset[str]) -> bool:
         match node:
-            case Name():
+            case S.Name():
                 return node.name not in names
-            case Read() | Extent() | Reduce() | Field():
+            case S.Read() | S.Extent() | S.Reduce() | S.Field():
                 return True
-            case Call():
+            case S.Call():
                 return node.function in ("uniform", "stop")
         return False
 
@@ -346,17 +331,17 @@ class Resolver:
         todo, seen = [function], {function}
         while todo:
             at = self.scope.functions[todo.pop()]
-            for node in walk(at.body):
+            for node in S.walk(at.body):
                 if self._is_impure(node, frozenset(at.formals)):
                     return False
-                if isinstance(node, Call) and node.function in self.scope.functions:
+                if isinstance(node, S.Call) and node.function in self.scope.functions:
                     if node.function not in seen:
                         todo.append(node.function)
                     seen.add(node.function)
         return True
 
 
-def _form(name: str, labels: tuple[Label, ...]) -> str:
+def _form(name: str, labels: tuple[S.Label, ...]) -> str:
     return f"{name}[{','.join(labels)}]" if labels else name
 
 

@@ -24,25 +24,9 @@ from monocomp.errors import (
     UnknownNameError,
     line_and_column,
 )
+from monocomp.language import syntax as S
 from monocomp.language.mistakes import ALL_REDUCTIONS
 from monocomp.language.prelude import standard_monoids
-from monocomp.language.syntax import (
-    Bound,
-    Call,
-    DeclaredInput,
-    Definition,
-    Expr,
-    Extent,
-    Function,
-    Label,
-    Monoid,
-    Name,
-    Param,
-    Read,
-    Reduce,
-    Statement,
-    children,
-)
 from monocomp.vocabulary import FUNCTIONS
 
 MAX_DIMENSIONS = 16
@@ -52,16 +36,7 @@ BUILT_IN = frozenset((*FUNCTIONS, *ALL_REDUCTIONS))
 NOT_LOCAL: frozenset[str] = frozenset()
 
 
-def walk(expr: Expr) -> Iterator[Expr]:
-    """Every node of an expression, in order of the text."""
-    stack = [expr]
-    while stack:
-        node = stack.pop()
-        yield node
-        stack.extend(reversed(children(node)))
-
-
-def head(node: Expr, name: str) -> Span:
+def head(node: S.Expr, name: str) -> Span:
     """The place of the name that a node starts with."""
     return Span(node.span.start, node.span.start + len(name))
 
@@ -74,23 +49,23 @@ class Scope:
     """
 
     text: str
-    statements: list[Statement]
-    given: Mapping[str, Monoid] = field(default_factory=dict)
-    definitions: dict[str, Definition] = field(default_factory=dict)
-    inputs: dict[str, DeclaredInput] = field(default_factory=dict)
-    params: dict[str, Param] = field(default_factory=dict)
-    functions: dict[str, Function] = field(default_factory=dict)
-    monoids: dict[str, Monoid] = field(default_factory=dict)
-    bounds: dict[str, Bound] = field(default_factory=dict)
+    statements: list[S.Statement]
+    given: Mapping[str, S.Monoid] = field(default_factory=dict)
+    definitions: dict[str, S.Definition] = field(default_factory=dict)
+    inputs: dict[str, S.DeclaredInput] = field(default_factory=dict)
+    params: dict[str, S.Param] = field(default_factory=dict)
+    functions: dict[str, S.Function] = field(default_factory=dict)
+    monoids: dict[str, S.Monoid] = field(default_factory=dict)
+    bounds: dict[str, S.Bound] = field(default_factory=dict)
     indices: dict[str, Span] = field(default_factory=dict)
-    reads: dict[str, list[Read]] = field(default_factory=dict)
-    plain: list[tuple[Read, tuple[str, ...]]] = field(default_factory=list)
+    reads: dict[str, list[S.Read]] = field(default_factory=dict)
+    plain: list[tuple[S.Read, tuple[str, ...]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for statement in self.statements:
             self._claim(statement)
         for body, local in self.bodies():
-            for node in walk(body):
+            for node in S.walk(body):
                 self._collect(node, local)
         for name, place in self.indices.items():
             if claimed := self.claimed(name):
@@ -118,24 +93,24 @@ class Scope:
 
     # Claims
 
-    def _claim(self, statement: Statement) -> None:
+    def _claim(self, statement: S.Statement) -> None:
         match statement:
-            case Definition():
+            case S.Definition():
                 self._enter(self.definitions, statement)
                 self._distinct(statement.indices, "on the left side")
                 self._dimensions(statement.name, statement.indices)
-            case DeclaredInput():
+            case S.DeclaredInput():
                 self._enter(self.inputs, statement)
                 self._dimensions(statement.name, statement.dims)
-            case Param():
+            case S.Param():
                 self._enter(self.params, statement)
-            case Function():
+            case S.Function():
                 self._enter(self.functions, statement)
                 self._distinct(statement.formals, "among the arguments")
-            case Monoid():
+            case S.Monoid():
                 self._enter(self.monoids, statement)
                 self._distinct(statement.fields, "among the fields")
-            case Bound():
+            case S.Bound():
                 label = statement.name
                 if label in self.bounds:
                     self._twice(label, self.bounds[label].name.span, "an index")
@@ -143,13 +118,13 @@ class Scope:
                 self._index(label, NOT_LOCAL)
 
     def _enter(self, table: dict[str, Any], statement: Any) -> None:
-        label: Label = statement.name
+        label: S.Label = statement.name
         self._not_built_in(label)
         if claimed := self.claimed(label):
             self._twice(label, claimed[1], claimed[0])
         table[label] = statement
 
-    def _dimensions(self, name: Label, labels: tuple[Label, ...]) -> None:
+    def _dimensions(self, name: S.Label, labels: tuple[S.Label, ...]) -> None:
         self._check_count(name, len(labels), name.span)
         for label in labels:
             self._index(label, NOT_LOCAL)
@@ -159,7 +134,7 @@ class Scope:
             message = f"'{name}' has {count} dimensions; at most {MAX_DIMENSIONS}"
             raise LimitError(message, spans=span)
 
-    def _twice(self, label: Label, first: Span, what: str) -> NoReturn:
+    def _twice(self, label: S.Label, first: Span, what: str) -> NoReturn:
         line, _ = line_and_column(self.text, first.start)
         raise DuplicateNameError(
             f"'{label}' is defined twice",
@@ -168,7 +143,7 @@ class Scope:
             help="give each its own name",
         )
 
-    def _not_built_in(self, label: Label) -> None:
+    def _not_built_in(self, label: S.Label) -> None:
         if label in BUILT_IN:
             what = "function" if label in FUNCTIONS else "reduction"
             raise ReservedNameError(
@@ -177,7 +152,7 @@ class Scope:
                 help=f"choose another name, such as '{label}_'",
             )
 
-    def _distinct(self, labels: tuple[Label, ...], where: str) -> None:
+    def _distinct(self, labels: tuple[S.Label, ...], where: str) -> None:
         seen: dict[str, Span] = {}
         for label in labels:
             self._not_built_in(label)
@@ -188,56 +163,56 @@ class Scope:
 
     # Indices and inputs
 
-    def bodies(self) -> Iterator[tuple[Expr, frozenset[str]]]:
+    def bodies(self) -> Iterator[tuple[S.Expr, frozenset[str]]]:
         """Every expression of the program outside monoids, with its local names."""
         for statement in self.statements:
             match statement:
-                case Definition():
+                case S.Definition():
                     yield statement.body, NOT_LOCAL
-                case Function():
+                case S.Function():
                     yield statement.body, frozenset(statement.formals)
-                case Bound():
+                case S.Bound():
                     yield statement.extent, NOT_LOCAL
 
-    def _collect(self, node: Expr, local: frozenset[str]) -> None:
+    def _collect(self, node: S.Expr, local: frozenset[str]) -> None:
         match node:
-            case Read():
+            case S.Read():
                 self._check_head(node)
                 self._check_count(node.name, len(node.subscripts), node.span)
                 if node.name not in local:
                     self.reads.setdefault(node.name, []).append(node)
                 self._collect_subscripts(node, local)
-            case Extent():
-                self._index(Label(node.index, node.span), local)
-            case Reduce():
+            case S.Extent():
+                self._index(S.Label(node.index, node.span), local)
+            case S.Reduce():
                 if node.op not in ALL_REDUCTIONS and self.claimed(node.op) is None:
                     self._take(node)
                 names = node.indices if node.target is None else (*node.indices, node.target)
                 for name in names:
                     self._index(name, local)
 
-    def _take(self, node: Reduce) -> None:
+    def _take(self, node: S.Reduce) -> None:
         """Take a monoid that is given, as if it were declared where it is first used."""
         statement = self.all_given().get(node.op)
         if statement is None:
             return
         span = head(node, node.op)
-        self.monoids[node.op] = replace(statement, name=Label(node.op, span), span=span)
+        self.monoids[node.op] = replace(statement, name=S.Label(node.op, span), span=span)
 
-    def all_given(self) -> Mapping[str, Monoid]:
+    def all_given(self) -> Mapping[str, S.Monoid]:
         """The monoids that need no declaration."""
         return {**standard_monoids(), **self.given}
 
-    def _collect_subscripts(self, node: Read, local: frozenset[str]) -> None:
+    def _collect_subscripts(self, node: S.Read, local: frozenset[str]) -> None:
         names = []
         for part in node.subscripts:
-            is_index = isinstance(part, Name) and not self._is_known(part.name, local)
-            names.append(part.name if isinstance(part, Name) and is_index else "")
+            is_index = isinstance(part, S.Name) and not self._is_known(part.name, local)
+            names.append(part.name if isinstance(part, S.Name) and is_index else "")
             if names[-1]:
-                self._index(Label(names[-1], part.span), local)
+                self._index(S.Label(names[-1], part.span), local)
         self.plain.append((node, tuple(names)))
 
-    def _check_head(self, node: Read) -> None:
+    def _check_head(self, node: S.Read) -> None:
         if node.name in FUNCTIONS:
             raise UnknownNameError(
                 f"'{node.name}' is a function, not a tensor",
@@ -257,7 +232,7 @@ class Scope:
             return True
         return name not in self.reads and self.claimed(name) is not None
 
-    def _index(self, label: Label, local: frozenset[str]) -> None:
+    def _index(self, label: S.Label, local: frozenset[str]) -> None:
         self._not_built_in(label)
         if label in local:
             raise ReservedNameError(
@@ -275,19 +250,19 @@ class Scope:
         return {
             statement.name: self._used_in(statement)
             for statement in self.statements
-            if isinstance(statement, Definition | Function)
+            if isinstance(statement, S.Definition | S.Function)
         }
 
-    def _used_in(self, statement: Definition | Function) -> dict[str, Span]:
+    def _used_in(self, statement: S.Definition | S.Function) -> dict[str, Span]:
         local = set()
-        if isinstance(statement, Function):
+        if isinstance(statement, S.Function):
             local = set(statement.formals)
         found: dict[str, Span] = {}
-        for node in walk(statement.body):
+        for node in S.walk(statement.body):
             match node:
-                case Read(name=name) | Name(name=name) if name not in local:
+                case S.Read(name=name) | S.Name(name=name) if name not in local:
                     known = name in self.definitions
-                case Call(function=name):
+                case S.Call(function=name):
                     known = name in self.functions
                 case _:
                     continue
@@ -343,7 +318,7 @@ class Scope:
         bodies = {at.name: (at.body,) for at in self.definitions.values()}
         monoids = {at.name: at.unit + at.combine for at in self.monoids.values()}
         for name, parts in (bodies | monoids).items():
-            stack: list[tuple[Expr, Any, int]] = [(part, {}, 1) for part in parts]
+            stack: list[tuple[S.Expr, Any, int]] = [(part, {}, 1) for part in parts]
             count = 0
             while stack:
                 node, env, depth = stack.pop()
@@ -359,14 +334,14 @@ class Scope:
                     )
                 stack += [(part, inner, depth + 1) for part, inner in self._below(node, env)]
 
-    def _below(self, node: Expr, env: Any) -> Iterator[tuple[Expr, Any]]:
+    def _below(self, node: S.Expr, env: Any) -> Iterator[tuple[S.Expr, Any]]:
         """The children of a node where formals and calls are replaced by what they stand for."""
-        if isinstance(node, Name) and node.name in env:
+        if isinstance(node, S.Name) and node.name in env:
             yield env[node.name]
-        elif isinstance(node, Call) and node.function in self.functions:
+        elif isinstance(node, S.Call) and node.function in self.functions:
             function = self.functions[node.function]
             pairs = zip(function.formals, node.args, strict=True)
             inner = {formal: (arg, env) for formal, arg in pairs}
             yield function.body, inner
         else:
-            yield from ((part, env) for part in children(node))
+            yield from ((part, env) for part in S.children(node))

@@ -14,18 +14,17 @@ the compiler start from there.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Literal, TypeAlias
+from itertools import islice
+from typing import Any, Literal, TypeAlias
 
+from monocomp.declarations import Declarations, Origin
 from monocomp.errors import Span
 from monocomp.vocabulary import Kind
 
 NameKind: TypeAlias = Literal["index", "param", "scalar", "formal", "unresolved"]
-
-
-def _span() -> Span:
-    return field(compare=False, repr=False, kw_only=True)  # type: ignore[no-any-return]
 
 
 class Label(str):
@@ -43,87 +42,85 @@ class Label(str):
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
-    """A literal: exact, an int when written without point or exponent, or `inf`."""
+class Node:
+    """A part of a program, and where it stands, which takes no part in comparisons."""
 
-    value: int | Fraction | float  # the only float is math.inf
-    span: Span = _span()
+    span: Span = field(compare=False, repr=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class Number(Node):
+    """A literal: exact, an int when written without point or exponent, or `inf`."""
+
+    value: int | Fraction | float  # the only float is math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Name(Node):
     """A bare name: an index, a parameter, a scalar tensor or definition, a function's formal."""
 
     name: str
     kind: NameKind = "unresolved"
-    span: Span = _span()
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class Read(Node):
     """`name[subscripts]`: an element of an input or of an earlier definition."""
 
     name: str
     subscripts: tuple[Expr, ...]
-    span: Span = _span()
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(Node):
     """`|index|`."""
 
     index: str
-    span: Span = _span()
 
 
 @dataclass(frozen=True, slots=True)
-class Unary:
+class Unary(Node):
     """`-x` or `not x`."""
 
     op: Literal["-", "not"]
     operand: Expr
-    span: Span = _span()
 
 
 @dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(Node):
     """`left op right` with op one of + - * / // % **."""
 
     op: Literal["+", "-", "*", "/", "//", "%", "**"]
     left: Expr
     right: Expr
-    span: Span = _span()
 
 
 @dataclass(frozen=True, slots=True)
-class Compare:
+class Compare(Node):
     """A chain `a < b <= c`; ops has one entry fewer than operands."""
 
     ops: tuple[Literal["<", "<=", ">", ">=", "==", "!="], ...]
     operands: tuple[Expr, ...]
-    span: Span = _span()
 
 
 @dataclass(frozen=True, slots=True)
-class Logic:
+class Logic(Node):
     """`a and b and ...` or `a or b or ...`."""
 
     op: Literal["and", "or"]
     operands: tuple[Expr, ...]
-    span: Span = _span()
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(Node):
     """`function(args)`: a built-in function or one made by `def`."""
 
     function: str
     args: tuple[Expr, ...]
-    span: Span = _span()
 
 
 @dataclass(frozen=True, slots=True)
-class Reduce:
+class Reduce(Node):
     """`op[indices if condition](args)`.
 
     op is a built-in reduction or a user's monoid. `prefix` marks `op[..k]`, which keeps
@@ -138,16 +135,14 @@ class Reduce:
     prefix: bool = False
     target: Label | None = None
     implied: bool = field(default=False, compare=False)
-    span: Span = _span()
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class Field(Node):
     """`aggregate.name`: one field of a user monoid's result."""
 
     operand: Expr
     name: str
-    span: Span = _span()
 
 
 Expr: TypeAlias = (
@@ -155,67 +150,72 @@ Expr: TypeAlias = (
 )
 
 
+# The fields that hold the expressions directly inside one, in order of the text.
+_PARTS: dict[type[Expr], tuple[str, ...]] = {
+    Read: ("subscripts",),
+    Unary: ("operand",),
+    Binary: ("left", "right"),
+    Compare: ("operands",),
+    Logic: ("operands",),
+    Call: ("args",),
+    Reduce: ("condition", "args"),
+    Field: ("operand",),
+}
+
+
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The expressions directly inside one, in order of the text."""
-    match expr:
-        case Read():
-            return expr.subscripts
-        case Unary() | Field():
-            return (expr.operand,)
-        case Binary():
-            return (expr.left, expr.right)
-        case Compare() | Logic():
-            return expr.operands
-        case Call():
-            return expr.args
-        case Reduce():
-            return expr.args if expr.condition is None else (expr.condition, *expr.args)
-    return ()
+    found: list[Expr] = []
+    for name in _PARTS.get(type(expr), ()):
+        part = getattr(expr, name)
+        found += part if isinstance(part, tuple) else () if part is None else (part,)
+    return tuple(found)
 
 
-def with_children(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Every node of an expression, in order of the text."""
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(children(node)))
+
+
+def with_children(expr: Expr, parts: Iterable[Expr]) -> Expr:
     """The same node over other children, given in the order of `children`."""
-    match expr:
-        case Read():
-            return replace(expr, subscripts=parts)
-        case Unary() | Field():
-            return replace(expr, operand=parts[0])
-        case Binary():
-            return replace(expr, left=parts[0], right=parts[1])
-        case Compare() | Logic():
-            return replace(expr, operands=parts)
-        case Call() | Reduce(condition=None):
-            return replace(expr, args=parts)
-        case Reduce():
-            return replace(expr, condition=parts[0], args=parts[1:])
-    return expr
+    left = iter(parts)
+    fields = {name: getattr(expr, name) for name in _PARTS.get(type(expr), ())}
+    new: dict[str, Any] = {
+        name: tuple(islice(left, len(old))) if isinstance(old, tuple) else next(left)
+        for name, old in fields.items()
+        if old is not None
+    }
+    return replace(expr, **new) if new else expr
 
 
 # Statements. The parser makes them, and the checker resolves the expressions in them.
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(Node):
     """`name[indices] = body`; a scalar has no indices."""
 
     name: Label
     indices: tuple[Label, ...]
     body: Expr
-    span: Span = _span()
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class Function(Node):
     """`def name(formals) = body`. A formal stands for the argument expression (by name)."""
 
     name: Label
     formals: tuple[Label, ...]
     body: Expr
-    span: Span = _span()
 
 
 @dataclass(frozen=True, slots=True)
-class Monoid:
+class Monoid(Node):
     """`monoid name(fields) = unit (...), combine (...)`.
 
     In `combine` the name `x` is the left operand's field and `x'` the right one's.
@@ -225,46 +225,41 @@ class Monoid:
     fields: tuple[Label, ...]
     unit: tuple[Expr, ...]
     combine: tuple[Expr, ...]
-    span: Span = _span()
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(Node):
     """One entry of an `index` line: `name < extent`."""
 
     name: Label
     extent: Expr
-    span: Span = _span()
 
 
 @dataclass(frozen=True, slots=True)
-class Param:
+class Param(Node):
     """A scalar parameter, passed by keyword. Without a default it is required."""
 
     name: Label
     kind: Literal["int", "float"]
     default: int | float | None
-    span: Span = _span()
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class Output(Node):
     """One entry of a `return` line, or a definition that nothing reads: a result, and the dtype
     asked for, if any."""
 
     name: Label
     dtype: Label | None
-    span: Span = _span()
 
 
 @dataclass(frozen=True, slots=True)
-class DeclaredInput:
+class DeclaredInput(Node):
     """One entry of an `input` line; a scalar has no dims."""
 
     name: Label
     dims: tuple[Label, ...]
     kind: Kind | None
-    span: Span = _span()
 
 
 Statement: TypeAlias = Definition | Function | Monoid | Bound | Param | Output | DeclaredInput
@@ -273,38 +268,16 @@ Statement: TypeAlias = Definition | Function | Monoid | Bound | Param | Output |
 # What checking adds.
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
-    """An input tensor. `dims` names each dimension by an index whose extent it has.
-
-    A dimension that only computed subscripts read and no declaration names gets a made-up
-    name that starts with a dot, like `.K0`.
-    """
-
-    name: str
-    dims: tuple[str, ...]
-    kind: Kind
-    span: Span = _span()
-
-
 @dataclass(frozen=True)
-class Program:
+class Program(Declarations[Expr]):
     """A checked program.
 
-    inputs and params are in order of first appearance, definitions in order of the text.
-    `extent_of` maps every index to the representative of its extent: two indices have the
-    same extent exactly when they have the same representative. `bounds` gives the extent
-    of representatives declared by `index k < EXPR`; the others are read off the inputs.
-    `kinds` gives the type of each definition.
+    inputs and params are in order of first appearance, definitions in order of the text; two
+    indices have the same extent exactly when they have the same representative. `kinds` gives the
+    type of each definition.
     """
 
-    text: str = ""
-    name: str | None = None
-    inputs: dict[str, Input] = field(default_factory=dict)
-    params: dict[str, Param] = field(default_factory=dict)
+    origin: Origin = field(default=Origin(), compare=False)
     monoids: dict[str, Monoid] = field(default_factory=dict)
     definitions: dict[str, Definition] = field(default_factory=dict)
-    outputs: tuple[Output, ...] = ()
-    extent_of: dict[str, str] = field(default_factory=dict)
-    bounds: dict[str, Expr] = field(default_factory=dict)
     kinds: dict[str, Kind] = field(default_factory=dict)

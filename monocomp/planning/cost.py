@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from monocomp.equations import Equations
 from monocomp.errors import UsageError
+from monocomp.tile.operations import OPERATIONS
 
 if TYPE_CHECKING:
     import sympy
@@ -31,9 +32,7 @@ ELEMENT_BYTES, STORED_BYTES = 2, 4  # of what a call gives, and of what kernels 
 MATRIX_RATE = 32  # multiplications and additions of 16-bit elements
 SPECIAL_TIME, BYTE_TIME = 8, 8
 LAUNCH_TIME = 1 << 26  # about three microseconds of the whole device
-SPECIAL = frozenset(
-    ("exp", "exp2", "log", "log2", "tanh", "rsqrt", "sqrt", "sin", "cos", "erf", "div", "pow")
-)
+SPECIAL = {"exp", "pow", *(o.name for o in OPERATIONS.values() if o.unit == "special")}
 
 
 @dataclass(frozen=True)
@@ -214,7 +213,7 @@ class Cost:
         Raises:
             UsageError: an extent is unknown, or one is missing.
         """
-        from monocomp.terms.declarations import by_representative
+        from monocomp.declarations import by_representative
 
         sizes = by_representative(program.declared, extents)
         formulas = {n: formula(getattr(self, n)) for n in ("flops", "bytes", "state")}

@@ -43,6 +43,7 @@ from monocomp.planning.cost import (
     Extents,
     Operations,
     amounts,
+    formula,
     one_operation,
     product,
 )
@@ -50,6 +51,7 @@ from monocomp.planning.reading import kernels
 from monocomp.planning.roles import choose_roles, fits_whole, scan_of
 from monocomp.rewrites.products import largest_sides
 from monocomp.rewrites.pullback import passes
+from monocomp.sizes import nominal_sizes
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, carrier, is_selection
 from monocomp.terms.monomials import factors
@@ -64,6 +66,12 @@ def cost(program: Equations) -> Cost:
     outputs = tuple(o.name for o in program.declared.outputs)
     counted = (_cost_of_kernel(tuple(group), dims, outputs) for group in kernels(program))
     return sum(counted, NOTHING)
+
+
+def flops(program: Equations) -> int:
+    """Its operations on floats at its sizes, or those that are nominal."""
+    sizes = nominal_sizes(program.declared, program.sizes)
+    return formula(cost(program).flops).at({e: max(1, n) for e, n in sizes.items()})
 
 
 @lru_cache(maxsize=256)

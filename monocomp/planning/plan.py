@@ -31,18 +31,18 @@ from monocomp.planning.roles import (
     kernel_groups,
     scan_of,
 )
-from monocomp.planning.sizes import (
+from monocomp.planning.splitting import split
+from monocomp.planning.storing import cut
+from monocomp.planning.tiling import tiling_steps
+from monocomp.proving.proofs import require_program
+from monocomp.rewriting import Rewriter, Step
+from monocomp.sizes import (
     has_same_elements,
     nominal_sizes,
     packed_extents,
     power_of_two,
     without_elements,
 )
-from monocomp.planning.splitting import split
-from monocomp.planning.storing import cut
-from monocomp.proving.proofs import require_program
-from monocomp.rewrites.tiling import tiling_steps
-from monocomp.rewriting import Rewriter, Step
 from monocomp.tile import TileProgram
 
 
@@ -91,6 +91,11 @@ class Plan:
         """The steps that led from the program as it is written to the loops of its kernels."""
         with BUILDING:
             return self.rewrites.then([*self.decisions, *tiling_steps(self.program, self.kernels)])
+
+    def of_dtypes(self, dtypes: Mapping[str, str]) -> Plan:
+        """The same for inputs of dtypes, as far as they are known."""
+        planned = (replace(k, tiles=k.tiles.of_dtypes(dtypes)) for k in self.planned)
+        return replace(self, program=self.program.of_dtypes(dtypes), planned=tuple(planned))
 
     def extents(
         self, given: Mapping[str, int], params: Mapping[str, int | float] | None = None
@@ -149,28 +154,35 @@ class Planner:
     """The plans of one program; each is made once.
 
     Args:
-        derive: the derivation for sizes, as far as they are known.
-        start: where it has come to without any.
+        equations: the program as it is written.
+        derivation: where its derivation has come to, unless it is made here.
+        steps, rules: of the derivation, as for `compile`.
         processors: how many program instances are to run side by side, unless a caller says.
     """
 
     def __init__(
         self,
-        derive: Callable[[Mapping[str, int]], Rewriter],
-        start: Rewriter,
+        equations: Equations,
+        derivation: Derivation | None = None,
+        *,
+        steps: int | None = None,
+        rules: Sequence[str] | None = None,
         processors: int | None = None,
     ) -> None:
+        self.equations = equations
         self.processors = processors
-        self._derive = derive
-        self._start = start
+        self._limits = steps, rules
         self._rewriters: dict[tuple[tuple[str, int], ...], Rewriter] = {}
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._planned: dict[tuple[Any, ...], tuple[PlannedKernel, ...]] = {}
-
-    @property
-    def equations(self) -> Equations:
-        """The program as it is written, in index terms."""
-        return self._start.start
+        with BUILDING:
+            if derivation is None:
+                self._start = self._derived(equations)
+            else:
+                self._start = derivation.rewriter()
+                pipeline.complete(self._start)
+            require_program(equations)
+            require_program(self._start.program)
 
     def plan(self, extents: Mapping[str, int] | None = None, processors: int | None = None) -> Plan:
         """The plan for these sizes, by representative, as far as they are known.
@@ -218,10 +230,17 @@ class Planner:
         key = tuple(sizes.items())
         found = self._rewriters.get(key)
         if found is None:
-            found = self._derive(sizes)
+            found = self._derived(self.equations.at(sizes))
             require_program(found.program)
             self._rewriters[key] = found
         return found
+
+    def _derived(self, equations: Equations) -> Rewriter:
+        steps, rules = self._limits
+        rewriter = pipeline.derive(equations, steps, rules)
+        if not rewriter.finished or rules is not None:
+            pipeline.complete(rewriter)
+        return rewriter
 
     def _kernels(
         self, program: Equations, sides: Mapping[str, int], sizes: Mapping[str, int]
@@ -254,22 +273,6 @@ class Planner:
             except UnsupportedError as error:
                 raise _with_laws(error, program) from None
         return found
-
-
-def plan(equations: Equations, sizes: Mapping[str, int] | None = None, processors: int = 1) -> Plan:
-    """The plan of a program as it is written, with all rules in their usual order.
-
-    Args:
-        equations: a program in index terms.
-        sizes: extents that are known, by representative.
-        processors: how many program instances a device runs side by side.
-    """
-
-    def derived(sizes: Mapping[str, int]) -> Rewriter:
-        return pipeline.derive(replace(equations, sizes=sizes))
-
-    with BUILDING:
-        return Planner(derived, derived({})).plan(sizes, processors)
 
 
 def _kernel(

@@ -13,8 +13,8 @@ from functools import lru_cache
 from monocomp import terms as T
 from monocomp.equations import Equation, Equations, stored_in
 from monocomp.planning.roles import kernel_groups
-from monocomp.planning.sizes import nominal_sizes
 from monocomp.sharing import kept
+from monocomp.sizes import nominal_sizes
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_selection
 
@@ -29,23 +29,15 @@ def inlined(program: Equations) -> tuple[Equation, ...]:
     """The outputs with what their definitions stand for, and what kernels store for them."""
     known: dict[str, Equation] = {}
     memo: dict[Term, Term] = {}
+    defined = frozenset(program.by_name)
     stay = kept(program) if program.kept is None else program.kept
 
-    def visit(t: Term) -> Term:
-        found = memo.get(t)
-        if found is None:
-            found = T.map_children(t, visit)
-            if found.op == "ref" and found.attr in stay:
-                found = T.stored(known[found.attr], found.args)
-            elif found.op == "ref" and found.attr in known:
-                at = known[found.attr]
-                names = (i.attr[0] for i in at.indices)
-                found = T.substitute(at.body, dict(zip(names, found.args, strict=True)))
-            memo[t] = found
-        return found
+    def value(t: Term) -> Term:
+        at = known[t.attr]
+        return T.stored(at, t.args) if t.attr in stay else T.element(at, t.args)
 
     for e in program.equations:
-        known[e.name] = replace(e, body=visit(e.body))
+        known[e.name] = replace(e, body=T.map_refs(e.body, defined, value, memo))
     outputs = [known[o.name] for o in program.declared.outputs]
     needed: set[str] = set()
     waiting = list(outputs)

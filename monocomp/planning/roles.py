@@ -9,7 +9,7 @@ from functools import lru_cache
 from monocomp import terms as T
 from monocomp.domain import prefix_of
 from monocomp.equations import Equation, Equations, stored_in
-from monocomp.planning.sizes import without_elements
+from monocomp.sizes import without_elements
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, carrier, is_selection
 from monocomp.terms.monomials import factors
@@ -153,6 +153,8 @@ def explain_roles(
             role, why = "whole", f"{lacking} lacks it, and serves all of it"
             if not fits(i.attr[1]):
                 role, why = "row", f"{lacking} lacks it, and serves a block: it is too long to hold"
+            elif name in columns and not all(map(_is_product, folds)):
+                role, why = "row", f"{lacking} lacks it, and serves a block: it is no product"
         found[name] = i, role, why
     streams = [n for n, (_, role, _) in found.items() if role == "stream"]
     streams.sort(key=lambda name: scan is None or name != scan.attr[0])
@@ -202,14 +204,19 @@ def _outer_folds(bodies: tuple[Term, ...]) -> tuple[Term, ...]:
 def _is_column(name: str, f: Term) -> bool:
     """Is the index in factors of a sum's elements that are read, while the others, in one of
     which there is a sum of its own for each element, lack it?"""
-    if f.op != "fold" or f.attr.monoid not in ("sum", SE_PAIR) or len(f.attr.indices) != 1:
+    if f.op != "fold" or len(f.attr.indices) != 1:
         return False
-    (bound,), (condition, value, *exponent) = T.open_fold(f)
-    parts = (*factors(value), *exponent, condition)
+    (bound,), (condition, *values) = T.open_fold(f)
+    parts = (*(p for v in values for p in factors(v)), condition)
     own = [p for p in parts if name in p.free]
     shared = T.subterms(*(p for p in parts if name not in p.free))
     is_nested = any(t.op == "fold" and bound.attr[0] in t.free for t in shared)
     return is_nested and all(map(T.is_read, own))
+
+
+def _is_product(f: Term) -> bool:
+    """Are the elements of this fold multiplied and added up, as matrix units do?"""
+    return f.op == "fold" and f.attr.monoid in ("sum", SE_PAIR)
 
 
 def _rows(names: list[str], folds: list[Term]) -> set[str]:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 from monocomp import terms as T
+from monocomp.declarations import Param
 from monocomp.equations import Equation, Equations, in_order
 from monocomp.errors import InternalError
 from monocomp.intervals import evaluated
@@ -36,15 +37,14 @@ from monocomp.planning.roles import (
     scan_of,
     streamed_reads,
 )
-from monocomp.planning.sizes import nominal_sizes, packed_extents
 from monocomp.planning.storing import WORTHWHILE, new_name, taken_names
 from monocomp.planning.stretches import Stretch, stretch
 from monocomp.rewrites.lifting import largest
 from monocomp.rewrites.pullback import passes
 from monocomp.rewriting import Saving, Step
+from monocomp.sizes import nominal_sizes, packed_extents
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, is_selection, mantissa, settled
-from monocomp.terms.declarations import Param
 from monocomp.terms.printer import show
 from monocomp.tile import Axis
 

@@ -13,27 +13,16 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 
 from monocomp import terms as T
 from monocomp.cache import JsonStore
 from monocomp.equations import Equations
 from monocomp.errors import InternalError, MonoidLawError, Span
+from monocomp.proving import laws as L
 from monocomp.proving.claims import Values, shown_values
 from monocomp.proving.framed_laws import framed_claims
-from monocomp.proving.laws import (
-    BUILT_IN,
-    RESTS_ON,
-    Carrier,
-    associative,
-    carrier_of,
-    closed,
-    commutative,
-    idempotent,
-    neutral,
-    restricted,
-    top_claims,
-    unit_claims,
-)
 from monocomp.proving.prover import (
     TIME_LIMIT,
     Law,
@@ -54,34 +43,34 @@ _QUICK = 60  # samples on which a user's monoid is tried before a proof is
 # --- plans ----------------------------------------------------------------------------
 
 
-def _plan(c: Carrier) -> Plan:
+def _plan(c: L.Carrier) -> Plan:
     """The laws of a monoid on a carrier."""
-    units = (list(unit_claims(c, on_the_left)) for on_the_left in (True, False))
-    laws = ([closed(c)], [associative(c)], *units, [commutative(c)])
+    units = (list(L.unit_claims(c, on_the_left)) for on_the_left in (True, False))
+    laws = ([L.closed(c)], [L.associative(c)], *units, [L.commutative(c)])
     return [(c.monoid.name, forms) for forms in laws]
 
 
 def _monoid_plans(m: UserMonoid, nonnegative: Iterable[str]) -> Iterator[Plan]:
-    everywhere = carrier_of(m)
+    everywhere = L.carrier_of(m)
     yield _plan(everywhere)
-    yield from map(_plan, restricted(everywhere, frozenset(nonnegative)))
+    yield from map(_plan, L.restricted(everywhere, frozenset(nonnegative)))
 
 
 def _builtin_plan(name: str) -> Plan:
     if name == "top":
-        return [("top", [claim]) for claim in top_claims()]
-    if name in BUILT_IN:
-        return _plan(carrier_of(BUILT_IN[name]))
+        return [("top", [claim]) for claim in L.top_claims()]
+    if name in L.BUILT_IN:
+        return _plan(L.carrier_of(L.BUILT_IN[name]))
     raise InternalError(f"there is no monoid '{name}'")
 
 
 def _framed_plan(f: FramedMonoid) -> Plan:
     """The laws of a framed monoid; with the same as pairs, that those agree, and their laws."""
-    frames = carrier_of(BUILT_IN[f.join])
-    claims = [associative(frames), commutative(frames), idempotent(frames)]
+    frames = L.carrier_of(L.BUILT_IN[f.join])
+    claims = [L.associative(frames), L.commutative(frames), L.idempotent(frames)]
     joins = [replace(claim, name=f"join {claim.name}") for claim in claims]
     plan = [(f.name, [claim]) for claim in (*joins, *framed_claims(f))]
-    return plan if f.pair is None else [*plan, *_plan(carrier_of(f.pair))]
+    return plan if f.pair is None else [*plan, *_plan(L.carrier_of(f.pair))]
 
 
 def prove_monoid(
@@ -105,15 +94,16 @@ _CHECKS = 20  # samples that every remembered law of a user's monoid must still 
 
 
 @cache
-def _sympy_version() -> str:
-    from importlib.metadata import version
-
-    return version("sympy")
+def _sympy_release() -> str:
+    """What says which sympy this is, without the import of it or of what reads all metadata."""
+    found = find_spec("sympy")
+    places = found.submodule_search_locations if found else None
+    return "".join(Path(place, "release.py").read_text("utf-8") for place in places or ())
 
 
 def _key(content: object) -> str:
     """What results are remembered under: everything that they depend on."""
-    text = repr((PROVER_VERSION, _sympy_version(), content))
+    text = repr((PROVER_VERSION, _sympy_release(), content))
     return hashlib.blake2b(text.encode(), digest_size=32).hexdigest()
 
 
@@ -127,7 +117,7 @@ def _monoid_key(m: UserMonoid | None) -> object:
 def _framed_key(f: FramedMonoid) -> object:
     a, b, c = (T.param(name, "float") for name in "abc")
     operations = f.move(a, b).key[2], f.embed(a, b, c).key[2], settled(a).key[2]
-    return f.name, f.join, operations, _monoid_key(BUILT_IN[f.join])
+    return f.name, f.join, operations, _monoid_key(L.BUILT_IN[f.join])
 
 
 def certify(
@@ -148,11 +138,11 @@ def certify(
     if isinstance(monoid, FramedMonoid):
         content = "framed", _framed_key(monoid), _monoid_key(monoid.pair)
         return _certified(content, lambda: [_framed_plan(monoid)], fresh)
-    if monoid in RESTS_ON:
-        return tuple(law for part in RESTS_ON[monoid] for law in certify(part, fresh=fresh))
+    if monoid in L.RESTS_ON:
+        return tuple(law for part in L.RESTS_ON[monoid] for law in certify(part, fresh=fresh))
     if monoid == SE.name:
         return certify(SE, fresh=fresh)
-    content = "builtin", monoid, _monoid_key(BUILT_IN.get(monoid))
+    content = "builtin", monoid, _monoid_key(L.BUILT_IN.get(monoid))
     return _certified(content, lambda: [_builtin_plan(monoid)], fresh)
 
 
@@ -163,7 +153,7 @@ def certify_rule_law(name: str, fresh: bool = False) -> tuple[Law, ...]:
         name: as in the rule's docstring.
         fresh: prove anew.
     """
-    if name == SE.name or name in BUILT_IN:
+    if name == SE.name or name in L.BUILT_IN:
         return certify(name, fresh=fresh)
     if name not in RULE_LAWS:
         raise InternalError(f"there is no law '{name}'")
@@ -318,8 +308,8 @@ def _neutral_unit(m: UserMonoid) -> Values | None:
     if len(m.fields) > 3:
         return None
     for unit in itertools.product((T.ZERO, T.ONE, T.NEG_INF, T.INF), repeat=len(m.fields)):
-        carrier = carrier_of(replace(m, unit=unit))
-        sides = (neutral(carrier, left) for left in (True, False))
+        carrier = L.carrier_of(replace(m, unit=unit))
+        sides = (L.neutral(carrier, left) for left in (True, False))
         if all(survives(claim, _QUICK) for claim in sides):
             return carrier.unit
     return None
@@ -352,7 +342,7 @@ def _folded(equations: Equations) -> tuple[list[str], dict[UserMonoid, list[tupl
 def certificate(equations: Equations, fresh: bool = False) -> tuple[Law, ...]:
     """The laws that a program's folds rest on, each once, with what is known of them."""
     names, elements = _folded(equations)
-    parts = dict.fromkeys(part for name in names for part in RESTS_ON.get(name, (name,)))
+    parts = dict.fromkeys(part for name in names for part in L.RESTS_ON.get(name, (name,)))
     laws = [law for part in parts for law in certify(part, fresh=fresh)]
     for monoid, folded in elements.items():
         laws += certify(monoid, _nonnegative(monoid, folded), fresh)

@@ -41,8 +41,6 @@ from monocomp.reference.wide import (
     Wide,
     is_finite,
     is_infinite,
-    maximum,
-    minimum,
 )
 
 EMPTY = 1
@@ -256,7 +254,7 @@ def larger_or_smaller(w: Wide, name: str, a: Value, b: Value) -> Value:
     """maximum or minimum; absent where the operand that it takes is."""
     a, b = promote(w, (a, b))
     axes, (x, y) = aligned(a, b)
-    result = (maximum if name == "maximum" else minimum)(x, y)
+    result = np.maximum(x, y) if name == "maximum" else np.minimum(x, y)
     if a.absent is None and b.absent is None:
         return Value(axes, result)
     taken = np.maximum(

@@ -62,20 +62,12 @@ def fold_prod(w: Wide, x: Array, admitted: Admitted) -> Array:
 
 def fold_max(w: Wide, x: Array, admitted: Admitted) -> Array:
     lowest = _lowest(w, x)
-    return _extreme(w, _with_unit(x, admitted, lowest), np.maximum, lowest)
+    return _folded(np.maximum, _with_unit(x, admitted, lowest), lowest)
 
 
 def fold_min(w: Wide, x: Array, admitted: Admitted) -> Array:
     highest = _highest(w, x)
-    return _extreme(w, _with_unit(x, admitted, highest), np.minimum, highest)
-
-
-def _extreme(w: Wide, x: Array, pick: np.ufunc, unit: Array) -> Array:
-    nan = is_nan(x)  # set apart, as a comparison of objects would lose it
-    ordered = _folded(pick, np.where(nan, unit, x), unit)
-    if not nan.any():
-        return ordered
-    return np.where(nan.any(axis=-1), w.number(math.nan), ordered)
+    return _folded(np.minimum, _with_unit(x, admitted, highest), highest)
 
 
 def fold_any(w: Wide, x: Array, admitted: Admitted) -> Array:

@@ -46,62 +46,18 @@ from typing import Any
 
 import numpy as np
 
-from monocomp import counter_rng
+from monocomp import binding, counter_rng
+from monocomp.declarations import Input
 from monocomp.errors import (
     InputError,
     InternalError,
 )
-from monocomp.language import binding, checker
-from monocomp.language.syntax import (
-    Binary,
-    Call,
-    Compare,
-    Definition,
-    Expr,
-    Extent,
-    Field,
-    Input,
-    Logic,
-    Monoid,
-    Name,
-    Number,
-    Program,
-    Read,
-    Reduce,
-    Unary,
-    children,
-)
+from monocomp.language import checker
+from monocomp.language import syntax as S
+from monocomp.reference import naive_arithmetic as arithmetic
+from monocomp.reference import named_arrays as N
 from monocomp.reference.aggregates import Fold, aggregate, fold_monoid, select, softmax
-from monocomp.reference.naive_arithmetic import (
-    MASKED,
-    absorbs,
-    apply,
-    as_condition,
-    as_number,
-    as_wide,
-    choose,
-    compare,
-    connect,
-    empty_where,
-    larger_or_smaller,
-    negate,
-    operate,
-    settle,
-)
-from monocomp.reference.named_arrays import (
-    Axes,
-    Axis,
-    Value,
-    aligned,
-    both,
-    first_true,
-    full,
-    negation,
-    restrict,
-    shape_of,
-    somewhere,
-    union,
-)
+from monocomp.reference.declared_extents import declared_extent
 from monocomp.reference.reads import Fault, Tensor, gather, widened
 from monocomp.reference.wide import Array, Wide, default, to_numpy
 from monocomp.vocabulary import KEEPING_REDUCTIONS, SELECTIONS
@@ -112,7 +68,7 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 
 def evaluate(
-    program: str | Program, inputs: Mapping[str, Any], /, **params: int | float
+    program: str | S.Program, inputs: Mapping[str, Any], /, **params: int | float
 ) -> Array | tuple[Array, ...]:
     """The outputs of a program by its naive meaning.
 
@@ -132,7 +88,10 @@ def evaluate(
 
 
 def evaluate_in(
-    wide: Wide, program: str | Program, inputs: Mapping[str, Any], params: Mapping[str, int | float]
+    wide: Wide,
+    program: str | S.Program,
+    inputs: Mapping[str, Any],
+    params: Mapping[str, int | float],
 ) -> Array | tuple[Array, ...]:
     """`evaluate` with a given number format."""
     checked = checker.check(program) if isinstance(program, str) else program
@@ -165,26 +124,26 @@ class Scope:
         fields: the operands of the combine of a monoid, by the names of their fields.
     """
 
-    indices: Mapping[str, Axis]
-    guard: Value | None = None
-    fields: Mapping[str, Value] = field(default_factory=dict)
+    indices: Mapping[str, N.Axis]
+    guard: N.Value | None = None
+    fields: Mapping[str, N.Value] = field(default_factory=dict)
 
-    def where(self, condition: Value | None) -> Scope:
+    def where(self, condition: N.Value | None) -> Scope:
         """The same, needed only where the condition holds as well."""
-        return self if condition is None else replace(self, guard=both(self.guard, condition))
+        return self if condition is None else replace(self, guard=N.both(self.guard, condition))
 
-    def unless(self, condition: Value | None) -> Scope:
+    def unless(self, condition: N.Value | None) -> Scope:
         """The same, needed only where the condition fails as well."""
-        return self if condition is None else self.where(negation(condition))
+        return self if condition is None else self.where(N.negation(condition))
 
-    def bind(self, indices: Iterable[str], axes: Iterable[Axis]) -> Scope:
+    def bind(self, indices: Iterable[str], axes: Iterable[N.Axis]) -> Scope:
         """The same with new axes for some indices."""
         return replace(self, indices={**self.indices, **dict(zip(indices, axes, strict=True))})
 
-    def narrow(self, axis: Axis, part: Axis) -> Scope:
+    def narrow(self, axis: N.Axis, part: N.Axis) -> Scope:
         """The same on a part of an axis."""
         indices = {name: part if a is axis else a for name, a in self.indices.items()}
-        guard = None if self.guard is None else restrict(self.guard, axis, part)
+        guard = None if self.guard is None else N.restrict(self.guard, axis, part)
         return Scope(indices, guard)
 
 
@@ -196,7 +155,7 @@ class _Evaluator:
 
     def __init__(
         self,
-        program: Program,
+        program: S.Program,
         wide: Wide,
         inputs: Mapping[str, Any],
         params: Mapping[str, int | float],
@@ -204,23 +163,25 @@ class _Evaluator:
         self.program = program
         self.wide = wide
         arrays = {name: to_numpy(name, given) for name, given in inputs.items()}
-        bound = binding.bind(program, {name: a.shape for name, a in arrays.items()}, params)
+        shapes = {name: a.shape for name, a in arrays.items()}
+        size = functools.partial(declared_extent, program.extent_of)
+        bound = binding.bind(program, program.origin, shapes, params, size)
         self.extents = bound.extents
         self.params = bound.params
         self.tensors = {name: self._input(at, arrays[name]) for name, at in program.inputs.items()}
         self.faults: list[Fault] = []
-        self.rules: dict[type, Callable[[Any, Scope], Value]] = {
-            Number: self._number,
-            Name: self._name,
-            Read: self._read,
-            Extent: self._extent,
-            Unary: self._unary,
-            Binary: self._binary,
-            Compare: self._compare,
-            Logic: self._logic,
-            Call: self._call,
-            Reduce: self._reduce,
-            Field: self._field,
+        self.rules: dict[type, Callable[[Any, Scope], N.Value]] = {
+            S.Number: self._number,
+            S.Name: self._name,
+            S.Read: self._read,
+            S.Extent: self._extent,
+            S.Unary: self._unary,
+            S.Binary: self._binary,
+            S.Compare: self._compare,
+            S.Logic: self._logic,
+            S.Call: self._call,
+            S.Reduce: self._reduce,
+            S.Field: self._field,
         }
 
     def outputs(self) -> tuple[Array, ...]:
@@ -233,8 +194,8 @@ class _Evaluator:
         if declared.kind != "float" and array.dtype.kind == "f":
             raise InputError(
                 f"input '{declared.name}' holds floats, and the program needs {declared.kind}",
-                text=self.program.text,
-                spans=declared.span,
+                text=self.program.origin.text,
+                spans=self.program.origin.span(declared.name),
                 help="convert it, or declare it in the program: "
                 f"input {declared.name}[{','.join(declared.dims)}]: float",
             )
@@ -246,76 +207,78 @@ class _Evaluator:
             array = self.wide.lift(array)
         return Tensor(self._axes(declared.dims), array)
 
-    def _axes(self, indices: Iterable[str]) -> Axes:
-        return tuple(Axis(index, 0, self.extents[index]) for index in indices)
+    def _axes(self, indices: Iterable[str]) -> N.Axes:
+        return tuple(N.Axis(index, 0, self.extents[index]) for index in indices)
 
-    def _define(self, definition: Definition) -> Tensor:
+    def _define(self, definition: S.Definition) -> Tensor:
         axes = self._axes(definition.indices)
         self.faults = []
         value = self.value(definition.body, Scope(dict(zip(definition.indices, axes, strict=True))))
         if self.program.kinds[definition.name] != "bool":
-            value = as_number(value)
+            value = arithmetic.as_number(value)
         if self.program.kinds[definition.name] == "float":
-            value = as_wide(self.wide, value)
-        array = np.ascontiguousarray(full(value.array, value.axes, axes)).reshape(shape_of(axes))
-        absent = None if value.absent is None else full(value.absent, value.axes, axes)
+            value = arithmetic.as_wide(self.wide, value)
+        array = np.ascontiguousarray(N.full(value.array, value.axes, axes)).reshape(
+            N.shape_of(axes)
+        )
+        absent = None if value.absent is None else N.full(value.absent, value.axes, axes)
         return Tensor(axes, array, absent, tuple(self.faults))
 
     def _output(self, tensor: Tensor) -> Array:
         for fault in tensor.faults:
             if fault.happens.any():
-                raise fault.explain(first_true(fault.happens, fault.axes, {})) from None
+                raise fault.explain(N.first_true(fault.happens, fault.axes, {})) from None
         array = tensor.array
-        return self.wide.lower(array) if array.dtype == self.wide.dtype else array
+        return array.astype(np.float64) if array.dtype == self.wide.dtype else array
 
-    def value(self, expr: Expr, scope: Scope) -> Value:
+    def value(self, expr: S.Expr, scope: Scope) -> N.Value:
         """The value of an expression in a scope: one rule for each kind of node."""
         return self.rules[type(expr)](expr, scope)
 
     # Leaves
 
-    def _number(self, node: Number, scope: Scope) -> Value:
+    def _number(self, node: S.Number, scope: Scope) -> N.Value:
         if isinstance(node.value, int) and node.value in _INT64:
-            return Value((), np.asarray(node.value, np.int64))
-        return Value((), self.wide.number(node.value))
+            return N.Value((), np.asarray(node.value, np.int64))
+        return N.Value((), self.wide.number(node.value))
 
-    def _extent(self, node: Extent, scope: Scope) -> Value:
+    def _extent(self, node: S.Extent, scope: Scope) -> N.Value:
         extent = np.asarray(self.extents[node.index], np.int64)
-        return Value((), extent, empty_where(extent == 0))
+        return N.Value((), extent, arithmetic.empty_where(extent == 0))
 
-    def _name(self, node: Name, scope: Scope) -> Value:
+    def _name(self, node: S.Name, scope: Scope) -> N.Value:
         if node.name in scope.fields:
             return scope.fields[node.name]
         if node.name in scope.indices:
             axis = scope.indices[node.name]
-            return Value((axis,), np.arange(axis.start, axis.stop, dtype=np.int64))
+            return N.Value((axis,), np.arange(axis.start, axis.stop, dtype=np.int64))
         if node.name in self.program.params:
             if self.program.params[node.name].kind == "int":
-                return Value((), np.asarray(int(self.params[node.name]), np.int64))
-            return Value((), self.wide.number(float(self.params[node.name])))
-        return self._read(Read(node.name, (), span=node.span), scope)
+                return N.Value((), np.asarray(int(self.params[node.name]), np.int64))
+            return N.Value((), self.wide.number(float(self.params[node.name])))
+        return self._read(S.Read(node.name, (), span=node.span), scope)
 
     # Reads
 
-    def _read(self, node: Read, scope: Scope) -> Value:
+    def _read(self, node: S.Read, scope: Scope) -> N.Value:
         tensor = self.tensors[node.name]
         axes = self._plain_axes(node, scope)
         if axes is not None and not tensor.faults:
             inside = tuple(slice(axis.start, axis.stop) for axis in axes)
             absent = None if tensor.absent is None else tensor.absent[inside]
-            return Value(axes, tensor.array[inside], absent)
-        positions = [as_number(self.value(part, scope)) for part in node.subscripts]
+            return N.Value(axes, tensor.array[inside], absent)
+        positions = [arithmetic.as_number(self.value(part, scope)) for part in node.subscripts]
         is_over_nothing = not all(map(len, scope.indices.values()))
-        guard = Value((), np.asarray(False)) if is_over_nothing else scope.guard
-        found, faults = gather(self.program.text, node, tensor, positions, guard)
+        guard = N.Value((), np.asarray(False)) if is_over_nothing else scope.guard
+        found, faults = gather(self.program.origin.text, node, tensor, positions, guard)
         self.faults += faults
         return found
 
-    def _plain_axes(self, node: Read, scope: Scope) -> Axes | None:
+    def _plain_axes(self, node: S.Read, scope: Scope) -> N.Axes | None:
         """The axes of a read like A[i,j], which cannot leave its tensor and moves nothing."""
         axes = []
         for part, extent in zip(node.subscripts, self.tensors[node.name].array.shape, strict=True):
-            axis = scope.indices.get(part.name) if isinstance(part, Name) else None
+            axis = scope.indices.get(part.name) if isinstance(part, S.Name) else None
             if axis is None or axis.stop > extent or (axis in axes):
                 return None
             axes.append(axis)
@@ -323,81 +286,81 @@ class _Evaluator:
 
     # Operators
 
-    def _unary(self, node: Unary, scope: Scope) -> Value:
+    def _unary(self, node: S.Unary, scope: Scope) -> N.Value:
         operand = self.value(node.operand, scope)
         if node.op == "not":
-            return negation(as_condition(operand))
-        negated = negate(operand)
-        if isinstance(node.operand, Number) and node.operand.value == math.inf:
-            return replace(negated, absent=np.asarray(MASKED, np.uint8))
+            return N.negation(arithmetic.as_condition(operand))
+        negated = arithmetic.negate(operand)
+        if isinstance(node.operand, S.Number) and node.operand.value == math.inf:
+            return replace(negated, absent=np.asarray(arithmetic.MASKED, np.uint8))
         return negated
 
-    def _binary(self, node: Binary, scope: Scope) -> Value:
+    def _binary(self, node: S.Binary, scope: Scope) -> N.Value:
         before = len(self.faults)
         left = self.value(node.left, scope)
         between = len(self.faults)
-        by_left = absorbs(node.op, "left", left)
+        by_left = arithmetic.absorbs(node.op, "left", left)
         right = self.value(node.right, scope.unless(by_left))
-        by_right = absorbs(node.op, "right", right)
+        by_right = arithmetic.absorbs(node.op, "right", right)
         if by_right is not None:
             needed = scope.unless(by_right).guard
             self.faults[before:between] = [
-                replace(f, happens=f.happens & somewhere(needed, f.axes))
+                replace(f, happens=f.happens & N.somewhere(needed, f.axes))
                 for f in self.faults[before:between]
             ]
-        literal = isinstance(node.right, Number) and isinstance(node.right.value, int)
+        literal = isinstance(node.right, S.Number) and isinstance(node.right.value, int)
         keeps_int = literal if node.op == "**" else node.op != "/"
-        result = operate(self.wide, node.op, left, right, keeps_int)
+        result = arithmetic.operate(self.wide, node.op, left, right, keeps_int)
         if by_left is not None:
-            result = settle(self.wide, node.op, result, by_left, right)
+            result = arithmetic.settle(self.wide, node.op, result, by_left, right)
         if by_right is not None:
-            result = settle(self.wide, node.op, result, by_right, left)
+            result = arithmetic.settle(self.wide, node.op, result, by_right, left)
         return result
 
-    def _compare(self, node: Compare, scope: Scope) -> Value:
+    def _compare(self, node: S.Compare, scope: Scope) -> N.Value:
         operands = [self.value(part, scope) for part in node.operands]
         pairs = zip(node.ops, operands, operands[1:], strict=False)
-        links = [compare(self.wide, op, a, b) for op, a, b in pairs]
-        return functools.reduce(lambda a, b: connect("and", a, b), links)
+        links = [arithmetic.compare(self.wide, op, a, b) for op, a, b in pairs]
+        return functools.reduce(lambda a, b: arithmetic.connect("and", a, b), links)
 
-    def _condition(self, expr: Expr, scope: Scope) -> Value:
-        return as_condition(self.value(expr, scope))
+    def _condition(self, expr: S.Expr, scope: Scope) -> N.Value:
+        return arithmetic.as_condition(self.value(expr, scope))
 
-    def _logic(self, node: Logic, scope: Scope) -> Value:
+    def _logic(self, node: S.Logic, scope: Scope) -> N.Value:
         """`and` and `or`, left to right; what is decided already guards the rest."""
         result = self._condition(node.operands[0], scope)
         for part in node.operands[1:]:
             undecided = scope.where(result) if node.op == "and" else scope.unless(result)
-            result = connect(node.op, result, self._condition(part, undecided))
+            result = arithmetic.connect(node.op, result, self._condition(part, undecided))
         return result
 
     # Functions
 
-    def _call(self, node: Call, scope: Scope) -> Value:
+    def _call(self, node: S.Call, scope: Scope) -> N.Value:
         if node.function == "where":
             condition = self._condition(node.args[0], scope)
             a = self.value(node.args[1], scope.where(condition))
             b = self.value(node.args[2], scope.unless(condition))
-            return choose(self.wide, condition, a, b)
+            return arithmetic.choose(self.wide, condition, a, b)
         values = [self.value(arg, scope) for arg in node.args]
         if node.function in ("maximum", "minimum"):
-            return larger_or_smaller(self.wide, node.function, values[0], values[1])
+            return arithmetic.larger_or_smaller(self.wide, node.function, values[0], values[1])
         if node.function == "uniform":
-            axes, counters = aligned(*map(as_number, values))
-            return Value(axes, self.wide.lift(counter_rng.uniform(*counters)))
-        return apply(self.wide, node.function, values[0])
+            axes, counters = N.aligned(*map(arithmetic.as_number, values))
+            return N.Value(axes, self.wide.lift(counter_rng.uniform(*counters)))
+        return arithmetic.apply(self.wide, node.function, values[0])
 
     # Reductions
 
-    def _field(self, node: Field, scope: Scope) -> Value:
+    def _field(self, node: S.Field, scope: Scope) -> N.Value:
         """One field of a user monoid's aggregate."""
         operand = node.operand
-        if not isinstance(operand, Reduce) or operand.op not in self.program.monoids:
+        if not isinstance(operand, S.Reduce) or operand.op not in self.program.monoids:
             raise InternalError(f"'.{node.name}' follows no aggregate of a user's monoid")
         names: tuple[str, ...] = self.program.monoids[operand.op].fields
         return self._reduce(operand, scope, names.index(node.name))
 
-    def _reduce(self, node: Reduce, scope: Scope, number: int = 0) -> Value:
+    def _reduce(self, node: S.Reduce, scope: Scope, number: int = 0) -> N.Value:
         """A reduction; of a large one a part of the free indices at a time."""
         bound = self._axes(node.indices)
         inner = scope.bind(node.indices, bound)
@@ -408,11 +371,13 @@ class _Evaluator:
             return self._reduce_at_once(node, scope, bound, number)
         return self._in_parts(node, scope, number, longest, -(-size // _CHUNK))
 
-    def _in_parts(self, node: Reduce, scope: Scope, number: int, axis: Axis, count: int) -> Value:
+    def _in_parts(
+        self, node: S.Reduce, scope: Scope, number: int, axis: N.Axis, count: int
+    ) -> N.Value:
         step = max(1, len(axis) // count)
         parts = []
         for start in range(axis.start, axis.stop, step):
-            part = Axis(axis.index, start, min(start + step, axis.stop))
+            part = N.Axis(axis.index, start, min(start + step, axis.stop))
             before = len(self.faults)
             parts.append((part, self._reduce(node, scope.narrow(axis, part), number)))
             self.faults[before:] = [widened(f, part, axis) for f in self.faults[before:]]
@@ -424,21 +389,24 @@ class _Evaluator:
             levels = [np.uint8(0) if v.absent is None else v.absent for _, v in parts]
             shapes = [v.array.shape for _, v in parts]
             absent = np.concatenate(list(map(np.broadcast_to, levels, shapes)), axis=at)
-        return Value((*axes[:at], axis, *axes[at + 1 :]), array, absent)
+        return N.Value((*axes[:at], axis, *axes[at + 1 :]), array, absent)
 
-    def _reduce_at_once(self, node: Reduce, scope: Scope, bound: Axes, number: int) -> Value:
+    def _reduce_at_once(self, node: S.Reduce, scope: Scope, bound: N.Axes, number: int) -> N.Value:
         inner = scope.bind(node.indices, bound)
         condition = None if node.condition is None else self._condition(node.condition, inner)
         args = [self.value(arg, inner.where(condition)) for arg in node.args]
         parts = args if condition is None else [*args, condition]
-        free = tuple(a for a in union(*(v.axes for v in parts)) if a not in bound)
+        free = tuple(a for a in N.union(*(v.axes for v in parts)) if a not in bound)
         fold = Fold(node, scope.indices, free, bound)
         rows = [fold.rows(v.array, v.axes) for v in args]
         if condition is not None:
             fold = replace(fold, admitted=fold.rows(condition.array, condition.axes))
         if node.op in self.program.monoids:
             monoid = self.program.monoids[node.op]
-            units = [as_wide(self.wide, self.value(unit, Scope({}))).array for unit in monoid.unit]
+            units = [
+                arithmetic.as_wide(self.wide, self.value(unit, Scope({}))).array
+                for unit in monoid.unit
+            ]
             combine = functools.partial(self._combine, monoid)
             field = fold_monoid(self.wide, units, rows, fold, combine)[number]
             return fold.result(field.array, field.absent)
@@ -451,41 +419,41 @@ class _Evaluator:
 
     def _combine(
         self,
-        monoid: Monoid,
-        state: list[Value],
-        element: list[Value],
+        monoid: S.Monoid,
+        state: list[N.Value],
+        element: list[N.Value],
         present: Array | None,
-        free: Axes,
-    ) -> list[Value]:
-        fields: dict[str, Value] = {}
+        free: N.Axes,
+    ) -> list[N.Value]:
+        fields: dict[str, N.Value] = {}
         for name, left, right in zip(monoid.fields, state, element, strict=True):
             fields[name], fields[name + "'"] = left, right
-        admitted = Value(
-            free, np.broadcast_to(True if present is None else present, shape_of(free))
+        admitted = N.Value(
+            free, np.broadcast_to(True if present is None else present, N.shape_of(free))
         )
         combined = []
         for expr, before in zip(monoid.combine, state, strict=True):
-            after = as_wide(self.wide, self.value(expr, Scope({}, admitted, fields)))
-            chosen = choose(self.wide, admitted, after, before)
-            combined.append(replace(chosen, array=np.broadcast_to(chosen.array, shape_of(free))))
+            after = arithmetic.as_wide(self.wide, self.value(expr, Scope({}, admitted, fields)))
+            chosen = arithmetic.choose(self.wide, admitted, after, before)
+            combined.append(replace(chosen, array=np.broadcast_to(chosen.array, N.shape_of(free))))
         return combined
 
     # Which indices an expression depends on
 
-    def _axes_inside(self, expr: Expr, scope: Scope) -> Axes:
-        return union(*(self._axes_of(part, scope) for part in children(expr)))
+    def _axes_inside(self, expr: S.Expr, scope: Scope) -> N.Axes:
+        return N.union(*(self._axes_of(part, scope) for part in S.children(expr)))
 
-    def _axes_of(self, expr: Expr, scope: Scope) -> Axes:
+    def _axes_of(self, expr: S.Expr, scope: Scope) -> N.Axes:
         match expr:
-            case Name() if expr.name in scope.fields:
+            case S.Name() if expr.name in scope.fields:
                 return scope.fields[expr.name].axes
-            case Name() if expr.name in scope.indices:
+            case S.Name() if expr.name in scope.indices:
                 return (scope.indices[expr.name],)
-            case Reduce():
+            case S.Reduce():
                 bound = self._axes(expr.indices)
                 inside = self._axes_inside(expr, scope.bind(expr.indices, bound))
                 kept = expr.indices if expr.prefix or expr.op in KEEPING_REDUCTIONS else ()
                 kept += () if expr.target is None else (expr.target,)
                 free = (axis for axis in inside if axis not in bound)
-                return union(free, (scope.indices[name] for name in kept))
+                return N.union(free, (scope.indices[name] for name in kept))
         return self._axes_inside(expr, scope)

@@ -95,5 +95,13 @@ from monocomp.terms.ring import (
     power_of,
     sub,
 )
-from monocomp.terms.walking import children, holds, map_children, replace, subterms
+from monocomp.terms.walking import (
+    children,
+    element,
+    holds,
+    map_children,
+    map_refs,
+    replace,
+    subterms,
+)
 from monocomp.terms.weights import is_weight_there

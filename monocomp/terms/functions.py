@@ -118,13 +118,20 @@ def log(x: Term) -> Term:
         if brackets := [t for t in x.args if is_bracket(t)]:
             there = conjunction(*(t.args[0] for t in brackets))
             return where(there, log(mul(ONE, *(t for t in x.args if t not in brackets))), NEG_INF)
-        apart = [t for t in x.args if is_positive(t)]
+        # 0 and infinity have no product, and no sum of logarithms: what is scaled may leave, too.
+        leaves = _is_scaled if all(map(is_nonnegative, x.args)) else is_positive
+        apart = [t for t in x.args if is_positive(t) or leaves(t)]
         rest = [t for t in x.args if t not in apart]
         if apart and len(x.args) > 1:
             return add(*map(log, apart), log(mul(ONE, *rest)))
     if x.op == "pow" and (x.attr % 2 == 0 or is_nonnegative(x.args[0])):
         return mul(const(x.attr, "float"), log(function("abs", x.args[0])))
     return intern("log", (x,), None, "float")
+
+
+def _is_scaled(t: Term) -> bool:
+    """One over a product with an exponential, which stays whole (`weights.is_quotient`)."""
+    return t.op == "pow" and t.args[0].op == "mul" and any(f.op == "exp" for f in t.args[0].args)
 
 
 def _log_of_scaled(exponent: Term, value: Term) -> Term:

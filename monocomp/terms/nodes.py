@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -125,6 +126,7 @@ class Equation:
 
 _NOTHING: frozenset[str] = frozenset()
 _TABLE: WeakValueDictionary[tuple[Any, ...], Term] = WeakValueDictionary()
+_ADDING = threading.Lock()
 
 
 def intern(op: str, args: tuple[Term, ...], attr: Any, kind: Kind) -> Term:
@@ -159,8 +161,8 @@ def intern(op: str, args: tuple[Term, ...], attr: Any, kind: Kind) -> Term:
     identity_text = repr((op, _attr_key(attr), kind, [a.key[2] for a in args]))
     digest = hashlib.blake2b(identity_text.encode(), digest_size=12).hexdigest()
     term.key = (_RANK.get(op, 5), name, digest)
-    _TABLE[identity] = term
-    return term
+    with _ADDING:  # another thread may have made it meanwhile
+        return _TABLE.setdefault(identity, term)
 
 
 def _attr_key(attr: Any) -> Any:

@@ -47,6 +47,8 @@ from monocomp.terms.weights import (
 from monocomp.vocabulary import Kind
 
 _NONE, _ONCE = Fraction(0), Fraction(1)
+# 1e9 * (x - 1) is 0 where x is 1: 1e9 * x - 1e9 + y has lost the digits of y on the way.
+_LARGE = 100
 
 
 def as_float(t: Term) -> Term:
@@ -270,7 +272,7 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
         return const(number, kind)
     if len(parts) == 1 and number != 1:  # numbers distribute
         (only,) = parts
-        if only.op == "add" and not isinstance(number, float):
+        if only.op == "add" and (kind == "int" or abs(float(number)) <= _LARGE):
             return add(*(mul(const(number, kind), t) for t in only.args))
         if only.op == "cast" and only.args[0].op == "add" and _is_whole(number):
             return as_float(mul(const(int(number)), only.args[0]))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from monocomp.terms.binders import open_fold
 from monocomp.terms.constructors import rebuild
-from monocomp.terms.folds import fold_at, refold
-from monocomp.terms.nodes import Term
+from monocomp.terms.folds import fold_at, refold, substitute
+from monocomp.terms.nodes import Equation, Term
 
 
 def map_children(t: Term, f: Callable[[Term], Term]) -> Term:
@@ -69,3 +69,24 @@ def replace(t: Term, old: Term, new: Term, memo: dict[Term, Term] | None = None)
         found = new if t is old else map_children(t, lambda a: replace(a, old, new, memo))
         memo[t] = found
     return found
+
+
+def map_refs(
+    t: Term, names: frozenset[str], f: Callable[[Term], Term], memo: dict[Term, Term]
+) -> Term:
+    """Apply f to the elements of definitions of these names, in whose subscripts it is applied."""
+    if t.names.isdisjoint(names):
+        return t
+    found = memo.get(t)
+    if found is None:
+        found = map_children(t, lambda a: map_refs(a, names, f, memo))
+        if found.op == "ref" and found.attr in names:
+            found = f(found)
+        memo[t] = found
+    return found
+
+
+def element(e: Equation, subscripts: Sequence[Term]) -> Term:
+    """What an equation says of one element."""
+    names = (i.attr[0] for i in e.indices)
+    return substitute(e.body, dict(zip(names, subscripts, strict=True)))

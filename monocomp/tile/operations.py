@@ -38,6 +38,7 @@ class Operation:
         kind: the kind of the result, from the attribute and the kinds of the operands; None if
             they do not fit. An operation without this rule has the kind of what it names.
         array: the function that it is on arrays, in NumPy and torch, for element-wise operations.
+        device: the function that it is in the languages of GPUs; None if it is made of others.
         unit: what does it; None if it costs no operation.
         each: operations for each element, of the axis that is reduced too.
         reduces: is the last part of the attribute an axis that operands have and the result lacks?
@@ -52,6 +53,7 @@ class Operation:
     unit: Unit | None = None
     each: int = 0
     reduces: bool = False
+    device: str | None = None
 
     def parts(self, attr: Any) -> tuple[Any, ...]:
         """The parts of an attribute."""
@@ -95,15 +97,20 @@ _TRUTHS = _alike("int", "float", to="bool")
 
 
 def _element(
-    name: str, arity: int, kind: Typing, array: str | None = None, mark: str | None = None
+    name: str,
+    arity: int,
+    kind: Typing,
+    array: str | None = None,
+    mark: str | None = None,
+    device: str | None = None,
 ) -> Operation:
     """An operation that may have a mark as its attribute."""
-    attr = ((None, mark),) if mark else ()
-    return Operation(name, arity, arity, attr, kind, array or name, "element", 1)
+    attr, array = ((None, mark),) if mark else (), array or name
+    return Operation(name, arity, arity, attr, kind, array, "element", 1, device=device)
 
 
-def _special(name: str, arity: int = 1, array: str | None = None) -> Operation:
-    return Operation(name, arity, arity, (), _FLOATS, array or name, "special", 1)
+def _special(name: str) -> Operation:
+    return Operation(name, 1, 1, (), _FLOATS, name, "special", 1, device=name)
 
 
 OPERATIONS: dict[str, Operation] = {
@@ -127,9 +134,9 @@ OPERATIONS: dict[str, Operation] = {
         _element("sub", 2, _NUMBERS, "subtract"),
         _element("mul", 2, _NUMBERS, "multiply"),
         _element("neg", 1, _NUMBERS, "negative"),
-        _element("abs", 1, _NUMBERS),
+        _element("abs", 1, _NUMBERS, device="abs"),
         _element("sign", 1, _NUMBERS),
-        _element("floor", 1, _FLOATS),
+        _element("floor", 1, _FLOATS, device="floor"),
         _element("floordiv", 2, _NUMBERS, "floor_divide", "nonnegative"),
         _element("mod", 2, _NUMBERS, "remainder", "nonnegative"),
         _element("maximum", 2, _NUMBERS, None, "frame"),
@@ -140,8 +147,9 @@ OPERATIONS: dict[str, Operation] = {
         _element("not", 1, _BOOLS, "logical_not"),
         _element("where", 3, _where),
         Operation("uniform", 1, None, (), _alike("int", to="float"), "uniform", "element", 1),
-        _special("div", 2, "divide"),
-        *map(_special, ("exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf")),
+        Operation("div", 2, 2, (), _FLOATS, "divide", "special", 1),
+        *map(_special, ("exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "erf")),
+        Operation("tanh", 1, 1, (), _FLOATS, "tanh", "special", 1),
     )
 }
 

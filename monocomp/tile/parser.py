@@ -15,30 +15,9 @@ from dataclasses import replace
 from typing import Any, NoReturn, get_args
 
 from monocomp.errors import InternalError
+from monocomp.tile import program as P
 from monocomp.tile.operations import JOIN, OPERATIONS, SIGNS
 from monocomp.tile.printer import MARKED
-from monocomp.tile.program import (
-    Assign,
-    Axis,
-    Combine,
-    Expr,
-    Fold,
-    Let,
-    Loop,
-    Mask,
-    OutputTensor,
-    Role,
-    Segment,
-    Selection,
-    State,
-    Statement,
-    Store,
-    Tensor,
-    TileProgram,
-    apply,
-    local,
-    number,
-)
 from monocomp.vocabulary import Kind
 
 _WORD = re.compile(r"\|[^|]+\||(?<!\w)(?!(?:and|or|not)\b)[^\W\d]\w*")
@@ -70,7 +49,7 @@ _LITERALS = {"inf": float("inf"), "nan": float("nan"), "true": True, "false": Fa
 _KINDS: dict[type, Kind] = {bool: "bool", int: "int", float: "float"}
 
 
-def parse(text: str) -> TileProgram:
+def parse(text: str) -> P.TileProgram:
     """The program that is printed as this text.
 
     Raises:
@@ -84,13 +63,13 @@ class _Parser:
         self.lines = [line for line in text.splitlines() if line.strip()]
         self.at = 0
         self.words: list[str] = []  # of the expression that is read, by number
-        self.known: dict[str, Expr] = {}  # what names of values and states stand for
-        self.loops: list[Loop] = []
-        self.combines: dict[str, Combine] = {}
+        self.known: dict[str, P.Expr] = {}  # what names of values and states stand for
+        self.loops: list[P.Loop] = []
+        self.combines: dict[str, P.Combine] = {}
         self.kernel = self._signature()
 
-    def program(self) -> TileProgram:
-        while self._peek().split(" ")[0] in ("parts", *get_args(Role)):
+    def program(self) -> P.TileProgram:
+        while self._peek().split(" ")[0] in ("parts", *get_args(P.Role)):
             self._declaration()
         while found := self._take(_COMBINE):
             self._combine(*found)
@@ -122,19 +101,23 @@ class _Parser:
 
     # --- declarations -----------------------------------------------------------------
 
-    def _signature(self) -> TileProgram:
+    def _signature(self) -> P.TileProgram:
         found = self._take(_KERNEL)
         if found is None:
             self._fail()
         name, inputs, outputs = found
         given = [t.groups("") for t in _TENSOR.finditer(inputs)]
-        return TileProgram(
+        return P.TileProgram(
             name,
             {},
-            {n: Tensor(n, _list(dims), _kind(k), bool(s)) for n, s, k, dims, _ in given if dims},
+            {
+                n: P.Tensor(n, _list(dims), _kind(k), bool(s), dtype or None)
+                for n, s, k, dims, dtype in given
+                if dims
+            },
             {n: _kind(kind) for n, _, kind, dims, _ in given if not dims},
             tuple(
-                OutputTensor(n, _list(dims), _kind(kind), dtype or None, bool(s))
+                P.OutputTensor(n, _list(dims), _kind(kind), dtype or None, bool(s))
                 for n, s, kind, dims, dtype in (t.groups("") for t in _TENSOR.finditer(outputs))
             ),
         )
@@ -150,31 +133,31 @@ class _Parser:
                     self._fail()
                 name, extent, after = found.groups()
                 which: Any = role
-                self.kernel.axes[name] = Axis(name, extent or name, which, after)
+                self.kernel.axes[name] = P.Axis(name, extent or name, which, after)
         self.at += 1
 
     def _combine(self, commuting: str, name: str, left: str, right: str) -> None:
         fields = [(n, _kind(kind)) for n, kind in (f.split(": ") for f in _list(left))]
         second = zip(_list(right), (kind for _, kind in fields), strict=True)
-        self.known = {n: local(n, frozenset(), kind) for n, kind in (*fields, *second)}
+        self.known = {n: P.local(n, frozenset(), kind) for n, kind in (*fields, *second)}
         body = self._body(4)
         given = self._peek()
         results = self._values(given.removeprefix("give "))
         self.at += 1
-        lets = tuple(s for s in body if isinstance(s, Let))
+        lets = tuple(s for s in body if isinstance(s, P.Let))
         names = tuple(n for n, _ in fields)
-        self.combines[name] = Combine(name, names, _list(right), lets, results, bool(commuting))
+        self.combines[name] = P.Combine(name, names, _list(right), lets, results, bool(commuting))
         self.known = {}
 
     # --- statements -------------------------------------------------------------------
 
-    def _body(self, depth: int) -> list[Statement]:
-        found: list[Statement] = []
+    def _body(self, depth: int) -> list[P.Statement]:
+        found: list[P.Statement] = []
         while self._depth() >= depth and not self._peek().startswith("give "):
             found.append(self._statement())
         return found
 
-    def _statement(self) -> Statement:
+    def _statement(self) -> P.Statement:
         if self._peek().startswith("#") or _STATE.fullmatch(self._peek()):
             return self._loop()
         if _LOOP.fullmatch(self._peek()):
@@ -183,19 +166,19 @@ class _Parser:
             guard, output, places, sign, value = found
             condition = self._value(guard) if guard else None
             mode: Any = "add" if sign == "+=" else "set"
-            return Store(output, self._values(places), self._value(value), condition, mode)
+            return P.Store(output, self._values(places), self._value(value), condition, mode)
         if found := self._take(_ASSIGN):
-            return Assign(found[0], self._value(found[1]))
+            return P.Assign(found[0], self._value(found[1]))
         if found := self._take(_NAMES):
             return self._named(*found)
         if found := self._take(_MASK):
-            mask = Mask(self._value(found[0]))
+            mask = P.Mask(self._value(found[0]))
             if self.loops:
                 self.loops[-1].body.append(mask)  # for what is masked in it
             return mask
         self._fail()
 
-    def _named(self, names: str, text: str, guard: str) -> Let | Fold:
+    def _named(self, names: str, text: str, guard: str) -> P.Let | P.Fold:
         tree = self._tree(text)
         match tree:
             case ast.Call(ast.Subscript(ast.Attribute(state, name), axes), elements):
@@ -207,10 +190,10 @@ class _Parser:
             args, axes_ = (*value.args, condition), value.axes | condition.axes
             value = replace(value, args=args, axes=axes_, guarded=True)
         self._give(names, value.axes, value.kind)
-        return Let(names, value)
+        return P.Let(names, value)
 
     def _give(self, name: str, axes: frozenset[str], kind: Kind) -> None:
-        self.known[name] = local(name, axes, kind)
+        self.known[name] = P.local(name, axes, kind)
 
     def _fold(
         self,
@@ -219,18 +202,18 @@ class _Parser:
         state: list[ast.expr],
         along: list[ast.expr],
         elements: list[ast.expr],
-    ) -> Fold:
+    ) -> P.Fold:
         states, values = (tuple(map(self._expression, x)) for x in (state, elements))
         axes = [self._word(a.id) for a in along if isinstance(a, ast.Name)]
         count = len(names) // 2 if len(axes) < len(along) else 0  # (state).monoid[..., axis]
-        monoid = Selection(axes[1]) if len(axes) > 1 else self.combines[name]
+        monoid = P.Selection(axes[1]) if len(axes) > 1 else self.combines[name]
         left = frozenset().union(*(e.axes for e in (*states, *values))) - {axes[0]}
         for n, given in enumerate(names):
             kind = states[n % len(states)].kind
             self._give(given, left | {axes[0]} if n < count else left, kind)
-        return Fold(names[count:], monoid, axes[0], states, values, names[:count])
+        return P.Fold(names[count:], monoid, axes[0], states, values, names[:count])
 
-    def _loop(self) -> Loop:
+    def _loop(self) -> P.Loop:
         folds = []
         state = []
         while self._peek().startswith("# "):
@@ -238,7 +221,7 @@ class _Parser:
             self.at += 1
         while found := self._take(_STATE):
             name, axes, start = found
-            state.append(State(name, frozenset(_list(axes)), self._value(start)))
+            state.append(P.State(name, frozenset(_list(axes)), self._value(start)))
         depth = self._depth()
         found = self._take(_LOOP)
         if found is None:
@@ -247,18 +230,18 @@ class _Parser:
         segments = tuple(map(self._segment, found[1].split(", then ")))
         for s in state:
             self._give(s.name, s.axes, s.kind)
-        loop = Loop(axis, segments, state, [], tuple(folds))
+        loop = P.Loop(axis, segments, state, [], tuple(folds))
         self.loops.append(loop)
         body = self._body(depth + 1)
         self.loops.pop()
         return replace(loop, body=body)
 
-    def _segment(self, text: str) -> Segment:
+    def _segment(self, text: str) -> P.Segment:
         found = _RANGE.fullmatch(text)
         if found is None:
             self._fail(1)
         lower, upper, masked = found.groups("")
-        return Segment(self._values(lower), self._values(upper), bool(masked))
+        return P.Segment(self._values(lower), self._values(upper), bool(masked))
 
     # --- expressions ------------------------------------------------------------------
 
@@ -278,26 +261,26 @@ class _Parser:
     def _word(self, name: str) -> str:
         return self.words[int(name[1:])]
 
-    def _value(self, text: str) -> Expr:
+    def _value(self, text: str) -> P.Expr:
         return self._expression(self._tree(text))
 
-    def _values(self, text: str) -> tuple[Expr, ...]:
+    def _values(self, text: str) -> tuple[P.Expr, ...]:
         return tuple(map(self._expression, _items(self._tree(f"({text},)")))) if text else ()
 
-    def _expression(self, tree: ast.expr) -> Expr:
+    def _expression(self, tree: ast.expr) -> P.Expr:
         match tree:
             case ast.Constant(value):
                 return _literal(value)
             case ast.UnaryOp(ast.USub(), operand):
                 return _literal(-self._expression(operand).attr)
             case ast.UnaryOp(ast.Not(), operand):
-                return apply("not", self._expression(operand))
+                return P.apply("not", self._expression(operand))
             case ast.BinOp(left, sign, right) | ast.BoolOp(sign, [left, right]):
                 op = _INFIX[type(sign)]
-                return apply(op, *map(self._expression, (left, right)), attr=MARKED.get(op))
+                return P.apply(op, *map(self._expression, (left, right)), attr=MARKED.get(op))
             case ast.Compare(left, [sign], [right]):
                 attr = _SIGNS[type(sign)]
-                return apply("compare", *map(self._expression, (left, right)), attr=attr)
+                return P.apply("compare", *map(self._expression, (left, right)), attr=attr)
             case ast.Name(name):
                 return self._name(self._word(name))
             case ast.Subscript(ast.Name(name), places):
@@ -308,31 +291,31 @@ class _Parser:
                 return self._call(self._word(name), _items(parts), args)
         self._fail(1)
 
-    def _name(self, name: str) -> Expr:
+    def _name(self, name: str) -> P.Expr:
         if name.startswith("|"):
-            return Expr("extent", (), name.strip("|"), frozenset(), "int")
+            return P.Expr("extent", (), name.strip("|"), frozenset(), "int")
         if name in self.known:
             return self.known[name]
         if name in self.kernel.axes:
             return self._coordinate(name)
         return _literal(_LITERALS[name]) if name in _LITERALS else self._param(name)
 
-    def _coordinate(self, name: str) -> Expr:
-        return Expr("coordinate", (), name, self.kernel.axes[name].tile, "int")
+    def _coordinate(self, name: str) -> P.Expr:
+        return P.Expr("coordinate", (), name, self.kernel.axes[name].tile, "int")
 
-    def _param(self, name: str) -> Expr:
+    def _param(self, name: str) -> P.Expr:
         if name not in self.kernel.params:
             self._fail(1)
-        return Expr("param", (), name, frozenset(), self.kernel.params[name])
+        return P.Expr("param", (), name, frozenset(), self.kernel.params[name])
 
-    def _load(self, name: str, places: Iterable[Expr]) -> Expr:
+    def _load(self, name: str, places: Iterable[P.Expr]) -> P.Expr:
         if name not in self.kernel.inputs:
             self._fail(1)
         args = tuple(places)
         axes = frozenset().union(*(a.axes for a in args))
-        return Expr("load", args, name, axes, self.kernel.inputs[name].kind)
+        return P.Expr("load", args, name, axes, self.kernel.inputs[name].kind)
 
-    def _call(self, name: str, attr: list[ast.expr], args: list[ast.expr]) -> Expr:
+    def _call(self, name: str, attr: list[ast.expr], args: list[ast.expr]) -> P.Expr:
         if name in ("coordinate", "param") and isinstance(args[0], ast.Name):
             word = self._word(args[0].id)
             return self._coordinate(word) if name == "coordinate" else self._param(word)
@@ -346,15 +329,15 @@ class _Parser:
             parts.append(self._expression(part).attr if is_value else word)
         value: Any = parts[0] if len(parts) == 1 else tuple(parts) or None
         along = self._domain(parts[0]) if op == "masked" else ()
-        return apply(op, *map(self._expression, args), attr=value, along=along)
+        return P.apply(op, *map(self._expression, args), attr=value, along=along)
 
     def _domain(self, name: str) -> frozenset[str]:
         found = (x.domain for x in self.loops if x.axis.name == name)
         return next(found, self.kernel.axes[name].tile)
 
 
-def _literal(value: Any) -> Expr:
-    return number(value, _KINDS[type(value)])
+def _literal(value: Any) -> P.Expr:
+    return P.number(value, _KINDS[type(value)])
 
 
 def _kind(name: str) -> Kind:

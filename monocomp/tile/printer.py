@@ -21,36 +21,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
 
+from monocomp.tile import program as P
 from monocomp.tile.operations import OPERATIONS
-from monocomp.tile.program import (
-    Assign,
-    Axis,
-    Combine,
-    Expr,
-    Fold,
-    Let,
-    Loop,
-    Mask,
-    OutputTensor,
-    Segment,
-    Selection,
-    State,
-    Statement,
-    Store,
-    Tensor,
-    TileProgram,
-    names,
-    walk,
-)
 
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
 INFIX |= {"and": "and", "or": "or"}
 MARKED = {"floordiv": "nonnegative", "mod": "nonnegative"}  # with this mark they are written so
 
 
-def show_program(p: TileProgram) -> str:
+def show_program(p: P.TileProgram) -> str:
     """The kernel as text."""
-    hidden = set(names(p.body))
+    hidden = set(P.names(p.body))
     printer = _Printer(hidden, hidden | p.axes.keys())
     inputs = (*map(_tensor, p.inputs.values()), *(f"{n}: {kind}" for n, kind in p.params.items()))
     outputs = ", ".join(map(_tensor, p.outputs))
@@ -59,25 +40,25 @@ def show_program(p: TileProgram) -> str:
         lines.append(f"  {role} {', '.join(map(_axis, axes))}")
     if p.parts:
         lines.append(f"  parts {', '.join(sorted(p.parts))}")
-    folds = (s.monoid for s in walk(p.body) if isinstance(s, Fold))
-    combines = dict.fromkeys(tuple(_combine(m)) for m in folds if isinstance(m, Combine))
+    folds = (s.monoid for s in P.walk(p.body) if isinstance(s, P.Fold))
+    combines = dict.fromkeys(tuple(_combine(m)) for m in folds if isinstance(m, P.Combine))
     lines += (line for combine in combines for line in combine)
     lines += printer.body(p.body, "  ")
     return "\n".join(lines)
 
 
-def _tensor(t: Tensor | OutputTensor) -> str:
+def _tensor(t: P.Tensor | P.OutputTensor) -> str:
     stored = "stored " if t.is_stored else ""
-    dtype = f" as {t.dtype}" if isinstance(t, OutputTensor) and t.dtype else ""
+    dtype = f" as {t.dtype}" if t.dtype else ""
     return f"{t.name}: {stored}{t.kind}[{', '.join(t.dims)}]{dtype}"
 
 
-def _axis(a: Axis) -> str:
+def _axis(a: P.Axis) -> str:
     extent = f" of {a.extent}" if a.extent != a.name else ""
     return f"{a.name}{extent}{f' after {a.after}' if a.after else ''}"
 
 
-def _combine(m: Combine) -> Iterator[str]:
+def _combine(m: P.Combine) -> Iterator[str]:
     kinds = (e.kind for e in m.results)
     left = ", ".join(f"{n}: {kind}" for n, kind in zip(m.left, kinds, strict=False))
     commuting = "commuting " if m.commutes else ""
@@ -99,9 +80,9 @@ class _Printer:
         self.locals = locals
         self.others = others
 
-    def body(self, body: Iterable[Statement], indent: str) -> Iterator[str]:
+    def body(self, body: Iterable[P.Statement], indent: str) -> Iterator[str]:
         for s in body:
-            if isinstance(s, Loop):
+            if isinstance(s, P.Loop):
                 yield from (f"{indent}# {fold}" for fold in s.folds)
                 for state in s.state:
                     yield f"{indent}state {show_state(state)} = {self.show(state.start)}"
@@ -110,44 +91,44 @@ class _Printer:
             else:
                 yield indent + self.statement(s)
 
-    def statement(self, s: Let | Fold | Mask | Assign | Store) -> str:
+    def statement(self, s: P.Let | P.Fold | P.Mask | P.Assign | P.Store) -> str:
         match s:
-            case Let():
+            case P.Let():
                 return f"{s.name}{_axes(s.value.axes)} = {self.show(s.value)}"
-            case Fold():
+            case P.Fold():
                 return f"{', '.join((*s.prefixes, *s.names))} = {self.fold(s)}"
-            case Mask():
+            case P.Mask():
                 return f"keep {self.show(s.value)}"
-            case Assign():
+            case P.Assign():
                 return f"{s.name} <- {self.show(s.value)}"
         sign = "=" if s.mode == "set" else "+="
         guard = f"if {self.show(s.guard)}: " if s.guard is not None else ""
         return f"{guard}store {s.output}[{self.list(s.places)}] {sign} {self.show(s.value)}"
 
-    def fold(self, s: Fold) -> str:
+    def fold(self, s: P.Fold) -> str:
         """(state).monoid[axis](elements)"""
-        if isinstance(s.monoid, Selection):
+        if isinstance(s.monoid, P.Selection):
             how = f"top[{s.axis}, {s.monoid.axis}]"
         else:
             how = f"{s.monoid.name}[{'..., ' if s.prefixes else ''}{s.axis}]"
         return f"({self.list(s.state)}).{how}({self.list(s.elements)})"
 
-    def header(self, s: Loop) -> str:
+    def header(self, s: P.Loop) -> str:
         ranges = [
             self.range(segment, s.axis.extent) + (" where kept" if segment.masked else "")
             for segment in s.segments
         ]
         return f"for {s.axis.name} in {', then '.join(ranges)}"
 
-    def range(self, s: Segment, extent: str) -> str:
+    def range(self, s: P.Segment, extent: str) -> str:
         low = f"max(0, {self.list(s.lower)})" if s.lower else "0"
         high = f"min(|{extent}|, {self.list(s.upper)})" if s.upper else f"|{extent}|"
         return f"{low} .. {high}"
 
-    def list(self, values: Iterable[Expr]) -> str:
+    def list(self, values: Iterable[P.Expr]) -> str:
         return ", ".join(map(self.show, values))
 
-    def show(self, e: Expr, nested: bool = False) -> str:
+    def show(self, e: P.Expr, nested: bool = False) -> str:
         match e.op:
             case "number":
                 return _number(e.attr)
@@ -174,7 +155,7 @@ class _Printer:
                 return self.call(e)
         return f"({text})" if nested else text
 
-    def call(self, e: Expr) -> str:
+    def call(self, e: P.Expr) -> str:
         """operation[attribute](operands); a reduction goes by its monoid."""
         row = OPERATIONS.get(e.op)
         name = "inside" if e.op == "masked" else e.op
@@ -195,16 +176,16 @@ def _number(value: float) -> str:
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
-def show(e: Expr) -> str:
+def show(e: P.Expr) -> str:
     """An expression as text."""
     return _Printer().show(e)
 
 
-def show_state(state: State) -> str:
+def show_state(state: P.State) -> str:
     """A carried field with its axes."""
     return state.name + _axes(state.axes)
 
 
-def loop_header(s: Loop) -> str:
+def loop_header(s: P.Loop) -> str:
     """The loop's axis and segments."""
     return _Printer().header(s)

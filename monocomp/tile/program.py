@@ -25,7 +25,7 @@ stages, order) is the schedule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -253,13 +253,15 @@ _S = TypeVar("_S", bound=Statement)
 class Tensor:
     """A tensor argument of the kernel; `dims` names the extent of each dimension.
 
-    `is_stored` says that an earlier kernel has computed it.
+    `is_stored` says that an earlier kernel has computed it; `dtype` is that of an input, where it
+    is known.
     """
 
     name: str
     dims: tuple[str, ...]
     kind: Kind
     is_stored: bool = False
+    dtype: str | None = None
 
 
 @dataclass(frozen=True)
@@ -292,6 +294,11 @@ class TileProgram:
     outputs: tuple[OutputTensor, ...]
     body: list[Statement] = field(default_factory=list)
     parts: frozenset[str] = frozenset()
+
+    def of_dtypes(self, dtypes: Mapping[str, str]) -> TileProgram:
+        """The same for inputs of dtypes, as far as they are known."""
+        inputs = {n: replace(t, dtype=dtypes.get(n)) for n, t in self.inputs.items()}
+        return replace(self, inputs=inputs)
 
     def axis_names(self, *roles: Role) -> list[str]:
         """The axes that have one of the roles, in a fixed order."""

@@ -10,32 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from monocomp.dtypes import kind_of
 from monocomp.errors import InternalError
+from monocomp.tile import program as P
 from monocomp.tile.operations import OPERATIONS, Sort, Words, result_kind
 from monocomp.tile.printer import show
-from monocomp.tile.program import (
-    Assign,
-    Combine,
-    Expr,
-    Fold,
-    Let,
-    Loop,
-    Mask,
-    Selection,
-    Statement,
-    Store,
-    TileProgram,
-    elements,
-    over,
-    roots,
-    subexpressions,
-)
 from monocomp.vocabulary import Kind
 
 _WIDE = ("float32", "float64", "int32", "int64")  # dtypes in which many values are added up
 
 
-def verify(program: TileProgram) -> TileProgram:
+def verify(program: P.TileProgram) -> P.TileProgram:
     """Check a tile program, and return it.
 
     Raises:
@@ -58,13 +43,13 @@ def _require(holds: object, fault: str) -> None:
 
 
 class _Verifier:
-    def __init__(self, program: TileProgram) -> None:
+    def __init__(self, program: P.TileProgram) -> None:
         self.program = program
         self.axes = program.axes
         self.outputs = {o.name: o for o in program.outputs}
-        self.known: dict[str, Expr] = {}  # what a name stands for, as a local
+        self.known: dict[str, P.Expr] = {}  # what a name stands for, as a local
         self.given: set[str] = set()
-        self.loops: list[Loop] = []
+        self.loops: list[P.Loop] = []
         self.depends: dict[str, frozenset[str]] = {}  # axes from which a name has elements
 
     def run(self) -> None:
@@ -74,44 +59,47 @@ class _Verifier:
             halves = axis.after is None or axis.role == "whole"
             same = first is not None and (first.extent, first.role) == (axis.extent, axis.role)
             _require(halves and same, f"{name} has no tile {axis.after} before it")
+        for t in self.program.inputs.values():
+            fits = t.dtype is None or kind_of(t.dtype) == t.kind
+            _require(fits, f"{t.name} is {t.kind}, and not {t.dtype}")
         self._body(self.program.body)
         for name in self.outputs:
             _require(self.program.stores(name), f"{name} is not stored")
 
     # --- statements -------------------------------------------------------------------
 
-    def _body(self, body: list[Statement]) -> None:
+    def _body(self, body: list[P.Statement]) -> None:
         for s in body:
-            if not isinstance(s, Loop):
-                for e in roots(s):
-                    self._expression(e, isinstance(s, Let))
+            if not isinstance(s, P.Loop):
+                for e in P.roots(s):
+                    self._expression(e, isinstance(s, P.Let))
             match s:
-                case Let():
+                case P.Let():
                     self._give(s.name, s.value.axes, s.value.kind, (s.value,))
-                case Fold():
+                case P.Fold():
                     self._fold(s)
-                case Mask():
+                case P.Mask():
                     self._mask(s, body)
-                case Store():
+                case P.Store():
                     self._store(s)
-                case Loop():
+                case P.Loop():
                     self._loop(s)
 
     def _give(
-        self, name: str, axes: frozenset[str], kind: Kind, sources: Iterable[Expr] = ()
+        self, name: str, axes: frozenset[str], kind: Kind, sources: Iterable[P.Expr] = ()
     ) -> None:
         _require(name not in self.given, f"{name} is given twice")
         self.given.add(name)
-        self.known[name] = Expr("local", (), name, axes, kind)
+        self.known[name] = P.Expr("local", (), name, axes, kind)
         self.depends[name] = axes.union(*map(self._sources, sources))
 
-    def _sources(self, e: Expr) -> frozenset[str]:
+    def _sources(self, e: P.Expr) -> frozenset[str]:
         """The axes of the elements that have gone into a value."""
         if e.op == "local":
             return self.depends[e.attr]
-        return elements(e).union(*map(self._sources, e.args))
+        return P.elements(e).union(*map(self._sources, e.args))
 
-    def _loop(self, s: Loop) -> None:
+    def _loop(self, s: P.Loop) -> None:
         axis = s.axis
         _require(self.axes.get(axis.name) == axis, f"the loop's axis {axis.name} is another one")
         is_walked = axis.role in ("stream", "serial")
@@ -121,7 +109,7 @@ class _Verifier:
         for e in s.bounds:
             self._expression(e)
             _require(e.kind == "int", f"a bound is {e.kind}: {show(e)}")
-        masks = [x for x in s.body if isinstance(x, Mask)]
+        masks = [x for x in s.body if isinstance(x, P.Mask)]
         _require(len(masks) <= 1, f"the loop over {axis.name} has several masks")
         is_masked = any(x.masked for x in s.segments)
         _require(is_masked == bool(masks), f"the loop over {axis.name} and its mask do not fit")
@@ -138,8 +126,8 @@ class _Verifier:
         self.loops.pop()
         self.known = outside
 
-    def _assignments(self, s: Loop) -> None:
-        assigned = [x for x in s.body if isinstance(x, Assign)]
+    def _assignments(self, s: P.Loop) -> None:
+        assigned = [x for x in s.body if isinstance(x, P.Assign)]
         names = [x.name for x in assigned]
         wanted = [field.name for field in s.state]
         _require(sorted(names) == sorted(wanted), f"{wanted} are assigned as {names}")
@@ -151,12 +139,12 @@ class _Verifier:
         for x in assigned:
             self.depends[x.name] |= self._sources(x.value)
 
-    def _mask(self, s: Mask, body: list[Statement]) -> None:
+    def _mask(self, s: P.Mask, body: list[P.Statement]) -> None:
         here = self.loops[-1].body if self.loops else None
         _require(here is body, "a mask outside of a loop")
         _require(s.value.kind == "bool", f"a mask is {s.value.kind}: {show(s.value)}")
 
-    def _fold(self, s: Fold) -> None:
+    def _fold(self, s: P.Fold) -> None:
         counts = {len(s.names), len(s.state), len(s.elements)}
         kinds = [e.kind for e in s.state]
         _require(len(counts) == 1, f"{', '.join(s.names)} have other fields than their fold")
@@ -164,7 +152,7 @@ class _Verifier:
         _require([e.kind for e in s.elements] == kinds, f"elements of {s.names[0]} are no states")
         _require(s.axis in self.axes, f"a fold along {s.axis}")
         self._reducible(s.axis, "fold")
-        if isinstance(s.monoid, Selection):
+        if isinstance(s.monoid, P.Selection):
             rank = self.axes.get(s.monoid.axis)
             _require(rank and rank.role == "whole", f"a list along {s.monoid.axis}")
             _require(kinds == ["float", "int"], f"a list of {kinds}")
@@ -178,11 +166,11 @@ class _Verifier:
         for name, kind in zip(s.prefixes, kinds, strict=False):
             self._give(name, given | {s.axis}, kind, (*s.state, *s.elements))
 
-    def _combine(self, monoid: Combine, kinds: list[Kind]) -> None:
+    def _combine(self, monoid: P.Combine, kinds: list[Kind]) -> None:
         """The formulas of a combine are about its fields and nothing else."""
         fields = {len(monoid.left), len(monoid.right), len(monoid.results), len(kinds)}
         _require(len(fields) == 1, f"the combine {monoid.name} has other fields")
-        inner = _Verifier(TileProgram(monoid.name, {}, {}, {}, ()))
+        inner = _Verifier(P.TileProgram(monoid.name, {}, {}, {}, ()))
         for name, kind in zip((*monoid.left, *monoid.right), kinds * 2, strict=True):
             inner._give(name, frozenset(), kind)
         inner._body(list(monoid.body))
@@ -190,7 +178,7 @@ class _Verifier:
             inner._expression(e)
             _require(e.kind == kind, f"the combine {monoid.name} makes {e.kind} of {kind}")
 
-    def _store(self, s: Store) -> None:
+    def _store(self, s: P.Store) -> None:
         output = self.outputs.get(s.output)
         if output is None:
             raise _FaultError(f"{s.output} is stored and no output")
@@ -218,12 +206,12 @@ class _Verifier:
 
     # --- expressions ------------------------------------------------------------------
 
-    def _expression(self, root: Expr, is_named: bool = False) -> None:
-        for e in subexpressions(root):
+    def _expression(self, root: P.Expr, is_named: bool = False) -> None:
+        for e in P.subexpressions(root):
             _require(e.op != "load" or (is_named and e is root), f"{show(e)} has no name")
             self._operation(e)
 
-    def _operation(self, e: Expr) -> None:
+    def _operation(self, e: P.Expr) -> None:
         row = OPERATIONS.get(e.op)
         if row is None:
             raise _FaultError(f"there is no operation {e.op}")
@@ -256,7 +244,7 @@ class _Verifier:
                 return part in self.known
         return part in sort
 
-    def _kind(self, e: Expr) -> Kind | None:
+    def _kind(self, e: P.Expr) -> Kind | None:
         match e.op:
             case "local":
                 return self.known[e.attr].kind
@@ -266,14 +254,14 @@ class _Verifier:
                 return self._kind_of_load(e)
         return result_kind(OPERATIONS[e.op], e.attr, tuple(a.kind for a in e.args))
 
-    def _kind_of_load(self, e: Expr) -> Kind | None:
+    def _kind_of_load(self, e: P.Expr) -> Kind | None:
         tensor = self.program.inputs[e.attr]
         places = e.args[: len(e.args) - e.guarded]
         is_guard = not e.guarded or (bool(e.args) and e.args[-1].kind == "bool")
         fits = len(places) == len(tensor.dims) and all(a.kind == "int" for a in places)
         return tensor.kind if fits and is_guard else None
 
-    def _axes_of(self, e: Expr) -> frozenset[str]:
+    def _axes_of(self, e: P.Expr) -> frozenset[str]:
         axes = frozenset().union(*(a.axes for a in e.args))
         match e.op:
             case "local":
@@ -285,7 +273,7 @@ class _Verifier:
             case "contract":
                 axes = e.args[0].axes | e.args[1].axes
                 _require(e.args[2:] == () or e.args[2].axes <= axes, f"a larger start: {show(e)}")
-        reduced = over(e)
+        reduced = P.over(e)
         if reduced is not None:
             self._reducible(reduced, e.op)
             _require(reduced in axes, f"{show(e)} has nothing along {reduced}")
@@ -308,7 +296,7 @@ class _Verifier:
         _require(is_tile, f"{what} along {name}, of which there is one element at a time")
 
 
-def verify_all(programs: Iterable[TileProgram]) -> None:
+def verify_all(programs: Iterable[P.TileProgram]) -> None:
     """Check the kernels of a program, and that each reads what one before it has stored."""
     programs = tuple(programs)
     for p in programs:

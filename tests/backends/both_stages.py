@@ -58,7 +58,7 @@ def both_stages(block: int = 16) -> Iterator[list[str]]:
         given = {n: in_float64(inputs[n]) for n in program.inputs}
         chosen = lengths(program, extents, block)
         for passes in STAGES:
-            blocks = block_program(program, (), passes)
+            blocks = block_program(program, passes)
             for turns, descriptors in enumerate((False, True) if blocks.blocks else (False,)):
                 call = ({**given, **outputs}, extents, params, chosen, descriptors, 1 + turns)
                 variants = [blocks]

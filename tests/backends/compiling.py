@@ -112,7 +112,7 @@ def without_elements(kernel: mc.Kernel, sizes: Mapping[str, int]) -> dict[str, t
             dtype=torch.int32 if i.kind == "int" else torch.bfloat16,
             device="meta",
         )
-        for name, i in kernel.program.inputs.items()
+        for name, i in kernel.declared.inputs.items()
     }
 
 

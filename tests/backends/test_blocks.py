@@ -115,7 +115,7 @@ def test_each_pass_does_something() -> None:
     changed = set()
     for program in ("paged_attention", "sliding_window", "attention"):
         kernel = kernel_of(library.load(program))
-        texts = [str(block_program(kernel, (), passes)) for passes in STAGES]
+        texts = [str(block_program(kernel, passes)) for passes in STAGES]
         pairs = zip(PASSES, pairwise(texts), strict=True)
         changed |= {passed for passed, (before, after) in pairs if before != after}
     assert changed == {*PASSES}
@@ -220,14 +220,14 @@ Q = name("Q_tile", FLOAT32, ("q", "d"))
     ("change", "message"),
     [
         (without("start_q"), "start_q has no value yet"),
-        (with_value("s", Q), "s has other dimensions"),
+        (with_value("S", Q), "S has other dimensions"),
         (with_value("m_i_new", name("m_i", INT, ("q",))), "m_i is read as (('q',), 'int')"),
         (with_value("m_i", number(0.0, "float")), "m_i has other dimensions"),
         (with_value("m_i_new", name("in_q", BOOL, ("q",))), "m_i_new is of another kind"),
-        (with_value("s", Expr("dot", (Q, Q), None, ("q", "d"))), "do not meet in a product"),
+        (with_value("S", Expr("dot", (Q, Q), None, ("q", "d"))), "do not meet in a product"),
         (with_access("O", offsets=(), mask=None), "pointers along () for a tile"),
         (with_access("K", offsets=(), mask=None), "pointers along () for a tile"),
-        (with_value("s", function("gamma", number(0.0, "float"))), "no function is called gamma"),
+        (with_value("S", function("gamma", number(0.0, "float"))), "no function is called gamma"),
         (with_access("K", mask=Q), "a mask has no truth values"),
         (with_access("K", base=number(0)), "what is loaded from is no pointer"),
     ],

@@ -107,7 +107,7 @@ def test_any_name(name: str, backend: str) -> None:
         "def {}(x) = 2 * x\nO[i] = softmax[k]({}(A[i,k])) * B[k]",
     ):
         program = text.replace("{}", name)
-        read = mc.compile(program).program.inputs
+        read = mc.compile(program).declared.inputs
         inputs = {n: torch.randn(*((3, 5) if n != "B" else (5,))) for n in read}
         params = {name: 0.5} if "param" in text else {}
         (found,) = run(backend, program, inputs, **params)
@@ -364,7 +364,7 @@ WITHOUT_ELEMENTS = {
 def test_outputs_without_elements(kind: str, backend: str) -> None:
     """They do not keep the others from being computed, whichever size was called first."""
     text = f"{WITHOUT_ELEMENTS[kind]}\nreturn H, O"
-    used = mc.compile(text).program.inputs
+    used = mc.compile(text).declared.inputs
     for j in (3, 0):
         tensors = {
             "Z": torch.randn(5),
@@ -467,7 +467,7 @@ def test_guarded_reads_pass_the_check(kind: str, backend: str) -> None:
     """A read that a false condition guards never happens."""
     text = f"input X[x]\nindex i < |x|\n{GUARDED[kind]}"
     shapes = {"X": (7,), "W": (7,), "U": (7, 5)}
-    needed = mc.compile(text).program.inputs
+    needed = mc.compile(text).declared.inputs
     inputs = {n: torch.randn(shape) for n, shape in shapes.items() if n in needed}
     (found,) = run(backend, text, inputs, checked=True)
     assert largest_error(found, exact(text, inputs)[0]) < 1e-5
@@ -487,7 +487,7 @@ def test_guarded_reads_of_nothing(read: str, backend: str, checked: bool) -> Non
         "W": torch.zeros(0),
         "V": torch.zeros(0, 2),
     }
-    inputs = {n: inputs[n] for n in mc.compile(text).program.inputs}
+    inputs = {n: inputs[n] for n in mc.compile(text).declared.inputs}
     (found,) = run(backend, text, inputs, checked=checked)
     assert torch.equal(found.float(), inputs["Y"])
 

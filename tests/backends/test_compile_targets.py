@@ -70,8 +70,10 @@ def launches(
     floats = {n: t.dtype for n, t in inputs.items() if t.dtype in FLOATS_OF_8_BITS}
     narrow = {n: str(d).removeprefix("torch.") for n, d in floats.items()}
     schedules = [Space(p, extents, element_bytes(p, widths), target).first() for p in programs]
-    ordered = {n: inputs[n] for n in kernel.program.inputs}
-    found = launches_of(kernel, programs, schedules, ordered, target, params, narrow=narrow)
+    ordered = {n: inputs[n] for n in kernel.declared.inputs}
+    typed = [p.of_dtypes(narrow) for p in programs]
+    start = kernel.equations.of_dtypes(narrow)
+    found = launches_of(kernel, typed, schedules, ordered, target, params, lowered=start)
     assert len(found) == len(programs)
     return found
 

@@ -41,7 +41,7 @@ SIZES = {"b": 2, "h": 4, "g": 2, "q": 1000, "k": 1000, "d": 128, "e": 128}
 def space(name: str, target: str = "cuda:90", element_bytes: int = 2, **sizes: int) -> Space:
     """The space of a program's only kernel."""
     kernel = mc.compile(library.load(name))
-    known = {e: (SIZES | sizes)[e] for e in kernel.program.extent_of.values()}
+    known = {e: (SIZES | sizes)[e] for e in kernel.declared.extent_of.values()}
     (program,) = kernel.tile_programs(known)
     return Space(program, known, element_bytes, target)
 
@@ -184,7 +184,7 @@ def _run(
     module.TensorDescriptor = count  # type: ignore[attr-defined]
     try:
         config |= {"BLOCK_Q": 16, "BLOCK_K": 16, "DESCRIPTORS": described}
-        ordered = (inputs[n] for n in kernel.program.inputs)
+        ordered = (inputs[n] for n in kernel.declared.inputs)
         found = module.kernel(*ordered, configs=(config,), empty=_nan)
     finally:
         module.TensorDescriptor = original  # type: ignore[attr-defined]
@@ -222,7 +222,7 @@ def _filtered(text: str, inputs: Mapping[str, torch.Tensor], **params: int) -> l
     kernel = mc.compile(text, name="kernel")
     module = load(kernel.source(target="cuda:90"))
     config = module.CONFIG | {"BLOCK_Q": 16, "BLOCK_K": 16, "DESCRIPTORS": True}
-    ordered = (inputs[n] for n in kernel.program.inputs)
+    ordered = (inputs[n] for n in kernel.declared.inputs)
     return list(module.kernel(*ordered, configs=(config,), empty=_nan, **params))
 
 
@@ -314,7 +314,7 @@ def launch(name: str, length: int, head: int = 128) -> Launch:
     kernel = mc.compile(library.load(name))
     sizes = SIZES | {"q": length, "k": length, "d": head, "e": head}
     schedule = space(name, **sizes).first()
-    programs = kernel.tile_programs({e: sizes[e] for e in kernel.program.extent_of.values()})
+    programs = kernel.tile_programs({e: sizes[e] for e in kernel.declared.extent_of.values()})
     (found,) = launches_of(kernel, programs, [schedule], without_elements(kernel, sizes))
     return found
 
@@ -331,7 +331,7 @@ def test_compiled_in_inner_loops(name: str) -> None:
             dtype=torch.int64 if i.kind == "int" else torch.bfloat16,
             device="meta",
         )
-        for n, i in kernel.program.inputs.items()
+        for n, i in kernel.declared.inputs.items()
     }
     made = recorded(module, "kernel", inputs)[0]
     used = compile_for("cuda:90", made)

@@ -3,8 +3,11 @@ for Hopper without spills."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+import re
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -15,26 +18,40 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends import block_interpreter
 from monocomp.backends import numpy as backend
-from monocomp.backends.gluon.emit import block_program, emit
-from monocomp.backends.gluon.launch import Launch
-from monocomp.blocks.program import For, Give, Release, Statement, Take, walk
+from monocomp.backends.gluon.dialect import GLUON
+from monocomp.backends.triton.kernel_source import block_program
+from monocomp.blocks.passes import PASSES
+from monocomp.blocks.program import BlockProgram, For, Give, Release, Statement, Take, walk
 from monocomp.blocks.verifier import verify
-from monocomp.errors import InternalError, UnsupportedError
+from monocomp.declarations import by_representative
+from monocomp.errors import DeviceError, InternalError, UnsupportedError
 from monocomp.tile import TileProgram
-from tests.backends.both_stages import lengths
-from tests.backends.compiling import SHARED_LIMIT, compile_for, instructions, without_elements
-from tests.backends.compiling import Launch as CompiledLaunch
+from tests.backends.both_stages import in_float64, lengths
+from tests.backends.compiling import (
+    SHARED_LIMIT,
+    compile_for,
+    instructions,
+    launches_of,
+    without_elements,
+)
 from tests.backends.library_cases import CASES
 from tests.backends.running import run
+from tests.backends.test_triton_source import faults
 
 SUPPORTED = (
     *("attention", "causal", "gqa", "sliding_window", "sink_window", "softcap", "alibi"),
     *("attention_statistics", "learned_sink", "softmax_one", "dropout", "sigmoid_attention"),
-    *("softpick", "prefix_lm", "varlen"),
+    *("softpick", "prefix_lm", "varlen", "pair_bias", "differential", "attention_jvp"),
+    "kl_divergence",
 )
-# Rows and streamed elements of a block; a second sum beside the result takes registers, too.
-BLOCKS = {"q": 128, "k": 128}
-SHORT = {"attention_statistics": {"k": 64}}
+# From which size of a head on registers cannot hold 64 rows.
+TOO_LONG = {"attention_jvp": 128, "differential": 256, "pair_bias": 256}
+MODULES = {
+    *("torch", "triton", "triton.language", "triton.experimental"),
+    *("triton.experimental.gluon", "triton.experimental.gluon.nvidia"),
+    "triton.experimental.gluon.language.nvidia.hopper",
+}
+AFTER = tuple(GLUON.every_pass[:n] for n in range(len(PASSES) + 1, len(GLUON.every_pass) + 1))
 
 
 def kernel_of(text: str) -> TileProgram:
@@ -43,20 +60,9 @@ def kernel_of(text: str) -> TileProgram:
     return program
 
 
-def launch_of(name: str, inputs: Mapping[str, torch.Tensor]) -> Launch:
-    """A launch of a library program on tensors of 16 bits, with outputs that hold NaN."""
-    kernel, program = mc.compile(library.load(name)), kernel_of(library.load(name))
-    dims = ((t.dims, inputs[n].shape) for n, t in program.inputs.items())
-    known = {d: size for names, shape in dims for d, size in zip(names, shape, strict=True)}
-    device = next(iter(inputs.values())).device
-    outputs = {}
-    for o in program.outputs:
-        shape = [known[d] for d in o.dims]
-        outputs[o.name] = torch.full(shape, torch.nan, dtype=torch.bfloat16, device=device)
-    declared = kernel.program.params.values()
-    params = {p.name: CASES[name].params.get(p.name, p.default) for p in declared}
-    chosen = lengths(program, known, 0) | BLOCKS | SHORT.get(name, {})
-    return Launch(emit(program, f"{name}_kernel"), {**inputs, **outputs}, known, params, chosen)
+def in_gluon(program: TileProgram, passes: Collection[str] | None = None) -> BlockProgram:
+    """Its block program."""
+    return block_program(program, passes=passes, name="the_kernel", dialect=GLUON)
 
 
 # --- meaning ----------------------------------------------------------------------------------
@@ -64,21 +70,21 @@ def launch_of(name: str, inputs: Mapping[str, torch.Tensor]) -> Launch:
 
 @pytest.mark.parametrize("name", SUPPORTED)
 def test_meaning(name: str) -> None:
-    """Producer and consumers compute what the tile program does."""
+    """After each pass over blocks it is what the tile program does."""
     case = CASES[name]
     original, seen = backend.run, []
 
     def both(program, inputs, outputs, extents, params, **options) -> None:  # type: ignore[no-untyped-def]
         original(program, inputs, outputs, extents, params, **options)
-        blocks = block_program(program, "the_kernel")
-        verify(blocks)
-        given = {n: np.asarray(inputs[n]) for n in program.inputs}
-        given = {n: x.astype(float) if x.dtype.kind == "f" else x for n, x in given.items()}
-        found = {o.name: np.full_like(outputs[o.name], np.nan) for o in program.outputs}
+        given = {n: in_float64(np.asarray(inputs[n])) for n in program.inputs}
         chosen = lengths(program, extents, 16)
-        block_interpreter.run(blocks, given, found, extents, params, chosen, descriptors=True)
-        for n, array in found.items():
-            np.testing.assert_allclose(array, outputs[n], 1e-9, 1e-9, err_msg=str(blocks))
+        for passes in AFTER:
+            blocks = in_gluon(program, passes)
+            verify(blocks)
+            found = {o.name: np.full_like(outputs[o.name], np.nan) for o in program.outputs}
+            block_interpreter.run(blocks, given, found, extents, params, chosen, descriptors=True)
+            for n, array in found.items():
+                np.testing.assert_allclose(array, outputs[n], 1e-9, 1e-9, err_msg=str(blocks))
         seen.append(program.name)
 
     with patch.object(backend, "run", both):
@@ -87,13 +93,15 @@ def test_meaning(name: str) -> None:
 
 
 def test_printed(golden: Callable[[str, str], None]) -> None:
-    golden("causal.gluon.py", emit(kernel_of(library.load("causal")), "causal_kernel").text)
+    kernel = mc.compile(library.load("causal"), name="causal", backend="gluon")
+    golden("causal.gluon.py", kernel.source())
 
 
 def test_roles() -> None:
     """The producer asks for blocks and computes no tile; who computes asks for none."""
-    program = block_program(kernel_of(library.load("causal")), "kernel")
-    producer, consumer = list(walk(program.producer)), list(walk(program.body))
+    program = in_gluon(kernel_of(library.load("causal")))
+    assert program.producer is not None
+    producer, consumer = list(walk(program.producer.body)), list(walk(program.body))
     assert [s.ring.name for s in producer if isinstance(s, Give)] == ["Q_ring", "K_ring", "V_ring"]
     assert [s.ring.name for s in consumer if isinstance(s, Take)] == ["Q_ring", "K_ring", "V_ring"]
     assert [s.ring.name for s in consumer if isinstance(s, Release)] == ["K_ring", "V_ring"]
@@ -103,7 +111,7 @@ def test_roles() -> None:
 def test_waiting_for_each_other() -> None:
     """Blocks that are never released, or released too early, are found."""
     tile_program = kernel_of(library.load("attention"))
-    program = block_program(tile_program, "kernel")
+    program = in_gluon(tile_program)
     sizes = {"b": 1, "h": 1, "q": 16, "k": 48, "d": 16, "e": 16}
     arrays = {n: np.ones([sizes[d] for d in t.dims]) for n, t in tile_program.inputs.items()}
 
@@ -129,6 +137,21 @@ def test_waiting_for_each_other() -> None:
         check(moved(program.body, early=True))
 
 
+@pytest.mark.parametrize("name", SUPPORTED)
+def test_nothing_but_kernels(name: str) -> None:
+    """A file is valid, imports torch and triton, and uses known names."""
+    source = mc.compile(library.load(name), name=name, backend="gluon").source()
+    assert not list(faults(source, MODULES))
+
+
+def test_names_of_the_language() -> None:
+    """A program may use them."""
+    text = library.load("causal")
+    for old, new in {"Q": "gl", "K": "tma", "V": "hopper", "O": "causal_kernel_producer"}.items():
+        text = re.sub(rf"\b{old}\b", new, text)
+    assert not list(faults(mc.compile(text, name="gluon", backend="gluon").source(), MODULES))
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -141,25 +164,83 @@ def test_waiting_for_each_other() -> None:
 )
 def test_refusals(name: str, message: str) -> None:
     with pytest.raises(UnsupportedError) as found:
-        emit(kernel_of(library.load(name)))
-    assert message in str(found.value)
+        mc.compile(library.load(name), name=name, backend="gluon").source()
+    assert str(found.value) == (
+        f"UnsupportedError: backend 'gluon' has no form of kernel '{name}': {message}\n"
+        "  help: compile with backend='triton', which takes all kernels"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target": "cuda:100"}, "backend 'gluon' is for cuda:90 alone, and this is cuda:100"),
+        ({"dtype": "fp32"}, "backend 'gluon' multiplies matrices of 16 bits, and . is float32"),
+        ({"extents": {"d": 512, "e": 512}}, "a warpgroup can't hold 64 rows of kernel 'causal'"),
+        ({"minimal": True}, "only the source for backend 'triton' has a minimal form"),
+    ],
+)
+def test_refused_sources(options: dict[str, Any], message: str) -> None:
+    kernel = mc.compile(library.load("causal"), name="causal", backend="gluon")
+    with pytest.raises(mc.MonocompError, match=message) as found:
+        kernel.source(**options)
+    assert "minimal" in options or "backend='triton'" in str(found.value)
+
+
+def test_refused_calls() -> None:
+    """No other backend takes over; a Triton that is interpreted does not help."""
+    kernel = mc.compile(library.load("causal"), backend="gluon")
+    assert "backend gluon, emitted source" in repr(kernel)
+    inputs = [torch.randn(1, 1, 64, 64) for _ in range(3)]
+    for interpreted in "01":
+        environment = patch.dict(os.environ, {"TRITON_INTERPRET": interpreted})
+        with environment, pytest.raises(DeviceError) as found:
+            kernel(*inputs)
+        assert str(found.value) == (
+            "DeviceError: backend 'gluon' needs CUDA tensors, and these are on cpu\n"
+            "  help: move them to the GPU, or use backend='torch'"
+        )
+    with pytest.raises(UnsupportedError, match="backend 'gluon' has no checked mode"):
+        mc.compile(library.load("causal"), backend="gluon", checked=True)
+
+
+@pytest.mark.parametrize("name", list(GLUON.passes))
+def test_stages(name: str) -> None:
+    """A kernel in Gluon shows its own block program, host program and source."""
+    stages = mc.compile(library.load("causal"), name="causal", backend="gluon").stages
+    passes = GLUON.every_pass
+    assert stages.before(name) == stages.after(passes[passes.index(name) - 1])
+    assert stages.before(name) != stages.after(name)
+    assert stages["blocks"] == stages.after(passes[-1])
+    assert "gl.warp_specialize" in stages["source"]
+    assert "STAGES" in stages["blocks"] and "describe blocks of Q: " in stages["host"]
 
 
 # --- machine code -----------------------------------------------------------------------------
 
 
 @pytest.mark.one_in(5)
-@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("d", [17, 64, 128, 256])
 @pytest.mark.parametrize("name", SUPPORTED)
 def test_compiles_without_spills(name: str, d: int) -> None:
-    """For two warpgroups of 64 rows each, with products from shared memory."""
-    sizes = CASES[name].sizes(1000, 1000, d, d, 2)
-    inputs = without_elements(mc.compile(library.load(name)), sizes)
-    launch = launch_of(name, inputs)
-    made = CompiledLaunch(launch.function, tuple(launch.args), {"num_warps": launch.warps})
-    usage = compile_for("cuda:90", made)
-    assert usage.spilled == 0
-    assert usage.shared <= SHARED_LIMIT["cuda:90"]
-    used = instructions(made)
-    assert any(text.startswith("HGMMA") for text in used)
-    assert any(text.startswith("UTMALDG") for text in used)
+    """For the schedule that comes first, with products from shared memory."""
+    kernel, sizes = mc.compile(library.load(name)), CASES[name].sizes(1000, 1000, d, d, 2)
+    known, inputs = by_representative(kernel.declared, sizes), without_elements(kernel, sizes)
+    plan = kernel.planner.plan(known, 1)
+    spaces = [GLUON.space(k, known, 2, "cuda:90", 132) for k in plan.kernels]
+    if d >= TOO_LONG.get(name, 512):
+        with pytest.raises(UnsupportedError, match="a warpgroup can't hold 64 rows"):
+            spaces[0].first()
+        return
+    schedules = [space.first() for space in spaces]
+    how = {"params": CASES[name].params, "dialect": GLUON, "lowered": plan.program}
+    found = launches_of(kernel, plan.kernels, schedules, inputs, **how)
+    found = [x for x in found if x.function.is_gluon()]  # not copies of rows
+    assert len(found) == len(plan.kernels)
+    for made in found:
+        usage = compile_for("cuda:90", made)
+        assert usage.spilled == 0
+        assert usage.shared <= SHARED_LIMIT["cuda:90"]
+        used = instructions(made)
+        assert any(text.startswith("HGMMA") for text in used)
+        assert any(text.startswith("UTMALDG") for text in used)

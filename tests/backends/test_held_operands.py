@@ -96,7 +96,7 @@ def test_what_is_found(loop: list[str], found: list[int]) -> None:
 def test_no_operand_is_held_in_registers(name: str) -> None:
     kernel = mc.compile(PROGRAMS[name])
     known = {"b": 4, "h": 16, "q": LENGTH, "k": LENGTH, "d": HEAD, "e": HEAD, "c": HEAD}
-    sizes = {e: known[e] for e in kernel.program.extent_of.values()}
+    sizes = {e: known[e] for e in kernel.declared.extent_of.values()}
     programs = kernel.tile_programs(sizes)
     schedules = [Space(p, sizes, 2, "cuda:90", 132).first() for p in programs]
     launches = launches_of(kernel, programs, schedules, without_elements(kernel, sizes))

@@ -34,7 +34,7 @@ def _run(text: str, inputs: Mapping[str, Tensor], params: Mapping[str, Any]) -> 
 def check(name: str, text: str, sizes: Mapping[str, int]) -> None:
     case = CASES[name]
     inputs = case.inputs(sizes, torch.float32)
-    ordered = {n: inputs[n] for n in mc.compile(case.text).program.inputs}
+    ordered = {n: inputs[n] for n in mc.compile(case.text).declared.inputs}
     found = interpreter.call(_run, text, ordered, case.params)
     for got, wanted in zip(found, exact(case.text, inputs, **case.params), strict=True):
         Bound(0.0, 4 * ALONE["triton"].floor).check(got, wanted)

@@ -118,7 +118,7 @@ def _in_orders(
             short_parts(),
             poisoned_empty(),
         ):
-            found = kernel(*(inputs[n] for n in kernel.program.inputs))
+            found = kernel(*(inputs[n] for n in kernel.declared.inputs))
         (runner,) = kernel.calls._runners.values()
         (choice,) = runner._chosen.values()
         assert abreast in {s.abreast for s in choice}

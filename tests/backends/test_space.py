@@ -17,8 +17,9 @@ from monocomp.backends.triton.launch import TritonRunner, interpreted
 from monocomp.backends.triton.model import Gpu, gpu
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.space import Space
+from monocomp.declarations import by_representative
 from monocomp.errors import UnsupportedError
-from monocomp.planning.sizes import packed_extents, power_of_two
+from monocomp.sizes import packed_extents, power_of_two
 from tests.backends.compiling import TARGETS, compile_for, launches_of, without_elements
 from tests.marks import slow_unless
 
@@ -38,7 +39,7 @@ def spaces_at(
 ) -> list[Space]:
     """The same at any sizes."""
     kernel = mc.compile(library.load(name))
-    extents = kernel._sizes(sizes)
+    extents = by_representative(kernel.declared, sizes)
     program = kernel.plan(extents, PROCESSORS).program
     found = packed_extents(program, extents)
     return [
@@ -201,7 +202,9 @@ def test_what_candidates_are_compared_with(rows: int, parts: int) -> None:
     """The torch backend's results in float32, for streams in parts too."""
     kernel = mc.compile(library.load("attention"), processors=parts)
     q, k, v = (torch.randn(1, 1, n, 4, dtype=torch.bfloat16) for n in (rows, 5000, 5000))
-    extents = kernel._sizes({"b": 1, "h": 1, "q": rows, "k": 5000, "d": 4, "e": 4})
+    extents = by_representative(
+        kernel.declared, {"b": 1, "h": 1, "q": rows, "k": 5000, "d": 4, "e": 4}
+    )
     program = kernel.plan(extents).program
     kernels = kernel.tile_programs(extents)
     assert any(p.parts for p in kernels) == (parts > 1)
@@ -264,7 +267,7 @@ def test_what_is_added_takes_room(added: str, stages: int) -> None:
         O[b,h,q,e] = softmax[k](S[b,h,q,k]) * V[b,h,k,e]
         """)
     sizes = {"b": 1, "h": 4, "q": 1024, "k": 1024, "d": 128, "e": 128, "r": 2047}
-    programs = kernel.tile_programs({e: sizes[e] for e in kernel.program.extent_of.values()})
+    programs = kernel.tile_programs({e: sizes[e] for e in kernel.declared.extent_of.values()})
     space = Space(programs[0], sizes, 2, "cuda:90", PROCESSORS)
     first = space.first()
     assert short(first) == (64, 64, 4, stages)
@@ -334,7 +337,7 @@ def test_what_registers_hold(name: str, head: int) -> None:
     no registers: what seems not to fit compiles with few of them in memory."""
     kernel = mc.compile(library.load(name))
     sizes = {"b": 1, "h": 16, "q": 4096, "k": 4096, "d": head, "e": head}
-    programs = kernel.tile_programs({e: sizes[e] for e in kernel.program.extent_of.values()})
+    programs = kernel.tile_programs({e: sizes[e] for e in kernel.declared.extent_of.values()})
     first = Space(programs[0], sizes, 2, "cuda:90", PROCESSORS).first()
     assert short(first) == (128, 64, 8, 2)
     (launch,) = launches_of(kernel, programs, [first], without_elements(kernel, sizes))

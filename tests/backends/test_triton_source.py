@@ -11,7 +11,7 @@ import re
 import runpy
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def sources(kernels: dict[str, mc.Kernel]) -> dict[str, str]:
 # --- what is in a file --------------------------------------------------------------------
 
 
-def faults(source: str) -> Iterator[str]:
+def faults(source: str, modules: Set[str] = MODULES) -> Iterator[str]:
     """What emitted code must not hold."""
     tree = ast.parse(source)
     defined = {
@@ -73,9 +73,9 @@ def faults(source: str) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
-                allowed = MODULES | (MODULES_OF_MAIN if node.col_offset else set())
+                allowed = modules | (MODULES_OF_MAIN if node.col_offset else set())
                 yield from (f"import {n.name}" for n in names if n.name not in allowed)
-            case ast.ImportFrom(module=module) if module not in MODULES:
+            case ast.ImportFrom(module=module) if module not in modules:
                 yield f"from {module} import"
             case ast.Attribute(attr=attr) if attr.startswith("_"):
                 yield f".{attr}"

@@ -230,7 +230,7 @@ def test_header() -> None:
 def _in_interpreter(inputs: Mapping[str, torch.Tensor], text: str) -> tuple[torch.Tensor, Any]:
     kernel = mc.compile(text, backend="triton")
     with poisoned_empty():
-        found = kernel(*(inputs[n] for n in kernel.program.inputs))
+        found = kernel(*(inputs[n] for n in kernel.declared.inputs))
     (runner,) = kernel.calls._runners.values()
     return found, [axes for choice in runner._modules for axes in choice]
 

@@ -2,34 +2,81 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+from unittest.mock import patch
+
 import pytest
 import torch
 
+import monocomp as mc
+from monocomp import library
+from monocomp.backends.triton.launch import TritonRunner
+from monocomp.errors import UnsupportedError
 from tests.backends.library_cases import CASES
 from tests.backends.running import exact
-from tests.backends.test_gluon import SUPPORTED, launch_of
+from tests.backends.test_gluon import SUPPORTED, TOO_LONG
 from tests.backends.tolerances import BESIDE_EAGER
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(
-        not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != 9,
+        not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0),
         reason="needs a Hopper GPU",
     ),
 ]
 
 
 @pytest.mark.parametrize("name", [n for n in SUPPORTED if n != "dropout"])
-@pytest.mark.parametrize(("q", "k"), [(256, 384), (301, 257), (129, 640)])
-def test_library(name: str, q: int, k: int) -> None:
-    """Lengths that blocks divide and others, in bf16."""
+@pytest.mark.parametrize(("q", "k", "d"), [(256, 384, 64), (301, 257, 128), (129, 640, 20)])
+def test_library(name: str, q: int, k: int, d: int) -> None:
+    """Lengths that blocks divide and others, in bf16; heads whose rows descriptors take, and
+    others; twice, of which the second call repeats the first."""
     case = CASES[name]
-    inputs = case.inputs(case.sizes(q, k, 64, 64, 2), torch.bfloat16)
-    on_gpu = {n: t.cuda() for n, t in inputs.items()}
-    launch = launch_of(name, on_gpu)
-    launch()
-    found = [launch.tensors[o].cpu() for o in launch.tensors if o not in inputs]
-    wanted = exact(case.text, inputs, **case.params)
-    eager = [t.cpu() for t in case.in_eager_torch(on_gpu)]
-    for result, right, usual in zip(found, wanted, eager, strict=True):
-        BESIDE_EAGER[torch.bfloat16].check(result, right, usual)
+    kernel = mc.compile(case.text, backend="gluon")
+    d = min(d, TOO_LONG.get(name, 256) // 2)
+    for seed in (0, 1):
+        inputs = case.inputs(case.sizes(q, k, d, d, 2), torch.bfloat16, seed=seed)
+        on_gpu = {n: t.cuda() for n, t in inputs.items()}
+        if seed:
+            with patch.object(TritonRunner, "__call__", side_effect=AssertionError("no plan")):
+                found = kernel(**on_gpu, **case.params)
+        else:
+            found = kernel(**on_gpu, **case.params)
+        assert kernel.calls.last == ("gluon", next(iter(on_gpu.values())).device)
+        wanted = exact(case.text, inputs, **case.params)
+        eager = [t.cpu() for t in case.in_eager_torch(on_gpu)]
+        results = list(found) if isinstance(found, tuple) else [found]
+        for result, right, usual in zip(results, wanted, eager, strict=True):
+            BESIDE_EAGER[torch.bfloat16].check(result.cpu(), right, usual)
+
+
+def test_dropout() -> None:
+    """As in Triton: both draw the same numbers."""
+    case = CASES["dropout"]
+    inputs = {
+        n: t.cuda() for n, t in case.inputs(case.sizes(301, 257, 64, 64, 2), torch.bfloat16).items()
+    }
+    found, other = (mc.compile(case.text, backend=b)(**inputs) for b in ("gluon", "triton"))
+    torch.testing.assert_close(found, other, atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.parametrize("name", ["causal", "gqa", "sliding_window", "attention_statistics"])
+def test_the_file_runs_by_itself(name: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.py"
+    path.write_text(mc.compile(library.load(name), name=name, backend="gluon").source())
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("ok\n")
+
+
+def test_what_descriptors_cannot_load() -> None:
+    """One error, and nothing else that runs."""
+    kernel = mc.compile(library.load("attention"), backend="gluon")
+    x = torch.randn(1, 2, 128, 64, device="cuda")
+    with pytest.raises(UnsupportedError, match="this backend loads Q by descriptors"):
+        kernel(x, x, x)
+    x = x.bfloat16()
+    with pytest.raises(UnsupportedError, match="this backend loads K by descriptors"):
+        kernel(x, x[:, :1].expand(x.shape), x)

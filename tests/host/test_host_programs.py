@@ -14,7 +14,8 @@ from torch import Tensor
 
 import monocomp as mc
 from monocomp import library
-from monocomp.errors import InternalError
+from monocomp.declarations import by_representative
+from monocomp.errors import InternalError, UnsupportedError
 from monocomp.host import Evaluation, HostProgram, host_program, of_tile_program, verify
 from monocomp.host.program import (
     Argument,
@@ -34,33 +35,37 @@ from monocomp.host.program import (
     Statement,
     Stride,
 )
-from monocomp.planning.sizes import packed_extents
+from monocomp.sizes import packed_extents
 from tests.backends.library_cases import CASES
 
 pytest.importorskip("triton")
 
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor as GluonDescriptor
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from monocomp.backends.gluon.dialect import GLUON
+from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.emit import Module, emit
 from monocomp.backends.triton.launch import load
 from monocomp.backends.triton.replay import PlanTarget
-from monocomp.backends.triton.space import Space
 
 PROCESSORS, LENGTH = 132, 2048
 MANY, ONE = (512, 20), (1, 96)  # rows, and the size of a head
 
 
 @cache
-def emitted(name: str, rows: int, head: int) -> tuple[Module, tuple[dict[str, int], ...]]:
+def emitted(
+    name: str, rows: int, head: int, dialect: Dialect = TRITON
+) -> tuple[Module, tuple[dict[str, int], ...]]:
     """A program for Hopper, with the schedules that come first."""
-    kernel = mc.compile(library.load(name), processors=PROCESSORS)
-    sizes = kernel._sizes(CASES[name].sizes(rows, LENGTH, head, head))
+    kernel = mc.compile(library.load(name), processors=PROCESSORS if dialect.merges else 1)
+    sizes = by_representative(kernel.declared, CASES[name].sizes(rows, LENGTH, head, head))
     kernels = kernel.tile_programs(sizes)
     lowered = kernel.planner.plan(sizes).program
     known = packed_extents(lowered, sizes)
-    schedules = [Space(k, known, 2, "cuda:90", PROCESSORS).first() for k in kernels]
-    module = emit(kernel.equations, kernels, schedules, lowered=lowered)
+    schedules = [dialect.space(k, known, 2, "cuda:90", PROCESSORS).first() for k in kernels]
+    module = emit(kernel.equations, kernels, schedules, lowered=lowered, dialect=dialect)
     return module, tuple(module.config(n, s) for n, s in enumerate(schedules))
 
 
@@ -68,7 +73,7 @@ def inputs_of(name: str, rows: int, head: int) -> dict[str, Tensor]:
     """In the order of the program."""
     case = CASES[name]
     made = case.inputs(case.sizes(rows, LENGTH, head, head), torch.bfloat16)
-    return {n: made[n] for n in mc.compile(case.text).program.inputs}
+    return {n: made[n] for n in mc.compile(case.text).declared.inputs}
 
 
 class Recorder:
@@ -85,7 +90,7 @@ class Recorder:
 
     def shown(self, value: Any) -> Any:
         """Tensors by name, or by layout where they are new."""
-        if isinstance(value, TensorDescriptor):
+        if isinstance(value, TensorDescriptor | GluonDescriptor):
             attributes = {k: v for k, v in vars(value).items() if k != "base"}
             return self.shown(value.base), attributes
         if isinstance(value, Tensor):
@@ -112,13 +117,18 @@ def launches(
 
 
 def both(
-    name: str, inputs: dict[str, Tensor], rows: int, head: int, **changes: int
+    name: str,
+    inputs: dict[str, Tensor],
+    rows: int,
+    head: int,
+    dialect: Dialect = TRITON,
+    **changes: int,
 ) -> tuple[Any, Any]:
     """What the printed function launches, and what the plan does."""
-    module, configs = emitted(name, rows, head)
+    module, configs = emitted(name, rows, head, dialect)
     configs = tuple(c | {k: v for k, v in changes.items() if k in c} for c in configs)
     loaded, case = load(module.source), CASES[name]
-    params = mc.compile(case.text).program.params
+    params = mc.compile(case.text).declared.params
     given = {n: p.default for n, p in params.items()} | dict(case.params)
     target = PlanTarget(module.program, loaded, torch.device("cpu"), "ieee")
 
@@ -150,6 +160,34 @@ def test_the_plan_of_a_call_is_what_the_printed_function_does(
         assert printed[0] and printed == planned
 
 
+@pytest.mark.parametrize("head", [64, 17])
+@pytest.mark.parametrize("name", ["causal", "alibi", "attention_statistics"])
+def test_they_agree_in_gluon(name: str, head: int) -> None:
+    """Where descriptors are given in any case, and odd rows are copied for them."""
+    inputs = inputs_of(name, 512, head)
+    verify(emitted(name, 512, head, GLUON)[0].program)
+    printed, planned = both(name, inputs, 512, head, GLUON)
+    assert printed == planned
+    assert ("copy_rows" in {launch[0] for launch in printed[0]}) == (head == 17)
+
+
+@pytest.mark.parametrize("change", ["in float32", "expanded"])
+def test_they_agree_on_what_descriptors_cannot_load(change: str) -> None:
+    """Neither loads it in another way."""
+    inputs = inputs_of("causal", 512, 64)
+    k = inputs["K"]
+    inputs["K"] = k.float() if change == "in float32" else k[:, :1].expand(k.shape)
+    if change == "in float32":
+        inputs = {n: t.float() for n, t in inputs.items()}
+    with pytest.raises(ValueError, match="descriptors cannot load blocks of a tensor"):
+        both("causal", inputs, 512, 64, GLUON)
+    module, configs = emitted("causal", 512, 64, GLUON)
+    target = PlanTarget(module.program, load(module.source), torch.device("cpu"), "ieee")
+    with pytest.raises(UnsupportedError, match=r"this backend loads \w by descriptors") as found:
+        Evaluation(module.program, target, inputs, {}, configs).plan()
+    assert "backend='triton'" in str(found.value)
+
+
 @pytest.mark.parametrize("change", ["transposed", "of two dtypes", "expanded", "shifted"])
 def test_they_agree_for_other_layouts(change: str) -> None:
     """And about what is converted, copied, or described."""
@@ -169,7 +207,7 @@ def test_they_agree_for_other_layouts(change: str) -> None:
 def test_those_of_tile_programs(name: str) -> None:
     """The same statements, but for what schedules and layouts are about."""
     kernel = mc.compile(CASES[name].text, processors=4)
-    sizes = kernel._sizes(CASES[name].sizes(1, 4096))
+    sizes = by_representative(kernel.declared, CASES[name].sizes(1, 4096))
     lowered = kernel.planner.plan(sizes).program
     program = host_program(lowered, [of_tile_program(k) for k in kernel.tile_programs(sizes)])
     verify(program)

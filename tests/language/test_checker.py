@@ -157,7 +157,7 @@ def test_what_could_be_meant_two_ways_is_refused(right: str, outside: str, insid
 
 def test_the_example_of_the_language() -> None:
     program = check(GQA, "gqa")
-    assert program.name == "gqa" and program.text == GQA
+    assert (program.origin.name, program.origin.text) == ("gqa", GQA)
     assert list(program.inputs) == ["Q", "K", "V"]
     assert program.inputs["K"].dims == ("b", "g", "k", "d")
     assert [(p.name, p.kind, p.default) for p in program.params.values()] == [

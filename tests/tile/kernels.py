@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
+import monocomp as mc
 from monocomp import library
 from monocomp.errors import UnsupportedError
-from monocomp.kernel import Kernel
-from monocomp.language.checker import check
 from monocomp.tile import TileProgram
 from monocomp.tile.split_padding import divisible, split_padding
 from tests.backends.programs import EXAMPLES
@@ -24,7 +23,7 @@ TEXTS |= {f"filter: {n}": program(n) for n in FILTERS}
 def kernels(text: str) -> tuple[TileProgram, ...]:
     """The kernels of a program, none if it is one of those without."""
     try:
-        return Kernel(check(text)).tile_programs()
+        return mc.compile(text).tile_programs()
     except UnsupportedError:
         return ()
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+import monocomp as mc
 from monocomp.backends import block_interpreter
 from monocomp.backends.interpreter import Interpreter, Ops, default_blocks
 from monocomp.backends.numpy import NumpyOps
@@ -17,8 +18,6 @@ from monocomp.backends.triton.kernel_source import block_program
 from monocomp.backends.triton.launch import load
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.blocks.verifier import verify as verify_blocks
-from monocomp.kernel import Kernel
-from monocomp.language.checker import check
 from monocomp.tile import TileProgram
 from monocomp.tile.parser import parse
 from monocomp.tile.verifier import verify
@@ -142,7 +141,7 @@ def source(text: str, block: int = 16, descriptors: bool = False) -> tuple[str, 
     p = verify(parse(text))
     blocks = {n: length for n, length in blocks_of(p, block).items() if _is_cut(p, n)}
     schedule = Schedule(tuple(blocks.items()), num_warps=4, num_stages=1, descriptors=descriptors)
-    module = emit(Kernel(check(declared(p))).equations, [p], [schedule])
+    module = emit(mc.compile(declared(p)).equations, [p], [schedule])
     return module.source, module.host
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+import monocomp as mc
 from monocomp import library
-from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.tile import Fold, Loop, TileProgram, expressions, walk
 from monocomp.tile.verifier import verify_all
@@ -27,7 +27,7 @@ MORE = {
 
 
 def tile_programs(text: str, name: str | None = None) -> tuple[TileProgram, ...]:
-    return Kernel(check(text, name)).tile_programs()
+    return mc.compile(text, name=name).tile_programs()
 
 
 @pytest.mark.parametrize("name", PRINTED)

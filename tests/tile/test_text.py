@@ -54,6 +54,13 @@ def test_random_programs(text: str) -> None:
     check_passes(text)
 
 
+def test_dtypes_of_inputs() -> None:
+    (kernel,) = kernels(TEXTS["attention"])
+    typed = kernel.of_dtypes({"K": "float8_e4m3fn"})
+    assert "K: float[b, h, k, d] as float8_e4m3fn, Q: float[b, h, q, d]," in str(typed)
+    check_text(typed)
+
+
 @pytest.mark.parametrize("name", ["attention", "gqa", "affine maps", "column sums"])
 def test_the_same_source_is_emitted(name: str) -> None:
     for p in kernels(TEXTS[name]):

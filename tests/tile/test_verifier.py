@@ -81,6 +81,11 @@ FAULTS: dict[str, tuple[str, str, str]] = {
         "n_tile is given twice",
     ),
     "a load without a name": ("(X_tile * c)", "(X[i, k] * c)", "X[i, k] has no name"),
+    "a dtype of another kind": (
+        "kernel sums(X: float[i, k]",
+        "kernel sums(X: float[i, k] as int8",
+        "X is float, and not int8",
+    ),
     "rank": ("X_tile[i,k] = X[i, k]", "X_tile[i] = X[i]", "X[i] is ill-typed"),
     "a place that is no int": ("= X[i, k]", "= X[i, c]", "X[i, c] is ill-typed"),
     "a guard that is no bool": ("= X[i, k]", "= X[i, k] if k", "X[i, k] if k is ill-typed"),

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from monocomp.backends.triton.layout import fit
 from monocomp.backends.triton.reference import helpers
-from monocomp.backends.triton.reference.code import call_lines, default_text
+from monocomp.backends.triton.reference.code import call_lines, default_text, tuple_text
 from monocomp.backends.triton.reference.folds import Body
 from monocomp.backends.triton.reference.scope import Scope
 from monocomp.equations import Equation, Equations
@@ -37,7 +38,7 @@ def reference_lines(equations: Equations, identifiers: Mapping[str, str]) -> lis
     scope = Scope(equations, identifiers)
     blocks = [Body(scope, equation).lines() for equation in scope.reached]
     results = [identifiers[o.name] for o in equations.declared.outputs]
-    blocks.append(call_lines("return (", results, ",)" if len(results) == 1 else ")"))
+    blocks.append(fit("return ", tuple_text(results), "", 1))
     sizes = _size_lines(scope)
     out = []
     for name, text in scope.helpers.items():

@@ -7,34 +7,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from monocomp.backends.triton.layout import WIDTH
 from monocomp.terms import Number
-
-WIDTH = 88
-ARGUMENT = 60  # an argument longer than this gets a line of its own
-
-# How tightly Python binds, from the loosest.
-COMPARE, OR, AND, SUM, PRODUCT, UNARY, POWER, ATOM = 0, 1, 2, 3, 4, 5, 6, 7
 
 TYPES = {"float": "dtype", "int": "torch.int64", "bool": "torch.bool"}
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A Python expression.
+    """A Python expression, whose text may have more parentheses than it needs: they are left out
+    where it is laid out.
 
     Attributes:
         text: the expression.
-        level: how tightly its outermost operator binds.
         number: is its value a plain number rather than a tensor?
     """
 
     text: str
-    level: int = ATOM
     number: bool = False
-
-    def within(self, level: int) -> str:
-        """The text, in parentheses where an operator of this level would tear it apart."""
-        return self.text if self.level >= level else f"({self.text})"
 
 
 def call_lines(head: str, args: Sequence[str], tail: str = ")", indent: int = 4) -> list[str]:
@@ -46,6 +36,11 @@ def call_lines(head: str, args: Sequence[str], tail: str = ")", indent: int = 4)
     if len(inner + joined) <= WIDTH:
         return [margin + head, inner + joined, margin + tail]
     return [margin + head, *(f"{inner}{a}," for a in args), margin + tail]
+
+
+def tuple_text(items: Sequence[str]) -> str:
+    """A tuple of expressions."""
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
 
 def number_text(value: Number) -> str:
@@ -67,29 +62,6 @@ def default_text(value: float) -> str:
     if isinstance(value, float) and math.isinf(value):
         return number_text(value)
     return repr(value)
-
-
-def plus(a: Code, b: Code) -> str:
-    return f"{a.within(SUM)} + {b.within(SUM)}"
-
-
-def minus(a: Code, b: Code) -> str:
-    return f"{a.within(SUM)} - {b.within(PRODUCT)}"
-
-
-def power(a: Code, b: Code) -> str:
-    base, exponent = a.within(ATOM), b.within(UNARY)
-    return (
-        f"{base}**{exponent}"
-        if _is_simple(base) and _is_simple(exponent)
-        else (f"{base} ** {exponent}")
-    )
-
-
-def _is_simple(text: str) -> bool:
-    """Does a formatter set ** without spaces beside this operand?"""
-    text = text.removeprefix("-")
-    return text.replace(".", "").replace("_", "").isalnum() or text.isidentifier()
 
 
 def split_number(number: Number) -> tuple[Fraction | float, Fraction]:

@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from monocomp import terms as T
+from monocomp.backends.triton.layout import fit
 from monocomp.backends.triton.reference.code import (
-    ARGUMENT,
-    COMPARE,
-    POWER,
-    PRODUCT,
-    SUM,
     TYPES,
-    WIDTH,
     Code,
     call_lines,
     comment_lines,
-    minus,
-    power,
+    tuple_text,
 )
-from monocomp.backends.triton.reference.terms import Terms
+from monocomp.backends.triton.reference.terms import Terms, shared_terms
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.terms import Term
 from monocomp.terms.printer import definition_line
@@ -55,13 +49,12 @@ class Body(Terms):
         target = scope.identifiers[e.name]
         sizes = [scope.size(i.attr[1]) for i in e.indices]
         if code.number:
-            dims = "(" + ", ".join(sizes) + (",)" if len(sizes) == 1 else ")")
-            args = [dims, code.text, f"dtype={TYPES[e.body.kind]}", f"device={scope.device}"]
-            last = call_lines(f"{target} = torch.full(", args)
+            dims = tuple_text(sizes)
+            kind = f"dtype={TYPES[e.body.kind]}"
+            value = self.call("torch.full", dims, code, kind, f"device={scope.device}")
         else:
-            room = WIDTH - len(f"    {target} = {scope.helper('tabulate')}(, {', '.join(sizes)})")
-            code = self.short(code, max(room, 24))
-            last = call_lines(f"{target} = {scope.helper('tabulate')}(", [code.text, *sizes])
+            value = self.call(scope.helper("tabulate"), code, *sizes)
+        last = fit(f"{target} = ", value.text, "", 1)
         comment = comment_lines(definition_line(e.name, names, e.body, scope.equations.names()))
         return [*comment, *self._index_line(), *self.statements, *last]
 
@@ -71,8 +64,8 @@ class Body(Terms):
         names = [self.scope.index(name) for name in self.axes]
         target = f"({names[0]},)" if len(names) == 1 else ", ".join(names)
         sizes = [self.scope.size(i.attr[1]) for i in self.axes.values()]
-        head = f"{target} = {self.scope.helper('open_indices')}("
-        return call_lines(head, [*sizes, f"device={self.scope.device}"])
+        opened = self.call(self.scope.helper("open_indices"), *sizes, f"device={self.scope.device}")
+        return fit(f"{target} = ", opened.text, "", 1)
 
     def monoid(self, monoid: T.UserMonoid) -> tuple[str, str]:
         """The names of a monoid's combine function and unit, which are defined at the top."""
@@ -97,15 +90,14 @@ class Body(Terms):
             rights.append(self.fields[name + "'"])
         outside = self.facts.fields
         self.facts.fields = dict.fromkeys(self.fields, unbounded)
-        self.indent = 8
+        self.indent, self.shared = 2, shared_terms(*monoid.combine)
         results = [self.tensor(self.code(c), "float").text for c in monoid.combine]
         self.facts.fields = outside
         out = call_lines(f"def {combine}(", [*lefts, *rights], "):")
         out += self.statements
-        out += call_lines("return (", results, ",)" if len(results) == 1 else ")", 8)
-        dims = "(" + ", ".join(units) + (",)" if len(units) == 1 else ")")
-        made = [dims, "dtype=dtype", f"device={scope.device}"]
-        return [*out, "", *call_lines(f"{unit} = torch.tensor(", made)]
+        out += fit("return ", tuple_text(results), "", 2)
+        made = self.call("torch.tensor", tuple_text(units), "dtype=dtype", f"device={scope.device}")
+        return [*out, "", *fit(f"{unit} = ", made.text, "", 1)]
 
     # Folds
 
@@ -175,13 +167,13 @@ class Body(Terms):
         def mean(elements: Code) -> Code:
             chosen = self.elements(admitted, elements, "0.0")
             total = self.method(chosen, "sum", dims, "keepdim=True")
-            return self.joined("/", PRODUCT, [total, count])
+            return self.infix("/", total, count)
 
         center = self.assign("mean", mean(x))
         if name == "mean":
             return center
-        deviation = self.build(minus, x, center, level=SUM)
-        return self.assign("var", mean(self.build(power, deviation, Code("2"), level=POWER)))
+        deviation = self.infix("-", x, center)
+        return self.assign("var", mean(self.infix("**", deviation, Code("2"))))
 
     def _fold_at(self, t: Term) -> Code:
         place, name = t.args[0], t.attr.name
@@ -214,7 +206,7 @@ class Body(Terms):
         x = self.tensor(self.code(body), "float")
         logits = self.elements(self.admitted(condition, (place,), body), x, "-torch.inf")
         logits = self.assign("logits", logits)
-        masked = Code(f"{logits.text} == -torch.inf", COMPARE)
+        masked = Code(f"{logits.text} == -torch.inf")
         result = self.method(logits, name, str(self.axis(place)))
         unit = Code("0.0" if name == "softmax" else "-torch.inf")
         return self.assign(name, self.choose(masked, unit, result))
@@ -233,12 +225,10 @@ class Body(Terms):
 
     def unpack(self, wanted: Sequence[str], helper: str, *args: Code | str) -> list[Code]:
         """Names for the parts of the tuple that a helper returns."""
-        shorter = [a if isinstance(a, str) else self.short(a, ARGUMENT) for a in args]
         names = [self.scope.numbered(w) for w in wanted]
         target = f"({names[0]},)" if len(names) == 1 else ", ".join(names)
-        texts = [a if isinstance(a, str) else a.text for a in shorter]
-        head = f"{target} = {self.scope.helper(helper)}("
-        self.statements += call_lines(head, texts, indent=self.indent)
+        made = self.call(self.scope.helper(helper), *args)
+        self.statements += fit(f"{target} = ", made.text, "", self.indent)
         return [Code(n) for n in names]
 
     def _fields(self, t: Term) -> list[Code]:

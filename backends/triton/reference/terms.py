@@ -8,28 +8,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from fractions import Fraction
 
 from monocomp import terms as T
-from monocomp.backends.triton.reference.code import (
-    AND,
-    ATOM,
-    COMPARE,
-    OR,
-    POWER,
-    PRODUCT,
-    SUM,
-    TYPES,
-    UNARY,
-    WIDTH,
-    Code,
-    minus,
-    number_text,
-    plus,
-    power,
-    split_number,
-)
+from monocomp.backends.triton.layout import fit
+from monocomp.backends.triton.reference.code import TYPES, Code, number_text, split_number
 from monocomp.backends.triton.reference.scope import Scope
 from monocomp.equations import Equation
 from monocomp.errors import UnsupportedError
@@ -58,7 +42,7 @@ class Terms(ABC):
         self.done: dict[Term, Code] = {}
         self.folded: dict[object, list[Code]] = {}  # what has several parts
         self.fields: dict[str, str] = {}  # of a user monoid
-        self.indent = 4
+        self.indent = 1
         self.statements: list[str] = []
         self.clamps = scope.guards or (equation is not None and equation.name not in scope.outputs)
         self.shared = shared_terms(equation.body) if equation else frozenset()
@@ -73,51 +57,22 @@ class Terms(ABC):
     def assign(self, wanted: str, code: Code) -> Code:
         """Give a value a name of its own."""
         name = self.scope.numbered(wanted)
-        self.statements.append(f"{' ' * self.indent}{name} = {code.text}")
+        self.statements += fit(f"{name} = ", code.text, "", self.indent)
         return Code(name, number=code.number)
 
-    def short(self, code: Code, room: int) -> Code:
-        """The expression, or a name for it where it is longer than there is room for."""
-        return self.assign("term", code) if len(code.text) > room else code
-
-    def build(self, make: Callable[..., str], *parts: Code, level: int = ATOM) -> Code:
-        """An expression of several, the longest of which get names until it fits on a line."""
-        room = WIDTH - self.indent - len("logsumexp_12 = ")
-        codes = list(parts)
-        while len(make(*codes)) > room:
-            longest = max(range(len(codes)), key=lambda n: len(codes[n].text))
-            if codes[longest].text.isidentifier() or len(codes[longest].text) < 12:
-                break
-            codes[longest] = self.assign("term", codes[longest])
-        return Code(make(*codes), level, all(p.number for p in parts))
-
-    def joined(self, operator: str, level: int, parts: Sequence[Code]) -> Code:
-        """An associative operator between any number of operands."""
-        result = parts[0]
-        for part in parts[1:]:
-            result = self.build(
-                lambda a, b: f"{a.within(level)} {operator} {b.within(level + 1)}",
-                result,
-                part,
-                level=level,
-            )
-        return result
+    def infix(self, operator: str, *parts: Code) -> Code:
+        """An operator between any number of operands, the first two first."""
+        text = f" {operator} ".join(f"({p.text})" for p in parts)
+        return Code(text, all(p.number for p in parts))
 
     def call(self, function: str, *args: Code | str) -> Code:
         """A call; strings among the arguments stand as they are."""
-        codes = [a for a in args if isinstance(a, Code)]
-
-        def make(*given: Code) -> str:
-            left = iter(given)
-            texts = (a if isinstance(a, str) else next(left).text for a in args)
-            return f"{function}({', '.join(texts)})"
-
-        return Code(self.build(make, *codes).text)
+        texts = (a if isinstance(a, str) else a.text for a in args)
+        return Code(f"{function}({', '.join(texts)})")
 
     def method(self, on: Code, name: str, *args: str) -> Code:
         """A method's call on a tensor."""
-        text = f".{name}({', '.join(args)})"
-        return Code(self.build(lambda x: x.within(ATOM) + text, on).text)
+        return self.call(f"({on.text}).{name}", *args)
 
     def tensor(self, code: Code, kind: Kind) -> Code:
         """A number as a tensor."""
@@ -175,25 +130,21 @@ class Terms(ABC):
             case "power":
                 base, exponent = t.args
                 codes = self._operand(base), self.code(exponent)
-                return self.build(power, *codes, level=POWER)
+                return self.infix("**", *codes)
             case "cast":
                 operand = self.code(t.args[0])
                 if operand.number:
                     return operand
                 return self.method(operand, "to", TYPES[t.kind])
             case "compare":
-                return self.build(
-                    lambda a, b: f"{a.within(OR)} {t.attr} {b.within(OR)}",
-                    *self.codes(t.args),
-                    level=COMPARE,
-                )
+                return self.infix(t.attr, *self.codes(t.args))
             case "and":
-                return self.joined("&", AND, self.tensors(t.args))
+                return self.infix("&", *self.tensors(t.args))
             case "or":
-                return self.joined("|", OR, self.tensors(t.args))
+                return self.infix("|", *self.tensors(t.args))
             case "not":
                 (x,) = self.tensors(t.args)
-                return self.build(lambda x: "~" + x.within(UNARY), x, level=UNARY)
+                return Code(f"~({x.text})")
             case "where":
                 return self._where(*t.args)
             case "floordiv" | "mod":
@@ -205,7 +156,7 @@ class Terms(ABC):
                 return self.code(t.args[0])
             case "softplus":
                 (x,) = self.tensors(t.args)
-                x = self.short(x, 24)
+                x = x if x.text.isidentifier() else self.assign("term", x)
                 return self.call("torch.logaddexp", x, f"torch.zeros_like({x.text})")
             case "uniform":
                 return self.call(self.scope.helper("uniform"), *self.tensors(t.args))
@@ -223,8 +174,7 @@ class Terms(ABC):
     def _const(self, t: Term) -> Code:
         if t.kind == "bool":
             return Code(str(t.attr), number=True)
-        text = number_text(t.attr)
-        return Code(text, UNARY if text.startswith("-") else ATOM, number=True)
+        return Code(number_text(t.attr), number=True)
 
     def _read(self, t: Term) -> Code:
         name = self.scope.identifiers[t.attr]
@@ -233,8 +183,7 @@ class Terms(ABC):
         subscripts = [
             self._subscript(s, extent) for s, extent in zip(t.args, self._extents(t), strict=True)
         ]
-        made = self.build(lambda *at: f"{name}[{', '.join(c.text for c in at)}]", *subscripts)
-        return Code(made.text)
+        return Code(f"{name}[{', '.join(c.text for c in subscripts)}]")
 
     def _extents(self, t: Term) -> list[str]:
         """The extents of a tensor's dimensions."""
@@ -263,7 +212,7 @@ class Terms(ABC):
         a, b = self.codes(t.args)
         if b.number or t.kind == "float":
             operator = "//" if t.op == "floordiv" else "%"
-            return self.joined(operator, PRODUCT, [a, b])
+            return self.infix(operator, a, b)
         name = "floor_divide" if t.op == "floordiv" else "modulo"
         return self.call(self.scope.helper(name), a, b)
 
@@ -290,12 +239,12 @@ class Terms(ABC):
                 code = self._negative(code) if negative else code
                 result = self.call(self.scope.helper("total"), result, code)
             else:
-                result = self.build(minus if negative else plus, result, code, level=SUM)
+                result = self.infix("-" if negative else "+", result, code)
         assert result is not None
         return result
 
     def _negative(self, code: Code) -> Code:
-        return self.build(lambda x: "-" + x.within(UNARY), code, level=UNARY)
+        return Code(f"-({code.text})", code.number)
 
     def _mul(self, t: Term) -> Code:
         """A product, and conditions that choose between it and 0."""
@@ -304,7 +253,7 @@ class Terms(ABC):
         if conditions:
             if result.number:
                 result = self.tensor(result, t.kind)
-            admitted = self.joined("&", AND, self.tensors(conditions))
+            admitted = self.infix("&", *self.tensors(conditions))
             result = self.choose(admitted, result, Code("0" if t.kind == "int" else "0.0"))
         return result
 
@@ -322,9 +271,9 @@ class Terms(ABC):
             result = self._negative(result)
         elif scale != 1 or result is None:
             factor = Code(number_text(scale), number=True)
-            result = factor if result is None else self.joined("*", PRODUCT, [factor, result])
+            result = factor if result is None else self.infix("*", factor, result)
         if divisor != 1:
-            result = self.joined("/", PRODUCT, [result, Code(number_text(divisor), number=True)])
+            result = self.infix("/", result, Code(number_text(divisor), number=True))
         for f in below:
             under = self._pow(f.args[0], -f.attr)
             if exact:
@@ -336,16 +285,16 @@ class Terms(ABC):
             if pinned and not (result.number or under.number):
                 result = self.call(self.scope.helper("ratio"), result, under)
             else:
-                result = self.joined("/", PRODUCT, [result, under])
+                result = self.infix("/", result, under)
         return result
 
     def _product(self, codes: list[Code], pinned: bool) -> Code | None:
         if not codes or not pinned:
-            return self.joined("*", PRODUCT, codes) if codes else None
+            return self.infix("*", *codes) if codes else None
         result = codes[0]
         for code in codes[1:]:
             if code.number or result.number:
-                result = self.joined("*", PRODUCT, [result, code])
+                result = self.infix("*", result, code)
             else:
                 result = self.call(self.scope.helper("product"), result, code)
         return result
@@ -356,9 +305,7 @@ class Terms(ABC):
         code = self._operand(base)
         if exponent == Fraction(1, 2) and not code.number:
             return self.call("torch.sqrt", code)
-        above = Code(number_text(exponent), number=True)
-        made = self.build(power, code, above, level=POWER)
-        return Code(made.text, POWER, code.number)
+        return self.infix("**", code, Code(number_text(exponent), number=True))
 
     def _operand(self, t: Term, code: Code | None = None) -> Code:
         """What is divided by or raised to a power, a tensor where Python's numbers would not do:
@@ -376,11 +323,11 @@ def _factors(t: Term) -> tuple[Term, ...]:
     return rest.args if rest.op == "mul" else (rest,)
 
 
-def shared_terms(body: Term) -> frozenset[Term]:
+def shared_terms(*bodies: Term) -> frozenset[Term]:
     """Subterms that stand in more than one place."""
     seen: set[Term] = set()
     twice: set[Term] = set()
-    for t in T.subterms(body):
+    for t in T.subterms(*bodies):
         for child in T.children(t):
             (twice if child in seen else seen).add(child)
     return frozenset(t for t in twice if t.op not in ("read", "ref", "index"))

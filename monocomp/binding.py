@@ -12,37 +12,21 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from graphlib import TopologicalSorter
-from typing import Any, NoReturn
+from itertools import chain
+from typing import Any, NoReturn, TypeVar
 
+from monocomp.declarations import Declarations, Input, Origin, Param
 from monocomp.errors import (
     InputError,
     InternalError,
     ShapeError,
-    Span,
     did_you_mean,
     in_text,
     shorten,
 )
-from monocomp.language.syntax import (
-    Binary,
-    Call,
-    Expr,
-    Extent,
-    Input,
-    Name,
-    Number,
-    Param,
-    Program,
-    Unary,
-    children,
-)
 
 MAX_EXTENT = 2**63 - 1
-_ARITHMETIC: dict[str, Callable[[int, int], int]] = {
-    **{"+": operator.add, "-": operator.sub, "*": operator.mul},
-    **{"//": operator.floordiv, "%": operator.mod},
-}
+Size = TypeVar("Size")
 
 
 @dataclass(frozen=True)
@@ -54,48 +38,55 @@ class Binding:
 
 
 def bind(
-    program: Program, shapes: Mapping[str, tuple[int, ...]], params: Mapping[str, object]
+    declared: Declarations[Size],
+    origin: Origin,
+    shapes: Mapping[str, tuple[int, ...]],
+    params: Mapping[str, object],
+    evaluated: Callable[[Size, Mapping[str, int], Mapping[str, int | float]], int | None],
 ) -> Binding:
     """Extents and parameters of a call, or an error that says what does not fit.
 
     Args:
-        program: a checked program.
+        declared: what the program declares.
+        origin: where it comes from.
         shapes: the shape of each input.
         params: the parameters given; the others take their defaults.
+        evaluated: the number that a declared extent is, for others by representative and for
+            parameters; None if it divides by zero.
     """
-    _same_names("input", shapes, program.inputs, program.inputs)
-    required = [name for name, param in program.params.items() if param.default is None]
-    _same_names("parameter", params, program.params, required)
+    _same_names("input", shapes, declared.inputs, declared.inputs)
+    required = [name for name, param in declared.params.items() if param.default is None]
+    _same_names("parameter", params, declared.params, required)
     values = {
         name: param.default if name not in params else _value(param, params[name])
-        for name, param in program.params.items()
+        for name, param in declared.params.items()
     }
     known = {name: value for name, value in values.items() if value is not None}
-    sizes = _Sizes(program)
-    with in_text(program.text):
-        for name, at in program.inputs.items():
+    sizes = _Sizes(declared, origin)
+    with in_text(origin.text):
+        for name, at in declared.inputs.items():
             sizes.read_off(at, tuple(shapes[name]))
-        for name in _bound_order(program):
-            sizes.declare(name, program.bounds[name], known)
+        for name, bound in declared.bounds.items():
+            sizes.declare(name, evaluated(bound, sizes.found, known))
         return Binding(sizes.by_name(), known)
 
 
 def signature(
-    program: Program, args: Sequence[object], kwargs: Mapping[str, object]
+    declared: Declarations[Any], args: Sequence[object], kwargs: Mapping[str, object]
 ) -> tuple[dict[str, object], dict[str, object]]:
     """The arguments of a call as inputs and parameters by name.
 
     Args:
-        program: a checked program.
+        declared: what the program declares.
         args: inputs by position, in order of their first appearance.
         kwargs: inputs and parameters by name.
     """
-    names = list(program.inputs)
+    names = list(declared.inputs)
     if len(args) > len(names):
         raise InputError(
             f"{len(args)} inputs are given by position, and the program has {len(names)}",
-            notes=(_accepted(program),),
-            help="parameters are given by name" if program.params else None,
+            notes=(_accepted(declared),),
+            help="parameters are given by name" if declared.params else None,
         )
     inputs = dict(zip(names, args, strict=False))
     params: dict[str, object] = {}
@@ -104,49 +95,37 @@ def signature(
             place = names.index(name) + 1
             raise InputError(
                 f"input '{name}' is given twice, by position ({place}) and by name",
-                notes=(_accepted(program),),
+                notes=(_accepted(declared),),
             )
-        if name in program.inputs:
+        if name in declared.inputs:
             inputs[name] = value
-        elif name in program.params:
+        elif name in declared.params:
             params[name] = value
         else:
-            _unknown("input or parameter", name, (*names, *program.params), _accepted(program))
+            _unknown("input or parameter", name, (*names, *declared.params), _accepted(declared))
     missing = [name for name in names if name not in inputs]
     missing += [
-        name for name, at in program.params.items() if at.default is None and name not in params
+        name for name, at in declared.params.items() if at.default is None and name not in params
     ]
     if missing:
-        _missing("input" if missing[0] in program.inputs else "parameter", missing, program)
+        _missing("input" if missing[0] in declared.inputs else "parameter", missing, declared)
     return {name: inputs[name] for name in names}, params
 
 
 # Names
 
 
-def _accepted(program: Program) -> str:
-    parts = ["inputs: " + (", ".join(_form(at) for at in program.inputs.values()) or "none")]
-    if program.params:
-        parts.append("parameters: " + ", ".join(_param_form(at) for at in program.params.values()))
+def _accepted(declared: Declarations[Any]) -> str:
+    parts = ["inputs: " + (", ".join(map(str, declared.inputs.values())) or "none")]
+    if declared.params:
+        parts.append("parameters: " + ", ".join(map(str, declared.params.values())))
     return "; ".join(parts)
-
-
-def _param_form(param: Param) -> str:
-    default = "" if param.default is None else f" = {param.default}"
-    return f"{param.name}: {param.kind}{default}"
-
-
-def _form(at: Input) -> str:
-    """An input as the program reads it, `_` where no index names a dimension."""
-    dims = ",".join("_" if dim.startswith(".") else dim for dim in at.dims)
-    return f"{at.name}[{dims}]" if dims else at.name
 
 
 def _same_names(
     what: str, given: Iterable[str], known: Mapping[str, Input | Param], required: Iterable[str]
 ) -> None:
-    forms = [_form(at) if isinstance(at, Input) else _param_form(at) for at in known.values()]
-    accepted = f"{what}s: {', '.join(forms) or 'none'}"
+    accepted = f"{what}s: {', '.join(map(str, known.values())) or 'none'}"
     names = list(given)
     for name in names:
         if name not in known:
@@ -164,11 +143,11 @@ def _unknown(what: str, name: str, known: Iterable[str], accepted: str) -> NoRet
     )
 
 
-def _missing(what: str, missing: list[str], program: Program) -> NoReturn:
+def _missing(what: str, missing: list[str], declared: Declarations[Any]) -> NoReturn:
     quoted = ", ".join(f"'{name}'" for name in missing)
     raise InputError(
         f"{what} {quoted} is missing" if len(missing) == 1 else f"missing: {quoted}",
-        notes=(_accepted(program),),
+        notes=(_accepted(declared),),
         help=f"pass {missing[0]}=... or give it by position"
         if what == "input"
         else f"pass {missing[0]}=...",
@@ -190,7 +169,7 @@ def _value(param: Param, given: object) -> int | float:
     wanted = "an integer" if param.kind == "int" else "a number"
     raise InputError(
         f"parameter '{param.name}' must be {wanted}, not {_shown_value(given)}",
-        notes=(f"its declaration: param {_param_form(param)}",),
+        notes=(f"its declaration: param {param}",),
     )
 
 
@@ -243,93 +222,83 @@ def _shown_value(given: object) -> str:
 # Extents
 
 
-def _bound_order(program: Program) -> list[str]:
-    """The declared extents, each after those that it mentions."""
-    graph: dict[str, set[str]] = {}
-    for name, bound in program.bounds.items():
-        graph[name] = {program.extent_of[index] for index in _extents_in(bound)}
-    return [name for name in TopologicalSorter(graph).static_order() if name in program.bounds]
-
-
-def _extents_in(bound: Expr) -> set[str]:
-    stack, found = [bound], set()
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Extent):
-            found.add(node.index)
-        stack += children(node)
-    return found
-
-
 @dataclass(frozen=True)
 class _Source:
-    """What said that an index has a size."""
+    """What said that an index has a size: an input's shape, or a declaration."""
 
     index: str
     size: int
-    by: Input | Expr
+    at: Input | None = None
     shape: tuple[int, ...] = ()
 
     @property
-    def tensor(self) -> str | None:
-        """The input whose shape it was, if it was one."""
-        return self.by.name if isinstance(self.by, Input) else None
+    def name(self) -> str:
+        """What has a place in the text."""
+        return self.index if self.at is None else self.at.name
 
-    def note(self, text: str) -> str:
-        """The size and where it is from, in a program of this text."""
-        if isinstance(self.by, Input):
-            shape = _named(self.by, self.shape)
-            return f"{self.index} = {self.size} from {self.by.name}, shape {shape}"
-        declared = f"index {self.index} < {_shown(text, self.by)}"
+    def note(self, origin: Origin) -> str:
+        """The size and where it is from."""
+        if self.at is not None:
+            shape = _named(self.at, self.shape)
+            return f"{self.index} = {self.size} from {self.name}, shape {shape}"
+        declared = f"index {self.index} < {origin.quoted(self.name)}"
         return f"{self.index} = {self.size} from its declaration, {declared}"
 
 
 class _Sizes:
     """The size of every representative, and where it was read off."""
 
-    def __init__(self, program: Program) -> None:
-        self._program = program
+    def __init__(self, declared: Declarations[Any], origin: Origin) -> None:
+        self._declared, self._origin = declared, origin
         self._sources: dict[str, _Source] = {}
+        self.found: dict[str, int] = {}
 
     def read_off(self, at: Input, shape: tuple[int, ...]) -> None:
         """Take the extents that an input's shape gives."""
         if len(shape) != len(at.dims):
-            form = _form(at)
             raise ShapeError(
-                f"'{at.name}' has {len(at.dims)} dimension{'s' * (len(at.dims) != 1)}, {form}, "
+                f"'{at.name}' has {len(at.dims)} dimension{'s' * (len(at.dims) != 1)}, {at}, "
                 f"and a tensor with {len(shape)} is given",
-                spans=at.span,
+                spans=self._origin.span(at.name),
                 notes=(f"{at.name} has shape {tuple(shape)}",),
-                help=f"pass {at.name} with the dimensions of {form}",
+                help=f"pass {at.name} with the dimensions of {at}",
             )
         for dim, size in zip(at.dims, shape, strict=True):
             self._add(_Source(dim, size, at, shape))
 
-    def declare(self, name: str, bound: Expr, params: Mapping[str, int | float]) -> None:
-        """Evaluate a declared extent."""
-        text = self._program.text
-        size = self._evaluate(bound, params)
+    def declare(self, name: str, size: int | None) -> None:
+        """Take a declared extent."""
+        spans = self._origin.span(name)
+        if size is None:
+            raise ShapeError(
+                "an extent divides by zero",
+                spans=spans,
+                help="maximum(1, ...) keeps a divisor from being zero",
+            )
         if not 0 <= size <= MAX_EXTENT:
             what = "negative" if size < 0 else "too large"
-            shown = _shown(text, bound)
+            help = f"it is declared as {self._origin.quoted(name)}"
             raise ShapeError(
                 f"the extent of index '{name}' is {what}: {_shown_value(size)}",
-                spans=bound.span,
-                help=f"it is declared as {shown}; maximum(0, ...) keeps it from being negative"
-                if size < 0
-                else f"it is declared as {shown}",
+                spans=spans,
+                help=f"{help}; maximum(0, ...) keeps it from being negative" if size < 0 else help,
             )
-        self._add(_Source(name, size, bound))
+        self._add(_Source(name, size))
 
     def by_name(self) -> dict[str, int]:
         """The extent of every index and made-up dimension."""
-        return {
-            name: self._size(name, Span(0, 0))
-            for name in (*self._program.extent_of, *self._program.extent_of.values())
-        }
+        table = self._declared.extent_of
+        return {name: self._size(table[name]) for name in (*table, *table.values())}
+
+    def _size(self, extent: str) -> int:
+        if extent not in self.found:
+            raise InternalError(f"no extent for index '{extent}'")
+        return self.found[extent]
 
     def _add(self, source: _Source) -> None:
-        first = self._sources.setdefault(self._program.extent_of[source.index], source)
+        extent = self._declared.extent_of[source.index]
+        first = self._sources.setdefault(extent, source)
+        self.found[extent] = first.size
         if first.size == source.size:
             return
         if first.index == source.index:
@@ -337,53 +306,17 @@ class _Sizes:
         else:
             message = f"indices '{first.index}' and '{source.index}' meet and have two sizes"
         help = "pass tensors that agree with the declaration"
-        if first.tensor == source.tensor:
-            help = f"{first.tensor} is read with one index on two dimensions of different size"
-        elif source.tensor is not None and first.tensor is not None:
-            help = f"use another index name in {source.tensor} if these axes are not meant to meet"
+        if first.at is source.at:
+            help = f"{first.name} is read with one index on two dimensions of different size"
+        elif source.at is not None and first.at is not None:
+            help = f"use another index name in {source.name} if these axes are not meant to meet"
+        spans = map(self._origin.span, (first.name, source.name))
         raise ShapeError(
             message,
-            spans=tuple(dict.fromkeys((first.by.span, source.by.span))),
-            notes=(first.note(self._program.text), source.note(self._program.text)),
+            spans=tuple(dict.fromkeys(chain.from_iterable(spans))),
+            notes=(first.note(self._origin), source.note(self._origin)),
             help=help,
         )
-
-    def _size(self, index: str, span: Span) -> int:
-        source = self._sources.get(self._program.extent_of[index])
-        if source is None:
-            raise InternalError(f"no extent for index '{index}'", spans=span)
-        return source.size
-
-    def _evaluate(self, node: Expr, params: Mapping[str, int | float]) -> int:
-        match node:
-            case Number():
-                return int(node.value)
-            case Extent():
-                return self._size(node.index, node.span)
-            case Name():
-                return int(params[node.name])
-        values = [self._evaluate(part, params) for part in children(node)]
-        match node:
-            case Unary():
-                return -values[0]
-            case Call():
-                return min(values) if node.function == "minimum" else max(values)
-            case Binary(op="//" | "%") if values[1] == 0:
-                raise ShapeError(
-                    "an extent divides by zero",
-                    spans=node.right.span,
-                    help="maximum(1, ...) keeps a divisor from being zero",
-                )
-            case Binary() if node.op in _ARITHMETIC:
-                return _ARITHMETIC[node.op](*values)
-        raise InternalError(
-            "an extent holds an operation that the checker should have refused", spans=node.span
-        )
-
-
-def _shown(text: str, bound: Expr) -> str:
-    """A declared extent as the program has it."""
-    return " ".join(text[bound.span.start : bound.span.stop].split())
 
 
 def _named(at: Input, shape: tuple[int, ...]) -> str:

@@ -6,14 +6,20 @@ import inspect
 import math
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from monocomp.errors import InputError, ShapeError
-from monocomp.language.binding import bind, signature
+from monocomp import binding
+from monocomp.binding import Binding, signature
+from monocomp.errors import InputError, MonocompError, ShapeError
+from monocomp.intervals import evaluated
 from monocomp.language.checker import check
+from monocomp.language.syntax import Program
+from monocomp.reference.declared_extents import declared_extent
+from monocomp.translation import translate
 
 SCORES = check("S[i,j] = sum[d](Q[i,d] * K[j,d])")
 PAGED = check(
@@ -26,6 +32,21 @@ L[b,g,q] = logsumexp[k if k < len[b]](S[b,g,q,k])
 """
 )
 PAGED_SHAPES = {"C": (10, 16, 2, 8), "table": (3, 5), "len": (3,), "Q": (3, 2, 7, 8)}
+
+
+def bind(program: Program, shapes: Any, params: Any) -> Binding:
+    """What a program gives, as a text and as equations; or what is wrong with a call."""
+    declared, of_text = translate(program).declared, partial(declared_extent, program.extent_of)
+    given = program.origin, shapes, params
+    try:
+        found = binding.bind(program, *given, of_text)
+    except MonocompError as fault:
+        with pytest.raises(type(fault)) as caught:
+            binding.bind(declared, *given, evaluated)
+        assert str(caught.value) == str(fault)
+        raise
+    assert repr(binding.bind(declared, *given, evaluated)) == repr(found)
+    return found
 
 
 def text_of(error: pytest.ExceptionInfo[Exception]) -> str:

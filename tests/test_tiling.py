@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from monocomp.kernel import Kernel
-from monocomp.language.checker import check
-from monocomp.rewrites.tiling import PRODUCT_LAW, TILING_LAW, tiling_steps
+import monocomp as mc
+from monocomp.planning.tiling import PRODUCT_LAW, TILING_LAW, tiling_steps
 
 FUSE, TILE = ("fuse_folds", PRODUCT_LAW), ("tile", TILING_LAW)
 # text: (rule, outputs, before, after) of each step
@@ -40,7 +39,7 @@ STEPS: dict[str, list[tuple[tuple[str, str], tuple[str, ...], str, str]]] = {
 
 @pytest.mark.parametrize("text", STEPS)
 def test_steps(text: str) -> None:
-    kernel = Kernel(check(text))
+    kernel = mc.compile(text)
     steps = list(tiling_steps(kernel.equations, kernel.tile_programs()))
     assert [((s.rule, s.law), s.place, s.before, s.after) for s in steps] == STEPS[text]
     assert all(s.start is s.program is kernel.equations for s in steps)

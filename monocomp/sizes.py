@@ -10,14 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from monocomp.declarations import Declarations
 from monocomp.equations import Equations
 from monocomp.intervals import evaluated
-from monocomp.terms.declarations import Declarations
+from monocomp.terms import Term
 
 SHORT, LONG = 64, 16384
 
 
-def nominal_sizes(program: Declarations, given: Mapping[str, int] | None = None) -> dict[str, int]:
+def nominal_sizes(
+    program: Declarations[Term], given: Mapping[str, int] | None = None
+) -> dict[str, int]:
     """A size for every extent of a program, by representative.
 
     Args:

@@ -1,0 +1,65 @@
+"""The Gluon dialect: for kernels on Hopper with products whose operands descriptors can load, or
+that are computed; all else in them is element-wise, a reduction, a load or a store by pointers.
+"""
+
+from __future__ import annotations
+
+import re
+
+from monocomp.backends.gluon.printer import GluonPrinter, layout_name
+from monocomp.backends.gluon.space import WarpgroupSpace
+from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
+from monocomp.backends.triton.dialect import Dialect
+from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
+from monocomp.blocks.pipeline import pipeline
+from monocomp.blocks.registers import place
+from monocomp.blocks.specialisation import specialise
+from monocomp.tile import TileProgram
+
+_HOPPER = "triton.experimental.gluon.language.nvidia.hopper"
+_DESCRIPTOR = '''def TensorDescriptor(tensor, shape, strides, block):
+    """That of blocks as products of 16 bits take them, or None."""
+    if tensor.element_size() != 2:
+        return None
+    dtype = gl.bfloat16 if tensor.dtype == torch.bfloat16 else gl.float16
+    layout = gl.NVMMASharedLayout.get_default_for(block, dtype)
+    return hopper.TensorDescriptor(tensor, shape, strides, block, layout)'''
+_DEVICES = """
+    if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
+        print("the self-check needs a Hopper GPU", file=sys.stderr)
+        return 2
+    device, dtypes = "cuda", (torch.bfloat16,)
+"""
+
+
+def _taken(program: TileProgram, kernel: str) -> set[str]:
+    """What a kernel's functions and the layouts in them are called."""
+    layouts = {layout_name((a, b)) for a in program.axes for b in program.axes}
+    return {*layouts, f"{kernel}_consumer", f"{kernel}_producer", "STAGES", "WARPS", "n"}
+
+
+def _in_gluon(function: str) -> str:
+    """A function of Triton's device, whose every operation Gluon has by the same name."""
+    return re.sub(r"\btl\.(?!PropagateNan)", "gl.", function.replace("@triton.jit", "@gluon.jit"))
+
+
+GLUON = Dialect(
+    "gluon",
+    GluonPrinter,
+    {"pipeline": pipeline, "specialise": specialise, "place": place},
+    resident=True,
+    target="cuda:90",
+    merges=False,
+    space=WarpgroupSpace,
+    reserved={"gl", "gluon", "hopper", "mbarrier", "tma", "warpgroup_mma", "warpgroup_mma_wait"},
+    taken=_taken,
+    imports=(
+        "from triton.experimental import gluon",
+        "from triton.experimental.gluon import language as gl",
+        f"from {_HOPPER} import mbarrier, tma, warpgroup_mma, warpgroup_mma_wait",
+    ),
+    descriptor_import="from triton.experimental.gluon.nvidia import hopper",
+    device_functions={name: _in_gluon(text) for name, text in DEVICE_FUNCTIONS.items()},
+    host_functions={"TensorDescriptor": _DESCRIPTOR, **HOST_FUNCTIONS},
+    devices=_DEVICES,
+)

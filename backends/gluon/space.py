@@ -1,0 +1,63 @@
+"""The schedules of kernels whose rows lie in warpgroups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+from monocomp.backends.triton.schedule import Schedule
+from monocomp.backends.triton.space import Space
+from monocomp.blocks.descriptors import described_loads
+from monocomp.errors import UnsupportedError
+from monocomp.tile import Let, walk
+
+
+class WarpgroupSpace(Space):
+    """Two warpgroups or one, of 64 rows each, with as long blocks of streams as registers hold."""
+
+    def first(self) -> Schedule:
+        return self.candidates(1)[0]
+
+    def candidates(self, count: int = 12) -> list[Schedule]:
+        found = list(self._all())
+        if self._describes:  # else no schedule can help, and passes say why
+            found = [s for s in found if self.admits(s)]
+        if not found:
+            raise self.refusal()
+        return found[:count]
+
+    def admits(self, schedule: Schedule) -> bool:
+        rows = {length for a, length in schedule.blocks if self.program.axes[a].role == "row"}
+        return (
+            schedule.descriptors
+            and rows == {16 * schedule.num_warps}
+            and super().admits(schedule)
+            and self._registers(schedule) <= self.gpu.registers
+        )
+
+    def refusal(self, notes: Sequence[str] = ()) -> UnsupportedError:
+        usual = super().refusal()
+        return UnsupportedError(
+            f"a warpgroup can't hold 64 rows of kernel '{self.program.name}'",
+            notes=[usual.notes[0], *notes],
+            help="compile with backend='triton', or make the axes that are held entirely shorter",
+        )
+
+    def _registers(self, schedule: Schedule) -> int:
+        """Those of a thread. Tiles that pointers load lie as results of products do, two neighbours
+        in a thread: there is a pointer, of two registers, for each pair."""
+        described = described_loads(self.program, resident=True)
+        lets = [s for s in walk(self.program.body) if isinstance(s, Let) and s.value.op == "load"]
+        blocked = {*self.program.axis_names("row", "stream", "whole")}
+        axes = [s.value.axes & blocked for s in lets if s.name not in described]
+        elements = sum(self._model.elements(a, schedule) for a in axes if len(a) > 1)
+        threads = schedule.num_warps * self.gpu.lanes
+        return self._model.estimate(schedule).registers + elements // threads
+
+    def _all(self) -> Iterator[Schedule]:
+        streams = self.program.axis_names("stream")
+        for groups, length in product((2, 1), (128, 64, 32, 16)):
+            blocks = dict.fromkeys(self.program.axis_names("row"), 64 * groups)
+            blocks |= dict.fromkeys(streams, length)
+            order = self._orders[0]
+            yield Schedule(tuple(blocks.items()), 4 * groups, 2, descriptors=True, abreast=order)

@@ -1,0 +1,58 @@
+"""What differs between the languages that kernels are printed in; all else of a file is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
+
+from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
+from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
+from monocomp.backends.triton.printer import Printer
+from monocomp.backends.triton.selfcheck import DEVICES
+from monocomp.backends.triton.space import Space
+from monocomp.blocks.passes import PASSES
+from monocomp.blocks.program import BlockProgram
+from monocomp.tile import TileProgram
+
+
+@dataclass(frozen=True, eq=False)
+class Dialect:
+    """A language; what is not given is as in Triton.
+
+    Attributes:
+        name: of the backend.
+        printer: prints kernels.
+        passes: over block programs, in their order; those of `blocks.passes` have run.
+        resident: do descriptors load what is loaded once, too?
+        target: the only kind of GPU that has what the language says; None: there are several.
+        merges: are there kernels without products, that merge partial results?
+        space: the schedules of a kernel.
+        reserved: names of every file, which no program can have.
+        taken: those in a kernel of a name.
+        imports: of every file; and that of descriptors.
+        device_functions, host_functions: those that files hold if they use them.
+        devices: where a file's self-check runs, and in which dtypes.
+    """
+
+    name: str
+    printer: type[Printer] = Printer
+    passes: Mapping[str, Callable[[BlockProgram], BlockProgram]] = field(default_factory=dict)
+    resident: bool = False
+    target: str | None = None
+    merges: bool = True
+    space: type[Space] = Space
+    reserved: Set[str] = frozenset()
+    taken: Callable[[TileProgram, str], Set[str]] = lambda program, kernel: frozenset()
+    imports: tuple[str, ...] = ()
+    descriptor_import: str = "from triton.tools.tensor_descriptor import TensorDescriptor"
+    device_functions: Mapping[str, str] = field(default_factory=lambda: DEVICE_FUNCTIONS)
+    host_functions: Mapping[str, str] = field(default_factory=lambda: HOST_FUNCTIONS)
+    devices: str = DEVICES
+
+    @property
+    def every_pass(self) -> tuple[str, ...]:
+        """The names of all passes that lead to a block program, in their order."""
+        return (*PASSES, *self.passes)
+
+
+TRITON = Dialect("triton")

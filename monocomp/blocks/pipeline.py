@@ -1,0 +1,128 @@
+"""`pipeline`: what can run ahead of its use is begun apart from it. A load by a descriptor becomes
+a block that is asked for, one that is taken from a ring of stages, and one that is released; a
+product is issued where it stood, and waited for where its result is used or its operands change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from monocomp.blocks import program as B
+from monocomp.blocks.names import option
+from monocomp.errors import UnsupportedError
+
+_STAGES = option("STAGES")
+
+
+def pipeline(program: B.BlockProgram) -> B.BlockProgram:
+    """Let loads and products run ahead.
+
+    Raises:
+        UnsupportedError: nothing is loaded by descriptors.
+    """
+    loads = list(_described(program.body, False))
+    if not loads:
+        raise UnsupportedError("no product here has operands that descriptors can load")
+    taken = {t.attr for s in B.walk(program.body) for t in B.targets(s)}
+    taken |= {a.name.attr for a in program.arguments}
+    rings: dict[str, B.Ring] = {}
+    for load, in_loop in loads:
+        name = f"{load.tensor}_ring"
+        while any(n.startswith(name) for n in taken):
+            name += "_2"
+        taken.add(name)
+        assert isinstance(load.access, B.Descriptor)
+        depth = _STAGES if in_loop else None
+        rings[load.target.attr] = B.Ring(name, load.access.descriptor, load.access.block, depth)
+    return replace(
+        program,
+        arguments=(*program.arguments, B.Argument("stages", "", 0, _STAGES, True)),
+        body=_released(_waited(_begun(program.body, rings))),
+        rings=tuple(rings.values()),
+    )
+
+
+def _load_of(s: B.Statement) -> B.Load | None:
+    """The load by a descriptor, of a statement that chooses between that and pointers."""
+    match s:
+        case B.If(body=(B.Load(access=B.Descriptor()) as load,)):
+            return load
+    return None
+
+
+def _described(body: B.Body, in_loop: bool) -> Iterator[tuple[B.Load, bool]]:
+    for s in body:
+        load = _load_of(s)
+        if load is not None:
+            yield load, in_loop
+            continue
+        for inner in B.bodies(s):
+            yield from _described(inner, in_loop or isinstance(s, B.For | B.While))
+
+
+def _begun(body: B.Body, rings: dict[str, B.Ring]) -> B.Body:
+    """Blocks asked for where they are taken, and products issued."""
+    found: list[B.Statement] = []
+    for s in body:
+        load = _load_of(s)
+        if load is not None:
+            assert isinstance(load.access, B.Descriptor)
+            ring = rings[load.target.attr]
+            found.append(B.Give(ring, load.access, load.origin))
+            found.append(B.Take(load.target, ring, load.origin))
+            continue
+        match s:
+            case B.Assign(targets=(target,)) if s.value.op == "dot":
+                found.append(B.Issue(target, s.value, s.origin))
+            case B.For(range=B.Blocks() as blocks):  # what it says of stages has been done
+                ahead = replace(blocks, stages=None, fused=None)
+                found.append(replace(s, range=ahead, body=_begun(s.body, rings)))
+            case _:
+                found.append(B.inside(s, lambda body: _begun(body, rings)))
+    return tuple(found)
+
+
+def _waited(body: B.Body) -> B.Body:
+    """Each product waited for before a statement that reads or writes its result, or that holds
+    others; and before the end."""
+    found: list[B.Statement] = []
+    running: list[B.Issue] = []  # the oldest first
+
+    def wait(met: set[str]) -> None:
+        for n, issued in enumerate(running):
+            if issued.target.attr in met:
+                found.append(B.Wait(issued.target, len(running) - 1 - n, issued.origin))
+        running[:] = [issued for issued in running if issued.target.attr not in met]
+
+    for s in body:
+        everything = {issued.target.attr for issued in running}
+        met = B.names((s,)) | {t.attr for t in B.targets(s)}
+        wait(everything if B.bodies(s) else met)
+        found.append(B.inside(s, _waited))
+        if isinstance(s, B.Issue):
+            running.append(s)
+    wait({issued.target.attr for issued in running})
+    return tuple(found)
+
+
+def _released(body: B.Body) -> B.Body:
+    """Each block of several stages released after its last use: that of a product is its end."""
+    last: dict[str, int] = {}
+    operands: dict[str, set[str]] = {}  # of the products, by result
+    for n, s in enumerate(body):
+        used = B.names((s,))
+        if isinstance(s, B.Take):
+            used.add(s.target.attr)
+        if isinstance(s, B.Issue):
+            operands[s.target.attr] = used
+        if isinstance(s, B.Wait):
+            used |= operands[s.target.attr]
+        last |= dict.fromkeys(used, n)
+    takes = [s for s in body if isinstance(s, B.Take) and s.ring.depth]
+    found: list[B.Statement] = []
+    for n, s in enumerate(body):
+        found.append(B.inside(s, _released))
+        ended = (t for t in takes if last.get(t.target.attr) == n)
+        found += [B.Release(t.ring, t.origin) for t in ended]
+    return tuple(found)
