@@ -33,6 +33,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import monocomp as mc
 from benchmarks.report import Report, listed, options, today, versions, write_json
+from monocomp.backends.triton import table
 from monocomp.sizes import packed_extents
 
 # As the peers search their own options, first calls search schedules, unless told not to.
@@ -192,8 +193,8 @@ def in_one_tile(program: str, *tensors: Tensor) -> Prepare:
             return ours(program, *tensors)()
         binding = compiled.calls.bind({n: tuple(t.shape) for n, t in inputs.items()}, {})
         runner = compiled.calls.runner(inputs, binding)
-        spaces = runner.spaces(inputs, packed_extents(runner.program, binding.extents))
-        chosen = tuple(next(s for s in x.candidates() if not s.in_two) for x in spaces)
+        legal = runner.legal(inputs, packed_extents(runner.program, binding.extents))
+        chosen = tuple(next(s for s in table.ranked(x) if not s.in_two) for x in legal)
         _, plan = runner._call(inputs, binding.params, chosen)
         return lambda: plan(inputs, torch.empty)[0]
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from monocomp.equations import Equations
 from monocomp.errors import UsageError, did_you_mean
-from monocomp.planning.counting import flops
+from monocomp.planning.counting import elements_of_folds
 from monocomp.rewrites.centring import centring
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
@@ -32,7 +32,7 @@ shared_normal_form = RuleSet(
 )
 # What these bring is brought to normal form again, with what stands around it.
 split_normal_form = RuleSet("products", products.purpose, [*normal_form.rules, *products.rules])
-exchange = exchange_by(flops)
+exchange = exchange_by(elements_of_folds)
 exchanged_normal_form = RuleSet(
     "exchange",
     exchange.purpose,

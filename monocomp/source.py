@@ -101,8 +101,8 @@ def _scheduled(
     dialect: Dialect,
 ) -> tuple[Plan, dict[str, str], list[Schedule]]:
     """The plan, the dtypes of inputs, and the first schedule of each kernel."""
+    from monocomp.backends.triton.legal import element_bytes
     from monocomp.backends.triton.schedule import processors_of
-    from monocomp.backends.triton.space import element_bytes
 
     _check_target(target)
     check_target(dialect, target or dialect.target)
@@ -114,7 +114,7 @@ def _scheduled(
     schedules = []
     for k in plan.kernels:
         width = element_bytes(k, widths)
-        schedules.append(dialect.space(k, sizes, width, target, processors).first())
+        schedules.append(dialect.first(dialect.legal(k, sizes, width, target, processors)))
     return plan, dtypes, schedules
 
 

@@ -10,7 +10,7 @@ one of its elements. Each choice is made for the whole program, where it shorten
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from functools import cache
 
@@ -35,7 +35,7 @@ def distribute_bracket(t: Term) -> Term | None:
     Law:     [c] * (a + b) - a = [c] * a + [c] * b - a
     Claims:  distributivity
     Needs:   a holds a maximum or minimum, and is taken away with the condition or without; where
-             that is over nothing, the condition fails, or a logarithm beside it is -inf, too
+             that is over nothing, the condition fails, or a logarithm that is added is -inf, too
     before:  Y[i] = (0 < X[i]) * (max[k](S[i,k]) + B[i]) - (0 < X[i]) * max[k](S[i,k])
     after:   Y[i] = (0 < X[i]) * B[i]
     """
@@ -63,7 +63,7 @@ def complement_bracket(t: Term) -> Term | None:
     Law:     a - [c] * a = [not c] * a
     Claims:  brackets
     Needs:   a holds a maximum or minimum; where that is over nothing, the condition fails, or a
-             logarithm beside it is -inf, too
+             logarithm that is added is -inf, too
     before:  Y[i] = max[k](S[i,k]) - (0 < X[i]) * max[k](S[i,k])
     after:   Y[i] = (not (0 < X[i])) * max[k](S[i,k])
     """
@@ -82,15 +82,14 @@ def complement_bracket(t: Term) -> Term | None:
 def _has_extremum(a: Term, total: Term) -> bool:
     """Has an addend a maximum or minimum as a factor, which leaves nothing behind if it is taken
     away from itself? Over nothing that is -inf; unless the condition says that something is there,
-    or a logarithm beside it is -inf, too."""
+    or a logarithm that is added is -inf, too."""
     extrema = [f for f in factors(a) if f.op == "fold" and f.attr.monoid in ("max", "min")]
-    weights = [f.args[0] for b in total.args for f in factors(b) if f.op == "log"]
     conditions = (c for f in factors(a) if T.is_bracket(f) for c in T.conjuncts(f.args[0]))
-    weights += [c.args[1] for c in conditions if c.op == "compare" and c.args[0] is T.ZERO]
+    there = Product([*_under_logarithms(total), *_not_nothing(conditions)])
 
     def is_there(m: Term) -> bool:
         sides = (T.NEG_INF, m) if m.attr.monoid == "max" else (m, T.INF)
-        return T.is_finite_if_read(m) or Product(weights).says(T.compare("<", *sides))
+        return T.is_finite_if_read(m) or there.says(T.compare("<", *sides))
 
     return bool(extrema) and all(map(is_there, extrema))
 
@@ -106,19 +105,27 @@ def drop_beside_logarithm(t: Term) -> Term | None:
     """
     if t.op != "add":
         return None
-    split = map(T.split_coefficient, t.args)
-    logarithms = {
-        x.args[0] for number, x in split if x is not None and x.op == "log" and number > 0
-    }
+    logarithms = _under_logarithms(t)
     return T.add(*(a for a in t.args if logarithms.isdisjoint(_zeros(a))))
+
+
+def _under_logarithms(total: Term) -> set[Term]:
+    """z of the addends c * log(z) with c > 0: where it is 0 of nothing, the total is -inf."""
+    parts = map(T.split_coefficient, total.args)
+    return {x.args[0] for number, x in parts if x is not None and x.op == "log" and number > 0}
 
 
 def _zeros(t: Term) -> Iterator[Term]:
     """What is 0 wherever t is not: z in a product with the factor [not 0 < z]."""
     for f in filter(T.is_bracket, factors(t)):
-        for c in map(T.negate, T.conjuncts(f.args[0])):
-            if c.attr in ("<", "!=") and c.args[0] is T.ZERO:
-                yield c.args[1]
+        yield from _not_nothing(map(T.negate, T.conjuncts(f.args[0])))
+
+
+def _not_nothing(conditions: Iterable[Term]) -> Iterator[Term]:
+    """z in the conditions 0 < z and z != 0."""
+    for c in conditions:
+        if c.attr in ("<", "!=") and c.args[0] is T.ZERO:
+            yield c.args[1]
 
 
 @centring.rule
@@ -261,8 +268,9 @@ def anchor_means(program: Equations) -> Choice | None:
 
     Law:     sum(w * u) / sum(w) = a + sum(w * (u - a)) / sum(w), and the law of centre_moments
     Claims:  moments
-    Needs:   a sum of powers about the mean; a is the first element whose weight is not 0, as
-             far as that is the same for all means
+    Needs:   a sum of powers about the mean, which has the same weights if it varies with more
+             indices; a is the first element whose weight is not 0, as far as that is the same for
+             all means
     before:  V[i] = sum[k]((X[i,k] - sum[l](X[i,l]) / sum[l](1.0)) ** 2)
     after:   V[i] = sum[k]((X[i,k] - where(0 < |k|, X[i,0], 0) - sum[l](X[i,l] - where(0 < |k|, X[i,0], 0)) / sum[l](1.0)) ** 2)
     """  # noqa: E501
@@ -273,10 +281,8 @@ def anchor_means(program: Equations) -> Choice | None:
             anchor = None if mean is None else _anchor(mean, unit.distance)
             if taken is None or mean is None or anchor is None:
                 continue
-            if anchor is not T.ZERO and _is_about(anchor, unit.distance):
-                if unit.centre is mean.of(unit.distance):
-                    continue
-                anchor = T.ZERO  # but elements are not counted
+            if _is_about(anchor, unit.distance):
+                anchor = T.ZERO  # its centre is one that counts elements, if it is not yet
             distance = T.sub(unit.distance, anchor)
             if unit.centre.free <= unit.distance.free:
                 units = list(taken.units)
@@ -284,7 +290,10 @@ def anchor_means(program: Equations) -> Choice | None:
                 after = taken.sum_of(taken.element(units))
                 if after is not t:
                     return Choice.replacing(t, after, program)
-            elif len(taken.units) == 1 and mean.weight is taken.weight and anchor is not T.ZERO:
+                continue
+            weights = (taken.weight, taken.exponent)
+            is_own = len(taken.units) == 1 and (mean.weight, mean.exponent) == weights
+            if is_own and anchor is not T.ZERO:
                 return _replacing(t, _about_anchor(taken, distance), program)
     return None
 
@@ -325,23 +334,11 @@ def _first(bound: Term, condition: Term, is_there: Term) -> Term:
         for start in reversed(starts):
             place = T.where(T.substitute(condition, {bound.attr[0]: start}), start, place)
         return place
-    others = T.conjunction(*(c for c in T.conjuncts(condition) if not _only_ends(bound, c)))
-    reads = (s for s in T.subterms(others, is_there) if s.op == "read")
-    if any(a.op != "index" for s in reads for a in s.args):
-        others = condition  # an end may guard a read that leaves its tensor
-    return T.fold("argmax", (bound,), T.TRUE, T.as_int(T.conjunction(others, is_there)))
-
-
-def _only_ends(bound: Term, condition: Term) -> bool:
-    """Does a condition hold from the first place on? Beyond its end there is no element whose
-    place could be the first."""
-    domain = split(bound, condition)
-    return domain.mask is T.TRUE and all(i.start is T.const(0) for i in domain.intervals)
+    return T.fold("argmax", (bound,), T.TRUE, T.as_int(T.conjunction(condition, is_there)))
 
 
 def _element(bound: Term, condition: Term, distance: Term, place: Term) -> Term:
-    """What varies in the distances, at a place of the domain, or 0 where that is left out. What
-    the domain says of other indices holds wherever there is a distance."""
+    """What varies in the distances, at a place of the domain, or 0 where that is left out."""
     varying = T.add(T.ZERO, *(a for a in addends(distance) if bound.attr[0] in a.free))
     number, element = primitive(varying, bound.attr[0])
     folds = (t for t in T.subterms(element) if t.op == "fold")
@@ -352,12 +349,11 @@ def _element(bound: Term, condition: Term, distance: Term, place: Term) -> Term:
     if place.op == "index" and place.attr[1] != bound.attr[1]:
         # A read with a plain index says that the tensor has its extent, a computed one does not.
         read = {bound.attr[0]: T.function("maximum", place, T.const(0))}
-    of_element = (c for c in T.conjuncts(condition) if bound.attr[0] in c.free)
     inside = T.conjunction(
         is_there,
         *(
             T.substitute(c, read if any(s.op == "read" for s in T.subterms(c)) else here)
-            for c in of_element
+            for c in T.conjuncts(condition)
         ),
     )
     element = T.substitute(element, read)

@@ -154,6 +154,25 @@ def scale_power(t: Term) -> Term | None:
 
 
 @lifting.rule
+def scale_choice(t: Term) -> Term | None:
+    """What is chosen, or 0, is a scaled number where that is one.
+
+    Law:     where(c, exp(m) * x, 0) = exp(where(c, m, 0)) * where(c, x, 0)
+    Claims:  arithmetic
+    Needs:   an exponent of elements that is not at most 0 by its form
+    before:  Y[i] = where(X[i] > 0, Z[i] * exp(A[i]), 0)
+    after:   Y[i] = exp(where(X[i] > 0, A[i], 0)) * where(X[i] > 0, Z[i], 0)
+    """
+    if t.op != "where" or t.args[2] is not T.ZERO or _is_bounded(t.args[1]):
+        return None
+    condition, x, _ = t.args
+    if exponent_of(x).folded:  # the scale of a sum, which may be over nothing
+        return None
+    exponent = T.where(condition, exponent_of(x), T.ZERO)
+    return T.mul(T.exp(exponent), T.where(condition, without_exponent(x), T.ZERO))
+
+
+@lifting.rule
 def lift_weighted_sum(t: Term) -> Term | None:
     """A sum weighted by exponentials is a fold in SE(V), times the exponential of its frame.
 

@@ -108,8 +108,9 @@ def common_result(t: Term) -> Term | None:
     Law:     exp(a + c) * p * x + exp(b + c) * p * y = exp(c) * p * (exp(a) * x + exp(b) * y)
     Claims:  distributivity, exponentials, scaling
     Needs:   c and p hold a fold, or c a maximum; of a maximum or minimum only exp(c) leaves; p
-             is no truth value, and a divisor only beside exp(c). What else the exponents of a sum
-             have in common leaves with c, which it may be the frame of
+             is no truth value, is not infinite of nothing, and is a divisor only beside exp(c).
+             What else the exponents of a sum have in common leaves with c, which it may be the
+             frame of
     before:  Z[i] = exp(M[i]) * (exp(A[i] - max[k](S[i,k])) + exp(-max[k](S[i,k])))
     after:   Z[i] = exp(M[i] - max[k](S[i,k])) * (exp(A[i]) + 1)
     """
@@ -126,7 +127,8 @@ def common_result(t: Term) -> Term | None:
         powers = [power, *(m.powers.get(base, Fraction(0)) for m in others)]
         # Over nothing a divisor is 0 with the weight: it must not stay where that is gone.
         is_shared = min(powers) > 0 or (frame and max(powers) < 0)
-        if base.folded and is_shared and not T.is_bracket(base):
+        stays = T.is_bracket(base) or _may_be_of_nothing(base, T.Product([]))
+        if base.folded and is_shared and not stays:
             leaving[base] = min(powers, key=abs)
     if not frame and not leaving:
         return None
@@ -538,9 +540,9 @@ def hoist_positive_factor(t: Term) -> Term | None:
 
     Law:     max(a * x) = a * max(x) for a > 0, and max(-x) = -min(x)
     Claims:  scaling
-    Needs:   the factor is positive; or not negative, where there is an element; an aggregate or
-             what is made of exponentials does not leave values that are weighted with exponentials,
-             which it may be the scale of
+    Needs:   the factor is positive, and finite if what it reads is; or not negative, where there is
+             an element; an aggregate or what is made of exponentials does not leave values that are
+             weighted with exponentials, which it may be the scale of
     before:  M[i] = max[k](-2 * S[i,k] / sqrt(|k|))
     after:   M[i] = -2 * min[k](S[i,k]) / sqrt(|k|)
     """
@@ -548,7 +550,7 @@ def hoist_positive_factor(t: Term) -> Term | None:
         return None
     bound, name, condition, body = _opened(t)
     number, rest = T.split_coefficient(body)
-    if rest is None or name not in rest.free or not (t.kind == "float" or T.has_element(t)):
+    if rest is None or not (t.kind == "float" or T.has_element(t)):
         return None
     if isinstance(number, float):  # infinite: 0 times that is none
         return None
@@ -556,7 +558,7 @@ def hoist_positive_factor(t: Term) -> Term | None:
     inside = [f for f in factors(rest) if f not in outside]
     known = condition
     brackets = [f.args[0] for f in inside if T.is_bracket(f)]
-    if brackets and t.attr.monoid == "max" and T.has_element(t):  # see extremum_of_exponentials
+    if t.attr.monoid == "max" and T.has_element(t):  # see extremum_of_exponentials
         known = T.conjunction(condition, *brackets)
     outside, inside = beside_weight(outside, inside, T.conjuncts(known))
     monoid = t.attr.monoid
@@ -572,7 +574,7 @@ def hoist_positive_factor(t: Term) -> Term | None:
 def _leaves_extremum(factor: Term, t: Term) -> bool:
     """Is max(a x) = a max(x), also where a is 0? Over nothing that would be 0 and not -inf. Where a
     is infinite, because it is divided by a sum over nothing, x is 0 unless max(x) is not."""
-    if T.is_positive(factor):
+    if T.is_positive(factor) and T.is_finite_if_read(factor):
         return True
     divides = factor.op == "pow" and factor.attr < 0 and T.is_weight(factor.args[0])
     is_finite = T.is_finite(factor) and T.is_nonnegative(factor)

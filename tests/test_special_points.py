@@ -370,6 +370,18 @@ AGGREGATES = [
         )
     ),
     f"{AFFINE}O[q,e] = Affine[k](W[k], sum[l](S[q,l] * R[k,l]) * V[k,e]).u",
+    # Exponentials under a condition.
+    "input n[q]: int\nO[q] = exp(Far[q]) / (1 + where(n[q] > 0, exp(Far[q] + 1), 0))",
+    *(
+        f"input P[q]: int\nO[q] = {x} / (1 + {x})"
+        for x in ("sum[k if k == P[q]](exp(Large[q,k]))", "sum[k if k == P[q]](exp(Far[k]))")
+    ),
+    "input n[q]: int\nO[q] = log(exp(-Far[q]) + where(n[q] > 2, exp(W[q]), 0))",
+    "O[q] = where(T[q] < 5, min[k](softmax[k](S[q,k] + Mask[q,k])), 0)",
+    # A user's monoid over a row that is masked.
+    "O[q] = SE[k](W[k], S[q,k] + Mask[q,k]).v / SE[k](1, S[q,k] + Mask[q,k]).v",
+    "monoid Sum(x) = unit 0, combine x + x'\n"
+    "O[q] = Sum[k](exp(S[q,k] + Mask[q,k]) * W[k]) / Sum[k](exp(S[q,k] + Mask[q,k]))",
     # Masks of large numbers, which are 0 where the digits of the others count.
     *(
         f"O[q,e] = softmax[k]({x}) * V[k,e]"

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import re
 
+from monocomp.backends.gluon.legal import LegalOfWarpgroups, candidates, first
 from monocomp.backends.gluon.printer import GluonPrinter, layout_name
-from monocomp.backends.gluon.space import WarpgroupSpace
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.dialect import Dialect
 from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
@@ -50,7 +50,9 @@ GLUON = Dialect(
     resident=True,
     target="cuda:90",
     merges=False,
-    space=WarpgroupSpace,
+    legal=LegalOfWarpgroups,
+    first=first,
+    candidates=candidates,
     reserved={"gl", "gluon", "hopper", "mbarrier", "tma", "warpgroup_mma", "warpgroup_mma_wait"},
     taken=_taken,
     imports=(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 
+from monocomp.backends.triton import table
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
+from monocomp.backends.triton.legal import Legal
 from monocomp.backends.triton.printer import Printer
+from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.selfcheck import DEVICES
-from monocomp.backends.triton.space import Space
 from monocomp.blocks.passes import PASSES
 from monocomp.blocks.program import BlockProgram
 from monocomp.tile import TileProgram
@@ -26,7 +28,9 @@ class Dialect:
         resident: do descriptors load what is loaded once, too?
         target: the only kind of GPU that has what the language says; None: there are several.
         merges: are there kernels without products, that merge partial results?
-        space: the schedules of a kernel.
+        legal: the schedules that a kernel may have.
+        first: of these the one to take where nothing is measured.
+        candidates: of these at most so many that are worth measuring.
         reserved: names of every file, which no program can have.
         taken: those in a kernel of a name.
         imports: of every file; and that of descriptors.
@@ -40,7 +44,9 @@ class Dialect:
     resident: bool = False
     target: str | None = None
     merges: bool = True
-    space: type[Space] = Space
+    legal: type[Legal] = Legal
+    first: Callable[[Legal], Schedule] = table.first
+    candidates: Callable[[Legal, int], list[Schedule]] = table.candidates
     reserved: Set[str] = frozenset()
     taken: Callable[[TileProgram, str], Set[str]] = lambda program, kernel: frozenset()
     imports: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """Runs emitted files: writes them to the cache, imports them, and chooses schedules.
 
 What runs is the very text that `Kernel.source` shows. Schedules are what a search has found for
-this device, program, dtypes and sizes like these, and else what the space of schedules says
+this device, program, dtypes and sizes like these, and else what the table of schedules says
 comes first: a call measures nothing, unless `MONOCOMP_TUNE=1` asks for a search.
 """
 
@@ -29,11 +29,11 @@ from monocomp import schedules as remembered
 from monocomp.backends import torch as interpreter
 from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.emit import Module
+from monocomp.backends.triton.legal import Legal, element_bytes
 from monocomp.backends.triton.measure import GpuBench
 from monocomp.backends.triton.replay import PlanTarget, started
 from monocomp.backends.triton.schedule import Schedule, longest_alike
 from monocomp.backends.triton.search import CANDIDATES, SECONDS, Choice, Progress, Tuning, search
-from monocomp.backends.triton.space import Space, element_bytes
 from monocomp.building import BUILDING
 from monocomp.cache import TextStore
 from monocomp.equations import Equations
@@ -153,14 +153,14 @@ class TritonRunner:
                 if reasons and not _is_capturing(first.device):
                     self._chosen[self._look(tensors, extents)] = choice
                 return results, None if _is_capturing(first.device) else plan
-        raise self.spaces(tensors, extents)[0].refusal(reasons[:1])
+        raise self.legal(tensors, extents)[0].refusal(reasons[:1])
 
     def _loaded(self, choice: Choice) -> tuple[Module, ModuleType]:
         """The file that these schedules run: one for each way to hold axes."""
         in_two = tuple(s.in_two for s in choice)
         found = self._modules.get(in_two)
         if found is None:
-            usual = (self.dialect.space(k, {}, 2).first() for k in self.kernels)
+            usual = (self.dialect.first(self.dialect.legal(k, {}, 2)) for k in self.kernels)
             pairs = zip(usual, in_two, strict=True)
             module = self.emit([replace(s, in_two=axes) for s, axes in pairs])
             found = self._modules[in_two] = module, load(module.source)
@@ -211,7 +211,7 @@ class TritonRunner:
         found = self._recall(inputs, extents)
         if found is None and _wants_search(next(iter(inputs.values())).device):
             found = self.tune(inputs, params, extents).schedules
-        return found or tuple(space.first() for space in self.spaces(inputs, extents))
+        return found or tuple(map(self.dialect.first, self.legal(inputs, extents)))
 
     def tune(
         self,
@@ -234,7 +234,7 @@ class TritonRunner:
             UnsupportedError: no candidate fits the GPU.
         """
         tensors = {n: t.detach().resolve_neg() for n, t in inputs.items()}
-        spaces = self.spaces(tensors, extents)
+        legal = self.legal(tensors, extents)
         plans: dict[Choice, Plan] = {}
 
         def call(
@@ -247,21 +247,21 @@ class TritonRunner:
 
         with _MEASURING, torch.cuda.device_of(next(iter(tensors.values()))):  # type: ignore[no-untyped-call]
             found = search(
-                [space.candidates(candidates) for space in spaces],
+                [self.dialect.candidates(each, candidates) for each in legal],
                 GpuBench(call, list(tensors.values())),
                 lambda: self._expected(tensors, params, extents),
                 seconds=seconds,
                 progress=progress,
             )
         if found.unfit and not found.measured and not found.wrong:
-            raise spaces[0].refusal(found.reasons[:1])
+            raise legal[0].refusal(found.reasons[:1])
         if found.is_checked and found.milliseconds is not None:
             situation = self._situation(tensors, extents)
             found.entry = remembered.remember(situation, found.schedules, found.milliseconds)
             self._chosen[self._look(tensors, extents)] = found.schedules
         return found
 
-    def spaces(self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]) -> list[Space]:
+    def legal(self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]) -> list[Legal]:
         """The schedules that each kernel may have."""
         widths = {n: t.element_size() for n, t in inputs.items() if t.is_floating_point()}
         device = next(iter(inputs.values())).device
@@ -269,7 +269,7 @@ class TritonRunner:
         of_device = 1 if target is None else multiprocessors(device)
         processors = self.processors or of_device
         return [
-            self.dialect.space(k, extents, element_bytes(k, widths), target, processors)
+            self.dialect.legal(k, extents, element_bytes(k, widths), target, processors)
             for k in self.kernels
         ]
 
@@ -307,17 +307,17 @@ class TritonRunner:
         if next(iter(inputs.values())).device.type != "cuda" or interpreted():
             return None
         found = remembered.recall(self._situation(inputs, extents))
-        spaces = self.spaces(inputs, extents)
-        if found is None or len(found) != len(spaces):
+        legal = self.legal(inputs, extents)
+        if found is None or len(found) != len(legal):
             return None
-        fits = all(space.admits(s) for space, s in zip(spaces, found, strict=True))
+        fits = all(each.admits(s) for each, s in zip(legal, found, strict=True))
         return found if fits else None
 
     def _others(
         self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]
     ) -> Iterator[Choice]:
         """What to take where a schedule turns out to need more than there is."""
-        options = [space.candidates() for space in self.spaces(inputs, extents)]
+        options = [self.dialect.candidates(each, 12) for each in self.legal(inputs, extents)]
         for n in range(max(map(len, options))):
             yield tuple(o[min(n, len(o) - 1)] for o in options)
 

@@ -1,12 +1,15 @@
 """Measure the schedules of library programs on a GPU, and write what was measured.
 
-python -m benchmarks.schedules measurements.json               search, within 8 minutes
-python -m benchmarks.schedules measurements.json --rehearse    on the CPU, with times from the model
+python -m benchmarks.schedules FILE                    search, within 8 minutes
+python -m benchmarks.schedules FILE --rehearse         on the CPU, with times that are made up
+python -m benchmarks.schedules --table [FILE]          write the table of the package
+python -m benchmarks.schedules --leave-one-out [FILE]  how well it serves programs not seen
 
 For each kernel of each program, at some sizes and dtypes, the search starts from a few candidates
 and goes on from the best: to its neighbours, and to what kernels like it have done best with.
 Candidates are compiled in parallel by processes that need no GPU, and timed one at a time. The
-file holds the times of all; it is saved every few seconds, and a later run goes on from it.
+file holds the times of all; it is saved every few seconds, and a later run goes on from it. What
+the table is made from, and judged by, is in this folder: `h200.json`.
 """
 
 from __future__ import annotations
@@ -27,8 +30,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.schedules.cases import Case, cases
-from benchmarks.schedules.table import distance
+from benchmarks.schedules.judging import MEASURED, compare, kernels, leave_one_out, write_table
 from benchmarks.schedules.workers import Done, Worker, finished
+from monocomp.backends.triton.table import distance, point
 
 FORMAT = 1
 SECONDS, FILLING, ENDING = 480.0, 100.0, 12.0
@@ -62,7 +66,7 @@ class Work:
     number: int
     programs: list[str]
     digest: str
-    features: dict[str, Any]
+    features: tuple[float, ...]
     first: str
     times: dict[str, float | None] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
@@ -94,7 +98,6 @@ class Work:
             "kernel": self.number + 1,
             "dtype": self.case.dtype,
             "sizes": dict(self.case.sizes),
-            "features": self.features,
             "first": self.first,
             "times": dict(sorted(times.items(), key=lambda pair: pair[1] or math.inf)),
         }
@@ -103,8 +106,8 @@ class Work:
 def like(work: Work, others: Iterable[Work], count: int) -> list[Work]:
     """The nearest kernels of other programs that something is known of."""
     known = [w for w in others if w.fastest() and not {*w.programs} & {*work.programs}]
-    near = [(distance(work.features, w.features), n) for n, w in enumerate(known)]
-    return [known[n] for d, n in heapq.nsmallest(count, near) if d < math.inf]
+    near = [(distance(point(work.features), point(w.features)), n) for n, w in enumerate(known)]
+    return [known[n] for d, n in heapq.nsmallest(count, near)]
 
 
 class Search:
@@ -358,13 +361,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("path", type=Path, help="of the measurements, read and written")
+    parser.add_argument("path", type=Path, nargs="?", default=MEASURED, help="of measurements")
+    parser.add_argument("--table", action="store_true", help="write the table")
+    parser.add_argument("--leave-one-out", action="store_true", help="judge the table")
+    parser.add_argument("--compare", action="store_true", help="with what came first before")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="what it may take")
     parser.add_argument("--jobs", type=int, default=0, help="processes that compile")
     parser.add_argument("--only", nargs="*", default=(), help="programs")
     parser.add_argument("--most", type=int, default=10**6, help="cases")
     parser.add_argument("--rehearse", action="store_true", help="without a GPU")
     chosen = parser.parse_args()
+    if chosen.table:
+        write_table(chosen.path)
+    if chosen.leave_one_out:
+        print(leave_one_out(kernels(chosen.path)))
+    if chosen.compare:
+        print(compare(kernels(chosen.path)))
+    if chosen.table or chosen.leave_one_out or chosen.compare:
+        return 0
     # Before a process is started: they share the cache of what is compiled.
     os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp(prefix="monocomp-schedules-"))
     import torch

@@ -15,11 +15,11 @@ from torch import Tensor
 
 import monocomp as mc
 from benchmarks.gpu_floor import ATTENTION, E4M3, FULL, MATRIX, SHORT, Full
-from benchmarks.schedules.legal import Legal
+from monocomp.backends.triton import table
 from monocomp.backends.triton.emit import Module, emit
 from monocomp.backends.triton.launch import load
+from monocomp.backends.triton.legal import Legal, element_bytes
 from monocomp.backends.triton.schedule import Schedule
-from monocomp.backends.triton.space import Space, element_bytes
 from monocomp.checking.sizes import complete_extents
 from monocomp.dtypes import is_narrow
 
@@ -142,20 +142,19 @@ class Prepared:
         widths = {n: t.element_size() for n, t in floats.items()}
         self.narrow = {n: str(t.dtype)[6:] for n, t in floats.items() if is_narrow(t)}
         how = [(k, self.sizes, element_bytes(k, widths), target, processors) for k in self.kernels]
-        self.olds = [Space(*h) for h in how]
-        self.spaces = [Legal(*h) for h in how]
+        self.legal = [Legal(*h) for h in how]
         self._modules: dict[tuple[tuple[str, ...], ...], Module] = {}
 
     @cached_property
     def firsts(self) -> tuple[Schedule, ...]:
         """What calls take where nothing is measured."""
-        return tuple(old.first() for old in self.olds)
+        return tuple(map(table.first, self.legal))
 
     def digest(self, number: int) -> str:
         """The same for kernels that are the same at the same sizes."""
         kernel = self.kernels[number]
         sizes = sorted((e, self.sizes.get(e)) for e in kernel.extents())
-        text = f"{kernel}\n{sizes}\n{self.spaces[number].element_bytes}"
+        text = f"{kernel}\n{sizes}\n{self.legal[number].element_bytes}"
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def choice(self, number: int, schedule: Schedule) -> tuple[Schedule, ...]:

@@ -8,7 +8,6 @@ launch for about 3 ms. Its results must be those of the first schedule, in memor
 from __future__ import annotations
 
 import hashlib
-import math
 import statistics
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -20,16 +19,16 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.errors import OutOfResources
 
 from benchmarks.schedules.cases import Case, Prepared
-from benchmarks.schedules.features import features
-from benchmarks.schedules.legal import Shape
 from benchmarks.schedules.workers import Tell
+from monocomp.backends.triton import table
+from monocomp.backends.triton.features import features
+from monocomp.backends.triton.legal import Shape
 from monocomp.backends.triton.measure import poisoned, same
 from monocomp.backends.triton.schedule import Schedule
 
 BURST_MS, ROUNDS, MOST_CALLS = 3.0, 5, 50
 HOPELESS = 1.5  # times the fastest: not timed again
 TOLERANCE = 0.06  # of results in bf16 that are summed up in other orders
-_MANY_SHAPES = 2000  # are not ranked by the model
 
 _TOO_LARGE = (OutOfResources, torch.OutOfMemoryError)
 
@@ -72,49 +71,38 @@ def _without_elements(case: Case) -> Prepared:
 
 def plan(tell: Tell, case: Case, most: int) -> list[dict[str, Any]]:
     """What there is to know of a case's kernels, each with its first candidates."""
-    made, found = _without_elements(case), []
-    for number, (old, space) in enumerate(zip(made.olds, made.spaces, strict=True)):
-        first = space.shape(made.firsts[number])
-        shapes = [first]
-        if sum(1 for _ in space.shapes((2, 3))) <= _MANY_SHAPES:
-            shapes += space.ranked((2, 3))[:2]
-            shapes += [space.shape(s) for s in old.candidates(most)]
-        else:
-            shapes += [space.shape(s) for s in old._known()]
-        if len(set(shapes)) < most:
-            shapes += space.neighbours(first)
-        legal = [s for s in dict.fromkeys(shapes) if space.schedule(s) is not None or s == first]
-        found.append(
-            {
-                "digest": made.digest(number),
-                "features": features(space).to_json(),
-                "first": str(first),
-                "candidates": [str(s) for s in legal[:most]],
-            }
-        )
-    return found
+    made = _without_elements(case)
+    return [
+        {
+            "digest": made.digest(number),
+            "features": features(legal).numbers(),
+            "first": str(legal.shape(first)),
+            "candidates": [str(legal.shape(s)) for s in table.candidates(legal, most)],
+        }
+        for number, (legal, first) in enumerate(zip(made.legal, made.firsts, strict=True))
+    ]
 
 
 def propose(
     tell: Tell, case: Case, number: int, best: str | None, others: Sequence[str]
 ) -> list[str]:
     """Those of other kernels' shapes that this one can have, and the neighbours of its best."""
-    space = _without_elements(case).spaces[number]
+    legal = _without_elements(case).legal[number]
     found = []
     for text in others:
-        schedule = space.schedule(Shape.parse(text))
+        schedule = legal.schedule(Shape.parse(text))
         if schedule is not None:
-            found.append(space.shape(schedule))
+            found.append(legal.shape(schedule))
     if best is not None:
-        found += space.neighbours(Shape.parse(best))
+        found += legal.neighbours(Shape.parse(best))
     return [str(s) for s in dict.fromkeys(found)]
 
 
 def _schedule(made: Prepared, number: int, text: str) -> Schedule:
     """The schedule of a shape; what comes first need not be in the space."""
-    space, first = made.spaces[number], made.firsts[number]
+    legal, first = made.legal[number], made.firsts[number]
     shape = Shape.parse(text)
-    found = first if shape == space.shape(first) else space.schedule(shape)
+    found = first if shape == legal.shape(first) else legal.schedule(shape)
     if found is None:
         raise ValueError(f"kernel {number + 1} of {made.equations.origin.name} cannot have {text}")
     return found
@@ -237,11 +225,7 @@ def _milliseconds(run: Callable[[], object]) -> float:
 
 
 def _faked(case: Case, number: int, text: str) -> float | None:
-    """What the model says, and noise that depends on the shape: for rehearsals."""
-    space = _without_elements(case).spaces[number]
-    schedule = space.schedule(Shape.parse(text))
-    if schedule is None:
+    """A time made up from the shape: for rehearsals."""
+    if _without_elements(case).legal[number].schedule(Shape.parse(text)) is None:
         return None
-    cycles = space.model_of(schedule).estimate(schedule).cycles
-    noise = hashlib.blake2b(text.encode(), digest_size=1).digest()[0] / 255
-    return float(cycles * (1 + 0.3 * noise) / 1.7e6) if math.isfinite(cycles) else None
+    return 1 + hashlib.blake2b(text.encode(), digest_size=1).digest()[0] / 255

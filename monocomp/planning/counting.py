@@ -43,7 +43,6 @@ from monocomp.planning.cost import (
     Extents,
     Operations,
     amounts,
-    formula,
     one_operation,
     product,
 )
@@ -68,10 +67,41 @@ def cost(program: Equations) -> Cost:
     return sum(counted, NOTHING)
 
 
-def flops(program: Equations) -> int:
-    """Its operations on floats at its sizes, or those that are nominal."""
+def elements_of_folds(program: Equations) -> int:
+    """Elements of all distinct folds, at a program's sizes or nominal ones: each counts once for
+    all values of its free indices, wherever loops will compute it."""
     sizes = nominal_sizes(program.declared, program.sizes)
-    return formula(cost(program).flops).at({e: max(1, n) for e, n in sizes.items()})
+    folds = {
+        _named_by_extent(t)
+        for t in T.subterms(*(e.body for e in program.equations))
+        if t.op in ("fold", "fold_at")
+    }
+    total = 0
+    for t in folds:
+        extents = [e for _, e in _free_indices(t)] + list(t.attr.extents)
+        total += math.prod(max(1, sizes[e]) for e in extents)
+    return total
+
+
+@lru_cache(maxsize=8192)
+def _free_indices(t: Term) -> frozenset[tuple[str, str]]:
+    """Names and extents of the indices that are free."""
+    if t.op == "index":
+        return frozenset(((t.attr[0], t.attr[1]),))
+    found = frozenset(i for a in T.children(t) for i in _free_indices(a) if i[0] in t.free)
+    return found
+
+
+def _named_by_extent(t: Term) -> Term:
+    """The fold with names for its free indices that tell their extents only, so that the
+    same fold under two others is counted once."""
+    mapping: dict[str, Term] = {}
+    count: dict[str, int] = {}
+    for name, extent in sorted(_free_indices(t)):
+        if name.startswith("$"):
+            count[extent] = count.get(extent, 0) + 1
+            mapping[name] = T.index(f"@{extent}{count[extent]}", extent)
+    return T.substitute(t, mapping)
 
 
 @lru_cache(maxsize=256)

@@ -48,8 +48,9 @@ def may_be_empty(t: Term) -> bool:
             compared = (c.args for c in conjuncts(t.args[0]) if c.op == "compare")
             return any(may_be_empty(x) for sides in compared for x in sides)
         case "field" if t.args[0].op == "fold" and not t.args[0].attr.is_scaled:
-            unit = t.args[0].attr.monoid.unit_of(t.attr)
-            return unit is const(0, unit.kind) and not has_element(t.args[0])
+            fold, unit = t.args[0], t.args[0].attr.monoid.unit_of(t.attr)
+            is_masked = not all(map(is_finite, fold.args[1:]))
+            return unit is const(0, unit.kind) and (is_masked or not has_element(fold))
         case "cast" | "field":
             return may_be_empty(t.args[0])
         case "where":

@@ -13,8 +13,9 @@ import torch
 
 import monocomp as mc
 from monocomp import library
+from monocomp.backends.triton import table
 from monocomp.backends.triton.launch import interpreted
-from monocomp.backends.triton.space import Space, element_bytes
+from monocomp.backends.triton.legal import Legal, element_bytes
 from monocomp.language.checker import check
 from tests.backends.compiling import (
     SHARED_LIMIT,
@@ -69,7 +70,7 @@ def launches(
     widths = {n: t.element_size() for n, t in inputs.items() if t.is_floating_point()}
     floats = {n: t.dtype for n, t in inputs.items() if t.dtype in FLOATS_OF_8_BITS}
     narrow = {n: str(d).removeprefix("torch.") for n, d in floats.items()}
-    schedules = [Space(p, extents, element_bytes(p, widths), target).first() for p in programs]
+    schedules = [table.first(Legal(p, extents, element_bytes(p, widths), target)) for p in programs]
     ordered = {n: inputs[n] for n in kernel.declared.inputs}
     typed = [p.of_dtypes(narrow) for p in programs]
     start = kernel.equations.of_dtypes(narrow)
@@ -108,8 +109,10 @@ def fits(found: list[Usage], target: str, spilled: int = 0) -> None:
     ),
 )
 def test_library(name: str, head: int, target: str) -> None:
-    """bfloat16, at lengths that need every mask."""
-    fits(of_library(name, target, torch.bfloat16, head, ODD), target)
+    """bfloat16, at lengths that need every mask. What was measured to be the fastest on Hopper may
+    keep a few registers in memory."""
+    spilled = 24 if target == "cuda:90" else 0
+    fits(of_library(name, target, torch.bfloat16, head, ODD), target, spilled)
 
 
 @pytest.mark.one_in(2)
@@ -242,7 +245,7 @@ def test_other_sizes(target: str) -> None:
 )
 def test_two_tiles(name: str, head: int, target: str) -> None:
     """Heads that are padded less in two tiles; in one, long ones spill more than that."""
-    spilled = {320: 48, 192: 40 if target == "cuda:80" else 0, 80: 16}.get(head, 0)
+    spilled = {320: 48, 192: 40 if target == "cuda:80" else 8, 80: 16}.get(head, 0)
     fits(of_library(name, target, torch.bfloat16, head, ODD), target, spilled)
 
 

@@ -227,12 +227,12 @@ def test_compiles_without_spills(name: str, d: int) -> None:
     kernel, sizes = mc.compile(library.load(name)), CASES[name].sizes(1000, 1000, d, d, 2)
     known, inputs = by_representative(kernel.declared, sizes), without_elements(kernel, sizes)
     plan = kernel.planner.plan(known, 1)
-    spaces = [GLUON.space(k, known, 2, "cuda:90", 132) for k in plan.kernels]
+    legal = [GLUON.legal(k, known, 2, "cuda:90", 132) for k in plan.kernels]
     if d >= TOO_LONG.get(name, 512):
         with pytest.raises(UnsupportedError, match="a warpgroup can't hold 64 rows"):
-            spaces[0].first()
+            GLUON.first(legal[0])
         return
-    schedules = [space.first() for space in spaces]
+    schedules = list(map(GLUON.first, legal))
     how = {"params": CASES[name].params, "dialect": GLUON, "lowered": plan.program}
     found = launches_of(kernel, plan.kernels, schedules, inputs, **how)
     found = [x for x in found if x.function.is_gluon()]  # not copies of rows

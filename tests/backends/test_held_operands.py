@@ -15,8 +15,9 @@ import pytest
 
 import monocomp as mc
 from monocomp import library
+from monocomp.backends.triton import table
 from monocomp.backends.triton.launch import interpreted
-from monocomp.backends.triton.space import Space
+from monocomp.backends.triton.legal import Legal
 from tests.backends.compiling import launches_of, machine_code, without_elements
 
 LENGTH, HEAD = 4096, 64  # blocks are as long as heads
@@ -98,7 +99,7 @@ def test_no_operand_is_held_in_registers(name: str) -> None:
     known = {"b": 4, "h": 16, "q": LENGTH, "k": LENGTH, "d": HEAD, "e": HEAD, "c": HEAD}
     sizes = {e: known[e] for e in kernel.declared.extent_of.values()}
     programs = kernel.tile_programs(sizes)
-    schedules = [Space(p, sizes, 2, "cuda:90", 132).first() for p in programs]
+    schedules = [table.first(Legal(p, sizes, 2, "cuda:90", 132)) for p in programs]
     launches = launches_of(kernel, programs, schedules, without_elements(kernel, sizes))
     counts = []
     for launch in launches:

@@ -13,12 +13,13 @@ import torch
 
 import monocomp as mc
 from monocomp import library
+from monocomp.backends.triton import table
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.emit import emit
 from monocomp.backends.triton.launch import interpreted, load
-from monocomp.backends.triton.model import gpu
+from monocomp.backends.triton.legal import Legal
+from monocomp.backends.triton.resources import gpu
 from monocomp.backends.triton.schedule import MOST_ABREAST, Schedule
-from monocomp.backends.triton.space import Space
 from tests.backends import interpreted as interpreter
 from tests.backends.compiling import TARGETS, compile_for, recorded
 from tests.backends.library_cases import CASES
@@ -29,7 +30,7 @@ from tests.backends.running import (
     short_parts,
     small_schedules,
 )
-from tests.backends.test_space import spaces
+from tests.backends.test_table import spaces
 from tests.marks import slow_unless
 
 ORDERS = (1, 2, 4, 16, MOST_ABREAST)
@@ -103,17 +104,17 @@ def _in_orders(
 ) -> list[tuple[torch.Tensor, ...]]:
     """The results one place at a time, of pairs, and of all at once, in small blocks; and that
     the orders have arrived."""
-    original = Space.first
+    original = table.first
     results = []
     for abreast in (1, 2, MOST_ABREAST):
 
-        def first(space: Space, abreast: int = abreast) -> Schedule:
+        def first(space: Legal, abreast: int = abreast) -> Schedule:
             found = replace(original(space), abreast=abreast)
             return found if space.admits(found) else original(space)
 
         kernel = mc.compile(text, backend="triton", processors=processors)
         with (
-            patch.object(Space, "first", first),
+            patch.object(table, "first", first),
             small_schedules(16),
             short_parts(),
             poisoned_empty(),
@@ -190,38 +191,38 @@ def test_no_keys() -> None:
 def test_orders(name: str, length: int, head: int, wanted: list[int]) -> None:
     """Where rows bound what they stream, as many heads take turns as share the cache."""
     (space,) = spaces(name, length, length, head)
-    assert space._orders == wanted
-    first = space.first()
+    assert space.orders == wanted
+    first = table.first(space)
     assert first.abreast == wanted[0]
-    of_first = [s for s in space.candidates() if replace(s, abreast=first.abreast) == first]
+    of_first = [s for s in table.candidates(space) if replace(s, abreast=first.abreast) == first]
     assert [s.abreast for s in of_first] == wanted
 
 
 def test_a_smaller_cache() -> None:
-    with patch.object(Space, "gpu", property(lambda s: replace(gpu(s.target), cached=4 << 20))):
+    with patch.object(Legal, "gpu", property(lambda s: replace(gpu(s.target), cached=4 << 20))):
         (space,) = spaces("causal", 4096, 4096, 128)
-        assert space.first().abreast == 4
+        assert table.first(space).abreast == 4
 
 
 def test_heads_that_share_a_stream() -> None:
     """Count what they read once: groups of four are read by four times as many."""
     (program,) = mc.compile(GQA_CAUSAL).tile_programs({})
     sizes = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}
-    few, many = (Space(program, {**sizes, "g": g}, 2, "cuda:90", 132) for g in (4, 16))
-    assert (few.first().abreast, many.first().abreast) == (32, 8)
+    few, many = (Legal(program, {**sizes, "g": g}, 2, "cuda:90", 132) for g in (4, 16))
+    assert (table.first(few).abreast, table.first(many).abreast) == (32, 8)
 
 
 def test_what_is_admitted() -> None:
     """An order needs blocks of rows and places beside them."""
     (space,) = spaces("causal", 4096, 4096, 128)
-    assert all(space.admits(replace(space.first(), abreast=n)) for n in ORDERS)
+    assert all(space.admits(replace(table.first(space), abreast=n)) for n in ORDERS)
     kernel = mc.compile(ROWS_ALONE)
     (program,) = kernel.tile_programs({})
-    alone = Space(program, {}, 2, "cuda:90", 132)
-    assert alone.first().abreast == 1 and alone.admits(alone.first())
-    assert not alone.admits(replace(alone.first(), abreast=2))
+    alone = Legal(program, {}, 2, "cuda:90", 132)
+    assert table.first(alone).abreast == 1 and alone.admits(table.first(alone))
+    assert not alone.admits(replace(table.first(alone), abreast=2))
     in_parts = spaces("attention", 1, 65536, 128)[0]
-    assert in_parts._orders == [1]
+    assert in_parts.orders == [1]
 
 
 # --- as data ----------------------------------------------------------------------------------
@@ -254,6 +255,8 @@ def test_emitted() -> None:
     extents = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}
     text = causal.source(target="cuda:90", extents=extents)
     assert '    "ABREAST": 8,\n' in text
+    assert "pid = in_turns(tl.program_id(0), num_q, 64, ABREAST)" in text
+    text = causal.source(target="cuda:90")
     assert "pid = in_turns(tl.program_id(0), num_q, size_h * size_b, ABREAST)" in text
     assert "ABREAST" not in mc.compile(ROWS_ALONE).source(target="cuda:90")
 
@@ -272,7 +275,7 @@ def test_compiled(target: str, heads: int) -> None:
     programs = kernel.tile_programs(extents)
     usages = []
     for abreast in (1, 4):
-        first = replace(Space(programs[0], extents, 2, target).first(), abreast=abreast)
+        first = replace(table.first(Legal(programs[0], extents, 2, target)), abreast=abreast)
         module = emit(kernel.equations, programs, [first], target=target)
         configs = (module.config(0, first),)
         assert configs[0]["ABREAST"] == abreast

@@ -64,7 +64,8 @@ def emitted(
     kernels = kernel.tile_programs(sizes)
     lowered = kernel.planner.plan(sizes).program
     known = packed_extents(lowered, sizes)
-    schedules = [dialect.space(k, known, 2, "cuda:90", PROCESSORS).first() for k in kernels]
+    legal = (dialect.legal(k, known, 2, "cuda:90", PROCESSORS) for k in kernels)
+    schedules = list(map(dialect.first, legal))
     module = emit(kernel.equations, kernels, schedules, lowered=lowered, dialect=dialect)
     return module, tuple(module.config(n, s) for n, s in enumerate(schedules))
 

@@ -28,6 +28,18 @@ def test_example(rule: Rule) -> None:
 
 
 MEAN = "sum[l](X[i,l]) / sum[l](1.0)"
+OF_NOTHING = "max[k if k < i](S[i,k])"  # in the first row, as the next two are
+SUM = "sum[k if k < i](exp(S[i,k]))"
+LEAST = "min[k if k < i](S[i,k])"
+WEIGHTS = "exp(i * k)"
+
+
+def weighted_mean(value: str) -> str:
+    """A mean by weights with an index that the elements lack."""
+    weights, value = WEIGHTS.replace("k", "l"), value.replace("k", "l")
+    return f"sum[l]({weights} * {value}) / sum[l]({weights})"
+
+
 NEAR_MISSES = {
     "distribute_bracket": [
         "Y[i] = (0 < X[i]) * (max[k](S[i,k]) + B[i])",  # nothing meets its like by it
@@ -46,6 +58,19 @@ NEAR_MISSES = {
         "Y[i] = max[k](S[i,k]) - 2 * (0 < X[i]) * max[k](S[i,k])",
         "Y[i] = max[k](S[i,k]) - (0 < X[i]) * min[k](S[i,k])",
         "Y[i] = max[k](S[i,k]) - X[i] * max[k](S[i,k])",
+        *(  # where an aggregate over nothing taken away from itself is -inf
+            f"Y[i] = {OF_NOTHING} - ({condition}) * {OF_NOTHING}{beside}"
+            for condition, beside in (
+                ("0 < X[i]", ""),
+                (f"{SUM} == 0", ""),
+                (f"{SUM} >= 0", ""),
+                (f"X[i] < {SUM}", ""),
+                ("0 < X[i]", f" - log({SUM})"),
+                ("0 < X[i]", f" + (0 < A[i]) * log({SUM})"),
+                ("0 < X[i]", f" + {SUM} * log({SUM})"),
+            )
+        ),
+        f"Y[i] = {LEAST} - (0 < X[i]) * {LEAST} + log(1 + sum[k if k < i](exp(-S[i,k])))",
         "Y[i] = maximum((0 < X[i]) * max[k](S[i,k]), -max[k](S[i,k]))",  # no sum
     ],
     "drop_beside_logarithm": [
@@ -104,6 +129,18 @@ NEAR_MISSES = {
                 "sum[l](Y[l] * max[m](Z[l,m] * Z[k,m]))",
             )
         ),
+        # Weights that their mean does not have, two series, and sums over a part as elements.
+        *(
+            f"index i < 4\nV[i] = sum[k]({WEIGHTS} * {element})"
+            for element in (
+                f"B[k] * (Y[k] - {weighted_mean('Y[k]')}) ** 2",
+                f"(Y[k] - {weighted_mean('Y[k]')}) * (B[k] - {weighted_mean('B[k]')})",
+                f"(sum[j if j < 3](Z[k,j]) - {weighted_mean('sum[j if j < 3](Z[k,j])')}) ** 2",
+            )
+        ),
+        "V[i] = SE[k]((Y[k] - SE[l](Y[l], X[i,l]).v / SE[l](1, X[i,l]).v) ** 2, D[i,k]).v",
+        # For each mean another element would be the first.
+        "V[i] = SE[k]((X[i,k] - SE[l](X[i,l], D[i,l]).v / SE[l](1, D[i,l]).v) ** 2, D[i,k]).v",
         "V[i] = sum[k]((B[i] - sum[l](B[i]) / sum[l](1.0)) ** 2)"
         " + sum[k](X[i,k]) + sum[l](X[i,l])",  # of what does not vary
     ],
@@ -114,11 +151,13 @@ NEAR_MISSES = {
         "H[i] = max[j, k](D[i,j,k]) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v",
         "index j < 3\nH[i] = max[j](B[i]) - SE[k](B[i], S[i,k]).v / SE[k](1, S[i,k]).v",
         "H[i] = max[k if k < i](S[i,k]) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v",
+        "H[i] = max[k](S[i,k]) - SE[k if k < i](S[i,k], S[i,k]).v / SE[k if k < i](1, S[i,k]).v",
         "H[i] = max[k](R[i,k]) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v",
         "H[i] = max[k](S[i,k] + Y[k]) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v",  # a part
         "H[i] = max[k](S[i,k] + Y[k]) - SE[k](Y[k], S[i,k]).v / SE[k](1, S[i,k]).v",
         "H[i] = max[k](S[i,k]) + SE[k](S[i,k], S[i,k]).v",  # it would not leave
         "H[i] = max[k](S[i,k] - S[i,k]) + SE[k](1, S[i,k]).v",  # the maximum of zeros
+        "H[i] = max[k](0.0) - SE[k](X[i,k] + 2, S[i,k]).v / SE[k](1, S[i,k]).v",
         "H[i] = max[k](S[i,k]) - SE[k](S[i,k] ** 2, S[i,k]).v / SE[k](1, S[i,k]).v",
         "H[i] = max[k](inf * S[i,k]) - SE[k](inf * S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v",
     ],
@@ -139,6 +178,8 @@ def test_near_miss(name: str, text: str) -> None:
 ANCHORED = "X[i,k] - where(0 < |k|, X[i,0], 0)"
 OF_THE_OTHER = ANCHORED.replace("X", "D")
 FIRST = "argmax[l](1 * (-inf < Y[l]))"
+ADMITTED = "argmax[l](1 * (0 < Y[l]))"
+AT_ADMITTED = f"where({ADMITTED} < |k| and 0 < Y[{ADMITTED}], X[i,{ADMITTED}], 0)"
 AT_FIRST = f"(Z[k,k] - where({FIRST} < |k|, Z[{FIRST}, {FIRST}], 0))"
 VARIANTS = {
     "distribute_bracket": [
@@ -180,6 +221,10 @@ VARIANTS = {
             " - sum[k](X[i,k] ** 2 * Y[k]) ** 2 / sum[k](X[i,k] ** 2)",
             "sum[k](X[i,k] ** 2 * (Y[k] - sum[l](X[i,l] ** 2 * Y[l]) / sum[l](X[i,l] ** 2)) ** 2)",
         ),
+        (  # the same where an anchor would do, which comes next
+            f"sum[k]({WEIGHTS} * Y[k] ** 2) - sum[k]({WEIGHTS} * Y[k]) ** 2 / sum[k]({WEIGHTS})",
+            f"sum[k]({WEIGHTS} * (Y[k] - {weighted_mean('Y[k]')}) ** 2)",
+        ),
         (  # distances from the anchor, which have all indices of their mean
             f"sum[k](({ANCHORED}) ** 2) - sum[k]({ANCHORED}) ** 2 / |k|",
             f"sum[k](({ANCHORED} - sum[k]({ANCHORED}) / sum[k](1.0)) ** 2)",
@@ -203,6 +248,12 @@ VARIANTS = {
             " - sum[l if i <= l](X[i,l] - where(i < |k|, X[i, maximum(i, 0)], 0))"
             " / sum[l if i <= l](1.0)) ** 2)",
         ),
+        (
+            "sum[k if 0 < Y[k]]((X[i,k] - sum[l if 0 < Y[l]](X[i,l])"
+            " / sum[l if 0 < Y[l]](1.0)) ** 2)",
+            f"sum[k if 0 < Y[k]]((X[i,k] - {AT_ADMITTED} - sum[k if 0 < Y[k]](X[i,k]"
+            f" - {AT_ADMITTED}) / sum[k if 0 < Y[k]](1.0)) ** 2)",
+        ),
         (  # elements that are sums, so that the anchor is a result; the weights vary with i
             "sum[k](Z[k,k]) + sum[k](exp(i * k) * (sum[l](Y[l] * Z[k,l])"
             " - sum[m](exp(i * m) * sum[l](Y[l] * Z[m,l])) / sum[m](exp(i * m))) ** 2)",
@@ -217,6 +268,12 @@ VARIANTS = {
             " X[i,k] + Y[k]).v",
             f"SE[k]({AT_FIRST} ** 2, X[i,k] + Y[k]).v"
             f" - SE[k]{AT_FIRST[:-1]}, X[i,k] + Y[k]).v ** 2 / SE[k](1, X[i,k] + Y[k]).v",
+        ),
+        (  # of exponents all are finite that vary with no other index
+            "SE[k]((Y[k] - SE[l](Y[l], X[i,l] + l).v / SE[l](1, X[i,l] + l).v) ** 2, X[i,k] + k).v",
+            "SE[k]((Y[k] - where(0 < |k|, Y[0], 0)) ** 2, X[i,k] + k).v"
+            " - SE[k](Y[k] - where(0 < |k|, Y[0], 0), X[i,k] + k).v ** 2"
+            " / SE[k](1, X[i,k] + k).v",
         ),
         (  # of two series
             f"sum[k]((X[i,k] - {MEAN}) * (D[i,k] - {MEAN.replace('X', 'D')}))",
@@ -236,6 +293,17 @@ VARIANTS = {
             "B[i] * max[k](X[i,k]) - B[i] * SE[k](X[i,k], X[i,k]).v / SE[k](1, X[i,k]).v",
             "B[i] * max[k](X[i,k]) * (not 0 < SE[k](1, X[i,k]).v)"
             " - B[i] * SE[k](X[i,k] - max[l](X[i,l]), X[i,k]).v / SE[k](1, X[i,k]).v",
+        ),
+        (  # what may be infinite is not multiplied with what is added
+            "max[k](X[i,k]) - SE[k](X[i,k], X[i,k]).v / SE[k](1, X[i,k]).v"
+            " + Y[0] * max[k](X[i,k]) - Y[0] * SE[k](X[i,k], X[i,k]).v / SE[k](1, X[i,k]).v"
+            " + SE[k](X[i,k], X[i,k]).v / B[i]",
+            "(not 0 < SE[k](1, X[i,k]).v) * max[k](X[i,k])"
+            " - SE[k](X[i,k] - max[l](X[i,l]), X[i,k]).v / SE[k](1, X[i,k]).v"
+            " + Y[0] * (not 0 < SE[k](1, X[i,k]).v) * max[k](X[i,k])"
+            " - Y[0] * SE[k](X[i,k] - max[l](X[i,l]), X[i,k]).v / SE[k](1, X[i,k]).v"
+            " + (SE[k](X[i,k] - max[l](X[i,l]), X[i,k]).v"
+            " + max[k](X[i,k]) * SE[k](1, X[i,k]).v) / B[i]",
         ),
         (  # beside something that stands under a negated condition
             "(not 0 < Y[0]) + max[k](X[i,k]) - SE[k](X[i,k], X[i,k]).v / SE[k](1, X[i,k]).v",

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from monocomp.pipeline import exchange
+from monocomp.planning.counting import elements_of_folds
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.exchange import candidates
 from monocomp.rewriting import Rewriter
@@ -146,6 +147,23 @@ def test_sizes_decide(sizes: dict[str, int], cheapest: str, start: str) -> None:
     inputs = inputs_of(rewriter.start)
     source = evaluate(rewriter.start.origin.text, inputs)
     np.testing.assert_allclose(values(rewriter.program, inputs), source, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (OUTER_K, 2 * 5 * 3 + 2 * 7 * 5),
+        (OUTER_J, 5 * 3 * 7 + 2 * 7 * 3),
+        ("O[i] = sum[j](A[i,j]) + exp(A[i,0])", 2 * 3),
+        ("O[i,k] = sum[j](A[i,j]) * sum[j](A[k,j])", 2 * 3 + 2 * 3),  # i and k are one extent
+        ("O[i] = max[k](sum[j](A[i,j]) + sum[j](A[k,j]))", 2 * 2 + 2 * (2 * 3)),
+        ("O = max[i](sum[j](A[i,j])) + max[i](2 * sum[j](A[i,j]))", 2 + 2 + 2 * 3),  # shared
+    ],
+)
+def test_operations(text: str, count: int) -> None:
+    program = equations(text)
+    sizes = {"i": 2, "j": 3, "k": 5, "e": 7}
+    assert elements_of_folds(replace(program, sizes=sizes)) == count
 
 
 def test_candidates_come_in_a_fixed_order() -> None:

@@ -49,6 +49,12 @@ NEAR_MISSES = {
         "Y[i] = (Z[i] ** 2) ** 0.01",  # no exponential
         "Y[i] = maximum(exp(X[i]) * Z[i] ** 2, 0.01)",
     ],
+    "scale_choice": [
+        "Y[i] = where(X[i] > 0, Z[i] * exp(A[i]), 1)",  # no number is scaled so
+        "Y[i] = where(X[i] > 0, exp(A[i] - maximum(A[i], 0)), 0)",  # bounded
+        "Y[i] = where(X[i] > 0, Z[i] + exp(A[i]), 0)",
+        "Y[i] = where(X[i] > 0, Z[i] * exp(max[k](S[i,k])), 0)",  # which may be of nothing
+    ],
     "lift_weighted_sum": [
         "O[i] = sum[k](sigmoid(S[i,k]) * V[k])",  # bounded, and nobody divides by it
         "O[i] = sum[k](exp(S[i,k] - maximum(S[i,k], 0)) * V[k])",

@@ -44,6 +44,8 @@ NEAR_MISSES = {
         "A[i] = exp(M[i] * max[k](X[i,k])) + exp(max[k](X[i,k]))",
         "A[i] = maximum(max[k](X[i,k]) * M[i], max[k](X[i,k]) * Y[i])",  # its sign is unknown
         "A[i] = X[i,0] / max[k](X[i,k]) + M[i] / max[k](X[i,k])",  # divisors
+        # Over nothing -inf - [-inf] is -inf, and -inf * 0 no number.
+        "A[i] = max[k if k < i](X[i,k]) - (0 < M[i]) * max[k if k < i](X[i,k])",
         "A[i] = (0 < max[k](X[i,k])) * M[i] + (0 < max[k](X[i,k])) * X[i,0]",
         "A[i] = exp(-max[k](X[i,k])) * M[i] * X[i,0]",
     ],
@@ -158,10 +160,25 @@ NEAR_MISSES = {
         "M[i] = sum[k](2 * S[i,k])",
         "M[i] = max[k](S[i,k] - 2)",
         "M[i] = max[k](B[i] ** 2 * S[i,k])",
+        "M[i] = max[k](S[i,k] / B[i])",
+        "M[i] = max[k]((i - 2.5) * S[i,k])",
+        "input N[i,k]: int\nM[i] = max[k if N[i,k] < 0](2 * N[i,k])",  # the least of all, if empty
+        "M[i] = max[k](inf * sum[j if j < i](D[i,j,k]))",  # the 0 of nothing times infinity is 0
         "M[i] = max[k if S[i,k] < 0](2.0)",  # over nothing it is -inf
         "M[i] = max[k if S[i,k] < 0](exp(B[i]))",
         # The scale of an exponential that stays.
         "M[i] = max[k if S[i,k] < 0](exp(B[i]) * S[i,k] / (1 + exp(B[i])))",
+        "M[i] = min[k]((Y[k] < 0) * exp(S[i,k]) / (1 + exp(B[i])))",
+        "M[i] = max[k if S[i,k] < 0]((Y[k] < 0) * exp(S[i,k]) / (1 + exp(B[i])))",
+        *(  # what may be infinite of nothing: times the 0 of nothing it is 0
+            f"M[i] = max[k]({scale} * sum[j if j < k](D[i,j,k]))"
+            for scale in (
+                "exp(-max[j if j < i](X[i,j]))",
+                "sum[l](exp(Y[l] - max[j if j < i](X[i,j])))",
+                "sum[l](exp(Y[l] - max[j if j < i](X[i,j]))) ** 2",
+                "(1 + exp(-max[j if j < i](X[i,j]))) ** 2",
+            )
+        ),
         "M[i] = max[k if k < i](exp(B[i]) * X[i,k] / (1 + sum[l](exp(X[i,l]))))",
     ],
     "merge_weighted_sums": [
@@ -477,6 +494,27 @@ VARIANTS = {
     ],
     "hoist_positive_factor": [
         ("max[k](-X[i,k])", "-min[k](X[i,k])"),
+        ("max[k](-2 * k)", "-2 * min[k](k)"),
+        *(
+            (f"max[k](X[i,k] * {factor})", f"max[k](X[i,k]) * {factor}")
+            for factor in (
+                "i",
+                "exp(B[i])",
+                "(1 / sum[k if k < i](exp(Y[k])))",
+                "sum[k if k < i](exp(Y[k]))",
+                "exp(1 / B[i])",
+                "exp(maximum(max[k if k < i](X[i,k]), B[i]))",  # at most 0 of nothing
+                "exp(1 + B[i] - min[k if k < i](X[i,k]))",
+            )
+        ),
+        (
+            "max[k]((Y[k] < 0) * exp(-max[l if l < i](X[i,l])))",
+            "exp(-max[k if k < i](X[i,k])) * max[k](1.0 * (Y[k] < 0))",
+        ),
+        (  # beside conditions an exponential is one yet
+            "max[k]((Y[k] < 0) * exp(X[i,k]) / (1 + exp(B[i])))",
+            "max[k]((Y[k] < 0) * exp(X[i,k])) / (1 + exp(B[i]))",
+        ),
         (
             "min[k if k < i](-0.5 * X[i,k] * exp(i))",
             "-0.5 * exp(i) * max[k if k < i](X[i,k])",

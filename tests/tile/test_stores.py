@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from monocomp.backends.triton.space import Space
+from monocomp.backends.triton import table
+from monocomp.backends.triton.legal import Legal
 from monocomp.errors import IndexRangeError
 from monocomp.tile.parser import parse
 from monocomp.tile.split_padding import divisible, split_padding
@@ -316,7 +317,7 @@ def test_axes_in_two_tiles(name: str) -> None:
     found = by_numpy(str(divided), inputs, CASES[name].params, 8)
     for n, wanted in CASES[name].wanted().items():
         np.testing.assert_array_equal(found[n].numpy(), wanted)
-    assert Space(divided, extents_of(p, inputs), 2, "cuda:90", 132).first()
+    assert table.first(Legal(divided, extents_of(p, inputs), 2, "cuda:90", 132))
 
 
 SLIDING = """

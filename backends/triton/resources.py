@@ -1,10 +1,8 @@
-"""A cost model of schedules: what one takes of a multiprocessor, and about how long it runs.
+"""What a schedule takes of a multiprocessor: registers, shared memory, and the largest tile.
 
 Tiles live in registers and in shared memory; how much follows from the axes of the tile
-program's values. Time is that of a stream's blocks: products, element-wise work and loads each
-have their units, which instances on one multiprocessor share and overlap, while within one
-instance a block is a chain (the roofline model, with Little's law for the instances). The
-numbers rank candidates and leave out those that cannot run well; they predict no milliseconds.
+program's values. The numbers leave out what cannot run, or not well. How long something runs is
+measured, and nothing here says it.
 """
 
 from __future__ import annotations
@@ -31,28 +29,20 @@ from monocomp.tile import (
     Loop,
     Statement,
     TileProgram,
-    elements,
     expressions,
     roots,
     subexpressions,
     walk,
 )
-from monocomp.tile.operations import OPERATIONS
 
 TILE_LIMIT = 1 << 20  # elements that Triton lets a tile have
 _WORKING = 72  # registers for addresses, masks and counters
 _COUNTERS = 40  # where no operand of a product needs addresses and masks
 _CHUNK = 16  # bytes that a thread loads at once
-_SHARED_RATE = 128  # bytes a cycle from and to shared memory
 _KEPT = 0.3  # of the rows and columns that a thread multiplies in full precision
 _FEW = 64  # rows: of a block or two, whose order hardly matters, and fewer read a stream once
-_LATENCY = 800  # cycles until a load arrives
-_RESERVED = 1024  # bytes of shared memory that each instance takes beside its own
 _STORED = 4  # bytes of an element that one kernel stores for another
 _BARRIER = 8  # bytes, for a tile that the copy engine loads
-_TURN = 200  # cycles for what comes with each block, such as barriers
-_STARTING = 2500  # cycles for the parts of an instance that come before and after its loops
-_A_CYCLE = {"element": 128, "special": 16}  # operations of a unit
 
 
 @dataclass(frozen=True)
@@ -61,13 +51,11 @@ class Gpu:
 
     Attributes:
         lanes: threads of a warp.
-        registers: that a thread can have; a multiprocessor has `file` in all.
+        registers: that a thread can have.
         saved: registers by which estimates may be above that: so many the compiler has saved by
             itself, or at a few bytes in memory, in what was compiled for Hopper; the shapes that
             are known for others stay below.
-        shared: bytes that an instance can have; a multiprocessor has `shared_in_all`.
-        matrix: operations a cycle of the matrix units, on elements of 16 bits.
-        bandwidth: bytes a cycle from the second-level cache.
+        shared: bytes that an instance can have.
         reads_shared: do matrix units take operands from shared memory, given 64 rows?
         copies: does it have an engine that copies blocks of tensors to shared memory?
         cached: bytes that places may stream while they take turns: on Hopper a sixth of the
@@ -78,11 +66,7 @@ class Gpu:
     lanes: int
     registers: int
     saved: int
-    file: int
     shared: int
-    shared_in_all: int
-    matrix: int
-    bandwidth: int
     reads_shared: bool
     copies: bool
     cached: int
@@ -93,11 +77,7 @@ _AMPERE = Gpu(
     lanes=32,
     registers=255,
     saved=64,
-    file=65536,
     shared=163 << 10,
-    shared_in_all=164 << 10,
-    matrix=2048,
-    bandwidth=24,
     reads_shared=False,
     copies=False,
     cached=8 << 20,
@@ -107,15 +87,12 @@ _HOPPER = replace(
     _AMPERE,
     saved=160,
     shared=227 << 10,
-    shared_in_all=228 << 10,
-    matrix=4096,
-    bandwidth=32,
     reads_shared=True,
     copies=True,
 )
-_CONSUMER = replace(_AMPERE, shared=99 << 10, shared_in_all=100 << 10, matrix=1024, cached=1 << 20)
-_BLACKWELL = replace(_HOPPER, matrix=8192, cached=16 << 20)
-_CDNA = replace(_AMPERE, lanes=64, registers=512, file=131072)
+_CONSUMER = replace(_AMPERE, shared=99 << 10, cached=1 << 20)
+_BLACKWELL = replace(_HOPPER, cached=16 << 20)
+_CDNA = replace(_AMPERE, lanes=64, registers=512)
 
 
 def gpu(target: str | None, processors: int = 0) -> Gpu:
@@ -124,7 +101,7 @@ def gpu(target: str | None, processors: int = 0) -> Gpu:
     processors = processors if processors > 1 else processors_of(target)
     if target.startswith("hip:"):
         held = (160 if target == "hip:gfx950" else 64) << 10
-        return replace(_CDNA, shared=held, shared_in_all=held, processors=processors)
+        return replace(_CDNA, shared=held, processors=processors)
     arch = int(target.removeprefix("cuda:"))
     if arch in (86, 87, 89, 120, 121):
         found = _CONSUMER
@@ -155,12 +132,11 @@ def load_levels(program: TileProgram) -> int:
 @dataclass(frozen=True)
 class Estimate:
     """What a schedule takes: registers a thread, bytes of shared memory, elements of the
-    largest tile; and cycles, for comparisons."""
+    largest tile."""
 
     registers: int
     shared: int
     tile: int
-    cycles: float
 
     def fits(self, on: Gpu) -> bool:
         """Can it run at all? Registers that are missing are only slow."""
@@ -171,8 +147,8 @@ class Estimate:
         return self.registers > on.registers + on.saved
 
 
-class Model:
-    """Estimates for one kernel at given sizes.
+class Resources:
+    """What the schedules of one kernel take at given sizes.
 
     Args:
         program: the kernel.
@@ -206,12 +182,38 @@ class Model:
             for name, value in self.lets.items()
             if value.op == "load" and 0 < uses.count(name) == multiplied.count(name)
         }
+        # Those that the innermost loops load anew, and those that have to be converted.
+        loops = [s for s in walk(program.body) if isinstance(s, Loop)]
+        inner = [s for s in loops if not any(isinstance(x, Loop) for x in s.body)]
+        self.renewed = {s.name for loop in inner for s in loop.body if isinstance(s, Let)}
+        multiplying = [x for x in loops if any(map(_has_product, _everything(x)))]
+        self.beside = {s.name for x in multiplying for s in x.body if isinstance(s, Let)}
+        self.stored = {n for n in self.operands if program.inputs[self.lets[n].attr].is_stored}
+        # What is loaded for operands that are computed is loaded as far ahead; they are kept where
+        # loops load nothing for them.
+        computed = [a for e in self.products for a in e.args[:2] if a.op == "local"]
+        loads = {n: e for n, e in self.lets.items() if e.op == "load"}
+        tiles = {n for n, e in loads.items() if len(e.axes & self.blocked) > 1}
+        loaded = tiles & self.renewed - self.operands
+        sources = {a.attr: self._sources(a) for a in computed if a.attr not in self.operands}
+        self.prepared = {n for names in sources.values() for n in names & loaded}
+        self.kept = {n for n, names in sources.items() if names and not names & loaded}
         # What takes no registers of its own: values that are computed where they are used, the
         # only time, and those that replace what a loop carries.
         once = (n for n, e in self.lets.items() if e.op != "load" and uses.count(n) == 1)
         new = (s.value for s in walk(program.body) if isinstance(s, Assign))
         self.passed = {n for n in once if not _has_product(self.lets[n])}
         self.passed |= {e.attr for e in new if e.op == "local"}
+
+    def _sources(self, operand: Expr) -> set[str]:
+        """All values that an operand is made of, by name; none if products or loops make it."""
+        found = [operand.attr]
+        for name in found:  # which grows
+            value = self.lets.get(name)
+            if value is None or _has_product(value):
+                return set()
+            found += [e.attr for e in subexpressions(value) if e.op == "local"]
+        return {*found}
 
     def size(self, axis: str) -> int:
         """The extent of an axis, or what it is taken for."""
@@ -236,8 +238,7 @@ class Model:
         has_no_addresses = bool(self.operands) and self.operands <= self._described(schedule)
         working = _COUNTERS if has_no_addresses else _WORKING
         registers = working + self._registers(self.program.body, schedule)
-        shared = self._shared(schedule)
-        return Estimate(registers, shared, tile, self._cycles(schedule, registers, shared))
+        return Estimate(registers, self._shared(schedule), tile)
 
     # --- space --------------------------------------------------------------------------
 
@@ -339,76 +340,58 @@ class Model:
         return any(self.program.axes[a].role == "stream" for a in e.axes)
 
     def _shared(self, schedule: Schedule) -> int:
-        """Operands of products, those of streams as often as there are stages."""
+        """Operands of products, those that a loop loads anew as often as there are stages."""
         direct = self.is_direct(schedule)
-        copies = max(1, self._ahead(schedule) + direct)
-        streamed = fixed = computed = 0
+        ahead = self._ahead(schedule)
+        copies = max(1, ahead + direct)
+        streamed = fixed = computed = converted = 0
         for name in self.operands:
             value = self.lets[name]
             held = self.elements(value.axes, schedule) * self.element_bytes
-            if self._streamed(value):
+            if name in self.stored:  # in float32, and one tile is converted at a time
+                streamed += self.elements(value.axes, schedule) * _STORED * ahead // copies
+                converted = max(converted, held)
+            elif name in self.renewed:
                 together = schedule.num_stages > 1  # else one makes room for the next
                 streamed = streamed + held if together else max(streamed, held)
             else:
                 fixed += held
+        streamed *= copies
+        for name in self.prepared:
+            value = self.lets[name]
+            streamed += self.elements(value.axes, schedule) * self._width(value) * ahead
         for e in self.products:
             for a in e.args[:2]:
-                if a.op == "local" and a.attr not in self.operands:
+                if a.op == "local" and a.attr not in self.operands | self.prepared:
                     size = self.elements(a.axes, schedule) * self.element_bytes
-                    computed = max(computed, size * (1 + (a in self.in_parts)))
-        barriers = _BARRIER * (1 + copies * len(self.described)) if schedule.descriptors else 0
+                    size *= 1 + (a in self.in_parts)
+                    if a.attr in self.kept:
+                        fixed += size
+                    else:
+                        computed = max(computed, size)
+        streamed += self._added(schedule)
         if direct:
-            return streamed * copies + fixed + barriers + self._added(schedule)
-        return streamed * copies + computed + (0 if self.gpu.lanes == 64 else fixed)
+            barriers = _BARRIER * (1 + copies * len(self.described)) if schedule.descriptors else 0
+            return streamed + fixed + converted + barriers
+        return streamed + max(computed, converted) + (0 if self.gpu.lanes == 64 else fixed)
 
     def _ahead(self, schedule: Schedule) -> int:
         """For how many blocks ahead tiles are loaded: levels of loads share the stages, but two
         stages are for the last level alone."""
         return max((schedule.num_stages - 1) // self.levels, schedule.num_stages > 1)
 
-    def stages(self, schedule: Schedule) -> int:
-        """What the stages of a schedule for loads of one level are where there are more. An
-        instance that is alone on its multiprocessor needs as many tiles under way. Where there
-        are several it is best to load a tile while the one before is used, and what tells its
-        places in between: that takes little, and they wait in turn. But few rows do not wait for
-        more than an entry or two."""
-        usual = schedule.num_stages
-        if self.levels == 1 or usual <= 2:
-            return usual
-        is_alone = self.program.parts or self.instances(schedule) <= self.gpu.processors
-        is_waiting = self._rows(schedule) < _FEW and self._entries(schedule) > 2
-        return 1 + (usual - 1) * self.levels if is_alone or is_waiting else 2
-
-    def _entries(self, schedule: Schedule) -> float:
-        """How many entries of a table tell the places of a block: one for each of its pages."""
-        loads = [value for value in self.lets.values() if value.op == "load"]
-        inside = [e for value in loads for a in value.args for e in subexpressions(a)]
-        tables = (self.lets[e.attr] for e in inside if e.op == "local" and e.attr in self.lets)
-        places = (a for table in tables if table.op == "load" for a in table.args)
-        found = [self._periods(a, schedule) for a in places if self._streamed(a)]
-        return max(found, default=1)
-
-    def _periods(self, place: Expr, schedule: Schedule) -> float:
-        """Of how many values a subscript is in a block: fewer than it is long if they are those of
-        k // s for elements k."""
-        period = 1
-        if place.op == "floordiv" and place.args[0].op == "coordinate":
-            by = place.args[1]
-            period = by.attr if by.op == "number" else self.sizes.get(by.attr, 1)
-        return self.elements(place.axes & self.blocked, schedule) / max(1, period)
-
     def _added(self, schedule: Schedule) -> int:
         """Bytes for tiles that are added to a product of rows and a stream, which are loaded in
         another layout than it has: for copies ahead of those that lie in rows, and for what threads
         pass each other at a time, a chunk each, of those that are gathered."""
         rows, copied, exchanged = {*self.program.axis_names("row")}, 0, 0
-        for name, value in self.lets.items():
-            is_added = name not in self.operands and bool(value.axes & rows)
-            if value.op != "load" or not is_added or not self._streamed(value):
+        for name in self.beside - self.operands - self.prepared:
+            value = self.lets[name]
+            if value.op != "load" or not value.axes & rows or not self._streamed(value):
                 continue
             if all(place.op == "coordinate" for place in value.args):
                 copied += self.elements(value.axes, schedule) * self._width(value)
-            else:
+            elif self.is_direct(schedule):
                 exchanged = _CHUNK * schedule.num_warps * self.gpu.lanes
         return copied * max(0, schedule.num_stages - 1) + exchanged
 
@@ -461,98 +444,6 @@ class Model:
     def _varies(self, bounds: Iterable[Expr]) -> bool:
         """Do bounds of a stream vary with the rows?"""
         return any(e.axes & self.blocked for e in bounds)
-
-    # --- time ---------------------------------------------------------------------------
-
-    def _cycles(self, schedule: Schedule, registers: int, shared: int) -> float:
-        """The time of all instances, in cycles."""
-        gpu = self.gpu
-        threads = schedule.num_warps * gpu.lanes
-        resident = min(
-            gpu.file // (min(registers, gpu.registers) * threads) or 1,
-            gpu.shared_in_all // (shared + _RESERVED) or 1,
-            2048 // threads or 1,
-        )
-        instances = self.instances(schedule)
-        side_by_side = min(resident, ceil(instances / gpu.processors))
-        rounds = ceil(instances / (gpu.processors * side_by_side))
-        total = _STARTING + self._time(self.program.body, schedule, side_by_side, instances)
-        lacking = max(0, registers - gpu.registers)
-        return rounds * total * (1 + lacking / 32)
-
-    def room(self, schedule: Schedule) -> int:
-        """For how many program instances there is shared memory on a multiprocessor."""
-        return self.gpu.shared_in_all // (self._shared(schedule) + _RESERVED)
-
-    def instances(self, schedule: Schedule) -> int:
-        """How many program instances there are."""
-        axes = self.program.axes.values()
-        grid = [a for a in axes if a.role == "grid" and a.extent not in self.program.parts]
-        counts = [self.size(a.name) for a in grid]
-        rows = self.program.axis_names("row")
-        counts += [ceil(self.size(a) / self.length(a, schedule)) for a in rows]
-        number = prod(counts)
-        return max(number, schedule.programs) if self.program.parts else number
-
-    def _time(
-        self, body: Sequence[Statement], schedule: Schedule, side_by_side: int, instances: int
-    ) -> float:
-        """The cycles of a body for as many instances as a multiprocessor holds."""
-        total = 0.0
-        for loop in (s for s in body if isinstance(s, Loop)):
-            product, simple, moved = self._work(loop.body, schedule)
-            inner = self._time(loop.body, schedule, side_by_side, instances)
-            chain = product + simple + inner + _TURN
-            waiting = max(0.0, _LATENCY - self._ahead(schedule) * max(chain, 100.0))
-            block = max(
-                side_by_side * max(product, simple, moved) + inner, chain + waiting, moved + 100.0
-            )
-            total += self._blocks(loop, schedule, instances) * block
-        return total
-
-    def _work(self, body: Sequence[Statement], schedule: Schedule) -> tuple[float, float, float]:
-        """Cycles that a body keeps the matrix units, the lanes and the memory busy."""
-        product = simple = moved = 0.0
-        rate, direct = float(self.gpu.matrix), self.is_direct(schedule)
-        if self.element_bytes > 2:
-            rate = 256.0  # one by one, in full precision
-        elif self.gpu.reads_shared and not direct:
-            rate /= 2  # the units of the generation before
-        for s in body:
-            for e in (e for root in roots(s) for e in subexpressions(root)):
-                if e.op == "contract":
-                    axes = e.args[0].axes | e.args[1].axes
-                    share = min(1.0, self._columns(e, schedule) / 64) if direct else 1.0
-                    more = sum(a in self.in_parts for a in e.args[:2])
-                    product += 2 * (1 + more) * self.elements(axes, schedule) / rate / share
-                    if self._is_exchanged(e, schedule):
-                        simple += 4 * 4 * self.elements(e.axes, schedule) / _SHARED_RATE
-                elif e.op == "load":
-                    moved += self.elements(e.axes, schedule) * self.element_bytes
-                elif unit := OPERATIONS[e.op].unit:
-                    simple += self.elements(elements(e), schedule) / _A_CYCLE[unit]
-        return product, simple, moved / self.gpu.bandwidth
-
-    def _columns(self, e: Expr, schedule: Schedule) -> int:
-        """How wide a product is: units that take operands from shared memory read the left one
-        for every 64 columns anew."""
-        rows = set(self.program.axis_names("row"))
-        return self.elements(e.axes - rows, schedule) or 1
-
-    def _blocks(self, loop: Loop, schedule: Schedule, instances: int) -> float:
-        """How many blocks of its axis a loop has, on average: a bound that varies with the rows
-        leaves half of them, and some more that stick out."""
-        if loop.axis.role != "stream":
-            return self.size(loop.axis.name)
-        size = float(self.size(loop.axis.name))
-        if self.program.parts and loop in self.program.body:
-            whole = self.instances(replace(schedule, programs=0))
-            size /= max(1, instances // max(1, whole))
-        bounds = sum(1 for e in loop.bounds if e.axes & self.blocked)
-        block = self.length(loop.axis.name, schedule)
-        rows = self.elements(self.program.axis_names("row"), schedule)
-        blocks = size / 2**bounds / block
-        return max(1.0, ceil(size / block) if not bounds else blocks + (rows / block + 1) / 2)
 
 
 def _has_product(e: Expr) -> bool:

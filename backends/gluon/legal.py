@@ -5,26 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
+from monocomp.backends.triton.legal import Legal
 from monocomp.backends.triton.schedule import Schedule
-from monocomp.backends.triton.space import Space
 from monocomp.blocks.descriptors import described_loads
 from monocomp.errors import UnsupportedError
 from monocomp.tile import Let, walk
 
 
-class WarpgroupSpace(Space):
-    """Two warpgroups or one, of 64 rows each, with as long blocks of streams as registers hold."""
-
-    def first(self) -> Schedule:
-        return self.candidates(1)[0]
-
-    def candidates(self, count: int = 12) -> list[Schedule]:
-        found = list(self._all())
-        if self._describes:  # else no schedule can help, and passes say why
-            found = [s for s in found if self.admits(s)]
-        if not found:
-            raise self.refusal()
-        return found[:count]
+class LegalOfWarpgroups(Legal):
+    """What resources allow kernels whose rows are those of a warpgroup, or of two."""
 
     def admits(self, schedule: Schedule) -> bool:
         rows = {length for a, length in schedule.blocks if self.program.axes[a].role == "row"}
@@ -50,14 +39,33 @@ class WarpgroupSpace(Space):
         lets = [s for s in walk(self.program.body) if isinstance(s, Let) and s.value.op == "load"]
         blocked = {*self.program.axis_names("row", "stream", "whole")}
         axes = [s.value.axes & blocked for s in lets if s.name not in described]
-        elements = sum(self._model.elements(a, schedule) for a in axes if len(a) > 1)
+        elements = sum(self.resources.elements(a, schedule) for a in axes if len(a) > 1)
         threads = schedule.num_warps * self.gpu.lanes
-        return self._model.estimate(schedule).registers + elements // threads
+        return self.resources.estimate(schedule).registers + elements // threads
 
-    def _all(self) -> Iterator[Schedule]:
-        streams = self.program.axis_names("stream")
-        for groups, length in product((2, 1), (128, 64, 32, 16)):
-            blocks = dict.fromkeys(self.program.axis_names("row"), 64 * groups)
-            blocks |= dict.fromkeys(streams, length)
-            order = self._orders[0]
-            yield Schedule(tuple(blocks.items()), 4 * groups, 2, descriptors=True, abreast=order)
+
+def first(legal: Legal) -> Schedule:
+    """The schedule to take.
+
+    Raises:
+        UnsupportedError: no warpgroup can hold rows of this kernel.
+    """
+    return candidates(legal, 1)[0]
+
+
+def candidates(legal: Legal, count: int = 12) -> list[Schedule]:
+    """Two warpgroups or one, of 64 rows each, with as long blocks of streams as registers hold."""
+    found = list(_all(legal))
+    if legal.describes:  # else no schedule can help, and passes say why
+        found = [s for s in found if legal.admits(s)]
+    if not found:
+        raise legal.refusal()
+    return found[:count]
+
+
+def _all(legal: Legal) -> Iterator[Schedule]:
+    for groups, length in product((2, 1), (128, 64, 32, 16)):
+        blocks = dict.fromkeys(legal.rows, 64 * groups)
+        blocks |= dict.fromkeys(legal.program.axis_names("stream"), length)
+        order = legal.orders[0]
+        yield Schedule(tuple(blocks.items()), 4 * groups, 2, descriptors=True, abreast=order)

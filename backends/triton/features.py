@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from math import log2, prod
-from typing import Any
 
-from benchmarks.schedules.legal import Legal
-from monocomp.backends.triton.schedule import SECTOR, held_length
+from monocomp.backends.triton.legal import Legal
+from monocomp.backends.triton.schedule import CHUNK, SECTOR, held_length
 from monocomp.sizes import power_of_two
 from monocomp.tile import Expr, Loop, Statement, expressions, roots, subexpressions, walk
 
 _SPECIAL = ("exp2", "log2", "log", "tanh", "rsqrt", "sqrt", "sin", "cos", "erf", "div")
 _FREE = ("number", "param", "extent", "coordinate", "local", "load", "contract", "cast", "masked")
 _SPECIAL_WORK = 8  # element-wise operations that one of the special functions counts for
+_FEWEST_PARTS, _FEW_ROWS = 4, 32
+_DIRECT_ROWS = 64  # that a product has whose operands matrix units take from shared memory
 
 
 @dataclass(frozen=True)
@@ -25,91 +26,107 @@ class Features:
         rows, streams: how many axes of rows and of streams there are: shapes have a length of each.
         products: of matrices, in all loops.
         parts: are streams cut into parts?
+        merges: is what is streamed what another kernel has stored of such parts?
+        serial: loops over an index that no tile has.
         bytes: of the elements of matrices.
         places: of the grid.
         row: how many rows there are at a place.
         length: of the longest stream.
         held: the padded length of a row of all accumulators.
         whole: the longest padded axis that is held entirely.
-        streamed: elements of tensors that a stream brings for each of its places.
         work: element-wise operations on tiles of rows and streams, for each of their elements.
         limbs: products of operands in two bf16 limbs.
-        added: tiles of rows and a stream that are loaded.
         masked: does a loop mask some of its elements?
         bounded: do the bounds of a loop vary with the rows?
         levels: of loads that wait for one another.
-        loops: over streams.
-        rest: do rows of a stream leave sectors of the cache unfilled?
+        rest: 0 where rows of a stream fill sectors of the cache, 1 where chunks, 2 for others.
         describes: can descriptors load tiles?
-        two: can axes be padded less in two tiles?
+        two: can axes be padded less in two tiles, and are there rows enough for that to matter?
+        direct: do matrix units take operands from shared memory?
+        lanes: of a warp that multiplies matrices.
     """
 
     rows: int
     streams: int
     products: int
     parts: bool
+    merges: bool
+    serial: int
     bytes: int
     places: float
     row: float
     length: float
     held: float
     whole: float
-    streamed: float
     work: float
     limbs: int
-    added: int
     masked: bool
     bounded: bool
     levels: int
-    loops: int
-    rest: bool
+    rest: int
     describes: bool
     two: bool
+    direct: bool
+    lanes: float
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain data."""
-        return {k: round(v, 2) if type(v) is float else v for k, v in asdict(self).items()}
+    def numbers(self) -> tuple[float, ...]:
+        """As a row of the table."""
+        return tuple(round(float(getattr(self, name)), 2) for name in NAMES)
 
 
-def features(space: Legal) -> Features:
+NAMES = tuple(f.name for f in fields(Features))
+
+
+def features(legal: Legal) -> Features:
     """The features of a kernel."""
-    program, model, sizes = space.program, space.model, space.sizes
+    program, resources, sizes = legal.program, legal.resources, legal.sizes
     loops = [s for s in walk(program.body) if isinstance(s, Loop) and s.axis.role == "stream"]
-    rows, streams = {*space.rows}, {*space.streams}
+    rows, streams = {*legal.rows}, {*legal.streams}
     tiles = [e for e in _values(program.body) if e.axes & rows and e.axes & streams]
     if not rows or not streams:
-        tiles = [e for e in _values(program.body) if e.axes & model.blocked]
+        tiles = [e for e in _values(program.body) if e.axes & resources.blocked]
     held = {a.name: a for a in program.axes.values() if a.role == "whole"}
-    lengths = {n: held_length(program, n, model.size(n)) for n in held}
+    lengths = {n: held_length(program, n, resources.size(n)) for n in held}
     loads = [e for e in expressions(program.body) if e.op == "load"]
-    streamed = {(e.attr, e.axes): prod(lengths[a] for a in e.axes & held.keys()) for e in loads}
-    brought = [n for (_, axes), n in streamed.items() if axes & streams and axes & held.keys()]
-    places = prod(model.size(a) for a in program.axis_names("grid"))
+    places = max(1, prod(resources.size(a) for a in program.axis_names("grid")))
+    row = max(1, prod(power_of_two(resources.size(a)) for a in rows))
+    # How many parts another kernel makes is not known, but that they keep all processors busy.
+    unknown = {a for a in streams if program.axes[a].extent not in sizes}
+    stored = [e for e in loads if program.inputs[e.attr].is_stored]
+    merged = {a for e in stored for a in e.axes & unknown}
+    parts = max(_FEWEST_PARTS, 2 * legal.gpu.processors // places)
+    ends = [parts if loop.axis.name in merged else resources.size(loop.axis.name) for loop in loops]
     matrices = [e for e in loads if e.axes & streams and e.axes & held.keys()]
-    last = [held[a].extent for e in matrices for a in e.axes & held.keys()]
+    last = [sizes.get(held[a].extent, SECTOR) for e in matrices for a in e.axes & held.keys()]
     return Features(
         rows=len(rows),
         streams=len(streams),
-        products=len({id(e) for e in model.products}),
+        products=len({id(e) for e in resources.products}),
         parts=bool(program.parts),
-        bytes=space.element_bytes,
-        places=log2(max(1, places)),
-        row=log2(max(1, prod(power_of_two(model.size(a)) for a in rows))),
-        length=log2(max([1, *(model.size(loop.axis.name) for loop in loops)])),
+        merges=bool(merged),
+        serial=len(program.axis_names("serial")),
+        bytes=legal.element_bytes,
+        places=log2(places),
+        row=log2(row),
+        length=log2(max([1, *ends])),
         held=log2(max([1, *(_carried(loop, lengths) for loop in loops)])),
         whole=log2(max([1, *lengths.values()])),
-        streamed=log2(max(1, sum(brought))),
         work=log2(1 + sum(map(_operations, tiles))),
-        limbs=sum(any(a in model.in_parts for a in e.args[:2]) for e in model.products),
-        added=sum(bool(e.axes & rows and e.axes & streams) for e in loads),
+        limbs=sum(any(a in resources.in_parts for a in e.args[:2]) for e in resources.products),
         masked=any(s.masked for loop in loops for s in loop.segments),
-        bounded=any(e.axes & model.blocked for loop in loops for e in loop.bounds),
-        levels=model.levels,
-        loops=len(loops),
-        rest=any(sizes.get(e, SECTOR) % SECTOR for e in last),
-        describes=space.describes,
-        two=bool(space.in_two),
+        bounded=any(e.axes & resources.blocked for loop in loops for e in loop.bounds),
+        levels=resources.levels,
+        rest=max((sum(size % n > 0 for n in (SECTOR, CHUNK)) for size in last), default=0),
+        describes=legal.describes,
+        two=bool(legal.in_two) and row > _FEW_ROWS,
+        direct=_is_direct(legal, row),
+        lanes=log2(legal.gpu.lanes) if legal.multiplies else 0.0,
     )
+
+
+def _is_direct(legal: Legal, row: int) -> bool:
+    is_matrix = legal.multiplies and legal.element_bytes <= 2
+    return is_matrix and legal.gpu.reads_shared and row >= _DIRECT_ROWS
 
 
 def _values(body: list[Statement]) -> Iterator[Expr]:

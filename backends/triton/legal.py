@@ -1,9 +1,9 @@
 """The schedules that a kernel may have at given sizes on one GPU: what resources allow.
 
 A shape is a schedule without the names of a kernel's axes and the number of processors, so that
-kernels that are alike can share it. A space holds the shapes that fit: blocks no longer than the
-sizes, tiles that a warp holds in registers, operands and stages in shared memory, descriptors and
-two tiles where the kernel has them. Which of these is good is the table's business.
+kernels that are alike can share it. Legal are those that fit: blocks no longer than the sizes,
+tiles that a warp holds in registers, operands and stages in shared memory, descriptors and two
+tiles where the kernel has them. Which of these is good is the table's business.
 """
 
 from __future__ import annotations
@@ -12,22 +12,21 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
-from math import log2, prod
 
-from monocomp.backends.triton.model import Gpu, Model, gpu
+from monocomp.backends.triton.resources import Gpu, Resources, gpu
 from monocomp.backends.triton.schedule import MIN_DOT, Schedule, one_tile, shortest
 from monocomp.blocks.descriptors import described_loads
 from monocomp.blocks.kernels import takes_turns
+from monocomp.errors import UnsupportedError
 from monocomp.sizes import power_of_two
 from monocomp.tile import Loop, TileProgram, expressions, walk
 from monocomp.tile.split_padding import divisible, split_padding
 
 LARGEST_TILE = 1 << 12  # elements of a tile that a warp can hold in registers
-_LENGTHS = {True: (16, 32, 64, 128, 256), False: (4, 16, 64, 256, 1024, 4096)}
+SHORTEST = 4  # block of elements that are not multiplied
 _WARPS = {True: (4, 8), False: (1, 2, 4, 8)}
-_STAGES = (1, 2, 3, 4, 5)
-_INSTANCES = (1, 2, 3, 4, 5, 6)
+_STAGES = range(1, 6)
+_MOST_INSTANCES = 6
 _TEXT = re.compile(r"([\dx]*)/([\dx]*) (\d+)w (\d+)s(?: (\d+)i)?( two)?( tma)?")
 
 
@@ -68,6 +67,15 @@ class Shape:
         blocks = [tuple(int(n) for n in part.split("x") if n) for part in found.group(1, 2)]
         warps, stages, instances = (int(n or 0) for n in found.group(3, 4, 5))
         return Shape(blocks[0], blocks[1], warps, stages, instances, bool(found[6]), bool(found[7]))
+
+
+def element_bytes(program: TileProgram, inputs: Mapping[str, int]) -> int:
+    """The size of a matrix' elements in products, from the sizes of elements of float inputs.
+    The widest counts that is read as a matrix: scales and biases of rows are in no product."""
+    read = [e for e in expressions(program.body) if e.op == "load" and e.attr in inputs]
+    blocked = {a.name for a in program.axes.values() if a.role not in ("grid", "serial")}
+    matrices = {e.attr for e in read if len(e.axes & blocked) > 1}
+    return max((n for name, n in inputs.items() if name in (matrices or inputs)), default=4)
 
 
 @dataclass(frozen=True)
@@ -126,24 +134,28 @@ class Legal:
         return self.gpu.copies and self.element_bytes <= 2 and bool(described_loads(self.program))
 
     @cached_property
-    def model(self) -> Model:
-        """Estimates of schedules that hold each axis as one tile."""
-        return Model(self.program, self.sizes, self.element_bytes, self.gpu)
+    def resources(self) -> Resources:
+        """What schedules take that hold each axis as one tile."""
+        return Resources(self.program, self.sizes, self.element_bytes, self.gpu)
 
     @cached_property
-    def _model_in_two(self) -> Model:
+    def _resources_in_two(self) -> Resources:
         program = split_padding(self.program, self.in_two)
-        return Model(program, self.sizes, self.element_bytes, self.gpu)
+        return Resources(program, self.sizes, self.element_bytes, self.gpu)
 
-    def model_of(self, schedule: Schedule) -> Model:
-        """Estimates of schedules like this one."""
-        return self._model_in_two if schedule.in_two else self.model
+    def resources_of(self, schedule: Schedule) -> Resources:
+        """What schedules like this one take."""
+        return self._resources_in_two if schedule.in_two else self.resources
 
     # --- shapes and schedules -------------------------------------------------------------
 
     def schedule(self, shape: Shape) -> Schedule | None:
-        """The schedule of a shape for this kernel, with blocks no longer than the sizes; None if
-        it cannot have one."""
+        """The schedule of a shape for this kernel; None if it cannot have one."""
+        found = self.named(shape)
+        return found if found is not None and self.holds(found) else None
+
+    def named(self, shape: Shape) -> Schedule | None:
+        """The same, whether it fits or not, with blocks no longer than the sizes."""
         if (len(shape.rows), len(shape.streams)) != (len(self.rows), len(self.streams)):
             return None
         if bool(shape.instances) != bool(self.program.parts):
@@ -153,7 +165,7 @@ class Legal:
         lengths = dict(zip(self.rows, shape.rows, strict=True))
         lengths |= dict(zip(self.streams, shape.streams, strict=True))
         axes = self.program.axis_names("row") + self.program.axis_names("stream")
-        found = Schedule(
+        return Schedule(
             tuple((a, min(lengths[a], self._longest(a))) for a in axes),
             shape.warps,
             shape.stages,
@@ -162,7 +174,24 @@ class Legal:
             shape.descriptors,
             self.orders[0],
         )
-        return found if self.holds(found) else None
+
+    def alike(self, shape: Shape) -> Shape:
+        """The shape for this kernel that comes nearest to another kernel's. Rows and columns of a
+        tile are the last axes of theirs, and what a stream inside another has belongs to the last;
+        further axes of rows are short, and further streams inside are like the last."""
+        rows, streams = shape.rows[-len(self.rows) :], shape.streams
+        rows = (MIN_DOT,) * (len(self.rows) - len(rows)) + rows if self.rows else ()
+        more = len(self.streams) - len(streams)
+        streams = streams + (streams[-1:] or (MIN_DOT,)) * more if more > 0 else streams[-more:]
+        return Shape(
+            tuple(min(n, self._longest(a)) for n, a in zip(rows, self.rows, strict=True)),
+            tuple(min(n, self._longest(a)) for n, a in zip(streams, self.streams, strict=True)),
+            shape.warps,
+            shape.stages,
+            max(1, shape.instances) if self.program.parts else 0,
+            shape.in_two and bool(self.in_two),
+            shape.descriptors and self.describes,
+        )
 
     def shape(self, schedule: Schedule) -> Shape:
         """The shape of a schedule."""
@@ -179,29 +208,28 @@ class Legal:
 
     @cached_property
     def orders(self) -> list[int]:
-        """How many places of the grid may take turns, the best first."""
-        return self.model.orders()
+        """How many places of the grid may take turns, what is taken first before the others."""
+        return self.resources.orders()
 
     def _longest(self, axis: str) -> int:
         """The longest block of an axis that is of use."""
         size = self.sizes.get(self.program.axes[axis].extent)
-        least = MIN_DOT if self.multiplies or axis in self.rows else min(_LENGTHS[False])
+        least = MIN_DOT if self.multiplies or axis in self.rows else SHORTEST
         return 1 << 16 if size is None else max(least, power_of_two(size))
 
     def holds(self, schedule: Schedule) -> bool:
         """Does all of it fit? Registers that are missing are slow, so that they count, but where
-        the model knows little: of products in full precision, and of some in limbs."""
-        model = self.model_of(schedule)
-        estimate = model.estimate(schedule)
+        little is known of them: of products in full precision, and of some in limbs."""
+        resources = self.resources_of(schedule)
+        estimate = resources.estimate(schedule)
         if not estimate.fits(self.gpu):
             return False
         if all(n <= MIN_DOT for _, n in schedule.blocks):
             return True  # there is nothing smaller
-        is_rough = self.element_bytes > 2 or bool(model.in_parts)
+        is_rough = self.element_bytes > 2 or bool(resources.in_parts)
         if not is_rough and estimate.spills(self.gpu):
             return False
-        tiles = (model.elements(axes, schedule) for axes in model.tiles)
-        return max(tiles, default=1) <= schedule.num_warps * LARGEST_TILE
+        return estimate.tile <= schedule.num_warps * LARGEST_TILE
 
     def admits(self, schedule: Schedule) -> bool:
         """Could this be a schedule of the kernel? Not everything that was remembered is."""
@@ -215,41 +243,19 @@ class Legal:
             return False
         if schedule.abreast > 1 and not takes_turns(self.program):
             return False
-        return self.model_of(schedule).estimate(schedule).fits(self.gpu)
+        return self.resources_of(schedule).estimate(schedule).fits(self.gpu)
 
-    # --- the whole space ------------------------------------------------------------------
-
-    def shapes(self, stages: Sequence[int] = _STAGES) -> Iterator[Shape]:
-        """All shapes, blocks no longer than the sizes."""
-        axes = [*self.rows, *self.streams]
-        choices = [[n for n in _LENGTHS[self.multiplies] if n <= self._longest(a)] for a in axes]
-        lengths = [c or [MIN_DOT] for c in choices]
-        depths = stages if self.streams else (1,)
-        instances = _INSTANCES if self.program.parts else (0,)
-        two = (False, True) if self.in_two else (False,)
-        engines = (False, True) if self.describes else (False,)
-        for blocks in product(*lengths):
-            rest = product(_WARPS[self.multiplies], depths, instances, two, engines)
-            rows, streams = blocks[: len(self.rows)], blocks[len(self.rows) :]
-            yield from (Shape(rows, streams, *chosen) for chosen in rest)
-
-    def ranked(self, stages: Sequence[int] = _STAGES) -> list[Shape]:
-        """Those that fit, the best first by the model; of each choice of blocks and warps the best
-        two, as stages and parts matter less."""
-        found: dict[Shape, float] = {}
-        for shape in self.shapes(stages):
-            schedule = self.schedule(shape)
-            if schedule is not None:
-                found[shape] = self.model_of(schedule).estimate(schedule).cycles
-        ranked = sorted(found, key=lambda s: _rank(s, found[s]))
-        kept: dict[object, int] = {}
-        chosen = []
-        for s in ranked:
-            key = s.rows, s.streams, s.warps
-            kept[key] = kept.get(key, 0) + 1
-            if kept[key] <= 2:
-                chosen.append(s)
-        return chosen
+    def smaller(self, shape: Shape) -> Iterator[Shape]:
+        """A shape with its longest block halved, again and again, and the smallest in the end."""
+        least = MIN_DOT if self.multiplies else SHORTEST
+        while (longest := max((*shape.rows, *shape.streams), default=0)) > least:
+            rows, streams = (
+                tuple(n // 2 if n == longest else n for n in lengths)
+                for lengths in (shape.rows, shape.streams)
+            )
+            shape = replace(shape, rows=rows, streams=streams)
+            yield shape
+        yield replace(shape, stages=1, descriptors=False)
 
     def neighbours(self, shape: Shape) -> list[Shape]:
         """The shapes one step away that fit: a length doubled or halved, other warps, a stage or an
@@ -268,25 +274,38 @@ class Legal:
             steps += [replace(shape, instances=shape.instances + n) for n in (1, -1)]
         steps += [replace(shape, descriptors=not shape.descriptors)]
         steps += [replace(shape, in_two=not shape.in_two)]
-        least = min(_LENGTHS[self.multiplies])
+        least = MIN_DOT if self.multiplies else SHORTEST
         kept = (
             s
             for s in steps
             if s.stages in _STAGES
             and s.warps in _WARPS[self.multiplies]
-            and s.instances in (0, *_INSTANCES)
+            and bool(shape.instances) <= s.instances <= _MOST_INSTANCES
             and min((*s.rows, *s.streams), default=least) >= least
         )
         schedules = (self.schedule(s) for s in kept)
         found = dict.fromkeys(self.shape(s) for s in schedules if s is not None)
         return [s for s in found if s != shape]
 
+    def refusal(self, notes: Sequence[str] = ()) -> UnsupportedError:
+        """That no schedule fits, with the sizes."""
+        least = dict.fromkeys(self.program.axis_names("row", "stream"), MIN_DOT)
+        programs = self.processors if self.program.parts else 0
+        smallest = self.resources.estimate(Schedule(tuple(least.items()), 4, 1, programs))
+        extents = (a.extent for a in self.program.axes.values() if a.extent in self.sizes)
+        sizes = ", ".join(f"{e.lstrip('.')} = {self.sizes[e]}" for e in dict.fromkeys(extents))
+        return UnsupportedError(
+            f"the GPU can't hold a tile of kernel '{self.program.name}'",
+            notes=[
+                f"extents: {sizes or 'not known'}",
+                f"its smallest tiles have up to {smallest.tile} elements and take "
+                f"{smallest.shared / 1024:.0f} KiB of shared memory; a program instance "
+                f"has {self.gpu.shared >> 10} KiB",
+                *notes,
+            ],
+            help="compile with backend='torch', or make the axes that are held entirely shorter",
+        )
+
 
 def _with(lengths: tuple[int, ...], place: int, new: int) -> tuple[int, ...]:
     return (*lengths[:place], new, *lengths[place + 1 :])
-
-
-def _rank(shape: Shape, cycles: float) -> tuple[int, int, int]:
-    """By the model; what it takes for about as fast, by large blocks and a usual depth."""
-    elements = prod((*shape.rows, *shape.streams))
-    return round(20 * log2(cycles)), -elements, abs(shape.stages - 3)

@@ -1,0 +1,202 @@
+"""Which schedules kernels like one have done best with: rows of features and measured shapes.
+
+A row holds the features of one kernel and how long each shape took that was measured for it, over
+the best of them; no row says which program it is from. The rows nearest to a kernel vote: the
+score of a shape is the mean of the logarithms of its times, weighted by nearness (Nadaraya and
+Watson's estimator), beside a doubtful vote for what hardly any of them has tried. What leaves
+processors idle counts by how many, here and there. The best that is legal comes first.
+
+The rows come from `python -m benchmarks.schedules --table`, and so do their measurements. Those for
+targets that were not measured are from what registers and shared memory hold, and say so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from heapq import nsmallest
+from importlib.resources import files
+from itertools import islice
+from math import inf, log, prod
+from operator import sub
+from typing import Any
+
+from monocomp.backends.triton.features import NAMES, features
+from monocomp.backends.triton.legal import Legal, Shape
+from monocomp.backends.triton.schedule import Schedule
+
+FORMAT = 1
+# What a difference of 1 counts. Lengths are logarithms, and beyond a limit they are all the same.
+_WEIGHTS = {
+    "rows": 7.0,
+    "streams": 20.0,
+    "products": 0.7,
+    "parts": 2.0,
+    "merges": 7.0,
+    "serial": 5.0,
+    "bytes": 0.7,
+    "places": 0.1,
+    "row": 1.0,
+    "length": 0.5,
+    "held": 0.1,
+    "whole": 0.3,
+    "work": 0.2,
+    "limbs": 2.0,
+    "masked": 0.3,
+    "bounded": 2.0,
+    "levels": 1.0,
+    "rest": 3.0,
+    "describes": 1.0,
+    "two": 10.0,
+    "direct": 1.5,
+    "lanes": 20.0,
+}
+_LIMITS = {"rows": 2, "row": 8, "length": 16, "places": 12, "products": 6, "limbs": 2}
+_NEAR = 12  # rows vote
+_NEARNESS, _SHARPNESS = 0.1, 4  # a row at distance d has the weight (nearness + d) ** -sharpness
+_DOUBT, _DOUBTED = 0.3, 0.3  # the weight, for all votes, of one that this much time is lost
+_IDLE = 0.5  # of the logarithm of how many processors there are for each instance
+
+_APART = 1000.0
+_SCALES = tuple(_WEIGHTS[name] for name in NAMES)
+_MOST = tuple(_LIMITS.get(name, inf) for name in NAMES)
+_PRODUCTS, _PLACES, _ROW = map(NAMES.index, ("products", "places", "row"))
+
+
+@dataclass(frozen=True)
+class Row:
+    """What has been measured for one kernel.
+
+    Attributes:
+        features: of the kernel, as `Features.numbers` has them.
+        processors: of the GPU.
+        times: of each shape, over the best time.
+    """
+
+    features: tuple[float, ...]
+    processors: int
+    times: tuple[tuple[str, float], ...]
+
+    @cached_property
+    def point(self) -> tuple[float, ...]:
+        """Where the kernel lies."""
+        return point(self.features)
+
+
+@cache
+def shipped() -> tuple[Row, ...]:
+    """The table that comes with the package."""
+    return read(json.loads(files(__package__).joinpath("table.json").read_text()))
+
+
+def read(table: Mapping[str, Any]) -> tuple[Row, ...]:
+    """The rows of a table."""
+    if table["format"] != FORMAT or tuple(table["features"]) != NAMES:
+        raise ValueError("the table is of another version")
+    return tuple(
+        Row(tuple(row["features"]), source["processors"], tuple(row["times"].items()))
+        for source in table["sources"]
+        for row in source["rows"]
+    )
+
+
+def point(of: Sequence[float]) -> tuple[float, ...]:
+    """Where a kernel with these features lies, so that sums of differences are distances: those
+    that multiply matrices far from the others."""
+    scaled = (w * min(x, most) for w, most, x in zip(_SCALES, _MOST, of, strict=True))
+    return (*scaled, _APART * bool(of[_PRODUCTS]))
+
+
+def distance(a: Sequence[float], b: Sequence[float]) -> float:
+    """How far apart two points are."""
+    return float(sum(map(abs, map(sub, a, b))))
+
+
+def first(legal: Legal) -> Schedule:
+    """The schedule to take where nothing is measured.
+
+    Raises:
+        UnsupportedError: the GPU can't hold the smallest tiles of this kernel.
+    """
+    found = next(ranked(legal), None)
+    if found is None:
+        raise legal.refusal()
+    return found
+
+
+def candidates(legal: Legal, count: int = 12) -> list[Schedule]:
+    """At most so many schedules that are worth measuring: the one to take first, with other loads,
+    tiles and orders, then half of the best that are left, and what is a step from the first."""
+    best = ranked(legal)
+    chosen = next(best, None)
+    if chosen is None:
+        raise legal.refusal()
+    shape = legal.shape(chosen)
+    others = (
+        legal.schedule(replace(shape, descriptors=not shape.descriptors)),
+        legal.schedule(replace(shape, in_two=not shape.in_two)),
+        *(replace(chosen, abreast=n) for n in legal.orders[1:]),
+    )
+    found = dict.fromkeys([chosen, *filter(None, others)])
+    found |= dict.fromkeys(islice(best, max(0, count - len(found)) // 2))
+    found |= dict.fromkeys(filter(None, map(legal.schedule, legal.neighbours(shape))))
+    if len(found) < count:
+        found |= dict.fromkeys(best)
+    return list(found)[:count]
+
+
+def ranked(legal: Legal, rows: Sequence[Row] | None = None) -> Iterator[Schedule]:
+    """The legal ones of the schedules that the nearest rows have, the best first; in the end those
+    with shorter and shorter blocks, which may be all that this GPU can hold."""
+    shapes = _elected(legal, shipped() if rows is None else rows)
+    yield from filter(None, map(legal.schedule, shapes))
+    yield from filter(None, map(legal.schedule, legal.smaller(shapes[0])))
+
+
+def _elected(legal: Legal, rows: Sequence[Row]) -> list[Shape]:
+    """The shapes that the nearest rows have, the best first."""
+    own = features(legal).numbers()
+    here = point(own)
+    far = [distance(here, row.point) for row in rows]
+    scores: dict[Shape, float] = {}
+    voters: dict[Shape, float] = {}
+    total = 0.0
+    for n in nsmallest(_NEAR, range(len(rows)), key=far.__getitem__):
+        weight = (_NEARNESS + far[n]) ** -_SHARPNESS
+        total += weight
+        for shape, vote in _votes(rows[n], legal).items():
+            scores[shape] = scores.get(shape, 0.0) + weight * vote
+            voters[shape] = voters.get(shape, 0.0) + weight
+    doubt = _DOUBT * total
+
+    def score(shape: Shape) -> float:
+        mean = (scores[shape] + doubt * _DOUBTED) / (voters[shape] + doubt)
+        return mean + _idle(shape, own, legal.gpu.processors)
+
+    return sorted(scores, key=score)
+
+
+def _votes(row: Row, legal: Legal) -> dict[Shape, float]:
+    """How much time a row's shapes lose for a kernel that has them as it can."""
+    votes: dict[Shape, float] = {}
+    for text, time in row.times:
+        shape = _parsed(text)
+        vote = log(time) - _idle(shape, row.features, row.processors)
+        alike = legal.alike(shape)
+        votes[alike] = min(vote, votes.get(alike, inf))
+    return votes
+
+
+def _idle(shape: Shape, of: Sequence[float], processors: int) -> float:
+    """The time that is lost where there are fewer program instances than processors."""
+    if shape.instances:
+        return 0.0
+    instances = 2 ** of[_PLACES] * max(1.0, 2 ** of[_ROW] / prod(shape.rows))
+    return _IDLE * max(0.0, log(processors / instances))
+
+
+@cache
+def _parsed(text: str) -> Shape:
+    return Shape.parse(text)

@@ -1,0 +1,162 @@
+"""The table of schedules, made from measurements, and judged by them.
+
+For every program that is left out, the table made from the others says what comes first for each of
+its kernels; that schedule's time is compared with the best that was measured. A launch takes about
+five microseconds, and a kernel that takes less counts as one that takes as long.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import exp, log
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from benchmarks.schedules.cases import Prepared, case
+from monocomp.backends.triton import table
+from monocomp.backends.triton.features import NAMES, features
+from monocomp.backends.triton.legal import Legal
+
+FOLDER = Path(__file__).parent
+MEASURED, SUGGESTED = FOLDER / "h200.json", FOLDER / "suggested.json"
+TABLE = Path(table.__file__).with_name("table.json")
+LAUNCH = 0.005  # milliseconds
+MOST = 1.5  # times the best that a schedule may take
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel that was measured.
+
+    Attributes:
+        programs: that have it.
+        name: for messages.
+        legal: the schedules that it may have.
+        before: what was taken first when it was measured.
+        times: milliseconds, of those that work.
+        row: of the table.
+    """
+
+    programs: frozenset[str]
+    name: str
+    legal: Legal
+    before: str
+    times: dict[str, float]
+    row: table.Row
+
+    def loss(self, shape: str) -> float | None:
+        """The time of a shape over the best; None where it was not measured."""
+        if shape not in self.times:
+            return None
+        return max(self.times[shape], LAUNCH) / max(min(self.times.values()), LAUNCH)
+
+
+def kernels(path: Path = MEASURED) -> list[Kernel]:
+    """What was measured, of kernels as they are planned today."""
+    data, made, found = json.loads(path.read_text()), {}, []
+    for k in data["kernels"]:
+        which = case(k["programs"][0], k["sizes"], k["dtype"])
+        if which not in made:
+            made[which] = Prepared(which, "meta", data["target"], data["processors"])
+        legal = made[which].legal[k["kernel"] - 1]
+        times = {s: t for s, t in k["times"].items() if t is not None}
+        row = table.Row(features(legal).numbers(), data["processors"], relative(times))
+        name = f"{which}, kernel {k['kernel']}"
+        found.append(Kernel(frozenset(k["programs"]), name, legal, k["first"], times, row))
+    return found
+
+
+def relative(times: dict[str, float]) -> tuple[tuple[str, float], ...]:
+    """Times over the best, the best first."""
+    best = min(times.values())
+    return tuple((s, round(times[s] / best, 3)) for s in sorted(times, key=times.__getitem__))
+
+
+def suggested() -> Iterator[dict[str, Any]]:
+    """Sources of rows for targets that were not measured, with the rows."""
+    for source in json.loads(SUGGESTED.read_text()):
+        target, rows = source["target"], []
+        for k in source["kernels"]:
+            which = case(k["program"], k["sizes"], k.get("dtype", "bfloat16"))
+            made = Prepared(which, "meta", target, source["processors"])
+            times = {s: 1 + n / 20 for n, s in enumerate(k["shapes"])}
+            rows.append({"features": features(made.legal[0]).numbers(), "times": times})
+        yield {"source": source["source"], "processors": source["processors"], "rows": rows}
+
+
+def write_table(path: Path = MEASURED) -> None:
+    """Write the table that comes with the package."""
+    data = json.loads(path.read_text())
+    rows = [{"features": k.row.features, "times": dict(k.row.times)} for k in kernels(path)]
+    versions = f"triton {data['triton']}, torch {data['torch']}, {data['date']}"
+    source = f"measured on {data['device']}, {versions}; see benchmarks/schedules/{path.name}"
+    sources = [{"source": source, "processors": data["processors"], "rows": rows}, *suggested()]
+    lines = []
+    for each in sources:
+        inside = ",\n".join(json.dumps(r, separators=(",", ":")) for r in each.pop("rows"))
+        lines.append(f'{json.dumps(each)[:-1]}, "rows": [\n{inside}\n]}}')
+    head = json.dumps({"format": table.FORMAT, "features": NAMES})[:-1]
+    TABLE.write_text(f'{head}, "sources": [\n' + ",\n".join(lines) + "\n]}\n")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How much longer schedules take than the best measured, by kernel.
+
+    Attributes:
+        losses: of first schedules.
+        unknown: of those that come next, where the first was not measured.
+    """
+
+    losses: dict[str, float]
+    unknown: dict[str, float]
+
+    def __str__(self) -> str:
+        slow = sorted(((x, name) for name, x in self.losses.items() if x > MOST), reverse=True)
+        both = [*self.losses.values(), *self.unknown.values()]
+        return "\n".join(
+            [
+                *(f"{x:6.2f}  {name}" for x, name in slow),
+                f"{len(self.losses)} first schedules: geometric mean "
+                f"{mean(self.losses.values()):.3f}, worst {max(self.losses.values()):.2f}",
+                f"{len(self.unknown)} were not measured; with the next that was in place of each, "
+                f"geometric mean {mean(both):.3f}, worst {max(both):.2f}",
+            ]
+        )
+
+
+def mean(losses: Iterable[float]) -> float:
+    """The geometric mean."""
+    return exp(fmean(map(log, losses)))
+
+
+def leave_one_out(known: Sequence[Kernel]) -> Judgement:
+    """What the table makes of programs that it has not seen."""
+    found = Judgement({}, {})
+    for program in sorted({p for k in known for p in k.programs}):
+        rows = [k.row for k in known if program not in k.programs]
+        for k in (k for k in known if program in k.programs):
+            shapes = (str(k.legal.shape(s)) for s in table.ranked(k.legal, rows))
+            losses = {s: k.loss(s) for s in shapes}
+            first = next(iter(losses.values()))
+            measured = next((x for x in losses.values() if x is not None), None)
+            if measured is not None:
+                into = found.unknown if first is None else found.losses
+                into[f"{program}: {k.name}"] = measured
+    return found
+
+
+def compare(known: Sequence[Kernel]) -> str:
+    """Where the first schedule is slower than what came first when all was measured."""
+    lines = []
+    for k in known:
+        now = str(k.legal.shape(table.first(k.legal)))
+        new, old = k.times.get(now), k.times.get(k.before)
+        if new is None or old is None:
+            lines.append(f"   ?  {k.name}: {now} for {k.before}")
+        elif max(new, LAUNCH) > 1.01 * max(old, LAUNCH):
+            lines.append(f"{new / old:.2f}  {k.name}: {now} for {k.before}")
+    return "\n".join(sorted(lines, reverse=True))
