@@ -101,6 +101,22 @@ def test_every_statement_has_an_origin(name: str) -> None:
             assert lines[start - 1].text == "@triton.jit" and "_kernel" in lines[start].text
 
 
+def test_lines_of_gluon_know_their_terms() -> None:
+    """Asking for a block, taking it, and the product are each a part of the same statements, in
+    whichever function they stand."""
+    kernel = mc.compile(library.load("attention"), backend="gluon")
+    lines = [line for line in kernel.stages.lines if line.block is not None]
+    assert all(line.tile is not None for line in lines)
+    (sent,) = {
+        line.origin for line in lines if line.text.strip().startswith("mbarrier.wait(K_ring_e")
+    }
+    (taken,) = {line.origin for line in lines if line.text.strip().startswith("K_tile = K_ring.")}
+    (released,) = {line.origin for line in lines if "mbarrier.arrive(K_ring_e" in line.text}
+    assert sent is taken is released and str(sent) == "O: K[b,h,k,d]"
+    of = {type(line.block): str(line.origin) for line in lines if line.text.strip()[:2] == "s "}
+    assert of == dict.fromkeys((B.Issue, B.Wait), "O: sum[d](K[b,h,k,d] * Q[b,h,q,d])")
+
+
 @pytest.mark.parametrize(
     ("look", "message"),
     [
