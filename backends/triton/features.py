@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from math import log2, prod
 
-from monocomp.backends.triton.legal import Legal
+from monocomp.backends.triton.legal import Legal, Shape
 from monocomp.backends.triton.schedule import CHUNK, SECTOR, held_length
 from monocomp.sizes import power_of_two
 from monocomp.tile import Expr, Loop, Statement, expressions, roots, subexpressions, walk
@@ -15,6 +15,8 @@ _SPECIAL = ("exp2", "log2", "log", "tanh", "rsqrt", "sqrt", "sin", "cos", "erf",
 _FREE = ("number", "param", "extent", "coordinate", "local", "load", "contract", "cast", "masked")
 _SPECIAL_WORK = 8  # element-wise operations that one of the special functions counts for
 _FEWEST_PARTS, _FEW_ROWS = 4, 32
+_USUAL = Shape((64,), (64,), 4, 3)
+_RESERVED = 1 << 10  # bytes of shared memory that each instance takes
 _DIRECT_ROWS = 64  # that a product has whose operands matrix units take from shared memory
 
 
@@ -44,6 +46,7 @@ class Features:
         two: can axes be padded less in two tiles, and are there rows enough for that to matter?
         direct: do matrix units take operands from shared memory?
         lanes: of a warp that multiplies matrices.
+        room: instances with tiles of 64 by 64 that a processor has shared memory for, to 3.
     """
 
     rows: int
@@ -68,6 +71,7 @@ class Features:
     two: bool
     direct: bool
     lanes: float
+    room: int
 
     def numbers(self) -> tuple[float, ...]:
         """As a row of the table."""
@@ -121,7 +125,17 @@ def features(legal: Legal) -> Features:
         two=bool(legal.in_two) and row > _FEW_ROWS,
         direct=_is_direct(legal, row),
         lanes=log2(legal.gpu.lanes) if legal.multiplies else 0.0,
+        room=_room(legal),
     )
+
+
+def _room(legal: Legal) -> int:
+    """What overlaps with what: two instances on one processor, or the stages of one alone."""
+    usual = legal.named(legal.alike(_USUAL)) if legal.multiplies else None
+    if usual is None:
+        return 0
+    shared = legal.resources.estimate(usual).shared + _RESERVED
+    return min(3, legal.gpu.shared // shared)
 
 
 def _is_direct(legal: Legal, row: int) -> bool:

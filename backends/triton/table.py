@@ -52,6 +52,7 @@ _WEIGHTS = {
     "two": 10.0,
     "direct": 1.5,
     "lanes": 20.0,
+    "room": 0.05,
 }
 _LIMITS = {"rows": 2, "row": 8, "length": 16, "places": 12, "products": 6, "limbs": 2}
 _NEAR = 12  # rows vote

@@ -63,9 +63,14 @@ def case(program: str, sizes: Mapping[str, int], dtype: str = "bfloat16", tier: 
     return Case(program, tuple(sorted((n, s) for n, s in sizes.items() if n in known)), dtype, tier)
 
 
+def _text(program: str) -> str:
+    """Of the library, by name; or one's own."""
+    return mc.library.load(program) if program in mc.library.names() else program
+
+
 @cache
 def _indices(program: str) -> frozenset[str]:
-    return frozenset(mc.compile(mc.library.load(program)).declared.extent_of)
+    return frozenset(mc.compile(_text(program)).declared.extent_of)
 
 
 def cases() -> list[Case]:
@@ -128,7 +133,7 @@ class Prepared:
     """
 
     def __init__(self, case: Case, device: str, target: str, processors: int) -> None:
-        kernel = mc.compile(mc.library.load(case.program), name=case.program)
+        kernel = mc.compile(_text(case.program))
         full = FULL.get(case.program, Full())
         self.full, self.device, self.equations = full, device, kernel.equations
         self.inputs = _inputs(kernel, full, case, device)

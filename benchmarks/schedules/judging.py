@@ -76,14 +76,15 @@ def relative(times: dict[str, float]) -> tuple[tuple[str, float], ...]:
 
 
 def suggested() -> Iterator[dict[str, Any]]:
-    """Sources of rows for targets that were not measured, with the rows."""
+    """Sources of rows that no search has measured, with the rows: schedules in order, or times."""
     for source in json.loads(SUGGESTED.read_text()):
         target, rows = source["target"], []
         for k in source["kernels"]:
             which = case(k["program"], k["sizes"], k.get("dtype", "bfloat16"))
             made = Prepared(which, "meta", target, source["processors"])
-            times = {s: 1 + n / 20 for n, s in enumerate(k["shapes"])}
-            rows.append({"features": features(made.legal[0]).numbers(), "times": times})
+            times = k.get("times") or {s: 1 + n / 20 for n, s in enumerate(k["shapes"])}
+            row = {"features": features(made.legal[0]).numbers(), "times": dict(relative(times))}
+            rows.append(row)
         yield {"source": source["source"], "processors": source["processors"], "rows": rows}
 
 

@@ -158,7 +158,7 @@ def differential(
 def dropout(Q: Tensor, K: Tensor, V: Tensor, rate: float = 0.1, seed: int = 0) -> Tensor:
     S = logits(Q, K)
     places = torch.meshgrid(*map(torch.arange, S.shape), indexing="ij")
-    kept = torch.from_numpy(uniform(seed, *places)).to(Q.device) >= rate
+    kept = torch.as_tensor(uniform(seed, *places)).to(Q.device) >= rate
     return S.softmax(-1).masked_fill(~kept, 0) / (1 - rate) @ V
 
 
