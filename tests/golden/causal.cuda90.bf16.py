@@ -31,7 +31,7 @@ CONFIG = {
     "BLOCK_K": 64,
     "num_warps": 4,
     "num_stages": 3,
-    "DESCRIPTORS": True,
+    "DESCRIPTORS": False,
     "ABREAST": 4,
 }
 
