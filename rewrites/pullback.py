@@ -14,7 +14,7 @@ from typing import Any
 
 from monocomp import terms as T
 from monocomp.moving import Centred, centred
-from monocomp.rewrites.lifting import largest
+from monocomp.rewrites.frames import largest
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, carrier
 

@@ -44,14 +44,18 @@ NAMES = (
     "emptiness",
     "elaboration",
     "sigmoids",
-    "normal_form",
+    "results",
+    "hoisting",
+    "extrema",
+    "quotients",
+    "single_folds",
     "selection",
     "exchange",
+    "frames",
     "lifting",
     "centring",
     "products",
     "pullback",
-    "tiling",
 )
 LIMIT = 20  # seconds of this process that the tests of a mutant may take more than twice theirs
 SAME = "without it the rule gives the term that it was given, which is no step"
@@ -61,23 +65,23 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "sigmoids.recognise_sigmoid: if t.op != 'mul'": (
         "nothing else has an exponential as a factor, beside which a sigmoid could stand"
     ),
-    "normal_form.assume_filter: t.args[0] is T.TRUE": "without a filter nothing is known",
-    "normal_form.assume_filter: if new == bodies": SAME,
-    "normal_form.common_result: if not frame and (not leaving)": SAME,
-    "normal_form.split_weights: if len(groups) == 1": SAME,
-    "normal_form.filter_bracket: if all((m is T.TRUE for m in masks))": SAME,
-    "normal_form.filter_masked_extremum: if all((m is T.TRUE for m in masks))": SAME,
-    "normal_form.hoist_factor: if common is one": SAME,
-    "normal_form.hoist_factor: name in factor.free": "a further step takes the 1 that is left",
-    "normal_form.hoist_addend: not outside": SAME,
-    "normal_form.hoist_positive_factor: if number == 1 and (not outside)": SAME,
-    "normal_form.factor_number: if all((number == 1 for number, _ in found))": SAME,
-    "normal_form._picked: ... if o is not c": "at the place that it names it is true",
-    "normal_form._solved: c.op != 'compare'": "nothing else has the attribute ==",
-    "normal_form.cancel_denominator: inverse.attr == -1": (
+    "results.assume_filter: t.args[0] is T.TRUE": "without a filter nothing is known",
+    "results.assume_filter: if new == bodies": SAME,
+    "results.common_result: if not frame and (not leaving)": SAME,
+    "results.split_weights: if len(groups) == 1": SAME,
+    "hoisting.filter_bracket: if all((m is T.TRUE for m in masks))": SAME,
+    "hoisting.filter_masked_extremum: if all((m is T.TRUE for m in masks))": SAME,
+    "hoisting.hoist_factor: if common is one": SAME,
+    "hoisting.hoist_factor: name in factor.free": "a further step takes the 1 that is left",
+    "hoisting.hoist_addend: not outside": SAME,
+    "hoisting.hoist_positive_factor: if number == 1 and (not outside)": SAME,
+    "quotients.factor_number: if all((number == 1 for number, _ in found))": SAME,
+    "extrema._picked: ... if o is not c": "at the place that it names it is true",
+    "extrema._solved: c.op != 'compare'": "nothing else has the attribute ==",
+    "quotients.cancel_denominator: inverse.attr == -1": (
         "a power of the divisor is one addend, so that nothing gets shorter"
     ),
-    "normal_form._quotient: if len(addends(numerator)) != len(base.args)": (
+    "quotients._quotient: if len(addends(numerator)) != len(base.args)": (
         "the product that is compared with the numerator has as many addends as the base"
     ),
     "lifting.scale_power: exponent is T.ZERO": SAME,

@@ -14,7 +14,7 @@ from monocomp.errors import UnsupportedError
 from monocomp.lowering.framed_sums import FramedSums
 from monocomp.lowering.special_values import EXTREMA, is_infinite_with
 from monocomp.moving import Centred, Unit, coefficient
-from monocomp.rewrites.lifting import largest
+from monocomp.rewrites.frames import largest
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, settled
 from monocomp.tile import Expr

@@ -15,7 +15,7 @@ from monocomp import terms as T
 from monocomp.lowering.bodies import UNITS, Body
 from monocomp.lowering.expressions import where_equal
 from monocomp.lowering.special_values import infinite_with
-from monocomp.rewrites.lifting import largest
+from monocomp.rewrites.frames import largest
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE, settled
 from monocomp.terms.monomials import addends, factors

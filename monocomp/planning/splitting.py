@@ -39,7 +39,7 @@ from monocomp.planning.roles import (
 )
 from monocomp.planning.storing import WORTHWHILE, new_name, taken_names
 from monocomp.planning.stretches import Stretch, stretch
-from monocomp.rewrites.lifting import largest
+from monocomp.rewrites.frames import largest
 from monocomp.rewrites.pullback import passes
 from monocomp.rewriting import Saving, Step
 from monocomp.sizes import nominal_sizes, packed_extents

@@ -8,7 +8,8 @@ import pytest
 from monocomp import terms as T
 from monocomp.pipeline import derive
 from monocomp.reference.oracle import evaluate
-from monocomp.rewrites.lifting import _settled, lifting, shared_frames
+from monocomp.rewrites.frames import settled_frame
+from monocomp.rewrites.lifting import lifting, shared_frames
 from monocomp.rules import Rule, RuleSet
 from monocomp.terms.algebra import is_mantissa
 from tests.rewrites.rules import (
@@ -456,7 +457,7 @@ def test_frames_are_settled(frame: str, is_settled: bool) -> None:
     read = ("S[i,k]", "R[i,k]", "X[i]", "Z[i]")
     declared = ", ".join(x for x in read if f"{x[0]}[" in frame)
     (equation,) = equations(f"input {declared}\nM[i] = {frame}").equations
-    assert (_settled(equation.body) is not equation.body) == is_settled
+    assert (settled_frame(equation.body) is not equation.body) == is_settled
 
 
 @pytest.mark.parametrize("monoid", ["max", "min"])

@@ -1,0 +1,196 @@
+"""Frames: the exponents that numbers are scaled by, and which numbers need none."""
+
+from __future__ import annotations
+
+from monocomp import terms as T
+from monocomp.rewrites.normal_form import normal_form, normalise
+from monocomp.rewrites.sigmoids import sigmoids
+from monocomp.rules import RuleSet
+from monocomp.terms import Term
+from monocomp.terms.algebra import frame
+from monocomp.terms.monomials import addends, exponent_of, factors
+
+
+def scaled(t: Term) -> tuple[Term, Term]:
+    """t as (mantissa, exponent) with t = mantissa * exp(exponent), the exponent 0 where t is
+    a plain number: the format SE, for one value."""
+    match t.op:
+        case "exp" if not T.is_over_nothing(t):
+            return T.ONE, t.args[0]
+        case "mul":
+            parts = [scaled(f) for f in t.args]
+            return T.mul(*(v for v, _ in parts)), T.add(T.ZERO, *(e for _, e in parts))
+        case "pow":
+            value, exponent = scaled(t.args[0])
+            return T.power_of(value, t.attr), T.mul(T.const(t.attr, "float"), exponent)
+        case "relu" | "abs":
+            value, exponent = scaled(t.args[0])
+            return T.function(t.op, value), exponent
+        case _ if is_joined(t) and not are_bounded(t.args):
+            return in_one_frame(t, [scaled(a) for a in t.args])
+        case "sigmoid" if not T.is_nonnegative(t.args[0]):
+            (x,) = t.args  # 1 / (1 + exp(-x)) = exp(min(x, 0)) / (1 + exp(-abs(x)))
+            return T.function("sigmoid", T.function("abs", x)), T.function("minimum", x, T.ZERO)
+    return t, T.ZERO
+
+
+def is_joined(t: Term) -> bool:
+    """Does of these numbers that with the largest exponent count? In a maximum it need not where
+    it is less than 0, nor in a minimum: what counts may be too small for that exponent."""
+    exponents = {exponent_of(a) for a in t.args if a is not T.ZERO}
+    if t.op in ("maximum", "minimum") and len(exponents) == 1:
+        return True
+    return t.op == "add" or (t.op == "maximum" and all(map(T.is_nonnegative, t.args)))
+
+
+def in_one_frame(t: Term, parts: list[tuple[Term, Term]]) -> tuple[Term, Term]:
+    """A sum or maximum of scaled numbers, in the largest of their exponents."""
+    # Where a bracket says that an addend is not there, its exponent does not count, nor does
+    # that of 0.
+    there = [(v, e) for v, e in parts if v is not T.ZERO]
+    if len({e for _, e in there}) == 1:  # the exponents cancel, whichever are there
+        counted = {there[0][1]}
+    else:
+        counted = {T.where(condition_of(v), e, T.NEG_INF) for v, e in there}
+    joint, *others = sorted(counted, key=lambda e: e.key)
+    for e in others:
+        joint = T.function("maximum", joint, e)
+    joint = settled_frame(joint)
+    moved = [T.mul(v, T.exp(T.sub(e, joint))) for v, e in parts]
+    return (T.add(*moved) if t.op == "add" else T.function(t.op, *moved)), joint
+
+
+def settled_frame(joint: Term) -> Term:
+    """The exponent to subtract, 0 where it is infinite of what is finite, so that inf - inf does
+    not occur. The maximum of a fold is settled anyway (`lowering.values`)."""
+    exponents = joint.args if joint.op == "maximum" else (joint,)
+    parts = [a for e in exponents for a in addends(e)]
+    is_below = T.is_below_infinity(joint) or all(map(T.is_finite_if_there, parts))
+    is_frame = any(_is_scaled_extremum(a) or _is_masked(a) for a in parts)
+    is_frame &= not any(_is_scaled_extremum(T.neg(a)) and not _has_element(a) for a in parts)
+    is_bounded = is_below or T.is_finite_if_read(joint)
+    # An exponential in an exponent would be split off again, and so would what is made of it.
+    is_bounded |= any(s.op == "exp" for s in T.subterms(joint))
+    if is_bounded and (is_frame or T.exceeds_minus_infinity(joint)):
+        return joint
+    return T.where(T.compare("==", T.function("abs", joint), T.INF), T.ZERO, joint)
+
+
+def _is_scaled_extremum(addend: Term) -> bool:
+    """Is it a maximum, scaled by what is not negative, or such a minimum taken away?"""
+    number, rest = T.split_coefficient(addend)
+    parts = [] if rest is None else list(factors(rest))
+    folds = [
+        f for f in parts if f.op == "fold" and f.attr.monoid == ("max" if number > 0 else "min")
+    ]
+    return len(folds) == 1 and all(T.is_nonnegative(f) for f in parts if f not in folds)
+
+
+def _has_element(addend: Term) -> bool:
+    return all(T.has_element(f) for f in factors(addend) if f.op == "fold")
+
+
+def _is_settled(t: Term) -> bool:
+    return t.op == "where" and t is settled_frame(t.args[2])
+
+
+def _is_masked(t: Term) -> bool:
+    if t.op != "where" or t.args[2] is not T.NEG_INF:
+        return False
+    return t.args[1].op == "fold" or T.is_finite_if_read(t.args[1])
+
+
+def condition_of(t: Term) -> Term:
+    """Where an addend is there: its brackets hold, sums in it and those that divide it have
+    an element, and a relu is not 0, as it may be with any exponent."""
+    sums = [f for f in factors(t) if f.op == "fold" and f.attr.monoid == "sum"]
+    sums += [f.args[0] for f in factors(t) if f.op == "pow" and f.attr < 0]
+    return T.conjunction(
+        *(f.args[0] for f in factors(t) if T.is_bracket(f)),
+        *(T.is_there(base) for base in sums if T.may_be_empty(base)),
+        *(T.is_there(base) for f in factors(t) if (base := T.base_and_power(f)[0]).op == "relu"),
+    )
+
+
+def are_bounded(terms: tuple[Term, ...]) -> bool:
+    """Are the exponents at most 0 by their form, and not all of them far below?"""
+    if all(map(is_bounded_by_form, terms)):
+        return True
+    exponents = list(map(exponent_of, terms))
+    return T.ZERO in exponents and all(T.is_nonnegative(T.neg(e)) for e in exponents)
+
+
+def is_bounded_by_form(addend: Term) -> bool:
+    """Is the exponent at most 0 by its form, wherever the addend is there?"""
+    return is_at_most_zero(exponent_of(addend), condition_of(addend))
+
+
+def is_at_most_zero(exponent: Term, condition: Term) -> bool:
+    """Is it s - m, with an m that is at least s where the condition holds, or more of that?"""
+    known = frozenset(T.conjuncts(condition))
+    if exponent.op == "fold" and exponent.attr.monoid == "max":
+        _, (inside, body) = T.open_fold(exponent)
+        return is_at_most_zero(body, T.conjunction(condition, inside))
+    unsigned = [f for f in factors(exponent) if not T.is_nonnegative(f)]
+    if len(unsigned) == 1 and unsigned[0].op == "add":
+        exponent = unsigned[0]
+    for a in addends(exponent):
+        number, _ = T.split_coefficient(a)
+        extrema = [f for f in factors(a) if f.op in ("fold", "maximum", "minimum", "where")]
+        scale = [f for f in factors(a) if f not in extrema and f.op != "const"]
+        if len(extrema) != 1 or isinstance(number, float) or not all(map(T.is_nonnegative, scale)):
+            continue
+        rest = T.sub(exponent, a)  # c (s - max(s)), or c (min(s) - s), for c > 0
+        inverse = [T.power_of(f, -1) for f in scale]
+        s = T.add(*(T.mul(T.const(-1 / number, "float"), b, *inverse) for b in addends(rest)))
+        if _is_extremum(extrema[0], s, "max" if number < 0 else "min", known):
+            return True
+    return exponent is T.ZERO
+
+
+def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:
+    """Is m the maximum (or minimum) of several terms, of which s is one? `known` are
+    conditions that hold."""
+    if m is s:
+        return True
+    if _is_settled(m):
+        return _is_extremum(m.args[2], s, monoid, known)
+    if s.op == "fold" and s.attr.monoid == monoid:
+        _, (inside, body) = T.open_fold(s)
+        if _is_extremum(m, body, monoid, known.union(T.conjuncts(inside))):
+            return True
+    if m.op == monoid + "imum":
+        return any(_is_extremum(a, s, monoid, known) for a in m.args)
+    if m.op == "where":
+        return m.args[1] is s and known.issuperset(T.conjuncts(m.args[0]))
+    if m.op != "fold" or m.attr.monoid != monoid or len(m.attr.indices) != 1:
+        return False
+    (bound,), (condition, body) = T.open_fold(m)
+    for name in s.free:
+        here = {bound.attr[0]: T.index(name, bound.attr[1])}
+        element = T.substitute(body, here)
+        # In an exponent nothing is joined: exp multiplies it out.
+        if s in (element, exponent_of(T.exp(element))):
+            return known.issuperset(T.conjuncts(T.substitute(condition, here)))
+    return False
+
+
+# Lifting brings new maxima and products, which are normalised like the user's own.
+_OF_MAXIMA = (
+    "assume_filter",
+    "filter_masked_extremum",
+    "hoist_addend",
+    "hoist_positive_factor",
+    "factor_number",
+)
+maxima = RuleSet(
+    "maxima",
+    "what does not vary with a maximum's index leaves it",
+    [*(r for r in normal_form.rules if r.name in _OF_MAXIMA), *sigmoids.rules],
+)
+
+
+def largest(bound: Term, condition: Term, exponent: Term) -> Term:
+    """The frame of a sum in SE, as it stands in a lifted program. The normal form would take apart
+    again what is joined in the exponent, and exponentials that are left alone may overflow."""
+    return normalise(frame(bound, condition, exponent), maxima)

@@ -1,0 +1,30 @@
+"""Folds over one index, as rules look at them."""
+
+from __future__ import annotations
+
+from monocomp import terms as T
+from monocomp.terms import Term
+from monocomp.terms.monomials import (
+    addends,
+    exponent_of,
+)
+
+
+def is_fold(t: Term, *names: str) -> bool:
+    return t.op == "fold" and len(t.attr.indices) == 1 and t.attr.monoid in names
+
+
+def opened_fold(t: Term) -> tuple[Term, str, Term, Term]:
+    """(index, its name, condition, body) of a fold over one index."""
+    (bound,), (condition, body) = T.open_fold(t)
+    return bound, bound.attr[0], condition, body
+
+
+def weight_of(t: Term, name: str) -> Term:
+    """The part of the exponent that varies with the index."""
+    return T.add(T.ZERO, *(a for a in addends(exponent_of(t)) if name in a.free))
+
+
+def reads_computed(t: Term) -> bool:
+    """Is there a read that may leave its tensor?"""
+    return any(s.op == "read" and any(a.op != "index" for a in s.args) for s in T.subterms(t))
