@@ -61,7 +61,7 @@ def run(
         tensors = {n: np.ascontiguousarray(t) for n, t in tensors.items()}
         given: dict[str, Value] = {}
         for a in program.arguments:
-            given[a.name.attr] = _argument(
+            given[a.name.attr] = argument(
                 program, a.key, tensors, extents, params, lengths, descriptors, turns
             )
         count = 1
@@ -80,7 +80,7 @@ def run(
             output[...] = tensors[name].reshape(output.shape)
 
 
-def _argument(
+def argument(
     program: B.BlockProgram,
     key: tuple[str, str, int],
     tensors: Mapping[str, np.ndarray[Any, Any]],

@@ -206,6 +206,9 @@ def _emit_options(command: argparse.ArgumentParser) -> None:
 def _explain_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="everything, for other tools")
     command.add_argument("--steps", type=_count, metavar="N", help="the first N steps only")
+    command.add_argument(
+        "--origins", action="store_true", help="with --stage source: what each statement computes"
+    )
     command.add_argument("--backend", default="auto", metavar="NAME", help="what runs it (auto)")
     looks = command.add_mutually_exclusive_group()
     looks.add_argument(

@@ -81,6 +81,7 @@ def module(
             precision="tf32" if tf32 else "ieee",
             target=target,
             dialect=dialect,
+            sizes=plan.extents(extents),
         )
     for tensor in {r.block.tensor for k in made.kernels for r in k.rings}:
         if dtypes.get(tensor) not in ("bfloat16", "float16"):

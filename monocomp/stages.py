@@ -14,6 +14,7 @@ steps of a rule, and blocks without and with a pass of `blocks.passes` or of the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from monocomp.declarations import by_representative
@@ -21,8 +22,32 @@ from monocomp.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:  # a kernel has stages
     from monocomp.backends.triton.dialect import Dialect
+    from monocomp.backends.triton.emit import Module
+    from monocomp.blocks import program as B
     from monocomp.kernel import Kernel
     from monocomp.planning.plan import Plan
+    from monocomp.tile import Origin
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the source, and where it comes from.
+
+    Attributes:
+        number: from 1.
+        text: the line.
+        block: the statement of a block program that it says.
+        tile: the statement of the tile program that this is a part of; of what belongs to none, the
+            axis or the kernel.
+        origin: the term that this computes, and its equation.
+    """
+
+    number: int
+    text: str
+    block: B.Statement | None
+    tile: B.Origin | None
+    origin: Origin | None
+
 
 STAGES = ("equations", "plan", "tile", "blocks", "host", "source")
 
@@ -75,14 +100,33 @@ class Stages(Mapping[str, str]):
             case "blocks":
                 return self._blocks(self.passes)
             case "host":
-                from monocomp.source import module
-
-                kernel, sizes = self.kernel, by_representative(self.kernel.declared, self.extents)
-                made = module(kernel.language, kernel.planner, sizes, "bf16", self.target)
-                return str(made.program).rstrip()
+                return str(self._module().program).rstrip()
             case "source":
                 return self.kernel.source(extents=self.extents, target=self.target).rstrip()
         raise _unknown("stage", stage, STAGES)
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The lines of the source, each with the statements and the term that it comes from."""
+        from monocomp.tile import Axis, TileProgram
+
+        module = self._module()
+        found = []
+        for number, text in enumerate(module.source.rstrip().split("\n"), 1):
+            block = module.origins.get(number)
+            tile = None if block is None else block.origin
+            term = None if tile is None or isinstance(tile, Axis | TileProgram) else tile.origin
+            found.append(Line(number, text, block, tile, term))
+        return tuple(found)
+
+    def traced(self) -> str:
+        """The source, with the term that each statement computes beside its first line."""
+        before, found = None, []
+        for line in self.lines:
+            is_first = line.origin is not None and line.block is not before
+            found.append(f"{line.text:88}  # {line.origin}" if is_first else line.text)
+            before = line.block
+        return "\n".join(found)
 
     def __iter__(self) -> Iterator[str]:
         return iter(STAGES)
@@ -113,6 +157,14 @@ class Stages(Mapping[str, str]):
         if not steps:
             raise _unknown("pass here", name, [*dict.fromkeys(s.rule for s in every), *passes])
         return _lines(steps[-1].program if after else steps[0].start)
+
+    def _module(self) -> Module:
+        """The file, and what it consists of."""
+        from monocomp.source import module
+
+        kernel, sizes = self.kernel, by_representative(self.kernel.declared, self.extents)
+        tf32 = kernel.tf32
+        return module(kernel.language, kernel.planner, sizes, "bf16", self.target, tf32=tf32)
 
     def _blocks(self, passes: tuple[str, ...]) -> str:
         from monocomp.backends.triton.kernel_source import block_program

@@ -712,6 +712,13 @@ def test_explain_shows_one_thing(call, words: tuple[str, ...]) -> None:
     assert result.status == 2 and result.out == "" and "--" in result.err
 
 
+def test_explain_where_lines_come_from(call) -> None:
+    result = call("explain", "attention", "--stage", "source", "--origins")
+    assert result.status == 0 and "  # O: V[b,h,k,e]\n" in result.out
+    refused = call("explain", "attention", "--origins")
+    assert refused.status == 2 and "--origins goes with --stage source" in refused.err
+
+
 def test_explain_some_steps(call) -> None:
     result = call("explain", "causal", "--steps", "2", "--json")
     assert (result.status, result.err) == (0, "")

@@ -24,7 +24,7 @@ from monocomp.planning.stretches import Stretch, extremes
 from monocomp.rewriting import Step
 from tests.backends import interpreted
 from tests.backends.library_cases import CASES
-from tests.backends.running import exact, make_inputs, run, short_parts
+from tests.backends.running import exact, file_for_any_size, make_inputs, run, short_parts
 from tests.backends.tolerances import ALONE, Bound
 from tests.marks import slow_unless
 
@@ -638,7 +638,7 @@ def _emitted(lengths: list[int]) -> list[tuple[Tensor, Tensor]]:
 
     with short_parts():
         kernel = mc.compile(ATTENTION, name="attention", processors=PROCESSORS)
-        module = load(kernel.source(dtype="fp32", extents=FEW))
+        module = load(file_for_any_size(kernel, FEW, 4))
     found = []
     for k in lengths:
         inputs = make_inputs(ATTENTION, FEW | {"k": k})

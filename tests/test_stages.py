@@ -6,9 +6,14 @@ import pytest
 
 import monocomp as mc
 from monocomp import library
+from monocomp.backends.triton.kernel_source import block_program
+from monocomp.blocks import program as B
+from monocomp.blocks.constants import with_constants
 from monocomp.blocks.passes import PASSES
 from monocomp.errors import UsageError
 from monocomp.stages import STAGES
+from monocomp.terms.printer import show
+from monocomp.tile import Axis, Let, Loop, Store, walk
 
 CAUSAL = mc.compile(library.load("causal"), name="causal")
 
@@ -46,6 +51,70 @@ def test_a_pass_before_and_after(name: str) -> None:
         assert stages.before(name) != stages.after(name)
     if name == PASSES[-1]:
         assert stages.after(name) == stages["blocks"]
+
+
+def test_lines_of_attention_know_their_terms() -> None:
+    """From the product of matrices in the source to the sum in the equation, and back."""
+    kernel = mc.compile(library.load("attention"))
+    lines = kernel.stages.lines
+    assert "\n".join(line.text for line in lines) == kernel.stages["source"]
+    assert [line.number for line in lines] == [*range(1, len(lines) + 1)]
+    (product,) = (line for line in lines if line.text.strip().startswith("s = tl.dot("))
+    assert isinstance(product.block, B.Assign) and isinstance(product.tile, Let)
+    assert product.block.origin is product.tile and product.tile.origin is product.origin
+    assert str(product.origin) == "O: sum[d](K[b,h,k,d] * Q[b,h,q,d])"
+    (equation,) = kernel.plan().program.equations
+    assert product.origin is not None and show(product.origin.term) in show(equation.body)
+    (rows,) = (line for line in lines if line.text.strip().startswith("offs_q ="))
+    assert isinstance(rows.tile, Axis) and rows.tile.name == "q" and rows.origin is None
+    whole = [line for line in lines if "tl.store(" in line.text and line.origin is not None]
+    assert [line.origin.term for line in whole if line.origin] == [equation.body]
+    text = kernel.stages.traced()
+    assert text.count("  # O: sum[d](K[b,h,k,d] * Q[b,h,q,d])\n") == 1
+    assert [x.split("  # O:")[0].rstrip() for x in text.split("\n")] == [x.text for x in lines]
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("name", library.names())
+def test_every_statement_has_an_origin(name: str) -> None:
+    """Tile statements have terms of the plan's equations, statements of block programs have tile
+    statements, or else an axis or the kernel, and lines of kernels have those."""
+    kernel = mc.compile(library.load(name), name=name)
+    plan = kernel.plan()
+    names = {e.name for e in plan.program.equations}
+    for program in plan.kernels:
+        statements = list(walk(program.body))
+        assert all(s.origin is not None and s.origin.equation in names for s in statements)
+        blocks = block_program(program)
+        everywhere = [*blocks.body, *(s for f in blocks.functions.values() for s in f.body)]
+        baked = with_constants(blocks, {("option", "STEP", 0): 1})
+        known = {id(x) for x in (*statements, *program.axes.values(), program)}
+        assert all(id(s.origin) in known for s in B.walk((*everywhere, *baked.body)))
+        traced = {id(s.origin) for s in B.walk(blocks.body)}
+        assert all(id(s) in traced for s in statements if isinstance(s, Loop | Store))
+    lines = kernel.stages.lines
+    kernels = [n for n, line in enumerate(lines) if line.text.startswith(("@", "def "))]
+    for n, line in enumerate(lines):
+        if line.block is not None:
+            assert line.text.startswith("    ") and line.tile is not None
+            start = max(m for m in kernels if m <= n)
+            assert lines[start - 1].text == "@triton.jit" and "_kernel" in lines[start].text
+
+
+def test_lines_of_gluon_know_their_terms() -> None:
+    """Asking for a block, taking it, and the product are each a part of the same statements, in
+    whichever function they stand."""
+    kernel = mc.compile(library.load("attention"), backend="gluon")
+    lines = [line for line in kernel.stages.lines if line.block is not None]
+    assert all(line.tile is not None for line in lines)
+    (sent,) = {
+        line.origin for line in lines if line.text.strip().startswith("mbarrier.wait(K_ring_e")
+    }
+    (taken,) = {line.origin for line in lines if line.text.strip().startswith("K_tile = K_ring.")}
+    (released,) = {line.origin for line in lines if "mbarrier.arrive(K_ring_e" in line.text}
+    assert sent is taken is released and str(sent) == "O: K[b,h,k,d]"
+    of = {type(line.block): str(line.origin) for line in lines if line.text.strip()[:2] == "s "}
+    assert of == dict.fromkeys((B.Issue, B.Wait), "O: sum[d](K[b,h,k,d] * Q[b,h,q,d])")
 
 
 @pytest.mark.parametrize(

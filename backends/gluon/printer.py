@@ -34,7 +34,7 @@ class GluonPrinter(Printer):
         turns = [f"    {r.name}_turn = 0" for r in p.rings]
         self.out = ["@gluon.jit", f"def {p.name}_consumer(", *arguments, "):", *turns]
         for a, b in tiles(p):
-            shape = f"instr_shape=[16, {p.lengths[b]}, 16]"
+            shape = f"instr_shape=[16, {flat(self._length(b))}, 16]"
             self._put(f"{layout_name((a, b))}: gl.constexpr = gl.NVMMADistributedLayout(", 1)
             self._put(f"version=[3, 0], warps_per_cta=[{WARPS.attr}, 1], {shape}", 2)
             self._put(")", 1)
@@ -88,7 +88,7 @@ class GluonPrinter(Printer):
                 slot, phase = self._slot(s.ring, indent)
                 name, tile = s.ring.name, s.ring.block.tile
                 self._put(f"mbarrier.wait({name}_full.index({slot}), {phase})", indent)
-                lengths = ", ".join(self.program.lengths[a] for a in tile)
+                lengths = ", ".join(flat(self._length(a)) for a in tile)
                 view = f"{name}.index({slot}).reshape([{lengths}])"
                 view += "" if tile == s.target.layout else ".permute((1, 0))"
                 self._put(f"{s.target.attr} = {view}", indent)
@@ -120,7 +120,7 @@ class GluonPrinter(Printer):
         if not isinstance(r, B.Blocks):
             return super()._range(r)
         bounds = [self._expr(r.start), self._expr(r.stop)]
-        return ast.Call(ast.Name("range"), [*bounds, ast.Name(self.program.lengths[r.axis])], [])
+        return ast.Call(ast.Name("range"), [*bounds, self._length(r.axis)], [])
 
     # --- expressions --------------------------------------------------------------------------
 

@@ -17,16 +17,28 @@ from monocomp.backends.triton.host_source import HOST_NAMES, HostSource
 from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.interface import interface
 from monocomp.backends.triton.kernel_source import KernelSource, block_program, source_of
+from monocomp.backends.triton.known_arguments import Known, Promises
 from monocomp.backends.triton.layout import parse
-from monocomp.backends.triton.minimal import MinimalHost, minimal_lines
+from monocomp.backends.triton.minimal import MinimalHost
 from monocomp.backends.triton.schedule import Schedule
-from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines
-from monocomp.blocks.program import BlockProgram
+from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines, sizes_for
+from monocomp.blocks.program import BlockProgram, Statement
 from monocomp.dtypes import NARROW
 from monocomp.equations import Equations
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.host.building import host_program
-from monocomp.host.program import Align, Clear, HostProgram
+from monocomp.host.program import (
+    Align,
+    Clear,
+    Describe,
+    Descriptor,
+    HostProgram,
+    Launch,
+    Step,
+    TwoTiles,
+    Wide,
+)
+from monocomp.sizes import packed_extents
 from monocomp.tile import Combine, Fold, TileProgram, walk
 from monocomp.tile.split_padding import split_padding
 
@@ -42,6 +54,7 @@ class Module:
         kernels: the block programs.
         params: the names of the host function's keywords by parameter.
         program: what the host function does.
+        origins: the statements of block programs that lines come from, by the line's number.
     """
 
     source: str
@@ -50,6 +63,7 @@ class Module:
     kernels: tuple[BlockProgram, ...]
     params: Mapping[str, str]
     program: HostProgram
+    origins: Mapping[int, Statement]
 
     def config(self, kernel: int, schedule: Schedule) -> dict[str, int]:
         """A schedule in the form that the host function takes."""
@@ -65,18 +79,30 @@ class _Written:
     taken: frozenset[str]  # names of the file, which its host function must leave alone
     schedules: Sequence[Schedule]
     sources: Sequence[KernelSource]
-    configs: Sequence[str]
+    settings: Sequence[str]
     program: HostProgram
 
-    def config(self, n: int) -> dict[str, int]:
-        """A kernel's schedule."""
-        return _config(self.schedules[n], self.sources[n].program)
+    @property
+    def configs(self) -> list[dict[str, int]]:
+        """The kernels' schedules."""
+        programs = (s.program for s in self.sources)
+        return list(map(_config, self.schedules, programs))
 
-    def device_functions(self) -> list[str]:
-        """The texts of functions that kernels call, each after those that it calls."""
+    def kernels(self) -> list[str]:
+        """The lines of the kernels, and of the functions that they call, each after those that
+        it calls."""
+        texts = ["\n".join(s.lines) for s in self.sources]
+        texts += dict.fromkeys(f for s in self.sources for f in s.functions.values())
         helpers = dict.fromkeys(h for s in self.sources for h in s.helpers)
-        functions = dict.fromkeys(f for s in self.sources for f in s.functions.values())
-        return [*(self.dialect.device_functions[h] for h in helpers), *functions]
+        return _apart(*texts, *(self.dialect.device_functions[h] for h in helpers))
+
+    def origins(self, before: int) -> dict[int, Statement]:
+        """The statements that lines of the kernels come from, after so many other lines."""
+        found: dict[int, Statement] = {}
+        for s in self.sources:
+            found |= {before + 3 + n: statement for n, statement in s.origins.items()}
+            before += 2 + len(s.lines)
+        return found
 
 
 def _write(
@@ -84,7 +110,9 @@ def _write(
     kernels: Sequence[TileProgram],
     schedules: Sequence[Schedule],
     lowered: Equations,
-    dialect: Dialect = TRITON,
+    dialect: Dialect,
+    sizes: Mapping[str, int],
+    promises: Promises | None = None,
 ) -> _Written:
     """The kernels of a file, and its host program."""
     pairs = zip(kernels, schedules, strict=True)
@@ -105,24 +133,28 @@ def _write(
     folds = (s.monoid for k in kernels for s in walk(k.body) if isinstance(s, Fold))
     monoids = dict.fromkeys(m.name for m in folds if isinstance(m, Combine))
     functions = {m: names.of("combine", m, f"combine_{m}") for m in monoids}
-    named = list(zip(kernels, kernel_names, strict=True))
-    taken |= {x for k, n in named for x in dialect.taken(k, n)}
-    programs = [block_program(k, name=n, functions=functions, dialect=dialect) for k, n in named]
-    configs = tuple(
+    taken |= {x for k, n in zip(kernels, kernel_names, strict=True) for x in dialect.taken(k, n)}
+    programs = []
+    for kernel, schedule, name in zip(kernels, schedules, kernel_names, strict=True):
+        known = Known(kernel, schedule, sizes, promises)
+        programs.append(
+            block_program(kernel, name=name, functions=functions, dialect=dialect, known=known)
+        )
+    settings = tuple(
         names.of("config", k.name, "CONFIG" if n == 0 else f"CONFIG_{n + 1}")
         for n, k in enumerate(kernels)
     )
     interfaces = [interface(*each) for each in zip(kernels, programs, strict=True)]
     # The function never reads its own name, so what is inside may have it too, as a tensor.
-    taken |= {*kernel_names, *functions.values(), *configs, "TensorDescriptor"}
+    taken |= {*kernel_names, *functions.values(), *settings, "TensorDescriptor"}
     return _Written(
         dialect,
         names,
         frozenset(taken),
         schedules,
         [source_of(p, dialect) for p in programs],
-        configs,
-        host_program(lowered, interfaces),
+        settings,
+        host_program(lowered, interfaces, sizes),
     )
 
 
@@ -136,6 +168,7 @@ def emit(
     precision: str = "ieee",
     target: str | None = None,
     dialect: Dialect = TRITON,
+    sizes: Mapping[str, int] | None = None,
 ) -> Module:
     """The source file of a program.
 
@@ -148,52 +181,54 @@ def emit(
         precision: "ieee" or "tf32", for products of float32.
         target: what the file was made for, for the header.
         dialect: the language.
+        sizes: extents that are known; the file is for these alone.
     """
     lowered = lowered or start
-    written = _write(start, kernels, schedules, lowered, dialect)
-    is_described = any(s.program.blocks for s in written.sources)
+    sizes = packed_extents(lowered, sizes or {})
+    written = _write(start, kernels, schedules, lowered, dialect, sizes)
     names, program = written.names, written.program
     host = Identifiers(written.taken).of("host", start.origin.name or "kernel")
+    # What the file computes is printed as it was written, for the sizes that it was lowered for.
+    here = replace(start, sizes=lowered.sizes)
+    checked = sizes_for(here, sizes)
     lines = [
         *_header(start, target),
-        *_derivation(outline, schedules),
-        *_imports(dialect, is_described),
+        *_derivation(outline, schedules, checked is not None),
+        *_imports(dialect, any(s.program.blocks for s in written.sources)),
     ]
-    for n, config in enumerate(written.configs):
-        entries = (f'    "{k}": {v},' for k, v in written.config(n).items())
-        lines += [f"{config} = {{", *entries, "}"]
-    for text in written.device_functions():
-        lines += ["", "", text]
-    for s in written.sources:
-        lines += ["", "", *s.lines]
+    for setting, config in zip(written.settings, written.configs, strict=True):
+        entries = (f'    "{k}": {v},' for k, v in config.items())
+        lines += [f"{setting} = {{", *entries, "}"]
+    origins = written.origins(len(lines))
+    lines += written.kernels()
     has_sums = any(isinstance(s, Clear) for s in program.body)
+    arguments = [a for s in program.body if isinstance(s, Launch) for a in s.arguments]
     aligns = any(isinstance(s, Align) for s in program.body)
     needed = {
-        "two_tiles": any(s.in_two for s in schedules),
-        "step": any(s.program.held for s in written.sources),
-        "descriptor": is_described,
+        "two_tiles": any(isinstance(s, TwoTiles) for s in program.body),
+        "step": any(isinstance(a.value, Step) for a in arguments),
+        "descriptor": any(isinstance(a.value, Descriptor) for a in arguments),
         "copy_rows": aligns,
         "aligned": aligns,
         "clear_elements": has_sums,
         "clear": has_sums,
     }
-    for function, text in dialect.host_functions.items():
-        if needed.get(function, True):
-            lines += ["", "", text]
-    lines += ["", "", *HostSource(start, program, names, written.configs).lines(host, precision)]
-    identifiers = _identifiers(start, names)
-    lines += ["", "", *reference_lines(start, identifiers)]
-    # What the file computes is printed as it was written, for the sizes that it was lowered for.
-    here = replace(start, sizes=lowered.sizes)
-    lines += ["", "", *main_lines(here, identifiers, host, dialect.devices)]
+    texts = (text for f, text in dialect.host_functions.items() if needed.get(f, True))
+    lines += _apart(*texts)
+    lines += ["", "", *HostSource(start, program, names, written.settings).lines(host, precision)]
+    if checked is not None:
+        identifiers = _identifiers(start, names)
+        lines += ["", "", *reference_lines(start, identifiers)]
+        lines += ["", "", *main_lines(here, identifiers, host, dialect.devices, checked)]
     params = {n: names.of("param", n) for n in start.declared.params}
     return Module(
         _parsed(lines),
         host,
-        tuple(written.configs),
+        tuple(written.settings),
         tuple(s.program for s in written.sources),
         params,
         program,
+        origins,
     )
 
 
@@ -217,15 +252,21 @@ def emit_minimal(
     """
     dtypes = {i.name: i.dtype for i in start.declared.inputs.values() if i.kind == "float"}
     widths = {n: 1 if d in NARROW else 4 if d == "float32" else 2 for n, d in dtypes.items()}
-    written = _write(start, kernels, schedules, lowered)
+    promises = Promises(precision, fast, widths)
+    written = _write(start, kernels, schedules, lowered, TRITON, sizes, promises)
+    body = written.program.body
     name = Identifiers(written.taken).of("host", start.origin.name or "kernel")
-    configs = [written.config(n) for n in range(len(kernels))]
-    host = MinimalHost(
-        start, written.program, written.names, sizes, configs, precision, fast, widths
-    )
-    functions = [*written.device_functions(), HOST_FUNCTIONS["two_tiles"], HOST_FUNCTIONS["span"]]
-    lines = minimal_lines(host, name, written.sources, functions)
-    return _parsed([*_header(start, target), *_imports(TRITON, bool(host.described)), *lines[1:]])
+    host = MinimalHost(start, written.program, written.names, written.configs)
+    statements = {"two_tiles": TwoTiles, "span": Wide}
+    needed = (f for f, kind in statements.items() if any(isinstance(s, kind) for s in body))
+    lines = [*written.kernels(), *_apart(*map(HOST_FUNCTIONS.__getitem__, needed))]
+    imports = _imports(TRITON, any(isinstance(s, Describe) for s in body))
+    return _parsed([*_header(start, target), *imports, *lines[1:], "", "", *host.lines(name)])
+
+
+def _apart(*texts: str) -> list[str]:
+    """Functions, each after two empty lines."""
+    return [line for text in texts for line in ("", "", text)]
 
 
 def _parsed(lines: Sequence[str]) -> str:
@@ -240,7 +281,7 @@ def _parsed(lines: Sequence[str]) -> str:
 
 def _config(schedule: Schedule, kernel: BlockProgram) -> dict[str, int]:
     """A schedule by the names that the host function and the kernel have for it."""
-    entries = {kernel.lengths[axis]: length for axis, length in schedule.blocks}
+    entries = {str(kernel.lengths[axis].attr): length for axis, length in schedule.blocks}
     entries |= {"num_warps": schedule.num_warps, "num_stages": schedule.num_stages}
     if schedule.programs:
         entries["PROGRAMS"] = schedule.programs
@@ -278,13 +319,18 @@ def _header(start: Equations, target: str | None) -> list[str]:
     return out
 
 
-def _derivation(outline: Iterable[str], schedules: Sequence[Schedule]) -> list[str]:
+def _derivation(
+    outline: Iterable[str], schedules: Sequence[Schedule], is_checked: bool
+) -> list[str]:
     out = ["#", "# Derivation:", "#"]
     out += [_comment("    " + line).rstrip() for line in outline]
     held = dict.fromkeys(axis for s in schedules for axis in s.in_two)
     if held:
         out += ["#", _comment(f"In two tiles, to be padded less: {', '.join(held)}.")]
-    return [*out, "#", "# Run this file to check it against a plain evaluation in torch."]
+    if is_checked:
+        return [*out, "#", "# Run this file to check it against a plain evaluation in torch."]
+    out += ["#", "# A plain evaluation, to check it against, would take too much memory at these"]
+    return [*out, "# sizes: a file that is not for them checks itself."]
 
 
 def _imports(dialect: Dialect, is_described: bool) -> list[str]:

@@ -43,6 +43,9 @@ class HostSource:
         return self.names.of("tensor", name)
 
     def size(self, extent: str) -> str:
+        """A size, or the number that it is known to be."""
+        if extent in self.host.known:
+            return str(self.host.known[extent])
         return self.names.of("host size", extent, f"size_{extent.lstrip('.')}")
 
     def param(self, name: str) -> str:
@@ -101,6 +104,8 @@ class HostSource:
 
     def _statement(self, s: H.Statement) -> None:
         match s:
+            case H.Size() | H.Bound() if s.extent in self.host.known:
+                pass
             case H.Size():
                 self.put(f"{self.size(s.extent)} = {self.tensor(s.tensor)}.shape[{s.dim}]")
             case H.Bound():
@@ -249,6 +254,8 @@ class HostSource:
                 return self.setting(length.parameter)
             case H.HeldLength():
                 return f"max({MIN_DOT}, triton.next_power_of_2({self.size(length.extent)}))"
+            case H.FixedLength():
+                return str(length.length)
         return self._held_length(length.axis)
 
     def _is_even(self, length: H.AnyLength) -> str:

@@ -26,7 +26,7 @@ def interface(kernel: TileProgram, p: BlockProgram) -> Interface:
             arguments.append(H.Argument(parameter, value))
     grid = []
     for axis in p.grid:
-        block = p.lengths[axis.name] if axis.role == "row" else None
+        block = str(p.lengths[axis.name].attr) if axis.role == "row" else None
         grid.append((axis.name, H.Count(axis.extent, block)))
     return Interface(
         kernel,
@@ -46,12 +46,15 @@ def _lengths(p: BlockProgram) -> dict[str, H.AnyLength]:
     found: dict[str, H.AnyLength] = {}
     firsts = {a.after for a in p.axes.values()}
     for a in p.axes.values():
-        if a.after is not None or a.name in firsts:
+        length = p.lengths.get(a.name)
+        if length is not None and length.op == "number":
+            found[a.name] = H.FixedLength(a.name, a.extent, length.attr)
+        elif a.after is not None or a.name in firsts:
             found[a.name] = H.HalfLength(a.name, a.extent, a.after)
         elif a.role == "whole":
             found[a.name] = H.HeldLength(a.name, a.extent)
         elif a.role in ("row", "stream"):
-            found[a.name] = H.Length(a.name, a.extent, p.lengths[a.name])
+            found[a.name] = H.Length(a.name, a.extent, str(p.lengths[a.name].attr))
     return found
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.identifiers import LAUNCH, Identifiers
+from monocomp.blocks.constants import Constant, Key, with_constants
 from monocomp.blocks.kernels import build
 from monocomp.blocks.passes import choose
-from monocomp.blocks.program import BlockProgram
+from monocomp.blocks.program import BlockProgram, Statement
 from monocomp.errors import UnsupportedError
 from monocomp.tile import Combine, Fold, TileProgram, walk
 
@@ -24,12 +25,14 @@ class KernelSource:
     Attributes:
         program: what the text says.
         lines: the source, with decorator.
+        origins: the statements that lines come from, by the number of the line, from 0.
         helpers: names of the helper functions that it calls.
         functions: the combine functions that it calls, by name.
     """
 
     program: BlockProgram
     lines: list[str]
+    origins: dict[int, Statement]
     helpers: list[str]
     functions: dict[str, str]
 
@@ -40,6 +43,7 @@ def block_program(
     name: str | None = None,
     functions: Mapping[str, str] | None = None,
     dialect: Dialect = TRITON,
+    known: Callable[[BlockProgram], Mapping[Key, Constant]] = lambda p: {},
 ) -> BlockProgram:
     """A kernel as a block program, in names that the program cannot choose.
 
@@ -49,6 +53,7 @@ def block_program(
         name, functions: identifiers of the kernel and of the combines, by monoid; those of a file
             with no other kernel, unless given.
         dialect: the language that it is for.
+        known: what is known of the arguments.
 
     Raises:
         UnsupportedError: the language cannot say what the kernel does.
@@ -68,6 +73,8 @@ def block_program(
 
     choices = choose(program, passes, dialect.resident)
     found = build(program, choices, kernel, scope, functions)
+    constants = known(found)
+    found = with_constants(found, constants) if constants else found
     try:
         for name, change in dialect.passes.items():
             found = change(found) if name in passes else found
@@ -83,5 +90,6 @@ def source_of(p: BlockProgram, dialect: Dialect = TRITON) -> KernelSource:
     """The text of a block program."""
     printer = dialect.printer(p)
     lines = printer.kernel()
+    origins = printer.origins
     functions = {n: printer.function(f) for n, f in p.functions.items()}
-    return KernelSource(p, lines, printer.helpers, functions)
+    return KernelSource(p, lines, origins, printer.helpers, functions)

@@ -39,6 +39,7 @@ class Printer:
     def __init__(self, program: B.BlockProgram) -> None:
         self.program = program
         self.out: list[str] = []
+        self.origins: dict[int, B.Statement] = {}  # by the number of the line
         self._called: set[str] = set()
 
     @property
@@ -60,6 +61,7 @@ class Printer:
 
     def function(self, f: B.Function) -> str:
         """The text of a combine function."""
+        self.origins = {}
         self.out = ["@triton.jit", f"def {f.name}({', '.join(x.attr for x in f.operands)}):"]
         self.out.append(f'    """{f.doc}"""')
         self._body(f.body, 1)
@@ -72,7 +74,10 @@ class Printer:
 
     def _body(self, body: B.Body, indent: int) -> None:
         for s in body:
+            first = len(self.out)
             self._statement(s, indent)
+            for line in range(first, len(self.out)):
+                self.origins.setdefault(line, s)
 
     def _statement(self, s: B.Statement, indent: int) -> None:
         match s:
@@ -108,6 +113,8 @@ class Printer:
     def _if(self, s: B.If, word: str, indent: int) -> None:
         self._put(f"{word} {flat(self._expr(s.test))}:", indent)
         self._body(s.body, indent + 1)
+        if not s.body:
+            self._put("pass", indent + 1)
         match s.orelse:
             case (B.If() as other,):
                 self._if(other, "elif", indent)
@@ -122,8 +129,8 @@ class Printer:
                 return self._of_language("static_range", *map(self._expr, bounds))
             case B.Serial():
                 return _call(ast.Name("range"), self._expr(r.start), self._expr(r.stop))
-        length = ast.Name(self.program.lengths[r.axis])
-        call = self._of_language("range", self._expr(r.start), self._expr(r.stop), length)
+        start, stop = self._expr(r.start), self._expr(r.stop)
+        call = self._of_language("range", start, stop, self._length(r.axis))
         for keyword, value in (("num_stages", r.stages), ("flatten", r.fused)):
             if value is not None:
                 call.keywords.append(ast.keyword(keyword, self._expr(value)))
@@ -164,10 +171,12 @@ class Printer:
                 return ast.Name(e.attr)
             case "number":
                 return _literal(e.attr)
+            case "text":
+                return ast.Constant(e.attr)
             case "none":
                 return _NONE
             case "arange":
-                return self._of_language("arange", ast.Constant(0), self._length(e))
+                return self._of_language("arange", ast.Constant(0), self._length(e.layout[0]))
             case "full":
                 value = self._expr(e.args[0])
                 return self._of_language("full", self._shape(e.layout), value, self._dtype(e.dtype))
@@ -202,10 +211,10 @@ class Printer:
                 return self._of_language(e.op, *map(self._expr, e.args), *nan)
             case "dot":
                 call = self._of_language("dot", *map(self._expr, e.args))
-                call.keywords.append(ast.keyword("input_precision", ast.Name("PRECISION")))
+                call.keywords.append(ast.keyword("input_precision", self._precision()))
                 return call
             case "dot_in_limbs":
-                operands = (*map(self._expr, e.args), self._dtype(e.attr), ast.Name("PRECISION"))
+                operands = (*map(self._expr, e.args), self._dtype(e.attr), self._precision())
                 return _call(self._helper("dot_in_parts"), *operands)
             case "helper":
                 return _call(self._helper(e.attr), *map(self._expr, e.args))
@@ -233,12 +242,15 @@ class Printer:
         self._called.add(name)
         return ast.Name(name)
 
-    def _length(self, e: B.Expr) -> ast.expr:
-        return ast.Name(self.program.lengths[str(e.layout[0])])
+    def _length(self, axis: str | None) -> ast.expr:
+        return self._expr(self.program.lengths[str(axis)])
+
+    def _precision(self) -> ast.expr:
+        assert self.program.precision is not None
+        return self._expr(self.program.precision)
 
     def _shape(self, layout: B.Layout) -> ast.expr:
-        lengths = self.program.lengths
-        return ast.List([ast.Name(lengths[a]) if a else ast.Constant(1) for a in layout])
+        return ast.List([self._length(a) if a else ast.Constant(1) for a in layout])
 
     def _dtype(self, dtype: B.Dtype) -> ast.expr:
         match dtype.of:

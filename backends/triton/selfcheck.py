@@ -1,12 +1,13 @@
 """The self-check of an emitted file: run as a script, it compares the kernel with the program.
 
-Inputs are random and small, with odd sizes. The kernel's error against `reference`, the
-program evaluated as it is written in float64, may be at most twice that of `reference` in
-the inputs' own precision.
+Inputs are random and small, with odd sizes but for those that a file is for. The kernel's error
+against `reference`, the program evaluated as it is written in float64, may be at most twice that of
+`reference` in the inputs' own precision.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,7 +22,7 @@ from monocomp.equations import Equations
 from monocomp.errors import InternalError
 from monocomp.sizes import without_elements
 
-__all__ = ["RESERVED", "main_lines", "reference_lines"]
+__all__ = ["RESERVED", "main_lines", "reference_lines", "sizes_for"]
 
 # Names of the file that the identifiers of a program and its host function must leave alone; the
 # function is passed to `main`, where names are its own.
@@ -30,6 +31,7 @@ RESERVED = reference.RESERVED | {"main", "error"}
 _LARGEST_PARAM = 9  # so that a window, say, is smaller than the inputs
 _TINY, _SMALL, _LARGE = (3, 5, 7, 9, 11), (17, 19, 21, 23, 25), (133, 139, 37, 41, 27)
 _PAIRED = _LARGE[2:]  # for indices that one fold binds: the reference takes all combinations
+_MOST = 1 << 27  # elements that the reference may tabulate at a time
 
 _ERROR = '''
 def error(result, exact):
@@ -82,7 +84,11 @@ if __name__ == "__main__":
 
 
 def main_lines(
-    equations: Equations, identifiers: Mapping[str, str], host: str, devices: str = DEVICES
+    equations: Equations,
+    identifiers: Mapping[str, str],
+    host: str,
+    devices: str = DEVICES,
+    sizes: Sizes | None = None,
 ) -> list[str]:
     """The source of `main` and of the call to it.
 
@@ -95,7 +101,9 @@ def main_lines(
         identifiers: as for `reference_lines`.
         host: the name of the host function.
         devices: where it runs, and in which dtypes.
+        sizes: those of the inputs, as `sizes_for` gives them.
     """
+    sizes = sizes or _sizes(equations, _params(equations), {}, False)
     if host in RESERVED:
         raise InternalError(f"the host function's name is reserved: {host}")
     params = _params(equations)
@@ -106,7 +114,7 @@ def main_lines(
     out = [*_ERROR.strip().splitlines(), "", "", *_HEAD.strip().splitlines()]
     out += [*devices.rstrip().splitlines(), "    torch.manual_seed(0)"]
     inputs = []
-    for declared, made in _inputs(equations, params):
+    for declared, made in _inputs(equations, sizes):
         dims = ",".join(d.lstrip(".") for d in declared.dims)
         if declared.dtype in NARROW:
             made += f".to(torch.{declared.dtype})"
@@ -131,9 +139,29 @@ def _params(equations: Equations) -> dict[str, Any]:
     return values
 
 
-def _inputs(equations: Equations, params: Mapping[str, Any]) -> Iterator[tuple[Input, str]]:
+def sizes_for(equations: Equations, known: Mapping[str, int]) -> Sizes | None:
+    """Sizes for the inputs of a file that is for some known ones; None if the reference would
+    take too much memory, or needs other parameters."""
+    params = _params(equations)
+    most = max(_MOST, _tabulated(equations, _sizes(equations, params, {}, False).extents))
+    for is_tiny in (False, True):
+        found = _sizes(equations, params, known, is_tiny)
+        extents = found.extents
+        is_right = all(extents[e] == n for e, n in known.items() if e in extents)
+        if is_right and _tabulated(equations, extents) <= most:
+            return found
+    return None
+
+
+def _tabulated(equations: Equations, sizes: Mapping[str, int]) -> int:
+    """How many elements the largest part of a formula has."""
+    terms = list(T.subterms(*(e.body for e in equations.equations)))
+    extents = dict(t.attr for t in terms if t.op == "index")
+    return max(math.prod(sizes[extents[name]] for name in t.free) for t in terms)
+
+
+def _inputs(equations: Equations, sizes: Sizes) -> Iterator[tuple[Input, str]]:
     """Each input with an expression for random elements."""
-    sizes = _sizes(equations, params)
     for declared in equations.declared.inputs.values():
         shape = ", ".join(str(sizes.extents[dim]) for dim in declared.dims)
         whole = f"({shape},)" if len(declared.dims) == 1 else f"({shape})"
@@ -146,10 +174,12 @@ def _inputs(equations: Equations, params: Mapping[str, Any]) -> Iterator[tuple[I
         yield declared, made
 
 
-def _sizes(equations: Equations, params: Mapping[str, Any]) -> Sizes:
-    """An odd size for each extent, where computed subscripts allow it."""
+def _sizes(
+    equations: Equations, params: Mapping[str, Any], known: Mapping[str, int], is_tiny: bool
+) -> Sizes:
+    """An odd size for each extent that is not known, where computed subscripts allow it."""
     declared = equations.declared
-    given: dict[str, int] = {}
+    given = {e: known[e] for e in free_extents(declared) if e in known}
     free = fits(equations, {}, params)
     terms = T.subterms(*(e.body for e in equations.equations))
     bound = [t.attr.extents for t in terms if t.op == "fold"]
@@ -158,8 +188,9 @@ def _sizes(equations: Equations, params: Mapping[str, Any]) -> Sizes:
     for name in free_extents(declared):
         if name in empty:
             given[name] = 0
+        if name in given:
             continue
-        sizes = _sizes_like(equations, name)
+        sizes = _TINY if is_tiny else _sizes_like(equations, name)
         sizes = _PAIRED if name in paired and sizes == _LARGE else sizes
         size = next((n for n in sizes if n not in given.values()), sizes[0])
         if not free or fits(equations, {**given, name: size}, params):

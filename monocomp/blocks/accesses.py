@@ -69,7 +69,7 @@ def load(c: Context, s: Let) -> None:
         block,
         tuple(_first(c, a, x) for a, x in zip(block.axes, s.value.args, strict=True)),
     )
-    described = Load(_target(c, s), block.tensor, access)
+    described = Load(_target(c, s), block.tensor, access, c.origin)
     with c.block() as other:
         _load_by_pointers(c, s)
     c.put(If(joined("and", tests), (described,), tuple(other)))

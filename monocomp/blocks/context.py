@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from monocomp.blocks.names import Names, Scope, option
 from monocomp.blocks.operations import name
 from monocomp.blocks.passes import Choices
 from monocomp.blocks.phases import Phases
-from monocomp.blocks.program import Assign, Comment, Expr, Function, Layout, Statement
+from monocomp.blocks.program import Assign, Comment, Expr, Function, Layout, Origin, Statement
 from monocomp.tile import Expr as TileExpr
 from monocomp.tile import Loop, TileProgram
 
@@ -61,6 +61,7 @@ class Context:
         self.function_names = functions  # of the combines, by monoid
         self.functions: dict[str, Function] = {}
         self.out: list[Statement] = []
+        self.origin: Origin = program
         self.streams: list[Stream] = []
         self.locals: dict[str, Expr] = {}  # named so far
         self.known: set[str] = set()  # the locals that are no states
@@ -71,7 +72,14 @@ class Context:
     # --- statements ---------------------------------------------------------------------------
 
     def put(self, s: Statement) -> None:
-        self.out.append(s)
+        self.out.append(s if s.origin else replace(s, origin=self.origin))
+
+    @contextmanager
+    def of(self, origin: Origin) -> Iterator[None]:
+        """What is put inside is a part of this."""
+        outer, self.origin = self.origin, origin
+        yield
+        self.origin = outer
 
     def say(self, text: str) -> None:
         self.put(Comment(text))

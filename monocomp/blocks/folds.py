@@ -132,6 +132,7 @@ def _function(c: Context, s: Fold, monoid: Combine) -> str:
     if called not in c.functions:
         inner = Context(_NOTHING, choose(_NOTHING), c.scope, called, {})
         inner.fast = number(False, "bool")
+        inner.origin = s
         dtypes = [OF_KIND[e.kind] for e in s.state]
         operands = [
             inner.local(n, name("", dtype))

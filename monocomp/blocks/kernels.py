@@ -70,11 +70,12 @@ def build(
     _program_ids(c, grid)
     for axis in program.axes.values():
         if axis.role == "whole":
-            places = to(arange(axis.name), INDEX)
-            if axis.after:
-                places = infix("+", c.names.block(axis.after), places)
-            c.assign(c.axis(axis.name), places)
-            _membership(c, axis)
+            with c.of(axis):
+                places = to(arange(axis.name), INDEX)
+                if axis.after:
+                    places = infix("+", c.names.block(axis.after), places)
+                c.assign(c.axis(axis.name), places)
+                _membership(c, axis)
     _body(c, program.body)
     blocked = [a for a in program.axes if program.axes[a].role in ("row", "stream", "whole")]
     descriptors = tuple(dict.fromkeys(choices.described.values()))
@@ -83,7 +84,7 @@ def build(
         kernel_name,
         tuple(_arguments(c, held)),
         program.axes,
-        {a: c.names.block(a).attr for a in blocked},
+        {a: c.names.block(a) for a in blocked},
         tuple(c.out),
         c.functions,
         tuple(grid),
@@ -91,7 +92,12 @@ def build(
         held,
         descriptors,
         tuple(added),
+        precision=option("PRECISION") if _has_products(program) else None,
     )
+
+
+def _has_products(program: TileProgram) -> bool:
+    return any(e.op == "contract" for e in expressions(program.body))
 
 
 def takes_turns(program: TileProgram) -> bool:
@@ -125,7 +131,7 @@ def _arguments(c: Context, held: Mapping[str, int]) -> Iterator[Argument]:
         yield Argument("even", a, 0, names.even(a), True)
     found = list(expressions(program.body))
     yield Argument("option", "INDEX", 0, option("INDEX"), True)
-    if any(e.op == "contract" for e in found):
+    if _has_products(program):
         yield Argument("option", "PRECISION", 0, option("PRECISION"), True)
     if any(e.op == "tanh" for e in found):
         yield Argument("option", "FAST", 0, option("FAST"), True)
@@ -202,19 +208,20 @@ def _program_ids(c: Context, grid: Sequence[Axis]) -> None:
     c.assign(PID, pid)
     bounding, reversed_rows = _bounding_rows(c), _bounding_rows(c, upper_only=True)
     for axis in grid:
-        last, count = axis is grid[-1], counts[axis.name]
-        number_ = PID if last else infix("%", PID, count)
-        if axis.role == "grid":
-            c.assign(c.axis(axis.name), number_)
-        elif axis.name in reversed_rows:  # the longest rows first: they end last
-            number_ = infix("-", infix("-", count, number(1)), number_)
-        start = c.names.index("start", axis.name)
-        if axis.role == "row":
-            c.assign(start, infix("*", number_, c.names.block(axis.name)))
-        if not last:
-            c.assign(PID, infix("//", PID, count))
-        if axis.role == "row":
-            _enter_rows(c, axis, start, axis.name in bounding)
+        with c.of(axis):
+            last, count = axis is grid[-1], counts[axis.name]
+            number_ = PID if last else infix("%", PID, count)
+            if axis.role == "grid":
+                c.assign(c.axis(axis.name), number_)
+            elif axis.name in reversed_rows:  # the longest rows first: they end last
+                number_ = infix("-", infix("-", count, number(1)), number_)
+            start = c.names.index("start", axis.name)
+            if axis.role == "row":
+                c.assign(start, infix("*", number_, c.names.block(axis.name)))
+            if not last:
+                c.assign(PID, infix("//", PID, count))
+            if axis.role == "row":
+                _enter_rows(c, axis, start, axis.name in bounding)
 
 
 def _enter_rows(c: Context, axis: Axis, start: Expr, bounds: bool) -> None:
@@ -256,25 +263,26 @@ def _needs_mask(e: TileExpr, axis: str) -> bool:
 
 def _body(c: Context, body: Sequence[Statement]) -> None:
     for n, s in enumerate(body):
-        match s:
-            case Mask():
-                admitted = value(c, s.value, c.layout(s.value))
-                test = masks.admit(c, c.streams[-1], s, admitted, tile)
-                if test is not None:
-                    with c.block() as rest:
-                        _body(c, body[n + 1 :])
-                    c.put(If(test, tuple(rest)))
-                    return
-            case Let():
-                _let(c, s)
-            case Fold():
-                fold(c, s)
-            case Assign():
-                c.assign(c.local(s.name), tile(c, s.value))
-            case Store():
-                store(c, s)
-            case Loop():
-                loop(c, s, lambda c, s: _body(c, s.body))
+        with c.of(s):
+            match s:
+                case Mask():
+                    admitted = value(c, s.value, c.layout(s.value))
+                    test = masks.admit(c, c.streams[-1], s, admitted, tile)
+                    if test is not None:
+                        with c.block() as rest:
+                            _body(c, body[n + 1 :])
+                        c.put(If(test, tuple(rest)))
+                        return
+                case Let():
+                    _let(c, s)
+                case Fold():
+                    fold(c, s)
+                case Assign():
+                    c.assign(c.local(s.name), tile(c, s.value))
+                case Store():
+                    store(c, s)
+                case Loop():
+                    loop(c, s, lambda c, s: _body(c, s.body))
 
 
 def _let(c: Context, s: Let) -> None:

@@ -44,16 +44,18 @@ from monocomp.blocks.program import (
     Static,
     While,
 )
-from monocomp.tile import Loop
+from monocomp.tile import Assign, Loop
 
 Body = Callable[[Context, Loop], None]  # writes what a loop does with a block
 
 
 def loop(c: Context, loop: Loop, body: Body) -> None:
     """Write a loop."""
+    changes = {s.name: s for s in loop.body if isinstance(s, Assign)}
     for state in loop.state:
-        start = whole_tile(c, state.start, c.order(state.axes))
-        c.assign(c.local(state.name, start), start)
+        with c.of(changes.get(state.name, loop)):
+            start = whole_tile(c, state.start, c.order(state.axes))
+            c.assign(c.local(state.name, start), start)
     hoist_bases(c, loop)
     phases = c.choices.phases[loop]
     stream = Stream(loop, phases)
@@ -271,8 +273,9 @@ def _each_segment(c: Context, stream: Stream) -> Iterator[None]:
             cases.append(tuple(case))
         rest = cases[-1]
         for n in reversed(range(len(cases) - 1)):
-            rest = (If(infix("==", segment, number(n)), cases[n], rest),)
-        c.out += rest
+            rest = (If(infix("==", segment, number(n)), cases[n], rest, c.origin),)
+        for part in rest:
+            c.put(part)
         yield
     c.put(For(segment, Static(None, number(len(loop.segments))), tuple(inner)))
 

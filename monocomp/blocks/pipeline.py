@@ -69,11 +69,12 @@ def _begun(body: B.Body, rings: dict[str, B.Ring]) -> B.Body:
         if load is not None:
             assert isinstance(load.access, B.Descriptor)
             ring = rings[load.target.attr]
-            found += [B.Give(ring, load.access), B.Take(load.target, ring)]
+            found.append(B.Give(ring, load.access, load.origin))
+            found.append(B.Take(load.target, ring, load.origin))
             continue
         match s:
             case B.Assign(targets=(target,)) if s.value.op == "dot":
-                found.append(B.Issue(target, s.value))
+                found.append(B.Issue(target, s.value, s.origin))
             case B.For(range=B.Blocks() as blocks):  # what it says of stages has been done
                 ahead = replace(blocks, stages=None, fused=None)
                 found.append(replace(s, range=ahead, body=_begun(s.body, rings)))
@@ -86,22 +87,22 @@ def _waited(body: B.Body) -> B.Body:
     """Each product waited for before a statement that reads or writes its result, or that holds
     others; and before the end."""
     found: list[B.Statement] = []
-    running: list[B.Expr] = []  # the oldest first
+    running: list[B.Issue] = []  # the oldest first
 
     def wait(met: set[str]) -> None:
-        for n, target in enumerate(running):
-            if target.attr in met:
-                found.append(B.Wait(target, len(running) - 1 - n))
-        running[:] = [target for target in running if target.attr not in met]
+        for n, issued in enumerate(running):
+            if issued.target.attr in met:
+                found.append(B.Wait(issued.target, len(running) - 1 - n, issued.origin))
+        running[:] = [issued for issued in running if issued.target.attr not in met]
 
     for s in body:
-        everything = {target.attr for target in running}
+        everything = {issued.target.attr for issued in running}
         met = B.names((s,)) | {t.attr for t in B.targets(s)}
         wait(everything if B.bodies(s) else met)
         found.append(B.inside(s, _waited))
         if isinstance(s, B.Issue):
-            running.append(s.target)
-    wait({target.attr for target in running})
+            running.append(s)
+    wait({issued.target.attr for issued in running})
     return tuple(found)
 
 
@@ -118,9 +119,10 @@ def _released(body: B.Body) -> B.Body:
         if isinstance(s, B.Wait):
             used |= operands[s.target.attr]
         last |= dict.fromkeys(used, n)
-    rings = {s.target.attr: s.ring for s in body if isinstance(s, B.Take) and s.ring.depth}
+    takes = [s for s in body if isinstance(s, B.Take) and s.ring.depth]
     found: list[B.Statement] = []
     for n, s in enumerate(body):
         found.append(B.inside(s, _released))
-        found += [B.Release(ring) for tile, ring in rings.items() if last.get(tile) == n]
+        ended = (t for t in takes if last.get(t.target.attr) == n)
+        found += [B.Release(t.ring, t.origin) for t in ended]
     return tuple(found)

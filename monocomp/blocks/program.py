@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
+from monocomp import tile
 from monocomp.tile import Axis
 from monocomp.vocabulary import Kind
 
@@ -57,7 +58,7 @@ class Expr:
     """A value: an operation on values.
 
     op and attr are one of
-        name(identifier), number(value), none,
+        name(identifier), number(value), text(value), none,
         arange: the places in a block; full of a value, zeros: tiles of one number,
         expand, trans, broadcast, reshape of a value, to the layout of the result,
         an operator of INFIX of two values, or neg of one,
@@ -107,6 +108,9 @@ INFIX = ("+", "-", "*", "/", "//", "%", ">>", "&", "|", "and", "or", *COMPARISON
 
 # --- statements -------------------------------------------------------------------------------
 
+# What a statement is a part of: a statement of the tile program, or else one of its axes, or all.
+Origin: TypeAlias = tile.Statement | Axis | tile.TileProgram
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Assign:
@@ -114,6 +118,7 @@ class Assign:
 
     targets: tuple[Expr, ...]
     value: Expr
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True)
@@ -160,6 +165,7 @@ class Load:
     target: Expr
     tensor: str
     access: Access
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -171,6 +177,7 @@ class Store:
     access: Pointers
     value: Expr
     mode: Literal["set", "add"] = "set"
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -206,12 +213,14 @@ class For:
     variable: Expr
     range: Static | Serial | Blocks
     body: Body
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class While:
     test: Expr
     body: Body
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -219,11 +228,13 @@ class If:
     test: Expr
     body: Body
     orelse: Body = ()
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Comment:
     text: str
+    origin: Origin | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -243,6 +254,7 @@ class Give:
 
     ring: Ring
     access: Descriptor
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -251,6 +263,7 @@ class Take:
 
     target: Expr
     ring: Ring
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -258,6 +271,7 @@ class Release:
     """Leave the block that was taken last to others."""
 
     ring: Ring
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -267,6 +281,7 @@ class Issue:
 
     target: Expr
     product: Expr
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -275,6 +290,7 @@ class Wait:
 
     target: Expr
     behind: int
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True)
@@ -332,7 +348,7 @@ class BlockProgram:
         name: its identifier.
         arguments: in order.
         axes: those of the tile program.
-        lengths: the name of the block length of each axis that has blocks.
+        lengths: the block length of each axis that has blocks, a name or a number.
         body, functions: what it does, and the combines that it calls, by name.
         grid: rows and grid axes, the fastest first.
         shared: pairs of tensors that one matrix product takes together.
@@ -341,12 +357,13 @@ class BlockProgram:
         added: the integer parameters of sums and products.
         rings: what blocks go through that are asked for ahead.
         producer: who asks for them, if not who uses them.
+        precision: that of products of float32, if there are products.
     """
 
     name: str
     arguments: tuple[Argument, ...]
     axes: Mapping[str, Axis]
-    lengths: Mapping[str, str]
+    lengths: Mapping[str, Expr]
     body: Body
     functions: Mapping[str, Function] = field(default_factory=dict)
     grid: tuple[Axis, ...] = ()
@@ -356,6 +373,7 @@ class BlockProgram:
     added: tuple[str, ...] = ()
     rings: tuple[Ring, ...] = ()
     producer: Producer | None = None
+    precision: Expr | None = None
 
     def __str__(self) -> str:
         from monocomp.blocks.text import show_program  # which reads block programs

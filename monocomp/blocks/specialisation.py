@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import UnionType
 
 from monocomp.blocks import program as B
+from monocomp.blocks.unread import needed
 from monocomp.errors import UnsupportedError
 
 
@@ -20,43 +21,15 @@ def specialise(program: B.BlockProgram) -> B.BlockProgram:
     Raises:
         UnsupportedError: where a block is depends on a tile.
     """
-    producer = _needed(_without(program.body, B.Store | B.Take | B.Release | B.Issue | B.Wait))
+    used = B.Store | B.Take | B.Release | B.Issue | B.Wait
+    producer = needed(_without(program.body, used | B.Comment))
     for s in B.walk(producer):
         if any(t.layout for t in B.targets(s)):
             raise UnsupportedError("where a block of a tensor is depends on a tile")
-    consumer = _needed(_without(program.body, B.Give))
+    consumer = needed(_without(program.body, B.Give | B.Comment))
     return replace(program, body=consumer, producer=B.Producer(producer))
 
 
 def _without(body: B.Body, kinds: type | UnionType) -> B.Body:
     kept = (s for s in body if not isinstance(s, kinds))
     return tuple(B.inside(s, lambda body: _without(body, kinds)) for s in kept)
-
-
-def _needed(body: B.Body) -> B.Body:
-    """The statements with an effect, and those that they need."""
-    needed: set[str] = set()
-    while True:
-        found = _with(body, needed)
-        now = B.names(found)
-        if now <= needed:
-            return found
-        needed |= now
-
-
-def _with(body: B.Body, needed: set[str]) -> B.Body:
-    """The statements with an effect, and those that give names that are needed."""
-    found: list[B.Statement] = []
-    for s in body:
-        match s:
-            case B.Comment():
-                continue
-            case B.Assign() | B.Load():
-                is_kept = any(t.attr in needed for t in B.targets(s))
-            case B.For() | B.While() | B.If():
-                s = B.inside(s, lambda body: _with(body, needed))
-                is_kept = any(B.bodies(s))
-            case _:
-                is_kept = True
-        found += [s] if is_kept else []
-    return tuple(found)

@@ -40,11 +40,6 @@ def verify(program: B.BlockProgram) -> None:
 class _Verifier:
     def __init__(self, program: B.BlockProgram) -> None:
         self.program = program
-        self.tensors = {a.of for a in program.arguments if a.purpose == "pointer"}
-        ranks = (a for a in program.arguments if a.purpose == "stride")
-        self.ranks: dict[str, int] = dict.fromkeys(self.tensors, 0)
-        for a in ranks:
-            self.ranks[a.of] = max(self.ranks[a.of], a.dim + 1)
 
     # --- statements ---------------------------------------------------------------------------
 
@@ -113,7 +108,7 @@ class _Verifier:
             return
         block = s.access.block
         _need(block.tensor == s.tensor, f"a descriptor of {block.tensor} loads {s.tensor}")
-        _need(len(s.access.places) == self.ranks[s.tensor], f"{s.tensor} has another rank")
+        _need(len(s.access.places) == len(block.axes), f"{s.tensor} has another rank")
         same = sorted(block.tile) == sorted(a for a in s.target.layout if a)
         _need(same and len(block.tile) == 2, f"{s.target.attr} is no block of {s.tensor}")
 

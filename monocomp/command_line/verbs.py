@@ -224,8 +224,10 @@ def explain(options: Namespace) -> int:
     extents = _extents(options)
     kernel = _compile(options, backend=options.backend)
     stages = Stages(kernel, extents)
+    if options.origins and options.stage != "source":
+        raise UsageError("--origins goes with --stage source", help="add --stage source")
     looks = (
-        (stages.__getitem__, options.stage),
+        (lambda stage: stages.traced() if options.origins else stages[stage], options.stage),
         (stages.before, options.before),
         (stages.after, options.after),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from monocomp import terms as T
 from monocomp.declarations import Declarations
 from monocomp.dtypes import NARROW
 from monocomp.equations import Equations
@@ -48,6 +49,12 @@ class Interface:
         return (*self.kernel.inputs, *(o.name for o in self.kernel.outputs))
 
     @property
+    def halves(self) -> set[str]:
+        """The axes that tiles hold whose lengths are to be computed."""
+        values = (a.value for a in self.arguments)
+        return {x.axis for x in values if isinstance(x, H.HalfLength)}
+
+    @property
     def descriptors(self) -> tuple[H.Descriptor, ...]:
         """What loads blocks of tensors."""
         return tuple(a.value for a in self.arguments if isinstance(a.value, H.Descriptor))
@@ -72,16 +79,19 @@ def of_tile_program(kernel: TileProgram) -> Interface:
     return Interface(kernel, kernel.name, parameters, tuple(arguments))
 
 
-def host_program(lowered: Equations, kernels: Sequence[Interface]) -> H.HostProgram:
+def host_program(
+    lowered: Equations, kernels: Sequence[Interface], known: Mapping[str, int] | None = None
+) -> H.HostProgram:
     """The program that runs the kernels.
 
     Args:
         lowered: the program that the kernels compute.
         kernels: in the order in which they run.
+        known: the sizes for which the kernels are.
     """
     declared = lowered.declared
     body: list[H.Statement] = [
-        *_sizes(lowered, kernels),
+        *_sizes(lowered, kernels, known or {}),
         H.CheckShapes(tuple(H.Shape(n, declared.extents(n)) for n in declared.inputs)),
         *(H.CheckEmpty(e) for e in sorted(without_elements(lowered))),
         *_dtypes(declared, kernels),
@@ -97,10 +107,15 @@ def host_program(lowered: Equations, kernels: Sequence[Interface]) -> H.HostProg
     return H.HostProgram(inputs, params, tuple(k.signature for k in kernels), tuple(body))
 
 
-def _sizes(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Statement]:
+def _sizes(
+    lowered: Equations, kernels: Sequence[Interface], given: Mapping[str, int]
+) -> Iterator[H.Statement]:
     """Sizes that inputs have, then those that are computed from them: of parts the last."""
+    declared = lowered.declared
+    bounds = {e: T.const(n) for e, n in given.items()} | {
+        e: bound for e, bound in declared.bounds.items() if e not in given
+    }
     known: set[str] = set()
-    declared, bounds = lowered.declared, lowered.declared.bounds
     for name in declared.inputs:
         for dim, extent in enumerate(declared.extents(name)):
             if extent not in known and extent not in bounds:
@@ -160,7 +175,7 @@ def _launch(number: int, k: Interface, inputs: Mapping[str, object]) -> Iterator
         yield H.Wide(k.tensors, k.added)
         yield H.Programs(tuple(c for _, c in k.grid))
         for axis in k.kernel.axes.values():
-            if axis.after is not None:
+            if axis.after is not None and axis.name in k.halves:
                 yield H.TwoTiles(axis.extent, axis.after, axis.name)
         if k.descriptors:
             yield H.Describe(k.descriptors, required)

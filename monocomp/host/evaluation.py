@@ -195,6 +195,8 @@ class Evaluation:
                 return self.config[length.parameter]
             case H.HeldLength():
                 return self.scheduled.tile(self.sizes[length.extent])
+            case H.FixedLength():
+                return length.length
         return self.lengths[length.axis]
 
     def _is_even(self, length: H.AnyLength) -> bool:

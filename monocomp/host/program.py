@@ -102,6 +102,15 @@ class HalfLength(AnyLength):
 
 
 @dataclass(frozen=True)
+class FixedLength(AnyLength):
+    """As the size that is known wants it."""
+
+    length: int
+
+    text = "{length}"
+
+
+@dataclass(frozen=True)
 class Even(Node):
     """Is no element of a block beyond the end of the axis?"""
 
@@ -444,6 +453,12 @@ class HostProgram:
     params: tuple[str, ...]
     kernels: tuple[Signature, ...]
     body: tuple[Statement, ...]
+
+    @property
+    def known(self) -> dict[str, int]:
+        """The sizes that are numbers."""
+        bounds = (s for s in self.body if isinstance(s, Bound) and s.value.op == "const")
+        return {s.extent: int(s.value.attr) for s in bounds}
 
     def __str__(self) -> str:
         """A line a statement, and one an argument."""

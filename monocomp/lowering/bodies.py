@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from monocomp.lowering.expressions import contract, masked, reduce
 from monocomp.lowering.nests import sides_of
@@ -42,14 +43,14 @@ class Body:
 
     def update(self, state: Expr, value: Expr) -> None:
         """Say what a state becomes."""
-        self.updates.append(Assign(state.attr, value))
+        self.updates.append(Assign(state.attr, value, self.at.origin))
 
     def next_value(self, state: str) -> Expr:
         """What a state becomes, with a name: its old value is still there."""
         for n, u in enumerate(self.updates):
             if u.name == state and u.value.op != "local":
                 value = self.at.let(self.scope, state + "_new", u.value)
-                self.updates[n] = Assign(state, value)
+                self.updates[n] = replace(u, value=value)
         return next(u.value for u in self.updates if u.name == state)
 
     def masked(self, value: Expr, unit: float) -> Expr:
@@ -123,7 +124,9 @@ class Body:
         names = tuple(self.at.fresh(s.attr + "_new") for s in states)
         prefixes = tuple(self.at.fresh(s.attr + "_prefix") for s in states) if keep else ()
         axis = self.loop.axis.name
-        self.scope.body.append(Fold(names, monoid, axis, tuple(states), tuple(values), prefixes))
+        elements, origin = tuple(values), self.at.origin
+        fold = Fold(names, monoid, axis, tuple(states), elements, prefixes, origin)
+        self.scope.body.append(fold)
         for name in (*names, *prefixes):
             self.at.depths[name] = self.scope.depth
         for name, state in zip(names, states, strict=True):

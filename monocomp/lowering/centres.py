@@ -47,38 +47,39 @@ def add_centred(
             old[t], new[t] = settled(old[t]), settled(new[t])
     found: dict[Term, Expr] = {}
     for f in sorted(moving, key=lambda f: sum(u.power for u in moving[f].units)):
-        taken = moving[f]
+        with at.computing(f):
+            taken = moving[f]
 
-        def here(t: Term, name: str = taken.bound.attr[0]) -> Term:
-            return T.substitute(t, {name: sums.bound})
+            def here(t: Term, name: str = taken.bound.attr[0]) -> Term:
+                return T.substitute(t, {name: sums.bound})
 
-        centres = [(_in_terms(u.centre, old), _in_terms(u.centre, new)) for u in taken.units]
-        moves = [T.sub(before, after) for before, after in centres]
-        companions = [(degrees, _multiple(c, old)) for degrees, c in taken.companions()]
-        moved = [T.mul(coefficient(taken, degrees, moves), c) for degrees, c in companions]
-        units = []
-        far = []
-        for unit, (_, after) in zip(taken.units, centres, strict=True):
-            # One difference of two values, whatever they are sums of: it is exact.
-            x, c = (at.symbol("x", at.value(t)) for t in (here(unit.distance), after))
-            if _is_below_frame(unit.distance, after, taken, sums):
-                # -inf weighs 0, as does whatever is that far below the largest.
-                x, c = T.function("maximum", T.sub(x, c), _NO_WEIGHT), T.ZERO
-            elif taken.exponent is not None and is_infinite_with(unit.distance, taken.exponent):
-                far.append(T.power_of(T.sub(x, c), unit.power))
-            units.append(Unit(x, c, unit.power))
-        element = here(taken.element(units))
-        if taken.exponent is None:
-            state = body.state("acc", at.tile_axes(f), f.kind, 0.0)
-            start = at.value(T.add(at.symbol("old", state), *moved))
-            body.update(state, body.sum_tile(element, start))
-        else:
-            parts = (here(taken.condition), element, here(taken.exponent))
-            state = sums.add(f, parts, moved, far)
-        result = T.field(f, "v") if f.attr.monoid is SE_PAIR else f
-        found[result] = state
-        old[result] = at.symbol("old", state)
-        new[result] = at.symbol("new", body.next_value(state.attr))
+            centres = [(_in_terms(u.centre, old), _in_terms(u.centre, new)) for u in taken.units]
+            moves = [T.sub(before, after) for before, after in centres]
+            companions = [(degrees, _multiple(c, old)) for degrees, c in taken.companions()]
+            moved = [T.mul(coefficient(taken, degrees, moves), c) for degrees, c in companions]
+            units = []
+            far = []
+            for unit, (_, after) in zip(taken.units, centres, strict=True):
+                # One difference of two values, whatever they are sums of: it is exact.
+                x, c = (at.symbol("x", at.value(t)) for t in (here(unit.distance), after))
+                if _is_below_frame(unit.distance, after, taken, sums):
+                    # -inf weighs 0, as does whatever is that far below the largest.
+                    x, c = T.function("maximum", T.sub(x, c), _NO_WEIGHT), T.ZERO
+                elif taken.exponent is not None and is_infinite_with(unit.distance, taken.exponent):
+                    far.append(T.power_of(T.sub(x, c), unit.power))
+                units.append(Unit(x, c, unit.power))
+            element = here(taken.element(units))
+            if taken.exponent is None:
+                state = body.state("acc", at.tile_axes(f), f.kind, 0.0)
+                start = at.value(T.add(at.symbol("old", state), *moved))
+                body.update(state, body.sum_tile(element, start))
+            else:
+                parts = (here(taken.condition), element, here(taken.exponent))
+                state = sums.add(f, parts, moved, far)
+            result = T.field(f, "v") if f.attr.monoid is SE_PAIR else f
+            found[result] = state
+            old[result] = at.symbol("old", state)
+            new[result] = at.symbol("new", body.next_value(state.attr))
     return found
 
 

@@ -51,7 +51,7 @@ class FramedSums:
         at = self.body.at
         new = self.body.next_value(state.attr)
         new_symbol = at.symbol("frame", new)
-        shift = at.value(settled(new_symbol))
+        shift = at.value(settled(new_symbol), role="shift")
         masked = self.body.masked_symbol(element, UNITS[f.attr.monoid])
         self.frames[f] = Frame(
             at.symbol("old", state), new_symbol, at.symbol("shift", shift), masked
@@ -85,7 +85,7 @@ class FramedSums:
         if moved:
             scaled = at.value(T.add(at.symbol("old", state), *moved))
         if frames:
-            scale = at.value(SE.move(old, new))
+            scale = at.value(SE.move(old, new), role="alpha")
             for extremum, frame in frames.items():
                 if not _is_scaled_positively(whole, extremum):
                     start = UNITS[extremum.attr.monoid]

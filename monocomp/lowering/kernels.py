@@ -54,7 +54,7 @@ class _Kernel(Loops):
         """The kernel."""
         late = self.axis_names("stream")
         here = [e for e in group if not any(i.attr[0] in late for i in e.indices)]
-        self.prepare([e.body for e in group])
+        self._prepare(group)
         for equation in here:
             self._store(equation)
         for name in late:
@@ -63,18 +63,25 @@ class _Kernel(Loops):
         inline_single_uses(body)
         return self._program(group, suffix, body)
 
+    def _prepare(self, equations: Sequence[Equation]) -> None:
+        with self.computing(equations[0].body, equations[0].name):
+            self.prepare([e.body for e in equations])
+
     def _store(self, equation: Equation) -> None:
-        value = self.value(equation.body)
-        places = tuple(map(self.value, equation.indices))
-        self.scopes[-1].body.append(Store(equation.name, places, value))
+        with self.computing(equation.body, equation.name):
+            value = self.value(equation.body)
+            places = tuple(map(self.value, equation.indices))
+            store = Store(equation.name, places, value, origin=self.origin)
+        self.scopes[-1].body.append(store)
 
     def _store_in_loop(self, name: str, equations: list[Equation]) -> None:
         scope = Scope(name, 1)
         self.scopes.append(scope)
-        loop = Loop(self.axes[name], WHOLE, [], scope.body)
-        body = Body(self, loop)
-        self.add_prefixes(body, [e.body for e in equations])
-        self.prepare([e.body for e in equations])
+        with self.computing(equations[0].body, equations[0].name):
+            loop = Loop(self.axes[name], WHOLE, [], scope.body, origin=self.origin)
+            body = Body(self, loop)
+            self.add_prefixes(body, [e.body for e in equations])
+        self._prepare(equations)
         for e in equations:
             self._store(e)
         scope.body += body.updates

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import NoReturn
 
 from monocomp import terms as T
@@ -14,6 +15,7 @@ from monocomp.lowering.centres import add_centred
 from monocomp.lowering.expressions import contract, masked, reduce
 from monocomp.lowering.framed_sums import FramedSums
 from monocomp.lowering.monoids import add_prefix, add_selection, add_tuples, tuple_monoid
+from monocomp.lowering.naming import definition_name
 from monocomp.lowering.nests import loop_role, sides_of
 from monocomp.lowering.scopes import Scope
 from monocomp.lowering.special_values import EXTREMA
@@ -57,7 +59,8 @@ class Loops(Values):
     def prepare(self, terms: Iterable[Term]) -> None:
         """Emit the loops of this scope that the terms need, shallow ones first."""
         for group in passes(terms, self._is_streamed):
-            self._loop(group)
+            with self._folding(group.folds[0]):
+                self._loop(group)
 
     def _prepare_at_home(self, t: Term) -> None:
         """Emit the loops that a fold needs in the scope in which it is known, which may be
@@ -103,6 +106,10 @@ class Loops(Values):
         sides = sides_of(self, body, bound.attr[0])
         return len(sides) == 2 or len(self.tile_axes(sides[0])) <= (1 if body.folded else 2)
 
+    def definition(self, t: Term) -> str | None:
+        """What the program calls a term, if it does."""
+        return definition_name(self.program, t)
+
     def refuse(self, t: Term) -> NoReturn:
         """Raise the error for a fold that no kernel is generated for."""
         raise UnsupportedError(
@@ -112,6 +119,11 @@ class Loops(Values):
         )
 
     # --- one loop
+
+    def _folding(self, f: Term) -> AbstractContextManager[None]:
+        """What is emitted inside computes a fold, of the first equation that has it."""
+        here = (e.name for e in self.program.equations if T.holds(e.body, f))
+        return self.computing(f, next(here, None))
 
     def _loop(self, group: Pass) -> None:
         folds = group.folds
@@ -127,10 +139,10 @@ class Loops(Values):
         self.scopes.append(scope)
         if domain.mask is not T.TRUE:  # before anything is read that a block may not need
             self.prepare([domain.mask])
-            scope.body.append(Mask(self.value(domain.mask)))
+            scope.body.append(Mask(self.value(domain.mask), self.origin))
         self.prepare([p for elements in parts.values() for p in elements])
         shown = tuple(show(_visible(f), self.program.reader_names()) for f in folds)
-        loop = Loop(self.axes[name], segments, [], scope.body, shown)
+        loop = Loop(self.axes[name], segments, [], scope.body, shown, self.origin)
         results = self._carried(Body(self, loop), bound, parts)
         self.scopes.pop()
         parent.body.append(loop)
@@ -141,7 +153,10 @@ class Loops(Values):
 
     def _segment(self, i: Interval) -> Segment:
         """An interval, its bounds computed in the current scope."""
-        lower, upper = (tuple(map(self.value, bounds)) for bounds in (i.lower, i.upper))
+        lower, upper = (
+            tuple(self.value(bound, role=role) for bound in bounds)
+            for role, bounds in (("lower", i.lower), ("upper", i.upper))
+        )
         return Segment(lower, upper, i.masked)
 
     def _carried(
@@ -158,22 +173,26 @@ class Loops(Values):
             if f.attr.monoid in UNITS and f not in moving:
                 is_frame = f.attr.monoid in EXTREMA and f.kind == "float" and bool(scaled)
                 hidden = is_frame and self._is_only_a_frame(f, scaled)
-                results[f] = body.fold(f, elements[0], hidden)
-                if is_frame:
-                    sums.add_frame(f, elements[0], results[f])
+                with self._folding(f):
+                    results[f] = body.fold(f, elements[0], hidden)
+                    if is_frame:
+                        sums.add_frame(f, elements[0], results[f])
         for f, (_, *elements) in parts.items():
             monoid = tuple_monoid(f)
             if monoid is not None:
                 is_free = not isinstance(f.attr.monoid, T.UserMonoid) or commutes(
                     self.program, monoid
                 )
-                results |= add_tuples(body, f, elements, is_free)
+                with self._folding(f):
+                    results |= add_tuples(body, f, elements, is_free)
             elif is_selection(f):
-                results |= add_selection(body, f, elements[0], self._rank_axis(f))
+                with self._folding(f):
+                    results |= add_selection(body, f, elements[0], self._rank_axis(f))
             elif f.attr.monoid not in UNITS and f.attr.monoid is not SE_PAIR:
                 self.refuse(f)
         for f in scaled:
-            results[T.field(f, "v")] = sums.add(f, parts[f])
+            with self._folding(f):
+                results[T.field(f, "v")] = sums.add(f, parts[f])
         if moving:
             results |= add_centred(sums, moving, results)
         frames = {results[f].attr for f in sums.frames}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from monocomp import terms as T
 from monocomp.errors import InternalError
 from monocomp.lowering.expressions import same
 from monocomp.terms import Term
-from monocomp.tile import Axis, Expr, Let, Role, Statement, leaves, local
+from monocomp.tile import Axis, Expr, Let, Origin, Role, Statement, leaves, local
 
 
 @dataclass
@@ -38,6 +39,8 @@ class Scopes:
         locals: symbols that stand for values in formulas of the algebra.
         depths: those of the scopes in which names are defined; a state of a loop that is being
             built has none yet, and belongs to its body.
+        named: the values that have names.
+        origin: what is being computed.
     """
 
     def __init__(
@@ -54,7 +57,8 @@ class Scopes:
         self.names: set[str] = set()
         self.locals: dict[Term, Expr] = {}
         self.depths: dict[str, int] = {}
-        self._named: dict[str, Expr] = {}
+        self.named: dict[str, Expr] = {}
+        self.origin: Origin | None = None
 
     def axis_names(self, *wanted: Role) -> list[str]:
         """Axes by role."""
@@ -108,12 +112,24 @@ class Scopes:
         self.names.add(name)
         return name
 
+    @contextmanager
+    def computing(self, t: Term, equation: str | None = None) -> Iterator[None]:
+        """What is emitted inside computes a term, of an equation or that which is computed now.
+        One with symbols in it stands nowhere: it belongs to what they are for."""
+        outer = self.origin
+        if equation is None and outer is not None:
+            equation = outer.equation
+        if equation is not None and not self._symbols(t):
+            self.origin = Origin(equation, t)
+        yield
+        self.origin = outer
+
     def let(self, scope: Scope, base: str, value: Expr) -> Expr:
         """Name a value in a scope."""
         name = self.fresh(base)
-        scope.body.append(Let(name, value))
+        scope.body.append(Let(name, value, self.origin))
         self.depths[name] = scope.depth
-        self._named[name] = value
+        self.named[name] = value
         return local(name, value.axes, value.kind)
 
     def let_once(self, scope: Scope, base: str, value: Expr) -> Expr:
@@ -153,7 +169,7 @@ class Scopes:
 
     def is_load(self, e: Expr) -> bool:
         """Is this a tile as it is read, or converted? It is 0 outside."""
-        value = self._named.get(e.attr, e) if e.op == "local" else e
+        value = self.named.get(e.attr, e) if e.op == "local" else e
         return value.op == "load" or (value.op == "cast" and self.is_load(value.args[0]))
 
     def home_of(self, value: Expr, t: Term) -> Scope:

@@ -12,6 +12,7 @@ from monocomp.errors import InternalError
 from monocomp.lowering.expressions import chain, divide, general_power, plus, where_equal
 from monocomp.lowering.functions import EXPANSIONS
 from monocomp.lowering.guards import READS, guarded_by, in_order, is_computed, reads_computed
+from monocomp.lowering.naming import base_name
 from monocomp.lowering.scopes import Scopes
 from monocomp.lowering.special_values import (
     Factors,
@@ -48,6 +49,10 @@ class Values(Scopes):
     def prepare(self, terms: Iterable[Term]) -> None:
         """Emit the loops that the terms need in the current scope."""
 
+    def definition(self, t: Term) -> str | None:
+        """What the program calls a term, if it does."""
+        return None
+
     def refuse(self, t: Term) -> NoReturn:
         """Raise the error for a fold that no kernel is generated for."""
         raise InternalError(f"no kernel is generated for {t!r}")
@@ -57,9 +62,10 @@ class Values(Scopes):
     # Weights of elements in a frame that is no less than their exponents.
     bounded: frozenset[Term] = frozenset()
 
-    def value(self, t: Term, guard: Term | None = None) -> Expr:
+    def value(self, t: Term, guard: Term | None = None, role: str | None = None) -> Expr:
         """The value of a term, with a name where it is first known. Where the guard fails nobody
-        looks, and what it reads may not be there."""
+        looks, and what it reads may not be there. What the program has no name for is called
+        by its role."""
         if t in self.locals:
             return self.locals[t]
         found = self.lookup(t)
@@ -68,11 +74,12 @@ class Values(Scopes):
         leaf = self._leaf(t)
         if leaf is not None:
             return leaf
-        value = self._build(t, guard)
-        if value.op in _LEAVES:
-            return value
-        home = self.home_of(value, t)
-        named = self.let(home, _base_name(value, _TERM_NAMES.get(t.op, "t")), value)
+        with self.computing(t):
+            value = self._build(t, guard)
+            if value.op in _LEAVES:
+                return value
+            home = self.home_of(value, t)
+            named = self.let(home, base_name(value, self.definition(t), role, self.named), value)
         if guard is None or not reads_computed(t):
             home.memo[t] = named
         return named
@@ -400,10 +407,3 @@ def _common_scale(addends: list[Term]) -> tuple[Term | None, list[Term]]:
 
 
 _LEAVES = ("local", "number", "param", "extent", "coordinate")
-_TERM_NAMES = {"exp": "p", "fold": "s"}
-
-
-def _base_name(value: Expr, default: str) -> str:
-    if value.op == "load":
-        return f"{value.attr}_tile"
-    return default

@@ -59,6 +59,13 @@ def _match(
     return True
 
 
+def definition_of(known: Sequence[Abbreviation], t: Term) -> str | None:
+    """The name of the definition that a term equals, for some values of its indices."""
+    if not t.args:
+        return None
+    return next((a.name for a in known if a.subscripts(t) is not None), None)
+
+
 def abbreviator(
     known: Sequence[Abbreviation], whole: Term | None
 ) -> Callable[[Term, Names], str | None]:

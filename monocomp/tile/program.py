@@ -30,6 +30,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from monocomp.errors import InternalError
+from monocomp.terms import Term
+from monocomp.terms.printer import show
 from monocomp.tile.operations import OPERATIONS, result_kind
 from monocomp.vocabulary import Kind
 
@@ -73,12 +75,25 @@ class Expr:
     guarded: bool = False
 
 
+@dataclass(frozen=True)
+class Origin:
+    """What a statement computes: a term of an equation, or a part of what that is computed by. Text
+    does not tell."""
+
+    equation: str
+    term: Term
+
+    def __str__(self) -> str:
+        return f"{self.equation}: {show(self.term)}"
+
+
 @dataclass(eq=False)
 class Let:
     """`name = value`."""
 
     name: str
     value: Expr
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +141,7 @@ class Fold:
     state: tuple[Expr, ...]
     elements: tuple[Expr, ...]
     prefixes: tuple[str, ...] = ()
+    origin: Origin | None = None
 
 
 @dataclass(eq=False)
@@ -134,6 +150,7 @@ class Assign:
 
     name: str
     value: Expr
+    origin: Origin | None = None
 
 
 @dataclass(eq=False)
@@ -151,6 +168,7 @@ class Store:
     value: Expr
     guard: Expr | None = None
     mode: Literal["set", "add"] = "set"
+    origin: Origin | None = None
 
 
 @dataclass(eq=False)
@@ -161,6 +179,7 @@ class Mask:
     """
 
     value: Expr
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True)
@@ -207,6 +226,7 @@ class Loop:
     state: list[State]
     body: list[Statement]
     folds: tuple[str, ...] = ()
+    origin: Origin | None = None
 
     @property
     def bounds(self) -> tuple[Expr, ...]:

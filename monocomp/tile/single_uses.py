@@ -20,19 +20,19 @@ def inline_single_uses(body: list[Statement]) -> None:
 
 
 def _inline(body: list[Statement], uses: Mapping[str, int]) -> None:
-    pending: dict[str, Expr] = {}
+    pending: dict[str, Let] = {}
     out: list[Statement] = []
     states = {s.name for s in body if isinstance(s, Assign)}
     for s in body:
         if isinstance(s, Loop):
             held = {e.attr for b in (s.body,) for e in expressions(b) if e.op == "local"}
             for name in [n for n in pending if n in held]:
-                out.append(Let(name, pending.pop(name)))
+                out.append(pending.pop(name))
             _inline(s.body, uses)
         if isinstance(s, Assign):  # what reads another state must be known before it changes
-            for name, value in list(pending.items()):
-                if any(e.attr in states and e.attr != s.name for e in leaves(value)):
-                    out.append(Let(name, pending.pop(name)))
+            for name, let in list(pending.items()):
+                if any(e.attr in states and e.attr != s.name for e in leaves(let.value)):
+                    out.append(pending.pop(name))
         s = with_roots(s, lambda e: _fill(e, pending))
         if (
             isinstance(s, Let)
@@ -41,17 +41,16 @@ def _inline(body: list[Statement], uses: Mapping[str, int]) -> None:
             and not _is_new_tile(s.value)
             and _nesting(s.value) < _MAX_NESTING
         ):
-            pending[s.name] = s.value
+            pending[s.name] = s
         else:
             out.append(s)
-    for name, value in pending.items():
-        out.append(Let(name, value))
+    out += pending.values()
     body[:] = out
 
 
-def _fill(e: Expr, pending: dict[str, Expr]) -> Expr:
+def _fill(e: Expr, pending: dict[str, Let]) -> Expr:
     if e.op == "local":
-        return pending.pop(e.attr, e)
+        return pending.pop(e.attr).value if e.attr in pending else e
     if not e.args or not pending:
         return e
     args = tuple(_fill(a, pending) for a in e.args)

@@ -3,8 +3,8 @@
     with both_stages(): run("numpy", text, inputs)
 
 Every kernel that the backend numpy runs inside is interpreted as a block program too: after no
-pass, after each further one, by pointers and by descriptors. All must give what the tile program
-gives, and the verifier must be silent.
+pass, after each further one, by pointers and by descriptors, with some and all of its arguments
+as constants. All must give what the tile program gives, and the verifier must be silent.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from monocomp.backends import block_interpreter
 from monocomp.backends import numpy as backend
 from monocomp.backends.triton.kernel_source import block_program
 from monocomp.backends.triton.schedule import held_length
+from monocomp.blocks.constants import Constant, Key, with_constants
 from monocomp.blocks.passes import PASSES
+from monocomp.blocks.program import INT32, BlockProgram
 from monocomp.blocks.verifier import verify
 from monocomp.tile import TileProgram
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 STAGES = tuple(PASSES[:n] for n in range(len(PASSES) + 1))  # the passes that have run
 GARBAGE = -7777
+_SOME = ((0, 1), (1, 2))  # of the arguments: all, and a half
 _TOLERANCE = 1e-9  # sums are taken in another order
 
 
@@ -56,28 +59,49 @@ def both_stages(block: int = 16) -> Iterator[list[str]]:
         chosen = lengths(program, extents, block)
         for passes in STAGES:
             blocks = block_program(program, passes)
-            verify(blocks)
             for turns, descriptors in enumerate((False, True) if blocks.blocks else (False,)):
-                found = {n: _start(program, n, x) for n, x in outputs.items()}
-                block_interpreter.run(
-                    blocks,
-                    given,
-                    found,
-                    extents,
-                    params,
-                    chosen,
-                    descriptors=descriptors,
-                    turns=1 + turns,
-                )
-                for name, array in found.items():
-                    what = f"{name} after {passes}, descriptors: {descriptors}\n{blocks}"
-                    np.testing.assert_allclose(
-                        array, outputs[name], _TOLERANCE, _TOLERANCE, err_msg=what
+                call = ({**given, **outputs}, extents, params, chosen, descriptors, 1 + turns)
+                variants = [blocks]
+                if passes == PASSES:
+                    known = _known(blocks, call)
+                    variants += [with_constants(blocks, dict(known[n::m])) for n, m in _SOME]
+                for variant in variants:
+                    verify(variant)
+                    found = {n: _start(program, n, x) for n, x in outputs.items()}
+                    block_interpreter.run(
+                        variant,
+                        given,
+                        found,
+                        extents,
+                        params,
+                        chosen,
+                        descriptors=descriptors,
+                        turns=1 + turns,
                     )
+                    for name, array in found.items():
+                        what = f"{name} after {passes}, descriptors: {descriptors}\n{variant}"
+                        np.testing.assert_allclose(
+                            array, outputs[name], _TOLERANCE, _TOLERANCE, err_msg=what
+                        )
         seen.append(program.name)
 
     with patch.object(backend, "run", run):
         yield seen
+
+
+def _known(blocks: BlockProgram, call: tuple[Any, ...]) -> list[tuple[Key, Constant]]:
+    """What a call gives for arguments that may be constants."""
+    known: list[tuple[Key, Constant]] = []
+    for a in blocks.arguments:
+        value = block_interpreter.argument(blocks, a.key, *call)
+        match a.purpose:
+            case "descriptor":
+                known.append((a.key, None if value is None else True))
+            case "option":
+                known.append((a.key, {"INDEX": INT32, "PRECISION": "ieee"}.get(a.of, value)))
+            case "stride" | "size" | "block" | "even" | "order":
+                known.append((a.key, value))
+    return known
 
 
 def in_float64(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -15,6 +15,7 @@ import torch
 import monocomp as mc
 from monocomp.checking.random_inputs import random_inputs
 from monocomp.filters import Filters
+from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.language.syntax import Program
 from monocomp.reference.oracle import evaluate
@@ -186,6 +187,21 @@ def short_parts() -> Iterator[None]:
         patch.object(splitting, "ALIGNMENT", BLOCK),
     ):
         yield
+
+
+def file_for_any_size(kernel: Kernel, extents: Mapping[str, int], element_bytes: int = 2) -> str:
+    """A file whose kernels and schedules are those for some sizes on Hopper, and which takes any
+    others."""
+    from monocomp.backends.triton import table
+    from monocomp.backends.triton.emit import emit
+    from monocomp.backends.triton.legal import Legal
+
+    plan, processors = kernel.plan(extents), kernel.planner.processors or 1
+    legal = (
+        Legal(k, plan.extents(extents), element_bytes, "cuda:90", processors) for k in plan.kernels
+    )
+    schedules = list(map(table.first, legal))
+    return emit(kernel.equations, plan.kernels, schedules, lowered=plan.program).source
 
 
 @contextmanager

@@ -405,7 +405,7 @@ def test_results_have_more_bits() -> None:
         assert only("torch", text, {**made, "Q": made["Q"].to(dtype)}).dtype == dtype
     source = mc.compile(text, name="x").source(dtype=dict.fromkeys("QKV", "e4m3"))
     assert "dtype = torch.bfloat16\n" in source
-    assert "p_2.to(tl.bfloat16),\n" in source and "V_tile.to(tl.bfloat16),\n" in source
+    assert "p.to(tl.bfloat16),\n" in source and "V_tile.to(tl.bfloat16),\n" in source
 
 
 def test_nan_of_8_bits_counts() -> None:

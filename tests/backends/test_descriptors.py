@@ -30,7 +30,7 @@ from tests.backends.compiling import (
     without_elements,
 )
 from tests.backends.library_cases import CASES
-from tests.backends.running import largest_error, make_inputs
+from tests.backends.running import file_for_any_size, largest_error, make_inputs
 from tests.backends.test_domains import calls, program
 from tests.backends.tolerances import ALONE, Bound
 from tests.gpu.comparing import all_in_nan
@@ -287,7 +287,7 @@ def test_loops_that_become_one() -> None:
 def _logits(inputs: Mapping[str, torch.Tensor], described: bool) -> torch.Tensor:
     extents = {"q": 1000, "k": 1000, "d": 4096}
     kernel = mc.compile(LOGITS, processors=1)
-    module = load(kernel.source(target="cuda:90", extents=extents))
+    module = load(file_for_any_size(kernel, extents))
     blocks = {n: 16 for n in module.CONFIG if n.startswith("BLOCK_")}
     config = module.CONFIG | blocks | {"DESCRIPTORS": described}
     result: torch.Tensor = module.kernel(*inputs.values(), configs=(config,), empty=_nan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -20,6 +20,8 @@ from monocomp.backends import block_interpreter
 from monocomp.backends import numpy as backend
 from monocomp.backends.gluon.dialect import GLUON
 from monocomp.backends.triton.kernel_source import block_program
+from monocomp.backends.triton.known_arguments import Known
+from monocomp.backends.triton.schedule import Schedule
 from monocomp.blocks.passes import PASSES
 from monocomp.blocks.program import BlockProgram, For, Give, Release, Statement, Take, walk
 from monocomp.blocks.verifier import verify
@@ -60,9 +62,14 @@ def kernel_of(text: str) -> TileProgram:
     return program
 
 
-def in_gluon(program: TileProgram, passes: Collection[str] | None = None) -> BlockProgram:
-    """Its block program."""
-    return block_program(program, passes=passes, name="the_kernel", dialect=GLUON)
+def in_gluon(
+    program: TileProgram,
+    passes: Collection[str] | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> BlockProgram:
+    """Its block program, after some passes and for some sizes."""
+    known = Known(program, Schedule((), 4, 2), sizes or {}, None)
+    return block_program(program, passes, "the_kernel", dialect=GLUON, known=known)
 
 
 # --- meaning ----------------------------------------------------------------------------------
@@ -70,7 +77,7 @@ def in_gluon(program: TileProgram, passes: Collection[str] | None = None) -> Blo
 
 @pytest.mark.parametrize("name", SUPPORTED)
 def test_meaning(name: str) -> None:
-    """After each pass over blocks it is what the tile program does."""
+    """After each pass over blocks it is what the tile program does, also where sizes are known."""
     case = CASES[name]
     original, seen = backend.run, []
 
@@ -78,8 +85,7 @@ def test_meaning(name: str) -> None:
         original(program, inputs, outputs, extents, params, **options)
         given = {n: in_float64(np.asarray(inputs[n])) for n in program.inputs}
         chosen = lengths(program, extents, 16)
-        for passes in AFTER:
-            blocks = in_gluon(program, passes)
+        for blocks in (*(in_gluon(program, x) for x in AFTER), in_gluon(program, sizes=extents)):
             verify(blocks)
             found = {o.name: np.full_like(outputs[o.name], np.nan) for o in program.outputs}
             block_interpreter.run(blocks, given, found, extents, params, chosen, descriptors=True)

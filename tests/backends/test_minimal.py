@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +12,6 @@ from torch import Tensor
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.triton.folding import Function
 from monocomp.backends.triton.launch import interpreted, load
 from tests.backends import interpreted as interpreter
 from tests.backends.compiling import compile_for, recorded
@@ -126,28 +124,3 @@ def test_compiled(name: str) -> None:
     }
     (launch,) = recorded(module, "kernel", inputs)
     assert compile_for("cuda:90", launch).spilled == 0
-
-
-FOLDED = {
-    "mask": ("x = tl.load(p, mask=(i < n) | EVEN, other=0.0)", "x = tl.load(p)"),
-    "and": ("x = tl.load(p, mask=m[:, None] & EVEN, other=0.0)", "mask=m[:, None], other=0.0)"),
-    "named": ("in_i = (i < n) | EVEN\n    x = tl.load(p, mask=in_i[None, :])", "x = tl.load(p)"),
-    "stride": ("x = p + i * ONE + ZERO", "x = p + i"),
-    "computed": ("x = tl.cdiv(SIZE, 64) * 2 - 1", "tl.store(p, 3)"),
-    "branch": ("if D is not None and n > 0:\n        x = D\n    else:\n        x = n", "if n > 0:"),
-    "dead": ("y = n + 1\n    z = y\n    x = n", "x = n"),
-    "choice": ("x = n if EVEN else i", "x = n"),
-    "comment": ("# why\n    x = n", "# why\n    x = n"),
-}
-
-
-@pytest.mark.parametrize("name", FOLDED)
-def test_folding(name: str) -> None:
-    """What is known is computed, and what nobody reads is left out."""
-    body, wanted = FOLDED[name]
-    head = "def f(p, i, n, m, D, EVEN, ONE, ZERO, SIZE):"
-    function = Function([head, *f"    {body}\n    tl.store(p, x)".split("\n")])
-    constants = {"EVEN": True, "ONE": 1, "ZERO": 0, "SIZE": 128}
-    function.fold({n: ast.Constant(v) for n, v in constants.items()}, {"D"})
-    text = "\n".join(function.lines()[1:])
-    assert wanted in text and "EVEN" not in text and "y =" not in text

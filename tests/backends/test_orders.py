@@ -255,6 +255,8 @@ def test_emitted() -> None:
     extents = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}
     text = causal.source(target="cuda:90", extents=extents)
     assert '    "ABREAST": 8,\n' in text
+    assert "pid = in_turns(tl.program_id(0), num_q, 64, ABREAST)" in text
+    text = causal.source(target="cuda:90")
     assert "pid = in_turns(tl.program_id(0), num_q, size_h * size_b, ABREAST)" in text
     assert "ABREAST" not in mc.compile(ROWS_ALONE).source(target="cuda:90")
 

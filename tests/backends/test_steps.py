@@ -24,7 +24,8 @@ ATTENTION = library.load("attention")
 def launch_of(*tensors: Tensor) -> Launch:
     """Attention for Hopper, on tensors of these shapes and strides."""
     kernel = mc.compile(ATTENTION)
-    sizes = {"b": 2, "h": 3, "q": 200, "k": 200, "d": tensors[0].shape[3], "e": 64}
+    batch, head = tensors[0].shape[0], tensors[0].shape[3]
+    sizes = {"b": batch, "h": 3, "q": 200, "k": 200, "d": head, "e": 64}
     module = load(kernel.source(target="cuda:90", extents=sizes))
     inputs = dict(zip(kernel.declared.inputs, tensors, strict=True))
     (launch,) = recorded(module, "kernel", inputs)

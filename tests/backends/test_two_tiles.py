@@ -25,7 +25,7 @@ from monocomp.tile.split_padding import divisible, split_padding
 from tests.backends import interpreted as interpreter
 from tests.backends.library_cases import CASES
 from tests.backends.programs import EXAMPLES, elements
-from tests.backends.running import exact, make_inputs, poisoned_empty, run
+from tests.backends.running import exact, file_for_any_size, make_inputs, poisoned_empty, run
 from tests.backends.tolerances import ALONE, BESIDE_EAGER, Bound
 from tests.gpu.comparing import all_in_nan
 
@@ -262,8 +262,9 @@ def test_head_sizes(name: str, head: int) -> None:
 
 
 def test_one_file_for_all_sizes() -> None:
-    """One that was emitted for two tiles is right for any length."""
-    text = source(d=96, e=96)
+    """One whose schedule has two tiles is right for any length."""
+    text = file_for_any_size(mc.compile(ATTENTION, name="kernel"), {"d": 96, "e": 96})
+    assert "# In two tiles, to be padded less: e, d.\n" in text
     for head in (1, 16, 64, 96, 100):
         inputs = make_inputs(ATTENTION, {"b": 1, "h": 1, "q": 17, "k": 33, "d": head, "e": head})
         (found,) = interpreter.call(_run_file, text, all_in_nan(inputs))

@@ -41,19 +41,6 @@ CONFIG = {
 
 
 @gluon.jit
-def in_turns(pid, blocks, places, abreast):
-    """The number of a block, counted place by place, that an instance works on: so many places
-    abreast take turns, a block each, and then the next ones."""
-    if abreast > 1:
-        count = gl.minimum(abreast, places)
-        first = pid // (blocks * count) * count
-        turn = pid - first * blocks
-        count = gl.minimum(count, places - first)
-        pid = ((first + turn % count) * blocks + turn // count).to(gl.int32)
-    return pid
-
-
-@gluon.jit
 def causal_kernel_consumer(
     K_ptr,
     Q_ptr,
@@ -169,19 +156,19 @@ def causal_kernel_consumer(
             K_ring_turn += 1
             s_in = gl.where(keep, s, -float("inf"))
             m_i_new = gl.maximum(m_i, gl.max(s_in, 1))
-            t_4 = gl.where(gl.abs(m_i_new) > 1e38, 0.0, m_i_new)
-            p = gl.exp2(scale * (m_i - t_4))
-            p_2 = gl.exp2(scale * s_in - scale * t_4[:, None])
+            shift = gl.where(gl.abs(m_i_new) > 1e38, 0.0, m_i_new)
+            alpha = gl.exp2(scale * (m_i - shift))
+            p = gl.exp2(scale * s_in - scale * shift[:, None])
             mbarrier.wait(V_ring_full.index(V_ring_turn % STAGES), (V_ring_turn // STAGES % 2))
             V_tile = V_ring.index(V_ring_turn % STAGES).reshape([BLOCK_K, BLOCK_E])
-            l_i = l_i * p + gl.sum(p_2, 1)
+            l_i = l_i * alpha + gl.sum(p, 1)
             acc = warpgroup_mma(
                 gl.convert_layout(
-                    p_2.to(V_tile.dtype),
+                    p.to(V_tile.dtype),
                     gl.DotOperandLayout(operand_index=0, parent=LAYOUT_Q_E, k_width=2),
                 ),
                 V_tile,
-                acc * gl.convert_layout(p, gl.SliceLayout(1, LAYOUT_Q_E))[:, None],
+                acc * gl.convert_layout(alpha, gl.SliceLayout(1, LAYOUT_Q_E))[:, None],
                 is_async=True,
             )
             m_i = m_i_new
@@ -476,6 +463,19 @@ def causal_kernel(
         [1],
         [24],
     )
+
+
+@gluon.jit
+def in_turns(pid, blocks, places, abreast):
+    """The number of a block, counted place by place, that an instance works on: so many places
+    abreast take turns, a block each, and then the next ones."""
+    if abreast > 1:
+        count = gl.minimum(abreast, places)
+        first = pid // (blocks * count) * count
+        turn = pid - first * blocks
+        count = gl.minimum(count, places - first)
+        pid = ((first + turn % count) * blocks + turn // count).to(gl.int32)
+    return pid
 
 
 def TensorDescriptor(tensor, shape, strides, block):

@@ -35,31 +35,9 @@ CONFIG = {
     "BLOCK_K": 64,
     "num_warps": 4,
     "num_stages": 3,
-    "DESCRIPTORS": True,
+    "DESCRIPTORS": False,
     "ABREAST": 8,
 }
-
-
-@triton.jit
-def in_turns(pid, blocks, places, abreast):
-    """The number of a block, counted place by place, that an instance works on: so many places
-    abreast take turns, a block each, and then the next ones."""
-    if abreast > 1:
-        count = tl.minimum(abreast, places)
-        first = pid // (blocks * count) * count
-        turn = pid - first * blocks
-        count = tl.minimum(count, places - first)
-        pid = ((first + turn % count) * blocks + turn // count).to(tl.int32)
-    return pid
-
-
-@triton.jit
-def between(places, low, high):
-    """low <= places < high, for the columns of a product. A thread holds the same columns of
-    each 8: with the place in its 8 taken from both sides, what is left of the places is known
-    to the compiler and takes no registers."""
-    column = places & 7
-    return (places - column >= low - column) & (places - column < high - column)
 
 
 @triton.jit
@@ -197,9 +175,9 @@ def sliding_window_kernel(
                 )
                 s_in = tl.where(keep, s_in, -float("inf"))
             m_i_new = tl.maximum(m_i, tl.max(s_in, 1))
-            t_5 = tl.where(tl.abs(m_i_new) > 1e38, 0.0, m_i_new)
-            p = tl.exp2(scale * (m_i - t_5))
-            p_2 = tl.exp2(scale * s_in - scale * t_5[:, None])
+            shift = tl.where(tl.abs(m_i_new) > 1e38, 0.0, m_i_new)
+            alpha = tl.exp2(scale * (m_i - shift))
+            p = tl.exp2(scale * s_in - scale * shift[:, None])
             if V_desc is not None and part == 1:
                 V_tile = tl.reshape(V_desc.load([b, h, first_k, 0]), [BLOCK_K, BLOCK_E])
             else:
@@ -210,11 +188,11 @@ def sliding_window_kernel(
                     mask=in_e[None, :],
                     other=0.0,
                 )
-            l_i = l_i * p + tl.sum(p_2, 1)
+            l_i = l_i * alpha + tl.sum(p, 1)
             acc = tl.dot(
-                p_2.to(V_tile.dtype),
+                p.to(V_tile.dtype),
                 V_tile,
-                acc * p[:, None],
+                acc * alpha[:, None],
                 input_precision=PRECISION,
             )
             m_i = m_i_new
@@ -228,6 +206,28 @@ def sliding_window_kernel(
         O_tile.to(O_ptr.dtype.element_ty),
         mask=in_q[:, None] & in_e[None, :],
     )
+
+
+@triton.jit
+def in_turns(pid, blocks, places, abreast):
+    """The number of a block, counted place by place, that an instance works on: so many places
+    abreast take turns, a block each, and then the next ones."""
+    if abreast > 1:
+        count = tl.minimum(abreast, places)
+        first = pid // (blocks * count) * count
+        turn = pid - first * blocks
+        count = tl.minimum(count, places - first)
+        pid = ((first + turn % count) * blocks + turn // count).to(tl.int32)
+    return pid
+
+
+@triton.jit
+def between(places, low, high):
+    """low <= places < high, for the columns of a product. A thread holds the same columns of
+    each 8: with the place in its 8 taken from both sides, what is left of the places is known
+    to the compiler and takes no registers."""
+    column = places & 7
+    return (places - column >= low - column) & (places - column < high - column)
 
 
 def step(*tensors):

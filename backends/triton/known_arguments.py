@@ -1,0 +1,93 @@
+"""What a file that is for known sizes knows of the arguments of its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from monocomp.backends.triton.schedule import Schedule, held_length
+from monocomp.blocks.constants import Constant, Key
+from monocomp.blocks.program import INT32, BlockProgram
+from monocomp.tile import TileProgram
+
+
+@dataclass(frozen=True)
+class Promises:
+    """What holds of the calls of a minimal file, besides sizes: offsets fit 32 bits, and last
+    dimensions have no gaps.
+
+    Attributes:
+        precision: "ieee" or "tf32".
+        fast: may functions be as accurate as results of 16 bits?
+        widths: of the elements of inputs, in bytes; what is stored takes 4.
+    """
+
+    precision: str
+    fast: bool
+    widths: Mapping[str, int]
+
+    def of(
+        self, p: BlockProgram, schedule: Schedule, sizes: Mapping[str, int]
+    ) -> dict[Key, Constant]:
+        """What else is known of the arguments of a kernel with its schedule."""
+        blocks = dict(schedule.blocks)
+        found: dict[Key, Constant] = {
+            ("option", "INDEX", 0): INT32,
+            ("option", "PRECISION", 0): self.precision,
+            ("option", "FAST", 0): self.fast,
+            ("option", "STEP", 0): 1,
+        }
+        last = {a.of: a.dim for a in p.arguments if a.purpose == "stride"}
+        found |= {("stride", tensor, dim): 1 for tensor, dim in last.items()}
+        for a in p.arguments:
+            match a.purpose:
+                case "order":
+                    found[a.key] = schedule.abreast
+                case "descriptor":
+                    found[a.key] = self._is_described(p, a.dim, schedule, sizes) or None
+                case "even" if p.axes[a.of].role != "whole":
+                    size = sizes.get(p.axes[a.of].extent)
+                    found[a.key] = size is not None and size % blocks[a.of] == 0
+                case "even" if p.axes[a.of].extent not in sizes:
+                    found[a.key] = False
+        return found
+
+    def _is_described(
+        self, p: BlockProgram, block: int, schedule: Schedule, sizes: Mapping[str, int]
+    ) -> bool:
+        """Does the schedule want a descriptor, and do 16 bytes divide rows of the known size?"""
+        tensor, last = p.blocks[block].tensor, p.blocks[block].axes[-1]
+        row = 0 if last is None else sizes.get(p.axes[last].extent, 0)
+        return schedule.descriptors and row > 0 and row * self.widths.get(tensor, 4) % 16 == 0
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of the arguments of a kernel.
+
+    Attributes:
+        kernel: it.
+        schedule: its schedule.
+        sizes: extents that are known.
+        promises: of a minimal file.
+    """
+
+    kernel: TileProgram
+    schedule: Schedule
+    sizes: Mapping[str, int]
+    promises: Promises | None
+
+    def __call__(self, p: BlockProgram) -> dict[Key, Constant]:
+        """By the arguments of its block program: sizes, the tiles of what is held entirely, and
+        what calls promise."""
+        kernel, sizes = self.kernel, self.sizes
+        found: dict[Key, Constant] = {
+            ("size", e, 0): sizes[e] for e in kernel.extents() if e in sizes
+        }
+        for a in kernel.axes.values():
+            if a.role == "whole" and a.extent in sizes:
+                length = held_length(kernel, a.name, sizes[a.extent])
+                before = held_length(kernel, a.after, sizes[a.extent]) if a.after else 0
+                found["block", a.name, 0] = length
+                found["even", a.name, 0] = sizes[a.extent] >= before + length
+        return found | (self.promises.of(p, self.schedule, sizes) if self.promises else {})

@@ -1,0 +1,75 @@
+"""What values are called: as the program calls them, or else by what they are of or do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from monocomp.equations import Equations
+from monocomp.terms import Term
+from monocomp.terms.abbreviation import definition_of
+from monocomp.tile import Expr
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z", re.ASCII)
+_LONGEST = 24
+# What has no operand that it could be named after.
+_ROLES = {
+    "contract": "s",
+    "reduce": "s",
+    "exp2": "p",
+    "add": "total",
+    "sub": "difference",
+    "mul": "product",
+    "div": "quotient",
+    "neg": "negative",
+    "where": "chosen",
+    "compare": "test",
+    "and": "test",
+    "or": "test",
+    "not": "test",
+    "floordiv": "quotient",
+    "mod": "remainder",
+    "maximum": "larger",
+    "minimum": "smaller",
+    "uniform": "random",
+    "cast": "number",
+}
+
+
+def definition_name(program: Equations, t: Term) -> str | None:
+    """The name of the output or definition that a term is, for some values of its indices."""
+    outputs = (e.name for e in program.equations if e.body is t)
+    return next(outputs, None) or definition_of(program.known, t)
+
+
+def base_name(
+    value: Expr, definition: str | None, role: str | None, named: Mapping[str, Expr]
+) -> str:
+    """A name for a value.
+
+    Args:
+        value: what is to be named.
+        definition: what the program calls it, if it does.
+        role: what it is for, where that is known.
+        named: the values that have names.
+    """
+    if definition is not None and _PLAIN.match(definition):
+        return definition
+    if value.op == "load":
+        return f"{value.attr}_tile"
+    if role is not None:
+        return role
+    if len(value.args) == 1 and (value.op not in _ROLES or value.op == "cast"):
+        operand = _converted(value.args[0], named)
+        if operand.op in ("local", "param", "extent", "coordinate"):
+            of = str(operand.attr).lstrip(".")
+            name = f"{of}_number" if value.op == "cast" else f"{value.op}_{of}"
+            if len(name) <= _LONGEST and _PLAIN.match(name):
+                return name
+    return _ROLES.get(value.op, value.op)
+
+
+def _converted(e: Expr, named: Mapping[str, Expr]) -> Expr:
+    """What is converted to a value, or else the value."""
+    meant = named.get(e.attr, e) if e.op == "local" else e
+    return _converted(meant.args[0], named) if meant.op == "cast" else e

@@ -1,0 +1,93 @@
+"""Constants of block programs: what is known of arguments is computed, and nothing is left that it
+leaves without a use. That the programs mean the same, `both_stages` tests."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import monocomp as mc
+from monocomp import library
+from monocomp.backends.triton.kernel_source import block_program, source_of
+from monocomp.blocks.constants import Constant, Key, with_constants
+from monocomp.blocks.program import INT32, BlockProgram
+
+
+def blocks_of(name: str) -> BlockProgram:
+    (kernel,) = mc.compile(library.load(name), name=name).plan().kernels
+    return block_program(kernel)
+
+
+CAUSAL = blocks_of("causal")
+
+
+def text(known: Mapping[Key, Constant]) -> str:
+    return "\n".join(source_of(with_constants(CAUSAL, known)).lines)
+
+
+FOLDED: dict[str, tuple[dict[Key, Constant], str, str]] = {
+    "a stride of 1": ({("stride", "Q", 3): 1}, "+ offs_d[None, :],", "stride_Q_d"),
+    "a mask": ({("even", "d", 0): True}, "mask=in_q[:, None],\n", "in_d"),
+    "no mask": ({("even", x, 0): True for x in "qd"}, " * stride_Q_d,\n    )", "in_q"),
+    "a flag": ({("even", "d", 0): False}, "in_d = offs_d < size_d\n", "EVEN_D"),
+    "a size": ({("size", "d", 0): 64}, "scale = 0.18033688011112042\n", "size_d"),
+    "a length": ({("block", "d", 0): 64}, "offs_d = tl.arange(0, 64).to(INDEX)\n", "BLOCK_D"),
+    "a dtype": ({("option", "INDEX", 0): INT32}, "offs_d = tl.arange(0, BLOCK_D)\n", "INDEX"),
+    "no option": ({("option", "STEP", 0): 1}, "    num_q = tl.cdiv(size_q, BLOCK_Q)\n", "STEP"),
+    "the precision": ({("option", "PRECISION", 0): "tf32"}, 'input_precision="tf32"', "PRECISION"),
+    "an order": ({("order", "ABREAST", 0): 1}, "pid = tl.program_id(0)\n", "in_turns"),
+    "one head": ({("size", "h", 0): 1}, " * stride_Q_b\n        + offs_q", "stride_Q_h"),
+    "a descriptor": ({("descriptor", "K", 0): True}, " if part == 1:\n", "K_desc is not None"),
+    "none": ({("descriptor", "K", 0): None}, "            K_tile = tl.load(\n", "K_desc"),
+}
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_what_is_known_is_gone(name: str) -> None:
+    known, expected, gone = FOLDED[name]
+    found = text(known)
+    assert expected in found and not re.search(rf"\b{gone}\b", found)
+
+
+def test_one_phase_is_no_loop_over_phases() -> None:
+    """Where blocks divide the keys, one loop reads all of them, without a mask."""
+    known: dict[Key, Constant] = {("even", "k", 0): True, ("size", "k", 0): 4096}
+    found = "\n".join(source_of(with_constants(blocks_of("attention"), known)).lines)
+    assert "for first_k in tl.range(0, 4096, BLOCK_K):" in found
+    assert "static_range" not in found and "in_k" not in found and "s_in" not in found
+
+
+def test_nothing_known_changes_no_statement() -> None:
+    """Arguments that nobody reads go, such as whether blocks divide the keys."""
+    before, after = (str(p).split("\n", 1) for p in (CAUSAL, with_constants(CAUSAL, {})))
+    assert before[1] == after[1] and before[0].replace(" EVEN_K,", "") == after[0]
+
+
+def test_given_sizes_are_numbers_of_whole_files(tmp_path: Path) -> None:
+    """And the file checks itself at these sizes."""
+    source = mc.compile(library.load("causal"), name="causal").source(
+        extents={"d": 24, "e": 32}, dtype="fp32"
+    )
+    kernel = source[source.index("def causal_kernel") : source.index("def causal(")]
+    assert not re.search(r"size_[de]|BLOCK_[DE]|EVEN_[DE]|in_e", kernel)
+    assert "tl.arange(0, 32)" in kernel and "offs_d < 24" in kernel and "size_q" in kernel
+    path = tmp_path / "emitted.py"
+    path.write_text(source)
+    environment = {"TRITON_INTERPRET": "1", "HOME": str(tmp_path), "PATH": ""}
+    done = subprocess.run(
+        [sys.executable, str(path)], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 0 and done.stdout.endswith("\nok\n"), done.stderr
+
+
+def test_sizes_too_large_to_check() -> None:
+    """A plain evaluation at these would need terabytes."""
+    sizes = {"b": 4, "h": 32, "q": 4096, "k": 4096, "d": 128, "e": 128}
+    source = mc.compile(library.load("causal")).source(extents=sizes)
+    assert "def main(" not in source and "a file that is not for them checks itself" in source
+    assert "def main(" in mc.compile(library.load("causal")).source(extents={"q": 4096})
