@@ -114,7 +114,7 @@ def _scheduled(
     schedules = []
     for k in plan.kernels:
         width = element_bytes(k, widths)
-        schedules.append(dialect.first(dialect.legal(k, sizes, width, target, processors)))
+        schedules.append(dialect.table.first(dialect.legal(k, sizes, width, target, processors)))
     return plan, dtypes, schedules
 
 

@@ -102,7 +102,7 @@ def test_a_dialect(shown: dict[str, Any]) -> None:
     kernel: mc.Kernel = shown["roots"]
     programs, sizes = kernel.tile_programs({}), {"i": 64, "k": 128}
     dialect = DIALECTS["libdevice"]()
-    schedules = [dialect.first(dialect.legal(p, sizes, 2)) for p in programs]
+    schedules = [dialect.table.first(dialect.legal(p, sizes, 2)) for p in programs]
     inputs = without_elements(kernel, sizes)
     (launch,) = launches_of(kernel, programs, schedules, inputs, dialect=dialect)
     assert "__nv_sqrtf" in accepted("cuda:90", launch)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from monocomp.backends.gluon.legal import LegalOfWarpgroups, candidates, first
+from monocomp.backends.gluon import legal
 from monocomp.backends.gluon.printer import GluonPrinter, layout_name
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.dialect import Dialect
@@ -50,9 +50,8 @@ GLUON = Dialect(
     resident=True,
     target="cuda:90",
     merges=False,
-    legal=LegalOfWarpgroups,
-    first=first,
-    candidates=candidates,
+    legal=legal.LegalOfWarpgroups,
+    table=legal,
     reserved={"gl", "gluon", "hopper", "mbarrier", "tma", "warpgroup_mma", "warpgroup_mma_wait"},
     taken=_taken,
     imports=(

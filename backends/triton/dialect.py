@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from monocomp.backends.triton import table
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
@@ -15,6 +16,16 @@ from monocomp.backends.triton.selfcheck import DEVICES
 from monocomp.blocks.passes import PASSES
 from monocomp.blocks.program import BlockProgram
 from monocomp.tile import TileProgram
+
+
+class Table(Protocol):
+    """Chooses among legal schedules."""
+
+    def first(self, legal: Legal, /) -> Schedule:
+        """The schedule to take where nothing is measured."""
+
+    def candidates(self, legal: Legal, /, count: int) -> list[Schedule]:
+        """At most so many that are worth measuring."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +40,7 @@ class Dialect:
         target: the only kind of GPU that has what the language says; None: there are several.
         merges: are there kernels without products, that merge partial results?
         legal: the schedules that a kernel may have.
-        first: of these the one to take where nothing is measured.
-        candidates: of these at most so many that are worth measuring.
+        table: which of these come first.
         reserved: names of every file, which no program can have.
         taken: those in a kernel of a name.
         imports: of every file; and that of descriptors.
@@ -45,8 +55,7 @@ class Dialect:
     target: str | None = None
     merges: bool = True
     legal: type[Legal] = Legal
-    first: Callable[[Legal], Schedule] = table.first
-    candidates: Callable[[Legal, int], list[Schedule]] = table.candidates
+    table: Table = table
     reserved: Set[str] = frozenset()
     taken: Callable[[TileProgram, str], Set[str]] = lambda program, kernel: frozenset()
     imports: tuple[str, ...] = ()

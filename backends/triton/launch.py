@@ -160,7 +160,7 @@ class TritonRunner:
         in_two = tuple(s.in_two for s in choice)
         found = self._modules.get(in_two)
         if found is None:
-            usual = (self.dialect.first(self.dialect.legal(k, {}, 2)) for k in self.kernels)
+            usual = (self.dialect.table.first(self.dialect.legal(k, {}, 2)) for k in self.kernels)
             pairs = zip(usual, in_two, strict=True)
             module = self.emit([replace(s, in_two=axes) for s, axes in pairs])
             found = self._modules[in_two] = module, load(module.source)
@@ -211,7 +211,7 @@ class TritonRunner:
         found = self._recall(inputs, extents)
         if found is None and _wants_search(next(iter(inputs.values())).device):
             found = self.tune(inputs, params, extents).schedules
-        return found or tuple(map(self.dialect.first, self.legal(inputs, extents)))
+        return found or tuple(map(self.dialect.table.first, self.legal(inputs, extents)))
 
     def tune(
         self,
@@ -247,7 +247,7 @@ class TritonRunner:
 
         with _MEASURING, torch.cuda.device_of(next(iter(tensors.values()))):  # type: ignore[no-untyped-call]
             found = search(
-                [self.dialect.candidates(each, candidates) for each in legal],
+                [self.dialect.table.candidates(each, candidates) for each in legal],
                 GpuBench(call, list(tensors.values())),
                 lambda: self._expected(tensors, params, extents),
                 seconds=seconds,
@@ -317,7 +317,7 @@ class TritonRunner:
         self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]
     ) -> Iterator[Choice]:
         """What to take where a schedule turns out to need more than there is."""
-        options = [self.dialect.candidates(each, 12) for each in self.legal(inputs, extents)]
+        options = [self.dialect.table.candidates(each, 12) for each in self.legal(inputs, extents)]
         for n in range(max(map(len, options))):
             yield tuple(o[min(n, len(o) - 1)] for o in options)
 

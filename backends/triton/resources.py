@@ -28,6 +28,7 @@ from monocomp.tile import (
     Let,
     Loop,
     Statement,
+    Store,
     TileProgram,
     expressions,
     roots,
@@ -147,6 +148,11 @@ class Estimate:
         return self.registers > on.registers + on.saved
 
 
+def _places(store: Store) -> frozenset[str]:
+    """The axes of what is stored: a number may fill a tile."""
+    return store.value.axes.union(*[p.axes for p in store.places])
+
+
 class Resources:
     """What the schedules of one kernel take at given sizes.
 
@@ -168,7 +174,11 @@ class Resources:
         self.blocked = frozenset(program.axis_names("row", "stream", "whole"))
         found = list(expressions(program.body))
         self.products = [e for e in found if e.op == "contract"]
-        self.tiles = {e.axes & self.blocked for e in found if e.op not in ("local", "contract")}
+        computed = [e for e in found if e.op not in ("local", "contract")]
+        self.tiles = {e.axes & self.blocked for e in computed}
+        self.tiles |= {
+            _places(s) & self.blocked for s in walk(program.body) if isinstance(s, Store)
+        }
         operands = Operands(program)
         products = [e for e in self.products if element_bytes <= 2 and operands.is_product(e)]
         self.in_parts = {a for e in products for a in e.args[:2] if operands.is_in_parts(a)}

@@ -307,10 +307,10 @@ def test_inner_loops(head: int) -> None:
 # --- compiled -----------------------------------------------------------------------------
 
 
-def launch(name: str, length: int, head: int = 128) -> Launch:
+def launch(name: str, length: int, head: int = 128, heads: int = 4) -> Launch:
     """The launch of a kernel with its first schedule on Hopper."""
     kernel = mc.compile(library.load(name))
-    sizes = SIZES | {"q": length, "k": length, "d": head, "e": head}
+    sizes = SIZES | {"h": heads, "q": length, "k": length, "d": head, "e": head}
     schedule = table.first(space(name, **sizes))
     programs = kernel.tile_programs({e: sizes[e] for e in kernel.declared.extent_of.values()})
     (found,) = launches_of(kernel, programs, [schedule], without_elements(kernel, sizes))
@@ -344,17 +344,18 @@ def test_compiled_in_inner_loops(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "length"),
     slow_unless(
-        lambda *case: case in (("attention", 1024), ("causal", 1000), ("sliding_window", 1000)),
+        lambda *case: case in (("attention", 4096), ("causal", 2000), ("sliding_window", 2000)),
         ["attention", "causal", "sliding_window"],
-        [1000, 1024],
+        [2000, 4096],
     ),
 )
 def test_compiled(name: str, length: int) -> None:
-    """The copy engine loads, nothing spills, and two instances fit a multiprocessor."""
-    made = launch(name, length)
+    """The copy engine loads if it should, nothing spills, and two instances fit a multiprocessor."""
+    made = launch(name, length, heads=64)  # there are more than multiprocessors
     used = compile_for("cuda:90", made)
     assert used.spilled == 0 and 2 * (used.shared + 1024) <= SHARED_LIMIT["cuda:90"] + 1024
-    assert any(i.startswith("UTMALDG") for i in instructions(made))
+    schedule = table.first(space(name, h=64, q=length, k=length))
+    assert any(i.startswith("UTMALDG") for i in instructions(made)) == schedule.descriptors
 
 
 @pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")

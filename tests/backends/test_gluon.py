@@ -236,9 +236,9 @@ def test_compiles_without_spills(name: str, d: int) -> None:
     legal = [GLUON.legal(k, known, 2, "cuda:90", 132) for k in plan.kernels]
     if d >= TOO_LONG.get(name, 512):
         with pytest.raises(UnsupportedError, match="a warpgroup can't hold 64 rows"):
-            GLUON.first(legal[0])
+            GLUON.table.first(legal[0])
         return
-    schedules = list(map(GLUON.first, legal))
+    schedules = list(map(GLUON.table.first, legal))
     how = {"params": CASES[name].params, "dialect": GLUON, "lowered": plan.program}
     found = launches_of(kernel, plan.kernels, schedules, inputs, **how)
     found = [x for x in found if x.function.is_gluon()]  # not copies of rows

@@ -65,7 +65,7 @@ def emitted(
     lowered = kernel.planner.plan(sizes).program
     known = packed_extents(lowered, sizes)
     legal = (dialect.legal(k, known, 2, "cuda:90", PROCESSORS) for k in kernels)
-    schedules = list(map(dialect.first, legal))
+    schedules = list(map(dialect.table.first, legal))
     module = emit(kernel.equations, kernels, schedules, lowered=lowered, dialect=dialect)
     return module, tuple(module.config(n, s) for n, s in enumerate(schedules))
 
