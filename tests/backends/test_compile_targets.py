@@ -209,7 +209,7 @@ def test_pages_of_blocks_take_fewer_instructions() -> None:
 def test_tiles_of_pages_are_loaded_ahead(page: int) -> None:
     """Two blocks of 64 keys and values, and the table's entries."""
     (launch,) = of_cache("paged_attention", "cuda:90", 1, page)[:1]
-    assert 4 * 64 * 128 * 2 < compile_for("cuda:90", launch).shared
+    assert compile_for("cuda:90", launch).shared > 4 * 64 * 128 * 2
 
 
 @pytest.mark.parametrize("target", slow_unless(lambda target: False, TARGETS))
