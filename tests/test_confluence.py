@@ -7,6 +7,8 @@ are equal byte for byte. Each is written for all keys and for a filter.
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 import monocomp as mc
@@ -135,7 +137,19 @@ def kernel(domain: str, text: str) -> str:
     """The emitted kernel function, without what stands before it."""
     source = mc.compile(written(domain, text), name="kernel").source(target="cuda:90", dtype="bf16")
     start = source.index("@triton.jit\ndef kernel")
-    return source[start : source.index("\n\n\n", start)]
+    return _in_plain_names(source[start : source.index("\n\n\n", start)])
+
+
+def _in_plain_names(source: str) -> str:
+    """A function whose values are called by their order: names are those of the program."""
+    tree, names = ast.parse(source), dict[str, str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.setdefault(node.id, f"v{len(names)}")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            node.id = names.get(node.id, node.id)
+    return ast.unparse(tree)
 
 
 @pytest.fixture(scope="module")
