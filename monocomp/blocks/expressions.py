@@ -177,7 +177,7 @@ def _larger_or_smaller(c: Context, e: TileExpr, want: Layout) -> Expr:
     a, b = e.args
     if e.kind == "float" and e.attr != "frame":
         return extreme(e.op, value(c, a, want), value(c, b, want), keeps_nan=True)
-    second = _reduce(c, b, "frame") if b.op == "reduce" else value(c, b, want)
+    second = spread(_reduce(c, b, "frame"), want) if b.op == "reduce" else value(c, b, want)
     return extreme(e.op, value(c, a, want), second)
 
 

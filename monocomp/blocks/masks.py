@@ -7,6 +7,7 @@ from collections.abc import Callable
 from monocomp.blocks.context import Context, Stream
 from monocomp.blocks.operations import (
     arange,
+    broadcast_layout,
     cast,
     extreme,
     full,
@@ -68,6 +69,9 @@ def domain(c: Context, stream: Stream, want: tuple[str, ...], value_of: Translat
         return number(True, "bool") if of_block is None else of_block
     first = tests.pop(0)
     value = first if of_block is None else infix("&", of_block, first)
+    full = broadcast_layout(value.layout, *(test.layout for test in tests))
+    while value.layout != full:  # a name has one layout
+        value = infix("&", value, tests.pop(0))
     keep = _named_mask(c, axis, want, value)
     for test in tests:
         # Triton's interpreter takes a truth value that it makes a tile of for a float.

@@ -107,6 +107,18 @@ def test_random_programs(text: str) -> None:
         run("numpy", text, inputs, **params)
 
 
+@pytest.mark.parametrize("condition", ["k < j and A[i,k] < 0", "not (k < j)"])
+def test_conditions_of_some_rows(condition: str) -> None:
+    """A mask of both rows is one tile from the start, and a maximum of one is that of the other."""
+    text = (
+        "input A[i,k], B[k,j], W[j], X[i]\n"
+        f"O[j,i] = sum[k if k < j](exp(where({condition}, A[i,k], -inf)) * B[k,j]) + W[j] + X[i]"
+    )
+    with both_stages() as seen:
+        run("numpy", text, make_inputs(text, {"i": 19, "k": 21, "j": 21}))
+    assert seen
+
+
 # --- passes -----------------------------------------------------------------------------------
 
 
