@@ -63,7 +63,9 @@ def test_contents() -> None:
     hoisted = [c for c in found.conditions if c.rule == "hoist_positive_factor"]
     assert {c.step for c in hoisted} == set(steps("hoist_positive_factor"))
     (needs,) = {c.needs for c in hoisted}
-    assert needs.startswith("the factor is positive; or not negative, where there is an element")
+    assert needs.startswith(
+        "the factor is positive, and finite if what it reads is; or not negative"
+    )
     assert ("rsqrt(|d|) > 0", "is_positive") in {(c.fact, c.by) for c in hoisted}
 
 
