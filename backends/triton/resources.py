@@ -176,6 +176,9 @@ class Resources:
         self.products = [e for e in found if e.op == "contract"]
         computed = [e for e in found if e.op not in ("local", "contract")]
         self.tiles = {e.axes & self.blocked for e in computed}
+        # No matrix unit multiplies these: what is added up is a tile first.
+        ints = [e.args for e in self.products if e.kind != "float"]
+        self.tiles |= {(a.axes | b.axes) & self.blocked for a, b, *_ in ints}
         self.tiles |= {
             _places(s) & self.blocked for s in walk(program.body) if isinstance(s, Store)
         }

@@ -11,6 +11,7 @@ import sys
 import threading
 import weakref
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cache
 from types import FrameType
 from typing import Any
@@ -23,6 +24,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 import monocomp as mc
 from monocomp import library
+from monocomp.backends.triton import table
+from monocomp.backends.triton.legal import Legal
+from monocomp.backends.triton.schedule import Schedule
 from monocomp.errors import InputError, ShapeError, UnsupportedDtypeError, UnsupportedError
 from tests.backends.interpreted import call
 from tests.backends.running import cut_for_long_extents, exact, largest_error, small_schedules
@@ -176,6 +180,18 @@ def test_what_looks_different_is_planned_anew(driver: Driver, change: str) -> No
         assert repeated(driver, kernel, **values) == launch
 
 
+@pytest.fixture
+def with_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schedules have descriptors wherever kernels can."""
+    original = table.first
+
+    def first(legal: Legal) -> Schedule:
+        return replace(original(legal), descriptors=legal.describes)
+
+    monkeypatch.setattr(table, "first", first)
+
+
+@pytest.mark.usefixtures("with_descriptors")
 def test_descriptors_are_of_the_tensors_of_a_call(driver: Driver) -> None:
     """Shapes, strides and blocks are those of the first call, and the tensors those of this one."""
     kernel = mc.compile(library.load("causal"), backend="triton")
@@ -187,6 +203,7 @@ def test_descriptors_are_of_the_tensors_of_a_call(driver: Driver) -> None:
     assert not is_repeated(driver, kernel, **other | {"K": shifted(other["K"])})
 
 
+@pytest.mark.usefixtures("with_descriptors")
 def test_odd_rows_are_copied_in_each_call(driver: Driver) -> None:
     """In rows that begin where sectors do; what is copied is of that call."""
     from monocomp.backends.triton.launch import TritonRunner
