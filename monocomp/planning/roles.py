@@ -114,7 +114,8 @@ def explain_roles(
 
     An index that some aggregate lacks and another has is a column of values: held
     whole, or in blocks if it is long, and what they share is computed for each block. So is
-    one that a sum inside of all aggregates lacks, in a factor of its own. One
+    one that a sum inside of all aggregates lacks, in a factor of its own: in blocks, if not all
+    aggregates are products, as their tiles have its blocks beside rows and elements. One
     that every aggregate lacks is streamed once more to write the result, but for the ranks
     of `top`, whose list is held whole. One along which the aggregates are prefixes is
     streamed, and the prefixes are stored as the loop goes.
@@ -202,7 +203,7 @@ def _outer_folds(bodies: tuple[Term, ...]) -> tuple[Term, ...]:
 
 
 def _is_column(name: str, f: Term) -> bool:
-    """Is the index in factors of a sum's elements that are read, while the others, in one of
+    """Is the index in factors of a fold's elements that are read, while the others, in one of
     which there is a sum of its own for each element, lack it?"""
     if f.op != "fold" or len(f.attr.indices) != 1:
         return False
