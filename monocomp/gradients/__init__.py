@@ -1,0 +1,1 @@
+"""Gradients: programs differentiated, as programs."""

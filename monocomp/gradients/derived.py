@@ -1,0 +1,263 @@
+"""The gradient of a program, as a program: its equations differentiated in reverse.
+
+Equations are differentiated in normal form: there the naive, the safe and the lazy softmax are one
+object, and a maximum that cancels is not differentiated at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from monocomp import pipeline
+from monocomp import terms as T
+from monocomp.building import BUILDING
+from monocomp.declarations import Declarations, Input, Output
+from monocomp.equations import Equation, Equations
+from monocomp.errors import UsageError, did_you_mean
+from monocomp.gradients.definitions import with_definitions
+from monocomp.gradients.reverse import Adjoints, transposed
+from monocomp.gradients.saving import Reading, candidates
+from monocomp.planning.storing import new_name, taken_names
+from monocomp.rewriting import Rewriter
+from monocomp.terms import Term
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """What `gradient` derives.
+
+    Attributes:
+        forward: the program, which also returns the values that it saves.
+        equations: the program that computes it.
+        saved: what it reads of the program's values, by the name of the input that it is, and what
+            it is in terms of the program's inputs.
+        cotangents: by output of the program, the input that is the derivative of the loss with
+            respect to it.
+        gradients: by input of the program, the output that is its gradient.
+    """
+
+    forward: Equations
+    equations: Equations
+    saved: Mapping[str, Equation]
+    cotangents: Mapping[str, str]
+    gradients: Mapping[str, str]
+
+
+def normalised(program: Equations) -> Equations:
+    """The program with its definitions inlined, as sums of products of exponentials."""
+    rewriter = Rewriter(program)
+    rewriter.inline_definitions()
+    rewriter.name_logits()
+    for rules in (pipeline.emptiness, pipeline.elaboration, pipeline.normal_form):
+        rewriter.exhaust(rules)
+    return rewriter.program
+
+
+def gradient(
+    program: Equations,
+    wrt: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+) -> Gradient:
+    """The gradient of `sum(cotangent * output)` with respect to inputs.
+
+    Args:
+        program: equations as they are written.
+        wrt: names of inputs and params of kind float; all that are, unless given.
+        outputs: which outputs have a cotangent; all of kind float, unless given.
+
+    Raises:
+        UsageError: there is no such input or output, or it is no float.
+        UnsupportedError: an aggregate has no derivative.
+    """
+    with BUILDING:
+        return _Derivation(program, outputs).gradient(_wanted(program, wrt))
+
+
+def _wanted(program: Equations, wrt: Sequence[str] | None) -> list[str]:
+    declared = program.declared
+    floats = {n: r.kind for n, r in (*declared.inputs.items(), *declared.params.items())}
+    floats = {n: kind for n, kind in floats.items() if kind == "float"}
+    if wrt is None:
+        return [n for n in declared.inputs if n in floats]
+    for name in wrt:
+        if name not in floats:
+            raise UsageError(
+                f"there is no gradient with respect to '{name}', which is no input of kind float",
+                notes=["inputs of kind float: " + ", ".join(floats)],
+                help=did_you_mean(name, floats),
+            )
+    return list(wrt)
+
+
+class _Derivation:
+    """Differentiates the equations of a program, each after those that read it."""
+
+    def __init__(self, program: Equations, outputs: Sequence[str] | None) -> None:
+        self.written = program
+        self.program = normalised(program)
+        self.taken = taken_names(self.program) | {*self.program.declared.extent_of}
+        names: dict[str, list[str]] = {}
+        for index, extent in self.program.declared.extent_of.items():
+            if index.isidentifier():
+                names.setdefault(extent, []).append(index)
+        self.adjoints = Adjoints(names)
+        self.cotangents: dict[str, str] = {}
+        self.saved: dict[str, Equation] = {}
+        for e in self.program.outputs:
+            if e.body.kind == "float" and (outputs is None or e.name in outputs):
+                self.cotangents[e.name] = self.new(f"d{e.name}")
+        self.unknown = [n for n in outputs or () if n not in self.cotangents]
+        if self.unknown:
+            floats = [e.name for e in self.program.outputs if e.body.kind == "float"]
+            raise UsageError(
+                f"the program has no output '{self.unknown[0]}' of kind float",
+                notes=["outputs of kind float: " + ", ".join(floats)],
+                help=did_you_mean(self.unknown[0], floats),
+            )
+
+    def new(self, base: str) -> str:
+        name = new_name(base, self.taken)
+        self.taken.add(name)
+        return name
+
+    def gradient(self, wrt: Sequence[str]) -> Gradient:
+        found: list[Equation] = []
+        for e in reversed(self.program.equations):
+            if e.body.kind == "float":
+                found += self._differentiated(e)
+        gradients = {name: self.new(f"d{name}") for name in wrt}
+        nodes = [n for n in self.adjoints.leaves if n.term.op in ("read", "param")]
+        nodes = [n for n in nodes if n.term.attr in gradients]
+        read = self._reading()
+        terms = [read(T.add(T.ZERO, *self.adjoints.leaves[n]), n.condition) for n in nodes]
+        terms, definitions = with_definitions(terms, self.new, self._order())
+        self.adjoints.leaves = {n: [t] for n, t in zip(nodes, terms, strict=True)}
+        found += definitions
+        found += [self._of_input(name, gradients[name]) for name in wrt]
+        backward = self._program(found, gradients)
+        return Gradient(self._forward(), backward, self.saved, self.cotangents, gradients)
+
+    def _forward(self) -> Equations:
+        """The program with the values that it saves, in the dtype in which they are computed."""
+        written = self.written
+        more = [e for e in self.saved.values() if e.name not in written.by_name]
+        outputs = (*written.declared.outputs, *(Output(e.name, "float32") for e in more))
+        declared = replace(written.declared, outputs=outputs)
+        return replace(
+            written, declared=declared, equations=(*written.equations, *more), as_written=None
+        )
+
+    def _order(self) -> list[str]:
+        """The names of indices, those of results before those that are summed."""
+        first = (i.attr[0] for e in self.program.outputs for i in e.indices)
+        return [*dict.fromkeys((*first, *self.program.declared.extent_of))]
+
+    def _reading(self) -> Reading:
+        """What reads saved values."""
+        outputs = self.program.outputs
+        saved = [s for s in candidates(self.program, self.new) if s.equation.body is not s.of]
+        return Reading(self._with_cotangents(), outputs, saved, self._saved)
+
+    def _saved(self, e: Equation, subscripts: Sequence[Term]) -> Term:
+        self.saved[e.name] = e
+        return T.read(e.name, subscripts, "float")
+
+    def _with_cotangents(self) -> Equations:
+        """The program with its cotangents as inputs."""
+        inputs = dict(self.program.declared.inputs)
+        for output, name in self.cotangents.items():
+            dims = tuple(i.attr[0] for i in self.program.by_name[output].indices)
+            inputs[name] = Input(name, dims, "float")
+        return replace(self.program, declared=replace(self.program.declared, inputs=inputs))
+
+    def _differentiated(self, e: Equation) -> list[Equation]:
+        """Go backwards through an equation; its adjoint is a definition if others read it."""
+        mine = [self._transposed("ref", e.name, e.indices)]
+        if e.name in self.cotangents:
+            mine.append(T.read(self.cotangents[e.name], e.indices, "float"))
+        total = T.add(T.ZERO, *mine)
+        if total is T.ZERO:
+            return []
+        if mine[0] is T.ZERO:
+            self.adjoints.add(e.body, e.indices, total)
+            return []
+        adjoint = Equation(self.new(f"d{e.name}"), e.indices, total)
+        self.adjoints.add(e.body, e.indices, T.ref(adjoint.name, e.indices, "float"))
+        return [adjoint]
+
+    def _transposed(self, op: str, name: str, indices: Sequence[Term]) -> Term:
+        return T.add(
+            T.ZERO,
+            *(
+                transposed(node, T.add(T.ZERO, *adjoints), indices)
+                for node, adjoints in self.adjoints.leaves.items()
+                if node.term.op == op and node.term.attr == name
+            ),
+        )
+
+    def _of_input(self, name: str, gradient: str) -> Equation:
+        declared = self.program.declared
+        if name in declared.params:
+            return Equation(gradient, (), self._transposed("param", name, ()))
+        indices = tuple(self._dims(declared.inputs[name]))
+        return Equation(gradient, indices, self._transposed("read", name, indices))
+
+    def _dims(self, given: Input) -> Iterable[Term]:
+        """An index of its own for each dimension of an input."""
+        used: set[str] = set()
+        for dim in given.dims:
+            extent = self.program.declared.extent_of[dim]
+            (name,) = self.adjoints.fresh((extent,), used) if dim in used else (dim,)
+            used.add(name)
+            yield T.index(name, extent)
+
+    def _program(self, found: Sequence[Equation], gradients: Mapping[str, str]) -> Equations:
+        """A program of what is found, with what it reads."""
+        declared = self.program.declared
+        indices = {
+            i.attr[0]: i.attr[1]
+            for e in found
+            for i in (*e.indices, *(s for s in T.subterms(e.body) if s.op == "index"))
+            if i.attr[0].isidentifier()
+        }
+        inputs = dict(self._with_cotangents().declared.inputs)
+        for e in self.saved.values():
+            inputs[e.name] = Input(e.name, tuple(i.attr[0] for i in e.indices), "float")
+        read = {s.attr for e in found for s in T.subterms(e.body) if s.op == "read"}
+        definitions = [e for e in self.program.equations if e.name in self._needed(found)]
+        read |= {s.attr for e in definitions for s in T.subterms(e.body) if s.op == "read"}
+        inputs = {n: i for n, i in inputs.items() if n in read or n in self.cotangents.values()}
+        missing = {declared.extent_of[d] for n in declared.inputs for d in declared.inputs[n].dims}
+        for n, i in declared.inputs.items():
+            known = {declared.extent_of.get(d, d) for x in inputs.values() for d in x.dims}
+            if (
+                n not in inputs
+                and not missing <= known
+                and {declared.extent_of[d] for d in i.dims} - known
+            ):
+                inputs[n] = i
+        return replace(
+            self.program,
+            declared=Declarations(
+                inputs,
+                declared.params,
+                tuple(Output(n) for n in gradients.values()),
+                {**indices, **declared.extent_of},
+                declared.bounds,
+            ),
+            equations=(*definitions, *found),
+            known=(),
+            kept=None,
+            as_written=None,
+        )
+
+    def _needed(self, found: Iterable[Equation]) -> set[str]:
+        needed: set[str] = set()
+        waiting = [n for e in found for n in e.body.names]
+        while waiting:
+            name = waiting.pop()
+            if name in self.program.by_name and name not in needed:
+                needed.add(name)
+                waiting += self.program.by_name[name].body.names
+        return needed
