@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from monocomp import pipeline
 from monocomp import terms as T
 from monocomp.building import BUILDING
 from monocomp.declarations import Declarations, Input, Output
@@ -19,6 +18,9 @@ from monocomp.gradients.definitions import with_definitions
 from monocomp.gradients.reverse import Adjoints, transposed
 from monocomp.gradients.saving import Reading, candidates
 from monocomp.planning.storing import new_name, taken_names
+from monocomp.rewrites.elaboration import elaboration
+from monocomp.rewrites.emptiness import emptiness
+from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewriting import Rewriter
 from monocomp.terms import Term
 
@@ -49,7 +51,7 @@ def normalised(program: Equations) -> Equations:
     rewriter = Rewriter(program)
     rewriter.inline_definitions()
     rewriter.name_logits()
-    for rules in (pipeline.emptiness, pipeline.elaboration, pipeline.normal_form):
+    for rules in (emptiness, elaboration, normal_form):
         rewriter.exhaust(rules)
     return rewriter.program
 
@@ -76,8 +78,9 @@ def gradient(
 
 def _wanted(program: Equations, wrt: Sequence[str] | None) -> list[str]:
     declared = program.declared
-    floats = {n: r.kind for n, r in (*declared.inputs.items(), *declared.params.items())}
-    floats = {n: kind for n, kind in floats.items() if kind == "float"}
+    kinds = {n: i.kind for n, i in declared.inputs.items()}
+    kinds |= {n: p.kind for n, p in declared.params.items()}
+    floats = [n for n, kind in kinds.items() if kind == "float"]
     if wrt is None:
         return [n for n in declared.inputs if n in floats]
     for name in wrt:
