@@ -101,6 +101,7 @@ from monocomp.terms.walking import (
     holds,
     map_children,
     map_refs,
+    map_stored,
     replace,
     subterms,
 )

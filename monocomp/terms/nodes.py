@@ -117,11 +117,15 @@ class UserMonoid:
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """`name[indices] = body`; the indices are index terms, free in the body."""
+    """`name[indices] = body`; the indices are index terms, free in the body.
+
+    The values of an input may be `given` with what they are: no kernel computes them.
+    """
 
     name: str
     indices: tuple[Term, ...]
     body: Term
+    given: bool = False
 
 
 _NOTHING: frozenset[str] = frozenset()
