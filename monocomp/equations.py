@@ -122,8 +122,9 @@ class Equations:
         """Like `lines`, with known names, and what those stand for before them."""
         names = self.reader_names()
         lines = [
-            definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
-            for e in self.equations
+            ("input " if e.given else "")
+            + definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
+            for e in (*self.given, *self.equations)
         ]
         used = [
             definition_line(a.name, names.of_all(a.indices), a.body, self.reader_names(a.body))
