@@ -14,7 +14,7 @@ from typing import Any
 from monocomp import terms as T
 from monocomp.backends.triton import reference
 from monocomp.backends.triton.reference import reference_lines
-from monocomp.backends.triton.reference.code import call_lines, default_text
+from monocomp.backends.triton.reference.code import call_lines, default_text, tuple_text
 from monocomp.checking.sizes import Sizes, fits
 from monocomp.declarations import Input, free_extents
 from monocomp.dtypes import NARROW
@@ -121,6 +121,13 @@ def main_lines(
         inputs.append(f"        {made},  # {declared.name}[{dims}]")
     out += ["    made = [", *inputs, "    ]"] if inputs else ["    made = []"]
     out += call_lines("params = {", keywords, "}")
+    if equations.given:
+        order = list(equations.declared.inputs)
+        places = tuple_text([str(order.index(e.name)) for e in equations.given])
+        out += [
+            f"    for place, values in zip({places}, given(*made, **params)):",
+            "        made[place] = values.to(made[place].dtype)",
+        ]
     out += call_lines("names = (", outputs, ")" if several else ",)")
     out += (
         _LOOP.format(host=host, results=call if several else f"({call},)").strip("\n").splitlines()
