@@ -95,7 +95,7 @@ from monocomp.terms.ring import (
     power_of,
     sub,
 )
-from monocomp.terms.shares import is_share, shares
+from monocomp.terms.shares import given_logarithms, shares
 from monocomp.terms.walking import (
     children,
     element,

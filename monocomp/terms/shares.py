@@ -48,9 +48,12 @@ def shares(t: Term, known: Iterable[Term] = ()) -> tuple[Term, Term]:
     return share, mul(const(1, t.kind), *(f for f in parts if f.op != "exp"), exp(exponent))
 
 
-def is_share(exponent: Term, known: Iterable[Term]) -> bool:
-    """Is it the logarithm of a share, at most 0, and not less a number that is not?"""
-    return shares(exp(exponent), known)[1] is ONE
+def given_logarithms(exponent: Term, known: Iterable[Term]) -> list[Term]:
+    """The addends -c * log(z) of an exponent that those of an element stand beside."""
+    if not any(_logarithms(exponent)):
+        return []
+    share, _ = shares(exp(exponent), known)
+    return [a for f in factors([share]) if f.op == "exp" for a, *_ in _logarithms(f.args[0])]
 
 
 def _logarithms(exponent: Term) -> Iterator[tuple[Term, Fraction, Term]]:
