@@ -90,9 +90,9 @@ class Equations:
         for e in self.given:  # each after those that it reads
             body = T.map_stored(e.body, changed, {})
             changed[e] = given if e.name == given.name else replace(e, body=body)
-        return replace(self, given=tuple(changed.values())).map(
-            lambda t: T.map_stored(t, changed, known)
-        )
+        names = (replace(a, body=T.map_stored(a.body, changed, known)) for a in self.known)
+        program = replace(self, given=tuple(changed.values()), known=tuple(names))
+        return program.map(lambda t: T.map_stored(t, changed, known))
 
     def map_refs(self, names: Iterable[str], f: Callable[[Term], Term]) -> Equations:
         """The same equations with f applied to the elements of definitions that they read."""

@@ -155,7 +155,8 @@ def intern(op: str, args: tuple[Term, ...], attr: Any, kind: Kind) -> Term:
             term.names |= {attr}
     elif op == "stored":
         name = attr.name
-        term.folded |= attr.body.folded
+        if not attr.given:  # nobody folds for what is
+            term.folded |= attr.body.folded
     elif op in ("fold", "fold_at"):
         bound = frozenset(attr.indices)
         at = args[0].free if op == "fold_at" else frozenset()
