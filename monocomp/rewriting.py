@@ -185,7 +185,7 @@ class Rewriter:
         program = self.program.map_refs([equation.name], lambda t: T.element(equation, t.args))
         returned = {o.name for o in program.declared.outputs}
         known = program.known
-        if equation.body.args and equation.body.op not in ("read", "cast"):
+        if equation.body.args and equation.body.op not in ("read", "stored", "cast"):
             known = (Abbreviation(equation.name, equation.indices, equation.body), *known)
         kept = tuple(e for e in program.equations if e.name != equation.name or e.name in returned)
         left = equation.name + "[" + ",".join(i.attr[0] for i in equation.indices) + "]"

@@ -162,7 +162,7 @@ def sizes_for(equations: Equations, known: Mapping[str, int]) -> Sizes | None:
 
 def _tabulated(equations: Equations, sizes: Mapping[str, int]) -> int:
     """How many elements the largest part of a formula has."""
-    terms = list(T.subterms(*(e.body for e in equations.equations)))
+    terms = list(T.subterms(*(e.body for e in (*equations.given, *equations.equations))))
     extents = dict(t.attr for t in terms if t.op == "index")
     return max(math.prod(sizes[extents[name]] for name in t.free) for t in terms)
 
@@ -188,7 +188,7 @@ def _sizes(
     declared = equations.declared
     given = {e: known[e] for e in free_extents(declared) if e in known}
     free = fits(equations, {}, params)
-    terms = T.subterms(*(e.body for e in equations.equations))
+    terms = T.subterms(*(e.body for e in (*equations.given, *equations.equations)))
     bound = [t.attr.extents for t in terms if t.op == "fold"]
     paired = {name for extents in bound if len(extents) > 1 for name in extents}
     empty = without_elements(equations)

@@ -26,9 +26,11 @@ from monocomp.terms.walking import element
 def shares(t: Term, known: Iterable[Term] = ()) -> tuple[Term, Term]:
     """A product as (shares of given sums, the rest), where conditions are known to hold."""
     parts = list(factors([t]))
+    if not any(f.op == "exp" for f in parts):
+        return ONE, t
     exponent = add(ZERO, *(f.args[0] for f in parts if f.op == "exp"))
     given = [*_logarithms(exponent), *_divisors(parts)]
-    if exponent is ZERO or not given:
+    if not given:
         return ONE, t
     conditions = frozenset(known).union(*(conjuncts(f.args[0]) for f in parts if is_bracket(f)))
     share = ONE

@@ -44,7 +44,7 @@ class Scope:
         self.outputs = {o.name for o in self.program.outputs}
         self.guards = any(
             t.op in ("compare", "not", "where")
-            or (t.op in ("read", "ref", "exactly") and t.kind == "bool")
+            or (t.op in ("read", "ref", "stored", "exactly") and t.kind == "bool")
             for t in T.subterms(*(e.body for e in self.reached))
         )
 
