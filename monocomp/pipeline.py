@@ -19,7 +19,7 @@ from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
 from monocomp.rewrites.exchange import candidates, exchange_by
 from monocomp.rewrites.lifting import lifted_normal_form, shared_frames
-from monocomp.rewrites.normal_form import normal_form
+from monocomp.rewrites.normal_form import normal_form, normalise
 from monocomp.rewrites.products import products
 from monocomp.rewrites.selection import selection
 from monocomp.rewriting import Rewriter
@@ -78,6 +78,7 @@ def derive(
 def finish(rewriter: Rewriter, rules: Sequence[str] | None = None) -> None:
     """Go on from wherever a rewriter has come to, with every rule set in its turn."""
     rewriter.inline_definitions()
+    rewriter.normalise_given(lambda t: normalise(normalise(t, elaboration)))
     rewriter.name_logits()
     wanted = None if rules is None else chosen(rules)
     _apply_all(rewriter, wanted)
