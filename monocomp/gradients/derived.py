@@ -15,8 +15,8 @@ from monocomp.declarations import Declarations, Input, Output
 from monocomp.equations import Equation, Equations
 from monocomp.errors import UsageError, did_you_mean
 from monocomp.gradients.definitions import with_definitions
-from monocomp.gradients.reverse import Adjoints, transposed
-from monocomp.gradients.saving import Reading, candidates
+from monocomp.gradients.reverse import LEAVES, Adjoints, transposed
+from monocomp.gradients.saving import Reading, candidates, is_logarithm
 from monocomp.planning.storing import new_name, taken_names
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
@@ -134,10 +134,12 @@ class _Derivation:
         nodes = [n for n in nodes if n.term.attr in gradients]
         read = self._reading()
         terms = [read(T.add(T.ZERO, *self.adjoints.leaves[n]), n.condition) for n in nodes]
-        terms, definitions = with_definitions(terms, self.new, self._order())
+        terms, definitions = with_definitions(terms, self.new, self._place)
         self.adjoints.leaves = {n: [t] for n, t in zip(nodes, terms, strict=True)}
         found += definitions
         found += [self._of_input(name, gradients[name]) for name in wrt]
+        read_names = {_name(s) for e in found for s in T.subterms(e.body) if s.op in LEAVES}
+        self.saved = {n: e for n, e in self.saved.items() if n in read_names}
         backward = self._program(found, gradients)
         return Gradient(self._forward(), backward, self.saved, self.cotangents, gradients)
 
@@ -151,27 +153,38 @@ class _Derivation:
             written, declared=declared, equations=(*written.equations, *more), as_written=None
         )
 
-    def _order(self) -> list[str]:
-        """The names of indices, those of results before those that are summed."""
+    def _place(self, index: Term) -> tuple[int, str]:
+        """The order of indices: those of results before those that are summed."""
         first = (i.attr[0] for e in self.program.outputs for i in e.indices)
-        return [*dict.fromkeys((*first, *self.program.declared.extent_of))]
+        order = [*dict.fromkeys((*first, *self.program.declared.extent_of))]
+        name = index.attr[0]
+        return order.index(name) if name in order else len(order), name
 
     def _reading(self) -> Reading:
         """What reads saved values."""
-        outputs = self.program.outputs
-        saved = [s for s in candidates(self.program, self.new) if s.equation.body is not s.of]
-        return Reading(self._with_cotangents(), outputs, saved, self._saved)
+        saved = []
+        for s in candidates(self.program, self.adjoints.fresh):
+            if is_logarithm(s.equation.body):
+                indices = tuple(sorted(s.equation.indices, key=self._place))
+                equation = Equation(self.new(s.equation.name), indices, s.equation.body)
+                saved.append(replace(s, equation=equation))
+        return Reading(self._with_values(), self.program.outputs, saved, self._saved)
 
     def _saved(self, e: Equation, subscripts: Sequence[Term]) -> Term:
-        self.saved[e.name] = e
-        return T.read(e.name, subscripts, "float")
+        """A saved value. Of a logarithm it is known of what: of what it bounds."""
+        e = self.saved.setdefault(e.name, e)
+        if not is_logarithm(e.body):
+            return T.read(e.name, subscripts, "float")
+        return T.stored(replace(e, given=True), subscripts)
 
-    def _with_cotangents(self) -> Equations:
-        """The program with its cotangents as inputs."""
+    def _with_values(self) -> Equations:
+        """The program with its outputs and their cotangents as inputs."""
         inputs = dict(self.program.declared.inputs)
-        for output, name in self.cotangents.items():
-            dims = tuple(i.attr[0] for i in self.program.by_name[output].indices)
-            inputs[name] = Input(name, dims, "float")
+        for e in self.program.outputs:
+            dims = tuple(i.attr[0] for i in e.indices)
+            for name in (e.name, self.cotangents.get(e.name)):
+                if name is not None and e.body.kind == "float":
+                    inputs[name] = Input(name, dims, "float")
         return replace(self.program, declared=replace(self.program.declared, inputs=inputs))
 
     def _differentiated(self, e: Equation) -> list[Equation]:
@@ -224,10 +237,12 @@ class _Derivation:
             for i in (*e.indices, *(s for s in T.subterms(e.body) if s.op == "index"))
             if i.attr[0].isidentifier()
         }
-        inputs = dict(self._with_cotangents().declared.inputs)
+        inputs = dict(self._with_values().declared.inputs)
         for e in self.saved.values():
             inputs[e.name] = Input(e.name, tuple(i.attr[0] for i in e.indices), "float")
-        read = {s.attr for e in found for s in T.subterms(e.body) if s.op == "read"}
+        given = [replace(e, given=True) for e in self.saved.values() if is_logarithm(e.body)]
+        read = {s.attr for e in (*found, *given) for s in T.subterms(e.body) if s.op == "read"}
+        read |= {e.name for e in given}
         definitions = [e for e in self.program.equations if e.name in self._needed(found)]
         read |= {s.attr for e in definitions for s in T.subterms(e.body) if s.op == "read"}
         inputs = {n: i for n, i in inputs.items() if n in read or n in self.cotangents.values()}
@@ -250,6 +265,7 @@ class _Derivation:
                 declared.bounds,
             ),
             equations=(*definitions, *found),
+            given=(*self.program.given, *given),
             known=(),
             kept=None,
             as_written=None,
@@ -264,3 +280,7 @@ class _Derivation:
                 needed.add(name)
                 waiting += self.program.by_name[name].body.names
         return needed
+
+
+def _name(leaf: Term) -> str:
+    return leaf.attr.name if leaf.op == "stored" else str(leaf.attr)
