@@ -184,9 +184,7 @@ class Equations:
 
 def _called(e: Equation, labels: Sequence[str]) -> Equation:
     """An equation, its indices called otherwise."""
-    indices = tuple(
-        T.index(label, i.attr[1]) for label, i in zip(labels, e.indices, strict=True)
-    )
+    indices = tuple(T.index(label, i.attr[1]) for label, i in zip(labels, e.indices, strict=True))
     return replace(e, indices=indices, body=T.element(e, indices))
 
 
