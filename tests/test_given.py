@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -11,12 +13,14 @@ import torch
 import monocomp as mc
 from monocomp import terms as T
 from monocomp.checking.random_inputs import random_inputs
+from monocomp.checking.steps import difference
 from monocomp.checking.verifier import verify
 from monocomp.equations import Equations, stored_in
 from monocomp.errors import MonocompError
 from monocomp.language.checker import check
 from monocomp.pipeline import derive
 from monocomp.translation import translate
+from tests import special_programs
 from tests.backends.running import exact, make_inputs, run
 
 BACKWARD = """
@@ -303,6 +307,32 @@ def test_it_is_read_and_not_computed() -> None:
     expected = torch.full((1, 1), 2 * math.exp(-3.0))
     for backend in ("torch", "triton"):
         torch.testing.assert_close(run(backend, text, inputs)[0], expected)
+
+
+def random_programs(count: int) -> Iterator[str]:
+    """Random programs whose first definition is given."""
+    for seed in itertools.count():
+        *head, first, last = special_programs.program(seed).splitlines()
+        if first.startswith("D") and "D" in last:
+            text = "\n".join([*head, f"input {first}", last])
+            try:
+                check(text)
+            except MonocompError:  # what the definition alone reads as an index
+                continue
+            yield text
+            count -= 1
+            if not count:
+                return
+
+
+def test_random_programs() -> None:
+    for text in random_programs(12):
+        program = translated(text)
+        for points in ("general", "finite"):
+            inputs = random_inputs(program, {}, dtype="float64", seed=1, points=points)
+            expected = mc.evaluate(text, inputs)
+            tensors = {name: torch.from_numpy(x.copy()) for name, x in inputs.items()}
+            assert difference(np.asarray(mc.compile(text)(**tensors)), expected) < 1e-10, text
 
 
 # --- checking ---------------------------------------------------------------------------------
