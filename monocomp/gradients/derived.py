@@ -6,8 +6,10 @@ object, and a maximum that cancels is not differentiated at all.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from monocomp import terms as T
 from monocomp.building import BUILDING
@@ -18,11 +20,17 @@ from monocomp.gradients.definitions import with_definitions
 from monocomp.gradients.reverse import LEAVES, Adjoints, transposed
 from monocomp.gradients.saving import Reading, candidates, is_logarithm
 from monocomp.planning.storing import new_name, taken_names
+from monocomp.reading import checked_program
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
 from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewriting import Rewriter
 from monocomp.terms import Term
+from monocomp.translation import translate
+
+if TYPE_CHECKING:
+    from monocomp.kernel import Kernel
+    from monocomp.monoids import Monoid
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,41 @@ class Gradient:
     saved: Mapping[str, Equation]
     cotangents: Mapping[str, str]
     gradients: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return self.equations.text().rstrip()
+
+    def compile(self, **options: Any) -> Kernel:
+        """The kernel of the gradient; options as for `compile`."""
+        from monocomp.kernel import Kernel  # which differentiates calls
+
+        return Kernel(self.equations, **options)
+
+
+def grad(
+    text_or_path: str | os.PathLike[str],
+    wrt: Sequence[str] | None = None,
+    *,
+    outputs: Sequence[str] | None = None,
+    monoids: Iterable[Monoid] = (),
+) -> Gradient:
+    """The gradient of a program, as a program: `print(mc.grad(text))`.
+
+    It reads the program's inputs, the derivative of the loss with respect to each output `O` as
+    `dO`, and what `forward`, the program itself, saves for it. It returns `dQ` for each input `Q`.
+
+    Args:
+        text_or_path: the program's text, or the path of a file that holds it.
+        wrt: the inputs and params of kind float to differentiate with respect to; all inputs of
+            that kind, unless given.
+        outputs: those that have a derivative; all of kind float, unless given.
+        monoids: as for `compile`.
+
+    Raises:
+        MonocompError: what is wrong with the program, with its place.
+        UnsupportedError: it holds an aggregate for which no derivative is known.
+    """
+    return gradient(translate(checked_program(text_or_path, monoids=monoids)), wrt, outputs)
 
 
 def normalised(program: Equations) -> Equations:

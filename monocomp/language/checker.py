@@ -172,9 +172,7 @@ class _Checker:
             return self._asked(asked, computed)
         used = {name for key in self.definitions for name in self.scope.definitions_used(key)}
         return tuple(
-            declarations.Output(str(at.name))
-            for at in computed.values()
-            if at.name not in used
+            declarations.Output(str(at.name)) for at in computed.values() if at.name not in used
         )
 
     def _asked(
@@ -252,8 +250,9 @@ class _Extents:
         self._above: dict[str, str] = {}
         self._order = {name: span.start for name, span in self.scope.indices.items()}
         self.dims: dict[str, tuple[str, ...]] = {
-            key: at.dims for key, at in self.scope.inputs.items()
-        } | {key: at.indices for key, at in self.scope.given.items()}
+            **{key: at.dims for key, at in self.scope.inputs.items()},
+            **{key: at.indices for key, at in self.scope.given.items()},
+        }
         for read, names in checker.reads():
             self._meet(read, names)
         self.dims = {
