@@ -28,21 +28,20 @@ def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equ
 
     The rows of an equation are the indices that all of its aggregates have. A kernel that
     reads what another one stores runs after it. Where the rows of two groups differ only by
-    short indices and a loop has the same domain in both, that loop computes both. What has
-    no elements is apart: an axis without elements is one along which nothing runs.
+    short indices and a loop has the same domain in both, that loop computes both; nobody may be
+    waiting for what is computed later by that. What has no elements is apart: an axis without
+    elements is one along which nothing runs.
 
     Args:
         program: equations for outputs and for stored values.
         sizes: a number for every extent.
     """
     found: dict[tuple[int, bool, frozenset[Term], Term | None], list[Equation]] = {}
-    levels: dict[str, int] = {}
+    levels = _levels(program.computed, sizes)
     empty = without_elements(program)
     for equation in program.computed:
-        level = max((levels[e.name] + 1 for e in stored_in(equation.body)), default=0)
-        levels[equation.name] = level
         is_empty = any(i.attr[1] in empty for i in equation.indices)
-        key = (level, is_empty, rows_of([equation]), scan_of([equation]))
+        key = (levels[equation.name], is_empty, rows_of([equation]), scan_of([equation]))
         found.setdefault(key, []).append(equation)
     groups: list[tuple[tuple[int, bool], list[Equation]]] = []
     for (level, is_empty, _, _), group in found.items():
@@ -53,6 +52,22 @@ def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equ
         else:
             partner += group
     return [group for _, group in sorted(groups, key=lambda g: g[0])]
+
+
+def _levels(equations: Sequence[Equation], sizes: Mapping[str, int]) -> dict[str, int]:
+    """How many kernels run before that of an equation, each after what it reads."""
+    levels: dict[str, int] = {}
+    readers: dict[str, int] = {}
+    for e in equations:
+        stored = [s.name for s in stored_in(e.body)]
+        levels[e.name] = level = max((levels[name] + 1 for name in stored), default=0)
+        readers |= {name: min(level, readers.get(name, level)) for name in stored}
+    for e in equations:
+        for other in equations:
+            is_later = levels[e.name] < levels[other.name] < readers.get(e.name, len(equations))
+            if is_later and _share_a_loop([e], [other], sizes):
+                levels[e.name] = levels[other.name]
+    return levels
 
 
 def rows_of(group: Sequence[Equation]) -> frozenset[Term]:
