@@ -178,7 +178,10 @@ class _Derivation:
         read = self._reading()
         terms = [read(T.add(T.ZERO, *self.adjoints.leaves[n]), n.condition) for n in nodes]
         terms, definitions = with_definitions(terms, self.new, self._place)
-        self.adjoints.leaves = {n: [t] for n, t in zip(nodes, terms, strict=True)}
+        self.adjoints.leaves = {
+            replace(n, condition=read.condition(n.condition)): [t]
+            for n, t in zip(nodes, terms, strict=True)
+        }
         found += definitions
         found += [self._of_input(name, gradients[name]) for name in wrt]
         read_names = {_name(s) for e in found for s in T.subterms(e.body) if s.op in LEAVES}
