@@ -268,11 +268,22 @@ class _Builder:
         )
 
     def input(self, parts: list[Any]) -> Statement:
-        dims = next(iter(_nodes(parts)), None)
-        kind = _after(parts, ":")
+        groups = (part for part in parts if isinstance(part, _Group))
+        dims: tuple[Label, ...] = next((group.items for group in groups), ())
+        kind, body = _after(parts, ":"), _after(parts, "=")
+        label = _label(parts[0])
+        if body is not None and kind is None:
+            return Definition(label, dims, body, given=True, span=_over(parts))
+        if kind is not None and body is not None:
+            raise ParseError(
+                f"input '{label}' has a type and a definition",
+                spans=_span(kind),
+                notes=("its type is that of its definition",),
+                help=f"leave out ': {kind}'",
+            )
         return DeclaredInput(
-            _label(parts[0]),
-            () if dims is None else dims.items,
+            label,
+            dims,
             None if kind is None else _kind(kind, ("int", "float", "bool")),
             span=_over(parts),
         )

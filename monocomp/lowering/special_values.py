@@ -46,10 +46,17 @@ def clamped(addend: Term) -> Term:
         return addend
     is_greatest = _is_greatest(rest) or (rest.op == "log" and T.may_be_empty(rest.args[0]))
     if number_ < 0 and is_greatest and not T.exceeds_minus_infinity(rest):
-        return T.mul(T.const(number_, "float"), clamp(rest, T.NEG_INF))
+        return subtracted(addend)
     if number_ > 0 and _is_least(rest) and not T.is_below_infinity(rest):
         return T.mul(T.const(number_, "float"), clamp(rest, T.INF))
     return addend
+
+
+def subtracted(addend: Term) -> Term:
+    """-c * x, finite where x is -inf."""
+    number_, x = T.split_coefficient(addend)
+    assert x is not None
+    return T.mul(T.const(number_, "float"), clamp(x, T.NEG_INF))
 
 
 def is_infinite_bracket(f: Term) -> bool:

@@ -25,11 +25,13 @@ from monocomp.lowering.special_values import (
     is_negative,
     may_be_infinite_by_itself,
     may_cancel,
+    subtracted,
     times,
     unsigned,
 )
 from monocomp.terms import Number, Term
 from monocomp.terms.algebra import LARGEST_INT, is_selection
+from monocomp.terms.monomials import addends as addends_of
 from monocomp.terms.monomials import factors
 from monocomp.tile import Expr, apply, number
 from monocomp.vocabulary import Kind
@@ -167,11 +169,12 @@ class Values(Scopes):
         """A sum. Where a part is missing, and -inf, so is the sum, whatever is added or taken away:
         -inf - -inf is -inf for a maximum over nothing. But an infinite element counts for more
         than an aggregate of nothing, also where it is taken away."""
-        infinite = [a for a in t.args if not is_missing_nowhere(a)]
+        given = self._given_logarithms(t)
+        infinite = [a for a in t.args if not (a in given or is_missing_nowhere(a))]
         if len(infinite) == 2 and self._is_below_its_largest(*infinite):
             return self._signed_sum(map(clamped, t.args), self.value)
-        total = self._signed_sum(t.args, self.value)
-        if not any(map(may_be_infinite_by_itself, t.args)):
+        total = self._signed_sum((given.get(a, a) for a in t.args), self.value)
+        if not any(may_be_infinite_by_itself(a) for a in t.args if a not in given):
             return total
         if all(map(T.is_below_infinity, infinite)):  # nothing cancels
             return total
@@ -189,6 +192,15 @@ class Values(Scopes):
                 for a in (a for a in added if a in masks):
                     total = where_equal(self.value(a), -math.inf, -math.inf, total)
         return total
+
+    def _given_logarithms(self, exponent: Term) -> dict[Term, Term]:
+        """Those of given sums, and what to subtract where they are -inf: only where the elements
+        beside them are, of which some may be."""
+        known = (c for scope in self.scopes for c in T.conjuncts(scope.condition))
+        given = T.given_logarithms(exponent, known)
+        if all(a in given or is_missing_nowhere(a) for a in addends_of(exponent)):
+            return {a: a for a in given}
+        return {a: subtracted(a) for a in given}
 
     def _is_below_its_largest(self, x: Term, y: Term) -> bool:
         """Are these x and -max x? Then x is -inf where the maximum is, and stays it, whatever
@@ -347,12 +359,14 @@ class Values(Scopes):
         """exp(x) = exp2(x log2(e)); log2(e) joins the factors that are known outside.
 
         Factors that all addends have are multiplied with their sum: that is exact where the addends
-        nearly cancel, however large they are, and 0 where they do.
+        nearly cancel, however large they are, and 0 where they do. What is given was rounded.
         """
         exponent = t.args[0]
         addends = list(exponent.args if exponent.op == "add" else (exponent,))
+        given = self._given_logarithms(exponent)
+        addends = [given.get(a, a) for a in addends]
         log2_e = math.log2(math.e)
-        scale, rest = _common_scale(addends)
+        scale, rest = (None, addends) if given else _common_scale(addends)
         rest = [clamped(a) if may_cancel(a, rest) else a for a in rest]
         if scale is None:
             total = self._signed_sum(rest, lambda a: self._masked_product(log2_e, a))

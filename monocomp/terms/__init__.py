@@ -95,12 +95,14 @@ from monocomp.terms.ring import (
     power_of,
     sub,
 )
+from monocomp.terms.shares import given_logarithms, shares
 from monocomp.terms.walking import (
     children,
     element,
     holds,
     map_children,
     map_refs,
+    map_stored,
     replace,
     subterms,
 )
