@@ -7,7 +7,7 @@ measured, and nothing here says it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod, sqrt
 
@@ -199,7 +199,7 @@ class Resources:
         loops = [s for s in walk(program.body) if isinstance(s, Loop)]
         inner = [s for s in loops if not any(isinstance(x, Loop) for x in s.body)]
         self.renewed = {s.name for loop in inner for s in loop.body if isinstance(s, Let)}
-        multiplying = [x for x in loops if any(map(_has_product, _everything(x)))]
+        multiplying = [x for x in loops if any(e.op == "contract" for e in expressions([x]))]
         self.beside = {s.name for x in multiplying for s in x.body if isinstance(s, Let)}
         self.stored = {n for n in self.operands if program.inputs[self.lets[n].attr].is_stored}
         # What is loaded for operands that are computed is loaded as far ahead; they are kept where
@@ -267,8 +267,7 @@ class Resources:
         """The most that is live at a time in a body, beside what is live around it."""
         last: dict[str, int] = {}
         for n, s in enumerate(body):
-            for root in _everything(s):
-                last |= {e.attr: n for e in subexpressions(root) if e.op == "local"}
+            last |= {e.attr: n for e in expressions([s]) if e.op == "local"}
         live: dict[str, int] = {}
         most = 0
         for n, s in enumerate(body):
@@ -333,7 +332,8 @@ class Resources:
         """Pointers to what a loop reads: two registers for each chunk that a thread loads."""
         described = self._described(schedule)
         pointed = (s for s in body if not (isinstance(s, Let) and s.name in described))
-        axes = [load.axes for s in pointed for root in roots(s) for load in _loads(root)]
+        values = (e for s in pointed for root in roots(s) for e in subexpressions(root))
+        axes = [e.axes for e in values if e.op == "load" and len(e.axes) > 1]
         chunk = _CHUNK / self.element_bytes
         return ceil(sum(2 * self._held(a, schedule) / chunk for a in axes))
 
@@ -461,15 +461,3 @@ class Resources:
 
 def _has_product(e: Expr) -> bool:
     return any(part.op == "contract" for part in subexpressions(e))
-
-
-def _everything(s: Statement) -> Iterator[Expr]:
-    """The expressions of a statement and of those in it."""
-    yield from roots(s)
-    if isinstance(s, Loop):
-        for inner in s.body:
-            yield from _everything(inner)
-
-
-def _loads(root: Expr) -> Iterator[Expr]:
-    return (e for e in subexpressions(root) if e.op == "load" and len(e.axes) > 1)

@@ -117,12 +117,11 @@ def _load_by_pointers(c: Context, s: Let) -> None:
 
 def _load_elements(c: Context, s: Let) -> None:
     e, layout = s.value, _layout(c, s)
-    subscripts = e.args[: len(e.args) - 1] if e.guarded else e.args
     base, offsets = _address(c, e, s.name, layout)
     masks = [spread(x, layout) for _, x in c.all_inside(layout)]
-    if any(x.op != "coordinate" for x in subscripts):
-        masks += _in_range(c, c.names.dims(e.attr), subscripts, layout)
-    mask = _guarded(c, e.args[-1] if e.guarded else None, layout, masks)
+    if any(x.op != "coordinate" for x in e.places):
+        masks += _in_range(c, c.names.dims(e.attr), e.places, layout)
+    mask = _guarded(c, e.guard, layout, masks)
     fill = None
     if mask is not None:
         fill = number(0.0, "float") if e.kind == "float" else number(0)
@@ -161,14 +160,13 @@ def _in_range(
 def _address(c: Context, e: TileExpr, key: str, layout: Layout) -> tuple[Expr, tuple[Expr, ...]]:
     """The pointers of a load: first what is the same for all of them, of which what is the
     same for the whole loop is added before it."""
-    subscripts = e.args[: len(e.args) - 1] if e.guarded else e.args
     base, numbers = c.names.pointer(e.attr), []
     if key in c.bases:
         base = c.bases[key]
     else:
-        numbers = _scalar_offsets(c, e, subscripts)
+        numbers = _scalar_offsets(c, e)
     tiles = []
-    for dim, s in enumerate(subscripts):
+    for dim, s in enumerate(e.places):
         stride, meant = c.names.stride(e.attr, dim), c.meaning(s)
         if not s.axes.isdisjoint(c.single):
             numbers.append(infix("*", cast(tile(c, meant, ()), INT64), stride))
@@ -184,10 +182,10 @@ def _address(c: Context, e: TileExpr, key: str, layout: Layout) -> tuple[Expr, t
     return base, (*numbers, *tiles)
 
 
-def _scalar_offsets(c: Context, e: TileExpr, subscripts: tuple[TileExpr, ...]) -> list[Expr]:
+def _scalar_offsets(c: Context, e: TileExpr) -> list[Expr]:
     """What subscripts that are the same for a whole tile add to a pointer."""
     found = []
-    for dim, s in enumerate(subscripts):
+    for dim, s in enumerate(e.places):
         is_zero = s.op == "number" and s.attr == 0
         if not c.order(s.axes) and s.axes.isdisjoint(c.single) and not is_zero:
             stride, place = c.names.stride(e.attr, dim), tile(c, s, ())
@@ -204,13 +202,12 @@ def hoist_bases(c: Context, loop: Loop) -> None:
         if not (isinstance(s, Let) and s.value.op == "load") or s.name in c.bases:
             continue
         e = s.value
-        subscripts = e.args[: len(e.args) - 1] if e.guarded else e.args
-        scalars = [x for x in subscripts if not c.order(x.axes)]
-        inner = {x.attr for y in scalars for x in subexpressions(y) if x.op == "local"}
-        serial = {x.attr for y in scalars for x in subexpressions(y) if x.op == "coordinate"}
+        parts = [x for y in e.places if not c.order(y.axes) for x in subexpressions(y)]
+        inner = {x.attr for x in parts if x.op == "local"}
+        serial = {x.attr for x in parts if x.op == "coordinate"}
         serial = {a for a in serial if c.program.axes[a].role == "serial"}
         if inner <= c.known and not serial:
-            pointer, offsets = c.names.pointer(e.attr), _scalar_offsets(c, e, subscripts)
+            pointer, offsets = c.names.pointer(e.attr), _scalar_offsets(c, e)
             if offsets:
                 base = name(c.names.of("base", s.name, f"{e.attr}_base"), pointer.dtype)
                 c.bases[s.name] = c.assign(base, joined("+", [pointer, *offsets]))
