@@ -20,7 +20,6 @@ from monocomp.lowering.special_values import (
     in_no_frame,
     is_divisor,
     is_infinite_bracket,
-    is_mask,
     is_missing_nowhere,
     is_negative,
     may_be_infinite_by_itself,
@@ -178,7 +177,7 @@ class Values(Scopes):
         if len(infinite) > 1:
             infinite = [a for a in infinite if not T.exceeds_minus_infinity(unsigned(a))]
             added = [a for a in infinite if not is_negative(a)]
-            masks = [a for a in infinite if is_mask(unsigned(a))]
+            masks = [a for a in infinite if T.is_mask(unsigned(a))]
             of_nothing = [a for a in infinite if may_be_infinite_by_itself(unsigned(a))]
             for a in sorted(added, key=lambda a: a not in of_nothing):
                 total = where_equal(self.value(a), -math.inf, -math.inf, total)
