@@ -28,7 +28,7 @@ from monocomp.lowering.special_values import (
     unsigned,
 )
 from monocomp.terms import Number, Term
-from monocomp.terms.algebra import LARGEST_INT, is_selection
+from monocomp.terms.algebra import LEAST_INT, is_selection
 from monocomp.terms.monomials import factors
 from monocomp.tile import Expr, apply, number
 from monocomp.vocabulary import Kind
@@ -235,7 +235,7 @@ class Values(Scopes):
         if kind == "float":
             scale *= factor
         factors = () if rest is None else rest.args if rest.op == "mul" else (rest,)
-        negative = scale < 0 and scale != _LEAST_INT
+        negative = scale < 0 and scale != LEAST_INT
         scale = abs(scale) if negative else scale
         total: Expr | None = None
         if scale != 1 or not factors:
@@ -366,15 +366,12 @@ class Values(Scopes):
         return apply("exp2", total)
 
 
-_LEAST_INT = -LARGEST_INT - 1
-
-
 def _stored(exact: Number, kind: Kind) -> float:
     """A number as a kernel has it: the nearest float, or the int modulo 2 ** 64."""
     if kind == "bool":
         return bool(exact)
     if kind == "int":
-        return (int(exact) - _LEAST_INT) % 2**64 + _LEAST_INT
+        return (int(exact) - LEAST_INT) % 2**64 + LEAST_INT
     try:
         return float(exact)
     except OverflowError:
