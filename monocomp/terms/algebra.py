@@ -97,6 +97,11 @@ def frame(bound: Term, condition: Term, exponent: Term) -> Term:
     return T.fold(SE.join, (bound,), condition, exponent)
 
 
+def value_of(f: Term) -> Term:
+    """The fold f as programs write it: one in SE by its value."""
+    return T.field(f, "v") if f.attr.monoid is SE_PAIR else f
+
+
 LEAST_INT, LARGEST_INT = -(2**63), 2**63 - 1
 
 
