@@ -20,8 +20,8 @@ from monocomp.building import BUILDING
 from monocomp.derivation import Derivation
 from monocomp.equations import Equation, Equations
 from monocomp.errors import InternalError, UnsupportedError
-from monocomp.lowering import lower
 from monocomp.lowering.guards import guard_reads
+from monocomp.lowering.kernels import lower
 from monocomp.planning.holding import roles_by_cost
 from monocomp.planning.report import report
 from monocomp.planning.roles import (
