@@ -34,9 +34,12 @@ from monocomp.source import check_target
 if TYPE_CHECKING:
     import torch
 
+    from monocomp.autograd import Forward
     from monocomp.backends.triton.launch import TritonRunner
     from monocomp.backends.triton.replay import Plans
     from monocomp.backends.triton.search import Tuning
+    from monocomp.equations import Equations
+    from monocomp.kernel import Kernel
 
 
 class Calls:
@@ -45,6 +48,7 @@ class Calls:
     Args:
         planner: of the program.
         backend: as for `compile`.
+        derive: makes a kernel of equations, with the same options.
         checked: test every computed subscript.
         tf32: let float32 products use the tf32 units.
 
@@ -57,6 +61,7 @@ class Calls:
         self,
         planner: Planner,
         backend: str,
+        derive: Callable[[Equations], Kernel],
         *,
         checked: bool,
         tf32: bool,
@@ -69,23 +74,63 @@ class Calls:
         self.tf32 = tf32
         self.filters = Filters(planner.equations)
         self.last: tuple[str, torch.device | None] | None = None
+        self.derive = derive
+        self.kinds = {n: i.kind for n, i in self.declared.inputs.items()}
+        self.kinds |= {n: p.kind for n, p in self.declared.params.items()}
+        self._forwards: dict[tuple[str, ...], Forward] = {}
         self._runners: dict[tuple[str, ...], TritonRunner] = {}
         self._plans: Plans | None = None
 
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The result of a call: a tensor, or a tuple of the outputs."""
-        if self._plans is not None:
+        if self._plans is not None and not self._plans.are_cast():
             values = {**dict(zip(self.declared.inputs, args, strict=False)), **kwargs}
-            plan = self._plans.find(values) if len(values) == len(args) + len(kwargs) else None
-            if plan is not None:
-                self.last = self.language, plan.device
-                return _unpacked(self._plans.run(plan, values))
-        inputs, params, binding = self._bound(args, kwargs)
+            if len(values) == len(args) + len(kwargs):
+                results = self._repeated(values)
+                if results is not None:
+                    return _unpacked(results)
+        inputs, params = signature(self.declared, args, kwargs)
         if self.backend == "numpy":
-            results = self._run_numpy(inputs, binding)
-        else:
-            results = self._run_torch_tensors(inputs, params, binding)
-        return _unpacked(results)
+            check_no_gradients({**inputs, **params}, self.backend)
+            return _unpacked(self.call({**inputs, **params}))
+        return _unpacked(self.differentiable(inputs, params))
+
+    def differentiable(
+        self, inputs: Mapping[str, Any], params: Mapping[str, object]
+    ) -> tuple[torch.Tensor, ...]:
+        """The results of a call on torch tensors, with their gradients if any is asked for."""
+        from monocomp.autograd import Forward, recorded, wanted
+
+        values = {**inputs, **params}
+        wrt = wanted(self.kinds, values)
+        if not wrt:
+            return self.call(values)
+        forward = self._forwards.get(wrt)
+        if forward is None:
+            forward = Forward(self.planner.equations, wrt, self.derive)
+            forward = self._forwards.setdefault(wrt, forward)
+        given = {n: v for n, v in values.items() if n in inputs or n in wrt}
+        results = recorded(forward, given, {n: v for n, v in params.items() if n not in wrt})
+        self.last = forward.kernel.calls.last
+        return results
+
+    def call(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The results for inputs and parameters by name, without gradients."""
+        results = self._repeated(values)
+        if results is not None:
+            return results
+        inputs, params, binding = self._bound((), values)
+        if self.backend == "numpy":
+            return self._run_numpy(inputs, binding)
+        return self._run_torch_tensors(inputs, params, binding)
+
+    def _repeated(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...] | None:
+        """The results of a call that looks like an earlier one."""
+        plan = None if self._plans is None else self._plans.find(values)
+        if plan is None:
+            return None
+        self.last = self.language, plan.device
+        return self._plans.run(plan, values)
 
     def tune(
         self,
@@ -134,7 +179,6 @@ class Calls:
         """The inputs and parameters of a call by name, checked, and the sizes."""
         inputs, params = signature(self.declared, args, kwargs)
         shapes = {n: shape_of(n, t) for n, t in inputs.items()}
-        check_no_gradients(params)
         binding = self.bind(shapes, params)
         check_params(binding.params)
         if not self.filters.have_admitted(binding.params):

@@ -147,11 +147,23 @@ class Kernel:
         self.backend = backend
         self.checked = checked
         self.tf32 = tf32
+        self.rules = rules
         self.processors = processors
         self.planner = Planner(
             equations, derivation, steps=steps, rules=rules, processors=processors
         )
-        self.calls = Calls(self.planner, backend, checked=checked, tf32=tf32)
+        self.calls = Calls(self.planner, backend, self.of, checked=checked, tf32=tf32)
+
+    def of(self, equations: Equations) -> Kernel:
+        """The kernel of other equations, with the same options."""
+        return Kernel(
+            equations,
+            backend=self.backend,
+            checked=self.checked,
+            tf32=self.tf32,
+            rules=self.rules,
+            processors=self.processors,
+        )
 
     @property
     def program(self) -> Origin:

@@ -1,0 +1,237 @@
+"""Calls that autograd records: the program that also returns what it saves, and its gradients.
+
+The backward pass is a call of a kernel like any other, so it can be differentiated in turn. What is
+derived depends on which inputs need a gradient, and on which results have got one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+
+from monocomp import terms as T
+from monocomp.declarations import Output
+from monocomp.equations import Equations
+from monocomp.gradients.derived import gradient
+from monocomp.vocabulary import DTYPES
+
+if TYPE_CHECKING:
+    from monocomp.kernel import Kernel
+
+Names: TypeAlias = tuple[str, ...]
+Values: TypeAlias = Mapping[str, Any]  # of inputs and parameters
+
+
+class Forward:
+    """A program for calls in which some inputs need gradients.
+
+    Args:
+        program: its equations as they are written.
+        wrt: the inputs and parameters that need gradients.
+        derive: makes a kernel of equations.
+
+    Attributes:
+        kernel: computes its results, and then what the backward pass reads of its values.
+        results: the names of the results that it has as it is written.
+        outputs: the names of all.
+        constant: the places of those that have no gradient.
+        kept: the names of what a backward pass may read.
+    """
+
+    def __init__(
+        self, program: Equations, wrt: Names, derive: Callable[[Equations], Kernel]
+    ) -> None:
+        found = gradient(program, wrt)
+        self.program, self.derive = found.forward, derive
+        self.kernel = derive(self.program)
+        self.results = tuple(o.name for o in program.declared.outputs)
+        self.outputs = tuple(o.name for o in self.program.declared.outputs)
+        kinds = [e.body.kind for e in self.program.outputs]
+        self.constant = tuple(n for n, kind in enumerate(kinds) if kind != "float")
+        more = [e for e in found.saved.values() if e.name not in self.results]
+        # Second derivatives go through what is saved.
+        self.kept = _leaves([*found.equations.equations, *more])
+        self._backwards: dict[tuple[object, ...], Backward] = {}
+
+    def gradients(
+        self, dtypes: Mapping[str, torch.dtype], cotangents: Values, values: Values
+    ) -> dict[str, torch.Tensor]:
+        """Gradients of inputs and parameters.
+
+        Args:
+            dtypes: of those that need gradients, by name.
+            cotangents: of results, by name, as far as they have any.
+            values: inputs, parameters and results, by name; of inputs that are not `kept` only the
+                shape matters.
+        """
+        if not dtypes or not cotangents:
+            return {}
+        names = tuple((n, str(d).removeprefix("torch.")) for n, d in dtypes.items())
+        key = (names, *cotangents)
+        backward = self._backwards.get(key)
+        if backward is None:
+            found = Backward.of(self, dict(names), tuple(cotangents))
+            backward = self._backwards.setdefault(key, found)
+        return backward(cotangents, values)
+
+
+@dataclass(frozen=True)
+class Backward:
+    """Computes gradients.
+
+    Attributes:
+        kernel: of their program.
+        cotangents: its inputs that are gradients of results, by the name of the result.
+        recompute: what computes values that the forward has not saved, those through which only
+            second derivatives go; None where there are none.
+    """
+
+    kernel: Kernel
+    wrt: Names
+    cotangents: Mapping[str, str]
+    recompute: Kernel | None
+
+    @classmethod
+    def of(cls, forward: Forward, wrt: Mapping[str, str], outputs: Names) -> Backward:
+        """That of a program, for results that have gradients, in the dtypes of inputs."""
+        found = gradient(forward.program, tuple(wrt), outputs)
+        results = tuple(
+            Output(found.gradients[n], dtype if dtype in DTYPES else None)
+            for n, dtype in wrt.items()
+        )
+        declared = replace(found.equations.declared, outputs=results)
+        kernel = forward.derive(replace(found.equations, declared=declared))
+        again = replace(
+            found.forward.declared,
+            outputs=tuple(
+                o
+                for o in found.forward.declared.outputs
+                if o.name in found.saved and o.name not in forward.outputs
+            ),
+        )
+        recompute = None
+        if again.outputs:
+            recompute = forward.derive(replace(found.forward, declared=again))
+        return cls(kernel, tuple(wrt), found.cotangents, recompute)
+
+    def __call__(self, cotangents: Values, values: Values) -> dict[str, torch.Tensor]:
+        """Gradients by name; arguments as for `Forward.gradients`."""
+        known = dict(values)
+        if self.recompute is not None:
+            known |= _called(self.recompute, known)
+        known |= {self.cotangents[name]: given for name, given in cotangents.items()}
+        return dict(zip(self.wrt, _called(self.kernel, known).values(), strict=True))
+
+
+def _called(kernel: Kernel, values: Values) -> dict[str, torch.Tensor]:
+    """The results of a kernel, by name."""
+    declared = kernel.declared
+    inputs = {n: values[n] for n in declared.inputs}
+    params = {n: values[n] for n in declared.params if n in values}
+    results = kernel.calls.differentiable(inputs, params)
+    return dict(zip((o.name for o in declared.outputs), results, strict=True))
+
+
+def _leaves(equations: Iterable[T.Equation]) -> Names:
+    """The inputs and parameters that equations read."""
+    read = T.subterms(*(e.body for e in equations))
+    return tuple(dict.fromkeys(s.attr for s in read if s.op in ("read", "param")))
+
+
+def wanted(kinds: Mapping[str, str], values: Values) -> Names:
+    """The floats among the values of a call of which autograd will ask for a gradient.
+
+    Args:
+        kinds: of inputs and parameters, by name.
+        values: theirs.
+    """
+    if not torch.is_grad_enabled():
+        return ()
+    return tuple(
+        n
+        for n, value in values.items()
+        if kinds[n] == "float" and getattr(value, "requires_grad", False)
+    )
+
+
+def recorded(forward: Forward, tensors: Values, others: Values) -> tuple[torch.Tensor, ...]:
+    """The results of a call, with their gradients.
+
+    Args:
+        forward: what is called.
+        tensors: inputs, and parameters that need a gradient.
+        others: the other parameters.
+    """
+    results: tuple[torch.Tensor, ...] = _Call.apply(
+        forward, tuple(tensors), others, *tensors.values()
+    )
+    return results[: len(forward.results)]
+
+
+class _Call(torch.autograd.Function):
+    """A call that autograd records."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        forward: Forward,
+        names: Names,
+        others: Values,
+        *tensors: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        results = forward.kernel.calls.call({**others, **dict(zip(names, tensors, strict=True))})
+        ctx.recorded = Recorded(ctx, forward, names, others, tensors, results)
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        return None, None, None, *ctx.recorded.gradients(ctx, ctx.needs_input_grad[3:], cotangents)
+
+
+class Recorded:
+    """A call until its gradients are asked for; its tensors are in autograd's care.
+
+    Args:
+        ctx: what autograd gives to functions.
+        forward: what was called.
+        names, tensors: with which tensors.
+        others: with which parameters that are none.
+        results: of the call.
+    """
+
+    def __init__(
+        self,
+        ctx: Any,
+        forward: Forward,
+        names: Names,
+        others: Values,
+        tensors: Iterable[torch.Tensor],
+        results: tuple[torch.Tensor, ...],
+    ) -> None:
+        self.forward, self.names, self.others = forward, names, others
+        given = dict(zip(names, tensors, strict=True))
+        self.dtypes = {n: t.dtype for n, t in given.items()}
+        self.shapes = {n: t.shape for n, t in given.items() if n not in forward.kept}
+        kept = {**given, **dict(zip(forward.outputs, results, strict=True))}
+        kept = {n: t for n, t in kept.items() if n in forward.kept}
+        self.kept = tuple(kept)
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*(results[n] for n in forward.constant))
+        ctx.save_for_backward(*kept.values())
+
+    def gradients(
+        self, ctx: Any, needed: Iterable[bool], cotangents: Iterable[torch.Tensor | None]
+    ) -> list[torch.Tensor | None]:
+        """The gradients of the tensors of the call, as far as they are needed."""
+        pairs = zip(self.forward.outputs, cotangents, strict=True)
+        given = {n: c for n, c in pairs if c is not None}
+        values = {**self.others, **dict(zip(self.kept, ctx.saved_tensors, strict=True))}
+        for name, shape in self.shapes.items() if given else ():
+            of_any = next(iter(given.values()))
+            values[name] = of_any.new_zeros((), dtype=self.dtypes[name]).expand(shape)
+        wrt = [n for n, is_needed in zip(self.names, needed, strict=True) if is_needed]
+        found = self.forward.gradients({n: self.dtypes[n] for n in wrt}, given, values)
+        return [found.get(n) for n in self.names]
