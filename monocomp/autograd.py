@@ -6,7 +6,7 @@ derived depends on which inputs need a gradient, and on which results have got o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,12 +14,11 @@ import torch
 
 from monocomp import terms as T
 from monocomp.declarations import Output
-from monocomp.equations import Equations
 from monocomp.gradients.derived import gradient
 from monocomp.vocabulary import DTYPES
 
 if TYPE_CHECKING:
-    from monocomp.kernel import Kernel
+    from monocomp.calls import Calls
 
 Names: TypeAlias = tuple[str, ...]
 Values: TypeAlias = Mapping[str, Any]  # of inputs and parameters
@@ -29,24 +28,22 @@ class Forward:
     """A program for calls in which some inputs need gradients.
 
     Args:
-        program: its equations as they are written.
+        calls: of the program.
         wrt: the inputs and parameters that need gradients.
-        derive: makes a kernel of equations.
 
     Attributes:
-        kernel: computes its results, and then what the backward pass reads of its values.
+        calls: compute its results, and then what the backward pass reads of its values.
         results: the names of the results that it has as it is written.
         outputs: the names of all.
         constant: the places of those that have no gradient.
         kept: the names of what a backward pass may read.
     """
 
-    def __init__(
-        self, program: Equations, wrt: Names, derive: Callable[[Equations], Kernel]
-    ) -> None:
+    def __init__(self, calls: Calls, wrt: Names) -> None:
+        program = calls.planner.equations
         found = gradient(program, wrt)
-        self.program, self.derive = found.forward, derive
-        self.kernel = derive(self.program)
+        self.program = found.forward
+        self.calls = calls.of(self.program)
         self.results = tuple(o.name for o in program.declared.outputs)
         self.outputs = tuple(o.name for o in self.program.declared.outputs)
         kinds = [e.body.kind for e in self.program.outputs]
@@ -83,16 +80,16 @@ class Backward:
     """Computes gradients.
 
     Attributes:
-        kernel: of their program.
+        calls: of their program.
         cotangents: its inputs that are gradients of results, by the name of the result.
         recompute: what computes values that the forward has not saved, those through which only
             second derivatives go; None where there are none.
     """
 
-    kernel: Kernel
+    calls: Calls
     wrt: Names
     cotangents: Mapping[str, str]
-    recompute: Kernel | None
+    recompute: Calls | None
 
     @classmethod
     def of(cls, forward: Forward, wrt: Mapping[str, str], outputs: Names) -> Backward:
@@ -103,7 +100,7 @@ class Backward:
             for n, dtype in wrt.items()
         )
         declared = replace(found.equations.declared, outputs=results)
-        kernel = forward.derive(replace(found.equations, declared=declared))
+        calls = forward.calls.of(replace(found.equations, declared=declared))
         again = replace(
             found.forward.declared,
             outputs=tuple(
@@ -114,8 +111,8 @@ class Backward:
         )
         recompute = None
         if again.outputs:
-            recompute = forward.derive(replace(found.forward, declared=again))
-        return cls(kernel, tuple(wrt), found.cotangents, recompute)
+            recompute = forward.calls.of(replace(found.forward, declared=again))
+        return cls(calls, tuple(wrt), found.cotangents, recompute)
 
     def __call__(self, cotangents: Values, values: Values) -> dict[str, torch.Tensor]:
         """Gradients by name; arguments as for `Forward.gradients`."""
@@ -123,15 +120,15 @@ class Backward:
         if self.recompute is not None:
             known |= _called(self.recompute, known)
         known |= {self.cotangents[name]: given for name, given in cotangents.items()}
-        return dict(zip(self.wrt, _called(self.kernel, known).values(), strict=True))
+        return dict(zip(self.wrt, _called(self.calls, known).values(), strict=True))
 
 
-def _called(kernel: Kernel, values: Values) -> dict[str, torch.Tensor]:
-    """The results of a kernel, by name."""
-    declared = kernel.declared
+def _called(calls: Calls, values: Values) -> dict[str, torch.Tensor]:
+    """The results of a call, by name."""
+    declared = calls.declared
     inputs = {n: values[n] for n in declared.inputs}
     params = {n: values[n] for n in declared.params if n in values}
-    results = kernel.calls.differentiable(inputs, params)
+    results = calls.differentiable(inputs, params)
     return dict(zip((o.name for o in declared.outputs), results, strict=True))
 
 
@@ -182,7 +179,7 @@ class _Call(torch.autograd.Function):
         others: Values,
         *tensors: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
-        results = forward.kernel.calls.call({**others, **dict(zip(names, tensors, strict=True))})
+        results = forward.calls.call({**others, **dict(zip(names, tensors, strict=True))})
         ctx.recorded = Recorded(ctx, forward, names, others, tensors, results)
         return results
 

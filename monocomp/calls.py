@@ -6,7 +6,9 @@ repeats it.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +41,14 @@ if TYPE_CHECKING:
     from monocomp.backends.triton.replay import Plans
     from monocomp.backends.triton.search import Tuning
     from monocomp.equations import Equations
-    from monocomp.kernel import Kernel
+
+
+_ALL: weakref.WeakSet[Calls] = weakref.WeakSet()
+
+
+def of_key(key: str) -> Calls:
+    """Calls by what is traced of them."""
+    return next(c for c in tuple(_ALL) if c.key == key)
 
 
 class Calls:
@@ -48,12 +57,12 @@ class Calls:
     Args:
         planner: of the program.
         backend: as for `compile`.
-        derive: makes a kernel of equations, with the same options.
         checked: test every computed subscript.
         tf32: let float32 products use the tf32 units.
 
     Attributes:
         language: the backend whose source runs on a GPU.
+        key: a digest of the program and the options: what they come to.
         last: the backend that ran last, and on which device.
     """
 
@@ -61,7 +70,6 @@ class Calls:
         self,
         planner: Planner,
         backend: str,
-        derive: Callable[[Equations], Kernel],
         *,
         checked: bool,
         tf32: bool,
@@ -74,12 +82,21 @@ class Calls:
         self.tf32 = tf32
         self.filters = Filters(planner.equations)
         self.last: tuple[str, torch.device | None] | None = None
-        self.derive = derive
+        options = repr((backend, checked, tf32, planner.processors, planner.steps, planner.rules))
+        text = f"{options}\n{planner.equations.written()}"
+        self.key = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
         self.kinds = {n: i.kind for n, i in self.declared.inputs.items()}
         self.kinds |= {n: p.kind for n, p in self.declared.params.items()}
         self._forwards: dict[tuple[str, ...], Forward] = {}
         self._runners: dict[tuple[str, ...], TritonRunner] = {}
         self._plans: Plans | None = None
+        _ALL.add(self)
+
+    def of(self, equations: Equations) -> Calls:
+        """Calls of another program, with the same options."""
+        its = self.planner
+        planner = Planner(equations, rules=its.rules, processors=its.processors)
+        return Calls(planner, self.backend, checked=self.checked, tf32=self.tf32)
 
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The result of a call: a tensor, or a tuple of the outputs."""
@@ -99,20 +116,33 @@ class Calls:
         self, inputs: Mapping[str, Any], params: Mapping[str, object]
     ) -> tuple[torch.Tensor, ...]:
         """The results of a call on torch tensors, with their gradients if any is asked for."""
-        from monocomp.autograd import Forward, recorded, wanted
+        import torch
+
+        from monocomp.autograd import recorded, wanted
+        from monocomp.operators import is_traced, operator
 
         values = {**inputs, **params}
+        if is_traced(values):
+            tensors = tuple(n for n, v in params.items() if isinstance(v, torch.Tensor))
+            return operator(self, tensors)(values)
         wrt = wanted(self.kinds, values)
         if not wrt:
             return self.call(values)
-        forward = self._forwards.get(wrt)
-        if forward is None:
-            forward = Forward(self.planner.equations, wrt, self.derive)
-            forward = self._forwards.setdefault(wrt, forward)
+        forward = self.forward(wrt)
         given = {n: v for n, v in values.items() if n in inputs or n in wrt}
         results = recorded(forward, given, {n: v for n, v in params.items() if n not in wrt})
-        self.last = forward.kernel.calls.last
+        self.last = forward.calls.last
         return results
+
+    def forward(self, wrt: tuple[str, ...]) -> Forward:
+        """The program for calls whose gradients with respect to some inputs are asked for."""
+        from monocomp.autograd import Forward
+
+        found = self._forwards.get(wrt)
+        if found is None:
+            found = Forward(self, wrt)
+            found = self._forwards.setdefault(wrt, found)
+        return found
 
     def call(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         """The results for inputs and parameters by name, without gradients."""

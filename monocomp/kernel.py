@@ -84,6 +84,10 @@ def compile(
     )
 
 
+def _compiled(text: str, options: Mapping[str, Any]) -> Kernel:
+    return compile(text, **options)
+
+
 def _text(text_or_path: str | os.PathLike[str]) -> tuple[str, str | None]:
     if not isinstance(text_or_path, str):
         return _file(Path(text_or_path))
@@ -147,23 +151,11 @@ class Kernel:
         self.backend = backend
         self.checked = checked
         self.tf32 = tf32
-        self.rules = rules
         self.processors = processors
         self.planner = Planner(
             equations, derivation, steps=steps, rules=rules, processors=processors
         )
-        self.calls = Calls(self.planner, backend, self.of, checked=checked, tf32=tf32)
-
-    def of(self, equations: Equations) -> Kernel:
-        """The kernel of other equations, with the same options."""
-        return Kernel(
-            equations,
-            backend=self.backend,
-            checked=self.checked,
-            tf32=self.tf32,
-            rules=self.rules,
-            processors=self.processors,
-        )
+        self.calls = Calls(self.planner, backend, checked=checked, tf32=tf32)
 
     @property
     def program(self) -> Origin:
@@ -286,7 +278,31 @@ class Kernel:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel; see the class."""
+        if self.backend != "numpy":
+            import torch
+
+            if torch.compiler.is_dynamo_compiling():
+                from monocomp.operators import traced
+
+                return traced(self.calls.key, args, kwargs)
         return self.calls.run(args, kwargs)
+
+    def __deepcopy__(self, memo: object) -> Kernel:
+        """Itself: calls do not change what it computes."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Its text and options, which compile to the same kernel."""
+        options = {
+            "backend": self.backend,
+            "checked": self.checked,
+            "tf32": self.tf32,
+            "name": self.program.name,
+            "steps": self.planner.steps,
+            "rules": self.planner.rules,
+            "processors": self.processors,
+        }
+        return _compiled, (self.equations.written(), options)
 
     def tune(
         self,

@@ -172,9 +172,7 @@ class _Checker:
             return self._asked(asked, computed)
         used = {name for key in self.definitions for name in self.scope.definitions_used(key)}
         return tuple(
-            declarations.Output(str(at.name))
-            for at in computed.values()
-            if at.name not in used
+            declarations.Output(str(at.name)) for at in computed.values() if at.name not in used
         )
 
     def _asked(

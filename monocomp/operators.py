@@ -1,0 +1,225 @@
+"""Kernels as operators of torch, for what traces calls: torch.compile, torch.export, torch.func.
+
+    torch.ops.monocomp.causal_5d41402abc4b(Q, K, V)
+
+An operator is registered once in a process, under the program's name and a digest of its text and
+options. Gradients are asked for in the dispatcher: there the operator calls another one, that of
+the program which also returns what it saves. That one's backward pass is an operator in turn.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import torch
+
+from monocomp.autograd import Forward, Recorded, wanted
+from monocomp.backends.torch import promoted
+from monocomp.binding import extents_of, signature
+from monocomp.calls import Calls, of_key
+from monocomp.dtypes import is_narrow
+from monocomp.intervals import evaluated
+
+Names: TypeAlias = tuple[str, ...]
+Results: TypeAlias = torch.Tensor | tuple[torch.Tensor, ...]
+_LIBRARY = torch.library.Library("monocomp", "FRAGMENT")
+_OPERATORS: dict[tuple[str, Names, bool], Operator] = {}
+_LOCK = threading.RLock()
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def is_traced(values: Mapping[str, Any]) -> bool:
+    """Is a call not to be run, or not on these tensors themselves?"""
+    if torch._C._are_functorch_transforms_active() or torch._C._len_torch_dispatch_stack():
+        return True
+    tensors = (v for v in values.values() if isinstance(v, torch.Tensor))
+    return any(type(t) not in _PLAIN for t in tensors)
+
+
+def traced(key: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Results:
+    """A call while Dynamo looks at it: that of an operator, with the same arguments."""
+    tensors = [n for n, v in kwargs.items() if isinstance(v, torch.Tensor)]
+    name = _name(key, len(args), ",".join(kwargs), ",".join(tensors))
+    given = {f"{n}_": cast(v) for n, v in kwargs.items()}
+    found: Results = getattr(torch.ops.monocomp, name)(*map(cast, args), **given)
+    return found
+
+
+@torch._dynamo.assume_constant_result  # type: ignore[misc, no-untyped-call]
+def _name(key: str, args: int, kwargs: str, tensors: str) -> str:
+    """The name of an operator, which is registered."""
+    calls = of_key(key)
+    # The errors of any call.
+    names = [n for n in kwargs.split(",") if n]
+    signature(calls.declared, [None] * args, dict.fromkeys(names))
+    params = tuple(n for n in tensors.split(",") if n in calls.declared.params)
+    return operator(calls, params).name
+
+
+def cast(value: Any) -> Any:
+    """An argument in the dtype that autocast asks for, as for torch's own attention."""
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    device = value.device.type
+    if not torch.is_autocast_enabled(device) or value.dtype == torch.float64 or is_narrow(value):
+        return value
+    return value.to(torch.get_autocast_dtype(device))
+
+
+class Operator:
+    """A registered operator.
+
+    Args:
+        calls: what it calls.
+        tensors: the parameters that it takes as tensors.
+        name: its own.
+
+    Attributes:
+        names: of its arguments: inputs, then parameters.
+    """
+
+    def __init__(self, calls: Calls, tensors: Names, name: str) -> None:
+        self.calls, self.name, self.tensors = calls, name, tensors
+        declared = calls.declared
+        self.names = (*declared.inputs, *declared.params)
+        self.kinds = calls.kinds
+        arguments = [f"Tensor {n}_" for n in declared.inputs]
+        for param in declared.params.values():
+            kind = {"float": "float", "int": "SymInt", "bool": "bool"}[param.kind]
+            kind = "Tensor" if param.name in tensors else kind
+            absent = "" if param.default is None or kind == "Tensor" else "? "
+            arguments.append(
+                f"{kind} {param.name}_" if not absent else f"{kind}? {param.name}_=None"
+            )
+        results = ", ".join("Tensor" for _ in declared.outputs)
+        results = results if len(declared.outputs) == 1 else f"({results})"
+        torch.library.define(
+            f"monocomp::{name}",
+            f"({', '.join(arguments)}) -> {results}",
+            lib=_LIBRARY,
+            tags=(torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout),
+        )
+        _LIBRARY.impl(name, self._run, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"monocomp::{name}", self._outcome, lib=_LIBRARY)
+        torch.library.register_vmap(f"monocomp::{name}", self._batched, lib=_LIBRARY)
+        self.overload = getattr(torch.ops.monocomp, name).default
+
+    def __call__(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
+        """The results for inputs and parameters by name."""
+        found: Results = self.overload(*(values.get(n) for n in self.names))
+        return found if isinstance(found, tuple) else (found,)
+
+    def _values(self, args: Sequence[Any]) -> dict[str, Any]:
+        return {n: a for n, a in zip(self.names, args, strict=False) if a is not None}
+
+    def _run(self, *args: Any) -> Results:
+        return _unpacked(self.calls.call(self._values(args)))
+
+    def _outcome(self, *args: Any) -> Results:
+        """Tensors like the results."""
+        values = self._values(args)
+        declared, origin = self.calls.declared, self.calls.planner.equations.origin
+        inputs = {n: values[n] for n in declared.inputs}
+        params = {n: values.get(n, p.default) for n, p in declared.params.items()}
+        shapes = {n: tuple(t.shape) for n, t in inputs.items()}
+        extents = extents_of(declared, origin, shapes, params, evaluated)
+        floats = [t for t in inputs.values() if t.is_floating_point()]
+        wide = [t for t in floats if not is_narrow(t)]
+        dtypes = {
+            "float": promoted(wide, "float32" if len(wide) == len(floats) else "bfloat16"),
+            "int": torch.int64,
+            "bool": torch.bool,
+            "accumulated": promoted([t for t in floats if t.dtype == torch.float64], "float32"),
+        }
+        first = next(iter(inputs.values()))
+        results = []
+        for o, e in zip(declared.outputs, self.calls.planner.equations.outputs, strict=True):
+            dtype = dtypes.get(o.dtype or e.body.kind) or getattr(torch, str(o.dtype))
+            results.append(first.new_empty([extents[i.attr[1]] for i in e.indices], dtype=dtype))
+        return _unpacked(tuple(results))
+
+    def _batched(self, info: Any, dims: Sequence[int | None], *args: Any) -> tuple[Any, Any]:
+        """The results for each of a batch, one after the other."""
+        found = []
+        for n in range(info.batch_size):
+            pairs = zip(args, dims, strict=False)
+            of_one = (a if dim is None else a.select(dim, n) for a, dim in pairs)
+            found.append(self(self._values(tuple(of_one))))
+        results = tuple(torch.stack(each) for each in zip(*found, strict=True))
+        return _unpacked(results), 0 if len(results) == 1 else (0,) * len(results)
+
+
+class _Plain(Operator):
+    """An operator of a program as it is written."""
+
+    def __init__(self, calls: Calls, tensors: Names, name: str) -> None:
+        super().__init__(calls, tensors, name)
+        _LIBRARY.impl(name, self._dispatched, "Autograd")
+
+    def _dispatched(self, *args: Any) -> Results:
+        values = self._values(args)
+        if not wanted(self.kinds, values):
+            with torch._C._AutoDispatchBelowAutograd():
+                found: Results = self.overload(*args)
+                return found
+        inputs = self.calls.declared.inputs
+        # What a transform outside asks for cannot be seen from here.
+        wrt = (n for n in (*inputs, *self.tensors) if self.kinds[n] == "float")
+        forward = self.calls.forward(tuple(wrt))
+        saving = _registered(forward.calls, self.tensors, forward)
+        return _unpacked(saving(values)[: len(forward.results)])
+
+
+class _Saving(Operator):
+    """An operator that also returns what it saves, and has a gradient."""
+
+    def __init__(self, forward: Forward, tensors: Names, name: str) -> None:
+        super().__init__(forward.calls, tensors, name)
+        self.forward = forward
+        self.given = (*self.calls.declared.inputs, *tensors)
+        torch.library.register_autograd(
+            f"monocomp::{name}", self._backward, setup_context=self._set_up, lib=_LIBRARY
+        )
+
+    def _set_up(self, ctx: Any, inputs: Sequence[Any], output: Results) -> None:
+        values = self._values(inputs)
+        given = {n: values.pop(n) for n in self.given}
+        results = output if isinstance(output, tuple) else (output,)
+        names, tensors = tuple(given), tuple(given.values())
+        ctx.recorded = Recorded(ctx, self.forward, names, values, tensors, results)
+
+    def _backward(self, ctx: Any, *cotangents: torch.Tensor | None) -> Any:
+        needs = dict(zip(self.names, ctx.needs_input_grad, strict=True))
+        needed = [needs[n] for n in ctx.recorded.names]
+        found = dict(
+            zip(ctx.recorded.names, ctx.recorded.gradients(ctx, needed, cotangents), strict=True)
+        )
+        return tuple(found.get(n) for n in self.names)
+
+
+def operator(calls: Calls, tensors: Names) -> Operator:
+    """The operator of a kernel that takes some parameters as tensors."""
+    return _registered(calls, tensors, None)
+
+
+def _registered(calls: Calls, tensors: Names, forward: Forward | None) -> Operator:
+    key = (calls.key, tensors, forward is not None)
+    with _LOCK:
+        found = _OPERATORS.get(key)
+        if found is None:
+            origin = calls.planner.equations.origin
+            name = "_".join(
+                [origin.name or "kernel", calls.key, *tensors, *["saving"] * (forward is not None)]
+            )
+            if forward is None:
+                found = _Plain(calls, tensors, name)
+            else:
+                found = _Saving(forward, tensors, f"{name}_saving")
+            _OPERATORS[key] = found
+    return found
+
+
+def _unpacked(results: tuple[torch.Tensor, ...]) -> Results:
+    return results[0] if len(results) == 1 else results
