@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from monocomp.declarations import Input
-from monocomp.dtypes import FLOATS, INTEGERS, NARROW, kind_of
+from monocomp.dtypes import FLOATS, INTEGERS, NARROW, is_narrow, kind_of
 from monocomp.errors import DeviceError, InputError, UnsupportedDtypeError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -134,3 +134,15 @@ def check_tensors(inputs: Mapping[str, Any], torch: Any) -> None:
             "the inputs are on device meta, where tensors have no elements",
             help="move them to a GPU or to the CPU",
         )
+
+
+def cast(value: Any) -> Any:
+    """An argument in the dtype that autocast asks for, as for torch's own attention."""
+    import torch
+
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    device = value.device.type
+    if not torch.is_autocast_enabled(device) or value.dtype == torch.float64 or is_narrow(value):
+        return value
+    return value.to(torch.get_autocast_dtype(device))

@@ -126,9 +126,8 @@ class Backward:
 def _called(calls: Calls, values: Values) -> dict[str, torch.Tensor]:
     """The results of a call, by name."""
     declared = calls.declared
-    inputs = {n: values[n] for n in declared.inputs}
-    params = {n: values[n] for n in declared.params if n in values}
-    results = calls.differentiable(inputs, params)
+    names = (*declared.inputs, *declared.params)
+    results = calls.differentiable({n: values[n] for n in names if n in values})
     return dict(zip((o.name for o in declared.outputs), results, strict=True))
 
 
@@ -145,13 +144,14 @@ def wanted(kinds: Mapping[str, str], values: Values) -> Names:
         kinds: of inputs and parameters, by name.
         values: theirs.
     """
+    floats = {
+        n: v for n, v in values.items() if kinds[n] == "float" and isinstance(v, torch.Tensor)
+    }
+    if torch._C._are_functorch_transforms_active():
+        return tuple(floats)  # what an outer transform asks for cannot be seen
     if not torch.is_grad_enabled():
         return ()
-    return tuple(
-        n
-        for n, value in values.items()
-        if kinds[n] == "float" and getattr(value, "requires_grad", False)
-    )
+    return tuple(n for n, t in floats.items() if t.requires_grad)
 
 
 def recorded(forward: Forward, tensors: Values, others: Values) -> tuple[torch.Tensor, ...]:
@@ -162,7 +162,8 @@ def recorded(forward: Forward, tensors: Values, others: Values) -> tuple[torch.T
         tensors: inputs, and parameters that need a gradient.
         others: the other parameters.
     """
-    results: tuple[torch.Tensor, ...] = _Call.apply(
+    function = _Transformed if torch._C._are_functorch_transforms_active() else _Call
+    results: tuple[torch.Tensor, ...] = function.apply(
         forward, tuple(tensors), others, *tensors.values()
     )
     return results[: len(forward.results)]
@@ -186,6 +187,43 @@ class _Call(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         return None, None, None, *ctx.recorded.gradients(ctx, ctx.needs_input_grad[3:], cotangents)
+
+
+class _Transformed(torch.autograd.Function):
+    """The same for the transforms of torch.func."""
+
+    generate_vmap_rule = False
+
+    @staticmethod
+    def forward(
+        forward: Forward, names: Names, others: Values, *tensors: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        return forward.calls.differentiable({**dict(zip(names, tensors, strict=True)), **others})
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        forward, names, others, *tensors = inputs
+        ctx.recorded = Recorded(ctx, forward, names, others, tensors, output)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        return None, None, None, *ctx.recorded.gradients(ctx, ctx.needs_input_grad[3:], cotangents)
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        dims: tuple[Any, ...],
+        forward: Forward,
+        names: Names,
+        others: Values,
+        *tensors: Any,
+    ) -> tuple[tuple[torch.Tensor, ...], int]:
+        found = []
+        for n in range(info.batch_size):
+            pairs = zip(tensors, dims[3:], strict=True)
+            of_one = (t if dim is None else t.select(dim, n) for t, dim in pairs)
+            found.append(_Transformed.apply(forward, names, others, *of_one))
+        return tuple(torch.stack(each) for each in zip(*found, strict=True)), (0,) * len(found[0])
 
 
 class Recorded:

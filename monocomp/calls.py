@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from monocomp.arguments import (
+    cast,
     check_conversion,
     check_dtype,
     check_floats,
@@ -110,27 +111,23 @@ class Calls:
         if self.backend == "numpy":
             check_no_gradients({**inputs, **params}, self.backend)
             return _unpacked(self.call({**inputs, **params}))
-        return _unpacked(self.differentiable(inputs, params))
+        inputs = {n: cast(t) for n, t in inputs.items()}
+        return _unpacked(self.differentiable({**inputs, **params}))
 
-    def differentiable(
-        self, inputs: Mapping[str, Any], params: Mapping[str, object]
-    ) -> tuple[torch.Tensor, ...]:
-        """The results of a call on torch tensors, with their gradients if any is asked for."""
-        import torch
-
+    def differentiable(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
+        """The results for torch tensors and parameters by name, with their gradients if any is
+        asked for."""
         from monocomp.autograd import recorded, wanted
         from monocomp.operators import is_traced, operator
 
-        values = {**inputs, **params}
         if is_traced(values):
-            tensors = tuple(n for n, v in params.items() if isinstance(v, torch.Tensor))
-            return operator(self, tensors)(values)
+            return operator(self, values)(values)
         wrt = wanted(self.kinds, values)
         if not wrt:
             return self.call(values)
         forward = self.forward(wrt)
-        given = {n: v for n, v in values.items() if n in inputs or n in wrt}
-        results = recorded(forward, given, {n: v for n, v in params.items() if n not in wrt})
+        given = {n: v for n, v in values.items() if n in self.declared.inputs or n in wrt}
+        results = recorded(forward, given, {n: v for n, v in values.items() if n not in given})
         self.last = forward.calls.last
         return results
 

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from monocomp.arguments import cast
 from monocomp.autograd import Forward, Recorded, wanted
 from monocomp.backends.torch import promoted
 from monocomp.binding import extents_of, signature
@@ -27,12 +28,13 @@ Results: TypeAlias = torch.Tensor | tuple[torch.Tensor, ...]
 _LIBRARY = torch.library.Library("monocomp", "FRAGMENT")
 _OPERATORS: dict[tuple[str, Names, bool], Operator] = {}
 _LOCK = threading.RLock()
+_TENSOR = torch.empty(0)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def is_traced(values: Mapping[str, Any]) -> bool:
     """Is a call not to be run, or not on these tensors themselves?"""
-    if torch._C._are_functorch_transforms_active() or torch._C._len_torch_dispatch_stack():
+    if torch._C._len_torch_dispatch_stack():
         return True
     tensors = (v for v in values.values() if isinstance(v, torch.Tensor))
     return any(type(t) not in _PLAIN for t in tensors)
@@ -54,18 +56,7 @@ def _name(key: str, args: int, kwargs: str, tensors: str) -> str:
     # The errors of any call.
     names = [n for n in kwargs.split(",") if n]
     signature(calls.declared, [None] * args, dict.fromkeys(names))
-    params = tuple(n for n in tensors.split(",") if n in calls.declared.params)
-    return operator(calls, params).name
-
-
-def cast(value: Any) -> Any:
-    """An argument in the dtype that autocast asks for, as for torch's own attention."""
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
-        return value
-    device = value.device.type
-    if not torch.is_autocast_enabled(device) or value.dtype == torch.float64 or is_narrow(value):
-        return value
-    return value.to(torch.get_autocast_dtype(device))
+    return operator(calls, dict.fromkeys(tensors.split(","), _TENSOR)).name
 
 
 class Operator:
@@ -199,9 +190,11 @@ class _Saving(Operator):
         return tuple(found.get(n) for n in self.names)
 
 
-def operator(calls: Calls, tensors: Names) -> Operator:
-    """The operator of a kernel that takes some parameters as tensors."""
-    return _registered(calls, tensors, None)
+def operator(calls: Calls, values: Mapping[str, Any]) -> Operator:
+    """The operator for calls with these values: some parameters may be tensors."""
+    params = calls.declared.params
+    tensors = (n for n in params if isinstance(values.get(n), torch.Tensor))
+    return _registered(calls, tuple(tensors), None)
 
 
 def _registered(calls: Calls, tensors: Names, forward: Forward | None) -> Operator:
@@ -210,9 +203,7 @@ def _registered(calls: Calls, tensors: Names, forward: Forward | None) -> Operat
         found = _OPERATORS.get(key)
         if found is None:
             origin = calls.planner.equations.origin
-            name = "_".join(
-                [origin.name or "kernel", calls.key, *tensors, *["saving"] * (forward is not None)]
-            )
+            name = "_".join([origin.name or "kernel", calls.key, *tensors])
             if forward is None:
                 found = _Plain(calls, tensors, name)
             else:
