@@ -154,22 +154,32 @@ def wanted(kinds: Mapping[str, str], values: Values) -> Names:
     return tuple(n for n, t in floats.items() if t.requires_grad)
 
 
-def recorded(forward: Forward, tensors: Values, others: Values) -> tuple[torch.Tensor, ...]:
+def function() -> type[torch.autograd.Function]:
+    """What records calls here."""
+    return Transformed if torch._C._are_functorch_transforms_active() else Call
+
+
+def recorded(
+    forward: Forward,
+    tensors: Values,
+    others: Values,
+    function: type[torch.autograd.Function],
+) -> tuple[torch.Tensor, ...]:
     """The results of a call, with their gradients.
 
     Args:
         forward: what is called.
         tensors: inputs, and parameters that need a gradient.
         others: the other parameters.
+        function: what tells autograd.
     """
-    function = _Transformed if torch._C._are_functorch_transforms_active() else _Call
     results: tuple[torch.Tensor, ...] = function.apply(
         forward, tuple(tensors), others, *tensors.values()
     )
     return results[: len(forward.results)]
 
 
-class _Call(torch.autograd.Function):
+class Call(torch.autograd.Function):
     """A call that autograd records."""
 
     @staticmethod
@@ -189,7 +199,7 @@ class _Call(torch.autograd.Function):
         return None, None, None, *ctx.recorded.gradients(ctx, ctx.needs_input_grad[3:], cotangents)
 
 
-class _Transformed(torch.autograd.Function):
+class Transformed(torch.autograd.Function):
     """The same for the transforms of torch.func."""
 
     generate_vmap_rule = False
@@ -222,7 +232,7 @@ class _Transformed(torch.autograd.Function):
         for n in range(info.batch_size):
             pairs = zip(tensors, dims[3:], strict=True)
             of_one = (t if dim is None else t.select(dim, n) for t, dim in pairs)
-            found.append(_Transformed.apply(forward, names, others, *of_one))
+            found.append(Transformed.apply(forward, names, others, *of_one))
         return tuple(torch.stack(each) for each in zip(*found, strict=True)), (0,) * len(found[0])
 
 

@@ -117,7 +117,7 @@ class Calls:
     def differentiable(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
         """The results for torch tensors and parameters by name, with their gradients if any is
         asked for."""
-        from monocomp.autograd import recorded, wanted
+        from monocomp.autograd import function, recorded, wanted
         from monocomp.operators import is_traced, operator
 
         if is_traced(values):
@@ -127,7 +127,8 @@ class Calls:
             return self.call(values)
         forward = self.forward(wrt)
         given = {n: v for n, v in values.items() if n in self.declared.inputs or n in wrt}
-        results = recorded(forward, given, {n: v for n, v in values.items() if n not in given})
+        others = {n: v for n, v in values.items() if n not in given}
+        results = recorded(forward, given, others, function())
         self.last = forward.calls.last
         return results
 

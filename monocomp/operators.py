@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import torch
 
 from monocomp.arguments import cast
-from monocomp.autograd import Forward, Recorded, wanted
+from monocomp.autograd import Transformed, recorded, wanted
 from monocomp.backends.torch import promoted
 from monocomp.binding import extents_of, signature
 from monocomp.calls import Calls, of_key
@@ -26,7 +26,7 @@ from monocomp.intervals import evaluated
 Names: TypeAlias = tuple[str, ...]
 Results: TypeAlias = torch.Tensor | tuple[torch.Tensor, ...]
 _LIBRARY = torch.library.Library("monocomp", "FRAGMENT")
-_OPERATORS: dict[tuple[str, Names, bool], Operator] = {}
+_OPERATORS: dict[tuple[str, Names], Operator] = {}
 _LOCK = threading.RLock()
 _TENSOR = torch.empty(0)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -65,14 +65,16 @@ class Operator:
     Args:
         calls: what it calls.
         tensors: the parameters that it takes as tensors.
-        name: its own.
 
     Attributes:
+        name: its own.
         names: of its arguments: inputs, then parameters.
     """
 
-    def __init__(self, calls: Calls, tensors: Names, name: str) -> None:
-        self.calls, self.name, self.tensors = calls, name, tensors
+    def __init__(self, calls: Calls, tensors: Names) -> None:
+        self.calls = calls
+        origin = calls.planner.equations.origin
+        name = self.name = "_".join([origin.name or "kernel", calls.key, *tensors])
         declared = calls.declared
         self.names = (*declared.inputs, *declared.params)
         self.kinds = calls.kinds
@@ -93,6 +95,7 @@ class Operator:
             tags=(torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout),
         )
         _LIBRARY.impl(name, self._run, "CompositeExplicitAutograd")
+        _LIBRARY.impl(name, self._recorded, "Autograd")
         torch.library.register_fake(f"monocomp::{name}", self._outcome, lib=_LIBRARY)
         torch.library.register_vmap(f"monocomp::{name}", self._batched, lib=_LIBRARY)
         self.overload = getattr(torch.ops.monocomp, name).default
@@ -107,6 +110,18 @@ class Operator:
 
     def _run(self, *args: Any) -> Results:
         return _unpacked(self.calls.call(self._values(args)))
+
+    def _recorded(self, *args: Any) -> Results:
+        values = self._values(args)
+        given = {n: v for n, v in values.items() if isinstance(v, torch.Tensor)}
+        if not wanted(self.kinds, given):
+            with torch._C._AutoDispatchBelowAutograd():
+                found: Results = self.overload(*args)
+                return found
+        # What is asked for outside of what is traced here cannot be seen.
+        forward = self.calls.forward(tuple(n for n in given if self.kinds[n] == "float"))
+        others = {n: v for n, v in values.items() if n not in given}
+        return _unpacked(recorded(forward, given, others, Transformed))
 
     def _outcome(self, *args: Any) -> Results:
         """Tensors like the results."""
@@ -142,73 +157,14 @@ class Operator:
         return _unpacked(results), 0 if len(results) == 1 else (0,) * len(results)
 
 
-class _Plain(Operator):
-    """An operator of a program as it is written."""
-
-    def __init__(self, calls: Calls, tensors: Names, name: str) -> None:
-        super().__init__(calls, tensors, name)
-        _LIBRARY.impl(name, self._dispatched, "Autograd")
-
-    def _dispatched(self, *args: Any) -> Results:
-        values = self._values(args)
-        if not wanted(self.kinds, values):
-            with torch._C._AutoDispatchBelowAutograd():
-                found: Results = self.overload(*args)
-                return found
-        inputs = self.calls.declared.inputs
-        # What a transform outside asks for cannot be seen from here.
-        wrt = (n for n in (*inputs, *self.tensors) if self.kinds[n] == "float")
-        forward = self.calls.forward(tuple(wrt))
-        saving = _registered(forward.calls, self.tensors, forward)
-        return _unpacked(saving(values)[: len(forward.results)])
-
-
-class _Saving(Operator):
-    """An operator that also returns what it saves, and has a gradient."""
-
-    def __init__(self, forward: Forward, tensors: Names, name: str) -> None:
-        super().__init__(forward.calls, tensors, name)
-        self.forward = forward
-        self.given = (*self.calls.declared.inputs, *tensors)
-        torch.library.register_autograd(
-            f"monocomp::{name}", self._backward, setup_context=self._set_up, lib=_LIBRARY
-        )
-
-    def _set_up(self, ctx: Any, inputs: Sequence[Any], output: Results) -> None:
-        values = self._values(inputs)
-        given = {n: values.pop(n) for n in self.given}
-        results = output if isinstance(output, tuple) else (output,)
-        names, tensors = tuple(given), tuple(given.values())
-        ctx.recorded = Recorded(ctx, self.forward, names, values, tensors, results)
-
-    def _backward(self, ctx: Any, *cotangents: torch.Tensor | None) -> Any:
-        needs = dict(zip(self.names, ctx.needs_input_grad, strict=True))
-        needed = [needs[n] for n in ctx.recorded.names]
-        found = dict(
-            zip(ctx.recorded.names, ctx.recorded.gradients(ctx, needed, cotangents), strict=True)
-        )
-        return tuple(found.get(n) for n in self.names)
-
-
 def operator(calls: Calls, values: Mapping[str, Any]) -> Operator:
     """The operator for calls with these values: some parameters may be tensors."""
     params = calls.declared.params
-    tensors = (n for n in params if isinstance(values.get(n), torch.Tensor))
-    return _registered(calls, tuple(tensors), None)
-
-
-def _registered(calls: Calls, tensors: Names, forward: Forward | None) -> Operator:
-    key = (calls.key, tensors, forward is not None)
+    tensors = tuple(n for n in params if isinstance(values.get(n), torch.Tensor))
     with _LOCK:
-        found = _OPERATORS.get(key)
+        found = _OPERATORS.get((calls.key, tensors))
         if found is None:
-            origin = calls.planner.equations.origin
-            name = "_".join([origin.name or "kernel", calls.key, *tensors])
-            if forward is None:
-                found = _Plain(calls, tensors, name)
-            else:
-                found = _Saving(forward, tensors, f"{name}_saving")
-            _OPERATORS[key] = found
+            found = _OPERATORS[calls.key, tensors] = Operator(calls, tensors)
     return found
 
 
