@@ -137,8 +137,9 @@ def _leaves(equations: Iterable[T.Equation]) -> Names:
     return tuple(dict.fromkeys(s.attr for s in read if s.op in ("read", "param")))
 
 
-def wanted(kinds: Mapping[str, str], values: Values) -> Names:
-    """The floats among the values of a call of which autograd will ask for a gradient.
+def wanted(kinds: Mapping[str, str], values: Values) -> Names | None:
+    """The floats among the values of a call of which a gradient may be asked for; None where the
+    call need not be recorded.
 
     Args:
         kinds: of inputs and parameters, by name.
@@ -150,8 +151,8 @@ def wanted(kinds: Mapping[str, str], values: Values) -> Names:
     if torch._C._are_functorch_transforms_active():
         return tuple(floats)  # what an outer transform asks for cannot be seen
     if not torch.is_grad_enabled():
-        return ()
-    return tuple(n for n, t in floats.items() if t.requires_grad)
+        return None
+    return tuple(n for n, t in floats.items() if t.requires_grad) or None
 
 
 def function() -> type[torch.autograd.Function]:

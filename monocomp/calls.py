@@ -123,7 +123,7 @@ class Calls:
         if is_traced(values):
             return operator(self, values)(values)
         wrt = wanted(self.kinds, values)
-        if not wrt:
+        if wrt is None:
             return self.call(values)
         forward = self.forward(wrt)
         given = {n: v for n, v in values.items() if n in self.declared.inputs or n in wrt}

@@ -95,9 +95,9 @@ class Operator:
             tags=(torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout),
         )
         _LIBRARY.impl(name, self._run, "CompositeExplicitAutograd")
-        _LIBRARY.impl(name, self._recorded, "Autograd")
+        for key in ("Autograd", "FuncTorchDynamicLayerFrontMode"):
+            _LIBRARY.impl(name, self._recorded, key)
         torch.library.register_fake(f"monocomp::{name}", self._outcome, lib=_LIBRARY)
-        torch.library.register_vmap(f"monocomp::{name}", self._batched, lib=_LIBRARY)
         self.overload = getattr(torch.ops.monocomp, name).default
 
     def __call__(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
@@ -114,7 +114,7 @@ class Operator:
     def _recorded(self, *args: Any) -> Results:
         values = self._values(args)
         given = {n: v for n, v in values.items() if isinstance(v, torch.Tensor)}
-        if not wanted(self.kinds, given):
+        if wanted(self.kinds, given) is None:
             with torch._C._AutoDispatchBelowAutograd():
                 found: Results = self.overload(*args)
                 return found
@@ -145,16 +145,6 @@ class Operator:
             dtype = dtypes.get(o.dtype or e.body.kind) or getattr(torch, str(o.dtype))
             results.append(first.new_empty([extents[i.attr[1]] for i in e.indices], dtype=dtype))
         return _unpacked(tuple(results))
-
-    def _batched(self, info: Any, dims: Sequence[int | None], *args: Any) -> tuple[Any, Any]:
-        """The results for each of a batch, one after the other."""
-        found = []
-        for n in range(info.batch_size):
-            pairs = zip(args, dims, strict=False)
-            of_one = (a if dim is None else a.select(dim, n) for a, dim in pairs)
-            found.append(self(self._values(tuple(of_one))))
-        results = tuple(torch.stack(each) for each in zip(*found, strict=True))
-        return _unpacked(results), 0 if len(results) == 1 else (0,) * len(results)
 
 
 def operator(calls: Calls, values: Mapping[str, Any]) -> Operator:
