@@ -15,6 +15,7 @@ import torch
 from monocomp import terms as T
 from monocomp.declarations import Output
 from monocomp.gradients.derived import gradient
+from monocomp.gradients.reverse import LEAVES
 from monocomp.vocabulary import DTYPES
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Forward:
         self.constant = tuple(n for n, kind in enumerate(kinds) if kind != "float")
         more = [e for e in found.saved.values() if e.name not in self.results]
         # Second derivatives go through what is saved.
-        self.kept = _leaves([*found.equations.equations, *more])
+        self.kept = _leaves([*found.equations.given, *found.equations.equations, *more])
         self._backwards: dict[tuple[object, ...], Backward] = {}
 
     def gradients(
@@ -133,8 +134,8 @@ def _called(calls: Calls, values: Values) -> dict[str, torch.Tensor]:
 
 def _leaves(equations: Iterable[T.Equation]) -> Names:
     """The inputs and parameters that equations read."""
-    read = T.subterms(*(e.body for e in equations))
-    return tuple(dict.fromkeys(s.attr for s in read if s.op in ("read", "param")))
+    read = [s for s in T.subterms(*(e.body for e in equations)) if s.op in LEAVES]
+    return tuple(dict.fromkeys(s.attr.name if s.op == "stored" else s.attr for s in read))
 
 
 def wanted(kinds: Mapping[str, str], values: Values) -> Names | None:

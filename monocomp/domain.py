@@ -8,7 +8,7 @@ the bounds depend on, also where one of them is empty.
 
 A comparison that is linear in the index bounds it: `a * k <= f` at f // a for a number a,
 and for a factor whose sign is only known at run time at what the sign says. So does one
-that is linear in `k // n`, for a positive number n. What is left stays a mask on the
+that is linear in `k // n`, for an n that is not negative. What is left stays a mask on the
 interval that holds it: remainders `k % n`, reads along the index, powers of it,
 comparisons of floats, and what would take more than `LIMIT` intervals.
 """
@@ -291,11 +291,12 @@ class _Sets:
         rest = T.add(*fixed, T.const(number))
         if len(moving) == 1 and moving[0][1].op == "floordiv":
             n, (inner, divisor) = moving[0][0], moving[0][1].args
-            if abs(n) == 1 and divisor.op == "const" and divisor.attr > 0:
+            if abs(n) == 1 and self.name not in divisor.free and T.is_nonnegative(divisor):
                 limit = T.mul(divisor, rest)  # inner >= -limit, or inner <= limit + divisor - 1
                 if n < 0:
                     inner = T.sub(T.sub(divisor, T.const(1)), inner)
-                return self.at_least_0(T.add(limit, inner))
+                found = self.at_least_0(T.add(limit, inner))
+                return found if found is None else self.unless_zero(divisor, found, rest)
         factors = []
         for n, base in moving:
             parts = list(base.args) if base.op == "mul" else [base]
@@ -309,6 +310,16 @@ class _Sets:
         if factor.op == "const":
             return _half_line(int(factor.attr), rest)
         return self.half_line_by_sign(factor, rest)
+
+    def unless_zero(self, divisor: Term, found: Interval, rest: Term) -> Interval:
+        """An interval, and if the divisor is 0, and quotients by it are, {k : rest >= 0}."""
+        zero, is_there = T.const(0), T.compare("<", T.const(0), divisor)
+        if is_there is T.TRUE or T.is_positive(divisor):
+            return found
+        all_or_none = T.where(T.compare("<=", zero, rest), self.extent, zero)
+        lower = tuple(T.where(is_there, t, zero) for t in found.lower)
+        upper = found.upper or (self.extent,)
+        return Interval(lower, tuple(T.where(is_there, t, all_or_none) for t in upper))
 
     def half_line_by_sign(self, factor: Term, rest: Term) -> Interval:
         """{k : factor * k + rest >= 0} where the sign of the factor is known at run time."""

@@ -17,6 +17,7 @@ from monocomp.planning.counting import elements_of_folds
 from monocomp.rewrites.centring import centring
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
+from monocomp.rewrites.equalities import equalities
 from monocomp.rewrites.exchange import candidates, exchange_by
 from monocomp.rewrites.lifting import lifted_normal_form, shared_frames
 from monocomp.rewrites.normal_form import normal_form, normalise
@@ -51,7 +52,9 @@ RULE_SETS = (
     centring,
 )
 LATER_RULE_SETS = RULE_SETS[2:]  # what these bring is elaborated
-RULES = {r.name: r for rule_set in RULE_SETS for r in (*rule_set.rules, *rule_set.choices)}
+RULES = {
+    r.name: r for rule_set in (*RULE_SETS, equalities) for r in (*rule_set.rules, *rule_set.choices)
+}
 CHOICES = frozenset(r for rule_set in RULE_SETS for r in rule_set.choices)
 ROUNDS = 3  # the random programs of tests/test_printer.py need one at most
 

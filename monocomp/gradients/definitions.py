@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
+from typing import Any
 
 from monocomp import terms as T
 from monocomp.equations import Equation
@@ -21,14 +22,14 @@ _PLAIN = ("const", "read", "ref", "stored", "param", "extent", "index", "cast")
 
 
 def with_definitions(
-    terms: Sequence[Term], fresh: Callable[[str], str], order: Sequence[str]
+    terms: Sequence[Term], fresh: Callable[[str], str], order: Callable[[Term], Any]
 ) -> tuple[list[Term], list[Equation]]:
     """The terms with names for the products that they share, and what these stand for; `order` is
     that of the names of indices."""
     found = list(terms)
     definitions: list[Equation] = []
     while (shared := _shared([*found, *(e.body for e in definitions)])) is not None:
-        indices = tuple(sorted(free_indices(shared), key=lambda i: order.index(i.attr[0])))
+        indices = tuple(sorted(free_indices(shared), key=order))
         letter = "P" if shared.op == "exp" else "G"
         equation = Equation(fresh(letter), indices, shared)
         name = T.ref(equation.name, indices, "float")

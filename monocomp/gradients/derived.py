@@ -6,8 +6,10 @@ object, and a maximum that cancels is not differentiated at all.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from monocomp import terms as T
 from monocomp.building import BUILDING
@@ -15,14 +17,20 @@ from monocomp.declarations import Declarations, Input, Output
 from monocomp.equations import Equation, Equations
 from monocomp.errors import UsageError, did_you_mean
 from monocomp.gradients.definitions import with_definitions
-from monocomp.gradients.reverse import Adjoints, transposed
-from monocomp.gradients.saving import Reading, candidates
+from monocomp.gradients.reverse import LEAVES, Adjoints, transposed
+from monocomp.gradients.saving import Reading, candidates, is_logarithm
 from monocomp.planning.storing import new_name, taken_names
+from monocomp.reading import checked_program
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
 from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewriting import Rewriter
 from monocomp.terms import Term
+from monocomp.translation import translate
+
+if TYPE_CHECKING:
+    from monocomp.kernel import Kernel
+    from monocomp.monoids import Monoid
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,41 @@ class Gradient:
     saved: Mapping[str, Equation]
     cotangents: Mapping[str, str]
     gradients: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return self.equations.text().rstrip()
+
+    def compile(self, **options: Any) -> Kernel:
+        """The kernel of the gradient; options as for `compile`."""
+        from monocomp.kernel import Kernel  # which differentiates calls
+
+        return Kernel(self.equations, **options)
+
+
+def grad(
+    text_or_path: str | os.PathLike[str],
+    wrt: Sequence[str] | None = None,
+    *,
+    outputs: Sequence[str] | None = None,
+    monoids: Iterable[Monoid] = (),
+) -> Gradient:
+    """The gradient of a program, as a program: `print(mc.grad(text))`.
+
+    It reads the program's inputs, the derivative of the loss with respect to each output `O` as
+    `dO`, and what `forward`, the program itself, saves for it. It returns `dQ` for each input `Q`.
+
+    Args:
+        text_or_path: the program's text, or the path of a file that holds it.
+        wrt: the inputs and params of kind float to differentiate with respect to; all inputs of
+            that kind, unless given.
+        outputs: those that have a derivative; all of kind float, unless given.
+        monoids: as for `compile`.
+
+    Raises:
+        MonocompError: what is wrong with the program, with its place.
+        UnsupportedError: it holds an aggregate for which no derivative is known.
+    """
+    return gradient(translate(checked_program(text_or_path, monoids=monoids)), wrt, outputs)
 
 
 def normalised(program: Equations) -> Equations:
@@ -130,14 +173,19 @@ class _Derivation:
             if e.body.kind == "float":
                 found += self._differentiated(e)
         gradients = {name: self.new(f"d{name}") for name in wrt}
-        nodes = [n for n in self.adjoints.leaves if n.term.op in ("read", "param")]
-        nodes = [n for n in nodes if n.term.attr in gradients]
+        nodes = [n for n in self.adjoints.leaves if n.term.op != "ref"]
+        nodes = [n for n in nodes if _name(n.term) in gradients]
         read = self._reading()
         terms = [read(T.add(T.ZERO, *self.adjoints.leaves[n]), n.condition) for n in nodes]
-        terms, definitions = with_definitions(terms, self.new, self._order())
-        self.adjoints.leaves = {n: [t] for n, t in zip(nodes, terms, strict=True)}
+        terms, definitions = with_definitions(terms, self.new, self._place)
+        self.adjoints.leaves = {
+            replace(n, condition=read.condition(n.condition)): [t]
+            for n, t in zip(nodes, terms, strict=True)
+        }
         found += definitions
         found += [self._of_input(name, gradients[name]) for name in wrt]
+        read_names = {_name(s) for e in found for s in T.subterms(e.body) if s.op in LEAVES}
+        self.saved = {n: e for n, e in self.saved.items() if n in read_names}
         backward = self._program(found, gradients)
         return Gradient(self._forward(), backward, self.saved, self.cotangents, gradients)
 
@@ -151,32 +199,43 @@ class _Derivation:
             written, declared=declared, equations=(*written.equations, *more), as_written=None
         )
 
-    def _order(self) -> list[str]:
-        """The names of indices, those of results before those that are summed."""
+    def _place(self, index: Term) -> tuple[int, str]:
+        """The order of indices: those of results before those that are summed."""
         first = (i.attr[0] for e in self.program.outputs for i in e.indices)
-        return [*dict.fromkeys((*first, *self.program.declared.extent_of))]
+        order = [*dict.fromkeys((*first, *self.program.declared.extent_of))]
+        name = index.attr[0]
+        return order.index(name) if name in order else len(order), name
 
     def _reading(self) -> Reading:
         """What reads saved values."""
-        outputs = self.program.outputs
-        saved = [s for s in candidates(self.program, self.new) if s.equation.body is not s.of]
-        return Reading(self._with_cotangents(), outputs, saved, self._saved)
+        saved = []
+        for s in candidates(self.program, self.adjoints.fresh):
+            if is_logarithm(s.equation.body):
+                indices = tuple(sorted(s.equation.indices, key=self._place))
+                equation = Equation(self.new(s.equation.name), indices, s.equation.body)
+                saved.append(replace(s, equation=equation))
+        return Reading(self._with_values(), self.program.outputs, saved, self._saved)
 
     def _saved(self, e: Equation, subscripts: Sequence[Term]) -> Term:
-        self.saved[e.name] = e
-        return T.read(e.name, subscripts, "float")
+        """A saved value. Of a logarithm it is known of what: of what it bounds."""
+        e = self.saved.setdefault(e.name, e)
+        if not is_logarithm(e.body):
+            return T.read(e.name, subscripts, "float")
+        return T.stored(replace(e, given=True), subscripts)
 
-    def _with_cotangents(self) -> Equations:
-        """The program with its cotangents as inputs."""
+    def _with_values(self) -> Equations:
+        """The program with its outputs and their cotangents as inputs."""
         inputs = dict(self.program.declared.inputs)
-        for output, name in self.cotangents.items():
-            dims = tuple(i.attr[0] for i in self.program.by_name[output].indices)
-            inputs[name] = Input(name, dims, "float")
+        for e in self.program.outputs:
+            dims = tuple(i.attr[0] for i in e.indices)
+            for name in (e.name, self.cotangents.get(e.name)):
+                if name is not None and e.body.kind == "float":
+                    inputs[name] = Input(name, dims, "float")
         return replace(self.program, declared=replace(self.program.declared, inputs=inputs))
 
     def _differentiated(self, e: Equation) -> list[Equation]:
         """Go backwards through an equation; its adjoint is a definition if others read it."""
-        mine = [self._transposed("ref", e.name, e.indices)]
+        mine = [self._transposed(("ref",), e.name, e.indices)]
         if e.name in self.cotangents:
             mine.append(T.read(self.cotangents[e.name], e.indices, "float"))
         total = T.add(T.ZERO, *mine)
@@ -189,22 +248,22 @@ class _Derivation:
         self.adjoints.add(e.body, e.indices, T.ref(adjoint.name, e.indices, "float"))
         return [adjoint]
 
-    def _transposed(self, op: str, name: str, indices: Sequence[Term]) -> Term:
+    def _transposed(self, ops: Sequence[str], name: str, indices: Sequence[Term]) -> Term:
         return T.add(
             T.ZERO,
             *(
                 transposed(node, T.add(T.ZERO, *adjoints), indices)
                 for node, adjoints in self.adjoints.leaves.items()
-                if node.term.op == op and node.term.attr == name
+                if node.term.op in ops and _name(node.term) == name
             ),
         )
 
     def _of_input(self, name: str, gradient: str) -> Equation:
         declared = self.program.declared
         if name in declared.params:
-            return Equation(gradient, (), self._transposed("param", name, ()))
+            return Equation(gradient, (), self._transposed(("param",), name, ()))
         indices = tuple(self._dims(declared.inputs[name]))
-        return Equation(gradient, indices, self._transposed("read", name, indices))
+        return Equation(gradient, indices, self._transposed(("read", "stored"), name, indices))
 
     def _dims(self, given: Input) -> Iterable[Term]:
         """An index of its own for each dimension of an input."""
@@ -224,12 +283,14 @@ class _Derivation:
             for i in (*e.indices, *(s for s in T.subterms(e.body) if s.op == "index"))
             if i.attr[0].isidentifier()
         }
-        inputs = dict(self._with_cotangents().declared.inputs)
+        inputs = dict(self._with_values().declared.inputs)
         for e in self.saved.values():
             inputs[e.name] = Input(e.name, tuple(i.attr[0] for i in e.indices), "float")
-        read = {s.attr for e in found for s in T.subterms(e.body) if s.op == "read"}
         definitions = [e for e in self.program.equations if e.name in self._needed(found)]
-        read |= {s.attr for e in definitions for s in T.subterms(e.body) if s.op == "read"}
+        given = [replace(e, given=True) for e in self.saved.values() if is_logarithm(e.body)]
+        given = _needed_given((*self.program.given, *given), (*definitions, *found))
+        reading = (*definitions, *found, *given)
+        read = {_name(s) for e in reading for s in T.subterms(e.body) if s.op in ("read", "stored")}
         inputs = {n: i for n, i in inputs.items() if n in read or n in self.cotangents.values()}
         missing = {declared.extent_of[d] for n in declared.inputs for d in declared.inputs[n].dims}
         for n, i in declared.inputs.items():
@@ -250,6 +311,7 @@ class _Derivation:
                 declared.bounds,
             ),
             equations=(*definitions, *found),
+            given=tuple(given),
             known=(),
             kept=None,
             as_written=None,
@@ -264,3 +326,18 @@ class _Derivation:
                 needed.add(name)
                 waiting += self.program.by_name[name].body.names
         return needed
+
+
+def _name(leaf: Term) -> str:
+    return leaf.attr.name if leaf.op == "stored" else str(leaf.attr)
+
+
+def _needed_given(given: Sequence[Equation], equations: Iterable[Equation]) -> list[Equation]:
+    """The definitions of inputs that equations read, and of those that these read."""
+    reading, needed = list(equations), list[Equation]()
+    for e in reversed(given):  # each after those that it reads
+        stored = (s for r in reading for s in T.subterms(r.body) if s.op == "stored")
+        if any(s.attr.name == e.name for s in stored):
+            reading.append(e)
+            needed.insert(0, e)
+    return needed

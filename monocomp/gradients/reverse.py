@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from monocomp import terms as T
+from monocomp.gradients.folds import Fresh as Fresh
 from monocomp.gradients.folds import fold_partials
 from monocomp.gradients.partials import Partial, partials
 from monocomp.terms import Term
@@ -118,7 +119,7 @@ def free_indices(t: Term) -> tuple[Term, ...]:
 def _edge(p: Partial, scope: Iterable[Term], condition: Term) -> _Edge:
     """From a term with the indices of `scope` to an operand, which may have fewer."""
     parts = T.conjuncts(T.conjunction(condition, p.condition))
-    indices = tuple(scope)
+    indices = tuple(sorted(scope, key=lambda i: i.attr[0]))
     if p.operand.op in LEAVES:
         return _Edge(Node(p.operand, T.conjunction(*parts), indices), p.factor, (), T.TRUE)
     summed = tuple(i for i in indices if i.attr[0] not in p.operand.free)

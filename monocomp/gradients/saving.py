@@ -15,9 +15,11 @@ from dataclasses import dataclass
 
 from monocomp import terms as T
 from monocomp.equations import Equation, Equations
+from monocomp.gradients.reverse import Fresh, free_indices
 from monocomp.planning.storing import Closing
 from monocomp.terms import Term
 from monocomp.terms.monomials import addends, content, exponent_of, factors
+from monocomp.terms.shares import exponents
 
 Value = Callable[[Sequence[Term]], Term | None]  # at subscripts, if there is one there
 
@@ -35,30 +37,39 @@ class Saved:
     of: Term
 
 
-def candidates(program: Equations, fresh: Callable[[str], str]) -> list[Saved]:
-    """The values that may be saved, as far as they are no outputs, each with its name: aggregates,
-    and what the program divides by."""
+def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
+    """The values that may be saved, as far as they are no outputs: aggregates, and what the program
+    divides by."""
     close = Closing(program)
+    known = {close(e.body)[0] for e in program.outputs}
     found: dict[Term, Saved] = {}
-    for e in program.equations:
-        known = {close(e.body)[0]}
-        for t in T.subterms(e.body):
-            indices = tuple(i for i in e.indices if i.attr[0] in t.free)
-            if t.kind != "float" or {i.attr[0] for i in indices} != t.free:
-                continue
-            if t.op == "pow" and t.attr < 0 and is_exponential_sum(t.args[0]):
-                t, letter = t.args[0], "L"
-            elif is_exponential_sum(t):
-                letter = "L"
-            elif _is_aggregate(t):
-                letter = "M"
-            else:
-                continue
-            closed, _ = close(t)
-            if closed not in found and closed not in known:
-                value = as_logsumexp(T.log(t)) if letter == "L" else t
-                found[closed] = Saved(Equation(fresh(letter), indices, value), t)
+    for t in T.subterms(*(e.body for e in program.equations)):
+        t = t.args[0] if t.op == "pow" and t.attr < 0 else t
+        is_log = t.kind == "float" and is_exponential_sum(t)
+        if not is_log and not _is_aggregate(t):
+            continue
+        closed, _ = close(t)
+        if closed in found or closed in known:
+            continue
+        t = _with_names(t, fresh)
+        value = as_logsumexp(T.log(t)) if is_log else t
+        found[closed] = Saved(Equation("L" if is_log else "M", free_indices(t), value), t)
     return list(found.values())
+
+
+def _with_names(t: Term, fresh: Fresh) -> Term:
+    """A term with names of the program for the indices that are free in it because folds around it
+    are open."""
+    opened = [i for i in free_indices(t) if not i.attr[0].isidentifier()]
+    taken = {i.attr[0] for i in free_indices(t)}
+    names = fresh([i.attr[1] for i in opened], taken)
+    here = {i.attr[0]: T.index(n, i.attr[1]) for i, n in zip(opened, names, strict=True)}
+    return T.substitute(t, here)
+
+
+def is_logarithm(t: Term) -> bool:
+    """Is it the logarithm of a sum of exponentials?"""
+    return t.op == "log" or (t.op == "fold" and t.attr.monoid == "logsumexp")
 
 
 def as_logsumexp(t: Term) -> Term:
@@ -75,10 +86,13 @@ def _is_aggregate(t: Term) -> bool:
 
 def is_exponential_sum(t: Term) -> bool:
     """Is it a sum of positive numbers, exponentials among them?"""
-    sums = [a for a in addends(t) if a.op == "fold" and a.attr.monoid == "sum"]
-    if not sums or not T.is_weight(t):
+    return T.is_weight(t) and any(map(_sums_exponentials, addends(t)))
+
+
+def _sums_exponentials(t: Term) -> bool:
+    if t.op != "fold" or t.attr.monoid != "sum":
         return False
-    return any(exponent_of(f.args[1]) is not T.ZERO for f in sums)
+    return exponent_of(t.args[1]) is not T.ZERO or _sums_exponentials(t.args[1])
 
 
 class Reading:
@@ -106,7 +120,7 @@ class Reading:
         for e in outputs:
             self._know_output(e)
         for s in saved:
-            is_log = s.equation.body is not s.of
+            is_log = is_logarithm(s.equation.body)
             self._know(self.logarithms if is_log else self.values, s.of, s.equation)
 
     def _know(self, table: dict[Term, Value], t: Term, e: Equation, *factors: Term) -> None:
@@ -141,6 +155,10 @@ class Reading:
         computes."""
         return self._with_logarithms(self._rewritten(t, frozenset(T.conjuncts(condition))), {})
 
+    def condition(self, t: Term) -> Term:
+        """A condition, with what is saved of sums that it asks for."""
+        return self._with_logarithms(t, {})
+
     def _rewritten(self, t: Term, known: frozenset[Term]) -> Term:
         found = self.memo.get((t, known))
         if found is None:
@@ -148,6 +166,8 @@ class Reading:
         return found
 
     def _rewrite(self, t: Term, known: frozenset[Term]) -> Term:
+        if t.kind == "bool":  # what is compared may be rounded otherwise
+            return t
         if self._logarithm(t) is not None:  # it has to be recognised in products
             return t
         if _is_aggregate(t) and (value := self._found(self.values, t)) is not None:
@@ -206,6 +226,8 @@ def _is_invertible(f: Term) -> bool:
 
 def _share(t: Term, total: Term, logarithm: Term, known: frozenset[Term]) -> Term | None:
     """t / total, if elements of the total are summed in t, or are a factor of it."""
+    if t is total:
+        return T.bracket(T.is_there(total))
     if t.op == "exp":
         is_share = T.neg(logarithm) in addends(t.args[0])
         if is_share or not _is_element(t, total, known):
@@ -227,8 +249,10 @@ def _share(t: Term, total: Term, logarithm: Term, known: frozenset[Term]) -> Ter
 
 
 def _is_element(weight: Term, total: Term, known: frozenset[Term]) -> bool:
-    product = T.Product([weight], known=known)
-    return any(a is weight or product.vanishes_with(weight, a) for a in addends(total))
+    """Is exp(s) an element of a sum, or that times more?"""
+    parts = addends(weight.args[0])
+    found = exponents(total, weight.free, known)
+    return any(all(a in parts for a in addends(e)) for e in found)
 
 
 def _divisors(t: Term) -> Iterator[Term]:

@@ -250,8 +250,9 @@ class _Extents:
         self._above: dict[str, str] = {}
         self._order = {name: span.start for name, span in self.scope.indices.items()}
         self.dims: dict[str, tuple[str, ...]] = {
-            key: at.dims for key, at in self.scope.inputs.items()
-        } | {key: at.indices for key, at in self.scope.given.items()}
+            **{key: at.dims for key, at in self.scope.inputs.items()},
+            **{key: at.indices for key, at in self.scope.given.items()},
+        }
         for read, names in checker.reads():
             self._meet(read, names)
         self.dims = {

@@ -277,8 +277,8 @@ class Program(Declarations[Expr]):
     """A checked program.
 
     inputs and params are in order of first appearance, definitions in order of the text, those of
-    inputs that are given with one among them; two indices have the same extent exactly when they have the same representative. `kinds` gives the
-    type of each definition.
+    inputs that are given with one among them; two indices have the same extent exactly when they
+    have the same representative. `kinds` gives the type of each definition.
     """
 
     origin: Origin = field(default=Origin(), compare=False)

@@ -91,7 +91,7 @@ def _element_of(
         return None
     shift = sub(total, mul(const(number, "float"), logarithm))
     there = addends(exponent)
-    for e in _exponents(logarithm.args[0], exponent.free, known):
+    for e in exponents(logarithm.args[0], exponent.free, known):
         scaled = mul(const(number, "float"), e)
         found = mul(const(times, "float"), add(scaled, shift))
         if all(a in there for a in addends(found)):
@@ -99,7 +99,7 @@ def _element_of(
     return None
 
 
-def _exponents(z: Term, names: frozenset[str], known: frozenset[Term]) -> Iterator[Term]:
+def exponents(z: Term, names: frozenset[str], known: frozenset[Term]) -> Iterator[Term]:
     """The exponents of elements of a sum of numbers that are at least 0, at the places that names
     stand for, where its filters are known to admit them."""
     match z.op:
@@ -107,10 +107,10 @@ def _exponents(z: Term, names: frozenset[str], known: frozenset[Term]) -> Iterat
             yield z.args[0]
         case "add" if all(map(is_nonnegative, z.args)):
             for a in z.args:
-                yield from _exponents(a, names, known)
+                yield from exponents(a, names, known)
         case "fold" if z.attr.monoid == "sum" and len(z.attr.indices) == 1:
             (bound,), (condition, body) = open_fold(z)
             for name in sorted(names) if is_nonnegative(body) else ():
                 here = {bound.attr[0]: index(name, bound.attr[1])}
                 if known.issuperset(conjuncts(substitute(condition, here))):
-                    yield from _exponents(substitute(body, here), names, known)
+                    yield from exponents(substitute(body, here), names, known)
