@@ -140,7 +140,7 @@ def cast(value: Any) -> Any:
     """An argument in the dtype that autocast asks for, as for torch's own attention."""
     import torch
 
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+    if not isinstance(value, torch.Tensor) or not value.dim() or not value.is_floating_point():
         return value
     device = value.device.type
     if not torch.is_autocast_enabled(device) or value.dtype == torch.float64 or is_narrow(value):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Names: TypeAlias = tuple[str, ...]
 Values: TypeAlias = Mapping[str, Any]  # of inputs and parameters
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class Forward:
@@ -38,6 +39,7 @@ class Forward:
         outputs: the names of all.
         constant: the places of those that have no gradient.
         kept: the names of what a backward pass may read.
+        backwards: what computes gradients, by which and of what.
     """
 
     def __init__(self, calls: Calls, wrt: Names) -> None:
@@ -52,7 +54,7 @@ class Forward:
         more = [e for e in found.saved.values() if e.name not in self.results]
         # Second derivatives go through what is saved.
         self.kept = _leaves([*found.equations.given, *found.equations.equations, *more])
-        self._backwards: dict[tuple[object, ...], Backward] = {}
+        self.backwards: dict[tuple[object, ...], Backward] = {}
 
     def gradients(
         self, dtypes: Mapping[str, torch.dtype], cotangents: Values, values: Values
@@ -69,10 +71,10 @@ class Forward:
             return {}
         names = tuple((n, str(d).removeprefix("torch.")) for n, d in dtypes.items())
         key = (names, *cotangents)
-        backward = self._backwards.get(key)
+        backward = self.backwards.get(key)
         if backward is None:
             found = Backward.of(self, dict(names), tuple(cotangents))
-            backward = self._backwards.setdefault(key, found)
+            backward = self.backwards.setdefault(key, found)
         return backward(cotangents, values)
 
 
@@ -138,6 +140,14 @@ def _leaves(equations: Iterable[T.Equation]) -> Names:
     return tuple(dict.fromkeys(s.attr.name if s.op == "stored" else s.attr for s in read))
 
 
+def is_traced(values: Values) -> bool:
+    """Is a call not to be run, or not on these tensors themselves?"""
+    if torch._C._len_torch_dispatch_stack():
+        return True
+    tensors = (v for v in values.values() if isinstance(v, torch.Tensor))
+    return any(type(t) not in _PLAIN for t in tensors)
+
+
 def wanted(kinds: Mapping[str, str], values: Values) -> Names | None:
     """The floats among the values of a call of which a gradient may be asked for; None where the
     call need not be recorded.
@@ -175,7 +185,7 @@ def recorded(
         others: the other parameters.
         function: what tells autograd.
     """
-    results: tuple[torch.Tensor, ...] = function.apply(
+    results: tuple[torch.Tensor, ...] = function.apply(  # type: ignore[no-untyped-call]
         forward, tuple(tensors), others, *tensors.values()
     )
     return results[: len(forward.results)]
@@ -229,12 +239,13 @@ class Transformed(torch.autograd.Function):
         names: Names,
         others: Values,
         *tensors: Any,
-    ) -> tuple[tuple[torch.Tensor, ...], int]:
+    ) -> tuple[tuple[torch.Tensor, ...], tuple[int, ...]]:
         found = []
         for n in range(info.batch_size):
             pairs = zip(tensors, dims[3:], strict=True)
             of_one = (t if dim is None else t.select(dim, n) for t, dim in pairs)
-            found.append(Transformed.apply(forward, names, others, *of_one))
+            results = Transformed.apply(forward, names, others, *of_one)  # type: ignore[no-untyped-call]
+            found.append(results)
         return tuple(torch.stack(each) for each in zip(*found, strict=True)), (0,) * len(found[0])
 
 

@@ -117,10 +117,11 @@ class Calls:
     def differentiable(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
         """The results for torch tensors and parameters by name, with their gradients if any is
         asked for."""
-        from monocomp.autograd import function, recorded, wanted
-        from monocomp.operators import is_traced, operator
+        from monocomp.autograd import function, is_traced, recorded, wanted
 
         if is_traced(values):
+            from monocomp.operators import operator
+
             return operator(self, values)(values)
         wrt = wanted(self.kinds, values)
         if wrt is None:
@@ -154,8 +155,7 @@ class Calls:
 
     def _repeated(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...] | None:
         """The results of a call that looks like an earlier one."""
-        plan = None if self._plans is None else self._plans.find(values)
-        if plan is None:
+        if self._plans is None or (plan := self._plans.find(values)) is None:
             return None
         self.last = self.language, plan.device
         return self._plans.run(plan, values)

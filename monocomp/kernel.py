@@ -257,7 +257,7 @@ class Kernel:
             import torch
 
             if torch.compiler.is_dynamo_compiling():
-                from monocomp.operators import traced
+                from monocomp.dynamo import traced
 
                 return traced(self.calls.key, args, kwargs)
         return self.calls.run(args, kwargs)

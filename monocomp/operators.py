@@ -10,53 +10,24 @@ the program which also returns what it saves. That one's backward pass is an ope
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
 
-from monocomp.arguments import cast
 from monocomp.autograd import Transformed, recorded, wanted
 from monocomp.backends.torch import promoted
-from monocomp.binding import extents_of, signature
-from monocomp.calls import Calls, of_key
+from monocomp.binding import extents_of
+from monocomp.calls import Calls
 from monocomp.dtypes import is_narrow
 from monocomp.intervals import evaluated
 
 Names: TypeAlias = tuple[str, ...]
 Results: TypeAlias = torch.Tensor | tuple[torch.Tensor, ...]
-_LIBRARY = torch.library.Library("monocomp", "FRAGMENT")
+_LIBRARY = torch.library.Library("monocomp", "FRAGMENT")  # type: ignore[no-untyped-call]
+_KINDS = {"float": "float", "int": "SymInt"}  # of parameters, in schemas
 _OPERATORS: dict[tuple[str, Names], Operator] = {}
 _LOCK = threading.RLock()
-_TENSOR = torch.empty(0)
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
-
-
-def is_traced(values: Mapping[str, Any]) -> bool:
-    """Is a call not to be run, or not on these tensors themselves?"""
-    if torch._C._len_torch_dispatch_stack():
-        return True
-    tensors = (v for v in values.values() if isinstance(v, torch.Tensor))
-    return any(type(t) not in _PLAIN for t in tensors)
-
-
-def traced(key: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Results:
-    """A call while Dynamo looks at it: that of an operator, with the same arguments."""
-    tensors = [n for n, v in kwargs.items() if isinstance(v, torch.Tensor)]
-    name = _name(key, len(args), ",".join(kwargs), ",".join(tensors))
-    given = {f"{n}_": cast(v) for n, v in kwargs.items()}
-    found: Results = getattr(torch.ops.monocomp, name)(*map(cast, args), **given)
-    return found
-
-
-@torch._dynamo.assume_constant_result  # type: ignore[misc, no-untyped-call]
-def _name(key: str, args: int, kwargs: str, tensors: str) -> str:
-    """The name of an operator, which is registered."""
-    calls = of_key(key)
-    # The errors of any call.
-    names = [n for n in kwargs.split(",") if n]
-    signature(calls.declared, [None] * args, dict.fromkeys(names))
-    return operator(calls, dict.fromkeys(tensors.split(","), _TENSOR)).name
 
 
 class Operator:
@@ -68,7 +39,7 @@ class Operator:
 
     Attributes:
         name: its own.
-        names: of its arguments: inputs, then parameters.
+        names: of its arguments: inputs, then parameters, those that are tensors first.
     """
 
     def __init__(self, calls: Calls, tensors: Names) -> None:
@@ -76,27 +47,26 @@ class Operator:
         origin = calls.planner.equations.origin
         name = self.name = "_".join([origin.name or "kernel", calls.key, *tensors])
         declared = calls.declared
-        self.names = (*declared.inputs, *declared.params)
+        others = (n for n in declared.params if n not in tensors)
+        self.names = (*declared.inputs, *tensors, *others)
         self.kinds = calls.kinds
-        arguments = [f"Tensor {n}_" for n in declared.inputs]
+        arguments = [f"Tensor {n}_" for n in (*declared.inputs, *tensors)]
         for param in declared.params.values():
-            kind = {"float": "float", "int": "SymInt", "bool": "bool"}[param.kind]
-            kind = "Tensor" if param.name in tensors else kind
-            absent = "" if param.default is None or kind == "Tensor" else "? "
-            arguments.append(
-                f"{kind} {param.name}_" if not absent else f"{kind}? {param.name}_=None"
-            )
-        results = ", ".join("Tensor" for _ in declared.outputs)
-        results = results if len(declared.outputs) == 1 else f"({results})"
+            if param.name not in tensors:
+                kind = _KINDS[param.kind]
+                is_required = param.default is None
+                arguments.append(
+                    f"{kind} {param.name}_" if is_required else f"{kind}? {param.name}_=None"
+                )
+        results = ", ".join(["Tensor"] * len(declared.outputs))
         torch.library.define(
             f"monocomp::{name}",
-            f"({', '.join(arguments)}) -> {results}",
+            f"({', '.join(arguments)}) -> ({results})",
             lib=_LIBRARY,
             tags=(torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout),
         )
-        _LIBRARY.impl(name, self._run, "CompositeExplicitAutograd")
-        for key in ("Autograd", "FuncTorchDynamicLayerFrontMode"):
-            _LIBRARY.impl(name, self._recorded, key)
+        for key, function in self._functions().items():
+            _LIBRARY.impl(name, function, key)  # type: ignore[no-untyped-call]
         torch.library.register_fake(f"monocomp::{name}", self._outcome, lib=_LIBRARY)
         self.overload = getattr(torch.ops.monocomp, name).default
 
@@ -104,6 +74,14 @@ class Operator:
         """The results for inputs and parameters by name."""
         found: Results = self.overload(*(values.get(n) for n in self.names))
         return found if isinstance(found, tuple) else (found,)
+
+    def _functions(self) -> dict[str, Callable[..., Results]]:
+        """What runs it, by dispatch key."""
+        return {
+            "CompositeExplicitAutograd": self._run,
+            "Autograd": self._recorded,
+            "FuncTorchDynamicLayerFrontMode": self._recorded,
+        }
 
     def _values(self, args: Sequence[Any]) -> dict[str, Any]:
         return {n: a for n, a in zip(self.names, args, strict=False) if a is not None}
@@ -128,7 +106,8 @@ class Operator:
         values = self._values(args)
         declared, origin = self.calls.declared, self.calls.planner.equations.origin
         inputs = {n: values[n] for n in declared.inputs}
-        params = {n: values.get(n, p.default) for n, p in declared.params.items()}
+        params = {n: p.default for n, p in declared.params.items() if p.default is not None}
+        params |= {n: values[n] for n in declared.params if n in values}
         shapes = {n: tuple(t.shape) for n, t in inputs.items()}
         extents = extents_of(declared, origin, shapes, params, evaluated)
         floats = [t for t in inputs.values() if t.is_floating_point()]
