@@ -167,14 +167,19 @@ def _lifted(t: Term) -> Term | None:
 
 def _weights(value: Term, exponent: Term, name: str) -> Iterable[Term]:
     """The factors that may be 0 at a place, whatever the exponent is there. A mantissa is 0 only
-    where its own exponent is -inf."""
+    where its own exponent is -inf; but it may be so where another one is inf."""
+    is_below = T.is_below_infinity(exponent)
     conditions = [c for a in addends(exponent) if (c := T.is_weight_there(a)) is not None]
     for f in factors(value):
         w, power = T.base_and_power(f)
         varies = name in w.free and w.free <= exponent.free
-        is_scaled = w.op not in ("relu", "maximum", "minimum") and (
-            any(s.op == "exp" and name in s.free for s in T.subterms(w))
-            or (T.is_weight(w) and any(map(T.Product([w]).says, conditions)))
+        is_scaled = (
+            w.op not in ("relu", "maximum", "minimum")
+            and is_below
+            and (
+                any(s.op == "exp" and name in s.free for s in T.subterms(w))
+                or (T.is_weight(w) and any(map(T.Product([w]).says, conditions)))
+            )
         )
         if power > 0 and varies and not (is_scaled or T.is_bracket(w) or T.is_positive(w)):
             yield w
@@ -240,6 +245,7 @@ def split_frame(t: Term) -> Term | None:
 
     Law:     SE_k(v, a + s).v = [-inf < a] * SE_k(v, s).v, as exp((a + s) - (a + m)) = exp(s - m)
     Claims:  scaled numbers, translation
+    Needs:   s that is less than inf, where a may be -inf
     before:  O[i] = SE[k](V[k], S[i,k] + A[i]).v
     after:   O[i] = SE[k](V[k], S[i,k]).v * (-inf < A[i])
     """
@@ -251,7 +257,10 @@ def split_frame(t: Term) -> Term | None:
         return None
     fixed = (T.is_weight_there(a) for a in addends(exponent) if a not in moving)
     there = T.conjunction(*(c for c in fixed if c is not None))
-    return T.mul(T.bracket(there), mantissa(bound, condition, value, T.add(T.ZERO, *moving)))
+    rest = T.add(T.ZERO, *moving)
+    if there is not T.TRUE and not T.is_below_infinity(rest):
+        return None
+    return T.mul(T.bracket(there), mantissa(bound, condition, value, rest))
 
 
 @lifting.rule
