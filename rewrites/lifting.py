@@ -104,7 +104,7 @@ def lift_weighted_sum(t: Term) -> Term | None:
     Law:     sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v, m = max_k s_k for v_k != 0
     Claims:  scaled numbers, SE, units
     Needs:   the laws of SE: associative, unit, tile form (proved); exponents that are not at
-             most 0 by their form
+             most 0 by their form, nor because of what is given
     before:  O[i,e] = sum[k](exp(S[i,k]) * V[k,e])
     after:   O[i,e] = exp(max[k](S[i,k])) * SE[k](V[k,e], S[i,k]).v
     """
@@ -113,7 +113,9 @@ def lift_weighted_sum(t: Term) -> Term | None:
     (bound,), (condition, body) = T.open_fold(t)
     if not any(s.op == "exp" and bound.attr[0] in s.free for s in T.subterms(body)):
         return None
-    if is_at_most_zero(scaled(body)[1], T.conjunction(condition, condition_of(body))):
+    there = T.conjunction(condition, condition_of(body))
+    _, rest = T.shares(body, T.conjuncts(there))
+    if is_at_most_zero(scaled(rest)[1], there):
         return None  # no element is large, and nobody divides by their sum
     return _lifted(t)
 
@@ -136,7 +138,8 @@ def lift_extremum(t: Term) -> Term | None:
     if bound.attr[0] not in exponent.free or not exponent.folded or not T.has_element(t):
         return None
     there = T.conjunction(condition, condition_of(body))
-    if body.op == "exp" or is_at_most_zero(exponent, there):
+    _, rest = T.shares(body, T.conjuncts(there))
+    if body.op == "exp" or is_at_most_zero(exponent_of(rest), there):
         return None
     if normalise(frame(bound, there, exponent)) is T.ZERO:  # nothing leaves, and so it does not end
         return None
@@ -167,19 +170,14 @@ def _lifted(t: Term) -> Term | None:
 
 def _weights(value: Term, exponent: Term, name: str) -> Iterable[Term]:
     """The factors that may be 0 at a place, whatever the exponent is there. A mantissa is 0 only
-    where its own exponent is -inf; but it may be so where another one is inf."""
-    is_below = T.is_below_infinity(exponent)
+    where its own exponent is -inf."""
     conditions = [c for a in addends(exponent) if (c := T.is_weight_there(a)) is not None]
     for f in factors(value):
         w, power = T.base_and_power(f)
         varies = name in w.free and w.free <= exponent.free
-        is_scaled = (
-            w.op not in ("relu", "maximum", "minimum")
-            and is_below
-            and (
-                any(s.op == "exp" and name in s.free for s in T.subterms(w))
-                or (T.is_weight(w) and any(map(T.Product([w]).says, conditions)))
-            )
+        is_scaled = w.op not in ("relu", "maximum", "minimum") and (
+            any(s.op == "exp" and name in s.free for s in T.subterms(w))
+            or (T.is_weight(w) and any(map(T.Product([w]).says, conditions)))
         )
         if power > 0 and varies and not (is_scaled or T.is_bracket(w) or T.is_positive(w)):
             yield w
@@ -245,7 +243,6 @@ def split_frame(t: Term) -> Term | None:
 
     Law:     SE_k(v, a + s).v = [-inf < a] * SE_k(v, s).v, as exp((a + s) - (a + m)) = exp(s - m)
     Claims:  scaled numbers, translation
-    Needs:   s that is less than inf, where a may be -inf
     before:  O[i] = SE[k](V[k], S[i,k] + A[i]).v
     after:   O[i] = SE[k](V[k], S[i,k]).v * (-inf < A[i])
     """
@@ -257,10 +254,7 @@ def split_frame(t: Term) -> Term | None:
         return None
     fixed = (T.is_weight_there(a) for a in addends(exponent) if a not in moving)
     there = T.conjunction(*(c for c in fixed if c is not None))
-    rest = T.add(T.ZERO, *moving)
-    if there is not T.TRUE and not T.is_below_infinity(rest):
-        return None
-    return T.mul(T.bracket(there), mantissa(bound, condition, value, rest))
+    return T.mul(T.bracket(there), mantissa(bound, condition, value, T.add(T.ZERO, *moving)))
 
 
 @lifting.rule

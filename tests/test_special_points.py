@@ -404,7 +404,6 @@ AGGREGATES = [
         for x in (
             "O[q,k] = P0[q,k] / P1[q,k]",
             "O[q] = max[k if k > 0](P0[q,k] / P1[q,k])",
-            "O[q] = sum[k if k > 0]((P1[q,k] - P0[q,k]) ** 2 / P0[q,k])",
             "O[q] = sum[k](minimum(P0[q,k] / P1[q,k], 2))",
         )
     ),
