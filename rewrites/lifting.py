@@ -24,6 +24,7 @@ from monocomp.rewrites.frames import (
     scaled,
     settled_frame,
 )
+from monocomp.rewrites.hoisting import may_divide_by_nothing
 from monocomp.rewrites.normal_form import normalise
 from monocomp.rules import RuleSet
 from monocomp.terms import Term
@@ -284,6 +285,7 @@ def hoist_frame(t: Term) -> Term | None:
 
     Law:     sum(exp(m) * x) = exp(m) * sum(x)
     Claims:  distributivity
+    Needs:   elements that are not divided by what may be of nothing: see hoist_factor
     before:  A[i] = sum[k](exp(M[i]) * X[i,k])
     after:   A[i] = exp(M[i]) * sum[k](X[i,k])
     """
@@ -292,6 +294,8 @@ def hoist_frame(t: Term) -> Term | None:
     (bound,), (condition, body) = T.open_fold(t)
     exponent = exponent_of(body)
     if exponent is T.ZERO or bound.attr[0] in exponent.free:
+        return None
+    if any(map(may_divide_by_nothing, factors(body))):
         return None
     return T.mul(T.exp(exponent), T.fold("sum", (bound,), condition, without_exponent(body)))
 

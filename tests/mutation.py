@@ -68,6 +68,7 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "results.assume_filter: if new == bodies": SAME,
     "results.common_result: if not frame and (not leaving)": SAME,
     "results.split_weights: if len(groups) == 1": SAME,
+    "hoisting._says: ... if power < 0": "factors are looked at wherever divisors are",
     "hoisting.filter_bracket: if all((m is T.TRUE for m in masks))": SAME,
     "hoisting.filter_masked_extremum: if all((m is T.TRUE for m in masks))": SAME,
     "hoisting.hoist_factor: if common is one": SAME,

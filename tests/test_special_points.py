@@ -215,6 +215,7 @@ AGGREGATES = [
     "O[q,k] = T[q] * log_softmax[k](N[q,k])",
     "O[q,k] = sum[..k](exp(Mask[q,k])) / exp(Mask[q,k])",
     "O[q] = max[k if k < q](exp(Off[q]) * S[q,k])",
+    "O[q] = sum[k](exp(Off[q]) * R[q,k] / sum[j if j < k - 1](T[j] + 1))",
     "O[q] = max[k if k < q](exp(S[q,k]))",
     "O[q] = sum[k](where(Z[q,k] != 0, S[q,k] / Z[q,k], 0))",
     "O[q] = sum[k if Z[q,k] != 0](S[q,k] / Z[q,k])",

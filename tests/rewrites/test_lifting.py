@@ -123,6 +123,7 @@ NEAR_MISSES = {
         "Z[i] = exp(max[k](S[i,k]) * exp(i) - maximum(X[i], max[k](S[i,k])) * exp(i)) + X[i]",
     ],
     "hoist_frame": [
+        "A[i] = sum[k](exp(M[i]) * X[i,k] / sum[j if j < k](D[j,k]))",  # infinite, but for exp(-inf)
         "A[i] = sum[k](exp(S[i,k] - M[i]) * V[k])",  # else it would be exp(S) that is summed
         "A[i] = sum[k](exp(S[i,k]) * X[i])",
         "A[i] = sum[k](X[i] * V[k])",

@@ -142,6 +142,9 @@ NEAR_MISSES = {
         "A[i] = max[k](X[i,k] * M[i])",
         "A[i] = sum[k if X[i,k] < 0](1)",  # a count
         "A[i] = sum[j, k](D[i,j,k] * B[i])",  # two indices, not nested yet
+        # Where exp(B[i]) is 0, so are the elements, and without it they are infinite.
+        "A[i] = sum[k](exp(B[i]) * X[i,k] / sum[j if j < k](D[i,j,k]))",
+        "A[i] = sum[k](exp(B[i]) * X[i,k] / exp(where(k < i, 0, -inf)))",
     ],
     "hoist_addend": [
         "M[i] = max[k](S[i,k] * B[i])",
@@ -149,6 +152,7 @@ NEAR_MISSES = {
         "M[i] = sum[k](S[i,k] + B[i])",
         "M[i] = max[k if S[i,k] < 0](B[i])",  # over nothing it is -inf
         "M[i] = max[k if k < i](S[i,k] + B[i])",  # so it is here, where B[i] is inf
+        "input N[i,k]: int\nM[i] = max[k if N[i,k] < 0](N[i,k] + 2)",  # the least of all, if empty
         "M[i] = prod[k](S[i,k] + B[i])",
     ],
     "hoist_positive_factor": [
@@ -445,7 +449,10 @@ VARIANTS = {
     ],
     "weigh_choice": [
         ("where(B[i] > 0, 0, exp(S[i])) / Z[i]", "(not B[i] > 0) * exp(S[i]) / Z[i]"),
-        ("where(B[i] > 0, exp(2), 0) * exp(B[i])", "(B[i] > 0) * exp(2 + B[i])"),
+        *(  # whichever stands first
+            (f"where(B[i] > {a}, exp(2), 0) * exp(B[i])", f"(B[i] > {a}) * exp(2 + B[i])")
+            for a in range(4)
+        ),
     ],
     "filter_bracket": [
         ("sum[k](where(k <= i, X[i,k], 0))", "sum[k if k <= i](X[i,k])"),
@@ -483,6 +490,15 @@ VARIANTS = {
         ("sum[k](exp(B[i]))", "exp(B[i]) * |k|"),
         ("sum[k if k < i](B[i])", "B[i] * sum[k if k < i](1.0)"),
         ("sum[k](mean[l](Y[l]) * X[i,k])", "mean[k](Y[k]) * sum[k](X[i,k])"),
+        ("sum[k](B[i] / X[i,k])", "B[i] * sum[k](1 / X[i,k])"),
+        (
+            "sum[k](B[i] * sum[j if j < k](D[i,j,k]))",
+            "B[i] * sum[k](sum[j if j < k](D[i,j,k]))",
+        ),
+        (
+            f"sum[k](exp(i) * B[i] * X[i,k] / {COUNT})",
+            f"exp(i) * sum[k](B[i] * X[i,k] / {COUNT})",
+        ),
         (  # only a read at a computed place needs a guard
             "sum[k if i < 2 and k < i](exp(B[i]) * X[i,k])",
             "exp(B[i]) * sum[k if i < 2 and k < i](X[i,k])",
@@ -491,6 +507,8 @@ VARIANTS = {
     "hoist_addend": [
         ("min[k if k <= i](B[i] - X[i,k])", "B[i] + min[k if k <= i](-X[i,k])"),
         ("max[k](k - i)", "max[k](k) - i"),
+        ("max[k if k < i](X[i,k] + i)", "i + max[k if k < i](X[i,k])"),
+        ("max[k](B[i] + 2)", "B[i] + 2"),
     ],
     "hoist_positive_factor": [
         ("max[k](-X[i,k])", "-min[k](X[i,k])"),
