@@ -75,7 +75,11 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "hoisting.hoist_factor: name in factor.free": "a further step takes the 1 that is left",
     "hoisting.hoist_addend: not outside": SAME,
     "hoisting.hoist_positive_factor: if number == 1 and (not outside)": SAME,
+    "quotients._apart_from_rest: if rest": "0 over a divisor is no addend",
     "quotients.factor_number: if all((number == 1 for number, _ in found))": SAME,
+    "extrema.extremum_of_exponentials: ... if f.op == 'exp'": (
+        "nothing else is the exponential that it is compared with"
+    ),
     "extrema._picked: ... if o is not c": "at the place that it names it is true",
     "extrema._solved: c.op != 'compare'": "nothing else has the attribute ==",
     "quotients.cancel_denominator: inverse.attr == -1": (

@@ -211,6 +211,9 @@ NEAR_MISSES = {
         "A[i] = sum[k if k == i](X[i,k])",  # X[i,i] would give i and k one extent
         "A[i] = B[i] / sum[k if k == i - 1](X[i,k])",  # over nothing it is 0
         "A[i] = sum[k if k == i - 1](X[i,k]) / sum[k if k < i](X[i,k])",
+        # Over nothing the sum is 0, and so it is times infinity.
+        "A[i] = exp(-max[k if k < i](X[i,k]))"
+        " * (sum[k if k == i - 1](X[i,k]) + sum[k if k == i - 2](Y[k]))",
     ],
     "extremum_of_exponentials": [
         "A[i] = sum[k](exp(X[i,k]))",
@@ -221,6 +224,9 @@ NEAR_MISSES = {
         "A[i] = max[k](exp(X[i,k])) + log(sum[k](exp(exp(X[i,k]))))",
         "A[i] = max[k](exp(X[i,k])) + log(SE[k](1, M[i] * exp(X[i,k])).v)",
         "A[i,k] = exp(exp(X[i,k]) - max[l](exp(X[i,l])))",
+        "A[i] = min[k]((Y[k] < 0) * exp(X[i,k]))",  # the least is 0
+        "A[i] = max[k if X[i,k] < 0]((Y[k] < 0) * exp(X[i,k]))",  # 0, or over nothing -inf
+        "A[i] = max[k](1.0 * (X[i,k] < 0))",
     ],
     "logarithm_of_extremum": [
         "A[i] = log(max[k](exp(X[i,k]) * Y[k]))",  # which may be less than 0
@@ -291,6 +297,7 @@ NEAR_MISSES = {
         "A[i] = B[i] * C[i] / D[i]",
         "A[i] = (B[i] * C[i] + D[i]) * C[i] ** 2",  # no divisor
         "A[i] = maximum(B[i] * C[i] + D[i], 1 / C[i])",  # no quotient
+        "A[i] = (B[i] + X[i,0] / D[i]) / D[i]",  # it divides already
     ],
     "cancel_denominator": [
         "A[i] = 1 - B[i] / (B[i] + D[i])",  # nothing overflows
@@ -303,6 +310,11 @@ NEAR_MISSES = {
         "A[i] = B[i] / (B[i] + C[i])",
         "A[i] = B[i] * (B[i] + C[i]) + C[i] * (B[i] + C[i])",
         "A[i] = B[i] * (B[i] + C[i]) ** 2 + C[i] * (B[i] + C[i]) ** 2",
+        "A[i] = exp(B[i]) * (exp(B[i]) + C[i]) ** 2 + C[i] * (exp(B[i]) + C[i]) ** 2",
+        "A[i] = B[i] - C[i] / SE[k](1, X[i,k]).v",  # no sum of two
+        # Over nothing the quotient is 0.
+        "A[i] = 1 - sum[k if k < i](exp(X[i,k]))"
+        " / (sum[k if k < i](exp(X[i,k])) + sum[k if k < i](exp(Y[k])))",
     ],
     "order_sums": [
         "A[i] = sum[j](sum[k](X[i,j,k]))",  # in order
@@ -578,6 +590,8 @@ VARIANTS = {
             "exp(exp(X[i,0] - B[i]) - max[k](exp(X[i,k])))",
             "exp(exp(X[i,0] - B[i]) - exp(max[k](X[i,k])))",
         ),
+        ("max[k]((Y[k] < 0) * exp(X[i,k]))", "exp(max[k if Y[k] < 0](X[i,k]))"),
+        ("max[k if k <= i](exp(X[i,k]))", "exp(max[k if k <= i](X[i,k]))"),
     ],
     "logarithm_of_extremum": [
         (
@@ -608,6 +622,8 @@ VARIANTS = {
             "1 / (3 + X[i,0] / sum[k if k < i](exp(X[i,k])))",
             "sum[k if k < i](exp(X[i,k])) / (3 * sum[k if k < i](exp(X[i,k])) + X[i,0])",
         ),
+        ("1 / (exp(-X[i,0]) + exp(X[i,0]))", "exp(X[i,0]) / (exp(2 * X[i,0]) + 1)"),
+        ("sqrt(exp(-i) * X[i,0] ** 2 + 1)", "exp(-i / 2) * sqrt(X[i,0] ** 2 + exp(i))"),
     ],
     "leave_logarithm": [
         (
@@ -638,6 +654,11 @@ VARIANTS = {
             )
             for a, b in ((5, 6), (6, 5))
         ),
+        (  # what does not cancel stays together
+            "(sum[k if k < i](1.0) * X[i,0] + B[i] - Y[0]) / sum[k if k < i](1.0)",
+            "sum[k if k < i](1.0) * X[i,0] / sum[k if k < i](1.0)"
+            " + (B[i] - Y[0]) / sum[k if k < i](1.0)",
+        ),
     ],
     "cancel_denominator": [
         ("exp(B[i]) / (exp(B[i]) + X[i,1]) + X[i,1] / (exp(B[i]) + X[i,1])", "1"),
@@ -646,6 +667,10 @@ VARIANTS = {
             "2 / (exp(B[i]) + X[i,1])",
         ),
         ("Y[0] - Y[0] * sum[k](X[i,k]) / (sum[k](X[i,k]) + 1)", "Y[0] / (sum[k](X[i,k]) + 1)"),
+        (
+            "exp(B[i]) / sqrt(exp(B[i]) + i) + i / sqrt(exp(B[i]) + i)",
+            "sqrt(exp(B[i]) + i)",
+        ),
     ],
     "order_sums": [
         (
