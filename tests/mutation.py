@@ -67,6 +67,7 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "results.assume_filter: t.args[0] is T.TRUE": "without a filter nothing is known",
     "results.assume_filter: if new == bodies": SAME,
     "results.common_result: if not frame and (not leaving)": SAME,
+    "results.separate_results: if list(groups) == [T.ONE]": SAME,
     "results.split_weights: if len(groups) == 1": SAME,
     "hoisting._says: ... if power < 0": "factors are looked at wherever divisors are",
     "hoisting.filter_bracket: if all((m is T.TRUE for m in masks))": SAME,
@@ -189,7 +190,7 @@ def _unfiltered(n: int) -> Callable[[ast.AST], None]:
 
 def _unguarded(node: ast.AST) -> None:
     assert isinstance(node, ast.match_case)
-    node.guard = None
+    node.guard = ast.Constant(True)
 
 
 def install(name: str, tree: ast.Module) -> None:

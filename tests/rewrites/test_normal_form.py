@@ -87,6 +87,10 @@ NEAR_MISSES = {
         "A[i] = sum[k](where(X[i,k] < max[l](X[i,l]), X[i,k], max[l](X[i,l])))",
         "A[i] = sum[k, j]((D[i,j,k] + max[l](X[i,l])) * Y[k])",  # two indices, not nested yet
         "A[i] = sum[k](Y[argmax[l](X[i,l])] * X[i,k] * 0 + X[i,k])",
+        "A[i] = sum[k](k * argmax[k](X[i,k]))",  # ints
+        # The minimum may be of nothing where this factor is 1.
+        "A[i] = sum[k](X[i,k] * (1 + sum[l if l < i](exp(-X[i,l])))"
+        " * (Y[k] + min[l if l < i](X[i,l])))",
     ],
     "split_weights": [
         "V[i] = sum[k](X[i,k] - M[i])",  # sum(x) - n m would cancel catastrophically
@@ -383,6 +387,16 @@ VARIANTS = {
             "minimum(exp(-max[k](X[i,k])) * B[i], exp(B[i] - max[k](X[i,k])))",
             "exp(-max[k](X[i,k])) * minimum(B[i], exp(B[i]))",
         ),
+        (  # a sum that divides one addend multiplies the other
+            "X[i,0] * (exp(B[i] - max[k](X[i,k])) / sum[k](Y[k])"
+            " + exp(2 * B[i] - max[k](X[i,k])) * sum[k](Y[k]))",
+            "X[i,0] * exp(-max[k](X[i,k]))"
+            " * (exp(B[i]) / sum[k](Y[k]) + exp(2 * B[i]) * sum[k](Y[k]))",
+        ),
+        (  # of a maximum no more leaves than that
+            "maximum(exp(B[i] - max[k](X[i,k])) * X[i,0], exp(B[i] - max[k](X[i,k])))",
+            "exp(-max[k](X[i,k])) * maximum(exp(B[i]) * X[i,0], exp(B[i]))",
+        ),
     ],
     "assume_filter": [
         (
@@ -429,6 +443,24 @@ VARIANTS = {
         (  # what needs no result stays together: no x - y is taken apart
             "sum[k if k < i]((X[i,k] - Y[k] + max[l](X[i,l])) * Y[k])",
             "sum[k if k < i]((X[i,k] - Y[k]) * Y[k]) + max[k](X[i,k]) * sum[k if k < i](Y[k])",
+        ),
+        (  # no distances: they do not vary
+            "sum[k](X[i,k] * min[l](X[i,l]) * max[l](X[i,l]))",
+            "min[k](X[i,k]) * max[k](X[i,k]) * sum[k](X[i,k])",
+        ),
+        ("sum[k](X[i,k] * max[l if l < i](X[i,l]))", "max[k if k < i](X[i,k]) * sum[k](X[i,k])"),
+        (
+            "sum[k]((X[i,k] * max[l](X[i,l]) + Y[k]) ** 2)",
+            "max[k](X[i,k]) ** 2 * sum[k](X[i,k] ** 2)"
+            " + max[k](X[i,k]) * sum[k](2 * X[i,k] * Y[k]) + sum[k](Y[k] ** 2)",
+        ),
+        *(  # the elements say that they are there
+            (
+                f"sum[k if k < i](exp({x}) * (Y[k] + {m}[l if l < i](X[i,l])))",
+                f"sum[k if k < i](exp({x}) * Y[k])"
+                f" + {m}[k if k < i](X[i,k]) * sum[k if k < i](exp({x}))",
+            )
+            for m, x in (("max", "X[i,k]"), ("min", "-X[i,k]"))
         ),
     ],
     "split_weights": [
