@@ -315,7 +315,7 @@ def join_exponentials(t: Term) -> Term | None:
     if t.op == "mul" and any(map(_is_scale, t.args)):
         for f in t.args:
             base, power = T.base_and_power(f)
-            if is_joined(base) and power > 0 and not are_bounded(base.args):
+            if is_joined(base) and not are_bounded(base.args):
                 return T.mul(_joined_power(base, power), *(g for g in t.args if g is not f))
     under = t.op in ("log", "relu", "abs") or (
         t.op == "pow" and (t.attr < 0 or t.attr.denominator > 1)
@@ -398,7 +398,7 @@ def share_frame(t: Term) -> Term | None:
 
 def _in_frame_of(part: Term, whole: Term) -> tuple[Term, Term] | None:
     """(mantissa in the frame of `whole`, exponent by which the scale changes)."""
-    if part.attr.extents != whole.attr.extents:
+    if len(part.attr.indices) != 1 or part.attr.extents != whole.attr.extents:
         return None
     (bound,), (condition, value, exponent) = T.open_fold(part)
     _, (outer, _, other) = T.open_as(whole, (bound.attr[0],))

@@ -370,6 +370,8 @@ AGGREGATES = [
             "maximum(W[k] - exp(Large[q,k]), exp(-T[k]))",
         )
     ),
+    "O[q] = sum[k](relu(1 - exp(1000 * S[q,k] - 1500)))",
+    "O[q] = exp(Far[q]) / maximum(exp(Far[q]) * S[q,0] ** 2, exp(T[q]))",
     f"{AFFINE}O[q,e] = Affine[k](W[k], sum[l](S[q,l] * R[k,l]) * V[k,e]).u",
     # Exponentials under a condition.
     "input n[q]: int\nO[q] = exp(Far[q]) / (1 + where(n[q] > 0, exp(Far[q] + 1), 0))",
