@@ -61,6 +61,7 @@ SAME = "without it the rule gives the term that it was given, which is no step"
 EQUIVALENT = {  # mutants that no test can notice, and why
     "emptiness.fold_nothing: if not empty": "without it no fold is found to be empty",
     "emptiness._without_elements: if condition is T.FALSE": SAME,
+    "elaboration._may_be_extreme: ... if a.folded": "what holds no fold holds no extremum",
     "sigmoids.recognise_sigmoid: if t.op != 'mul'": (
         "nothing else has an exponential as a factor, beside which a sigmoid could stand"
     ),
