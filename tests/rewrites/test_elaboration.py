@@ -48,6 +48,7 @@ NEAR_MISSES = {
                 "max[j if Y[j] < 0](Y[j])",
                 "sum[j if Y[j] < 0](Y[j] - max[l if Y[l] < i](Y[l]))",
                 "M[i] / sum[j if j < i](exp(Y[j]))",
+                "log(M[i])",  # or infinite
             )
         ),
         *(

@@ -494,7 +494,10 @@ VARIANTS = {
     "weigh_choice": [
         ("where(B[i] > 0, 0, exp(S[i])) / Z[i]", "(not B[i] > 0) * exp(S[i]) / Z[i]"),
         *(  # whichever stands first
-            (f"where(B[i] > {a}, exp(2), 0) * exp(B[i])", f"(B[i] > {a}) * exp(2 + B[i])")
+            (
+                f"where(B[i] > {a}, exp(2), 0) * exp(B[i]) / Y[0]",
+                f"(B[i] > {a}) * exp(2 + B[i]) / Y[0]",
+            )
             for a in range(4)
         ),
     ],
