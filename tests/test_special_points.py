@@ -215,6 +215,7 @@ AGGREGATES = [
     "O[q,k] = T[q] * log_softmax[k](N[q,k])",
     "O[q,k] = sum[..k](exp(Mask[q,k])) / exp(Mask[q,k])",
     "O[q] = max[k if k < q](exp(Off[q]) * S[q,k])",
+    "O[q] = sum[k](exp(Off[q]) * R[q,k] / sum[j if j < k - 1](T[j] + 1))",
     "O[q] = max[k if k < q](exp(S[q,k]))",
     "O[q] = sum[k](where(Z[q,k] != 0, S[q,k] / Z[q,k], 0))",
     "O[q] = sum[k if Z[q,k] != 0](S[q,k] / Z[q,k])",
@@ -370,6 +371,8 @@ AGGREGATES = [
             "maximum(W[k] - exp(Large[q,k]), exp(-T[k]))",
         )
     ),
+    "O[q] = sum[k](relu(1 - exp(1000 * S[q,k] - 1500)))",
+    "O[q] = exp(Far[q]) / maximum(exp(Far[q]) * S[q,0] ** 2, exp(T[q]))",
     f"{AFFINE}O[q,e] = Affine[k](W[k], sum[l](S[q,l] * R[k,l]) * V[k,e]).u",
     # Exponentials under a condition.
     "input n[q]: int\nO[q] = exp(Far[q]) / (1 + where(n[q] > 0, exp(Far[q] + 1), 0))",
