@@ -47,6 +47,8 @@ SE = (
     "exp(m - where(maximum(m, m') == -inf, 0, maximum(m, m'))) * v"
     " + exp(m' - where(maximum(m, m') == -inf, 0, maximum(m, m'))) * v', maximum(m, m'))\n"
 )
+LOG_ADD = "monoid LogAdd(x) = unit -inf, combine log(exp(x) + exp(x'))\n"
+SMALLEST = "monoid Smallest(x) = unit inf, combine minimum(x, x')\n"
 LARGEST = "monoid Largest(a, b) = unit (-inf, -inf), combine (maximum(a, a'), maximum(b, b'))\n"
 MERGED = "(exp(A[i] - M[i]) * X[i] + exp(B[i] - M[i]) * Y[i])"
 
@@ -407,6 +409,8 @@ AGGREGATES = [
     "O[q] = softmax[q](sum[k](softmax[k if W[k] > 5](S[0,k]) * (1 - T[q]) ** 1.5))",
     f"{LARGEST}O[q] = Largest[k](S[q,k] + Mask[q,k], Mask[q,k]).a"
     " - Largest[k](S[q,k] + Mask[q,k], Mask[q,k]).b",
+    f"{LOG_ADD}O[q,k] = exp(S[q,k] + Mask[q,k] - LogAdd[k](S[q,k] + Mask[q,k]))",
+    f"{SMALLEST}O[q,k] = exp(S[q,k] + Mask[q,k] + Smallest[k](-S[q,k] - Mask[q,k]))",
 ]
 
 # Moments at a large mean, in float32 beside the plain two-pass computation of torch.
