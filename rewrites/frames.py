@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from monocomp import terms as T
 from monocomp.rewrites.normal_form import normal_form, normalise
 from monocomp.rewrites.sigmoids import sigmoids
@@ -45,19 +47,23 @@ def is_joined(t: Term) -> bool:
 
 def in_one_frame(t: Term, parts: list[tuple[Term, Term]]) -> tuple[Term, Term]:
     """A sum or maximum of scaled numbers, in the largest of their exponents."""
-    # Where a bracket says that an addend is not there, its exponent does not count, nor does
-    # that of 0.
+    joint = joint_frame(parts)
+    moved = [T.mul(v, T.exp(T.sub(e, joint))) for v, e in parts]
+    return (T.add(*moved) if t.op == "add" else T.function(t.op, *moved)), joint
+
+
+def joint_frame(parts: list[tuple[Term, Term]]) -> Term:
+    """The largest exponent of scaled numbers. Where a bracket says that one is not there, its
+    exponent does not count, nor does that of 0."""
     there = [(v, e) for v, e in parts if v is not T.ZERO]
     if len({e for _, e in there}) == 1:  # the exponents cancel, whichever are there
         counted = {there[0][1]}
     else:
-        counted = {T.where(condition_of(v), e, T.NEG_INF) for v, e in there}
+        counted = {T.where(condition_of(v, e), e, T.NEG_INF) for v, e in there}
     joint, *others = sorted(counted, key=lambda e: e.key)
     for e in others:
         joint = T.function("maximum", joint, e)
-    joint = settled_frame(joint)
-    moved = [T.mul(v, T.exp(T.sub(e, joint))) for v, e in parts]
-    return (T.add(*moved) if t.op == "add" else T.function(t.op, *moved)), joint
+    return settled_frame(joint)
 
 
 def settled_frame(joint: Term) -> Term:
@@ -100,16 +106,23 @@ def _is_masked(t: Term) -> bool:
     return t.args[1].op == "fold" or T.is_finite_if_read(t.args[1])
 
 
-def condition_of(t: Term) -> Term:
-    """Where an addend is there: its brackets hold, sums in it and those that divide it have
-    an element, and a relu is not 0, as it may be with any exponent."""
+def condition_of(t: Term, exponent: Term) -> Term:
+    """Where an addend t * exp(exponent) is there: its brackets hold, sums in it and those that
+    divide it have an element, and factors are not 0 that may be it with any exponent."""
     sums = [f for f in factors(t) if f.op == "fold" and f.attr.monoid == "sum"]
     sums += [f.args[0] for f in factors(t) if f.op == "pow" and f.attr < 0]
     return T.conjunction(
         *(f.args[0] for f in factors(t) if T.is_bracket(f)),
         *(T.is_there(base) for base in sums if T.may_be_empty(base)),
-        *(T.is_there(base) for f in factors(t) if (base := T.base_and_power(f)[0]).op == "relu"),
+        *(T.is_there(base) for base, n in map(T.base_and_power, factors(t)) if base.op == "relu"),
+        *_nonzero(t, exponent),
     )
+
+
+def _nonzero(t: Term, exponent: Term) -> Iterable[Term]:
+    for base, power in map(T.base_and_power, factors(t)):
+        if base.op in ("read", "add", "abs") and power > 0 and base.free <= exponent.free:
+            yield T.compare("!=", base, T.ZERO)
 
 
 def are_bounded(terms: tuple[Term, ...]) -> bool:
@@ -122,7 +135,8 @@ def are_bounded(terms: tuple[Term, ...]) -> bool:
 
 def is_bounded_by_form(addend: Term) -> bool:
     """Is the exponent at most 0 by its form, wherever the addend is there?"""
-    return is_at_most_zero(exponent_of(addend), condition_of(addend))
+    exponent = exponent_of(addend)
+    return is_at_most_zero(exponent, condition_of(addend, exponent))
 
 
 def is_at_most_zero(exponent: Term, condition: Term) -> bool:

@@ -409,6 +409,12 @@ AGGREGATES = [
     "O[q] = softmax[q](sum[k](softmax[k if W[k] > 5](S[0,k]) * (1 - T[q]) ** 1.5))",
     f"{LARGEST}O[q] = Largest[k](S[q,k] + Mask[q,k], Mask[q,k]).a"
     " - Largest[k](S[q,k] + Mask[q,k], Mask[q,k]).b",
+    # Addends that are 0, of which the exponent is largest.
+    "O[q] = log(exp(Far[q]) * W[q] ** 2 + exp(T[q]))",
+    "O[q] = log(maximum(exp(Far[q]) * W[q] ** 2, exp(T[q])))",
+    "O[q] = where(exp(Far[q]) * W[q] > exp(T[q]) * (T[q] - 1), 1, 7)",
+    "O[q] = log(exp(max[k](Large[q,k])) * W[q] ** 2 + exp(T[q]))",
+    "O = max[k](exp(max[l](Large[k,l])) * relu(W[k] * (2 - W[k])))",
     f"{LOG_ADD}O[q,k] = exp(S[q,k] + Mask[q,k] - LogAdd[k](S[q,k] + Mask[q,k]))",
     f"{SMALLEST}O[q,k] = exp(S[q,k] + Mask[q,k] + Smallest[k](-S[q,k] - Mask[q,k]))",
 ]
