@@ -173,6 +173,7 @@ def in_no_frame(t: Term) -> Term:
     back into it: nothing has cancelled it, and a may be 0 in the frame of b, which is less."""
     for f in factors(t):
         scale = [g for g in factors(t) if g.op == "exp" and _is_frame(g)] if _compares(f) else []
+        scale = [g for g in scale if f not in T.left_out_of_frame(g)]
         if scale:
             operands = (*f.args, T.ZERO) if f.op == "relu" else f.args
             plain = [T.mul(a, *scale) for a in operands]
