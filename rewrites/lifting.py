@@ -139,7 +139,7 @@ def lift_extremum(t: Term) -> Term | None:
     there = T.conjunction(condition, condition_of(body, exponent))
     if body.op == "exp" or is_at_most_zero(exponent, there):
         return None
-    if normalise(frame(bound, condition, exponent)) is T.ZERO:  # nothing leaves, and so it does not end
+    if normalise(frame(bound, condition, exponent)) is T.ZERO:  # nothing leaves: no end
         return None
     # What all elements have may be infinite, and leaves them before their maximum is taken.
     moving = T.add(T.ZERO, *(a for a in addends(exponent) if bound.attr[0] in a.free))

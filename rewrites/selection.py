@@ -110,8 +110,8 @@ def compare_by_order(t: Term) -> Term | None:
 
     Law:     a + x < a + y if and only if x < y, and for a > 0 so is a * x < a * y
     Claims:  increasing functions
-    Needs:   a is finite; or it is made of a sum that is 0 only where both exp(x) and exp(y) are, and
-             divides them
+    Needs:   a is finite; or it divides, as 1 / z or -log(z), by a sum z of weights that is 0 only
+             where those on both sides are
     before:  A[i,k] = where(max[j](S[i,j]) - i <= S[i,k] - i, X[k], 0)
     after:   A[i,k] = where(max[k](S[i,k]) <= S[i,k], X[k], 0)
     """

@@ -103,7 +103,8 @@ def _may_be_left_out(factor: Term) -> bool:
 
 
 def _may_vanish(factor: Term) -> bool:
-    factor = as_it_stands(factor) if factor.op == "exactly" else factor
+    if factor.op == "exactly":
+        return any(map(_may_vanish, factors((as_it_stands(factor),))))
     if factor.op == "pow" and factor.attr > 0:
         return any(map(_may_vanish, factors(factor.args)))
     return may_be_empty(factor) or (factor.op == "exp" and not is_finite(factor))
