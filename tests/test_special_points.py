@@ -415,14 +415,10 @@ AGGREGATES = [
         for x in (
             "exp(S[q,k]) * Z[q,k] ** 2",
             "exp(Large[q,k] + Mask[q,k]) * Kept[q,k]",
-            "softmax[k](S[q,k] + Mask[q,k]) * (Z[q,k] > Kept[q,0])",
+            "softmax[k](S[q,k] + Mask[q,k]) * Kept[q,k]",
             "where(Z[q,k] > 1, exp(S[q,k]), 0)",
         )
-        for asked in (
-            "sum[k if P0[q,k] <= 2](T[k] + 1)",
-            "where(max[k](P0[q,k]) < 2, 1, 7)",
-            "argmax[k](-P0[q,k])",
-        )
+        for asked in ("sum[k if P0[q,k] <= 2](T[k] + 1)", "where(max[k](P0[q,k]) < 2, 1, 7)")
     ),
     "O[q] = where(sum[k if k < q](Z[q,k]) / sum[k if k < q](Z[q,k] ** 2) <= 5, 1, 7)",
     "O[q,k] = where(sum[..k](exp(S[q,k]) * Z[q,k]) / sum[k](exp(S[q,k]) * Z[q,k]) <= 5, 1, 7)",

@@ -6,6 +6,8 @@ compares a quotient has to know which of these a 0 is. That is asked of terms as
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from monocomp.terms.binders import open_fold, rename
 from monocomp.terms.comparisons import compare, negate
 from monocomp.terms.emptiness import Product, is_element
@@ -31,6 +33,7 @@ def no_number_over(a: Term, b: Term) -> Term:
     return losing_nothing(lambda: disjunction(*map(_stands_there, filter(_may_be_zero, parts))))
 
 
+@lru_cache(maxsize=65536)
 def _may_be_zero(t: Term) -> bool:
     """May t be 0 where something is there? Not if it is one of weights only."""
     match t.op:
@@ -49,6 +52,7 @@ def _may_be_zero(t: Term) -> bool:
     return not is_positive(t)
 
 
+@lru_cache(maxsize=65536)
 def _stands_there(t: Term) -> Term:
     """The condition that t stands for an element where it is 0. Of a user's monoid nobody knows."""
     match t.op:
