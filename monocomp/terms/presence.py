@@ -12,7 +12,7 @@ from monocomp.terms.binders import open_fold, rename
 from monocomp.terms.comparisons import compare, negate
 from monocomp.terms.emptiness import Product, is_element
 from monocomp.terms.facts import has_element, is_nonnegative, is_positive
-from monocomp.terms.folds import fold, fold_at
+from monocomp.terms.folds import by_definition, fold, fold_at
 from monocomp.terms.leaves import FALSE, NEG_INF, TRUE, const
 from monocomp.terms.logic import conjunction, disjunction
 from monocomp.terms.losses import as_it_stands, losing_nothing
@@ -39,16 +39,17 @@ def _may_be_zero(t: Term) -> bool:
     match t.op:
         case "exp":
             return False
-        case "pow" if t.attr > 0:
-            return _may_be_zero(t.args[0])
+        case "pow":
+            return t.attr > 0 and _may_be_zero(t.args[0])
         case "mul":
             return any(map(_may_be_zero, t.args))
         case "add" if all(map(is_nonnegative, t.args)):
             return any(map(_may_be_zero, t.args)) and not is_positive(t)
         case "fold" | "fold_at" if t.attr.monoid in ("sum", "mean", "max", "min"):
-            return not is_nonnegative(t.args[-1]) or _may_be_zero(t.args[-1])
-        case "fold_at" if t.attr.monoid == "softmax":
-            return False
+            _, (_, body) = open_fold(t)
+            if body.op == "fold_at" and body.attr.monoid in KEEPING_REDUCTIONS:
+                body = by_definition(body)
+            return not is_nonnegative(body) or _may_be_zero(body)
     return not is_positive(t)
 
 
