@@ -52,18 +52,24 @@ def in_one_frame(t: Term, parts: list[tuple[Term, Term]]) -> tuple[Term, Term]:
     return (T.add(*moved) if t.op == "add" else T.function(t.op, *moved)), joint
 
 
-def joint_frame(parts: list[tuple[Term, Term]]) -> Term:
+def joint_frame(parts: list[tuple[Term, Term]], exact: bool = False) -> Term:
     """The largest exponent of scaled numbers. Where a bracket says that one is not there, its
-    exponent does not count, nor does that of 0."""
+    exponent does not count, nor does that of 0. What is compared is `exact`, also at inf."""
     there = [(v, e) for v, e in parts if v is not T.ZERO]
     if len({e for _, e in there}) == 1:  # the exponents cancel, whichever are there
         counted = {there[0][1]}
     else:
         counted = {T.where(condition_of(v, e), e, T.NEG_INF) for v, e in there}
-    joint, *others = sorted(counted, key=lambda e: e.key)
+    joint = settled_frame(_largest_of(counted))
+    is_open = exact and _is_settled(settled_frame(_largest_of({e for _, e in there})))
+    return _settled(joint) if is_open and not _is_settled(joint) else joint
+
+
+def _largest_of(exponents: Iterable[Term]) -> Term:
+    joint, *others = sorted(exponents, key=lambda e: e.key)
     for e in others:
         joint = T.function("maximum", joint, e)
-    return settled_frame(joint)
+    return joint
 
 
 def settled_frame(joint: Term) -> Term:
@@ -79,6 +85,10 @@ def settled_frame(joint: Term) -> Term:
     is_bounded |= any(s.op == "exp" for s in T.subterms(joint))
     if is_bounded and (is_frame or T.exceeds_minus_infinity(joint)):
         return joint
+    return _settled(joint)
+
+
+def _settled(joint: Term) -> Term:
     return T.where(T.compare("==", T.function("abs", joint), T.INF), T.ZERO, joint)
 
 
@@ -97,7 +107,7 @@ def _has_element(addend: Term) -> bool:
 
 
 def _is_settled(t: Term) -> bool:
-    return t.op == "where" and t is settled_frame(t.args[2])
+    return t.op == "where" and t is _settled(t.args[2])
 
 
 def _is_masked(t: Term) -> bool:

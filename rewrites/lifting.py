@@ -350,7 +350,7 @@ def compare_scaled(t: Term) -> Term | None:
     """  # noqa: E501
     if t.op != "compare" or any(map(is_bounded_by_form, t.args)):
         return None
-    joint = joint_frame([(without_exponent(x), exponent_of(x)) for x in t.args])
+    joint = joint_frame([(without_exponent(x), exponent_of(x)) for x in t.args], exact=True)
     return T.compare(t.attr, *(T.mul(x, T.exp(T.neg(joint))) for x in t.args))
 
 
