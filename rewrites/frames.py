@@ -145,8 +145,9 @@ def are_bounded(terms: tuple[Term, ...]) -> bool:
 
 def is_bounded_by_form(addend: Term) -> bool:
     """Is the exponent at most 0 by its form, wherever the addend is there?"""
-    exponent = exponent_of(addend)
-    return is_at_most_zero(exponent, condition_of(addend, exponent))
+    condition = condition_of(addend, exponent_of(addend))
+    _, rest = T.shares(addend, T.conjuncts(condition))
+    return is_at_most_zero(exponent_of(rest), condition)
 
 
 def is_at_most_zero(exponent: Term, condition: Term) -> bool:
