@@ -8,7 +8,9 @@ Only the text gets shorter by them: rewrites see through definitions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -16,6 +18,7 @@ from monocomp import terms as T
 from monocomp.equations import Equation
 from monocomp.gradients.reverse import free_indices
 from monocomp.terms import Term
+from monocomp.terms.abbreviation import Abbreviation
 from monocomp.terms.monomials import addends, factors
 
 _PLAIN = ("const", "read", "ref", "stored", "param", "extent", "index", "cast")
@@ -39,6 +42,35 @@ def with_definitions(
         ]
         definitions.insert(0, equation)
     return found, definitions
+
+
+def with_names(
+    equations: Sequence[Equation], known: Iterable[Abbreviation]
+) -> tuple[list[Equation], list[Equation]]:
+    """The equations with the names that the program has for parts of them, and the definitions of
+    these that they need."""
+    found = list(equations)
+    needed: list[Equation] = []
+    for a in known:
+        places = (a.subscripts(t) for t in T.subterms(*(e.body for e in found)) if a.body.folded)
+        named = (p for p in places if p is not None and all(map(_has_name, p)))
+        if (indices := next(named, None)) is not None:
+            here = {i.attr[0]: at for i, at in zip(a.indices, indices, strict=True)}
+            found = [replace(e, body=_named(a, e.body)) for e in found]
+            needed.insert(0, Equation(a.name, tuple(indices), T.substitute(a.body, here)))
+    return found, needed
+
+
+def _has_name(i: Term) -> bool:
+    return i.op == "index" and str(i.attr[0]).isidentifier()
+
+
+def _named(a: Abbreviation, t: Term) -> Term:
+    """A term with the name of an abbreviation for what equals it."""
+    subscripts = a.subscripts(t)
+    if subscripts is not None:
+        return T.ref(a.name, subscripts, t.kind)
+    return T.map_children(t, partial(_named, a))
 
 
 def _shared(terms: Sequence[Term]) -> Term | None:

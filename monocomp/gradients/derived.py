@@ -16,7 +16,7 @@ from monocomp.building import BUILDING
 from monocomp.declarations import Declarations, Input, Output
 from monocomp.equations import Equation, Equations
 from monocomp.errors import UsageError, did_you_mean
-from monocomp.gradients.definitions import with_definitions
+from monocomp.gradients.definitions import with_definitions, with_names
 from monocomp.gradients.reverse import LEAVES, Adjoints, transposed
 from monocomp.gradients.saving import Reading, candidates, is_logarithm
 from monocomp.planning.naming import new_name, taken_names
@@ -173,13 +173,17 @@ class _Derivation:
             if e.body.kind == "float":
                 found += self._differentiated(e)
         gradients = {name: self.new(f"d{name}") for name in wrt}
-        nodes = [n for n in self.adjoints.leaves if n.term.op in ("read", "param")]
-        nodes = [n for n in nodes if n.term.attr in gradients]
+        nodes = [n for n in self.adjoints.leaves if n.term.op != "ref"]
+        nodes = [n for n in nodes if _name(n.term) in gradients]
         read = self._reading()
         terms = [read(T.add(T.ZERO, *self.adjoints.leaves[n]), n.condition) for n in nodes]
         terms, definitions = with_definitions(terms, self.new, self._place)
-        self.adjoints.leaves = {n: [t] for n, t in zip(nodes, terms, strict=True)}
-        found += definitions
+        self.adjoints.leaves = {
+            replace(n, condition=read.condition(n.condition)): [t]
+            for n, t in zip(nodes, terms, strict=True)
+        }
+        definitions, named = with_names(definitions, self.program.known)
+        found += [*named, *definitions]
         found += [self._of_input(name, gradients[name]) for name in wrt]
         read_names = {_name(s) for e in found for s in T.subterms(e.body) if s.op in LEAVES}
         self.saved = {n: e for n, e in self.saved.items() if n in read_names}
@@ -190,7 +194,7 @@ class _Derivation:
         """The program with the values that it saves, in the dtype in which they are computed."""
         written = self.written
         more = [e for e in self.saved.values() if e.name not in written.by_name]
-        outputs = (*written.declared.outputs, *(Output(e.name, "float32") for e in more))
+        outputs = (*written.declared.outputs, *(Output(e.name, "accumulated") for e in more))
         declared = replace(written.declared, outputs=outputs)
         return replace(
             written, declared=declared, equations=(*written.equations, *more), as_written=None
@@ -232,7 +236,7 @@ class _Derivation:
 
     def _differentiated(self, e: Equation) -> list[Equation]:
         """Go backwards through an equation; its adjoint is a definition if others read it."""
-        mine = [self._transposed("ref", e.name, e.indices)]
+        mine = [self._transposed(e.name, e.indices, is_defined=True)]
         if e.name in self.cotangents:
             mine.append(T.read(self.cotangents[e.name], e.indices, "float"))
         total = T.add(T.ZERO, *mine)
@@ -245,84 +249,88 @@ class _Derivation:
         self.adjoints.add(e.body, e.indices, T.ref(adjoint.name, e.indices, "float"))
         return [adjoint]
 
-    def _transposed(self, op: str, name: str, indices: Sequence[Term]) -> Term:
+    def _transposed(self, name: str, indices: Sequence[Term], is_defined: bool = False) -> Term:
         return T.add(
             T.ZERO,
             *(
                 transposed(node, T.add(T.ZERO, *adjoints), indices)
                 for node, adjoints in self.adjoints.leaves.items()
-                if node.term.op == op and node.term.attr == name
+                if (node.term.op == "ref") == is_defined and _name(node.term) == name
             ),
         )
 
     def _of_input(self, name: str, gradient: str) -> Equation:
         declared = self.program.declared
         if name in declared.params:
-            return Equation(gradient, (), self._transposed("param", name, ()))
+            return Equation(gradient, (), self._transposed(name, ()))
         indices = tuple(self._dims(declared.inputs[name]))
-        return Equation(gradient, indices, self._transposed("read", name, indices))
+        return Equation(gradient, indices, self._transposed(name, indices))
 
     def _dims(self, given: Input) -> Iterable[Term]:
         """An index of its own for each dimension of an input."""
         used: set[str] = set()
         for dim in given.dims:
             extent = self.program.declared.extent_of[dim]
-            (name,) = self.adjoints.fresh((extent,), used) if dim in used else (dim,)
+            plain = dim.lstrip(".")  # a name that is made up for a dimension starts with a dot
+            (name,) = self.adjoints.fresh((extent,), used) if plain in used else (plain,)
             used.add(name)
             yield T.index(name, extent)
 
     def _program(self, found: Sequence[Equation], gradients: Mapping[str, str]) -> Equations:
         """A program of what is found, with what it reads."""
         declared = self.program.declared
-        indices = {
-            i.attr[0]: i.attr[1]
-            for e in found
-            for i in (*e.indices, *(s for s in T.subterms(e.body) if s.op == "index"))
-            if i.attr[0].isidentifier()
-        }
+        new = (replace(e, given=True) for e in self.saved.values() if is_logarithm(e.body))
+        given = {e.name: e for e in (*self.program.given, *new)}
+        read, defined = _needed(found, given, self.program.by_name)
+        equations = (*(e for e in self.program.equations if e.name in defined), *found)
+        given = {n: e for n, e in given.items() if n in read}
         inputs = dict(self._with_values().declared.inputs)
         for e in self.saved.values():
             inputs[e.name] = Input(e.name, tuple(i.attr[0] for i in e.indices), "float")
-        given = [replace(e, given=True) for e in self.saved.values() if is_logarithm(e.body)]
-        read = {s.attr for e in (*found, *given) for s in T.subterms(e.body) if s.op == "read"}
-        read |= {e.name for e in given}
-        definitions = [e for e in self.program.equations if e.name in self._needed(found)]
-        read |= {s.attr for e in definitions for s in T.subterms(e.body) if s.op == "read"}
-        inputs = {n: i for n, i in inputs.items() if n in read or n in self.cotangents.values()}
-        missing = {declared.extent_of[d] for n in declared.inputs for d in declared.inputs[n].dims}
-        for n, i in declared.inputs.items():
-            known = {declared.extent_of.get(d, d) for x in inputs.values() for d in x.dims}
-            if (
-                n not in inputs
-                and not missing <= known
-                and {declared.extent_of[d] for d in i.dims} - known
-            ):
-                inputs[n] = i
+        needed = {n: i for n, i in inputs.items() if n in read or n in self.cotangents.values()}
+        extent_of = {**_extents((*equations, *given.values())), **declared.extent_of}
+        for n, i in declared.inputs.items():  # extents are read off inputs, too
+            known = {extent_of[d] for at in needed.values() for d in at.dims}
+            if not known.issuperset(extent_of[d] for d in i.dims):
+                needed[n] = i
         return replace(
             self.program,
             declared=Declarations(
-                inputs,
+                {n: i for n, i in inputs.items() if n in needed},
                 declared.params,
                 tuple(Output(n) for n in gradients.values()),
-                {**indices, **declared.extent_of},
+                extent_of,
                 declared.bounds,
             ),
-            equations=(*definitions, *found),
-            given=(*self.program.given, *given),
+            equations=equations,
+            given=tuple(given.values()),
             known=(),
             kept=None,
             as_written=None,
         )
 
-    def _needed(self, found: Iterable[Equation]) -> set[str]:
-        needed: set[str] = set()
-        waiting = [n for e in found for n in e.body.names]
-        while waiting:
-            name = waiting.pop()
-            if name in self.program.by_name and name not in needed:
-                needed.add(name)
-                waiting += self.program.by_name[name].body.names
-        return needed
+
+def _needed(
+    found: Iterable[Equation], given: Mapping[str, Equation], defined: Mapping[str, Equation]
+) -> tuple[set[str], set[str]]:
+    """The names of the inputs and of the definitions that equations need."""
+    read: set[str] = set()
+    names: set[str] = set()
+    waiting = list(found)
+    while waiting:
+        for t in T.subterms(waiting.pop().body):
+            if t.op in LEAVES and (name := _name(t)) not in read | names:
+                known = given if t.op == "stored" else defined if t.op == "ref" else {}
+                (names if t.op == "ref" else read).add(name)
+                waiting += [known[name]] if name in known else []
+    return read, names
+
+
+def _extents(equations: Iterable[Equation]) -> dict[str, str]:
+    """The extents of the indices that equations name."""
+    bodies = (s for e in equations for s in T.subterms(e.body) if s.op == "index")
+    own = (i for e in equations for i in e.indices)
+    return {i.attr[0]: i.attr[1] for i in (*own, *bodies) if i.attr[0].isidentifier()}
 
 
 def _name(leaf: Term) -> str:

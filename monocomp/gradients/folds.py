@@ -1,8 +1,8 @@
 """Partial derivatives of aggregates with respect to their elements.
 
-A maximum hands its adjoint to the elements that are equal to it, in equal parts. An aggregate in
-any monoid is what comes before an element, the element, and what comes after it, combined; so its
-derivative is that of two combines, whatever the monoid is.
+A maximum hands its adjoint to the first element that is equal to it. An aggregate in any monoid is
+what comes before an element, the element, and what comes after it, combined; so its derivative is
+that of two combines, whatever the monoid is.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ def fold_partials(t: Term, fresh: Fresh) -> Found:
 
 
 def _of_extremum(t: Term, opened: tuple[Term, ...], condition: Term, x: Term) -> Partial:
-    """Of those that are equal to the maximum each has the same part."""
-    is_largest = T.conjunction(condition, T.compare("==", x, t))
-    count = T.as_float(T.fold("sum", opened, is_largest, T.const(1)))
-    return Partial(x, T.power_of(count, -1), is_largest)
+    """The first of those that are largest. Its place is compared, not its value, which may be
+    rounded otherwise where it is computed again."""
+    (bound,) = opened
+    place = T.fold(f"arg{t.attr.monoid}", opened, condition, x)
+    return Partial(x, T.ONE, T.conjunction(condition, T.compare("==", place, bound)))
 
 
 def _of_product(

@@ -155,6 +155,10 @@ class Reading:
         computes."""
         return self._with_logarithms(self._rewritten(t, frozenset(T.conjuncts(condition))), {})
 
+    def condition(self, t: Term) -> Term:
+        """A condition, with what is saved of sums that it asks for."""
+        return self._with_logarithms(t, {})
+
     def _rewritten(self, t: Term, known: frozenset[Term]) -> Term:
         found = self.memo.get((t, known))
         if found is None:
@@ -162,6 +166,8 @@ class Reading:
         return found
 
     def _rewrite(self, t: Term, known: frozenset[Term]) -> Term:
+        if t.kind == "bool":  # what is compared may be rounded otherwise
+            return t
         if self._logarithm(t) is not None:  # it has to be recognised in products
             return t
         if _is_aggregate(t) and (value := self._found(self.values, t)) is not None:

@@ -63,7 +63,7 @@ class Body:
 
     def masked(self, value: Expr, unit: float) -> Expr:
         """The value, and the unit outside of the loop's domain."""
-        if self.loop.axis.role == "serial" and self.loop.is_whole:
+        if self.loop.is_exact:
             return value
         base = f"{value.attr}_in" if value.op == "local" else "x"
         found = masked(value, self.loop.axis.name, unit, self.loop.domain)

@@ -14,7 +14,6 @@ from functools import lru_cache
 
 from monocomp import terms as T
 from monocomp.terms import Number, Term
-from monocomp.terms.monomials import addends as _addends
 from monocomp.terms.monomials import factors
 
 # A frame is a maximum, or minus a minimum.
@@ -103,7 +102,7 @@ class Factors:
         divisors = T.Product(unsettled)
         found = []
         for f in self.parts:
-            for a in _addends(f.args[0]) if f.op == "exp" else ():
+            for a in T.addends(f.args[0]) if f.op == "exp" else ():
                 number_, m = T.split_coefficient(a)
                 if m is not None and divisors.says(_is_there(m)):
                     there = T.mul(T.const(number_, "float"), _if_there(m))
@@ -119,7 +118,7 @@ class Factors:
             if f.op == "exp":
                 sums = T.Product([*condition.args, *(d.args[0] for d in self.divisors)])
                 exponent = f.args[0]
-                for a in _addends(exponent):
+                for a in T.addends(exponent):
                     m = _unscaled(a)
                     if any(m in T.subterms(side) for side in condition.args):
                         exponent = T.replace(exponent, m, T.ZERO)
@@ -166,7 +165,7 @@ def _is_bounded(t: Term) -> bool:
     """Is t finite, whatever is finite or missing, such as exp(x - maximum(x, y))?"""
     if t.op != "exp":
         return T.is_finite(t)
-    for a in _addends(t.args[0]):
+    for a in T.addends(t.args[0]):
         number_, m = T.split_coefficient(a)
         if m is not None and m.op == "maximum" and number_ < 0:
             rest = T.sub(t.args[0], a)
@@ -180,6 +179,7 @@ def in_no_frame(t: Term) -> Term:
     back into it: nothing has cancelled it, and a may be 0 in the frame of b, which is less."""
     for f in factors(t):
         scale = [g for g in factors(t) if g.op == "exp" and _is_frame(g)] if _compares(f) else []
+        scale = [g for g in scale if f not in T.left_out_of_frame(g)]
         if scale:
             operands = (*f.args, T.ZERO) if f.op == "relu" else f.args
             plain = [T.mul(a, *scale) for a in operands]
@@ -199,7 +199,7 @@ def _compares(t: Term) -> bool:
 def _is_frame(weight: Term) -> bool:
     """Is it the exponential of an aggregate or a maximum, and not at most 1 by its form?"""
     (exponent,) = weight.args
-    is_frame = exponent.folded or any(a.op == "maximum" for a in _addends(exponent))
+    is_frame = exponent.folded or any(a.op == "maximum" for a in T.addends(exponent))
     return is_frame and not (_is_bounded(weight) or T.is_nonnegative(T.neg(exponent)))
 
 
@@ -215,7 +215,7 @@ def _if_there(m: Term) -> Term:
 def infinite_with(parts: Sequence[Term], exponent: Term) -> list[Term]:
     """The factors that are infinite where an exponent is, alone or with others."""
     found = [f for f in parts if is_infinite_with(f, exponent)]
-    for a in _addends(exponent):
+    for a in T.addends(exponent):
         product = factors(_unscaled(a))
         if len(product) > 1 and not is_missing_nowhere(a) and all(f in parts for f in product):
             found += [f for f in product if f not in found]
@@ -226,8 +226,8 @@ def is_infinite_with(t: Term, exponent: Term) -> bool:
     """Is t infinite where an exponent is, because they have an addend in common?"""
     if t.op == "pow":
         return t.attr > 0 and is_infinite_with(t.args[0], exponent)
-    varying = {_unscaled(a) for a in _addends(exponent) if not is_missing_nowhere(a)}
-    return any(_unscaled(a) in varying for a in _addends(t))
+    varying = {_unscaled(a) for a in T.addends(exponent) if not is_missing_nowhere(a)}
+    return any(_unscaled(a) in varying for a in T.addends(t))
 
 
 def is_missing_nowhere(t: Term) -> bool:
@@ -257,19 +257,14 @@ def may_be_infinite_by_itself(t: Term) -> bool:
             return t.attr > 0 and may_be_infinite_by_itself(t.args[0])
         case "const":
             return t in (T.INF, T.NEG_INF)
-        case "field" if t.args[0].op == "fold" and not t.args[0].attr.is_scaled:
-            unit = t.args[0].attr.monoid.unit_of(t.attr)
-            return unit in (T.INF, T.NEG_INF)
+        case "field":
+            return _unit_of_field(t) in (T.INF, T.NEG_INF)
     return t.op == "fold_at"
 
 
 def is_negative(t: Term) -> bool:
     coefficient, _ = T.split_coefficient(t)
     return coefficient < 0 and coefficient != -math.inf
-
-
-def is_mask(t: Term) -> bool:
-    return t.op == "where" and T.NEG_INF in t.args
 
 
 def unsigned(t: Term) -> Term:
@@ -280,13 +275,23 @@ def unsigned(t: Term) -> Term:
 def _is_greatest(t: Term) -> bool:
     if t.op == "stored":
         return _is_greatest(t.attr.body)
-    return t.op == "maximum" or (t.op == "fold" and t.attr.monoid == "max")
+    is_extremum = t.op == "maximum" or (t.op == "fold" and t.attr.monoid == "max")
+    return is_extremum or _unit_of_field(t) is T.NEG_INF
 
 
 def _is_least(t: Term) -> bool:
     if t.op == "stored":
         return _is_least(t.attr.body)
-    return t.op == "minimum" or (t.op == "fold" and t.attr.monoid == "min")
+    is_extremum = t.op == "minimum" or (t.op == "fold" and t.attr.monoid == "min")
+    return is_extremum or _unit_of_field(t) is T.INF
+
+
+def _unit_of_field(t: Term) -> Term | None:
+    """What a field of a user's monoid is over nothing."""
+    if t.op != "field" or t.args[0].op != "fold" or t.args[0].attr.is_scaled:
+        return None
+    unit: Term = t.args[0].attr.monoid.unit_of(t.attr)
+    return unit
 
 
 # What stands for an infinite frame: exp of it is infinite in all dtypes, and no small multiple of

@@ -28,20 +28,20 @@ def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equ
 
     The rows of an equation are the indices that all of its aggregates have. A kernel that
     reads what another one stores runs after it. Where the rows of two groups differ only by
-    short indices and a loop has the same domain in both, that loop computes both; nobody may be
-    waiting for what is computed later by that. What has no elements is apart: an axis without
-    elements is one along which nothing runs.
+    short indices and a loop has the same domain in both, that loop computes both. What has
+    no elements is apart: an axis without elements is one along which nothing runs.
 
     Args:
         program: equations for outputs and for stored values.
         sizes: a number for every extent.
     """
     found: dict[tuple[int, bool, frozenset[Term], Term | None], list[Equation]] = {}
-    levels = _levels(program.computed, sizes)
+    levels = _levels(program, sizes)
     empty = without_elements(program)
     for equation in program.computed:
+        level = levels[equation.name]
         is_empty = any(i.attr[1] in empty for i in equation.indices)
-        key = (levels[equation.name], is_empty, rows_of([equation]), scan_of([equation]))
+        key = (level, is_empty, rows_of([equation]), scan_of([equation]))
         found.setdefault(key, []).append(equation)
     groups: list[tuple[tuple[int, bool], list[Equation]]] = []
     for (level, is_empty, _, _), group in found.items():
@@ -54,19 +54,18 @@ def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equ
     return [group for _, group in sorted(groups, key=lambda g: g[0])]
 
 
-def _levels(equations: Sequence[Equation], sizes: Mapping[str, int]) -> dict[str, int]:
-    """How many kernels run before that of an equation, each after what it reads."""
+def _levels(program: Equations, sizes: Mapping[str, int]) -> dict[str, int]:
+    """How many kernels run before that of each equation. One that no other reads waits for a later
+    one that goes over the same loop."""
     levels: dict[str, int] = {}
-    readers: dict[str, int] = {}
-    for e in equations:
-        stored = [s.name for s in stored_in(e.body)]
-        levels[e.name] = level = max((levels[name] + 1 for name in stored), default=0)
-        readers |= {name: min(level, readers.get(name, level)) for name in stored}
-    for e in equations:
-        for other in equations:
-            is_later = levels[e.name] < levels[other.name] < readers.get(e.name, len(equations))
-            if is_later and _share_a_loop([e], [other], sizes):
-                levels[e.name] = levels[other.name]
+    for e in program.computed:
+        levels[e.name] = max((levels[at.name] + 1 for at in stored_in(e.body)), default=0)
+    read = {at.name for e in program.computed for at in stored_in(e.body)}
+    for e in program.computed:
+        if e.name not in read:
+            later = (o for o in program.computed if levels[o.name] > levels[e.name])
+            shared = (levels[o.name] for o in later if _share_a_loop([e], [o], sizes))
+            levels[e.name] = min(shared, default=levels[e.name])
     return levels
 
 

@@ -3,7 +3,7 @@
 Fusion computes a value where it is used, and that may be many times: the normaliser of a
 row, say, in a loop over rows that runs for every column. A value may be stored instead and
 read again. That is worth a kernel and its traffic where it saves a good part of the work
-(see `planning.counting`); where a kernel computes it anyway, any saving will do. What is stored
+(see `planning.counting`); where a kernel computes it anyway, a small part will do. What is stored
 is no larger than the largest tensor that the program has anyway: nothing that fusion removed
 comes back.
 """
@@ -32,6 +32,7 @@ from monocomp.terms.printer import show
 STORING_LAW = "a value may be stored and read again"
 TRIALS = 100  # ways to cut that are tried for one program, each in the time that it takes to count
 WORTHWHILE = 0.75  # what is left of the work; more than that is not worth another kernel
+WORTH_STORING = 0.98  # the same for what kernels store that compute it anyway
 
 
 def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[Step]]:
@@ -50,16 +51,15 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     close = Closing(program)
     trials = 0
     while True:
+        whole = least = sum(k.cost.time for k in kernels)
         best: tuple[list[Step], list[Estimate]] | None = None
-        least = whole = sum(k.cost.time for k in kernels)
         for tried, is_beside in _choices(program, kernels, sizes, close):
             if trials == TRIALS:
                 break
             trials += 1
             trial = estimate(tried[-1].program, sizes)
             cost = sum(k.cost.time for k in trial)
-            is_free = is_beside and len(trial) <= len(kernels)
-            if cost < min(least, whole if is_free else WORTHWHILE * whole):
+            if cost < min(least, whole * (WORTH_STORING if is_beside else WORTHWHILE)):
                 least, best = cost, (tried, trial)
         if best is None:
             steps += longest_first(program, sizes)

@@ -12,8 +12,8 @@ arithmetic of a commutative ring, over which the rewrites work.
 
 Each module builds on those before it, in this order: nodes, constructors (the table of them),
 leaves, parts, logic, binders, facts, losses, emptiness, weights, ring, comparisons, functions,
-folds, walking, printer. What uses the package as a whole stands beside them: monomials, algebra,
-operators, declarations, abbreviation.
+folds, presence, walking, printer. What uses the package as a whole stands beside them: monomials,
+algebra, operators, declarations, abbreviation.
 """
 
 from __future__ import annotations
@@ -75,13 +75,16 @@ from monocomp.terms.logic import conjunction, conjuncts, disjunction
 from monocomp.terms.losses import as_it_stands, exactly, losses
 from monocomp.terms.nodes import Binder, Equation, Number, Term, UserMonoid, inert
 from monocomp.terms.parts import (
+    addends,
     base_and_power,
     is_bracket,
+    is_mask,
     is_over_nothing,
     is_read,
     split_addends,
     split_coefficient,
 )
+from monocomp.terms.presence import no_number_over
 from monocomp.terms.printer import show
 from monocomp.terms.ring import (
     add,

@@ -20,11 +20,18 @@ from monocomp.terms.facts import (
     is_weight,
     remembered,
 )
-from monocomp.terms.leaves import INF, NEG_INF, TRUE, const, index
+from monocomp.terms.leaves import INF, NEG_INF, TRUE, ZERO, const, index
 from monocomp.terms.logic import conjuncts
 from monocomp.terms.losses import as_it_stands
 from monocomp.terms.nodes import Term
-from monocomp.terms.parts import factors, is_bracket, is_over_nothing, split_coefficient
+from monocomp.terms.parts import (
+    addends,
+    factors,
+    is_bracket,
+    is_mask,
+    is_over_nothing,
+    split_coefficient,
+)
 from monocomp.vocabulary import KEEPING_REDUCTIONS
 
 # Functions that are 0 at 0.
@@ -55,7 +62,7 @@ def may_be_empty(t: Term) -> bool:
             return may_be_empty(t.args[0])
         case "where":
             return any(map(may_be_empty, t.args[1:]))
-        case "relu" | "sigmoid" | "softplus" if any(map(_is_masked, _addends(t.args[0]))):
+        case "relu" | "sigmoid" | "softplus" if any(map(is_mask, addends(t.args[0]))):
             return True  # they are 0 at -inf
         case _ if t.op in _ZERO_AT_ZERO:
             return may_be_empty(t.args[0])
@@ -85,25 +92,18 @@ def may_be_empty(t: Term) -> bool:
     return False
 
 
-def _addends(t: Term) -> tuple[Term, ...]:
-    return t.args if t.op == "add" else (t,)
-
-
-def _is_masked(t: Term) -> bool:
-    return t.op == "where" and NEG_INF in t.args
-
-
 def _may_be_left_out(factor: Term) -> bool:
     """Is it 0 over nothing or beside a logit of -inf, as an addend may be that is not there?"""
     if factor.op == "exp":  # what is taken away is a maximum mostly, and not infinite
         (x,) = factor.args
-        parts = map(split_coefficient, _addends(x))
+        parts = map(split_coefficient, addends(x))
         return any(n > 0 and rest is not None and not is_finite(rest) for n, rest in parts)
     return may_be_empty(factor)
 
 
 def _may_vanish(factor: Term) -> bool:
-    factor = as_it_stands(factor) if factor.op == "exactly" else factor
+    if factor.op == "exactly":
+        return any(map(_may_vanish, factors((as_it_stands(factor),))))
     if factor.op == "pow" and factor.attr > 0:
         return any(map(_may_vanish, factors(factor.args)))
     return may_be_empty(factor) or (factor.op == "exp" and not is_finite(factor))
@@ -134,16 +134,24 @@ def is_element(t: Term, fold: Term, known: Container[Term] = ()) -> bool:
 def left_out_of_frame(weight: Term) -> Iterable[Term]:
     """The weights w without which exp(s - m) may be infinite: m is the maximum of s for w != 0."""
     (x,) = weight.args
-    for a in _addends(x):
+    for a in addends(x):
         _, m = split_coefficient(a)
-        if m is None or m.op != "fold" or m.attr.monoid not in ("max", "min"):
-            continue
-        if len(m.attr.indices) == 1:
-            (bound,), (condition, _) = open_fold(m)
-            for name in sorted(weight.free):
-                here = rename(condition, {bound.attr[0]: index(name, bound.attr[1])}, {})
-                tests = (c for c in conjuncts(here) if c.op == "compare" and c.attr == "!=")
-                yield from (t for c in tests for t in c.args)
+        for condition in _conditions_of_frame(m, sorted(weight.free)) if m is not None else ():
+            tests = (c for c in conjuncts(condition) if c.op == "compare" and ZERO in c.args)
+            yield from (t for c in tests for t in c.args)
+
+
+def _conditions_of_frame(m: Term, names: Iterable[str]) -> Iterable[Term]:
+    """Where exponents count in a maximum, at the places with these names."""
+    if m.op == "fold" and m.attr.monoid in ("max", "min") and len(m.attr.indices) == 1:
+        (bound,), (condition, _) = open_fold(m)
+        for name in names:
+            yield rename(condition, {bound.attr[0]: index(name, bound.attr[1])}, {})
+    elif m.op in ("maximum", "where"):
+        if NEG_INF in m.args:
+            yield m.args[0]
+        for t in m.args[m.op == "where" :]:
+            yield from _conditions_of_frame(t, names)
 
 
 @dataclass(frozen=True)
@@ -262,17 +270,17 @@ def _holds_selected(exponent: Term, m: Term) -> bool:
         and a.attr.monoid == "top"
         and a.attr.extents == m.attr.extents
         and open_as(a, ("@0",))[1] == parts
-        for a in _addends(exponent)
+        for a in addends(exponent)
     )
 
 
 def _holds(total: Term, part: Term) -> bool:
     """Are the addends of c * part among those of a total, for a positive and finite c?"""
-    addends = _addends(total)
-    parts = _addends(part)
-    for a in addends:
+    there = addends(total)
+    parts = addends(part)
+    for a in there:
         scale = _quotient(a, parts[0])
-        if scale is not None and all(construct("mul", scale, p) in addends for p in parts):
+        if scale is not None and all(construct("mul", scale, p) in there for p in parts):
             return True
     return False
 
@@ -342,5 +350,5 @@ def _vanishing(t: Term) -> set[Term]:
         if is_bracket(f):
             found |= set(conjuncts(f.args[0]))
         if f.op == "exp":
-            found |= set(_addends(f.args[0]))
+            found |= set(addends(f.args[0]))
     return found

@@ -17,7 +17,8 @@ from monocomp.tile.operations import OPERATIONS, Sort, Words, result_kind
 from monocomp.tile.printer import show
 from monocomp.vocabulary import Kind
 
-_WIDE = ("float32", "float64", "int32", "int64")  # dtypes in which many values are added up
+# dtypes in which many values are added up
+_WIDE = ("float32", "float64", "accumulated", "int32", "int64")
 
 
 def verify(program: P.TileProgram) -> P.TileProgram:
@@ -256,9 +257,8 @@ class _Verifier:
 
     def _kind_of_load(self, e: P.Expr) -> Kind | None:
         tensor = self.program.inputs[e.attr]
-        places = e.args[: len(e.args) - e.guarded]
         is_guard = not e.guarded or (bool(e.args) and e.args[-1].kind == "bool")
-        fits = len(places) == len(tensor.dims) and all(a.kind == "int" for a in places)
+        fits = len(e.places) == len(tensor.dims) and all(a.kind == "int" for a in e.places)
         return tensor.kind if fits and is_guard else None
 
     def _axes_of(self, e: P.Expr) -> frozenset[str]:
