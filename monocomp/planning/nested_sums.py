@@ -25,7 +25,7 @@ from itertools import permutations
 from monocomp import terms as T
 from monocomp.equations import Equation, Equations, in_order
 from monocomp.planning.counting import Estimate, elements
-from monocomp.planning.naming import new_index, new_name, taken_names
+from monocomp.planning.naming import new_name, taken_names
 from monocomp.planning.roles import fits_whole, outer_folds, rows_of
 from monocomp.rewrites.normal_form import normalise
 from monocomp.rewrites.single_folds import is_fold, reads_computed
@@ -59,9 +59,9 @@ def longest_first(program: Equations, sizes: Mapping[str, int]) -> Iterator[Step
 
 def partial_sums(
     program: Equations, kernels: Sequence[Estimate], sizes: Mapping[str, int], limit: int
-) -> Iterator[tuple[Step, bool]]:
-    """Steps that store what one of several sums comes to, for the others: all that there are. Does
-    a kernel store it that has its rows, and a loop of it?
+) -> Iterator[Step]:
+    """Steps that store what one of several sums comes to, for the others: all of those for which a
+    kernel has the rows, and a loop.
 
     Args:
         program: equations in kernels.
@@ -75,18 +75,13 @@ def partial_sums(
             for nest in _nests(t):
                 for inner in nest.inner_sums():
                     rows = [i for i in nest.indices if i is not inner]
-                    if elements((*own, *rows), sizes) <= limit:
-                        value = nest.over(inner)
-                        beside = _names_beside(kernels, value, own, rows, sizes)
-                        names = beside or _new_names(program, own, rows)
+                    value = nest.over(inner)
+                    names = _names_beside(kernels, value, own, rows, sizes)
+                    if names is not None and elements(names, sizes) <= limit:
                         stored = _equation(program, value, names)
                         total = nest.total(rows, T.stored(stored, names), inner)
                         step = _step(program, reader, t, total, "store_partial_sum", stored)
-                        is_beside = beside is not None
-                        yield replace(step, reason=_REASONS[is_beside]), is_beside
-
-
-_REASONS = {True: "which is computed beside a kernel's loop", False: "so that it has rows"}
+                        yield replace(step, reason="which is computed beside a kernel's loop")
 
 
 def _step(
@@ -202,13 +197,6 @@ def _names_beside(
                 if not loops.isdisjoint(map(T.domain_of, folds)):
                     return dict(sorted(names.items(), key=lambda pair: order.index(pair[1])))
     return None
-
-
-def _new_names(program: Equations, own: Sequence[Term], rows: Sequence[Term]) -> dict[Term, Term]:
-    names = {i: i for i in own}
-    for i in rows:
-        names[i] = new_index(i, program, {name.attr[0] for name in names.values()})
-    return names
 
 
 def _called(t: Term, names: Mapping[Term, Term]) -> Term:

@@ -116,8 +116,8 @@ def _choices(
     limit = _largest_tensor(program, sizes)
     for values in _sets(kernels, sizes, close, limit):
         yield _store(program, values, close), all(v.beside is not None for v in values)
-    for step, is_beside in partial_sums(program, kernels, sizes, limit):
-        yield [step], is_beside
+    for step in partial_sums(program, kernels, sizes, limit):
+        yield [step], True
 
 
 def _sets(
