@@ -42,9 +42,9 @@ def exchange_sums(operations: Callable[[Equations], int], program: Equations) ->
     after:   index e < 2
              O[i,e] = sum[j](A[i,j] * sum[k](B[k,j] * C[k,e]))
     """
-    best = None
-    cost = operations(program)
-    for t in candidates(program):
+    best, sums = None, candidates(program)
+    cost = operations(program) if sums else 0
+    for t in sums:
         new = normalise(_exchanged(t))
         choice = Choice.replacing(t, new, program)
         new_cost = operations(choice.program)
