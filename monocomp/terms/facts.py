@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, wraps
-from typing import TypeAlias, TypeVar, TypeVarTuple, Unpack
+from typing import TypeAlias, TypeVar, TypeVarTuple
 
 from monocomp.terms.binders import open_fold, rename
 from monocomp.terms.constructors import construct
@@ -77,12 +77,12 @@ def _fact(words: str, *follows_from: str) -> Callable[[Decision], Decision]:
     return named
 
 
-def remembered(find: Callable[[Unpack[_Ts]], _T]) -> Callable[[Unpack[_Ts]], _T]:
+def remembered(find: Callable[[*_Ts], _T]) -> Callable[[*_Ts], _T]:
     """What follows from facts, remembered; found anew where somebody wants to know these."""
     found = lru_cache(maxsize=65536)(find)
 
     @wraps(find)
-    def ask(*args: Unpack[_Ts]) -> _T:
+    def ask(*args: *_Ts) -> _T:
         return find(*args) if _ASKED else found(*args)
 
     return ask
