@@ -91,6 +91,7 @@ def finish(rewriter: Rewriter, rules: Sequence[str] | None = None) -> None:
             break
         rewriter.follow(again)
     rewriter.finished = not rewriter.stopped
+    rewriter.forget()
 
 
 def _apply_all(

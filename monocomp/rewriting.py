@@ -157,6 +157,11 @@ class Rewriter:
         other._refused, other._idle = self._refused, self._idle
         return other
 
+    def forget(self) -> None:
+        """Let go of which rules have nothing to do, once all is done."""
+        self._refused.clear()
+        self._idle.clear()
+
     def follow(self, other: Rewriter) -> None:
         """Take the steps that another one took from this program on."""
         self.depends_on_sizes |= other.depends_on_sizes

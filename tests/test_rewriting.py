@@ -39,6 +39,9 @@ def test_what_a_rule_leaves_it_is_not_asked_again() -> None:
     assert repr(o.body) == repr(T.exp(o.body.args[0])) and len(rewriter.steps) == 1
     assert set(asked.values()) == {1} and o.body in asked
     assert looked == [rewriter.start, rewriter.program]
+    rewriter.forget()
+    rewriter.exhaust(RuleSet("four", "", [shared]))
+    assert asked[o.body] == 2
 
 
 def test_a_choice_looks_at_every_program_anew() -> None:
