@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from monocomp import errors, library, schedules
     from monocomp.errors import MonocompError
+    from monocomp.gradients.derived import grad
     from monocomp.kernel import Kernel, compile
     from monocomp.monoids import Monoid, monoid
     from monocomp.reference.oracle import evaluate
@@ -29,6 +30,7 @@ __all__ = [
     "compile",
     "errors",
     "evaluate",
+    "grad",
     "library",
     "monoid",
     "schedules",
@@ -40,6 +42,7 @@ _HOMES = {
     "Monoid": "monocomp.monoids",
     "compile": "monocomp.kernel",
     "evaluate": "monocomp.reference.oracle",
+    "grad": "monocomp.gradients.derived",
     "monoid": "monocomp.monoids",
 }
 _MODULES = ("errors", "library", "schedules")

@@ -1,4 +1,4 @@
-"""The command `monocomp`: list, emit, explain, check, run and tune.
+"""The command `monocomp`: list, emit, grad, explain, check, run and tune.
 
 Results go to standard output and messages to standard error; the exit status says which it
 was (`STATUSES`). No traceback reaches a user for a fault in a program, nor for one in a call.
@@ -207,6 +207,14 @@ def _emit_options(command: argparse.ArgumentParser) -> None:
     add("-o", "--output", metavar="FILE", help="where to write it (standard output)")
 
 
+def _grad_options(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    _several(command, "--wrt", "NAME", "inputs to differentiate with respect to (all floats)")
+    _several(command, "--outputs", "NAME", "outputs that have a derivative (all floats)")
+    add("--forward", action="store_true", help="print the program with what it saves instead")
+    add("-o", "--output", metavar="FILE", help="where to write it (standard output)")
+
+
 def _explain_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="everything, for other tools")
     command.add_argument("--steps", type=_count, metavar="N", help="the first N steps only")
@@ -291,6 +299,7 @@ class _Verb(NamedTuple):
 VERBS = {
     "list": _Verb(verbs.list_programs, "the programs of the library", None),
     "emit": _Verb(verbs.emit, "the source of a program's kernel", _emit_options),
+    "grad": _Verb(verbs.grad, "the gradient of a program, as a program", _grad_options),
     "explain": _Verb(verbs.explain, "how the kernel follows, step by step", _explain_options),
     "check": _Verb(
         verbs.check, "proofs, and each step and backend against the oracle", _check_options

@@ -8,7 +8,7 @@ the bounds depend on, also where one of them is empty.
 
 A comparison that is linear in the index bounds it: `a * k <= f` at f // a for a number a,
 and for a factor whose sign is only known at run time at what the sign says. So does one
-that is linear in `k // n`, for a positive number n. What is left stays a mask on the
+that is linear in `k // n`, for an n that is not negative. What is left stays a mask on the
 interval that holds it: remainders `k % n`, reads along the index, powers of it,
 comparisons of floats, and what would take more than `LIMIT` intervals.
 """
@@ -261,7 +261,7 @@ class _Sets:
     def comparison(self, c: Term) -> list[Interval] | None:
         """The values that a comparison of ints admits, if these are intervals."""
         difference = T.sub(c.args[1], c.args[0])
-        distance = next((t for t in _parts(difference) if self.is_distance(t)), None)
+        distance = next((t for t in T.addends(difference) if self.is_distance(t)), None)
         if distance is not None and c.attr in ("<", "<="):
             return self.of(_without_abs(difference, distance, c.attr))
         if c.attr in ("<", "<="):
@@ -291,11 +291,12 @@ class _Sets:
         rest = T.add(*fixed, T.const(number))
         if len(moving) == 1 and moving[0][1].op == "floordiv":
             n, (inner, divisor) = moving[0][0], moving[0][1].args
-            if abs(n) == 1 and divisor.op == "const" and divisor.attr > 0:
+            if abs(n) == 1 and self.name not in divisor.free and T.is_nonnegative(divisor):
                 limit = T.mul(divisor, rest)  # inner >= -limit, or inner <= limit + divisor - 1
                 if n < 0:
                     inner = T.sub(T.sub(divisor, T.const(1)), inner)
-                return self.at_least_0(T.add(limit, inner))
+                found = self.at_least_0(T.add(limit, inner))
+                return found if found is None else self.unless_zero(divisor, found, rest)
         factors = []
         for n, base in moving:
             parts = list(base.args) if base.op == "mul" else [base]
@@ -310,6 +311,16 @@ class _Sets:
             return _half_line(int(factor.attr), rest)
         return self.half_line_by_sign(factor, rest)
 
+    def unless_zero(self, divisor: Term, found: Interval, rest: Term) -> Interval:
+        """An interval, and if the divisor is 0, and quotients by it are, {k : rest >= 0}."""
+        zero, is_there = T.const(0), T.compare("<", T.const(0), divisor)
+        if is_there is T.TRUE or T.is_positive(divisor):
+            return found
+        all_or_none = T.where(T.compare("<=", zero, rest), self.extent, zero)
+        lower = tuple(T.where(is_there, t, zero) for t in found.lower)
+        upper = found.upper or (self.extent,)
+        return Interval(lower, tuple(T.where(is_there, t, all_or_none) for t in upper))
+
     def half_line_by_sign(self, factor: Term, rest: Term) -> Interval:
         """{k : factor * k + rest >= 0} where the sign of the factor is known at run time."""
         zero = T.const(0)
@@ -320,10 +331,6 @@ class _Sets:
         lower = () if T.is_nonnegative(rest) else (T.where(rising, low, zero),)
         upper = T.where(falling, high, T.where(none, zero, self.extent))
         return Interval(lower, (upper,))
-
-
-def _parts(t: Term) -> tuple[Term, ...]:
-    return t.args if t.op == "add" else (t,)
 
 
 def _without_abs(t: Term, addend: Term, op: str) -> Term:

@@ -26,10 +26,11 @@ class Equations:
     from, if it comes from one, for messages; `known` are names for readers: what inlined
     definitions were called; `sizes` are extents that are known, by representative, for choices
     that depend on them; `parts` are parameters that a backend sets to say into how many parts a
-    stream is cut, by the extent of the parts;
-    `views` are outputs that only lay out anew what another equation computes, in the same
-    order: that one's name, by theirs; `kept` are definitions that are not inlined, once that
-    is decided; `as_written` gives what a text says, for sizes.
+    stream is cut, by the extent of the parts; `views` are outputs that only lay out anew what
+    another equation computes, in the same order: that one's name, by theirs; `given` are the
+    definitions of inputs that are given with one, each written out but for those before it; `kept`
+    are definitions that are not inlined, once that is decided; `as_written` gives what a text says,
+    for sizes.
     """
 
     declared: Declarations[Term]
@@ -39,6 +40,7 @@ class Equations:
     sizes: Mapping[str, int] = field(default_factory=dict, compare=False)
     parts: Mapping[str, str] = field(default_factory=dict, compare=False)
     views: Mapping[str, str] = field(default_factory=dict, compare=False)
+    given: tuple[Equation, ...] = ()
     kept: frozenset[str] | None = field(default=None, compare=False)
     as_written: Callable[[Mapping[str, int]], Equations] | None = field(default=None, compare=False)
 
@@ -55,7 +57,7 @@ class Equations:
     def monoids(self) -> tuple[T.UserMonoid, ...]:
         """The monoids, other than the language's own, that the equations fold with."""
         found: dict[str, T.UserMonoid] = {}
-        for t in T.subterms(*(e.body for e in self.equations)):
+        for t in T.subterms(*(e.body for e in (*self.given, *self.equations))):
             if t.op in ("fold", "fold_at") and isinstance(t.attr.monoid, T.UserMonoid):
                 found[t.attr.name] = t.attr.monoid
         return tuple(found[name] for name in sorted(found))
@@ -80,6 +82,17 @@ class Equations:
     def map(self, f: Callable[[Term], Term]) -> Equations:
         """The same equations with f applied to the right-hand sides."""
         return replace(self, equations=tuple(replace(e, body=f(e.body)) for e in self.equations))
+
+    def with_given(self, given: Equation) -> Equations:
+        """The same with another form of the definition of an input that is given with one."""
+        changed: dict[Equation, Equation] = {}
+        known: dict[Term, Term] = {}
+        for e in self.given:  # each after those that it reads
+            body = T.map_stored(e.body, changed, {})
+            changed[e] = given if e.name == given.name else replace(e, body=body)
+        names = (replace(a, body=T.map_stored(a.body, changed, known)) for a in self.known)
+        program = replace(self, given=tuple(changed.values()), known=tuple(names))
+        return program.map(lambda t: T.map_stored(t, changed, known))
 
     def map_refs(self, names: Iterable[str], f: Callable[[Term], Term]) -> Equations:
         """The same equations with f applied to the elements of definitions that they read."""
@@ -109,8 +122,9 @@ class Equations:
         """Like `lines`, with known names, and what those stand for before them."""
         names = self.reader_names()
         lines = [
-            definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
-            for e in self.equations
+            ("input " if e.given else "")
+            + definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
+            for e in (*self.given, *self.equations)
         ]
         used = [
             definition_line(a.name, names.of_all(a.indices), a.body, self.reader_names(a.body))
@@ -131,6 +145,8 @@ class Equations:
     def text(self) -> str:
         """A complete program of the language; parsing it gives the same equations."""
         declared = self.declared
+        names = self.names()
+        given = {e.name: e for e in self.given}
         out = []
         for i in declared.inputs.values():
             # The name that comes first in a text stands for the extent, so it is said first.
@@ -138,7 +154,13 @@ class Equations:
             for d in i.dims:
                 name = declared.extent_of[d]
                 labels.append(d if name in (*i.dims, *labels) else name)
-            dims = ",".join(name.lstrip(".") for name in labels)
+            labels = [name.lstrip(".") for name in labels]
+            if i.name in given:
+                e = _called(given[i.name], labels)
+                out.append(f"input {definition_line(e.name, labels, e.body, names)}")
+                out += [f"index {n} < |{n}|" for n in labels if n not in e.body.free]
+                continue
+            dims = ",".join(labels)
             kind = "" if i.kind == "float" else f": {i.kind}"
             out.append(f"input {i.name}[{dims}]{kind}" if i.dims else f"input {i.name}{kind}")
         for p in declared.params.values():
@@ -146,7 +168,6 @@ class Equations:
             out.append(f"param {p.name}: {p.kind}{default}")
         for name, bound in declared.bounds.items():
             out.append(f"index {name.lstrip('.')} < {show(bound)}")
-        names = self.names()
         lines = self.lines(names)
         indices = dict(i.attr for e in self.equations for i in e.indices) | names.bound
         for name, extent in indices.items():
@@ -161,10 +182,16 @@ class Equations:
         return "\n".join(self.lines())
 
 
+def _called(e: Equation, labels: Sequence[str]) -> Equation:
+    """An equation, its indices called otherwise."""
+    indices = tuple(T.index(label, i.attr[1]) for label, i in zip(labels, e.indices, strict=True))
+    return replace(e, indices=indices, body=T.element(e, indices))
+
+
 @lru_cache(maxsize=4096)
 def stored_in(t: Term) -> frozenset[Equation]:
-    """The equations whose stored values a term reads."""
-    return frozenset(s.attr for s in T.subterms(t) if s.op == "stored")
+    """The equations whose values a term reads where a kernel has stored them."""
+    return frozenset(s.attr for s in T.subterms(t) if s.op == "stored" and not s.attr.given)
 
 
 def in_order(equations: Sequence[Equation]) -> tuple[Equation, ...]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from monocomp.backends.dialects import DIALECTS
@@ -19,8 +18,8 @@ from monocomp.declarations import Declarations, Origin, by_representative
 from monocomp.derivation import Derivation
 from monocomp.equations import Equations
 from monocomp.errors import UnsupportedError, UsageError, did_you_mean
-from monocomp.language.checker import check
 from monocomp.planning.plan import Plan, Planner
+from monocomp.reading import checked_program
 from monocomp.source import minimal_source, module
 from monocomp.stages import Stages
 from monocomp.terms import Term
@@ -71,10 +70,8 @@ def compile(
     Raises:
         MonocompError: what is wrong with the program, with its place.
     """
-    text, stem = _text(text_or_path)
-    program = check(text, name or stem, {m.name: m.statement for m in monoids})
     return Kernel(
-        translate(program),
+        translate(checked_program(text_or_path, name, monoids)),
         backend=backend,
         checked=checked,
         tf32=tf32,
@@ -82,28 +79,6 @@ def compile(
         rules=rules,
         processors=processors,
     )
-
-
-def _text(text_or_path: str | os.PathLike[str]) -> tuple[str, str | None]:
-    if not isinstance(text_or_path, str):
-        return _file(Path(text_or_path))
-    if "=" in text_or_path or "\n" in text_or_path or len(text_or_path) > 4096:
-        return text_or_path, None
-    if text_or_path.endswith(".mc") or os.sep in text_or_path:
-        return _file(Path(text_or_path))
-    return text_or_path, None
-
-
-def _file(path: Path) -> tuple[str, str | None]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError, ValueError) as fault:
-        raise UsageError(
-            f"cannot read {str(path)!r}: {fault}",
-            help="give a program's text or the path of a file",
-        ) from None
-    stem = path.stem
-    return text, stem if stem.isidentifier() and stem.isascii() else None
 
 
 def _require_backend(backend: str, *known: str) -> None:

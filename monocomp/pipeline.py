@@ -17,9 +17,10 @@ from monocomp.planning.counting import elements_of_folds
 from monocomp.rewrites.centring import centring
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
+from monocomp.rewrites.equalities import equalities
 from monocomp.rewrites.exchange import candidates, exchange_by
 from monocomp.rewrites.lifting import lifted_normal_form, shared_frames
-from monocomp.rewrites.normal_form import normal_form
+from monocomp.rewrites.normal_form import normal_form, normalise
 from monocomp.rewrites.products import products
 from monocomp.rewrites.selection import selection
 from monocomp.rewriting import Rewriter
@@ -51,7 +52,9 @@ RULE_SETS = (
     centring,
 )
 LATER_RULE_SETS = RULE_SETS[2:]  # what these bring is elaborated
-RULES = {r.name: r for rule_set in RULE_SETS for r in (*rule_set.rules, *rule_set.choices)}
+RULES = {
+    r.name: r for rule_set in (*RULE_SETS, equalities) for r in (*rule_set.rules, *rule_set.choices)
+}
 CHOICES = frozenset(r for rule_set in RULE_SETS for r in rule_set.choices)
 ROUNDS = 3  # the random programs of tests/test_printer.py need one at most
 
@@ -78,6 +81,7 @@ def derive(
 def finish(rewriter: Rewriter, rules: Sequence[str] | None = None) -> None:
     """Go on from wherever a rewriter has come to, with every rule set in its turn."""
     rewriter.inline_definitions()
+    rewriter.normalise_given(lambda t: normalise(normalise(t, elaboration)))
     rewriter.name_logits()
     wanted = None if rules is None else chosen(rules)
     _apply_all(rewriter, wanted)

@@ -199,7 +199,7 @@ class Rewriter:
         program = self.program.map_refs([equation.name], lambda t: T.element(equation, t.args))
         returned = {o.name for o in program.declared.outputs}
         known = program.known
-        if equation.body.args and equation.body.op not in ("read", "cast"):
+        if equation.body.args and equation.body.op not in ("read", "stored", "cast"):
             known = (Abbreviation(equation.name, equation.indices, equation.body), *known)
         kept = tuple(e for e in program.equations if e.name != equation.name or e.name in returned)
         left = equation.name + "[" + ",".join(i.attr[0] for i in equation.indices) + "]"
@@ -211,6 +211,18 @@ class Rewriter:
             self._shown(equation.body),
             replace(program, equations=kept, known=known),
         )
+
+    def normalise_given(self, normalise: Callable[[Term], Term]) -> None:
+        """Bring what inputs are given with to the form of what is computed, so that rules
+        recognise it. It stays what it is, and nothing computes it."""
+        for name in [e.name for e in self.program.given]:
+            given = next(e for e in self.program.given if e.name == name)
+            new = replace(given, body=normalise(given.body))
+            if new != given and not self.stopped:
+                program = self.program.with_given(new)
+                users = self.program.changed(program)
+                parts = self._shown(given.body), self._shown(new.body)
+                self.record("normalise_given", NAMING_LAW, users, *parts, program)
 
     def name_logits(self) -> None:
         """Give what a derived reduction is taken of a name, if the program gives it none.

@@ -6,7 +6,9 @@ Definitions stay separate equations until a rewrite inlines them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from monocomp import terms as T
 from monocomp.building import BUILDING
@@ -19,6 +21,8 @@ from monocomp.terms.nodes import SCALED
 from monocomp.terms.operators import binary, compare, function
 from monocomp.vocabulary import KEEPING_REDUCTIONS, SELECTIONS
 
+Made = TypeVar("Made")
+
 
 def translate(program: syntax.Program, sizes: Mapping[str, int] | None = None) -> Equations:
     """A checked program as equations, for sizes as far as they are known, by representative.
@@ -29,8 +33,9 @@ def translate(program: syntax.Program, sizes: Mapping[str, int] | None = None) -
         translator = _Translator(program, sizes or {})
         return Equations(
             translator.declarations(),
-            tuple(map(translator.equation, program.definitions.values())),
+            tuple(translator.equation(d) for d in program.definitions.values() if not d.given),
             program.origin,
+            given=tuple(translator.given(d) for d in program.definitions.values() if d.given),
             sizes=translator.sizes,
             as_written=partial(translate, program),
         )
@@ -53,6 +58,7 @@ class _Translator:
         self._exact = False
         self._definitions: dict[tuple[str, bool], Term] = {}
         self._written_out: dict[Term, Term] = {}
+        self._given: dict[str, Equation] = {}
         self.monoids: dict[str, T.UserMonoid] = {
             m.name: self.monoid(m) for m in program.monoids.values()
         }
@@ -72,6 +78,15 @@ class _Translator:
         indices = tuple(map(self.index, definition.indices))
         return Equation(definition.name, indices, self.definition(definition))
 
+    def given(self, definition: syntax.Definition) -> Equation:
+        """An input with what it is, the definitions above it written out."""
+        found = self._given.get(definition.name)
+        if found is None:
+            equation = self._exactly(lambda: self.equation(definition), exact=False)
+            found = replace(equation, body=self._inlined(equation.body), given=True)
+            self._given[definition.name] = found
+        return found
+
     def monoid(self, m: syntax.Monoid) -> T.UserMonoid:
         unit = tuple(T.as_float(self.expr(e)) for e in m.unit)
         combine = tuple(T.as_float(self._as_declared(e)) for e in m.combine)
@@ -82,7 +97,7 @@ class _Translator:
             found = self.expr(e)
         return self._exactly(lambda: self.expr(e)) if lost else found
 
-    def _exactly(self, make: Callable[[], Term], exact: bool = True) -> Term:
+    def _exactly(self, make: Callable[[], Made], exact: bool = True) -> Made:
         before, self._exact = self._exact, exact
         try:
             return make()
@@ -114,7 +129,7 @@ class _Translator:
             body = self.definition(definitions[t.attr])
             return self._called(t.attr, self._inlined(body), t.args)
 
-        names = frozenset(definitions)
+        names = frozenset(name for name, d in definitions.items() if not d.given)
         return self._exactly(lambda: T.map_refs(t, names, value, memo), exact=False)
 
     def _called(self, name: str, body: Term, subscripts: Sequence[Term]) -> Term:
@@ -174,6 +189,8 @@ class _Translator:
         program = self.program
         if name not in program.definitions:
             return T.read(name, subscripts, program.inputs[name].kind)
+        if program.definitions[name].given:
+            return T.stored(self.given(program.definitions[name]), subscripts)
         if self._exact:
             return self._called(name, self.definition(program.definitions[name]), subscripts)
         return T.ref(name, subscripts, program.kinds[name])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from monocomp import terms as T
+from monocomp.rewrites.single_folds import reads_computed
 from monocomp.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_mantissa
@@ -240,7 +241,8 @@ def expand_scaled(t: Term) -> Term | None:
 
 @elaboration.rule
 def nest_indices(t: Term) -> Term | None:
-    """A fold over several indices is a fold of folds, row by row.
+    """A fold over several indices is a fold of folds, row by row; what its filter asks of rows is
+    asked of them.
 
     Law:     fold over (j, k) = fold over j of the fold over k: associative, in the same order
     Claims:  interchange
@@ -253,10 +255,16 @@ def nest_indices(t: Term) -> Term | None:
     if isinstance(monoid, str) and monoid not in ("sum", "max", "min", "prod"):
         return None
     (outer, *inner), (condition, *elements) = T.open_fold(t)
-    row = T.fold(monoid, tuple(inner), condition, *elements)
+    names = {i.attr[0] for i in inner}
+    parts = T.conjuncts(condition)
+    rows = [c for c in parts if names.isdisjoint(c.free) and not reads_computed(c)]
+    row = T.fold(
+        monoid, tuple(inner), T.conjunction(*(c for c in parts if c not in rows)), *elements
+    )
     if isinstance(monoid, str):
-        return T.fold(monoid, (outer,), T.TRUE, row)
-    return T.fold(monoid, (outer,), T.TRUE, *(T.field(row, f) for f in monoid.fields))
+        return T.fold(monoid, (outer,), T.conjunction(*rows), row)
+    fields = (T.field(row, f) for f in monoid.fields)
+    return T.fold(monoid, (outer,), T.conjunction(*rows), *fields)
 
 
 @elaboration.rule

@@ -10,7 +10,7 @@ rule says how operations are counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache, partial, update_wrapper
 
 from monocomp import terms as T
@@ -75,7 +75,7 @@ def _in_normal_form(t: Term) -> Term:
 def _exchanged(t: Term) -> Term:
     """The sum with every sum inside of its products taken outside of it; t if there is none."""
     (bound,), (condition, body) = T.open_fold(t)
-    name = bound.attr[0]
+    name, known = bound.attr[0], T.conjuncts(condition)
     parts = []
     for m in _expanded(body, name):
         outside: list[Term] = []
@@ -90,7 +90,7 @@ def _exchanged(t: Term) -> Term:
             binders.append((index, T.conjunction(*flat)))
             inside += map(T.bracket, deep)
             for g in factors(element):
-                fixed, moving = _split_exponent(g, name)
+                fixed, moving = _split_exponent(g, name, known)
                 outside.append(fixed)
                 inside.append(moving)
         total = T.fold("sum", (bound,), condition, T.mul(T.const(1, body.kind), *inside))
@@ -138,12 +138,12 @@ def _expanded(t: Term, name: str) -> list[list[Term]]:
     return [[t]]
 
 
-def _split_exponent(t: Term, name: str) -> tuple[Term, Term]:
+def _split_exponent(t: Term, name: str, known: Iterable[Term]) -> tuple[Term, Term]:
     """t as (what is free of the index) * (what is not)."""
     one = T.const(1, t.kind)
     if name not in t.free:
         return t, one
-    if t.op == "exp":
+    if t.op == "exp" and T.shares(t, known)[0] is T.ONE:
         fixed = [a for a in addends(t.args[0]) if name not in a.free]
         moving = [a for a in addends(t.args[0]) if name in a.free]
         return T.exp(T.add(T.ZERO, *fixed)), T.exp(T.add(T.ZERO, *moving))

@@ -123,7 +123,9 @@ def are_bounded(terms: tuple[Term, ...]) -> bool:
 
 def is_bounded_by_form(addend: Term) -> bool:
     """Is the exponent at most 0 by its form, wherever the addend is there?"""
-    return is_at_most_zero(exponent_of(addend), condition_of(addend))
+    condition = condition_of(addend)
+    _, rest = T.shares(addend, T.conjuncts(condition))
+    return is_at_most_zero(exponent_of(rest), condition)
 
 
 def is_at_most_zero(exponent: Term, condition: Term) -> bool:

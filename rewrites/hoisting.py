@@ -117,7 +117,8 @@ def hoist_factor(t: Term) -> Term | None:
     Law:     sum(a * x) = a * sum(x)
     Claims:  distributivity, exponentials
     Needs:   a positive factor, where the elements are divided by what may be of nothing: 0 over
-             that is 0; of an exponent what is a number where a filter may leave no element
+             that is 0; of an exponent what is a number where a filter may leave no element; no part
+             of a share of what is given, which is at most 1
     before:  A[i] = sum[k](exp(S[i,k] - M[i]) * X[k] / Z[i])
     after:   A[i] = exp(-M[i]) / Z[i] * sum[k](exp(S[i,k]) * X[k])
     """
@@ -131,7 +132,8 @@ def hoist_factor(t: Term) -> Term | None:
         is_number = T.is_finite_if_read(a) or bool(a.folded)
         return name not in a.free and (is_number or T.has_element(t))
 
-    for factor in factors(body):
+    share, rest = T.shares(body, T.conjuncts(condition))
+    for factor in factors(rest):
         if factor.op == "exp" and name in factor.free:
             fixed = [a for a in addends(factor.args[0]) if leaves(a)]
             moving = [a for a in addends(factor.args[0]) if a not in fixed]
@@ -139,12 +141,15 @@ def hoist_factor(t: Term) -> Term | None:
             inside.append(T.exp(T.add(*moving)))
         elif name in factor.free:
             number, factor = primitive(factor, name)
+            if number < 0 and share is not T.ONE:  # nothing is divided by such a sum
+                number, factor = -number, T.neg(factor)
             outside.append(T.const(number, body.kind))
             inside.append(factor)
         elif factor.op == "const" and isinstance(factor.attr, float):  # 0 elements times infinity
             inside.append(factor)
         else:
             outside.append(factor)
+    inside += [f for f in factors(share) if f is not T.ONE]
     if any(map(_may_divide_by_nothing, inside)):
         inside += [f for f in outside if not T.is_positive(f)]
         outside = list(filter(T.is_positive, outside))

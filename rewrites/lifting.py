@@ -104,7 +104,7 @@ def lift_weighted_sum(t: Term) -> Term | None:
     Law:     sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v, m = max_k s_k for v_k != 0
     Claims:  scaled numbers, SE, units
     Needs:   the laws of SE: associative, unit, tile form (proved); exponents that are not at
-             most 0 by their form
+             most 0 by their form, nor because of what is given
     before:  O[i,e] = sum[k](exp(S[i,k]) * V[k,e])
     after:   O[i,e] = exp(max[k](S[i,k])) * SE[k](V[k,e], S[i,k]).v
     """
@@ -113,7 +113,9 @@ def lift_weighted_sum(t: Term) -> Term | None:
     (bound,), (condition, body) = T.open_fold(t)
     if not any(s.op == "exp" and bound.attr[0] in s.free for s in T.subterms(body)):
         return None
-    if is_at_most_zero(scaled(body)[1], T.conjunction(condition, condition_of(body))):
+    there = T.conjunction(condition, condition_of(body))
+    _, rest = T.shares(body, T.conjuncts(there))
+    if is_at_most_zero(scaled(rest)[1], there):
         return None  # no element is large, and nobody divides by their sum
     return _lifted(t)
 
@@ -136,7 +138,8 @@ def lift_extremum(t: Term) -> Term | None:
     if bound.attr[0] not in exponent.free or not exponent.folded or not T.has_element(t):
         return None
     there = T.conjunction(condition, condition_of(body))
-    if body.op == "exp" or is_at_most_zero(exponent, there):
+    _, rest = T.shares(body, T.conjuncts(there))
+    if body.op == "exp" or is_at_most_zero(exponent_of(rest), there):
         return None
     if normalise(frame(bound, there, exponent)) is T.ZERO:  # nothing leaves, and so it does not end
         return None

@@ -175,6 +175,9 @@ def _separated(t: Term, bound: Term, condition: Term) -> dict[Term, Term]:
             return {T.ONE: s}
         if is_result(s):
             return {s: T.const(1, s.kind)}
+        share, rest = T.shares(s, known)
+        if share is not T.ONE:  # at most 1 as it stands
+            return {result: T.mul(share, x) for result, x in visit(rest).items()}
         distances = are_distances(factors(s))
         match s.op:
             case "add":

@@ -69,6 +69,7 @@ SPLITS = {
     "q - r * k >= 0": "[; where(0 < r, q // r + 1, |k|))",
     "k // 8 == q // 8": "[8 * (q // 8); 8 * (q // 8) + 8)",
     "k // 8 < q // 8 or k <= q": None,
+    "k // r == q": None,
     "q < s and k == k": "[; where(q < s, |k|, 0))",
     "q < s or k <= q": "[; maximum(where(q < s, |k|, 0), q + 1))",
     "seen[q,k]": "[; )* where seen[q,k]",
@@ -104,6 +105,7 @@ ATOMS = (
     *("k <= q", "k < q - 1", "k == q", "k != q - 1", "k >= w", "k < s", "q - k < w", "q < s"),
     *("k < n[q]", "first[q] <= k", "k < last[q]", "2 * k <= q", "3 * k > q + w", "k - 2 * q < s"),
     *("q - r * k >= 0", "r * k + s > q", "k // 2 == q // 2", "k // 3 < w", "abs(q - k) < w"),
+    *("k // (q // 3) == s // 2", "k // (q // 2) < w"),
     *("2 * abs(k - s) >= w", "seen[q,k]", "(q + k) % 2 == 0", "2 * k == q + w", "-2 * k != q - s"),
 )
 
@@ -269,13 +271,15 @@ class Formulas:
         return {"add": sum, "mul": math.prod}[t.op](args)
 
     def division(self, op: str, a: Any, b: Any) -> Any:
-        """a // b by what it means: b q <= a < b q + b, or the other way round for b < 0."""
+        """a // b by what it means: b q <= a < b q + b, or the other way round for b < 0; 0 for
+        b = 0."""
         q = z3.Function("floordiv", z3.IntSort(), z3.IntSort(), z3.IntSort())(a, b)
         self.facts += [
             z3.Implies(b > 0, z3.And(b * q <= a, a < b * q + b)),
             z3.Implies(b < 0, z3.And(b * q >= a, a > b * q + b)),
+            z3.Implies(b == 0, q == 0),
         ]
-        return q if op == "floordiv" else a - b * q
+        return q if op == "floordiv" else z3.If(b == 0, 0, a - b * q)
 
     def inside(self, i: Interval, k: Any) -> Any:
         return z3.And(*(k >= self.of(t, k) for t in i.lower), *(k < self.of(t, k) for t in i.upper))

@@ -16,10 +16,9 @@ import pytest
 
 from monocomp.checking.steps import Case
 from monocomp.errors import MonocompError
-from monocomp.pipeline import RULE_SETS
+from monocomp.pipeline import RULES
 from tests.rewrites.rules import apply_only
 
-RULES = {rule.name: rule for rules in RULE_SETS for rule in (*rules.rules, *rules.choices)}
 SEEDS = range(3)
 
 

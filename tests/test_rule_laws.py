@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from monocomp import terms as T
-from monocomp.pipeline import RULE_SETS
+from monocomp.pipeline import RULES
 from monocomp.proving import proofs, prover
 from monocomp.proving.laws import BUILT_IN
 from monocomp.proving.rule_laws import RULE_LAWS, Identity, RuleLaw
@@ -24,7 +24,6 @@ from monocomp.terms.printer import show
 from tests.rewrites.rules import equations
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
-RULES = {rule.name: rule for rules in RULE_SETS for rule in rules.rules + rules.choices}
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)

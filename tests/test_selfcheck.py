@@ -34,6 +34,10 @@ _NUMBERS = count()
 
 PROGRAMS = {
     "gather": "input tok[t]: int\nO[t,e] = E[tok[t],e] * 2",
+    "given": """
+        input L[q] = logsumexp[k if k < q](S[q,k]), Z[q] = exp(L[q]) + sum[k](S[q,k] ** 2)
+        O[q,e] = sum[k if k < q](exp(S[q,k] - L[q]) / Z[q] * V[k,e])
+        """,
     "paged": """
         input table[b,n]: int, len[b]: int, K[p,s,d], V[p,s,e]
         index k < |n| * |s|
@@ -205,7 +209,14 @@ def agrees(made: Any, equations: Equations, inputs: dict[str, Any], **params: An
     identifiers = plain(equations)
     wanted = oracle.evaluate(equations.origin.text, inputs, **params)
     tensors = [torch.as_tensor(inputs[name]) for name in equations.declared.inputs]
-    found = made.reference(*tensors, **{identifiers[n]: v for n, v in params.items()})
+    named = {identifiers[n]: v for n, v in params.items()}
+    if equations.given:
+        names = {e.name for e in equations.given}
+        pairs = zip(equations.declared.inputs, tensors, strict=True)
+        others = (torch.zeros_like(t) if n in names else t for n, t in pairs)
+        for e, x in zip(equations.given, made.given(*others, **named), strict=True):
+            np.testing.assert_allclose(x.numpy(), inputs[e.name], rtol=1e-12, atol=1e-12)
+    found = made.reference(*tensors, **named)
     assert isinstance(found, tuple)
     wanted = wanted if isinstance(wanted, tuple) else (wanted,)
     for x, y in zip(found, wanted, strict=True):

@@ -18,12 +18,12 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from monocomp import terms as T
 from monocomp.arguments import is_in_float32
-from monocomp.backends.torch import dtype_of, promoted
+from monocomp.backends.torch import TorchTarget
 from monocomp.backends.triton.schedule import one_tile, two_tiles
 from monocomp.blocks.program import SMALL_INT
 from monocomp.declarations import Declarations
 from monocomp.host.plan import Launched, Plan
-from monocomp.host.program import Buffer, HostProgram
+from monocomp.host.program import HostProgram
 
 Look: TypeAlias = tuple[Any, ...]
 _PLANS = 256  # that a kernel keeps; the oldest go
@@ -33,7 +33,7 @@ _KINDS = {"int": int, "float": float}
 _THREAD = threading.local()  # for which devices a thread has a context
 
 
-class PlanTarget:
+class PlanTarget(TorchTarget):
     """Plans launches of the kernels of an emitted file, for `host.evaluation`.
 
     Args:
@@ -46,20 +46,8 @@ class PlanTarget:
     def __init__(
         self, program: HostProgram, module: ModuleType, device: torch.device, precision: str
     ) -> None:
-        self.program, self.module = program, module
-        self.device, self.precision = device, precision
-
-    def promoted(self, tensors: Sequence[torch.Tensor], default: str) -> torch.dtype:
-        return promoted(tensors, default)
-
-    def dtype(self, buffer: Buffer, promoted: torch.dtype) -> torch.dtype:
-        return dtype_of(buffer, promoted, torch.float32)
-
-    def stand_in(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        return torch.empty(shape, dtype=dtype, device="meta")
-
-    def clear(self, tensor: torch.Tensor) -> object:
-        return tensor.zero_()
+        super().__init__(device)
+        self.program, self.module, self.precision = program, module, precision
 
     def kernel(self, number: int, programs: int) -> Callable[..., object]:
         return _Start(getattr(self.module, self.program.kernels[number].name), programs)

@@ -13,6 +13,7 @@ from typing import Any
 
 from monocomp import terms as T
 from monocomp.backends.triton import reference
+from monocomp.backends.triton.layout import tuple_text
 from monocomp.backends.triton.reference import reference_lines
 from monocomp.backends.triton.reference.code import call_lines, default_text
 from monocomp.checking.sizes import Sizes
@@ -121,6 +122,13 @@ def main_lines(
         inputs.append(f"        {made},  # {declared.name}[{dims}]")
     out += ["    made = [", *inputs, "    ]"] if inputs else ["    made = []"]
     out += call_lines("params = {", keywords, "}")
+    if equations.given:
+        order = list(equations.declared.inputs)
+        places = tuple_text([str(order.index(e.name)) for e in equations.given])
+        out += [
+            f"    for place, values in zip({places}, given(*made, **params)):",
+            "        made[place] = values.to(made[place].dtype)",
+        ]
     out += call_lines("names = (", outputs, ")" if several else ",)")
     out += (
         _LOOP.format(host=host, results=call if several else f"({call},)").strip("\n").splitlines()
@@ -158,7 +166,7 @@ def sizes_for(equations: Equations, known: Mapping[str, int]) -> Sizes | None:
 
 def _tabulated(equations: Equations, sizes: Mapping[str, int]) -> int:
     """How many elements the largest part of a formula has."""
-    terms = list(T.subterms(*(e.body for e in equations.equations)))
+    terms = list(T.subterms(*(e.body for e in (*equations.given, *equations.equations))))
     extents = dict(t.attr for t in terms if t.op == "index")
     return max(math.prod(sizes[extents[name]] for name in t.free) for t in terms)
 
@@ -182,7 +190,7 @@ def _sizes(start: Sizes, known: Mapping[str, int], is_tiny: bool) -> Sizes:
     equations, free = start.program, start.fit
     declared = equations.declared
     given = {e: known[e] for e in free_extents(declared) if e in known}
-    terms = T.subterms(*(e.body for e in equations.equations))
+    terms = T.subterms(*(e.body for e in (*equations.given, *equations.equations)))
     bound = [t.attr.extents for t in terms if t.op == "fold"]
     paired = {name for extents in bound if len(extents) > 1 for name in extents}
     empty = without_elements(equations)

@@ -11,13 +11,15 @@ and NaN.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import count
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from monocomp.checking.sizes import Sizes
-from monocomp.declarations import Input
-from monocomp.equations import Equations
+from monocomp.declarations import Input, Output
+from monocomp.equations import Equation, Equations
 from monocomp.intervals import Interval
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -46,7 +48,7 @@ def random_inputs(
             numbers.
         seed: equal seeds give equal inputs.
         params: parameters that are not at their defaults, for sizes that depend on them.
-        points: where most elements are.
+        points: where most elements are; inputs that are given with a definition are what it says.
     """
     sizes = Sizes(program, extents, params or {})
     arrays = {}
@@ -58,7 +60,26 @@ def random_inputs(
         if points != "general":
             special = np.random.default_rng([seed, number, 1])
             _specialise(arrays[at.name], values, points, special)
+    for given in program.given:
+        values_of = _defined(program, given, arrays, params or {})
+        is_float = program.declared.inputs[given.name].kind == "float"
+        arrays[given.name] = _rounded(values_of, dtype) if is_float else values_of
     return arrays
+
+
+def _defined(
+    program: Equations, given: Equation, arrays: Mapping[str, Array], params: Mapping[str, Any]
+) -> Array:
+    """The values of an input that is given with its definition: what that says, by the oracle."""
+    from monocomp.reference.oracle import evaluate
+
+    taken = program.declared.names | program.by_name.keys()
+    name = next(n for n in (f"{given.name}_{i}" for i in count()) if n not in taken)
+    equation = replace(given, name=name, given=False)
+    before = program.given[: program.given.index(given)]
+    declared = replace(program.declared, outputs=(Output(name),))
+    alone = replace(program, declared=declared, equations=(equation,), given=before)
+    return np.asarray(evaluate(alone.text(), arrays, **params))
 
 
 def _specialise(
@@ -89,10 +110,12 @@ def _elements(
     if at.kind == "int":
         low, high = values
         return np.asarray(generator.integers(low, max(low, high), shape, endpoint=True))
-    if dtype == "bfloat16":
-        return to_bfloat16(np.asarray(generator.standard_normal(shape, dtype=np.float32)))
     precise = np.float64 if dtype == "float64" else np.float32
-    return np.asarray(generator.standard_normal(shape, dtype=precise)).astype(dtype)
+    return _rounded(np.asarray(generator.standard_normal(shape, dtype=precise)), dtype)
+
+
+def _rounded(values: Array, dtype: str) -> Array:
+    return to_bfloat16(values.astype(np.float32)) if dtype == "bfloat16" else values.astype(dtype)
 
 
 def to_bfloat16(array: Array) -> Array:

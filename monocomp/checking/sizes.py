@@ -15,13 +15,14 @@ from typing import Any
 
 from monocomp import terms as T
 from monocomp.declarations import by_representative, free_extents
-from monocomp.equations import Equations
+from monocomp.equations import Equation, Equations
 from monocomp.intervals import Interval, interval
 from monocomp.terms import Term
 
 PRIMES = (2, 3, 5, 7, 11, 13, 17)
 _SEARCHED = range(2, 13)  # extents tried where primes do not fit together
 _ANY_INT = 7
+_READS = ("read", "ref", "stored")
 
 
 def complete_extents(
@@ -59,7 +60,7 @@ class Sizes:
         self.program, self.declared = program, program.declared
         defaults = {name: at.default for name, at in self.declared.params.items()}
         self.params: dict[str, Any] = {**defaults, **params}
-        self.terms = list(T.subterms(*(e.body for e in program.equations)))
+        self.terms = list(T.subterms(*(e.body for e in (*program.given, *program.equations))))
         self.subscripts = list(self._all_subscripts())
         self.compared = list(self._all_compared())
         self._choose(given)
@@ -161,21 +162,24 @@ class Sizes:
                 found.add(t.attr)
             elif t.op == "index":
                 found.add(t.attr[1])
-            elif t.op == "ref":
-                found |= self._mentioned(self.program.by_name[t.attr].body)
+            elif t.op in ("ref", "stored"):
+                found |= self._mentioned(self._equation(t).body)
         return found
 
     # What the program says
 
+    def _equation(self, read: Term) -> Equation:
+        return self.program.by_name[read.attr] if read.op == "ref" else read.attr
+
     def _all_subscripts(self) -> Iterator[_Subscript]:
         """Computed subscripts; a plain index is inside its tensor by itself."""
         for t in self.terms:
-            if t.op not in ("read", "ref"):
+            if t.op not in _READS:
                 continue
-            if t.op == "ref":
-                extents = tuple(i.attr[1] for i in self.program.by_name[t.attr].indices)
-            else:
+            if t.op == "read":
                 extents = self.declared.extents(t.attr)
+            else:
+                extents = tuple(i.attr[1] for i in self._equation(t).indices)
             for extent, a in zip(extents, t.args, strict=True):
                 if a.op != "index":
                     yield _Subscript(extent, a)
@@ -205,14 +209,14 @@ class Sizes:
                 return None if size is None else (0, max(0, size - 1))
             case "read":
                 return self.values(t.attr) if t.kind == "int" else None
-            case "ref":
-                return self._range(self.program.by_name[t.attr].body)
+            case "ref" | "stored":
+                return self._range(self._equation(t).body)
         return (found, found) if isinstance(found, int) else None
 
 
 def _is_element(t: Term) -> bool:
     """Is t a plain element of a tensor?"""
-    return t.op in ("read", "ref")
+    return t.op in _READS
 
 
 def _simplicity(choice: Iterable[int]) -> tuple[int, int]:

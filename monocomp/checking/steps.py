@@ -187,8 +187,8 @@ def check_steps(start: Equations, steps: Iterable[Step], case: Case) -> Iterator
     """Evaluate the program after every step of a derivation, one by one."""
     cases = []
     for each in case.everywhere():
-        inputs = each.inputs("float64")
         try:
+            inputs = each.inputs("float64")
             cases.append((each, inputs, each.outputs(inputs)))
         except IndexRangeError:
             if each is case:

@@ -9,6 +9,8 @@ made are read as if somebody had written them, to whom it might matter that a nu
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from monocomp import terms as T
 from monocomp.equations import Equations
 from monocomp.errors import InternalError
@@ -40,8 +42,11 @@ def verify(program: Equations) -> Equations:
                 raise InternalError(f"{equation.name} reads {t.attr}, which no equation defines")
             if t.op == "read" and t.attr not in program.declared.inputs:
                 raise InternalError(f"{equation.name} reads {t.attr}, which is no input")
+            if t.op == "stored" and t.attr.given and t.attr not in program.given:
+                raise InternalError(f"{equation.name} reads another {t.attr.name} than is given")
     printed = translate(check(program.text()))
-    for old, new in zip(program.equations, printed.equations, strict=True):
+    ours, theirs = ((*p.given, *p.equations) for p in (program, printed))
+    for old, new in zip(ours, theirs, strict=True):
         is_same = old.body is new.body or loosely(old.body) is loosely(new.body)
         if (old.name, old.indices) != (new.name, new.indices) or not is_same:
             raise InternalError(f"{old.body!r}\nis printed as\n{new.body!r}")
@@ -55,6 +60,8 @@ def loosely(t: Term) -> Term:
     def visit(t: Term) -> Term:
         if t not in memo:
             new = T.map_children(t, visit)
+            if new.op == "stored":
+                new = T.stored(replace(new.attr, body=visit(new.attr.body)), new.args)
             if new.op == "exactly":
                 stands = T.as_it_stands(new)
                 new = T.construct(stands.op, *stands.args, attr=stands.attr, kind=stands.kind)

@@ -219,6 +219,15 @@ def emit(options: Namespace) -> int:
     return OK
 
 
+def grad(options: Namespace) -> int:
+    """`monocomp grad`: the gradient as a program, or the program that saves what it reads."""
+    from monocomp.gradients.derived import gradient
+
+    found = gradient(_equations(options), options.wrt or None, options.outputs or None)
+    _deliver(options.output, found.forward.text() if options.forward else f"{found}\n")
+    return OK
+
+
 def explain(options: Namespace) -> int:
     """`monocomp explain`."""
     extents = _extents(options)

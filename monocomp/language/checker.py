@@ -89,7 +89,11 @@ class _Checker:
         kinds = Kinds(declared, self.scope.params, self.definitions)
         extents = _Extents(self)
         places = self._places_of_inputs()
-        inputs = {key: Input(key, extents.dims[key], kinds.input(key)) for key in places}
+        known = kinds.definitions
+        inputs = {
+            key: Input(key, extents.dims[key], known[key] if key in known else kinds.input(key))
+            for key in places
+        }
         bounds = extents.bounds()
         places |= {key: at.span for key, at in (self.definitions | self.monoids | bounds).items()}
         return S.Program(
@@ -101,7 +105,7 @@ class _Checker:
             origin=Origin(self.scope.text, name, places),
             monoids=self.monoids,
             definitions=self.definitions,
-            kinds=kinds.definitions,
+            kinds=known,
         )
 
     def _definitions(self, bodies: dict[str, S.Expr]) -> dict[str, S.Definition]:
@@ -143,10 +147,11 @@ class _Checker:
                 continue
             available = _in_order(body, found)
             near = _likely(label, available, set(at.indices), body)
+            what = "input" if at.given else "output"
             raise UnknownIndexError(
-                f"output index '{label}' does not occur on the right-hand side",
+                f"{what} index '{label}' does not occur on the right-hand side",
                 spans=label.span,
-                notes=(f"available for the output: {', '.join(available) or 'none'}",),
+                notes=(f"available for the {what}: {', '.join(available) or 'none'}",),
                 help=f"did you mean '{near}'?"
                 if near
                 else f"use '{label}' on the right, or declare it: index {label} < ...",
@@ -156,28 +161,29 @@ class _Checker:
 
     def _outputs(self) -> tuple[declarations.Output, ...]:
         asked = [at for at in self.scope.statements if isinstance(at, S.Output)]
-        if not self.definitions:
+        computed = {key: at for key, at in self.definitions.items() if not at.given}
+        if not computed:
             raise OutputError(
                 "the program has no output: it defines nothing",
                 spans=self.scope.statements[0].span,
                 help="add a definition, such as O[i] = 2 * A[i]",
             )
         if asked:
-            return self._asked(asked)
+            return self._asked(asked, computed)
         used = {name for key in self.definitions for name in self.scope.definitions_used(key)}
         return tuple(
-            declarations.Output(str(at.name))
-            for at in self.definitions.values()
-            if at.name not in used
+            declarations.Output(str(at.name)) for at in computed.values() if at.name not in used
         )
 
-    def _asked(self, asked: list[S.Output]) -> tuple[declarations.Output, ...]:
+    def _asked(
+        self, asked: list[S.Output], computed: Mapping[str, S.Definition]
+    ) -> tuple[declarations.Output, ...]:
         seen: dict[str, Span] = {}
         for at in asked:
             name = at.name
-            if name not in self.definitions:
-                near = nearest(name, self.definitions)
-                accepted = ", ".join(self.definitions)
+            if name not in computed:
+                near = nearest(name, computed)
+                accepted = ", ".join(computed)
                 is_free = self.scope.claimed(name) is None
                 raise OutputError(
                     f"'{name}' is not a definition and cannot be returned",
@@ -215,7 +221,8 @@ class _Checker:
 
     def _places_of_inputs(self) -> dict[str, Span]:
         """Where each input is declared or first read, in order of their first appearance."""
-        places = {key: at.span for key, at in self.scope.inputs.items()}
+        declared = (self.scope.inputs, self.scope.given)
+        places = {key: at.span for table in declared for key, at in table.items()}
         first = {key: place.start for key, place in places.items()}
         for read, _ in self.reads():
             if read.name not in self.scope.definitions:
@@ -243,7 +250,8 @@ class _Extents:
         self._above: dict[str, str] = {}
         self._order = {name: span.start for name, span in self.scope.indices.items()}
         self.dims: dict[str, tuple[str, ...]] = {
-            key: at.dims for key, at in self.scope.inputs.items()
+            **{key: at.dims for key, at in self.scope.inputs.items()},
+            **{key: at.indices for key, at in self.scope.given.items()},
         }
         for read, names in checker.reads():
             self._meet(read, names)

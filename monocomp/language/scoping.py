@@ -50,7 +50,7 @@ class Scope:
 
     text: str
     statements: list[S.Statement]
-    given: Mapping[str, S.Monoid] = field(default_factory=dict)
+    ready: Mapping[str, S.Monoid] = field(default_factory=dict)
     definitions: dict[str, S.Definition] = field(default_factory=dict)
     inputs: dict[str, S.DeclaredInput] = field(default_factory=dict)
     params: dict[str, S.Param] = field(default_factory=dict)
@@ -86,10 +86,15 @@ class Scope:
         )
         for table, what in tables:
             if name in table:
-                return what, table[name].name.span
+                return "an input" if name in self.given else what, table[name].name.span
         if name in self.reads:
             return "an input", head(self.reads[name][0], name)
         return None
+
+    @property
+    def given(self) -> dict[str, S.Definition]:
+        """The definitions of inputs that are given with one."""
+        return {name: at for name, at in self.definitions.items() if at.given}
 
     # Claims
 
@@ -201,7 +206,7 @@ class Scope:
 
     def all_given(self) -> Mapping[str, S.Monoid]:
         """The monoids that need no declaration."""
-        return {**standard_monoids(), **self.given}
+        return {**standard_monoids(), **self.ready}
 
     def _collect_subscripts(self, node: S.Read, local: frozenset[str]) -> None:
         names = []

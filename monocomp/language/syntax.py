@@ -198,11 +198,15 @@ def with_children(expr: Expr, parts: Iterable[Expr]) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class Definition(Node):
-    """`name[indices] = body`; a scalar has no indices."""
+    """`name[indices] = body`; a scalar has no indices.
+
+    After `input` the values are `given`: the body says what they are, and nothing computes it.
+    """
 
     name: Label
     indices: tuple[Label, ...]
     body: Expr
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,9 +276,9 @@ Statement: TypeAlias = Definition | Function | Monoid | Bound | Param | Output |
 class Program(Declarations[Expr]):
     """A checked program.
 
-    inputs and params are in order of first appearance, definitions in order of the text; two
-    indices have the same extent exactly when they have the same representative. `kinds` gives the
-    type of each definition.
+    inputs and params are in order of first appearance, definitions in order of the text, those of
+    inputs that are given with one among them; two indices have the same extent exactly when they
+    have the same representative. `kinds` gives the type of each definition.
     """
 
     origin: Origin = field(default=Origin(), compare=False)

@@ -11,7 +11,7 @@ from monocomp.lowering.nests import sides_of
 from monocomp.lowering.values import Values
 from monocomp.rewrites.products import apart
 from monocomp.terms import Term
-from monocomp.terms.algebra import LARGEST_INT
+from monocomp.terms.algebra import LARGEST_INT, LEAST_INT
 from monocomp.tile import Assign, Combine, Expr, Fold, Loop, Selection, State, apply, local, number
 from monocomp.tile.operations import JOIN
 from monocomp.vocabulary import Kind
@@ -74,7 +74,7 @@ class Body:
         monoid = f.attr.monoid
         unit = UNITS[monoid]
         if f.kind == "int" and math.isinf(unit):
-            unit = LARGEST_INT if unit > 0 else -LARGEST_INT - 1
+            unit = LARGEST_INT if unit > 0 else LEAST_INT
         state = self.state(_STATE_NAMES[monoid], self.at.tile_axes(f), f.kind, unit)
         if monoid == "sum":
             self.update(state, self.sum_tile(element, state))

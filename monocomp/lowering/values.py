@@ -20,16 +20,17 @@ from monocomp.lowering.special_values import (
     in_no_frame,
     is_divisor,
     is_infinite_bracket,
-    is_mask,
     is_missing_nowhere,
     is_negative,
     may_be_infinite_by_itself,
     may_cancel,
+    subtracted,
     times,
     unsigned,
 )
 from monocomp.terms import Number, Term
-from monocomp.terms.algebra import LARGEST_INT, is_selection
+from monocomp.terms.algebra import LEAST_INT, is_selection
+from monocomp.terms.monomials import addends as addends_of
 from monocomp.terms.monomials import factors
 from monocomp.tile import Expr, apply, number
 from monocomp.vocabulary import Kind
@@ -167,18 +168,19 @@ class Values(Scopes):
         """A sum. Where a part is missing, and -inf, so is the sum, whatever is added or taken away:
         -inf - -inf is -inf for a maximum over nothing. But an infinite element counts for more
         than an aggregate of nothing, also where it is taken away."""
-        infinite = [a for a in t.args if not is_missing_nowhere(a)]
+        given = self._given_logarithms(t)
+        infinite = [a for a in t.args if not (a in given or is_missing_nowhere(a))]
         if len(infinite) == 2 and self._is_below_its_largest(*infinite):
             return self._signed_sum(map(clamped, t.args), self.value)
-        total = self._signed_sum(t.args, self.value)
-        if not any(map(may_be_infinite_by_itself, t.args)):
+        total = self._signed_sum((given.get(a, a) for a in t.args), self.value)
+        if not any(may_be_infinite_by_itself(a) for a in t.args if a not in given):
             return total
         if all(map(T.is_below_infinity, infinite)):  # nothing cancels
             return total
         if len(infinite) > 1:
             infinite = [a for a in infinite if not T.exceeds_minus_infinity(unsigned(a))]
             added = [a for a in infinite if not is_negative(a)]
-            masks = [a for a in infinite if is_mask(unsigned(a))]
+            masks = [a for a in infinite if T.is_mask(unsigned(a))]
             of_nothing = [a for a in infinite if may_be_infinite_by_itself(unsigned(a))]
             for a in sorted(added, key=lambda a: a not in of_nothing):
                 total = where_equal(self.value(a), -math.inf, -math.inf, total)
@@ -189,6 +191,15 @@ class Values(Scopes):
                 for a in (a for a in added if a in masks):
                     total = where_equal(self.value(a), -math.inf, -math.inf, total)
         return total
+
+    def _given_logarithms(self, exponent: Term) -> dict[Term, Term]:
+        """Those of given sums, and what to subtract where they are -inf: only where the elements
+        beside them are, of which some may be."""
+        known = (c for scope in self.scopes for c in T.conjuncts(scope.condition))
+        given = T.given_logarithms(exponent, known)
+        if all(a in given or is_missing_nowhere(a) for a in addends_of(exponent)):
+            return {a: a for a in given}
+        return {a: subtracted(a) for a in given}
 
     def _is_below_its_largest(self, x: Term, y: Term) -> bool:
         """Are these x and -max x? Then x is -inf where the maximum is, and stays it, whatever
@@ -236,7 +247,7 @@ class Values(Scopes):
         if kind == "float":
             scale *= factor
         factors = () if rest is None else rest.args if rest.op == "mul" else (rest,)
-        negative = scale < 0 and scale != _LEAST_INT
+        negative = scale < 0 and scale != LEAST_INT
         scale = abs(scale) if negative else scale
         total: Expr | None = None
         if scale != 1 or not factors:
@@ -347,12 +358,14 @@ class Values(Scopes):
         """exp(x) = exp2(x log2(e)); log2(e) joins the factors that are known outside.
 
         Factors that all addends have are multiplied with their sum: that is exact where the addends
-        nearly cancel, however large they are, and 0 where they do.
+        nearly cancel, however large they are, and 0 where they do. What is given was rounded.
         """
         exponent = t.args[0]
         addends = list(exponent.args if exponent.op == "add" else (exponent,))
+        given = self._given_logarithms(exponent)
+        addends = [given.get(a, a) for a in addends]
         log2_e = math.log2(math.e)
-        scale, rest = _common_scale(addends)
+        scale, rest = (None, addends) if given else _common_scale(addends)
         rest = [clamped(a) if may_cancel(a, rest) else a for a in rest]
         if scale is None:
             total = self._signed_sum(rest, lambda a: self._masked_product(log2_e, a))
@@ -367,15 +380,12 @@ class Values(Scopes):
         return apply("exp2", total)
 
 
-_LEAST_INT = -LARGEST_INT - 1
-
-
 def _stored(exact: Number, kind: Kind) -> float:
     """A number as a kernel has it: the nearest float, or the int modulo 2 ** 64."""
     if kind == "bool":
         return bool(exact)
     if kind == "int":
-        return (int(exact) - _LEAST_INT) % 2**64 + _LEAST_INT
+        return (int(exact) - LEAST_INT) % 2**64 + LEAST_INT
     try:
         return float(exact)
     except OverflowError:

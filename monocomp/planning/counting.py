@@ -355,15 +355,16 @@ class _Counter:
         self._count(ELEMENTWISE * (len(side) - 1), varying, path)
 
     def _read(self, t: Term, path: tuple[Term, ...], scope: str) -> None:
-        is_input = t.op == "read"
-        dims = self.dims[t.attr] if is_input else [i.attr[1] for i in t.attr.indices]
+        name = t.attr if t.op == "read" else t.attr.name
+        is_input = t.op == "read" or t.attr.given
+        dims = self.dims[name] if is_input else [i.attr[1] for i in t.attr.indices]
         pairs = zip(dims, t.args, strict=True)
         size = product(self.extent(dim) for dim, place in pairs if place.op != "const")
-        wide = not is_input and t.attr.name not in self.outputs and t.kind == "float"
+        wide = not is_input and name not in self.outputs and t.kind == "float"
         width = STORED_BYTES if wide else ELEMENT_BYTES
         self.moved += size * width * self._repeats(i for i in path if i.attr[0] not in t.free)
         if is_input and all(a.op != "const" for a in t.args):
-            self.reads.setdefault(t.attr, set()).add(scope)
+            self.reads.setdefault(name, set()).add(scope)
 
     def _count(self, operations: Operations, free: frozenset[str], path: tuple[Term, ...]) -> None:
         """Add operations on what varies with these indices, for each time that it is computed; a

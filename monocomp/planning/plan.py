@@ -20,8 +20,8 @@ from monocomp.building import BUILDING
 from monocomp.derivation import Derivation
 from monocomp.equations import Equation, Equations
 from monocomp.errors import InternalError, UnsupportedError
-from monocomp.lowering import lower
 from monocomp.lowering.guards import guard_reads
+from monocomp.lowering.kernels import lower
 from monocomp.planning.holding import roles_by_cost
 from monocomp.planning.report import report
 from monocomp.planning.roles import (
@@ -35,6 +35,7 @@ from monocomp.planning.splitting import split
 from monocomp.planning.storing import cut
 from monocomp.planning.tiling import tiling_steps
 from monocomp.proving.proofs import require_program
+from monocomp.rewrites.equalities import equalities
 from monocomp.rewriting import Rewriter, Step
 from monocomp.sizes import (
     has_same_elements,
@@ -215,7 +216,10 @@ class Planner:
         rewriter = self._rewriter_for(bucket)
         nominal = nominal_sizes(self.equations.declared, bucket)
         sizes = {e: max(n, 1) for e, n in nominal.items()}
-        program, steps = cut(rewriter.program, sizes)
+        known = Rewriter(rewriter.program)
+        known.exhaust(equalities)
+        program, steps = cut(known.program, sizes)
+        steps = [*known.steps, *steps]
         if processors > 1:
             program, more = split(program, sizes, processors, divides=divides)
             steps = [*steps, *more]

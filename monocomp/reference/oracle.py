@@ -187,7 +187,10 @@ class _Evaluator:
     def outputs(self) -> tuple[Array, ...]:
         """Evaluate all definitions and give those that the program returns."""
         for definition in self.program.definitions.values():
-            self.tensors[definition.name] = self._define(definition)
+            defined = self._define(definition)
+            if definition.given:
+                defined = self._given(self.tensors[definition.name], defined)
+            self.tensors[definition.name] = defined
         return tuple(self._output(self.tensors[out.name]) for out in self.program.outputs)
 
     def _input(self, declared: Input, array: Array) -> Tensor:
@@ -223,6 +226,15 @@ class _Evaluator:
         )
         absent = None if value.absent is None else N.full(value.absent, value.axes, axes)
         return Tensor(axes, array, absent, tuple(self.faults))
+
+    @staticmethod
+    def _given(given: Tensor, defined: Tensor) -> Tensor:
+        """An input, its elements absent where those of its definition are."""
+        if defined.absent is None:
+            return given
+        stays = (given.array == 0) | np.isinf(given.array)
+        absent = np.where(stays, defined.absent, np.zeros((), defined.absent.dtype))
+        return replace(given, absent=absent)
 
     def _output(self, tensor: Tensor) -> Array:
         for fault in tensor.faults:

@@ -75,8 +75,10 @@ from monocomp.terms.logic import conjunction, conjuncts, disjunction
 from monocomp.terms.losses import as_it_stands, exactly, losses
 from monocomp.terms.nodes import Binder, Equation, Number, Term, UserMonoid, inert
 from monocomp.terms.parts import (
+    addends,
     base_and_power,
     is_bracket,
+    is_mask,
     is_over_nothing,
     is_read,
     split_addends,
@@ -95,12 +97,14 @@ from monocomp.terms.ring import (
     power_of,
     sub,
 )
+from monocomp.terms.shares import given_logarithms, shares
 from monocomp.terms.walking import (
     children,
     element,
     holds,
     map_children,
     map_refs,
+    map_stored,
     replace,
     subterms,
 )

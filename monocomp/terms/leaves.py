@@ -53,8 +53,9 @@ def ref(name: str, subscripts: Iterable[Term], kind: Kind) -> Term:
 
 
 def stored(equation: Equation, subscripts: Iterable[Term]) -> Term:
-    """An element of what another kernel computes and stores. To rules it is one value, and
-    what is known of it is what is known of the equation's body."""
+    """An element of what another kernel computes and stores, or of an input that is given with
+    its definition. To rules it is one value, and what is known of it is what is known of the
+    equation's body."""
     return intern("stored", ints(subscripts), equation, equation.body.kind)
 
 

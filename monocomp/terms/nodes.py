@@ -117,11 +117,15 @@ class UserMonoid:
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """`name[indices] = body`; the indices are index terms, free in the body."""
+    """`name[indices] = body`; the indices are index terms, free in the body.
+
+    The values of an input may be `given` with what they are: no kernel computes them.
+    """
 
     name: str
     indices: tuple[Term, ...]
     body: Term
+    given: bool = False
 
 
 _NOTHING: frozenset[str] = frozenset()
@@ -151,7 +155,8 @@ def intern(op: str, args: tuple[Term, ...], attr: Any, kind: Kind) -> Term:
             term.names |= {attr}
     elif op == "stored":
         name = attr.name
-        term.folded |= attr.body.folded
+        if not attr.given:  # nobody folds for what is
+            term.folded |= attr.body.folded
     elif op in ("fold", "fold_at"):
         bound = frozenset(attr.indices)
         at = args[0].free if op == "fold_at" else frozenset()

@@ -150,7 +150,7 @@ def _show(t: Term, names: Names, context: int, as_float: bool = False) -> str:
             if not t.args:
                 return name
             subscripts = [_show(a, names, 0) for a in t.args]
-            if t.op == "read":
+            if t.op == "read" or (t.op == "stored" and t.attr.given):
                 names.read.update(names.of(a.attr[0]) for a in t.args if a.op == "index")
             return f"{name}[{_separator(subscripts).join(subscripts)}]"
         case "cast":

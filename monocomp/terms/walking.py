@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from monocomp.terms.binders import open_fold
 from monocomp.terms.constructors import rebuild
 from monocomp.terms.folds import fold_at, refold, substitute
+from monocomp.terms.leaves import stored
 from monocomp.terms.nodes import Equation, Term
 
 
@@ -83,6 +84,17 @@ def map_refs(
         found = map_children(t, lambda a: map_refs(a, names, f, memo))
         if found.op == "ref" and found.attr in names:
             found = f(found)
+        memo[t] = found
+    return found
+
+
+def map_stored(t: Term, instead: Mapping[Equation, Equation], memo: dict[Term, Term]) -> Term:
+    """Read the elements of other equations instead, which say the same."""
+    found = memo.get(t)
+    if found is None:
+        found = map_children(t, lambda a: map_stored(a, instead, memo))
+        if found.op == "stored" and found.attr in instead:
+            found = stored(instead[found.attr], found.args)
         memo[t] = found
     return found
 

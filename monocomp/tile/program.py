@@ -74,6 +74,16 @@ class Expr:
     kind: Kind
     guarded: bool = False
 
+    @property
+    def places(self) -> tuple[Expr, ...]:
+        """The operands of a load but its guard."""
+        return self.args[:-1] if self.guarded else self.args
+
+    @property
+    def guard(self) -> Expr | None:
+        """What admits the elements of a load, if it is guarded."""
+        return self.args[-1] if self.guarded else None
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -384,12 +394,9 @@ def subexpressions(e: Expr) -> Iterator[Expr]:
     yield e
 
 
-def leaves(e: Expr) -> Iterable[Expr]:
+def leaves(e: Expr) -> Iterator[Expr]:
     """The named values that an expression reads."""
-    if e.op == "local":
-        yield e
-    for a in e.args:
-        yield from leaves(a)
+    return (x for x in subexpressions(e) if x.op == "local")
 
 
 def names(body: list[Statement]) -> Iterator[str]:

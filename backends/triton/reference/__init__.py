@@ -10,52 +10,75 @@ for each fold and definition; an expression too long for a line gets one too.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from monocomp.backends.triton.layout import fit
+from monocomp.backends.triton.layout import fit, tuple_text
 from monocomp.backends.triton.reference import helpers
-from monocomp.backends.triton.reference.code import call_lines, default_text, tuple_text
+from monocomp.backends.triton.reference.code import call_lines, default_text
 from monocomp.backends.triton.reference.folds import Body
 from monocomp.backends.triton.reference.scope import Scope
+from monocomp.declarations import Output
 from monocomp.equations import Equation, Equations
 from monocomp.errors import UnsupportedError
 
 __all__ = ["RESERVED", "reference_lines"]
 
-RESERVED = frozenset({"reference", "dtype", "device", *helpers.NAMES})
+RESERVED = frozenset({"reference", "given", "dtype", "device", *helpers.NAMES})
 
 
 def reference_lines(equations: Equations, identifiers: Mapping[str, str]) -> list[str]:
     """The source of `reference(<inputs>, *, <params>, dtype=torch.float64)`.
 
     The function computes all in `dtype` and returns a tuple in the order of the outputs.
-    Functions that it needs come before it.
+    Functions that it needs come before it, and where inputs are given with a definition
+    `given(...)`, which returns what it says.
 
     Args:
         equations: the program, not rewritten.
         identifiers: a Python identifier for each name of the program: inputs, parameters,
             definitions, indices. All differ, and none is in RESERVED.
     """
+    needed: dict[tuple[str, str], None] = {}
+    out = []
+    if equations.given:
+        outputs = tuple(Output(e.name) for e in equations.given)
+        declared = replace(equations.declared, outputs=outputs)
+        alone = replace(equations, declared=declared, equations=equations.given, given=())
+        what = "The inputs that are given with a definition, as it says."
+        out += [*_function("given", what, alone, identifiers, needed), "", ""]
+    what = "The program, evaluated as it is written."
+    out += _function("reference", what, equations, identifiers, needed)
+    texts = (line for n, text in needed for line in (*helpers.source(n, text), "", ""))
+    return [*texts, *out]
+
+
+def _function(
+    name: str,
+    what: str,
+    equations: Equations,
+    identifiers: Mapping[str, str],
+    needed: dict[tuple[str, str], None],
+) -> list[str]:
+    """The source of one function; `needed` are the helpers that are."""
     scope = Scope(equations, identifiers)
     blocks = [Body(scope, equation).lines() for equation in scope.reached]
     results = [identifiers[o.name] for o in equations.declared.outputs]
     blocks.append(fit("return ", tuple_text(results), "", 1))
     sizes = _size_lines(scope)
-    out = []
-    for name, text in scope.helpers.items():
-        out += [*helpers.source(name, text), "", ""]
-    out += [*_signature(scope), '    """The program, evaluated as it is written."""']
+    needed |= dict.fromkeys(scope.helpers.items())
+    out = [*_signature(name, scope), f'    """{what}"""']
     out += [*_casts(scope), *sizes]
     for block in (scope.monoid_lines, *blocks):
         out += ["", *block] if block else []
     return out
 
 
-def _signature(scope: Scope) -> list[str]:
+def _signature(function: str, scope: Scope) -> list[str]:
     args = [scope.identifiers[name] for name in scope.program.inputs] + ["*"]
     for param in scope.program.params.values():
         default = "" if param.default is None else f"={default_text(param.default)}"
         args.append(scope.identifiers[param.name] + default)
-    return call_lines("def reference(", [*args, "dtype=torch.float64"], "):", indent=0)
+    return call_lines(f"def {function}(", [*args, "dtype=torch.float64"], "):", indent=0)
 
 
 def _casts(scope: Scope) -> list[str]:

@@ -28,7 +28,7 @@ class Scope:
         self.program = equations.declared
         self.identifiers = identifiers
         self.taken = set(identifiers.values())
-        if clash := self.taken & {"reference", "dtype"}:
+        if clash := self.taken & {"reference", "given", "dtype"}:
             raise InternalError(f"an identifier is reserved: {', '.join(sorted(clash))}")
         self.uses_device = False
         self.counts: dict[str, int] = {}
@@ -44,7 +44,7 @@ class Scope:
         self.outputs = {o.name for o in self.program.outputs}
         self.guards = any(
             t.op in ("compare", "not", "where")
-            or (t.op in ("read", "ref", "exactly") and t.kind == "bool")
+            or (t.op in ("read", "ref", "stored", "exactly") and t.kind == "bool")
             for t in T.subterms(*(e.body for e in self.reached))
         )
 
@@ -130,6 +130,7 @@ class Facts:
         return any(
             s.op in ("fold", "fold_at")
             or (s.op == "ref" and s.attr in self.aggregates)
+            or (s.op == "stored" and self.is_aggregate(s.attr.body))
             or (s.op == "param" and s.attr in self.fields)
             for s in T.subterms(t)
         )
@@ -151,6 +152,8 @@ class Facts:
                 return self.fields.get(t.attr, False)
             case "ref":
                 return t.attr in self.unbounded
+            case "stored":
+                return self.is_unbounded(t.attr.body)
             case "log":
                 return t.args[0].op != "const"
             case "exactly":

@@ -116,7 +116,7 @@ class Terms(ABC):
                 return Code(self.fields[t.attr])
             case "param":
                 return Code(self.scope.identifiers[t.attr], number=True)
-            case "read" | "ref":
+            case "read" | "ref" | "stored":
                 return self._read(t)
             case "add":
                 return self._add(t)
@@ -177,7 +177,7 @@ class Terms(ABC):
         return Code(number_text(t.attr), number=True)
 
     def _read(self, t: Term) -> Code:
-        name = self.scope.identifiers[t.attr]
+        name = self.scope.identifiers[t.attr.name if t.op == "stored" else t.attr]
         if not t.args:
             return Code(name)
         subscripts = [
@@ -187,6 +187,8 @@ class Terms(ABC):
 
     def _extents(self, t: Term) -> list[str]:
         """The extents of a tensor's dimensions."""
+        if t.op == "stored":
+            return [i.attr[1] for i in t.attr.indices]
         if t.op == "ref":
             return [i.attr[1] for i in self.scope.equations.by_name[t.attr].indices]
         program = self.scope.program
@@ -330,4 +332,4 @@ def shared_terms(*bodies: Term) -> frozenset[Term]:
     for t in T.subterms(*bodies):
         for child in T.children(t):
             (twice if child in seen else seen).add(child)
-    return frozenset(t for t in twice if t.op not in ("read", "ref", "index"))
+    return frozenset(t for t in twice if t.op not in ("read", "ref", "stored", "index"))

@@ -1,0 +1,111 @@
+"""Names for what several gradients share, as a person would give them.
+
+    dQ[q,d] = sum[k](P[q,k] * (T[q,k] - D[q]) * K[k,d])        G[q,k] = P[q,k] * (T[q,k] - D[q])
+    dK[k,d] = sum[q](P[q,k] * (T[q,k] - D[q]) * Q[q,d])        dQ[q,d] = sum[k](G[q,k] * K[k,d]) ...
+
+Only the text gets shorter by them: rewrites see through definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+from monocomp import terms as T
+from monocomp.equations import Equation
+from monocomp.gradients.reverse import free_indices
+from monocomp.terms import Term
+from monocomp.terms.abbreviation import Abbreviation
+from monocomp.terms.monomials import addends, factors
+
+_PLAIN = ("const", "read", "ref", "stored", "param", "extent", "index", "cast")
+
+
+def with_definitions(
+    terms: Sequence[Term], fresh: Callable[[str], str], order: Callable[[Term], Any]
+) -> tuple[list[Term], list[Equation]]:
+    """The terms with names for the products that they share, and what these stand for; `order` is
+    that of the names of indices."""
+    found = list(terms)
+    definitions: list[Equation] = []
+    while (shared := _shared([*found, *(e.body for e in definitions)])) is not None:
+        indices = tuple(sorted(free_indices(shared), key=order))
+        letter = "P" if shared.op == "exp" else "G"
+        equation = Equation(fresh(letter), indices, shared)
+        name = T.ref(equation.name, indices, "float")
+        found = [_naming(t, shared, name) for t in found]
+        definitions = [
+            Equation(e.name, e.indices, _naming(e.body, shared, name)) for e in definitions
+        ]
+        definitions.insert(0, equation)
+    return found, definitions
+
+
+def with_names(
+    equations: Sequence[Equation], known: Iterable[Abbreviation]
+) -> tuple[list[Equation], list[Equation]]:
+    """The equations with the names that the program has for parts of them, and the definitions of
+    these that they need."""
+    found = list(equations)
+    needed: list[Equation] = []
+    for a in known:
+        places = (a.subscripts(t) for t in T.subterms(*(e.body for e in found)) if a.body.folded)
+        named = (p for p in places if p is not None and all(map(_has_name, p)))
+        if (indices := next(named, None)) is not None:
+            here = {i.attr[0]: at for i, at in zip(a.indices, indices, strict=True)}
+            found = [replace(e, body=_named(a, e.body)) for e in found]
+            needed.insert(0, Equation(a.name, tuple(indices), T.substitute(a.body, here)))
+    return found, needed
+
+
+def _has_name(i: Term) -> bool:
+    return i.op == "index" and str(i.attr[0]).isidentifier()
+
+
+def _named(a: Abbreviation, t: Term) -> Term:
+    """A term with the name of an abbreviation for what equals it."""
+    subscripts = a.subscripts(t)
+    if subscripts is not None:
+        return T.ref(a.name, subscripts, t.kind)
+    return T.map_children(t, partial(_named, a))
+
+
+def _shared(terms: Sequence[Term]) -> Term | None:
+    """The largest product that two of the addends of terms have in common, beyond what is plain."""
+    products = [frozenset(factors(a)) for t in dict.fromkeys(terms) for a in addends(t)]
+    best: frozenset[Term] = frozenset()
+    for one, other in combinations(products, 2):
+        common = one & other
+        if any(f.op not in _PLAIN for f in common) and _rank(common) > _rank(best):
+            best = common
+    named = frozenset(f for f in best if not _is_column(f, best))
+    return T.mul(T.ONE, *named) if _is_worth_a_name(named) else None
+
+
+def _is_column(f: Term, product: frozenset[Term]) -> bool:
+    """Has a plain factor an index that nothing else has?"""
+    return f.op in _PLAIN and not f.free <= frozenset().union(
+        *(g.free for g in product if g.op not in _PLAIN)
+    )
+
+
+def _rank(product: frozenset[Term]) -> tuple[int, list[tuple[int, str, str]]]:
+    return sum(f.op not in _PLAIN for f in product), sorted(f.key for f in product)
+
+
+def _is_worth_a_name(product: frozenset[Term]) -> bool:
+    return any(f.op not in _PLAIN and f.folded for f in product)
+
+
+def _naming(t: Term, product: Term, name: Term) -> Term:
+    """The addends of a term that have the product, with a name for it."""
+    parts = []
+    for a in addends(t):
+        rest = list(factors(a))
+        if all(f in rest for f in factors(product)):
+            a = T.mul(name, *(f for f in rest if f not in factors(product)))
+        parts.append(a)
+    return T.add(T.ZERO, *parts)

@@ -1,0 +1,337 @@
+"""The gradient of a program, as a program: its equations differentiated in reverse.
+
+Equations are differentiated in normal form: there the naive, the safe and the lazy softmax are one
+object, and a maximum that cancels is not differentiated at all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from monocomp import terms as T
+from monocomp.building import BUILDING
+from monocomp.declarations import Declarations, Input, Output
+from monocomp.equations import Equation, Equations
+from monocomp.errors import UsageError, did_you_mean
+from monocomp.gradients.definitions import with_definitions, with_names
+from monocomp.gradients.reverse import LEAVES, Adjoints, transposed
+from monocomp.gradients.saving import Reading, candidates, is_logarithm
+from monocomp.planning.storing import new_name, taken_names
+from monocomp.reading import checked_program
+from monocomp.rewrites.elaboration import elaboration
+from monocomp.rewrites.emptiness import emptiness
+from monocomp.rewrites.normal_form import normal_form
+from monocomp.rewriting import Rewriter
+from monocomp.terms import Term
+from monocomp.translation import translate
+
+if TYPE_CHECKING:
+    from monocomp.kernel import Kernel
+    from monocomp.monoids import Monoid
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """What `gradient` derives.
+
+    Attributes:
+        forward: the program, which also returns the values that it saves.
+        equations: the program that computes it.
+        saved: what it reads of the program's values, by the name of the input that it is, and what
+            it is in terms of the program's inputs.
+        cotangents: by output of the program, the input that is the derivative of the loss with
+            respect to it.
+        gradients: by input of the program, the output that is its gradient.
+    """
+
+    forward: Equations
+    equations: Equations
+    saved: Mapping[str, Equation]
+    cotangents: Mapping[str, str]
+    gradients: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return self.equations.text().rstrip()
+
+    def compile(self, **options: Any) -> Kernel:
+        """The kernel of the gradient; options as for `compile`."""
+        from monocomp.kernel import Kernel  # which differentiates calls
+
+        return Kernel(self.equations, **options)
+
+
+def grad(
+    text_or_path: str | os.PathLike[str],
+    wrt: Sequence[str] | None = None,
+    *,
+    outputs: Sequence[str] | None = None,
+    monoids: Iterable[Monoid] = (),
+) -> Gradient:
+    """The gradient of a program, as a program: `print(mc.grad(text))`.
+
+    It reads the program's inputs, the derivative of the loss with respect to each output `O` as
+    `dO`, and what `forward`, the program itself, saves for it. It returns `dQ` for each input `Q`.
+
+    Args:
+        text_or_path: the program's text, or the path of a file that holds it.
+        wrt: the inputs and params of kind float to differentiate with respect to; all inputs of
+            that kind, unless given.
+        outputs: those that have a derivative; all of kind float, unless given.
+        monoids: as for `compile`.
+
+    Raises:
+        MonocompError: what is wrong with the program, with its place.
+        UnsupportedError: it holds an aggregate for which no derivative is known.
+    """
+    return gradient(translate(checked_program(text_or_path, monoids=monoids)), wrt, outputs)
+
+
+def normalised(program: Equations) -> Equations:
+    """The program with its definitions inlined, as sums of products of exponentials."""
+    rewriter = Rewriter(program)
+    rewriter.inline_definitions()
+    rewriter.name_logits()
+    for rules in (emptiness, elaboration, normal_form):
+        rewriter.exhaust(rules)
+    return rewriter.program
+
+
+def gradient(
+    program: Equations,
+    wrt: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+) -> Gradient:
+    """The gradient of `sum(cotangent * output)` with respect to inputs.
+
+    Args:
+        program: equations as they are written.
+        wrt: names of inputs and params of kind float; all that are, unless given.
+        outputs: which outputs have a cotangent; all of kind float, unless given.
+
+    Raises:
+        UsageError: there is no such input or output, or it is no float.
+        UnsupportedError: an aggregate has no derivative.
+    """
+    with BUILDING:
+        return _Derivation(program, outputs).gradient(_wanted(program, wrt))
+
+
+def _wanted(program: Equations, wrt: Sequence[str] | None) -> list[str]:
+    declared = program.declared
+    kinds = {n: i.kind for n, i in declared.inputs.items()}
+    kinds |= {n: p.kind for n, p in declared.params.items()}
+    floats = [n for n, kind in kinds.items() if kind == "float"]
+    if wrt is None:
+        return [n for n in declared.inputs if n in floats]
+    for name in wrt:
+        if name not in floats:
+            raise UsageError(
+                f"there is no gradient with respect to '{name}', which is no input of kind float",
+                notes=["inputs of kind float: " + ", ".join(floats)],
+                help=did_you_mean(name, floats),
+            )
+    return list(wrt)
+
+
+class _Derivation:
+    """Differentiates the equations of a program, each after those that read it."""
+
+    def __init__(self, program: Equations, outputs: Sequence[str] | None) -> None:
+        self.written = program
+        self.program = normalised(program)
+        self.taken = taken_names(self.program) | {*self.program.declared.extent_of}
+        names: dict[str, list[str]] = {}
+        for index, extent in self.program.declared.extent_of.items():
+            if index.isidentifier():
+                names.setdefault(extent, []).append(index)
+        self.adjoints = Adjoints(names)
+        self.cotangents: dict[str, str] = {}
+        self.saved: dict[str, Equation] = {}
+        for e in self.program.outputs:
+            if e.body.kind == "float" and (outputs is None or e.name in outputs):
+                self.cotangents[e.name] = self.new(f"d{e.name}")
+        self.unknown = [n for n in outputs or () if n not in self.cotangents]
+        if self.unknown:
+            floats = [e.name for e in self.program.outputs if e.body.kind == "float"]
+            raise UsageError(
+                f"the program has no output '{self.unknown[0]}' of kind float",
+                notes=["outputs of kind float: " + ", ".join(floats)],
+                help=did_you_mean(self.unknown[0], floats),
+            )
+
+    def new(self, base: str) -> str:
+        name = new_name(base, self.taken)
+        self.taken.add(name)
+        return name
+
+    def gradient(self, wrt: Sequence[str]) -> Gradient:
+        found: list[Equation] = []
+        for e in reversed(self.program.equations):
+            if e.body.kind == "float":
+                found += self._differentiated(e)
+        gradients = {name: self.new(f"d{name}") for name in wrt}
+        nodes = [n for n in self.adjoints.leaves if n.term.op != "ref"]
+        nodes = [n for n in nodes if _name(n.term) in gradients]
+        read = self._reading()
+        terms = [read(T.add(T.ZERO, *self.adjoints.leaves[n]), n.condition) for n in nodes]
+        terms, definitions = with_definitions(terms, self.new, self._place)
+        self.adjoints.leaves = {
+            replace(n, condition=read.condition(n.condition)): [t]
+            for n, t in zip(nodes, terms, strict=True)
+        }
+        definitions, named = with_names(definitions, self.program.known)
+        found += [*named, *definitions]
+        found += [self._of_input(name, gradients[name]) for name in wrt]
+        read_names = {_name(s) for e in found for s in T.subterms(e.body) if s.op in LEAVES}
+        self.saved = {n: e for n, e in self.saved.items() if n in read_names}
+        backward = self._program(found, gradients)
+        return Gradient(self._forward(), backward, self.saved, self.cotangents, gradients)
+
+    def _forward(self) -> Equations:
+        """The program with the values that it saves, in the dtype in which they are computed."""
+        written = self.written
+        more = [e for e in self.saved.values() if e.name not in written.by_name]
+        outputs = (*written.declared.outputs, *(Output(e.name, "float32") for e in more))
+        declared = replace(written.declared, outputs=outputs)
+        return replace(
+            written, declared=declared, equations=(*written.equations, *more), as_written=None
+        )
+
+    def _place(self, index: Term) -> tuple[int, str]:
+        """The order of indices: those of results before those that are summed."""
+        first = (i.attr[0] for e in self.program.outputs for i in e.indices)
+        order = [*dict.fromkeys((*first, *self.program.declared.extent_of))]
+        name = index.attr[0]
+        return order.index(name) if name in order else len(order), name
+
+    def _reading(self) -> Reading:
+        """What reads saved values."""
+        saved = []
+        for s in candidates(self.program, self.adjoints.fresh):
+            if is_logarithm(s.equation.body):
+                indices = tuple(sorted(s.equation.indices, key=self._place))
+                equation = Equation(self.new(s.equation.name), indices, s.equation.body)
+                saved.append(replace(s, equation=equation))
+        return Reading(self._with_values(), self.program.outputs, saved, self._saved)
+
+    def _saved(self, e: Equation, subscripts: Sequence[Term]) -> Term:
+        """A saved value. Of a logarithm it is known of what: of what it bounds."""
+        e = self.saved.setdefault(e.name, e)
+        if not is_logarithm(e.body):
+            return T.read(e.name, subscripts, "float")
+        return T.stored(replace(e, given=True), subscripts)
+
+    def _with_values(self) -> Equations:
+        """The program with its outputs and their cotangents as inputs."""
+        inputs = dict(self.program.declared.inputs)
+        for e in self.program.outputs:
+            dims = tuple(i.attr[0] for i in e.indices)
+            for name in (e.name, self.cotangents.get(e.name)):
+                if name is not None and e.body.kind == "float":
+                    inputs[name] = Input(name, dims, "float")
+        return replace(self.program, declared=replace(self.program.declared, inputs=inputs))
+
+    def _differentiated(self, e: Equation) -> list[Equation]:
+        """Go backwards through an equation; its adjoint is a definition if others read it."""
+        mine = [self._transposed(e.name, e.indices, is_defined=True)]
+        if e.name in self.cotangents:
+            mine.append(T.read(self.cotangents[e.name], e.indices, "float"))
+        total = T.add(T.ZERO, *mine)
+        if total is T.ZERO:
+            return []
+        if mine[0] is T.ZERO:
+            self.adjoints.add(e.body, e.indices, total)
+            return []
+        adjoint = Equation(self.new(f"d{e.name}"), e.indices, total)
+        self.adjoints.add(e.body, e.indices, T.ref(adjoint.name, e.indices, "float"))
+        return [adjoint]
+
+    def _transposed(self, name: str, indices: Sequence[Term], is_defined: bool = False) -> Term:
+        return T.add(
+            T.ZERO,
+            *(
+                transposed(node, T.add(T.ZERO, *adjoints), indices)
+                for node, adjoints in self.adjoints.leaves.items()
+                if (node.term.op == "ref") == is_defined and _name(node.term) == name
+            ),
+        )
+
+    def _of_input(self, name: str, gradient: str) -> Equation:
+        declared = self.program.declared
+        if name in declared.params:
+            return Equation(gradient, (), self._transposed(name, ()))
+        indices = tuple(self._dims(declared.inputs[name]))
+        return Equation(gradient, indices, self._transposed(name, indices))
+
+    def _dims(self, given: Input) -> Iterable[Term]:
+        """An index of its own for each dimension of an input."""
+        used: set[str] = set()
+        for dim in given.dims:
+            extent = self.program.declared.extent_of[dim]
+            plain = dim.lstrip(".")  # a name that is made up for a dimension starts with a dot
+            (name,) = self.adjoints.fresh((extent,), used) if plain in used else (plain,)
+            used.add(name)
+            yield T.index(name, extent)
+
+    def _program(self, found: Sequence[Equation], gradients: Mapping[str, str]) -> Equations:
+        """A program of what is found, with what it reads."""
+        declared = self.program.declared
+        new = (replace(e, given=True) for e in self.saved.values() if is_logarithm(e.body))
+        given = {e.name: e for e in (*self.program.given, *new)}
+        read, defined = _needed(found, given, self.program.by_name)
+        equations = (*(e for e in self.program.equations if e.name in defined), *found)
+        given = {n: e for n, e in given.items() if n in read}
+        inputs = dict(self._with_values().declared.inputs)
+        for e in self.saved.values():
+            inputs[e.name] = Input(e.name, tuple(i.attr[0] for i in e.indices), "float")
+        needed = {n: i for n, i in inputs.items() if n in read or n in self.cotangents.values()}
+        extent_of = {**_extents((*equations, *given.values())), **declared.extent_of}
+        for n, i in declared.inputs.items():  # extents are read off inputs, too
+            known = {extent_of[d] for at in needed.values() for d in at.dims}
+            if not known.issuperset(extent_of[d] for d in i.dims):
+                needed[n] = i
+        return replace(
+            self.program,
+            declared=Declarations(
+                {n: i for n, i in inputs.items() if n in needed},
+                declared.params,
+                tuple(Output(n) for n in gradients.values()),
+                extent_of,
+                declared.bounds,
+            ),
+            equations=equations,
+            given=tuple(given.values()),
+            known=(),
+            kept=None,
+            as_written=None,
+        )
+
+
+def _needed(
+    found: Iterable[Equation], given: Mapping[str, Equation], defined: Mapping[str, Equation]
+) -> tuple[set[str], set[str]]:
+    """The names of the inputs and of the definitions that equations need."""
+    read: set[str] = set()
+    names: set[str] = set()
+    waiting = list(found)
+    while waiting:
+        for t in T.subterms(waiting.pop().body):
+            if t.op in LEAVES and (name := _name(t)) not in read | names:
+                known = given if t.op == "stored" else defined if t.op == "ref" else {}
+                (names if t.op == "ref" else read).add(name)
+                waiting += [known[name]] if name in known else []
+    return read, names
+
+
+def _extents(equations: Iterable[Equation]) -> dict[str, str]:
+    """The extents of the indices that equations name."""
+    bodies = (s for e in equations for s in T.subterms(e.body) if s.op == "index")
+    own = (i for e in equations for i in e.indices)
+    return {i.attr[0]: i.attr[1] for i in (*own, *bodies) if i.attr[0].isidentifier()}
+
+
+def _name(leaf: Term) -> str:
+    return leaf.attr.name if leaf.op == "stored" else str(leaf.attr)

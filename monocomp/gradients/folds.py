@@ -1,0 +1,141 @@
+"""Partial derivatives of aggregates with respect to their elements.
+
+A maximum hands its adjoint to the first element that is equal to it. An aggregate in any monoid is
+what comes before an element, the element, and what comes after it, combined; so its derivative is
+that of two combines, whatever the monoid is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+
+from monocomp import terms as T
+from monocomp.errors import UnsupportedError
+from monocomp.gradients.partials import Partial, partials
+from monocomp.terms import Term
+from monocomp.terms.algebra import is_selection
+
+Fresh = Callable[[Iterable[str], Iterable[str]], tuple[str, ...]]
+Found = Iterator[tuple[tuple[Term, ...], Partial]]
+
+
+def fold_partials(t: Term, fresh: Fresh) -> Found:
+    """The bound indices, opened under fresh names, and the partial derivatives with respect to the
+    elements of a fold, or of a field of one.
+
+    Raises:
+        UnsupportedError: the aggregate has no derivative here.
+    """
+    if t.op == "field":
+        yield from _of_monoid(t, fresh)
+    elif is_selection(t):
+        yield from _of_selection(t, fresh)
+    elif t.op == "fold_at":
+        yield (), Partial(T.by_definition(t), T.ONE)
+    else:
+        opened, (condition, *bodies) = T.open_as(t, fresh(t.attr.extents, t.free))
+        match t.attr.monoid:
+            case "sum":
+                yield opened, Partial(bodies[0], T.ONE, condition)
+            case "max" | "min":
+                yield opened, _of_extremum(t, opened, condition, bodies[0])
+            case "prod":
+                yield opened, _of_product(t, opened, condition, bodies[0], fresh)
+            case _:
+                raise UnsupportedError(f"no gradient of {t.attr.name} is derived")
+
+
+def _of_extremum(t: Term, opened: tuple[Term, ...], condition: Term, x: Term) -> Partial:
+    """The first of those that are largest. Its place is compared, not its value, which may be
+    rounded otherwise where it is computed again."""
+    (bound,) = opened
+    place = T.fold(f"arg{t.attr.monoid}", opened, condition, x)
+    return Partial(x, T.ONE, T.conjunction(condition, T.compare("==", place, bound)))
+
+
+def _of_product(
+    t: Term, opened: tuple[Term, ...], condition: Term, x: Term, fresh: Fresh
+) -> Partial:
+    """The product of all others."""
+    taken = t.free | {i.attr[0] for i in opened}
+    others, (other_condition, y) = T.open_as(t, fresh(t.attr.extents, taken))
+    pairs = zip(others, opened, strict=True)
+    is_other = T.disjunction(*(T.compare("!=", j, i) for j, i in pairs))
+    return Partial(
+        x, T.fold("prod", others, T.conjunction(other_condition, is_other), y), condition
+    )
+
+
+def _of_selection(t: Term, fresh: Fresh) -> Found:
+    """An entry of `top` is the element whose place `argtop` tells."""
+    (bound,), (condition, x) = T.open_as(t, fresh(t.attr.extents, t.free))
+    place = T.fold_at("argtop", t.args[0], bound, condition, x, target=t.attr.target)
+    yield (bound,), Partial(x, T.ONE, T.conjunction(condition, T.compare("==", place, bound)))
+
+
+def _of_monoid(t: Term, fresh: Fresh) -> Found:
+    """fold(x) = before . x_k . after, for every k."""
+    (folded,) = t.args
+    if folded.op == "fold_at":
+        yield (), Partial(T.field(T.by_definition(folded), t.attr), T.ONE)
+        return
+    monoid: T.UserMonoid = folded.attr.monoid
+    names = fresh(folded.attr.extents, t.free)
+    (bound,), (condition, *element) = T.open_as(folded, names)
+    others = fresh(folded.attr.extents, {*t.free, *names})
+    (other,), (other_condition, *other_element) = T.open_as(folded, others)
+
+    def part(op: str) -> list[Term]:
+        where = T.conjunction(other_condition, T.compare(op, other, bound))
+        whole = T.fold(monoid, (other,), where, *other_element)
+        return [T.field(whole, f) for f in monoid.fields]
+
+    before, after = part("<"), part(">")
+    first = _Combined(monoid, before, element)
+    second = _Combined(monoid, first.values, after)
+    for n, x in enumerate(element):
+        name = monoid.fields[n] + "'"
+        terms = (
+            T.mul(second.derivative(t.attr, f), first.derivative(f, name)) for f in monoid.fields
+        )
+        yield (bound,), Partial(x, T.add(T.ZERO, *terms), condition)
+
+
+class _Combined:
+    """combine(left, right), and its derivatives."""
+
+    def __init__(self, monoid: T.UserMonoid, left: Sequence[Term], right: Sequence[Term]) -> None:
+        self.monoid = monoid
+        names = (*monoid.fields, *(f"{f}'" for f in monoid.fields))
+        self.given = {T.param(n, "float"): v for n, v in zip(names, (*left, *right), strict=True)}
+        self.values = [self._value(c) for c in monoid.combine]
+
+    def _value(self, t: Term) -> Term:
+        return _with_values(t, self.given)
+
+    def derivative(self, field: str, name: str) -> Term:
+        """Of a field of the result with respect to a field of an operand."""
+        combine = self.monoid.combine[self.monoid.fields.index(field)]
+        return self._value(derivative(combine, T.param(name, "float")))
+
+
+def _with_values(t: Term, given: dict[Term, Term]) -> Term:
+    """A term with values for its parameters."""
+    if t in given:
+        return given[t]
+    return T.rebuild(t, tuple(_with_values(a, given) for a in t.args)) if t.args else t
+
+
+@lru_cache(maxsize=1024)
+def derivative(t: Term, x: Term) -> Term:
+    """Of a term without aggregates with respect to a leaf."""
+    if t is x:
+        return T.ONE
+    return T.add(
+        T.ZERO,
+        *(
+            T.where(p.condition, T.mul(p.factor, derivative(p.operand, x)), T.ZERO)
+            for p in partials(t)
+        ),
+    )

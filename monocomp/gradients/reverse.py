@@ -1,0 +1,191 @@
+"""Reverse mode: the adjoints of what equations read, as terms.
+
+The adjoint of a term is the derivative of sum(cotangent * output) with respect to it, for each
+value of its free indices. Every term hands its own on to its operands, times the partial
+derivative; what an operand does not vary with is summed there, which is what an index is for that
+stands on one side alone. The conditions under which a term is looked at stay with it: they become
+filters of these sums, so that no guard is escaped. Linear maps have their transposes: a sum's
+elements all have the sum's adjoint, and an element that is read at f(i) adds up at the places i
+with f(i) = j. (Griewank and Walther, Evaluating Derivatives, 2008, chapter 3.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from monocomp import terms as T
+from monocomp.gradients.folds import Fresh as Fresh
+from monocomp.gradients.folds import fold_partials
+from monocomp.gradients.partials import Partial, partials
+from monocomp.terms import Term
+
+LEAVES = ("read", "ref", "stored", "param")
+
+
+@dataclass(frozen=True)
+class Node:
+    """A term where a condition holds; its adjoint has an element for each value of its indices.
+
+    These are the term's own; of what is read they are all of the place where that is done.
+    """
+
+    term: Term
+    condition: Term
+    indices: tuple[Term, ...]
+
+
+@dataclass(frozen=True)
+class _Edge:
+    """How the adjoint of a term goes to an operand: `sum[summed if where](adjoint * factor)`."""
+
+    operand: Node
+    factor: Term
+    summed: tuple[Term, ...]
+    where: Term
+
+
+@dataclass
+class Adjoints:
+    """The adjoints of the leaves that equations read: elements of tensors, params.
+
+    Attributes:
+        names: index names by extent, in the order in which bound indices get them.
+    """
+
+    names: Mapping[str, Sequence[str]]
+    leaves: dict[Node, list[Term]] = field(default_factory=dict)
+
+    def add(self, body: Term, indices: Sequence[Term], cotangent: Term) -> None:
+        """Go backwards through `[indices] = body`, of whose elements `cotangent` is the adjoint."""
+        start = _edge(Partial(body, T.ONE), indices, T.TRUE)
+        found: dict[Node, list[Term]] = {start.operand: [_along(start, cotangent)]}
+        for node, edges in reversed(self._ordered(start.operand)):
+            adjoint = T.add(T.ZERO, *found.pop(node))
+            if node.term.op in LEAVES:
+                self.leaves.setdefault(node, []).append(adjoint)
+            for edge in edges:
+                found.setdefault(edge.operand, []).append(_along(edge, adjoint))
+
+    def _ordered(self, start: Node) -> list[tuple[Node, tuple[_Edge, ...]]]:
+        """Every node that is differentiated, operands before what is made of them."""
+        known: dict[Node, tuple[_Edge, ...]] = {}
+        ordered: list[tuple[Node, tuple[_Edge, ...]]] = []
+        stack = [(start, False)]
+        while stack:
+            node, done = stack.pop()
+            if done:
+                ordered.append((node, known[node]))
+            elif node not in known:
+                known[node] = edges = tuple(self._edges(node))
+                stack.append((node, True))
+                stack += [(e.operand, False) for e in edges]
+        return ordered
+
+    def _edges(self, node: Node) -> Iterator[_Edge]:
+        t = node.term
+        if t.op in ("fold", "fold_at", "field"):
+            for bound, p in fold_partials(t, self.fresh):
+                yield _edge(p, (*node.indices, *bound), node.condition)
+        else:
+            for p in partials(t):
+                yield _edge(p, node.indices, node.condition)
+
+    def fresh(self, extents: Iterable[str], taken: Iterable[str]) -> tuple[str, ...]:
+        """Names for bound indices: those that the program has for their extents, if they are not
+        taken. Folds of one loop get the same, so that what they share is one term."""
+        used = set(taken)
+        found = []
+        for extent in extents:
+            names = self.names.get(extent) or (extent.lstrip("."),)
+            number, name = 1, next((n for n in names if n not in used), names[0])
+            while name in used:
+                number += 1
+                name = f"{names[0]}_{number}"
+            used.add(name)
+            found.append(name)
+        return tuple(found)
+
+
+def free_indices(t: Term) -> tuple[Term, ...]:
+    """The free indices of a term, by name."""
+    found: dict[str, Term] = {}
+    for s in T.subterms(t):
+        if s.op == "index" and s.attr[0] in t.free:
+            found[s.attr[0]] = s
+    return tuple(found[name] for name in sorted(found))
+
+
+def _edge(p: Partial, scope: Iterable[Term], condition: Term) -> _Edge:
+    """From a term with the indices of `scope` to an operand, which may have fewer."""
+    parts = T.conjuncts(T.conjunction(condition, p.condition))
+    indices = tuple(sorted(scope, key=lambda i: i.attr[0]))
+    if p.operand.op in LEAVES:
+        return _Edge(Node(p.operand, T.conjunction(*parts), indices), p.factor, (), T.TRUE)
+    summed = tuple(i for i in indices if i.attr[0] not in p.operand.free)
+    gone = {i.attr[0] for i in summed}
+    inside = [c for c in parts if not gone.isdisjoint(c.free)]
+    stays = T.conjunction(*(c for c in parts if c not in inside))
+    own = tuple(i for i in indices if i not in summed)
+    return _Edge(Node(p.operand, stays, own), p.factor, summed, T.conjunction(*inside))
+
+
+def _along(edge: _Edge, adjoint: Term) -> Term:
+    value = T.mul(adjoint, edge.factor)
+    return T.fold("sum", edge.summed, edge.where, value) if edge.summed else value
+
+
+# --- what is read ---------------------------------------------------------------------------
+
+
+def transposed(node: Node, adjoint: Term, indices: Sequence[Term]) -> Term:
+    """What a read hands on to the element of its tensor at `indices`: the sum of its adjoint over
+    all places that read this element.
+
+    Where a subscript is an index, or a sum that has one, that place is known; elsewhere all
+    places are asked whether they read the element.
+    """
+    # The tensor's indices are free from here on; those of the places get names of their own.
+    apart = {i.attr[0]: T.index(f"~{i.attr[0]}", i.attr[1]) for i in node.indices}
+    pairs = [(T.substitute(s, apart), at) for s, at in zip(node.term.args, indices, strict=True)]
+    value, condition = T.substitute(adjoint, apart), T.substitute(node.condition, apart)
+    places = list(apart.values())
+    while (solved := _solved(pairs, places)) is not None:
+        pair, index, position = solved
+        pairs.remove(pair)
+        places.remove(index)
+        here = {index.attr[0]: position}
+        pairs = [(T.substitute(s, here), at) for s, at in pairs]
+        value, condition = T.substitute(value, here), T.substitute(condition, here)
+        condition = T.conjunction(condition, _in_range(position, index))
+    condition = T.conjunction(condition, *(T.compare("==", s, at) for s, at in pairs))
+    if places:
+        return T.fold("sum", tuple(places), condition, value)
+    return T.where(condition, value, T.ZERO)
+
+
+def _solved(
+    pairs: Sequence[tuple[Term, Term]], places: Sequence[Term]
+) -> tuple[tuple[Term, Term], Term, Term] | None:
+    """A subscript and where it is, with an index of the places and what that must be."""
+    found = []
+    for pair in pairs:
+        parts, number = T.split_addends(pair[0])
+        for sign, index in parts:
+            others = [(n, t) for n, t in parts if t is not index]
+            if index not in places or abs(sign) != 1:
+                continue
+            if all(index.attr[0] not in t.free for _, t in others):
+                rest = (T.mul(T.const(int(n)), t) for n, t in others)
+                distance = T.sub(pair[1], T.add(T.const(number), *rest))
+                position = T.mul(T.const(int(sign)), distance)
+                found.append((len(others) + (number != 0), (pair, index, position)))
+    return min(found, key=lambda f: f[0])[1] if found else None
+
+
+def _in_range(position: Term, index: Term) -> Term:
+    extent = index.attr[1]
+    if position.op == "index" and position.attr[1] == extent:
+        return T.TRUE
+    is_first = T.compare("<=", T.const(0), position)
+    return T.conjunction(is_first, T.compare("<", position, T.extent_of(extent)))

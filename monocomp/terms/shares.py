@@ -1,0 +1,116 @@
+"""Shares: what an element is of a sum that is given, at most 1.
+
+An input L may be given with its definition, log(sum[k](exp(S[q,k]))) say, or the sum itself
+(`nodes.Equation`). One of several numbers that are at least 0 is at most their sum, and the
+logarithm is increasing: so wherever the sum has the element, S[q,k] - L[q] is at most 0, and
+exp(S[q,k]) / Z[q] at most 1. Such a weight needs no frame, as long as it is not taken apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+
+from monocomp.terms.binders import open_fold
+from monocomp.terms.facts import is_nonnegative
+from monocomp.terms.folds import substitute
+from monocomp.terms.functions import log
+from monocomp.terms.leaves import ONE, ZERO, const, index
+from monocomp.terms.logic import conjuncts
+from monocomp.terms.nodes import Term
+from monocomp.terms.parts import addends, base_and_power, factors, is_bracket, split_coefficient
+from monocomp.terms.ring import add, exp, mul, sub
+from monocomp.terms.walking import element
+
+
+def shares(t: Term, known: Iterable[Term] = ()) -> tuple[Term, Term]:
+    """A product as (shares of given sums, the rest), where conditions are known to hold."""
+    parts = list(factors([t]))
+    if not any(f.op == "exp" for f in parts):
+        return ONE, t
+    exponent = add(ZERO, *(f.args[0] for f in parts if f.op == "exp"))
+    given = [*_logarithms(exponent), *_divisors(parts)]
+    if not given:
+        return ONE, t
+    conditions = frozenset(known).union(*(conjuncts(f.args[0]) for f in parts if is_bracket(f)))
+    share = ONE
+    for gone, times, total in given:
+        found = _element_of(total, times, exponent, conditions)
+        if found is None:
+            continue
+        if gone in parts:
+            parts.remove(gone)
+            share = mul(share, exp(found), gone)
+        else:
+            found = add(found, gone)
+            share = mul(share, exp(found))
+        exponent = sub(exponent, found)
+    if share is ONE:
+        return ONE, t
+    return share, mul(const(1, t.kind), *(f for f in parts if f.op != "exp"), exp(exponent))
+
+
+def given_logarithms(exponent: Term, known: Iterable[Term]) -> list[Term]:
+    """The addends -c * log(z) of an exponent that those of an element stand beside."""
+    if not any(_logarithms(exponent)):
+        return []
+    share, _ = shares(exp(exponent), known)
+    return [a for f in factors([share]) if f.op == "exp" for a, *_ in _logarithms(f.args[0])]
+
+
+def _logarithms(exponent: Term) -> Iterator[tuple[Term, Fraction, Term]]:
+    """(addend, c, log(z)) for the addends -c * log(z) of an exponent that are given."""
+    for a in addends(exponent):
+        number, rest = split_coefficient(a)
+        if isinstance(number, Fraction) and number < 0 and rest is not None and _is_given(rest):
+            yield a, -number, element(rest.attr, rest.args)
+
+
+def _divisors(parts: Iterable[Term]) -> Iterator[tuple[Term, Fraction, Term]]:
+    """(factor, c, log(z)) for the factors z ** -c that are given."""
+    for f in parts:
+        base, power = base_and_power(f)
+        if power < 0 and _is_given(base):
+            yield f, -power, log(element(base.attr, base.args))
+
+
+def _is_given(t: Term) -> bool:
+    return t.op == "stored" and t.attr.given
+
+
+def _element_of(
+    total: Term, times: Fraction, exponent: Term, known: frozenset[Term]
+) -> Term | None:
+    """The addends of an exponent that are `times` the logarithm of an element, where `total` is
+    that of the sum, scaled and shifted."""
+    logarithms = [(n, x) for n, x in map(split_coefficient, addends(total)) if x and x.op == "log"]
+    if len(logarithms) != 1:
+        return None
+    ((number, logarithm),) = logarithms
+    if not isinstance(number, Fraction) or number < 0:
+        return None
+    shift = sub(total, mul(const(number, "float"), logarithm))
+    there = addends(exponent)
+    for e in exponents(logarithm.args[0], exponent.free, known):
+        scaled = mul(const(number, "float"), e)
+        found = mul(const(times, "float"), add(scaled, shift))
+        if all(a in there for a in addends(found)):
+            return found
+    return None
+
+
+def exponents(z: Term, names: frozenset[str], known: frozenset[Term]) -> Iterator[Term]:
+    """The exponents of elements of a sum of numbers that are at least 0, at the places that names
+    stand for, where its filters are known to admit them."""
+    match z.op:
+        case "exp":
+            yield z.args[0]
+        case "add" if all(map(is_nonnegative, z.args)):
+            for a in z.args:
+                yield from exponents(a, names, known)
+        case "fold" if z.attr.monoid == "sum" and len(z.attr.indices) == 1:
+            (bound,), (condition, body) = open_fold(z)
+            for name in sorted(names) if is_nonnegative(body) else ():
+                here = {bound.attr[0]: index(name, bound.attr[1])}
+                if known.issuperset(conjuncts(substitute(condition, here))):
+                    yield from exponents(substitute(body, here), names, known)

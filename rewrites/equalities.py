@@ -1,0 +1,42 @@
+"""Equalities: what a filter says is equal need not be computed, nor read at a computed place.
+
+    sum[h if g == h // n](Q[h,d] * K[h // n,d]) = sum[h if g == h // n](Q[h,d] * K[g,d])
+
+Applied to programs in normal form, when kernels are planned: what is known of a given sum
+(`terms.shares`) is known of it as it was written.
+"""
+
+from __future__ import annotations
+
+from monocomp import terms as T
+from monocomp.rules import RuleSet
+from monocomp.terms import Term
+
+equalities = RuleSet("equalities", "what filters say is equal is written once")
+
+
+@equalities.rule
+def assume_equality(t: Term) -> Term | None:
+    """What a filter says equals something that does not vary with the index is that.
+
+    Law:     [a = b] * f(a) = [a = b] * f(b)
+    Claims:  brackets
+    Needs:   ints, as floats that are equal may be 0 and -0
+    before:  A[i] = sum[k if i == k // 2](X[i,k] * Y[k // 2])
+    after:   A[i] = sum[k if i == k // 2](X[i,k] * Y[i])
+    """
+    if t.op != "fold":
+        return None
+    opened, (condition, *bodies) = T.open_fold(t)
+    names = {i.attr[0] for i in opened}
+    for c in T.conjuncts(condition):
+        if c.op != "compare" or c.attr != "==" or c.args[0].kind != "int":
+            continue
+        for old, new in (c.args, c.args[::-1]):
+            varies = not names.isdisjoint(old.free)
+            if old.op == "index" or not varies or not names.isdisjoint(new.free):
+                continue
+            found = [T.replace(b, old, new) for b in bodies]
+            if found != bodies:
+                return T.refold(t, condition, *found, opened=opened)
+    return None

@@ -1,0 +1,140 @@
+"""Gradients as programs: what they say, and that they are right by finite differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import monocomp as mc
+from monocomp.checking.random_inputs import random_inputs
+from monocomp.errors import MonocompError
+from monocomp.gradients.derived import Gradient, gradient
+from monocomp.language.checker import check
+from monocomp.translation import translate
+
+CAUSAL = """\
+input Q[b,h,q,d]
+input K[b,h,k,d]
+input V[b,h,k,e]
+input O[b,h,q,e]
+input dO[b,h,q,e]
+input L[b,h,q] = logsumexp[k if k <= q](sum[d](K[b,h,k,d] * Q[b,h,q,d]) / sqrt(|d|))
+S[b,h,q,k] = sum[d](K[b,h,k,d] * Q[b,h,q,d]) / sqrt(|d|)
+P[b,h,q,k] = exp(S[b,h,q,k] - L[b,h,q])
+G[b,h,q,k] = P[b,h,q,k] * (sum[e](V[b,h,k,e] * dO[b,h,q,e]) - sum[e](O[b,h,q,e] * dO[b,h,q,e])) / sqrt(|d|)
+dQ[b,h,q,d] = sum[k if k <= q](G[b,h,q,k] * K[b,h,k,d])
+dK[b,h,k,d] = sum[q if k <= q](G[b,h,q,k] * Q[b,h,q,d])
+dV[b,h,k,e] = sum[q if k <= q](P[b,h,q,k] * dO[b,h,q,e])
+return dQ, dK, dV"""  # noqa: E501
+
+
+# Written as people write them; each is right at once, or a rule of differentiation is wrong.
+PROGRAMS = {
+    "two maxima": "M[i] = max[k](X[i,k]) * min[k](X[i,k])",
+    "product": "M[i] = prod[k](X[i,k])",
+    "prefix": "H[t] = sum[..t](X[t] ** 2) * Y[t]",
+    "monoid": "H[i] = Affine[k](A[i,k], U[i,k]).u",
+    "recurrence": "H[t] = Affine[..t](A[t], U[t]).u",
+    "welford": "H[i] = Welford[k](1, X[i,k], 0).m2",
+    "top": "index r < 3\nH[i,r] = top[k -> r](X[i,k])",
+    "gather": "input T[i]: int\nO[i] = E[T[i],d] * W[d]",
+    "reversed": "index i < |k|\nO[i] = sum[k](W[i - k + |k| - 1] * X[k])",
+    "halves": "index i < 6, k < 6\n"
+    "O[i] = X[i // 2] * Y[i % 3] + sum[k if k // 2 == i // 2](X[k // 2])",
+    "guards": "O[i] = where(X[i] > 0, log(X[i]), 0) + sum[k if Y[k] > 0](sqrt(Y[k]) / X[i])",
+    "choices": "O[i] = maximum(X[i], Y[i]) * minimum(X[i], 2 * Y[i]) + abs(X[i]) * relu(Y[i])",
+    "functions": "O[i] = tanh(X[i]) + sigmoid(X[i]) * silu(Y[i]) + gelu(X[i]) + softplus(Y[i])"
+    " + erf(X[i]) * elu(Y[i]) + sin(X[i]) * cos(Y[i]) + exp2(X[i]) ** 1.5",
+    "stop": "O[i] = X[i] * stop(X[i])",
+    "diagonal": "index i < 4, j < 4\nO[i] = X[i,i] * sum[j](X[i,j] * X[j,i])",
+    "naive": "O[q] = sum[k](exp(S[q,k]) * V[k]) / sum[k](exp(S[q,k]))",
+    "entropy": "P[q,k] = softmax[k](S[q,k])\nH[q] = -sum[k](P[q,k] * log(P[q,k]))",
+    "two outputs": "L[q] = logsumexp[k](S[q,k])\nO[q] = sum[k](S[q,k] ** 2)\nreturn L, O",
+}
+LIBRARY = [
+    *("attention", "gqa", "learned_sink", "alibi", "differential", "cross_entropy", "dilated"),
+    *("attention_moments", "attention_statistics", "layer_norm", "pair_bias"),
+]
+
+
+def tuple_of(found: Any) -> tuple[Any, ...]:
+    return found if isinstance(found, tuple) else (found,)
+
+
+def check_by_differences(text: str) -> Gradient:
+    """The gradient along a random direction, by the oracle and by kernels, is the slope."""
+    program = translate(check(text))
+    found = gradient(program)
+    generator = np.random.default_rng(0)
+    inputs = random_inputs(program, {}, dtype="float64")
+    outputs = {
+        o.name: value
+        for o, value in zip(
+            found.forward.declared.outputs,
+            tuple_of(mc.evaluate(found.forward.text(), inputs)),
+            strict=True,
+        )
+    }
+    cotangents = {o: generator.normal(size=outputs[o].shape) for o in found.cotangents}
+    given = {**inputs, **outputs, **{found.cotangents[o]: c for o, c in cotangents.items()}}
+    given = {n: given[n] for n in found.equations.declared.inputs}
+    exact = tuple_of(mc.evaluate(str(found), given))
+    kernels = tuple_of(found.compile(backend="numpy")(**given))
+    names = [o.name for o in program.declared.outputs]
+    for name, gradient_of, computed in zip(found.gradients, exact, kernels, strict=True):
+        np.testing.assert_allclose(computed, gradient_of, rtol=1e-9, atol=1e-10)
+        direction = generator.normal(size=inputs[name].shape)
+        sides = []
+        for step in (1e-6, -1e-6):
+            moved = {**inputs, name: inputs[name] + step * direction}
+            values = dict(zip(names, tuple_of(mc.evaluate(text, moved)), strict=True))
+            sides.append(sum(np.sum(cotangents[o] * values[o]) for o in cotangents))
+        slope = (sides[0] - sides[1]) / 2e-6
+        assert np.sum(gradient_of * direction) == pytest.approx(slope, rel=1e-5, abs=1e-5), name
+    return found
+
+
+def test_text_of_attention() -> None:
+    """FlashAttention-2's backward, as one would write it."""
+    assert str(mc.grad(mc.library.load("causal"))) == CAUSAL
+
+
+@pytest.mark.parametrize("name", [n for n in PROGRAMS if n != "stop"])
+def test_programs(name: str) -> None:
+    check_by_differences(PROGRAMS[name])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [n if m % 3 == 1 else pytest.param(n, marks=pytest.mark.slow) for m, n in enumerate(LIBRARY)],
+)
+def test_library(name: str) -> None:
+    check_by_differences(mc.library.load(name))
+
+
+def test_stop() -> None:
+    assert str(mc.grad(PROGRAMS["stop"])).splitlines()[-2] == "dX[i] = dO[i] * stop(X[i])"
+
+
+def test_second_order() -> None:
+    check_by_differences(str(mc.grad("O[q] = softmax[k](S[q,k]) * V[k]", wrt=["S"])))
+
+
+def test_a_part() -> None:
+    found = mc.grad(mc.library.load("attention_statistics"), wrt=["V"], outputs=["O"])
+    assert list(found.equations.declared.inputs) == ["Q", "K", "dO", "L"]
+    assert str(found).endswith("return dV")
+
+
+@pytest.mark.parametrize(
+    ("wrt", "outputs", "message"),
+    [
+        (["T"], None, "there is no gradient with respect to 'T', which is no input of kind float"),
+        (None, ["Q"], "the program has no output 'Q' of kind float"),
+    ],
+)
+def test_mistakes(wrt: list[str] | None, outputs: list[str] | None, message: str) -> None:
+    with pytest.raises(MonocompError, match=message):
+        mc.grad(PROGRAMS["gather"], wrt, outputs=outputs)

@@ -1,0 +1,357 @@
+"""Inputs that are given with their definition: what is known of them, and kernels."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+import monocomp as mc
+from monocomp import terms as T
+from monocomp.checking.random_inputs import random_inputs
+from monocomp.checking.steps import difference
+from monocomp.checking.verifier import verify
+from monocomp.equations import Equations, stored_in
+from monocomp.errors import MonocompError
+from monocomp.language.checker import check
+from monocomp.pipeline import derive
+from monocomp.translation import translate
+from tests import special_programs
+from tests.backends.running import exact, make_inputs, run
+
+BACKWARD = """
+input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e]
+S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)
+input L[b,h,q] = logsumexp[k if k <= q](S[b,h,q,k])
+input O[b,h,q,e] = softmax[k if k <= q](S[b,h,q,k]) * V[b,h,k,e]
+input dO[b,h,q,e]
+P[b,h,q,k] = exp(S[b,h,q,k] - L[b,h,q])
+D[b,h,q] = dO[b,h,q,e] * O[b,h,q,e]
+G[b,h,q,k] = P[b,h,q,k] * (dO[b,h,q,e] * V[b,h,k,e] - D[b,h,q])
+dQ[b,h,q,d] = sum[k if k <= q](G[b,h,q,k] * K[b,h,k,d]) / sqrt(|d|)
+dK[b,h,k,d] = sum[q if k <= q](G[b,h,q,k] * Q[b,h,q,d]) / sqrt(|d|)
+dV[b,h,k,e] = sum[q if k <= q](P[b,h,q,k] * dO[b,h,q,e])
+return dQ, dK, dV
+"""
+RESULT = """
+S[b,h,q,k] = sum[d](K[b,h,k,d] * Q[b,h,q,d]) / sqrt(|d|)
+P[b,h,q,k] = exp(S[b,h,q,k] - L[b,h,q])
+D[b,h,q] = sum[e](O[b,h,q,e] * dO[b,h,q,e])
+input L[b,h,q] = log(sum[k if k <= q](exp(S[b,h,q,k])))
+input O[b,h,q,e] = sum[k if k <= q](V[b,h,k,e] * exp(S[b,h,q,k])) / sum[k if k <= q](exp(S[b,h,q,k]))
+dQ[b,h,q,d] = sum[k if k <= q](K[b,h,k,d] * P[b,h,q,k] * (sum[e](V[b,h,k,e] * dO[b,h,q,e]) - D[b,h,q])) / sqrt(|d|)
+dK[b,h,k,d] = sum[q if k <= q](Q[b,h,q,d] * (sum[e](V[b,h,k,e] * dO[b,h,q,e]) - D[b,h,q]) * exp(S[b,h,q,k] - L[b,h,q])) / sqrt(|d|)
+dV[b,h,k,e] = sum[q if k <= q](dO[b,h,q,e] * exp(S[b,h,q,k] - L[b,h,q]))
+"""  # noqa: E501
+
+
+def translated(text: str) -> Equations:
+    return translate(check(text))
+
+
+def lifts(text: str) -> bool:
+    """Is a sum lifted?"""
+    steps = derive(translated(text)).steps
+    for step in steps:
+        verify(step.program)
+    return any(step.rule.startswith("lift") for step in steps)
+
+
+# --- the language -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BACKWARD,
+        "input c = sum[i](A[i])\nO[i] = A[i] / c",
+        "input c[q] = argmax[k](S[q,k]), V[r,e]\nO[q,e] = V[c[q],e]",
+        "input L[q] = 0 * A[q] + 1\ninput M[q] = L[q] * B[q]\nO[q] = M[q] + L[q]",
+        "input L[q] = A[q] > 0, B[q]\nO[q] = where(L[q], B[q], 0)",
+    ],
+)
+def test_text(text: str) -> None:
+    program = translated(text)
+    again = translated(program.text())
+    assert again == program
+    assert again.given == program.given
+    verify(program)
+
+
+def test_it_is_an_input() -> None:
+    program = check("input L[q] = sum[k](A[q,k])\ninput c[q] = argmax[k](A[q,k])\nO[q] = L[c[q]]")
+    assert {n: (i.dims, i.kind) for n, i in program.inputs.items()} == {
+        "L": (("q",), "float"),
+        "A": (("q", "k"), "float"),
+        "c": (("q",), "int"),
+    }
+    assert [o.name for o in program.outputs] == ["O"]
+    (equation,) = translate(program).equations
+    assert not stored_in(equation.body)
+
+
+ERRORS = {
+    "input L[q]: float = sum[k](A[q,k])\nO[q] = L[q]": """
+ParseError: input 'L' has a type and a definition (line 1, column 13)
+    input L[q]: float = sum[k](A[q,k])
+                ^^^^^
+  its type is that of its definition
+  help: leave out ': float'""",
+    "input L[q] = sum[k](A[q,k])\nL[q] = 2 * A[q,q]": """
+DuplicateNameError: 'L' is defined twice (line 2, column 1)
+    input L[q] = sum[k](A[q,k])
+          ^
+    L[q] = 2 * A[q,q]
+    ^
+  the first 'L' is an input, on line 1
+  help: give each its own name""",
+    "input L[q] = sum[k](A[k])\nO[q] = L[q]": """
+UnknownIndexError: input index 'q' does not occur on the right-hand side (line 1, column 9)
+    input L[q] = sum[k](A[k])
+            ^
+  available for the input: none
+  help: use 'q' on the right, or declare it: index q < ...""",
+    "input L[q] = exp(A[q,k])\nO[q] = L[q]": """
+AmbiguousSumError: the implied sum over 'k' could be meant two ways (line 1, column 18)
+    input L[q] = exp(A[q,k])
+                     ^^^^^^
+  'k' is not on the left and occurs only here, under a nonlinear function
+  help: write sum[k](exp(A[q,k])) or exp(sum[k](A[q,k]))""",
+    "input L[q] = sum[k](A[q,k])\nO[q] = L[q]\nreturn L": """
+OutputError: 'L' is not a definition and cannot be returned (line 3, column 8)
+    return L
+           ^
+  definitions: O
+  help: define a result: L_out[...] = ...""",
+    "O[q] = L[q]\ninput L[q] = sum[k](A[q,k])": """
+UnknownNameError: 'L' is used before it is defined (line 1, column 8)
+    O[q] = L[q]
+           ^^^^
+    input L[q] = sum[k](A[q,k])
+          ^
+  it is defined on line 2
+  help: move the definition of 'L' above this line""",
+}
+
+
+@pytest.mark.parametrize("text", ERRORS)
+def test_errors(text: str) -> None:
+    with pytest.raises(MonocompError) as found:
+        check(text)
+    assert str(found.value) == ERRORS[text].strip()
+
+
+# --- derivations ------------------------------------------------------------------------------
+
+
+def test_flash_attention_backward() -> None:
+    """Two kernels of plain sums: no frame, no filter of what is not 0, no other sign."""
+    kernel = mc.compile(BACKWARD)
+    assert kernel.derivation.result.readable_lines() == RESULT.strip().splitlines()
+    rules = {step.rule for step in kernel.derivation}
+    assert rules == {"inline_definition", "normalise_given", "fuse_folds", "tile"}
+
+
+SAVED = {
+    "logsumexp": "input L[q] = logsumexp[k if k <= q](S[q,k])\nP[q,k] = exp(S[q,k] - L[q])",
+    "logarithm": "input L[q] = log(sum[k if k <= q](exp(S[q,k])))\nP[q,k] = exp(S[q,k] - L[q])",
+    "sink": """
+        input sink
+        input L[q] = log(exp(sink) + sum[k if k <= q](exp(S[q,k])))
+        P[q,k] = exp(S[q,k] - L[q])""",
+    "shifted": """
+        input L[q] = logsumexp[k if k <= q](S[q,k] + B[q])
+        P[q,k] = exp(S[q,k] + B[q] - L[q])""",
+    "sum": "input Z[q] = sum[k if k <= q](exp(S[q,k]))\nP[q,k] = exp(S[q,k]) / Z[q]",
+    "scaled sum": """
+        input M[q] = max[k if k <= q](S[q,k])
+        input Z[q] = sum[k if k <= q](exp(S[q,k] - M[q]))
+        P[q,k] = exp(S[q,k] - M[q]) / Z[q]""",
+    "gathered": """
+        input L[q] = logsumexp[k if k <= q](S[q,k])
+        input place[q]: int
+        P[q,k] = exp(S[place[q],k] - L[place[q]]) * (k <= place[q])""",
+}
+OVER_KEYS = "O[q,e] = sum[k if k <= q](P[q,k] * V[k,e])"
+OVER_QUERIES = "O[k,e] = sum[q if k <= q](P[q,k] * V[q,e])"
+
+
+@pytest.mark.parametrize("use", [OVER_KEYS, OVER_QUERIES])
+@pytest.mark.parametrize("saved", SAVED)
+def test_shares_are_not_lifted(saved: str, use: str) -> None:
+    assert not lifts(f"{SAVED[saved]}\n{use}")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "sum[k if k <= q](P[q,k] ** 2 * V[k,e])",
+        "sum[k if k <= q](P[q,k] * log(P[q,k]) * V[k,e])",
+        "sum[k if k <= q and q - k < 4](P[q,k] * V[k,e])",
+        "sum[k](where(k <= q, P[q,k], 0) * V[k,e])",
+        "sum[k if k <= q](P[q,k] * (V[k,e] - D[q])) * D[q]",
+    ],
+)
+def test_uses_of_shares(body: str) -> None:
+    assert not lifts(f"{SAVED['logsumexp']}\nO[q,e] = {body}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Another filter, another sum, no sum, not the whole of a share, more than one.
+        "input L[q] = logsumexp[k if k < q](S[q,k])\nO[q] = sum[k if k <= q](exp(S[q,k] - L[q]))",
+        "input L[q] = logsumexp[k](T[q,k])\nO[q,e] = sum[k](exp(S[q,k] - L[q]) * V[k,e])",
+        "input L[q] = sum[k](exp(S[q,k]))\nO[q,e] = sum[k](exp(S[q,k] - L[q]) * V[k,e])",
+        "input L[q] = logsumexp[k](S[q,k])\nO[q,e] = sum[k](exp(2 * S[q,k] - L[q]) * V[k,e])",
+        "input L[q] = logsumexp[k](S[q,k])\nO[q,e] = sum[k](exp(S[q,k] + T[q,k] - L[q]) * V[k,e])",
+        "input L[q] = log(sum[k](exp(S[q,k])) - 1)\nO[q,e] = sum[k](exp(S[q,k] - L[q]) * V[k,e])",
+        "input Z[q] = sum[k](exp(S[q,k]))\nO[q,e] = sum[k](exp(2 * S[q,k]) / Z[q] * V[k,e])",
+    ],
+)
+def test_what_is_no_share_is_lifted(text: str) -> None:
+    assert lifts(text)
+
+
+def test_shares() -> None:
+    program = translated(f"{SAVED['logsumexp']}\nO[q,k] = P[q,k] ** 2 * T[q,k]")
+    (result,) = derive(program).program.equations
+    q, k = result.indices
+    filter_ = T.compare("<=", k, q)
+    share, rest = T.shares(result.body, [filter_])
+    assert T.mul(share, rest) is result.body
+    assert rest is T.read("T", (q, k), "float")
+    assert T.shares(result.body) == (T.ONE, result.body)
+
+
+# --- numbers ----------------------------------------------------------------------------------
+
+
+def gradients(inputs: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+    """Those of causal attention, by autograd."""
+    q, k, v = (inputs[n].double().clone().requires_grad_() for n in "QKV")
+    logits = q @ k.mT / math.sqrt(q.shape[-1])
+    rows, columns = (torch.arange(n) for n in logits.shape[-2:])
+    weights = logits.masked_fill(columns > rows[:, None], -math.inf).softmax(-1)
+    (weights @ v).backward(inputs["dO"].double())
+    return [x.grad for x in (q, k, v) if x.grad is not None]
+
+
+@pytest.mark.parametrize(
+    ("backend", "dtype", "limit"),
+    [("torch", torch.float64, 1e-13), ("triton", torch.float32, 1e-5)],
+)
+def test_gradients(backend: str, dtype: torch.dtype, limit: float) -> None:
+    inputs = make_inputs(BACKWARD, {"b": 1, "h": 2, "q": 37, "k": 41, "d": 5, "e": 7}, dtype)
+    found = run(backend, BACKWARD, inputs)
+    for x, y, z in zip(found, gradients(inputs), exact(BACKWARD, inputs), strict=True):
+        torch.testing.assert_close(x.double(), y, rtol=limit, atol=limit)
+        torch.testing.assert_close(x.double(), z, rtol=limit, atol=limit)
+
+
+MASKED = """
+input Q[q,d], K[k,d], V[k,e], dO[q,e], M[q,k], count: int
+S[q,k] = Q[q,d] * K[k,d] + M[q,k]
+input {saved} = {definition}
+P[q,k] = {weight}
+dQ[q,d] = sum[k if k < q and k < count](P[q,k] * (dO[q,e] * V[k,e]) * K[k,d])
+dV[k,e] = sum[q if k < q and k < count](P[q,k] * dO[q,e])
+"""
+WEIGHTS = {
+    "logsumexp[k if k < q and k < count](S[q,k])": "exp(S[q,k] - L[q])",
+    "log(sum[k if k < q and k < count](exp(S[q,k])))": "exp(S[q,k] - L[q])",
+    "sum[k if k < q and k < count](exp(S[q,k]))": "exp(S[q,k]) / L[q]",
+}
+
+
+@pytest.mark.parametrize("backend", ["torch", "triton"])
+@pytest.mark.parametrize("definition", WEIGHTS)
+def test_rows_of_nothing(definition: str, backend: str) -> None:
+    """Row 0 has no key; a mask leaves rows 5 and 7 none and keys 3 and up to 8 some rows; what is
+    never admitted is no number."""
+    text = MASKED.format(saved="L[q]", definition=definition, weight=WEIGHTS[definition])
+    dtype = torch.float64 if backend == "torch" else torch.float32
+    inputs = make_inputs(text, {"q": 21, "k": 19, "d": 5, "e": 3}, dtype)
+    inputs |= {"count": torch.tensor(13)}
+    inputs["M"][5] = inputs["M"][7, :7] = inputs["M"][:, 3] = -math.inf
+    inputs["K"][13:] = inputs["V"][13:] = inputs["Q"][0] = inputs["dO"][0] = math.nan
+    logits = inputs["Q"] @ inputs["K"].mT + inputs["M"]
+    rows, keys = torch.arange(21)[:, None], torch.arange(19)
+    logits = logits.masked_fill((keys >= rows) | (keys >= 13), -math.inf)
+    inputs["L"] = logits.exp().sum(1) if definition.startswith("sum") else logits.logsumexp(1)
+    expected = exact(text, inputs)
+    assert not any(x.isnan().any() for x in expected)
+    limit = 1e-12 if backend == "torch" else 1e-4
+    for x, y in zip(run(backend, text, inputs), expected, strict=True):
+        torch.testing.assert_close(x.double(), y, rtol=limit, atol=limit)
+
+
+def test_what_is_given_of_nothing() -> None:
+    """It is absent where its definition is, and only as long as it is 0 or infinite."""
+    text = "input L[q] = logsumexp[k if k < q](S[k])\nO[q] = exp(S[q] - S[q] + L[q] - L[q])"
+    logits = [0.0, 1.0, -math.inf]
+    found = mc.evaluate(text, {"L": [-math.inf, 0.0, 1.3], "S": logits})
+    np.testing.assert_array_equal(found, [0.0, 1.0, np.nan])
+    text = "input Z[q] = sum[k if k < q](exp(S[k]))\nO[q] = Z[q] / Z[q]"
+    np.testing.assert_array_equal(mc.evaluate(text, {"Z": [0.0, 1.0], "S": [0.0, 0.0]}), [0, 1])
+    np.testing.assert_array_equal(mc.evaluate(text, {"Z": [2.0, 1.0], "S": [0.0, 0.0]}), [1, 1])
+
+
+def test_it_is_read_and_not_computed() -> None:
+    text = "input L[q] = logsumexp[k](S[q,k])\nO[q,e] = sum[k](exp(S[q,k] - L[q]) * V[k,e])"
+    inputs = {"L": torch.tensor([3.0]), "S": torch.zeros(1, 2), "V": torch.ones(2, 1)}
+    expected = torch.full((1, 1), 2 * math.exp(-3.0))
+    for backend in ("torch", "triton"):
+        torch.testing.assert_close(run(backend, text, inputs)[0], expected)
+
+
+def random_programs(count: int) -> Iterator[str]:
+    """Random programs whose first definition is given."""
+    for seed in itertools.count():
+        *head, first, last = special_programs.program(seed).splitlines()
+        if first.startswith("D") and "D" in last:
+            text = "\n".join([*head, f"input {first}", last])
+            try:
+                check(text)
+            except MonocompError:  # what the definition alone reads as an index
+                continue
+            yield text
+            count -= 1
+            if not count:
+                return
+
+
+def test_random_programs() -> None:
+    for text in random_programs(12):
+        program = translated(text)
+        for points in ("general", "finite"):
+            inputs = random_inputs(program, {}, dtype="float64", seed=1, points=points)
+            expected = mc.evaluate(text, inputs)
+            tensors = {name: torch.from_numpy(x.copy()) for name, x in inputs.items()}
+            assert difference(np.asarray(mc.compile(text)(**tensors)), expected) < 1e-10, text
+
+
+# --- checking ---------------------------------------------------------------------------------
+
+
+def test_random_inputs_are_what_is_promised() -> None:
+    program = translated(BACKWARD)
+    inputs = random_inputs(program, {}, dtype="float64", seed=3)
+    (saved,) = (e for e in program.given if e.name == "L")
+    text = f"L_[b,h,q] = {saved.body!r}"
+    expected = mc.evaluate(text, {n: inputs[n] for n in "KQ"})
+    np.testing.assert_array_equal(inputs["L"], expected)
+
+
+def test_steps_keep_the_meaning() -> None:
+    assert mc.compile(BACKWARD).derivation.check().ok
+    text = MASKED.format(
+        saved="L[q]",
+        definition="logsumexp[k if k < q and k < count](S[q,k])",
+        weight="exp(S[q,k] - L[q])",
+    )
+    assert mc.compile(text).derivation.check().ok
