@@ -12,8 +12,10 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 import triton.language as tl
+from triton.runtime.interpreter import InterpretedFunction, TensorHandle
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from monocomp import terms as T
@@ -114,7 +116,15 @@ class _Start:
         self.kernel, self.programs = kernel, programs
 
     def __call__(self, *args: Any, **options: Any) -> None:
+        if isinstance(self.kernel, InterpretedFunction):
+            args = tuple(_as_compiled(a) if isinstance(a, float) else a for a in args)
         self.compiled = self.kernel[(self.programs,)](*args, **options)
+
+
+def _as_compiled(number: float) -> tl.tensor:
+    """A float as it is in a compiled kernel. The interpreter leaves it to Python, which divides
+    nothing by 0."""
+    return tl.tensor(TensorHandle(np.array([number], np.float32), tl.float32), tl.float32)
 
 
 def started(plan: Plan) -> Plan:

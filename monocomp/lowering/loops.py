@@ -302,6 +302,7 @@ class Loops(Values):
             raise InternalError(f"no loop for {t!r}")
         name = self.new_axis(t.attr.extents[0], "whole", t.free | self.tile_axes(t))
         _, (condition, body) = T.open_as(t, (name,))
+        self.prepare([condition, body])
         axis = self.axes[name]
         if condition is not T.TRUE:  # brackets are floats
             is_float = t.kind == "float"

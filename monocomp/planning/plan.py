@@ -186,12 +186,13 @@ class Planner:
             require_program(self._start.program)
 
     def plan(self, extents: Mapping[str, int] | None = None, processors: int | None = None) -> Plan:
-        """The plan for these sizes, by representative, as far as they are known.
+        """The plan for these sizes, by index, as far as they are known.
 
         Raises:
             UnsupportedError: no kernel computes the program.
         """
-        given = extents or {}
+        representative = self.equations.declared.extent_of
+        given = {representative.get(i, i): n for i, n in (extents or {}).items()}
         processors = processors or self.processors or 1
         found = self._plan(given, processors, divides=True)
         if given and not has_same_elements(found.program, given):

@@ -22,11 +22,11 @@ arXiv:1805.02867.)
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from monocomp import terms as T
 from monocomp.terms import Term
-from monocomp.terms.nodes import SCALED
+from monocomp.terms.nodes import SCALED, intern
 from monocomp.vocabulary import Kind
 
 
@@ -174,8 +174,8 @@ def carried_places(top: Term) -> Term:
 
 
 def _entry(t: Term, monoid: str) -> Term:
-    (bound,), (condition, x) = T.open_fold(t)
-    return T.fold_at(monoid, _FIRST, bound, condition, x, target=t.attr.target)
+    binder = replace(t.attr, monoid=monoid)
+    return intern("fold_at", (_FIRST, *t.args[1:]), binder, "float" if monoid == "top" else "int")
 
 
 _FIRST = T.const(0)
