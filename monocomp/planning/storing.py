@@ -43,7 +43,8 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     """
     steps = _store_kept(program)
     program = steps[-1].program if steps else program
-    kernels = estimate(program, sizes)
+    known: dict[tuple[Equation, ...], Estimate] = {}  # most kernels are the same in all trials
+    kernels = estimate(program, sizes, known)
     close = Closing(program)
     trials = 0
     while True:
@@ -55,7 +56,7 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
                 break
             trials += 1
             tried = _store(program, values, close)
-            trial = estimate(tried[-1].program, sizes)
+            trial = estimate(tried[-1].program, sizes, known)
             cost = sum(k.cost.time for k in trial)
             if cost < least:
                 least, best = cost, (tried, trial)
