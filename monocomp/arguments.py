@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from monocomp.declarations import Input
-from monocomp.dtypes import FLOATS, INTEGERS, NARROW, kind_of
+from monocomp.dtypes import FLOATS, INTEGERS, NARROW, is_narrow, kind_of
 from monocomp.errors import DeviceError, InputError, UnsupportedDtypeError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -45,21 +45,17 @@ def is_in_float32(value: float) -> bool:
     return not _LARGEST < abs(value) < math.inf
 
 
-def check_no_gradients(params: Mapping[str, Any]) -> None:
-    """No parameter is a tensor whose gradient would be lost."""
-    for name, value in params.items():
+def check_no_gradients(values: Mapping[str, Any], backend: str) -> None:
+    """No tensor whose gradient would be lost."""
+    for name, value in values.items():
         if getattr(value, "requires_grad", False):
             import torch
 
             if torch.is_grad_enabled():
-                raise _no_gradient(f"parameter {name}", name)
-
-
-def _no_gradient(what: str, name: str) -> UnsupportedError:
-    return UnsupportedError(
-        f"{what} requires a gradient, and no gradient is derived yet",
-        help=f"call under torch.no_grad(), or pass {name}.detach()",
-    )
+                raise UnsupportedError(
+                    f"{name} requires a gradient, and backend '{backend}' has none",
+                    help=f"compile with backend='torch', or pass {name}.detach()",
+                )
 
 
 def shape_of(name: str, tensor: Any) -> tuple[int, ...]:
@@ -117,7 +113,7 @@ def check_conversion(device: torch.device, narrow: Mapping[str, str]) -> None:
 
 
 def check_tensors(inputs: Mapping[str, Any], torch: Any) -> None:
-    """Torch tensors on one device, and no gradient that would be lost."""
+    """Torch tensors on one device."""
     devices: dict[str, str] = {}
     for name, tensor in inputs.items():
         if not isinstance(tensor, torch.Tensor):
@@ -126,8 +122,6 @@ def check_tensors(inputs: Mapping[str, Any], torch: Any) -> None:
                 help=f"convert it, torch.as_tensor({name}), or compile with backend='numpy'",
             )
         devices[name] = str(tensor.device)
-        if tensor.requires_grad and torch.is_grad_enabled():
-            raise _no_gradient(f"input {name}", name)
     if len(set(devices.values())) > 1:
         listed = ", ".join(f"{n} on {d}" for n, d in devices.items())
         raise DeviceError(
@@ -140,3 +134,15 @@ def check_tensors(inputs: Mapping[str, Any], torch: Any) -> None:
             "the inputs are on device meta, where tensors have no elements",
             help="move them to a GPU or to the CPU",
         )
+
+
+def cast(value: Any) -> Any:
+    """An argument in the dtype that autocast asks for, as for torch's own attention."""
+    import torch
+
+    if not isinstance(value, torch.Tensor) or not value.dim() or not value.is_floating_point():
+        return value
+    device = value.device.type
+    if not torch.is_autocast_enabled(device) or value.dtype == torch.float64 or is_narrow(value):
+        return value
+    return value.to(torch.get_autocast_dtype(device))

@@ -62,13 +62,24 @@ def bind(
         for name, param in declared.params.items()
     }
     known = {name: value for name, value in values.items() if value is not None}
+    return Binding(extents_of(declared, origin, shapes, known, evaluated), known)
+
+
+def extents_of(
+    declared: Declarations[Size],
+    origin: Origin,
+    shapes: Mapping[str, tuple[int, ...]],
+    params: Mapping[str, int | float],
+    evaluated: Callable[[Size, Mapping[str, int], Mapping[str, int | float]], int | None],
+) -> dict[str, int]:
+    """Extents by index name and representative; arguments as for `bind`, with all parameters."""
     sizes = _Sizes(declared, origin)
     with in_text(origin.text):
         for name, at in declared.inputs.items():
             sizes.read_off(at, tuple(shapes[name]))
         for name, bound in declared.bounds.items():
-            sizes.declare(name, evaluated(bound, sizes.found, known))
-        return Binding(sizes.by_name(), known)
+            sizes.declare(name, evaluated(bound, sizes.found, params))
+        return sizes.by_name()
 
 
 def signature(

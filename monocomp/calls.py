@@ -6,11 +6,14 @@ repeats it.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from monocomp.arguments import (
+    cast,
     check_conversion,
     check_dtype,
     check_floats,
@@ -34,9 +37,19 @@ from monocomp.source import check_target
 if TYPE_CHECKING:
     import torch
 
+    from monocomp.autograd import Forward
     from monocomp.backends.triton.launch import TritonRunner
     from monocomp.backends.triton.replay import Plans
     from monocomp.backends.triton.search import Tuning
+    from monocomp.equations import Equations
+
+
+_ALL: weakref.WeakSet[Calls] = weakref.WeakSet()
+
+
+def of_key(key: str) -> Calls:
+    """Calls by what is traced of them."""
+    return next(c for c in tuple(_ALL) if c.key == key)
 
 
 class Calls:
@@ -50,6 +63,7 @@ class Calls:
 
     Attributes:
         language: the backend whose source runs on a GPU.
+        key: a digest of the program and the options: what they come to.
         last: the backend that ran last, and on which device.
     """
 
@@ -69,23 +83,82 @@ class Calls:
         self.tf32 = tf32
         self.filters = Filters(planner.equations)
         self.last: tuple[str, torch.device | None] | None = None
+        options = repr((backend, checked, tf32, planner.processors, planner.steps, planner.rules))
+        text = f"{options}\n{planner.equations.written()}"
+        self.key = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        self.kinds = {n: i.kind for n, i in self.declared.inputs.items()}
+        self.kinds |= {n: p.kind for n, p in self.declared.params.items()}
+        self._forwards: dict[tuple[str, ...], Forward] = {}
         self._runners: dict[tuple[str, ...], TritonRunner] = {}
         self._plans: Plans | None = None
+        _ALL.add(self)
+
+    def of(self, equations: Equations) -> Calls:
+        """Calls of another program, with the same options."""
+        its = self.planner
+        planner = Planner(equations, rules=its.rules, processors=its.processors)
+        return Calls(planner, self.backend, checked=self.checked, tf32=self.tf32)
 
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The result of a call: a tensor, or a tuple of the outputs."""
-        if self._plans is not None:
+        if self._plans is not None and not self._plans.are_cast():
             values = {**dict(zip(self.declared.inputs, args, strict=False)), **kwargs}
-            plan = self._plans.find(values) if len(values) == len(args) + len(kwargs) else None
-            if plan is not None:
-                self.last = self.language, plan.device
-                return _unpacked(self._plans.run(plan, values))
-        inputs, params, binding = self._bound(args, kwargs)
+            if len(values) == len(args) + len(kwargs):
+                results = self._repeated(values)
+                if results is not None:
+                    return _unpacked(results)
+        inputs, params = signature(self.declared, args, kwargs)
         if self.backend == "numpy":
-            results = self._run_numpy(inputs, binding)
-        else:
-            results = self._run_torch_tensors(inputs, params, binding)
-        return _unpacked(results)
+            check_no_gradients({**inputs, **params}, self.backend)
+            return _unpacked(self.call({**inputs, **params}))
+        inputs = {n: cast(t) for n, t in inputs.items()}
+        return _unpacked(self.differentiable({**inputs, **params}))
+
+    def differentiable(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
+        """The results for torch tensors and parameters by name, with their gradients if any is
+        asked for."""
+        from monocomp.autograd import function, is_traced, recorded, wanted
+
+        if is_traced(values):
+            from monocomp.operators import operator
+
+            return operator(self, values)(values)
+        wrt = wanted(self.kinds, values)
+        if wrt is None:
+            return self.call(values)
+        forward = self.forward(wrt)
+        given = {n: v for n, v in values.items() if n in self.declared.inputs or n in wrt}
+        others = {n: v for n, v in values.items() if n not in given}
+        results = recorded(forward, given, others, function())
+        self.last = forward.calls.last
+        return results
+
+    def forward(self, wrt: tuple[str, ...]) -> Forward:
+        """The program for calls whose gradients with respect to some inputs are asked for."""
+        from monocomp.autograd import Forward
+
+        found = self._forwards.get(wrt)
+        if found is None:
+            found = Forward(self, wrt)
+            found = self._forwards.setdefault(wrt, found)
+        return found
+
+    def call(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The results for inputs and parameters by name, without gradients."""
+        results = self._repeated(values)
+        if results is not None:
+            return results
+        inputs, params, binding = self._bound((), values)
+        if self.backend == "numpy":
+            return self._run_numpy(inputs, binding)
+        return self._run_torch_tensors(inputs, params, binding)
+
+    def _repeated(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...] | None:
+        """The results of a call that looks like an earlier one."""
+        if self._plans is None or (plan := self._plans.find(values)) is None:
+            return None
+        self.last = self.language, plan.device
+        return self._plans.run(plan, values)
 
     def tune(
         self,
@@ -134,7 +207,6 @@ class Calls:
         """The inputs and parameters of a call by name, checked, and the sizes."""
         inputs, params = signature(self.declared, args, kwargs)
         shapes = {n: shape_of(n, t) for n, t in inputs.items()}
-        check_no_gradients(params)
         binding = self.bind(shapes, params)
         check_params(binding.params)
         if not self.filters.have_admitted(binding.params):

@@ -178,6 +178,14 @@ class Equations:
         results = ", ".join(o.name + (f": {o.dtype}" if o.dtype else "") for o in declared.outputs)
         return "\n".join([*out, f"return {results}"]) + "\n"
 
+    def written(self) -> str:
+        """The text that they come from, with the monoids that are not declared there; a text that
+        gives them, if they come from none."""
+        if self.as_written is None:
+            return self.text()
+        others = (m for m in self.monoids if m.name not in self.origin.spans)
+        return "\n".join([*map(show_monoid, others), self.origin.text])
+
     def __str__(self) -> str:
         return "\n".join(self.lines())
 

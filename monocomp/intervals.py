@@ -89,7 +89,7 @@ def evaluated(
             found = (params or {}).get(t.attr)
         elif t.op == "index":
             found = extents[t.attr[1]] // 2
-        return (found, found) if isinstance(found, int) else None
+        return None if found is None or isinstance(found, float) else (found, found)
 
     found = interval(t, of_leaf)
     return None if found is None else found[0]

@@ -81,6 +81,10 @@ def compile(
     )
 
 
+def _compiled(text: str, options: Mapping[str, Any]) -> Kernel:
+    return compile(text, **options)
+
+
 def _require_backend(backend: str, *known: str) -> None:
     if backend not in known:
         raise UsageError(
@@ -249,7 +253,31 @@ class Kernel:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel; see the class."""
+        if self.backend != "numpy":
+            import torch
+
+            if torch.compiler.is_dynamo_compiling():
+                from monocomp.dynamo import traced
+
+                return traced(self.calls.key, args, kwargs)
         return self.calls.run(args, kwargs)
+
+    def __deepcopy__(self, memo: object) -> Kernel:
+        """Itself: calls do not change what it computes."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Its text and options, which compile to the same kernel."""
+        options = {
+            "backend": self.backend,
+            "checked": self.checked,
+            "tf32": self.tf32,
+            "name": self.program.name,
+            "steps": self.planner.steps,
+            "rules": self.planner.rules,
+            "processors": self.processors,
+        }
+        return _compiled, (self.equations.written(), options)
 
     def tune(
         self,

@@ -23,4 +23,5 @@ LOGARITHM_OF = {"log_softmax": "softmax"}
 SELECTIONS = ("top", "argtop")  # top[k -> r](x)
 _DECLARING = ("input", "param", "index", "def", "monoid", "unit", "combine", "return")
 KEYWORDS = frozenset((*_DECLARING, "if", "and", "or", "not", "inf"))
-DTYPES = ("float16", "bfloat16", "float32", "float64", "int32", "int64", "bool")
+# Of results; "accumulated" is that of sums: float64 where an input is float64, else float32.
+DTYPES = ("float16", "bfloat16", "float32", "float64", "accumulated", "int32", "int64", "bool")

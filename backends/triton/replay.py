@@ -189,6 +189,11 @@ class Plans:
         look = self._look(values)
         return self._plans.get(look) if look is not None else None
 
+    @staticmethod
+    def are_cast() -> bool:
+        """May tensors be given to operations in another dtype, as autocast asks for?"""
+        return torch._C._is_any_autocast_enabled()
+
     def run(self, plan: Plan, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
         """The results for values of the plan's look."""
         device = plan.device

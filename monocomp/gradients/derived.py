@@ -194,7 +194,7 @@ class _Derivation:
         """The program with the values that it saves, in the dtype in which they are computed."""
         written = self.written
         more = [e for e in self.saved.values() if e.name not in written.by_name]
-        outputs = (*written.declared.outputs, *(Output(e.name, "float32") for e in more))
+        outputs = (*written.declared.outputs, *(Output(e.name, "accumulated") for e in more))
         declared = replace(written.declared, outputs=outputs)
         return replace(
             written, declared=declared, equations=(*written.equations, *more), as_written=None

@@ -172,7 +172,7 @@ class Planner:
     ) -> None:
         self.equations = equations
         self.processors = processors
-        self._limits = steps, rules
+        self.steps, self.rules = steps, rules
         self._rewriters: dict[tuple[tuple[str, int], ...], Rewriter] = {}
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._planned: dict[tuple[Any, ...], tuple[PlannedKernel, ...]] = {}
@@ -241,9 +241,8 @@ class Planner:
         return found
 
     def _derived(self, equations: Equations) -> Rewriter:
-        steps, rules = self._limits
-        rewriter = pipeline.derive(equations, steps, rules)
-        if not rewriter.finished or rules is not None:
+        rewriter = pipeline.derive(equations, self.steps, self.rules)
+        if not rewriter.finished or self.rules is not None:
             pipeline.complete(rewriter)
         return rewriter
 

@@ -250,6 +250,12 @@ class Loop:
         return self.axis.tile.union(*(e.axes for e in (*self.bounds, *masks)))
 
     @property
+    def is_exact(self) -> bool:
+        """Is it entered for elements of the domain alone, one at a time?"""
+        is_masked = any(isinstance(s, Mask) for s in self.body)
+        return self.axis.role == "serial" and not self.domain and not is_masked
+
+    @property
     def is_whole(self) -> bool:
         """Is every element of the axis in the domain?"""
         return self.segments == WHOLE

@@ -17,7 +17,8 @@ from monocomp.tile.operations import OPERATIONS, Sort, Words, result_kind
 from monocomp.tile.printer import show
 from monocomp.vocabulary import Kind
 
-_WIDE = ("float32", "float64", "int32", "int64")  # dtypes in which many values are added up
+# dtypes in which many values are added up
+_WIDE = ("float32", "float64", "accumulated", "int32", "int64")
 
 
 def verify(program: P.TileProgram) -> P.TileProgram:

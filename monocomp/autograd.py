@@ -1,0 +1,295 @@
+"""Calls that autograd records: the program that also returns what it saves, and its gradients.
+
+The backward pass is a call of a kernel like any other, so it can be differentiated in turn. What is
+derived depends on which inputs need a gradient, and on which results have got one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+
+from monocomp import terms as T
+from monocomp.declarations import Output
+from monocomp.gradients.derived import gradient
+from monocomp.gradients.reverse import LEAVES
+from monocomp.vocabulary import DTYPES
+
+if TYPE_CHECKING:
+    from monocomp.calls import Calls
+
+Names: TypeAlias = tuple[str, ...]
+Values: TypeAlias = Mapping[str, Any]  # of inputs and parameters
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class Forward:
+    """A program for calls in which some inputs need gradients.
+
+    Args:
+        calls: of the program.
+        wrt: the inputs and parameters that need gradients.
+
+    Attributes:
+        calls: compute its results, and then what the backward pass reads of its values.
+        results: the names of the results that it has as it is written.
+        outputs: the names of all.
+        constant: the places of those that have no gradient.
+        kept: the names of what a backward pass may read.
+        backwards: what computes gradients, by which and of what.
+    """
+
+    def __init__(self, calls: Calls, wrt: Names) -> None:
+        program = calls.planner.equations
+        found = gradient(program, wrt)
+        self.program = found.forward
+        self.calls = calls.of(self.program)
+        self.results = tuple(o.name for o in program.declared.outputs)
+        self.outputs = tuple(o.name for o in self.program.declared.outputs)
+        kinds = [e.body.kind for e in self.program.outputs]
+        self.constant = tuple(n for n, kind in enumerate(kinds) if kind != "float")
+        more = [e for e in found.saved.values() if e.name not in self.results]
+        # Second derivatives go through what is saved.
+        self.kept = _leaves([*found.equations.given, *found.equations.equations, *more])
+        self.backwards: dict[tuple[object, ...], Backward] = {}
+
+    def gradients(
+        self, dtypes: Mapping[str, torch.dtype], cotangents: Values, values: Values
+    ) -> dict[str, torch.Tensor]:
+        """Gradients of inputs and parameters.
+
+        Args:
+            dtypes: of those that need gradients, by name.
+            cotangents: of results, by name, as far as they have any.
+            values: inputs, parameters and results, by name; of inputs that are not `kept` only the
+                shape matters.
+        """
+        if not dtypes or not cotangents:
+            return {}
+        names = tuple((n, str(d).removeprefix("torch.")) for n, d in dtypes.items())
+        key = (names, *cotangents)
+        backward = self.backwards.get(key)
+        if backward is None:
+            found = Backward.of(self, dict(names), tuple(cotangents))
+            backward = self.backwards.setdefault(key, found)
+        return backward(cotangents, values)
+
+
+@dataclass(frozen=True)
+class Backward:
+    """Computes gradients.
+
+    Attributes:
+        calls: of their program.
+        cotangents: its inputs that are gradients of results, by the name of the result.
+        recompute: what computes values that the forward has not saved, those through which only
+            second derivatives go; None where there are none.
+    """
+
+    calls: Calls
+    wrt: Names
+    cotangents: Mapping[str, str]
+    recompute: Calls | None
+
+    @classmethod
+    def of(cls, forward: Forward, wrt: Mapping[str, str], outputs: Names) -> Backward:
+        """That of a program, for results that have gradients, in the dtypes of inputs."""
+        found = gradient(forward.program, tuple(wrt), outputs)
+        results = tuple(
+            Output(found.gradients[n], dtype if dtype in DTYPES else None)
+            for n, dtype in wrt.items()
+        )
+        declared = replace(found.equations.declared, outputs=results)
+        calls = forward.calls.of(replace(found.equations, declared=declared))
+        again = replace(
+            found.forward.declared,
+            outputs=tuple(
+                o
+                for o in found.forward.declared.outputs
+                if o.name in found.saved and o.name not in forward.outputs
+            ),
+        )
+        recompute = None
+        if again.outputs:
+            recompute = forward.calls.of(replace(found.forward, declared=again))
+        return cls(calls, tuple(wrt), found.cotangents, recompute)
+
+    def __call__(self, cotangents: Values, values: Values) -> dict[str, torch.Tensor]:
+        """Gradients by name; arguments as for `Forward.gradients`."""
+        known = dict(values)
+        if self.recompute is not None:
+            known |= _called(self.recompute, known)
+        known |= {self.cotangents[name]: given for name, given in cotangents.items()}
+        return dict(zip(self.wrt, _called(self.calls, known).values(), strict=True))
+
+
+def _called(calls: Calls, values: Values) -> dict[str, torch.Tensor]:
+    """The results of a call, by name."""
+    declared = calls.declared
+    names = (*declared.inputs, *declared.params)
+    results = calls.differentiable({n: values[n] for n in names if n in values})
+    return dict(zip((o.name for o in declared.outputs), results, strict=True))
+
+
+def _leaves(equations: Iterable[T.Equation]) -> Names:
+    """The inputs and parameters that equations read."""
+    read = [s for s in T.subterms(*(e.body for e in equations)) if s.op in LEAVES]
+    return tuple(dict.fromkeys(s.attr.name if s.op == "stored" else s.attr for s in read))
+
+
+def is_traced(values: Values) -> bool:
+    """Is a call not to be run, or not on these tensors themselves?"""
+    if torch._C._len_torch_dispatch_stack():
+        return True
+    tensors = (v for v in values.values() if isinstance(v, torch.Tensor))
+    return any(type(t) not in _PLAIN for t in tensors)
+
+
+def wanted(kinds: Mapping[str, str], values: Values) -> Names | None:
+    """The floats among the values of a call of which a gradient may be asked for; None where the
+    call need not be recorded.
+
+    Args:
+        kinds: of inputs and parameters, by name.
+        values: theirs.
+    """
+    floats = {
+        n: v for n, v in values.items() if kinds[n] == "float" and isinstance(v, torch.Tensor)
+    }
+    if torch._C._are_functorch_transforms_active():
+        return tuple(floats)  # what an outer transform asks for cannot be seen
+    if not torch.is_grad_enabled():
+        return None
+    return tuple(n for n, t in floats.items() if t.requires_grad) or None
+
+
+def function() -> type[torch.autograd.Function]:
+    """What records calls here."""
+    return Transformed if torch._C._are_functorch_transforms_active() else Call
+
+
+def recorded(
+    forward: Forward,
+    tensors: Values,
+    others: Values,
+    function: type[torch.autograd.Function],
+) -> tuple[torch.Tensor, ...]:
+    """The results of a call, with their gradients.
+
+    Args:
+        forward: what is called.
+        tensors: inputs, and parameters that need a gradient.
+        others: the other parameters.
+        function: what tells autograd.
+    """
+    results: tuple[torch.Tensor, ...] = function.apply(  # type: ignore[no-untyped-call]
+        forward, tuple(tensors), others, *tensors.values()
+    )
+    return results[: len(forward.results)]
+
+
+class Call(torch.autograd.Function):
+    """A call that autograd records."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        forward: Forward,
+        names: Names,
+        others: Values,
+        *tensors: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        results = forward.calls.call({**others, **dict(zip(names, tensors, strict=True))})
+        ctx.recorded = Recorded(ctx, forward, names, others, tensors, results)
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        return None, None, None, *ctx.recorded.gradients(ctx, ctx.needs_input_grad[3:], cotangents)
+
+
+class Transformed(torch.autograd.Function):
+    """The same for the transforms of torch.func."""
+
+    generate_vmap_rule = False
+
+    @staticmethod
+    def forward(
+        forward: Forward, names: Names, others: Values, *tensors: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        return forward.calls.differentiable({**dict(zip(names, tensors, strict=True)), **others})
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        forward, names, others, *tensors = inputs
+        ctx.recorded = Recorded(ctx, forward, names, others, tensors, output)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        return None, None, None, *ctx.recorded.gradients(ctx, ctx.needs_input_grad[3:], cotangents)
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        dims: tuple[Any, ...],
+        forward: Forward,
+        names: Names,
+        others: Values,
+        *tensors: Any,
+    ) -> tuple[tuple[torch.Tensor, ...], tuple[int, ...]]:
+        found = []
+        for n in range(info.batch_size):
+            pairs = zip(tensors, dims[3:], strict=True)
+            of_one = (t if dim is None else t.select(dim, n) for t, dim in pairs)
+            results = Transformed.apply(forward, names, others, *of_one)  # type: ignore[no-untyped-call]
+            found.append(results)
+        return tuple(torch.stack(each) for each in zip(*found, strict=True)), (0,) * len(found[0])
+
+
+class Recorded:
+    """A call until its gradients are asked for; its tensors are in autograd's care.
+
+    Args:
+        ctx: what autograd gives to functions.
+        forward: what was called.
+        names, tensors: with which tensors.
+        others: with which parameters that are none.
+        results: of the call.
+    """
+
+    def __init__(
+        self,
+        ctx: Any,
+        forward: Forward,
+        names: Names,
+        others: Values,
+        tensors: Iterable[torch.Tensor],
+        results: tuple[torch.Tensor, ...],
+    ) -> None:
+        self.forward, self.names, self.others = forward, names, others
+        given = dict(zip(names, tensors, strict=True))
+        self.dtypes = {n: t.dtype for n, t in given.items()}
+        self.shapes = {n: t.shape for n, t in given.items() if n not in forward.kept}
+        kept = {**given, **dict(zip(forward.outputs, results, strict=True))}
+        kept = {n: t for n, t in kept.items() if n in forward.kept}
+        self.kept = tuple(kept)
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*(results[n] for n in forward.constant))
+        ctx.save_for_backward(*kept.values())
+
+    def gradients(
+        self, ctx: Any, needed: Iterable[bool], cotangents: Iterable[torch.Tensor | None]
+    ) -> list[torch.Tensor | None]:
+        """The gradients of the tensors of the call, as far as they are needed."""
+        pairs = zip(self.forward.outputs, cotangents, strict=True)
+        given = {n: c for n, c in pairs if c is not None}
+        values = {**self.others, **dict(zip(self.kept, ctx.saved_tensors, strict=True))}
+        for name, shape in self.shapes.items() if given else ():
+            of_any = next(iter(given.values()))
+            values[name] = of_any.new_zeros((), dtype=self.dtypes[name]).expand(shape)
+        wrt = [n for n, is_needed in zip(self.names, needed, strict=True) if is_needed]
+        found = self.forward.gradients({n: self.dtypes[n] for n in wrt}, given, values)
+        return [found.get(n) for n in self.names]

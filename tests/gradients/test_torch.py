@@ -1,0 +1,347 @@
+"""Gradients of calls in torch: by autograd, in what traces calls, and through all that copies."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo.testing
+from torch import Tensor, nn
+from torch.autograd import grad, gradcheck, gradgradcheck
+from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
+
+import monocomp as mc
+from monocomp import library
+from monocomp.errors import UnsupportedError
+from monocomp.operators import Operator, operator
+from tests.backends import interpreted
+
+CAUSAL = mc.compile(library.load("causal"), name="causal")
+WINDOW = mc.compile(library.load("sliding_window"), name="sliding_window")
+MIXED = mc.compile("O[q] = sum[k](softmax[k](c * S[q,k]) * V[k])\nparam c: float = 2", name="mixed")
+SCALED = mc.compile("param c: float = 2\nO[i] = exp(c * X[i])", name="scaled")
+SEVERAL = mc.compile(
+    "M[i] = max[k](X[i,k])\nN[i] = argmax[k](X[i,k])\nS[i] = logsumexp[k](X[i,k])\nreturn S, N, M"
+)
+MASKED = mc.compile(
+    "input m[q,k]: bool\nO[q,e] = sum[k](softmax[k if m[q,k]](sum[d](Q[q,d] * K[k,d])) * V[k,e])\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def _afresh() -> Iterator[None]:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    yield
+
+
+def float64(*shape: int) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64, requires_grad=True)
+
+
+def qkv(n: int = 4, d: int = 3) -> list[Tensor]:
+    return [float64(1, 2, n, d) for _ in range(3)]
+
+
+def reference(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def assert_same_gradients(
+    function: Callable[..., Tensor], wanted: Callable[..., Tensor], *inputs: Tensor
+) -> None:
+    """Of a sum whose terms have weights."""
+    found, expected = function(*inputs), wanted(*inputs)
+    torch.testing.assert_close(found, expected)
+    weights = torch.randn_like(expected)
+    pairs = (grad((x * weights).sum(), inputs) for x in (found, expected))
+    for ours, theirs in zip(*pairs, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+# --- autograd -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("causal", {}),
+        ("gqa", {}),
+        ("softcap", {"cap": 2.0}),
+        ("linear_attention", {}),
+        ("learned_sink", {}),
+        ("sigmoid_attention", {}),
+        ("layer_norm", {}),
+        ("attention_statistics", {}),
+    ],
+)
+def test_gradients_of_the_library(name: str, params: dict[str, float]) -> None:
+    """By finite differences along random directions, in float64."""
+    kernel = mc.compile(library.load(name))
+    declared = kernel.declared
+    sizes = {"b": 1, "h": 2, "g": 1, "q": 3, "k": 3, "d": 2, "e": 2}
+    shapes = [[sizes.get(e, 2) for e in declared.extents(n)] for n in declared.inputs]
+    inputs = [float64(*shape) for shape in shapes]
+    params = {n: params.get(n, 1.5) for n, p in declared.params.items() if p.default is None}
+    assert gradcheck(lambda *given: kernel(*given, **params), inputs, fast_mode=True)
+
+
+def test_second_derivatives() -> None:
+    """A backward pass is a call like any other."""
+    inputs = (float64(2, 3), float64(3), float64())
+    assert gradgradcheck(lambda s, v, c: MIXED(s, v, c=c), inputs, fast_mode=True)
+
+
+def test_some_inputs_need_gradients() -> None:
+    """Others get none, whether they are floats or not."""
+    q, k, v = qkv()
+    k = k.detach()
+    assert_same_gradients(lambda q, v: CAUSAL(q, k, v), lambda q, v: reference(q, k, v), q, v)
+    CAUSAL(q, k, v).sum().backward()
+    assert k.grad is None and q.grad is not None
+    with torch.no_grad():
+        assert not CAUSAL(q, k, v).requires_grad
+    assert not CAUSAL(q.detach(), k, v.detach()).requires_grad
+
+
+def test_some_results_have_gradients() -> None:
+    """Each combination is a program of its own; what is no float has none."""
+    x = float64(3, 5)
+    s, n, m = SEVERAL(x)
+    assert s.requires_grad and m.requires_grad and not n.requires_grad
+    torch.testing.assert_close(grad(s.sum(), x, retain_graph=True)[0], x.softmax(1))
+    largest = nn.functional.one_hot(x.argmax(1), 5).double()
+    torch.testing.assert_close(grad(m.sum(), x, retain_graph=True)[0], largest)
+    torch.testing.assert_close(grad(s.sum() + 2 * m.sum(), x)[0], x.softmax(1) + 2 * largest)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gradients_have_the_dtype_of_inputs(dtype: torch.dtype) -> None:
+    """What is saved has that of sums."""
+    inputs = [torch.randn(1, 2, 4, 3, dtype=dtype, requires_grad=True) for _ in range(3)]
+    assert [g.dtype for g in grad(CAUSAL(*inputs).sum(), inputs)] == [dtype] * 3
+    forward = CAUSAL.calls.forward(("Q", "K", "V"))
+    assert forward.outputs == ("O", "L") and "return O, L: accumulated" in forward.program.text()
+    values = dict(zip("QKV", inputs, strict=True))
+    with torch.no_grad():
+        assert [r.dtype for r in forward.calls.call(values)] == [dtype, torch.float32]
+
+
+def test_empty_rows_and_empty_extents() -> None:
+    """Have gradients of 0."""
+    q, k, v = float64(3, 2), float64(4, 2), float64(4, 2)
+    m = torch.tensor([[1, 1, 0, 1], [0, 0, 0, 0], [1, 0, 1, 1]], dtype=torch.bool)
+    found = grad(MASKED(Q=q, K=k, V=v, m=m).sum(), (q, k, v))
+    assert not found[0][1].any() and all(g.isfinite().all() and g.any() for g in found)
+    for queries, keys in ((0, 4), (4, 0)):
+        inputs = [float64(1, 2, n, 3) for n in (queries, keys, keys)]
+        found = grad(CAUSAL(*inputs).sum(), inputs)
+        assert [g.shape for g in found] == [x.shape for x in inputs]
+        assert not any(g.any() for g in found)
+
+
+def test_layouts() -> None:
+    """Strides of inputs, and cotangents with strides of 0, as `sum` gives them."""
+    inputs = [float64(1, 2, 3, 4).detach().transpose(2, 3).requires_grad_() for _ in range(3)]
+    assert_same_gradients(CAUSAL, reference, *inputs)
+    pairs = (grad(f(*inputs).sum(), inputs) for f in (CAUSAL, reference))
+    torch.testing.assert_close(*pairs)
+
+
+def test_tensors_that_have_changed_since() -> None:
+    """Autograd notices."""
+    q, k, v = qkv()
+    changed = q * 1
+    result = CAUSAL(changed, k, v)
+    changed.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.sum().backward()
+
+
+def test_checkpoint_and_autocast() -> None:
+    """As torch's own attention."""
+    again = lambda *x: checkpoint(CAUSAL, *x, use_reentrant=False)  # noqa: E731
+    assert_same_gradients(again, reference, *qkv())
+    inputs = [x.detach().float().requires_grad_() for x in qkv()]
+    with torch.autocast("cpu", torch.bfloat16):
+        found, wanted = CAUSAL(*inputs), reference(*inputs)
+        assert found.dtype == wanted.dtype == torch.bfloat16
+        for ours, theirs in zip(*(grad(x.sum(), inputs) for x in (found, wanted)), strict=True):
+            assert ours.dtype == torch.float32
+            torch.testing.assert_close(ours, theirs, atol=0.05, rtol=0.05)
+        assert CAUSAL(*(x.detach() for x in inputs)).dtype == torch.bfloat16
+
+
+# --- what is refused ----------------------------------------------------------------------
+
+
+def test_what_has_no_gradient() -> None:
+    """Is said at the call, before anything runs."""
+    with pytest.raises(UnsupportedError, match="X requires a gradient, and backend 'numpy'"):
+        mc.compile("O[i] = X[i] * 2", backend="numpy")(float64(3))
+
+
+# --- operators ----------------------------------------------------------------------------
+
+
+def operators() -> list[tuple[Operator, tuple[Any, ...]]]:
+    """That of a program, that which saves, that of the gradient; with arguments."""
+    forward = MIXED.calls.forward(("S", "V"))
+    values = {"S": float64(2, 3).detach(), "V": float64(3).detach(), "c": 0.5}
+    results = dict(zip(forward.outputs, forward.calls.call(values), strict=True))
+    cotangents = {"O": torch.ones_like(results["O"])}
+    forward.gradients(dict.fromkeys("SV", torch.float64), cotangents, {**values, **results})
+    (backward,) = forward.backwards.values()
+    given = {**values, **results, "dO": cotangents["O"]}
+    for tensor in given.values():
+        if isinstance(tensor, Tensor):
+            tensor.requires_grad_()
+    of = [operator(calls, {}) for calls in (MIXED.calls, forward.calls, backward.calls)]
+    return [(each, tuple(given[n] for n in each.names)) for each in of]
+
+
+def test_operators_are_registered_well() -> None:
+    """Schema, autograd, fake tensors, ahead-of-time compilation with dynamic shapes."""
+    for each, arguments in operators():
+        torch.library.opcheck(each.overload, arguments)
+        assert operator(each.calls, {}) is each and each.name.startswith("mixed_")
+
+
+def compiled(function: Callable[..., Any]) -> tuple[Callable[..., Any], Any]:
+    """In one graph, for dynamic shapes; and what counts graphs."""
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    return torch.compile(function, fullgraph=True, backend=counter, dynamic=True), counter
+
+
+def test_compiled_in_one_graph() -> None:
+    """For several sizes, while the kernel is also called otherwise."""
+    function, counter = compiled(lambda q, k, v: CAUSAL(q.sin(), K=k, V=v) * 2)
+    for n in (4, 7):
+        inputs = qkv(n)
+        assert_same_gradients(function, lambda q, k, v: reference(q.sin(), k, v) * 2, *inputs)
+        CAUSAL(*(x.detach() for x in inputs))
+    function, windows = compiled(lambda q, k, v, n: WINDOW(q, k, v, window=n))
+    for n in (2, 3, 4):
+        torch.testing.assert_close(function(*inputs, n), WINDOW(*inputs, window=n))
+    assert counter.frame_count == windows.frame_count == 1
+
+
+def test_parameters_as_tensors() -> None:
+    """Get gradients, compiled or not."""
+    x, c = float64(3), float64()
+    for function in (SCALED, compiled(lambda x, c: SCALED(x, c=c))[0]):
+        call = (lambda x, c: SCALED(x, c=c)) if function is SCALED else function
+        assert_same_gradients(call, lambda x, c: torch.exp(c * x), x, c)
+    torch.testing.assert_close(compiled(SCALED)[0](x), torch.exp(2 * x))
+
+
+def test_errors_while_compiling() -> None:
+    """Are those of any call."""
+    function, _ = compiled(CAUSAL)
+    with pytest.raises(Exception, match="input 'V' is missing"):
+        function(*qkv()[:2])
+
+
+def test_checkpoints_and_autocast_while_compiling() -> None:
+    """Are traced with the call."""
+    function, _ = compiled(lambda *x: checkpoint(CAUSAL, *x, use_reentrant=False))
+    assert_same_gradients(function, reference, *qkv())
+    inputs = [x.detach().float() for x in qkv()]
+    with torch.autocast("cpu", torch.bfloat16):
+        assert compiled(CAUSAL)[0](*inputs).dtype == torch.bfloat16
+
+
+def total(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda *inputs: (function(*inputs) ** 2).sum()
+
+
+def test_transforms() -> None:
+    """`torch.func`: gradients, batches, both ways round, and compiled."""
+    inputs = [x.detach() for x in qkv()]
+    batch = [torch.stack([x, 2 * x]) for x in inputs]
+    ours, theirs = total(CAUSAL), total(reference)
+    gradients = torch.func.grad(ours, argnums=(0, 1, 2))
+    wanted = torch.func.grad(theirs, argnums=(0, 1, 2))
+    torch.testing.assert_close(gradients(*inputs), wanted(*inputs))
+    torch.testing.assert_close(compiled(gradients)[0](*inputs), wanted(*inputs))
+    pairs = (wanted(*(x[n] for x in batch)) for n in range(2))
+    of_batch = tuple(torch.stack(each) for each in zip(*pairs, strict=True))
+    torch.testing.assert_close(torch.vmap(gradients)(*batch), of_batch)
+    summed = torch.func.grad(lambda *x: torch.vmap(ours)(*x).sum(), argnums=(0, 1, 2))
+    torch.testing.assert_close(summed(*batch), of_batch)
+    shared = torch.vmap(CAUSAL, in_dims=(0, None, None))(batch[0], *inputs[1:])
+    torch.testing.assert_close(shared[1], reference(batch[0][1], *inputs[1:]))
+
+
+# --- modules ------------------------------------------------------------------------------
+
+
+class Attention(nn.Module):
+    """Holds a kernel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernel = WINDOW
+        self.scale = nn.Parameter(torch.ones(3))
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        found: Tensor = self.kernel(q * self.scale, k, v, window=2)
+        return found
+
+
+def test_modules_are_copied_saved_and_exported() -> None:
+    """With the kernels that they hold."""
+    module, inputs = Attention(), [x.detach().float() for x in qkv()]
+    wanted = module(*inputs)
+    file = io.BytesIO()
+    torch.save(module, file)
+    file.seek(0)
+    copies = [copy.deepcopy(module), torch.load(file, weights_only=False)]
+    for each in copies:
+        assert torch.equal(each(*inputs), wanted)
+    assert copies[0].kernel is WINDOW and copies[1].kernel.calls.key == WINDOW.calls.key
+    n = torch.export.Dim("n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch deprecates what its own copying uses
+        program = torch.export.export(module, tuple(inputs), dynamic_shapes=({2: n},) * 3)
+    longer = [torch.randn(1, 2, 9, 3) for _ in range(3)]
+    torch.testing.assert_close(program.module()(*longer), module(*longer))
+
+
+def test_kernels_are_pickled_by_their_text() -> None:
+    """With monoids from Python, options, and derived programs."""
+    affine = mc.monoid("Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')")
+    text = "H[t] = Affine[..t](g[t], x[t]).u"
+    scan = mc.compile(text, monoids=[affine], backend="torch", name="scan")
+    derived = mc.Kernel(mc.grad(library.load("causal")).equations)
+    for kernel in (scan, derived):
+        again = pickle.loads(pickle.dumps(kernel))
+        assert again.equations == kernel.equations and again.backend == kernel.backend
+        assert again.name == kernel.name
+
+
+# --- emitted kernels ----------------------------------------------------------------------
+
+
+def _of_emitted(backend: str) -> list[Tensor]:
+    torch.manual_seed(0)
+    kernel = mc.compile(library.load("causal"), backend=backend)
+    inputs = [torch.randn(1, 2, 8, 5).transpose(2, 3).requires_grad_() for _ in range(3)]
+    found = []
+    for _ in range(2):  # the second call repeats the plans of the first
+        result = kernel(*inputs)
+        found = [result.detach(), *grad(result.sum(), inputs)]
+    return found
+
+
+def test_emitted_kernels() -> None:
+    """Those of gradients, in Triton's interpreter."""
+    found = interpreted.call(_of_emitted, "triton")
+    torch.testing.assert_close(found, _of_emitted("torch"), atol=1e-4, rtol=1e-4)
