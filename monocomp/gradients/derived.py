@@ -20,13 +20,12 @@ from monocomp.gradients.definitions import with_definitions, with_names
 from monocomp.gradients.reverse import LEAVES, Adjoints, transposed
 from monocomp.gradients.saving import Reading, candidates, is_logarithm
 from monocomp.planning.storing import new_name, taken_names
-from monocomp.reading import checked_program
+from monocomp.reading import read_equations
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
 from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewriting import Rewriter
 from monocomp.terms import Term
-from monocomp.translation import translate
 
 if TYPE_CHECKING:
     from monocomp.kernel import Kernel
@@ -86,7 +85,7 @@ def grad(
         MonocompError: what is wrong with the program, with its place.
         UnsupportedError: it holds an aggregate for which no derivative is known.
     """
-    return gradient(translate(checked_program(text_or_path, monoids=monoids)), wrt, outputs)
+    return gradient(read_equations(text_or_path, monoids=monoids), wrt, outputs)
 
 
 def normalised(program: Equations) -> Equations:
