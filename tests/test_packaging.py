@@ -240,12 +240,15 @@ def test_no_text_is_run_as_code() -> None:
     assert found == set(AUDITED), "read each new place, then list it in AUDITED with its reason"
 
 
-# Two that know one another: what is printed and its printer, a kernel, its derivation and stages.
+# Two that know one another: what is printed and its printer, a kernel, its derivation and stages,
+# calls and what differentiates or records them.
 MUTUAL = {
     ("monocomp.tile.program", "monocomp.tile.printer"),
     ("monocomp.blocks.program", "monocomp.blocks.text"),
     ("monocomp.derivation", "monocomp.kernel"),
     ("monocomp.stages", "monocomp.kernel"),
+    ("monocomp.autograd", "monocomp.calls"),
+    ("monocomp.operators", "monocomp.calls"),
 }
 
 

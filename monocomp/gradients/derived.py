@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from monocomp import terms as T
 from monocomp.building import BUILDING
@@ -28,7 +28,6 @@ from monocomp.rewriting import Rewriter
 from monocomp.terms import Term
 
 if TYPE_CHECKING:
-    from monocomp.kernel import Kernel
     from monocomp.monoids import Monoid
 
 
@@ -55,12 +54,6 @@ class Gradient:
     def __str__(self) -> str:
         return self.equations.text().rstrip()
 
-    def compile(self, **options: Any) -> Kernel:
-        """The kernel of the gradient; options as for `compile`."""
-        from monocomp.kernel import Kernel  # which differentiates calls
-
-        return Kernel(self.equations, **options)
-
 
 def grad(
     text_or_path: str | os.PathLike[str],
@@ -69,7 +62,7 @@ def grad(
     outputs: Sequence[str] | None = None,
     monoids: Iterable[Monoid] = (),
 ) -> Gradient:
-    """The gradient of a program, as a program: `print(mc.grad(text))`.
+    """The gradient of a program, as a program: `mc.compile(str(mc.grad(text)))` computes it.
 
     It reads the program's inputs, the derivative of the loss with respect to each output `O` as
     `dO`, and what `forward`, the program itself, saves for it. It returns `dQ` for each input `Q`.
