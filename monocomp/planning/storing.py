@@ -47,7 +47,8 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     """
     steps = _store_kept(program)
     program = steps[-1].program if steps else program
-    kernels = estimate(program, sizes)
+    known: dict[tuple[Equation, ...], Estimate] = {}  # most kernels are the same in all trials
+    kernels = estimate(program, sizes, known)
     close = Closing(program)
     trials = 0
     while True:
@@ -57,7 +58,7 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
             if trials == TRIALS:
                 break
             trials += 1
-            trial = estimate(tried[-1].program, sizes)
+            trial = estimate(tried[-1].program, sizes, known)
             cost = sum(k.cost.time for k in trial)
             if cost < min(least, whole * (WORTH_STORING if is_beside else WORTHWHILE)):
                 least, best = cost, (tried, trial)
