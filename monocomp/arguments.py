@@ -136,13 +136,15 @@ def check_tensors(inputs: Mapping[str, Any], torch: Any) -> None:
         )
 
 
-def cast(value: Any) -> Any:
+def in_autocast(value: Any) -> Any:
     """An argument in the dtype that autocast asks for, as for torch's own attention."""
     import torch
 
     if not isinstance(value, torch.Tensor) or not value.dim() or not value.is_floating_point():
         return value
     device = value.device.type
-    if not torch.is_autocast_enabled(device) or value.dtype == torch.float64 or is_narrow(value):
+    if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
+        return value
+    if value.dtype == torch.float64 or is_narrow(value):
         return value
     return value.to(torch.get_autocast_dtype(device))

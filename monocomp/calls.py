@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from monocomp.arguments import (
-    cast,
     check_conversion,
     check_dtype,
     check_floats,
     check_no_gradients,
     check_params,
     check_tensors,
+    in_autocast,
     shape_of,
 )
 from monocomp.backends.dialects import DIALECTS
@@ -111,8 +111,8 @@ class Calls:
         if self.backend == "numpy":
             check_no_gradients({**inputs, **params}, self.backend)
             return _unpacked(self.call({**inputs, **params}))
-        inputs = {n: cast(t) for n, t in inputs.items()}
-        return _unpacked(self.differentiable({**inputs, **params}))
+        cast = {n: in_autocast(t) for n, t in inputs.items()}
+        return _unpacked(self.differentiable({**cast, **params}))
 
     def differentiable(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
         """The results for torch tensors and parameters by name, with their gradients if any is

@@ -19,7 +19,6 @@ from torch.utils.checkpoint import checkpoint
 
 import monocomp as mc
 from monocomp import library
-from monocomp.errors import UnsupportedError
 from monocomp.operators import Operator, operator
 from tests.backends import interpreted
 
@@ -179,15 +178,6 @@ def test_checkpoint_and_autocast() -> None:
         assert CAUSAL(*(x.detach() for x in inputs)).dtype == torch.bfloat16
 
 
-# --- what is refused ----------------------------------------------------------------------
-
-
-def test_what_has_no_gradient() -> None:
-    """Is said at the call, before anything runs."""
-    with pytest.raises(UnsupportedError, match="X requires a gradient, and backend 'numpy'"):
-        mc.compile("O[i] = X[i] * 2", backend="numpy")(float64(3))
-
-
 # --- operators ----------------------------------------------------------------------------
 
 
@@ -196,10 +186,8 @@ def operators() -> list[tuple[Operator, tuple[Any, ...]]]:
     forward = MIXED.calls.forward(("S", "V"))
     values = {"S": float64(2, 3).detach(), "V": float64(3).detach(), "c": 0.5}
     results = dict(zip(forward.outputs, forward.calls.call(values), strict=True))
-    cotangents = {"O": torch.ones_like(results["O"])}
-    forward.gradients(dict.fromkeys("SV", torch.float64), cotangents, {**values, **results})
-    (backward,) = forward.backwards.values()
-    given = {**values, **results, "dO": cotangents["O"]}
+    backward = forward.backward(dict.fromkeys("SV", torch.float64), ("O",))
+    given = {**values, **results, "dO": torch.ones_like(results["O"])}
     for tensor in given.values():
         if isinstance(tensor, Tensor):
             tensor.requires_grad_()
