@@ -369,17 +369,15 @@ class Interpreter:
 
     def _load(self, e: T.Expr) -> Array:
         tensor = self.inputs[e.attr]
-        guard = e.args[-1] if e.guarded else None
         if not e.args:
             return self.ops.promote(tensor).reshape((1,) * len(self.dims))
-        subscripts = e.args[: len(e.args) - 1] if e.guarded else e.args
-        names = _coordinates(subscripts)
+        names = _coordinates(e.places)
         if names is not None:
             block = self._slice(tensor, names)
-            members = self._members(guard, [block])
+            members = self._members(e.guard, [block])
             return block if members is None else self._where(members, block)
-        places = [self._value(s) for s in subscripts]
-        return self._gather(e.attr, tensor, places, self._members(guard, places))
+        places = [self._value(s) for s in e.places]
+        return self._gather(e.attr, tensor, places, self._members(e.guard, places))
 
     def _members(self, condition: T.Expr | None, places: list[Array]) -> Array | None:
         """Which places are read, or written, for a member of the domain. What is for some element

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -43,20 +44,16 @@ class NumpyOps:
         return {"float": self.dtype, "int": np.int64, "bool": np.bool_}[kind]
 
     def contract(self, a: Array, b: Array, dim: int) -> Array:
-        letters = [chr(ord("a") + n) for n in range(a.ndim)]
-        text = "".join(letters)
         shape = np.broadcast_shapes(a.shape, b.shape)
         left = [n for n in range(a.ndim) if a.shape[n] != 1 or n == dim]
         right = [n for n in range(a.ndim) if b.shape[n] != 1 or n == dim]
         out = [n for n in range(a.ndim) if n != dim and (n in left or n in right)]
         result = np.einsum(
-            "".join(text[n] for n in left)
-            + ","
-            + "".join(text[n] for n in right)
-            + "->"
-            + "".join(text[n] for n in out),
             a.reshape([a.shape[n] for n in left]),
+            left,
             b.reshape([b.shape[n] for n in right]),
+            right,
+            out,
             optimize=True,
         )
         return result.reshape([1 if n == dim else shape[n] for n in range(a.ndim)])
@@ -77,8 +74,6 @@ class NumpyOps:
 
 
 def _erf(x: Array) -> Array:
-    import math
-
     return np.vectorize(math.erf, otypes=[x.dtype])(x)
 
 

@@ -111,7 +111,40 @@ def _mod(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 _OWN: dict[str, Callable[..., Any]] = {"sign": _sign, "floordiv": _floordiv, "mod": _mod}
 
 
-class _Target:
+class TorchTarget:
+    """What all host programs on torch tensors need.
+
+    Args:
+        device: that of the inputs.
+        accumulated: the dtype of sums.
+        results: that of float results for which the program names none; that to which those of
+            inputs are promoted, unless given.
+    """
+
+    def __init__(
+        self,
+        device: torch.device,
+        accumulated: torch.dtype = torch.float32,
+        results: torch.dtype | None = None,
+    ) -> None:
+        self.device, self.accumulated, self.results = device, accumulated, results
+
+    def promoted(self, tensors: Sequence[torch.Tensor], default: str) -> torch.dtype:
+        found = [t.dtype for t in tensors] or [getattr(torch, default)]
+        return self.results or reduce(torch.promote_types, found)
+
+    def dtype(self, buffer: Buffer, promoted: torch.dtype) -> torch.dtype:
+        found = {"promoted": promoted, "accumulated": self.accumulated}.get(buffer.dtype)
+        return found or getattr(torch, buffer.dtype)
+
+    def stand_in(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype, device="meta")
+
+    def clear(self, tensor: torch.Tensor) -> object:
+        return tensor.zero_()
+
+
+class _Target(TorchTarget):
     """Runs kernels one after the other, for host programs."""
 
     def __init__(
@@ -121,22 +154,10 @@ class _Target:
         results: torch.dtype | None,
         checked: bool,
     ) -> None:
-        self.kernels, self.results, self.checked = kernels, results, checked
-        self.device = next((t.device for t in inputs.values()), torch.device("cpu"))
+        device = next((t.device for t in inputs.values()), torch.device("cpu"))
         is_wide = any(t.dtype == torch.float64 for t in inputs.values())
-        self.accumulated = torch.float64 if is_wide else torch.float32
-
-    def promoted(self, tensors: Sequence[torch.Tensor], default: str) -> torch.dtype:
-        return self.results or promoted(tensors, default)
-
-    def dtype(self, buffer: Buffer, promoted: torch.dtype) -> torch.dtype:
-        return dtype_of(buffer, promoted, self.accumulated)
-
-    def stand_in(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        return torch.empty(shape, dtype=dtype, device="meta")
-
-    def clear(self, tensor: torch.Tensor) -> object:
-        return tensor.zero_()
+        super().__init__(device, torch.float64 if is_wide else torch.float32, results)
+        self.kernels, self.checked = kernels, checked
 
     def kernel(self, number: int, programs: int) -> Callable[..., object]:
         def call(*args: Any) -> None:
@@ -144,18 +165,6 @@ class _Target:
 
         kernel = self.kernels[number]
         return call
-
-
-def promoted(tensors: Sequence[torch.Tensor], default: str) -> torch.dtype:
-    """The dtype of results."""
-    found = [t.dtype for t in tensors] or [getattr(torch, default)]
-    return reduce(torch.promote_types, found)
-
-
-def dtype_of(buffer: Buffer, promoted: torch.dtype, accumulated: torch.dtype) -> torch.dtype:
-    """The dtype of a buffer."""
-    found = {"promoted": promoted, "accumulated": accumulated}.get(buffer.dtype)
-    return found or getattr(torch, buffer.dtype)
 
 
 def run_all(
@@ -171,8 +180,7 @@ def run_all(
     """The results of a host program, as `host.interpreting.run_plan` says.
 
     Args:
-        results: the dtype of float results for which the program names none; that to which
-            those of inputs are promoted, unless given.
+        results: the dtype of float results, as `TorchTarget` says.
         checked: test computed subscripts.
     """
     target = _Target(kernels, inputs, results, checked)

@@ -49,7 +49,7 @@ SECONDS = 480.0  # what a run may take
 MiB = 1 << 20
 OURS, FLEX, CUDNN, FLASH, FA3 = "monocomp", "Flex", "cuDNN", "FA2", "FA3"
 
-Call: TypeAlias = Callable[[], Tensor]
+Call: TypeAlias = Callable[[], Any]  # of a tensor, or several
 Prepare: TypeAlias = Callable[[], Call]
 Score: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 Mask: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -365,10 +365,12 @@ def _eager(
     return torch.softmax(logits, dim=-1) @ values
 
 
-def poison(like: Tensor, blocks: int = 3) -> None:
+def poison(like: Tensor | Sequence[Tensor], blocks: int = 3) -> None:
     """Fill memory that the next outputs will lie in with NaN, or a wrong number."""
-    value = math.nan if like.is_floating_point() else -7777
-    filled = [torch.full_like(like, value) for _ in range(blocks)]
+    filled = []
+    for x in (like,) if isinstance(like, Tensor) else like:
+        value = math.nan if x.is_floating_point() else -7777
+        filled += [torch.full_like(x, value) for _ in range(blocks)]
     del filled
 
 
@@ -424,7 +426,7 @@ def extra_memory(call: Call) -> int:
     before = torch.cuda.memory_allocated()
     result = call()
     torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated() - before - result.nbytes
+    return int(torch.cuda.max_memory_allocated() - before - result.nbytes)
 
 
 # Contests
@@ -535,7 +537,7 @@ class Run:
     def hold(
         self,
         contenders: Mapping[str, Prepare],
-        error: Callable[[Tensor], float],
+        error: Callable[[Any], float],
         eager_error: float,
         *,
         memory: bool = False,

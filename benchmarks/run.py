@@ -18,6 +18,7 @@ NAMES = (
     "gpu_forward",
     "gpu_heads",
     "gpu_variants",
+    "gpu_gradients",
     "gpu_area",
     "gpu_decode",
     "gpu_cross_entropy",

@@ -261,7 +261,7 @@ class _Sets:
     def comparison(self, c: Term) -> list[Interval] | None:
         """The values that a comparison of ints admits, if these are intervals."""
         difference = T.sub(c.args[1], c.args[0])
-        distance = next((t for t in _parts(difference) if self.is_distance(t)), None)
+        distance = next((t for t in T.addends(difference) if self.is_distance(t)), None)
         if distance is not None and c.attr in ("<", "<="):
             return self.of(_without_abs(difference, distance, c.attr))
         if c.attr in ("<", "<="):
@@ -331,10 +331,6 @@ class _Sets:
         lower = () if T.is_nonnegative(rest) else (T.where(rising, low, zero),)
         upper = T.where(falling, high, T.where(none, zero, self.extent))
         return Interval(lower, (upper,))
-
-
-def _parts(t: Term) -> tuple[Term, ...]:
-    return t.args if t.op == "add" else (t,)
 
 
 def _without_abs(t: Term, addend: Term, op: str) -> Term:

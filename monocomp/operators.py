@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import torch
 
 from monocomp.autograd import Transformed, recorded, wanted
-from monocomp.backends.torch import promoted
+from monocomp.backends.torch import TorchTarget
 from monocomp.binding import extents_of
 from monocomp.calls import Calls
 from monocomp.dtypes import is_narrow
@@ -112,13 +112,14 @@ class Operator:
         extents = extents_of(declared, origin, shapes, params, evaluated)
         floats = [t for t in inputs.values() if t.is_floating_point()]
         wide = [t for t in floats if not is_narrow(t)]
+        first = next(iter(inputs.values()))
+        promoted = TorchTarget(first.device).promoted
         dtypes = {
             "float": promoted(wide, "float32" if len(wide) == len(floats) else "bfloat16"),
             "int": torch.int64,
             "bool": torch.bool,
             "accumulated": promoted([t for t in floats if t.dtype == torch.float64], "float32"),
         }
-        first = next(iter(inputs.values()))
         results = []
         for o, e in zip(declared.outputs, self.calls.planner.equations.outputs, strict=True):
             dtype = dtypes.get(o.dtype or e.body.kind) or getattr(torch, str(o.dtype))

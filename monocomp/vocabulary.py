@@ -19,6 +19,7 @@ FUNCTIONS: dict[str, int | None] = {
 _PLAIN_REDUCTIONS = ("sum", "max", "min", "prod", "mean", "var", "any", "all")
 REDUCTIONS = (*_PLAIN_REDUCTIONS, "logsumexp", "argmax", "argmin")
 KEEPING_REDUCTIONS = ("softmax", "log_softmax")  # they keep their index
+LOGARITHM_OF = {"log_softmax": "softmax"}
 SELECTIONS = ("top", "argtop")  # top[k -> r](x)
 _DECLARING = ("input", "param", "index", "def", "monoid", "unit", "combine", "return")
 KEYWORDS = frozenset((*_DECLARING, "if", "and", "or", "not", "inf"))

@@ -145,12 +145,12 @@ def hoist_factor(t: Term) -> Term | None:
                 number, factor = -number, T.neg(factor)
             outside.append(T.const(number, body.kind))
             inside.append(factor)
-        elif factor.op == "const" and isinstance(factor.attr, float):  # 0 elements times infinity
+        elif isinstance(factor.attr, float):  # infinity, and there may be 0 elements
             inside.append(factor)
         else:
             outside.append(factor)
     inside += [f for f in factors(share) if f is not T.ONE]
-    if any(map(_may_divide_by_nothing, inside)):
+    if any(map(may_divide_by_nothing, inside)):
         inside += [f for f in outside if not T.is_positive(f)]
         outside = list(filter(T.is_positive, outside))
     if not inside and condition is T.TRUE:
@@ -165,7 +165,8 @@ def hoist_factor(t: Term) -> Term | None:
     return T.construct("mul", common, T.fold("sum", (bound,), condition, T.mul(one, *inside)))
 
 
-def _may_divide_by_nothing(factor: Term) -> bool:
+def may_divide_by_nothing(factor: Term) -> bool:
+    """Does it divide by what may be 0 of nothing, so that it is infinite?"""
     base, power = T.base_and_power(factor)
     return power < 0 and (T.is_bracket(base) or T.may_be_empty(base))
 
@@ -174,7 +175,7 @@ def _may_divide_by_nothing(factor: Term) -> bool:
 def hoist_addend(t: Term) -> Term | None:
     """An addend that does not vary with the index leaves a maximum or minimum.
 
-    Law:     max(a + x) = a + max(x), because addition is monotone
+    Law:     max(a + x) = a + max(x), because addition is monotone; max(a) = a
     Claims:  translation
     Needs:   an element, as -inf + inf is NaN, and the maximum of no ints is the least of all; or
              addends that are finite
@@ -186,8 +187,10 @@ def hoist_addend(t: Term) -> Term | None:
     bound, name, condition, body = opened_fold(t)
     outside = [a for a in addends(body) if name not in a.free]
     inside = [a for a in addends(body) if name in a.free]
-    if not outside or not inside:
+    if not outside:
         return None
+    if T.has_element(t) and not inside:
+        return body
     if not T.has_element(t) and not (t.kind == "float" and all(map(T.is_finite, outside))):
         return None
     moving = T.add(T.const(0, body.kind), *inside)

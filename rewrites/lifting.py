@@ -24,6 +24,7 @@ from monocomp.rewrites.frames import (
     scaled,
     settled_frame,
 )
+from monocomp.rewrites.hoisting import may_divide_by_nothing
 from monocomp.rewrites.normal_form import normalise
 from monocomp.rules import RuleSet
 from monocomp.terms import Term
@@ -287,6 +288,7 @@ def hoist_frame(t: Term) -> Term | None:
 
     Law:     sum(exp(m) * x) = exp(m) * sum(x)
     Claims:  distributivity
+    Needs:   elements that are not divided by what may be of nothing: see hoist_factor
     before:  A[i] = sum[k](exp(M[i]) * X[i,k])
     after:   A[i] = exp(M[i]) * sum[k](X[i,k])
     """
@@ -295,6 +297,8 @@ def hoist_frame(t: Term) -> Term | None:
     (bound,), (condition, body) = T.open_fold(t)
     exponent = exponent_of(body)
     if exponent is T.ZERO or bound.attr[0] in exponent.free:
+        return None
+    if any(map(may_divide_by_nothing, factors(body))):
         return None
     return T.mul(T.exp(exponent), T.fold("sum", (bound,), condition, without_exponent(body)))
 
@@ -314,7 +318,7 @@ def join_exponentials(t: Term) -> Term | None:
     if t.op == "mul" and any(map(_is_scale, t.args)):
         for f in t.args:
             base, power = T.base_and_power(f)
-            if is_joined(base) and power > 0 and not are_bounded(base.args):
+            if is_joined(base) and not are_bounded(base.args):
                 return T.mul(_joined_power(base, power), *(g for g in t.args if g is not f))
     under = t.op in ("log", "relu", "abs") or (
         t.op == "pow" and (t.attr < 0 or t.attr.denominator > 1)
@@ -397,7 +401,7 @@ def share_frame(t: Term) -> Term | None:
 
 def _in_frame_of(part: Term, whole: Term) -> tuple[Term, Term] | None:
     """(mantissa in the frame of `whole`, exponent by which the scale changes)."""
-    if part.attr.extents != whole.attr.extents:
+    if len(part.attr.indices) != 1 or part.attr.extents != whole.attr.extents:
         return None
     (bound,), (condition, value, exponent) = T.open_fold(part)
     _, (outer, _, other) = T.open_as(whole, (bound.attr[0],))

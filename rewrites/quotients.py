@@ -65,7 +65,7 @@ def leave_logarithm(t: Term) -> Term | None:
             continue
         common, rest = content(logarithm.args[0], positive=True)
         found = T.mul(T.const(number, "float"), T.log(common))
-        if common is not T.ONE and all(T.neg(b) in t.args for b in addends(found)):
+        if all(T.neg(b) in t.args for b in addends(found)):
             others = (b for b in t.args if b is not a)
             return T.add(*others, found, T.mul(T.const(number, "float"), T.log(rest)))
     return None
@@ -156,7 +156,7 @@ def cancel_denominator(t: Term) -> Term | None:
     )
     for inverse in denominators:
         base = inverse.args[0]
-        if base.op != "add" or inverse.attr.denominator != 1 or T.may_be_empty(base):
+        if base.op != "add" or T.may_be_empty(base):
             continue
         if not base.folded and not any(exponent_of(a) is not T.ZERO for a in base.args):
             continue

@@ -250,7 +250,7 @@ def _may_be_of_nothing(result: Term, elements: Product) -> bool:
     """May a result be infinite because it is of nothing, where the elements that it multiplies
     are not? Infinity times a sum is not the sum of infinities, where it is 0."""
     match result.op:
-        case "fold" if result.attr.monoid in ("max", "min") and result.kind == "float":
+        case "fold" if result.attr.monoid in ("max", "min"):
             sides = (T.NEG_INF, result) if result.attr.monoid == "max" else (result, T.INF)
             return not (T.has_element(result) or elements.says(T.compare("<", *sides)))
         case "log":

@@ -149,9 +149,10 @@ def _without_increasing(x: Term, choice: Term) -> tuple[Term, Callable[[Term], T
 
 
 def _keeps_order(factor: Term, elements: T.Product) -> bool:
-    """Is the factor positive and finite, or the divisor of weights that are all 0 where it is?"""
+    """Is the factor positive and finite, or a power of a sum of weights, such as their divisor,
+    that are all 0 where it is?"""
     if T.is_positive(factor) and T.is_finite(factor):
         return True
-    if factor.op == "pow" and factor.attr < 0:
+    if factor.op == "pow":
         return any(elements.vanishes_with(f, factor.args[0]) for f in elements.factors)
     return False

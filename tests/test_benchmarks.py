@@ -19,6 +19,7 @@ FEW = {
     "gpu_forward": ("causal",),
     "gpu_heads": ("causal",),
     "gpu_variants": ("full", "documents", "softcap-window-gqa"),
+    "gpu_gradients": ("alibi", "gqa-causal"),
     "gpu_floor": ("causal", "layer_norm", "cross_entropy", "rolling_cache", "fp8_attention"),
     "gpu_launch": ("prefix_lm", "layer_norm"),
 }

@@ -209,3 +209,19 @@ def test_json(causal: Derivation) -> None:
     for step in whole["steps"]:
         check(step["program"])
     assert whole["result"] == whole["steps"][-1]["program"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # What is asked about a sum of infinite inputs may have either answer.
+        "C[q,k] = sum[..k](softmax[k](A[q,k]))\nO[q] = sum[k if C[q,k] <= 0.9](V[k])",
+        # An entry of a list at a rank that is no index is written in words of the language.
+        "index r < 3\nL[q,r] = top[k -> r](A[q,k])\nO[q,r] = L[q,2] * where(r > 0, L[q,r - 1], 0)",
+        # A condition beside what is infinite without it is that of a weight.
+        "input n[q]: int\nP[q,k] = softmax[k if k < n[q]](S[q,k])\n"
+        "O[q] = sum[k](P[q,k] * log(P[q,k]))",
+    ],
+)
+def test_right_steps_pass_the_check(text: str) -> None:
+    assert derivation_of(text).check(seed=18).ok

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import monocomp as mc
@@ -54,6 +55,15 @@ def test_the_derivation_is_the_one_for_the_sizes() -> None:
     assert "split_stream" not in [s.rule for s in many]
     (split,) = (s for s in few if s.rule == "split_stream")
     assert split.reason == "as there would be 2 program instances for 132 processors"
+
+
+def test_few_columns_of_an_aggregate_are_held_in_a_sum_over_them() -> None:
+    """At these sizes a row is computed anew where another kernel would store it."""
+    text = "H[q,e] = softmax[k if k <= q](S[q,k]) * V[k,e]\n"
+    text += "O[j,e] = softmax[q](R[j,q]) * (H[q,e] / sum[e](H[q,e] ** 2))"
+    inputs = {"R": np.array([[0.0, 1.0]]), "S": np.array([[1.0], [2.0]]), "V": np.ones((1, 2))}
+    found = mc.compile(text, backend="numpy")(**inputs)
+    np.testing.assert_allclose(found, mc.evaluate(text, inputs))
 
 
 def test_choices_have_reasons_and_costs() -> None:

@@ -215,6 +215,7 @@ AGGREGATES = [
     "O[q,k] = T[q] * log_softmax[k](N[q,k])",
     "O[q,k] = sum[..k](exp(Mask[q,k])) / exp(Mask[q,k])",
     "O[q] = max[k if k < q](exp(Off[q]) * S[q,k])",
+    "O[q] = sum[k](exp(Off[q]) * R[q,k] / sum[j if j < k - 1](T[j] + 1))",
     "O[q] = max[k if k < q](exp(S[q,k]))",
     "O[q] = sum[k](where(Z[q,k] != 0, S[q,k] / Z[q,k], 0))",
     "O[q] = sum[k if Z[q,k] != 0](S[q,k] / Z[q,k])",
@@ -309,6 +310,7 @@ AGGREGATES = [
         )
     ),
     "param num_warps: int = 4\nO[q] = sum[k](S[q,k]) * num_warps",
+    "param t: float = 0.0\nO[q] = sum[k](S[q,k]) / t + sum[k](T[k] - 2) / t",
     "O[q] = sqrt(sum[k](softmax[k](Large[q,k]) * V[k,0] ** 2))"
     " + sum[k](softmax[k](Large[q,k]) * V[k,0])",
     "O[q] = sqrt(sum[k](exp(Large[q,k]) * V[k,0]) / (1 + sum[k](exp(Large[q,k]))))",
@@ -369,6 +371,8 @@ AGGREGATES = [
             "maximum(W[k] - exp(Large[q,k]), exp(-T[k]))",
         )
     ),
+    "O[q] = sum[k](relu(1 - exp(1000 * S[q,k] - 1500)))",
+    "O[q] = exp(Far[q]) / maximum(exp(Far[q]) * S[q,0] ** 2, exp(T[q]))",
     f"{AFFINE}O[q,e] = Affine[k](W[k], sum[l](S[q,l] * R[k,l]) * V[k,e]).u",
     # Exponentials under a condition.
     "input n[q]: int\nO[q] = exp(Far[q]) / (1 + where(n[q] > 0, exp(Far[q] + 1), 0))",
@@ -396,6 +400,25 @@ AGGREGATES = [
         "P0[q,k] = softmax[k](Large[q,k] - max[j](Large[q,j]) + log(Kept[q,k]))\n"
         f"P1[q,k] = P0[q,k] / sum[k](P0[q,k])\nO[q] = {x}"
         for x in ("sum[k](P1[q,k] * log(P1[q,k]))", "log(P1[q,1])")
+    ),
+    # Ratios of weights that are both 0.
+    *(
+        f"P0[q,k] = softmax[k](S[q,k] + Mask[q,k])\nP1[q,k] = softmax[k](R[q,k] + Mask[q,k])\n{x}"
+        for x in (
+            "O[q,k] = P0[q,k] / P1[q,k]",
+            "O[q] = max[k if k > 0](P0[q,k] / P1[q,k])",
+            "O[q] = sum[k](minimum(P0[q,k] / P1[q,k], 2))",
+        )
+    ),
+    "O[q,k] = exp(log_softmax[k](Large[q,k]) - log_softmax[k](S[q,k] + Off[k]))",
+    # Entries of a list at computed ranks.
+    *(
+        f"index r < 3\nL[q,r] = top[k -> r](S[q,k])\nI[q,r] = argtop[k -> r](S[q,k])\n{x}"
+        for x in (
+            "O[q] = L[q,0] - L[q,2] + I[q,0]",
+            "O[q,r] = L[q,r] - where(r > 0, L[q,r - 1], 0)",
+            "O[q] = sum[k if S[q,k] < L[q,0]](T[k]) + sum[r](I[q,2 - r] * r)",
+        )
     ),
     # One over a product of nothing, and what is infinite of nothing beside it.
     "O[q] = exp(-((1 + T[q]) / sum[k if k < q](W[k] * min[k if k < q](W[k]))))",
@@ -582,6 +605,7 @@ def _float32() -> wide.Wide:
         ("O[i] = A[i] + sum[k](A[i] * B[k]) / sum[k](B[k])", [1.0, 2.0]),
         ("O[i] = A[i] + softmax[k](B[k]) * B[k]", [1.0, 2.0]),
         ("O[i] = A[i] + argmax[k](B[k])", [1.0, 2.0]),
+        ("O[i] = A[i] + sum[k](sum[l if B[l] < B[k]](1))", [1.0, 2.0]),
         ("O[i] = sum[k](A[i]) + sum[k](B[k])", [0.0, 0.0]),
         ("O[i] = max[k](exp(A[i] * B[k]))", [-INF, -INF]),
         ("O[i] = sum[k](1) / sum[k](1) * A[i] + sum[k](B[k])", [0.0, 0.0]),

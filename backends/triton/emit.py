@@ -26,18 +26,8 @@ from monocomp.blocks.program import BlockProgram, Statement
 from monocomp.dtypes import NARROW
 from monocomp.equations import Equations
 from monocomp.errors import InternalError, UnsupportedError
+from monocomp.host import program as H
 from monocomp.host.building import host_program
-from monocomp.host.program import (
-    Align,
-    Clear,
-    Describe,
-    Descriptor,
-    HostProgram,
-    Launch,
-    Step,
-    TwoTiles,
-    Wide,
-)
 from monocomp.sizes import packed_extents
 from monocomp.tile import Combine, Fold, TileProgram, walk
 from monocomp.tile.split_padding import split_padding
@@ -62,7 +52,7 @@ class Module:
     configs: tuple[str, ...]
     kernels: tuple[BlockProgram, ...]
     params: Mapping[str, str]
-    program: HostProgram
+    program: H.HostProgram
     origins: Mapping[int, Statement]
 
     def config(self, kernel: int, schedule: Schedule) -> dict[str, int]:
@@ -80,7 +70,7 @@ class _Written:
     schedules: Sequence[Schedule]
     sources: Sequence[KernelSource]
     settings: Sequence[str]
-    program: HostProgram
+    program: H.HostProgram
 
     @property
     def configs(self) -> list[dict[str, int]]:
@@ -201,13 +191,13 @@ def emit(
         lines += [f"{setting} = {{", *entries, "}"]
     origins = written.origins(len(lines))
     lines += written.kernels()
-    has_sums = any(isinstance(s, Clear) for s in program.body)
-    arguments = [a for s in program.body if isinstance(s, Launch) for a in s.arguments]
-    aligns = any(isinstance(s, Align) for s in program.body)
+    has_sums = any(isinstance(s, H.Clear) for s in program.body)
+    arguments = [a for s in program.body if isinstance(s, H.Launch) for a in s.arguments]
+    aligns = any(isinstance(s, H.Align) for s in program.body)
     needed = {
-        "two_tiles": any(isinstance(s, TwoTiles) for s in program.body),
-        "step": any(isinstance(a.value, Step) for a in arguments),
-        "descriptor": any(isinstance(a.value, Descriptor) for a in arguments),
+        "two_tiles": any(isinstance(s, H.TwoTiles) for s in program.body),
+        "step": any(isinstance(a.value, H.Step) for a in arguments),
+        "descriptor": any(isinstance(a.value, H.Descriptor) for a in arguments),
         "copy_rows": aligns,
         "aligned": aligns,
         "clear_elements": has_sums,
@@ -257,10 +247,10 @@ def emit_minimal(
     body = written.program.body
     name = Identifiers(written.taken).of("host", start.origin.name or "kernel")
     host = MinimalHost(start, written.program, written.names, written.configs)
-    statements = {"two_tiles": TwoTiles, "span": Wide}
+    statements = {"two_tiles": H.TwoTiles, "span": H.Wide}
     needed = (f for f, kind in statements.items() if any(isinstance(s, kind) for s in body))
     lines = [*written.kernels(), *_apart(*map(HOST_FUNCTIONS.__getitem__, needed))]
-    imports = _imports(TRITON, any(isinstance(s, Describe) for s in body))
+    imports = _imports(TRITON, any(isinstance(s, H.Describe) for s in body))
     return _parsed([*_header(start, target), *imports, *lines[1:], "", "", *host.lines(name)])
 
 

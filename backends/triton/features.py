@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from math import log2, prod
 
 from monocomp.backends.triton.legal import Legal, Shape
 from monocomp.backends.triton.schedule import CHUNK, SECTOR, held_length
 from monocomp.sizes import power_of_two
-from monocomp.tile import Expr, Loop, Statement, expressions, roots, subexpressions, walk
+from monocomp.tile import Expr, Loop, expressions, walk
 
 _SPECIAL = ("exp2", "log2", "log", "tanh", "rsqrt", "sqrt", "sin", "cos", "erf", "div")
 _FREE = ("number", "param", "extent", "coordinate", "local", "load", "contract", "cast", "masked")
@@ -86,12 +86,13 @@ def features(legal: Legal) -> Features:
     program, resources, sizes = legal.program, legal.resources, legal.sizes
     loops = [s for s in walk(program.body) if isinstance(s, Loop) and s.axis.role == "stream"]
     rows, streams = {*legal.rows}, {*legal.streams}
-    tiles = [e for e in _values(program.body) if e.axes & rows and e.axes & streams]
+    values = list(expressions(program.body))
+    tiles = [e for e in values if e.axes & rows and e.axes & streams]
     if not rows or not streams:
-        tiles = [e for e in _values(program.body) if e.axes & resources.blocked]
+        tiles = [e for e in values if e.axes & resources.blocked]
     held = {a.name: a for a in program.axes.values() if a.role == "whole"}
     lengths = {n: held_length(program, n, resources.size(n)) for n in held}
-    loads = [e for e in expressions(program.body) if e.op == "load"]
+    loads = [e for e in values if e.op == "load"]
     places = max(1, prod(resources.size(a) for a in program.axis_names("grid")))
     row = max(1, prod(power_of_two(resources.size(a)) for a in rows))
     # How many parts another kernel makes is not known, but that they keep all processors busy.
@@ -141,12 +142,6 @@ def _room(legal: Legal) -> int:
 def _is_direct(legal: Legal, row: int) -> bool:
     is_matrix = legal.multiplies and legal.element_bytes <= 2
     return is_matrix and legal.gpu.reads_shared and row >= _DIRECT_ROWS
-
-
-def _values(body: list[Statement]) -> Iterator[Expr]:
-    for s in walk(body):
-        for root in roots(s):
-            yield from subexpressions(root)
 
 
 def _operations(e: Expr) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from monocomp import terms as T
 from monocomp.backends.triton.identifiers import Identifiers
-from monocomp.backends.triton.layout import fit
+from monocomp.backends.triton.layout import fit, tuple_text
 from monocomp.backends.triton.schedule import MIN_DOT
 from monocomp.blocks.program import SMALL_INT
 from monocomp.equations import Equations
@@ -70,7 +70,7 @@ class HostSource:
         self.out = [f"def {host}("]
         self.out += [f"    {self.tensor(n)}," for n in declared.inputs]
         self.out += ["    *,", *(f"    {p}," for p in self.params())]
-        self.out += [f"    configs={_tuple(self.configs)},", f'    precision="{precision}",']
+        self.out += [f"    configs={tuple_text(self.configs)},", f'    precision="{precision}",']
         self.out += ["    empty=torch.empty,", "    launch=launch,", "):"]
         self._doc()
         for s in self.host.body:
@@ -85,18 +85,18 @@ class HostSource:
             params.append(f"{self.param(p.name)}{default}")
         return params
 
-    def _doc(self) -> None:
-        shapes = []
-        for i in self.start.declared.inputs.values():
-            dims = ", ".join(d.lstrip(".") for d in i.dims)
-            shapes.append(f"{i.name} ({dims})")
+    def purpose(self) -> str:
+        """The first line of the docstring."""
         outs = [f"{e.name} ({', '.join(i.attr[0] for i in e.indices)})" for e in self.start.outputs]
-        text = f"Computes {', '.join(outs)}."
-        self.put('"""' + _clean(text))
+        return f"Computes {', '.join(outs)}."
+
+    def _doc(self) -> None:
+        self.put(f'"""{self.purpose()}')
         self.put("")
         self.put("Args:")
-        for s in shapes:
-            self.put(_clean(s) + ".", 2)
+        for i in self.start.declared.inputs.values():
+            dims = ", ".join(d.lstrip(".") for d in i.dims)
+            self.put(f"{i.name} ({dims}).", 2)
         self.put("configs: block lengths, warps, stages and order of each kernel.", 2)
         self.put('precision: of float32 products, "ieee" or "tf32".', 2)
         self.put("empty, launch: how tensors are allocated and kernels run.", 2)
@@ -133,7 +133,7 @@ class HostSource:
                 floats = [self.tensor(n) for n in s.tensors]
                 self.put(f"dtype = {f'{floats[0]}.dtype' if floats else f'torch.{s.default}'}")
                 if len(floats) > 1:
-                    self.put(f"for tensor in {_tuple(floats[1:])}:")
+                    self.put(f"for tensor in {tuple_text(floats[1:])}:")
                     self.put("dtype = torch.promote_types(dtype, tensor.dtype)", 2)
             case H.Convert():
                 x, y = self.tensor(s.left), self.tensor(s.right)
@@ -141,7 +141,7 @@ class HostSource:
                 self.put(f"{x}, {y} = {x}.to(dtype), {y}.to(dtype)", 2)
             case H.Buffer():
                 first = self.tensor(next(iter(self.start.declared.inputs)))
-                shape = _tuple([self.size(e) for e in s.shape])
+                shape = tuple_text([self.size(e) for e in s.shape])
                 text = f"{self.empty}({shape}, dtype={_dtype(s.dtype)}, device={first}.device)"
                 self.fit(f"{self.tensor(s.name)} = ", text)
             case H.Clear():
@@ -164,10 +164,10 @@ class HostSource:
                 self.put(f"fast = {cuda}")
                 self.put("fast = fast and dtype.itemsize == 2")
             case H.Wide():
-                tensors = _tuple([self.tensor(n) for n in s.tensors])
+                tensors = tuple_text([self.tensor(n) for n in s.tensors])
                 self.put(f"wide = any(span(t) >= 2**31 for t in {tensors})")
                 if s.params:
-                    params = _tuple([self.param(n) for n in s.params])
+                    params = tuple_text([self.param(n) for n in s.params])
                     self.put(f"wide = wide or any(abs(n) >= {SMALL_INT} for n in {params})")
             case H.Programs():
                 self.fit("programs = ", self._count(s.grid))
@@ -186,7 +186,7 @@ class HostSource:
 
     def _shapes(self, s: H.CheckShapes) -> None:
         entries = [
-            f'("{t.tensor}", {self.tensor(t.tensor)}, {_tuple(list(map(self.size, t.shape)))})'
+            f'("{t.tensor}", {self.tensor(t.tensor)}, {tuple_text(list(map(self.size, t.shape)))})'
             for t in s.tensors
         ]
         if len(entries) == 1:
@@ -208,7 +208,7 @@ class HostSource:
             text = f"descriptor({self.tensor(d.tensor)}, [{block}])"
             self.fit(f"{self.descriptor(d)} = ", text, indent=1 if s.is_required else 2)
         if s.is_required:
-            found = _tuple(list(map(self.descriptor, s.descriptors)))
+            found = tuple_text(list(map(self.descriptor, s.descriptors)))
             self.put(f"if wide or any(x is None for x in {found}):")
             what = "descriptors cannot load blocks of a tensor: its dtype or layout is another"
             self.fit("raise ", f'ValueError("{what}")', indent=2)
@@ -302,16 +302,8 @@ class HostSource:
         return value.name
 
 
-def _tuple(items: Sequence[str]) -> str:
-    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
-
-
 def _dtype(name: str) -> str:
     return {"promoted": "dtype", "accumulated": "torch.float32"}.get(name, f"torch.{name}")
-
-
-def _clean(text: str) -> str:
-    return text.replace("\\", "").replace('"', "")
 
 
 def _number(value: float) -> str:

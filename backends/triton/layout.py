@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
@@ -57,6 +57,11 @@ def lines(before: str, e: ast.expr, after: str, indent: int) -> list[str]:
 def flat(e: ast.expr) -> str:
     """An expression on one line."""
     return _flat(e)
+
+
+def tuple_text(items: Sequence[str]) -> str:
+    """A tuple of expressions."""
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
 
 def _parse(text: str) -> ast.expr:

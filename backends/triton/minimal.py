@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from monocomp.backends.triton.host_source import HostSource, _tuple
+from monocomp.backends.triton.host_source import HostSource
 from monocomp.backends.triton.identifiers import Identifiers
+from monocomp.backends.triton.layout import tuple_text
 from monocomp.blocks.program import SMALL_INT
 from monocomp.equations import Equations
 from monocomp.host import program as H
@@ -37,8 +38,7 @@ class MinimalHost(HostSource):
         given = [self.tensor(n) for n in declared.inputs]
         params = self.params()
         self.out = [f"def {host}({', '.join([*given, *['*'][: len(params)], *params])}):"]
-        outs = [f"{e.name} ({', '.join(i.attr[0] for i in e.indices)})" for e in self.start.outputs]
-        self.put(f'"""Computes {", ".join(outs)}."""')
+        self.put(f'"""{self.purpose()}"""')
         for s in self.host.body:
             self._statement(s)
         return self.out
@@ -54,7 +54,7 @@ class MinimalHost(HostSource):
                 self.kernel = s.kernel
             case H.CheckShapes():
                 for t in s.tensors:
-                    shape = _tuple(list(map(self.size, t.shape)))
+                    shape = tuple_text(list(map(self.size, t.shape)))
                     self.put(f"assert {self.tensor(t.tensor)}.shape == {shape}")
                 last = [f"{self.tensor(t.tensor)}.stride(-1)" for t in s.tensors if t.shape]
                 if last:
@@ -64,7 +64,7 @@ class MinimalHost(HostSource):
             case H.CheckSome():
                 self.put(f"assert {self.size(s.extent)} > 0")
             case H.Wide():
-                tensors = _tuple([self.tensor(n) for n in s.tensors])
+                tensors = tuple_text([self.tensor(n) for n in s.tensors])
                 self.put(f"assert max(map(span, {tensors})) < 2**31")
                 for name in map(self.param, s.params):
                     self.put(f"assert abs({name}) < {SMALL_INT}")

@@ -12,18 +12,20 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 import triton.language as tl
+from triton.runtime.interpreter import InterpretedFunction, TensorHandle
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from monocomp import terms as T
 from monocomp.arguments import is_in_float32
-from monocomp.backends.torch import dtype_of, promoted
+from monocomp.backends.torch import TorchTarget
 from monocomp.backends.triton.schedule import one_tile, two_tiles
 from monocomp.blocks.program import SMALL_INT
 from monocomp.declarations import Declarations
 from monocomp.host.plan import Launched, Plan
-from monocomp.host.program import Buffer, HostProgram
+from monocomp.host.program import HostProgram
 
 Look: TypeAlias = tuple[Any, ...]
 _PLANS = 256  # that a kernel keeps; the oldest go
@@ -33,7 +35,7 @@ _KINDS = {"int": int, "float": float}
 _THREAD = threading.local()  # for which devices a thread has a context
 
 
-class PlanTarget:
+class PlanTarget(TorchTarget):
     """Plans launches of the kernels of an emitted file, for `host.evaluation`.
 
     Args:
@@ -46,20 +48,8 @@ class PlanTarget:
     def __init__(
         self, program: HostProgram, module: ModuleType, device: torch.device, precision: str
     ) -> None:
-        self.program, self.module = program, module
-        self.device, self.precision = device, precision
-
-    def promoted(self, tensors: Sequence[torch.Tensor], default: str) -> torch.dtype:
-        return promoted(tensors, default)
-
-    def dtype(self, buffer: Buffer, promoted: torch.dtype) -> torch.dtype:
-        return dtype_of(buffer, promoted, torch.float32)
-
-    def stand_in(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        return torch.empty(shape, dtype=dtype, device="meta")
-
-    def clear(self, tensor: torch.Tensor) -> object:
-        return tensor.zero_()
+        super().__init__(device)
+        self.program, self.module, self.precision = program, module, precision
 
     def kernel(self, number: int, programs: int) -> Callable[..., object]:
         return _Start(getattr(self.module, self.program.kernels[number].name), programs)
@@ -126,7 +116,15 @@ class _Start:
         self.kernel, self.programs = kernel, programs
 
     def __call__(self, *args: Any, **options: Any) -> None:
+        if isinstance(self.kernel, InterpretedFunction):
+            args = tuple(_as_compiled(a) if isinstance(a, float) else a for a in args)
         self.compiled = self.kernel[(self.programs,)](*args, **options)
+
+
+def _as_compiled(number: float) -> tl.tensor:
+    """A float as it is in a compiled kernel. The interpreter leaves it to Python, which divides
+    nothing by 0."""
+    return tl.tensor(TensorHandle(np.array([number], np.float32), tl.float32), tl.float32)
 
 
 def started(plan: Plan) -> Plan:

@@ -7,7 +7,7 @@ measured, and nothing here says it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod, sqrt
 
@@ -21,20 +21,7 @@ from monocomp.blocks.descriptors import described_loads
 from monocomp.blocks.kernels import takes_turns
 from monocomp.blocks.operands import Operands
 from monocomp.sizes import LONG, SHORT
-from monocomp.tile import (
-    Assign,
-    Expr,
-    Fold,
-    Let,
-    Loop,
-    Statement,
-    Store,
-    TileProgram,
-    expressions,
-    roots,
-    subexpressions,
-    walk,
-)
+from monocomp.tile import program as P
 
 TILE_LIMIT = 1 << 20  # elements that Triton lets a tile have
 _WORKING = 72  # registers for addresses, masks and counters
@@ -113,19 +100,19 @@ def gpu(target: str | None, processors: int = 0) -> Gpu:
     return replace(found, processors=processors)
 
 
-def load_levels(program: TileProgram) -> int:
+def load_levels(program: P.TileProgram) -> int:
     """How many loads of a block wait for each other: two where a table tells where the elements
     of a tile are, such as the pages of a cache."""
     levels: dict[str, int] = {}
 
-    def level(e: Expr) -> int:
+    def level(e: P.Expr) -> int:
         if e.op == "local":
             return levels.get(e.attr, 0)
         is_streamed = any(program.axes[a].role == "stream" for a in e.axes)
         return max(map(level, e.args), default=0) + (e.op == "load" and is_streamed)
 
-    for s in walk(program.body):
-        if isinstance(s, Let):
+    for s in P.walk(program.body):
+        if isinstance(s, P.Let):
             levels[s.name] = level(s.value)
     return max([1, *levels.values()])
 
@@ -148,7 +135,7 @@ class Estimate:
         return self.registers > on.registers + on.saved
 
 
-def _places(store: Store) -> frozenset[str]:
+def _places(store: P.Store) -> frozenset[str]:
     """The axes of what is stored: a number may fill a tile."""
     return store.value.axes.union(*[p.axes for p in store.places])
 
@@ -164,15 +151,15 @@ class Resources:
     """
 
     def __init__(
-        self, program: TileProgram, sizes: Mapping[str, int], element_bytes: int, on: Gpu
+        self, program: P.TileProgram, sizes: Mapping[str, int], element_bytes: int, on: Gpu
     ) -> None:
         self.program = program
         self.sizes = sizes
         self.element_bytes = element_bytes
         self.gpu = on
-        self.lets = {s.name: s.value for s in walk(program.body) if isinstance(s, Let)}
+        self.lets = {s.name: s.value for s in P.walk(program.body) if isinstance(s, P.Let)}
         self.blocked = frozenset(program.axis_names("row", "stream", "whole"))
-        found = list(expressions(program.body))
+        found = list(P.expressions(program.body))
         self.products = [e for e in found if e.op == "contract"]
         computed = [e for e in found if e.op not in ("local", "contract")]
         self.tiles = {e.axes & self.blocked for e in computed}
@@ -180,7 +167,7 @@ class Resources:
         ints = [e.args for e in self.products if e.kind != "float"]
         self.tiles |= {(a.axes | b.axes) & self.blocked for a, b, *_ in ints}
         self.tiles |= {
-            _places(s) & self.blocked for s in walk(program.body) if isinstance(s, Store)
+            _places(s) & self.blocked for s in P.walk(program.body) if isinstance(s, P.Store)
         }
         operands = Operands(program)
         products = [e for e in self.products if element_bytes <= 2 and operands.is_product(e)]
@@ -196,11 +183,11 @@ class Resources:
             if value.op == "load" and 0 < uses.count(name) == multiplied.count(name)
         }
         # Those that the innermost loops load anew, and those that have to be converted.
-        loops = [s for s in walk(program.body) if isinstance(s, Loop)]
-        inner = [s for s in loops if not any(isinstance(x, Loop) for x in s.body)]
-        self.renewed = {s.name for loop in inner for s in loop.body if isinstance(s, Let)}
-        multiplying = [x for x in loops if any(map(_has_product, _everything(x)))]
-        self.beside = {s.name for x in multiplying for s in x.body if isinstance(s, Let)}
+        loops = [s for s in P.walk(program.body) if isinstance(s, P.Loop)]
+        inner = [s for s in loops if not any(isinstance(x, P.Loop) for x in s.body)]
+        self.renewed = {s.name for loop in inner for s in loop.body if isinstance(s, P.Let)}
+        multiplying = [x for x in loops if any(e.op == "contract" for e in P.expressions([x]))]
+        self.beside = {s.name for x in multiplying for s in x.body if isinstance(s, P.Let)}
         self.stored = {n for n in self.operands if program.inputs[self.lets[n].attr].is_stored}
         # What is loaded for operands that are computed is loaded as far ahead; they are kept where
         # loops load nothing for them.
@@ -214,18 +201,18 @@ class Resources:
         # What takes no registers of its own: values that are computed where they are used, the
         # only time, and those that replace what a loop carries.
         once = (n for n, e in self.lets.items() if e.op != "load" and uses.count(n) == 1)
-        new = (s.value for s in walk(program.body) if isinstance(s, Assign))
+        new = (s.value for s in P.walk(program.body) if isinstance(s, P.Assign))
         self.passed = {n for n in once if not _has_product(self.lets[n])}
         self.passed |= {e.attr for e in new if e.op == "local"}
 
-    def _sources(self, operand: Expr) -> set[str]:
+    def _sources(self, operand: P.Expr) -> set[str]:
         """All values that an operand is made of, by name; none if products or loops make it."""
         found = [operand.attr]
         for name in found:  # which grows
             value = self.lets.get(name)
             if value is None or _has_product(value):
                 return set()
-            found += [e.attr for e in subexpressions(value) if e.op == "local"]
+            found += [e.attr for e in P.subexpressions(value) if e.op == "local"]
         return {*found}
 
     def size(self, axis: str) -> int:
@@ -263,34 +250,33 @@ class Resources:
         threads = schedule.num_warps * self.gpu.lanes
         return ceil(self.elements(axes, schedule) * size / 4 / threads)
 
-    def _registers(self, body: Sequence[Statement], schedule: Schedule) -> int:
+    def _registers(self, body: Sequence[P.Statement], schedule: Schedule) -> int:
         """The most that is live at a time in a body, beside what is live around it."""
         last: dict[str, int] = {}
         for n, s in enumerate(body):
-            for root in _everything(s):
-                last |= {e.attr: n for e in subexpressions(root) if e.op == "local"}
+            last |= {e.attr: n for e in P.expressions([s]) if e.op == "local"}
         live: dict[str, int] = {}
         most = 0
         for n, s in enumerate(body):
             dying = {name for name in live if last.get(name, -1) <= n}
             match s:
-                case Let():
+                case P.Let():
                     if not _has_product(s.value):
                         live = {k: v for k, v in live.items() if k not in dying}  # in place
                     live[s.name] = self._held_as(s.name, s.value, schedule)
-                case Loop():
+                case P.Loop():
                     carried = sum(self._held(state.axes, schedule) for state in s.state)
                     inside = self._registers(s.body, schedule)
                     most = max(most, sum(live.values()) + carried + inside)
                     live |= {f.name: self._held(f.axes, schedule) for f in s.state}
-                case Fold():
+                case P.Fold():
                     live |= {name: self._held(s.elements[0].axes, schedule) for name in s.names}
-            passing = sum(self._passing(root, schedule) for root in roots(s))
+            passing = sum(self._passing(root, schedule) for root in P.roots(s))
             most = max(most, sum(live.values()) + passing)
             live = {name: held for name, held in live.items() if last.get(name, -1) > n}
         return most + self._addresses(body, schedule)
 
-    def _held_as(self, name: str, value: Expr, schedule: Schedule) -> int:
+    def _held_as(self, name: str, value: P.Expr, schedule: Schedule) -> int:
         """Registers a thread for a named value; operands of products lie in shared memory, but
         without stages they get there through registers, and what no loop reads anew is kept
         where products read it."""
@@ -302,10 +288,10 @@ class Resources:
             return 0
         return self._held(value.axes, schedule, self.element_bytes)
 
-    def _passing(self, root: Expr, schedule: Schedule) -> int:
+    def _passing(self, root: P.Expr, schedule: Schedule) -> int:
         """Registers a thread for operands of products, where they are not shared: of computed
         ones a copy in the inputs' precision, and in full float32 what each thread multiplies."""
-        products = [e for e in subexpressions(root) if e.op == "contract"]
+        products = [e for e in P.subexpressions(root) if e.op == "contract"]
         if self.element_bytes > 2:
             return sum(self._multiplied(e, schedule) for e in products)
         operands = [a for e in products for a in e.args[:2]]
@@ -317,23 +303,24 @@ class Resources:
             padding * self._held(axes, schedule) for axes in exchanged
         )
 
-    def _is_exchanged(self, e: Expr, schedule: Schedule) -> bool:
+    def _is_exchanged(self, e: P.Expr, schedule: Schedule) -> bool:
         """Is a sum laid out anew between the parts of a product? Warps have 16 rows each in all
         of them but the last, which gives warps that are left columns instead."""
         in_parts = any(a in self.in_parts for a in e.args[:2])
         is_lacking = self._rows(schedule) < 16 * schedule.num_warps
         return in_parts and is_lacking and self.is_direct(schedule)
 
-    def _multiplied(self, e: Expr, schedule: Schedule) -> int:
+    def _multiplied(self, e: P.Expr, schedule: Schedule) -> int:
         """A thread computes a square of the result, from so many rows and columns."""
         side = sqrt(self._held(e.axes, schedule))
         return ceil(_KEPT * 2 * side * self.length(e.attr, schedule))
 
-    def _addresses(self, body: Sequence[Statement], schedule: Schedule) -> int:
+    def _addresses(self, body: Sequence[P.Statement], schedule: Schedule) -> int:
         """Pointers to what a loop reads: two registers for each chunk that a thread loads."""
         described = self._described(schedule)
-        pointed = (s for s in body if not (isinstance(s, Let) and s.name in described))
-        axes = [load.axes for s in pointed for root in roots(s) for load in _loads(root)]
+        pointed = (s for s in body if not (isinstance(s, P.Let) and s.name in described))
+        values = (e for s in pointed for root in P.roots(s) for e in P.subexpressions(root))
+        axes = [e.axes for e in values if e.op == "load" and len(e.axes) > 1]
         chunk = _CHUNK / self.element_bytes
         return ceil(sum(2 * self._held(a, schedule) / chunk for a in axes))
 
@@ -349,7 +336,7 @@ class Resources:
         is_large = self._rows(schedule) >= 64 and schedule.num_warps >= 4
         return self.gpu.reads_shared and self.element_bytes <= 2 and is_large
 
-    def _streamed(self, e: Expr) -> bool:
+    def _streamed(self, e: P.Expr) -> bool:
         return any(self.program.axes[a].role == "stream" for a in e.axes)
 
     def _shared(self, schedule: Schedule) -> int:
@@ -408,7 +395,7 @@ class Resources:
                 exchanged = _CHUNK * schedule.num_warps * self.gpu.lanes
         return copied * max(0, schedule.num_stages - 1) + exchanged
 
-    def _width(self, load: Expr) -> int:
+    def _width(self, load: P.Expr) -> int:
         """The bytes of an element that is loaded: what another kernel has stored is float32."""
         return _STORED if self.program.inputs[load.attr].is_stored else self.element_bytes
 
@@ -435,7 +422,7 @@ class Resources:
         rows = {*self.program.axis_names("row")}
         found: dict[str, float] = {}
         for loop in self._loops():
-            for e in expressions(loop.body):
+            for e in P.expressions(loop.body):
                 if e.op == "load" and loop.axis.name in e.axes and not e.axes & rows:
                     dims = self.program.inputs[e.attr].dims
                     elements = prod(self.sizes.get(d) or known.get(d, LONG) for d in dims)
@@ -443,33 +430,21 @@ class Resources:
                     found[e.attr] = max(read, found.get(e.attr, 0))
         return sum(found.values())
 
-    def _loops(self) -> list[Loop]:
+    def _loops(self) -> list[P.Loop]:
         """The loops over streams."""
-        loops = [s for s in walk(self.program.body) if isinstance(s, Loop)]
+        loops = [s for s in P.walk(self.program.body) if isinstance(s, P.Loop)]
         return [loop for loop in loops if loop.axis.role == "stream"]
 
-    def _share(self, loop: Loop) -> float:
+    def _share(self, loop: P.Loop) -> float:
         """How much of a stream a block of rows reads, on average: an end that varies with the
         rows leaves half."""
         ends = [self._varies(s.lower) + self._varies(s.upper) for s in loop.segments]
         return min(1.0, sum(0.5**n for n in ends))
 
-    def _varies(self, bounds: Iterable[Expr]) -> bool:
+    def _varies(self, bounds: Iterable[P.Expr]) -> bool:
         """Do bounds of a stream vary with the rows?"""
         return any(e.axes & self.blocked for e in bounds)
 
 
-def _has_product(e: Expr) -> bool:
-    return any(part.op == "contract" for part in subexpressions(e))
-
-
-def _everything(s: Statement) -> Iterator[Expr]:
-    """The expressions of a statement and of those in it."""
-    yield from roots(s)
-    if isinstance(s, Loop):
-        for inner in s.body:
-            yield from _everything(inner)
-
-
-def _loads(root: Expr) -> Iterator[Expr]:
-    return (e for e in subexpressions(root) if e.op == "load" and len(e.axes) > 1)
+def _has_product(e: P.Expr) -> bool:
+    return any(part.op == "contract" for part in P.subexpressions(e))

@@ -13,8 +13,9 @@ from typing import Any
 
 from monocomp import terms as T
 from monocomp.backends.triton import reference
+from monocomp.backends.triton.layout import tuple_text
 from monocomp.backends.triton.reference import reference_lines
-from monocomp.backends.triton.reference.code import call_lines, default_text, tuple_text
+from monocomp.backends.triton.reference.code import call_lines, default_text
 from monocomp.checking.sizes import Sizes, fits
 from monocomp.declarations import Input, free_extents
 from monocomp.dtypes import NARROW

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from monocomp.blocks import periods
+from monocomp.blocks import program as B
 from monocomp.blocks.context import Context
 from monocomp.blocks.expressions import tile, value
 from monocomp.blocks.masks import members
@@ -18,31 +19,16 @@ from monocomp.blocks.operations import (
     to,
     where,
 )
-from monocomp.blocks.program import (
-    BOOL,
-    INDEX,
-    INT32,
-    INT64,
-    OF_KIND,
-    Descriptor,
-    Expr,
-    If,
-    Load,
-    Pointers,
-    Store,
-)
-from monocomp.tile import Expr as TileExpr
-from monocomp.tile import Let, Loop, TileProgram, expressions, roots, subexpressions, walk
-from monocomp.tile import Store as TileStore
+from monocomp.tile import program as P
 
 Layout = tuple[str, ...]
 
 
-def held_dims(program: TileProgram) -> dict[str, int]:
+def held_dims(program: P.TileProgram) -> dict[str, int]:
     """The dimension of each tensor along which a tile holds it entirely, the last one."""
     found: dict[str, int] = {}
     ranks = {n: len(t.dims) for n, t in program.inputs.items()}
-    for e in expressions(program.body):
+    for e in P.expressions(program.body):
         for dim, place in enumerate(e.args if e.op == "load" else ()):
             if place.op == "coordinate" and program.axes[place.attr].role == "whole":
                 found[e.attr] = max(dim, found.get(e.attr, 0))
@@ -54,7 +40,7 @@ def held_dims(program: TileProgram) -> dict[str, int]:
     return {tensor: dim for tensor, dim in found.items() if ranks[tensor] > 1}
 
 
-def load(c: Context, s: Let) -> None:
+def load(c: Context, s: P.Let) -> None:
     """Load a tile: by a descriptor, where there is one and it can, or by pointers."""
     block = c.choices.described.get(s.name)
     streams = [x for x in map(c.stream, block.tile if block else ()) if x is not None]
@@ -62,42 +48,42 @@ def load(c: Context, s: Let) -> None:
         _load_by_pointers(c, s)
         return
     descriptor = c.names.descriptor(block)
-    given = Expr("given", (descriptor,), None, (), BOOL)
-    tests = [given, *(x.covered for x in streams if isinstance(x.covered, Expr))]
-    access = Descriptor(
+    given = B.Expr("given", (descriptor,), None, (), B.BOOL)
+    tests = [given, *(x.covered for x in streams if isinstance(x.covered, B.Expr))]
+    access = B.Descriptor(
         descriptor,
         block,
         tuple(_first(c, a, x) for a, x in zip(block.axes, s.value.args, strict=True)),
     )
-    described = Load(_target(c, s), block.tensor, access, c.origin)
+    described = B.Load(_target(c, s), block.tensor, access, c.origin)
     with c.block() as other:
         _load_by_pointers(c, s)
-    c.put(If(joined("and", tests), (described,), tuple(other)))
+    c.put(B.If(joined("and", tests), (described,), tuple(other)))
 
 
-def _layout(c: Context, s: Let) -> Layout:
+def _layout(c: Context, s: P.Let) -> Layout:
     """The dimensions in which a tile is loaded."""
     layout = c.order(s.value.axes)
     return layout[::-1] if s.name in c.layouts.flipped else layout
 
 
-def _target(c: Context, s: Let) -> Expr:
+def _target(c: Context, s: P.Let) -> B.Expr:
     """The name of what is loaded."""
     return c.local(s.name, name("", c.names.element(s.value.attr), _layout(c, s)))
 
 
-def _first(c: Context, axis: str | None, place: TileExpr) -> Expr:
+def _first(c: Context, axis: str | None, place: P.Expr) -> B.Expr:
     """The first element of a block along a dimension, or the only one."""
     if axis is None:
         found = tile(c, place, ())
-        return found if place.op in ("number", "coordinate") else cast(found, INT32)
+        return found if place.op in ("number", "coordinate") else cast(found, B.INT32)
     known = c.program.axes[axis]
     if known.role == "whole":
         return c.names.block(known.after) if known.after else number(0)
     return c.names.index("start" if known.role == "row" else "first", axis)
 
 
-def _load_by_pointers(c: Context, s: Let) -> None:
+def _load_by_pointers(c: Context, s: P.Let) -> None:
     """Load a tile, or one element, where a block needs no other."""
     held = periods.held_by_blocks(c, s.value)
     if held is None:
@@ -112,24 +98,25 @@ def _load_by_pointers(c: Context, s: Let) -> None:
         c.assign(c.local(s.name, elements), elements)
     with c.block() as other:
         _load_elements(c, s)
-    c.put(If(test, tuple(one), tuple(other)))
+    c.put(B.If(test, tuple(one), tuple(other)))
 
 
-def _load_elements(c: Context, s: Let) -> None:
+def _load_elements(c: Context, s: P.Let) -> None:
     e, layout = s.value, _layout(c, s)
-    subscripts = e.args[: len(e.args) - 1] if e.guarded else e.args
     base, offsets = _address(c, e, s.name, layout)
     masks = [spread(x, layout) for _, x in c.all_inside(layout)]
-    if any(x.op != "coordinate" for x in subscripts):
-        masks += _in_range(c, c.names.dims(e.attr), subscripts, layout)
-    mask = _guarded(c, e.args[-1] if e.guarded else None, layout, masks)
+    if any(x.op != "coordinate" for x in e.places):
+        masks += _in_range(c, c.names.dims(e.attr), e.places, layout)
+    mask = _guarded(c, e.guard, layout, masks)
     fill = None
     if mask is not None:
         fill = number(0.0, "float") if e.kind == "float" else number(0)
-    c.put(Load(_target(c, s), e.attr, Pointers(base, offsets, mask, fill)))
+    c.put(B.Load(_target(c, s), e.attr, B.Pointers(base, offsets, mask, fill)))
 
 
-def _guarded(c: Context, guard: TileExpr | None, layout: Layout, masks: list[Expr]) -> Expr | None:
+def _guarded(
+    c: Context, guard: P.Expr | None, layout: Layout, masks: list[B.Expr]
+) -> B.Expr | None:
     """Where all masks hold, and a guard."""
     mask = joined("&", masks) if masks else None
     if guard is None:
@@ -142,8 +129,8 @@ def _guarded(c: Context, guard: TileExpr | None, layout: Layout, masks: list[Exp
 
 
 def _in_range(
-    c: Context, extents: tuple[str, ...], subscripts: tuple[TileExpr, ...], layout: Layout
-) -> list[Expr]:
+    c: Context, extents: tuple[str, ...], subscripts: tuple[P.Expr, ...], layout: Layout
+) -> list[B.Expr]:
     """A computed subscript that leaves its tensor reads and writes nothing."""
     masks = []
     for extent, s in zip(extents, subscripts, strict=True):
@@ -158,67 +145,65 @@ def _in_range(
     return masks
 
 
-def _address(c: Context, e: TileExpr, key: str, layout: Layout) -> tuple[Expr, tuple[Expr, ...]]:
+def _address(c: Context, e: P.Expr, key: str, layout: Layout) -> tuple[B.Expr, tuple[B.Expr, ...]]:
     """The pointers of a load: first what is the same for all of them, of which what is the
     same for the whole loop is added before it."""
-    subscripts = e.args[: len(e.args) - 1] if e.guarded else e.args
     base, numbers = c.names.pointer(e.attr), []
     if key in c.bases:
         base = c.bases[key]
     else:
-        numbers = _scalar_offsets(c, e, subscripts)
+        numbers = _scalar_offsets(c, e)
     tiles = []
-    for dim, s in enumerate(subscripts):
+    for dim, s in enumerate(e.places):
         stride, meant = c.names.stride(e.attr, dim), c.meaning(s)
         if not s.axes.isdisjoint(c.single):
-            numbers.append(infix("*", cast(tile(c, meant, ()), INT64), stride))
+            numbers.append(infix("*", cast(tile(c, meant, ()), B.INT64), stride))
         elif periods.is_moved(c, meant):
-            numbers.append(infix("*", cast(periods.moved(c, meant), INT64), stride))
+            numbers.append(infix("*", cast(periods.moved(c, meant), B.INT64), stride))
             first = c.local(s.attr) if s.op == "local" else periods.place(c, s)
-            tiles.append(infix("*", to(spread(first, layout), INDEX), stride))
+            tiles.append(infix("*", to(spread(first, layout), B.INDEX), stride))
         elif c.order(s.axes):
             place = tile(c, s, layout)
-            tiles.append(infix("*", place if s.op == "coordinate" else to(place, INDEX), stride))
+            tiles.append(infix("*", place if s.op == "coordinate" else to(place, B.INDEX), stride))
     if layout and not tiles:  # a guard varies alone, and no mask is larger than its pointers
-        tiles.append(Expr("zeros", (), None, layout, INT32))
+        tiles.append(B.Expr("zeros", (), None, layout, B.INT32))
     return base, (*numbers, *tiles)
 
 
-def _scalar_offsets(c: Context, e: TileExpr, subscripts: tuple[TileExpr, ...]) -> list[Expr]:
+def _scalar_offsets(c: Context, e: P.Expr) -> list[B.Expr]:
     """What subscripts that are the same for a whole tile add to a pointer."""
     found = []
-    for dim, s in enumerate(subscripts):
+    for dim, s in enumerate(e.places):
         is_zero = s.op == "number" and s.attr == 0
         if not c.order(s.axes) and s.axes.isdisjoint(c.single) and not is_zero:
             stride, place = c.names.stride(e.attr, dim), tile(c, s, ())
             if s.op == "number":
-                found.append(infix("*", place, cast(stride, INT64)))
+                found.append(infix("*", place, cast(stride, B.INT64)))
             else:
-                found.append(infix("*", cast(place, INT64), stride))
+                found.append(infix("*", cast(place, B.INT64), stride))
     return found
 
 
-def hoist_bases(c: Context, loop: Loop) -> None:
+def hoist_bases(c: Context, loop: P.Loop) -> None:
     """Name what is the same for a whole loop of the pointers that it loads from."""
-    for s in walk(loop.body):
-        if not (isinstance(s, Let) and s.value.op == "load") or s.name in c.bases:
+    for s in P.walk(loop.body):
+        if not (isinstance(s, P.Let) and s.value.op == "load") or s.name in c.bases:
             continue
         e = s.value
-        subscripts = e.args[: len(e.args) - 1] if e.guarded else e.args
-        scalars = [x for x in subscripts if not c.order(x.axes)]
-        inner = {x.attr for y in scalars for x in subexpressions(y) if x.op == "local"}
-        serial = {x.attr for y in scalars for x in subexpressions(y) if x.op == "coordinate"}
+        parts = [x for y in e.places if not c.order(y.axes) for x in P.subexpressions(y)]
+        inner = {x.attr for x in parts if x.op == "local"}
+        serial = {x.attr for x in parts if x.op == "coordinate"}
         serial = {a for a in serial if c.program.axes[a].role == "serial"}
         if inner <= c.known and not serial:
-            pointer, offsets = c.names.pointer(e.attr), _scalar_offsets(c, e, subscripts)
+            pointer, offsets = c.names.pointer(e.attr), _scalar_offsets(c, e)
             if offsets:
                 base = name(c.names.of("base", s.name, f"{e.attr}_base"), pointer.dtype)
                 c.bases[s.name] = c.assign(base, joined("+", [pointer, *offsets]))
 
 
-def store(c: Context, s: TileStore) -> None:
+def store(c: Context, s: P.Store) -> None:
     """Write a tile to an output, or add it to what is there."""
-    layout = c.order({a for e in roots(s) for a in e.axes})
+    layout = c.order({a for e in P.roots(s) for a in e.axes})
     (output,) = (o for o in c.program.outputs if o.name == s.output)
     offsets = _places(c, s, layout)
     found = _stored(c, s, layout)
@@ -227,29 +212,29 @@ def store(c: Context, s: TileStore) -> None:
     if any(p.op != "coordinate" for p in s.places):
         masks += _in_range(c, output.dims, s.places, layout)
     mask = _guarded(c, s.guard, layout, masks)
-    c.put(Store(s.output, Pointers(c.names.pointer(s.output), offsets, mask), found, s.mode))
+    c.put(B.Store(s.output, B.Pointers(c.names.pointer(s.output), offsets, mask), found, s.mode))
 
 
-def _places(c: Context, s: TileStore, layout: Layout) -> tuple[Expr, ...]:
+def _places(c: Context, s: P.Store, layout: Layout) -> tuple[B.Expr, ...]:
     """What the places of a store add to its pointer."""
     offsets = []
     for dim, p in enumerate(s.places):
         if not c.order(p.axes):
-            place = cast(tile(c, p, ()), INT64)
+            place = cast(tile(c, p, ()), B.INT64)
         else:
             place = tile(c, p, layout)
-            place = place if p.op == "coordinate" else to(place, INDEX)
+            place = place if p.op == "coordinate" else to(place, B.INDEX)
         offsets.append(infix("*", place, c.names.stride(s.output, dim)))
     if c.order({a for p in s.places for a in p.axes}) != layout:
-        offsets.append(Expr("zeros", (), None, layout, INT32))
+        offsets.append(B.Expr("zeros", (), None, layout, B.INT32))
     return tuple(offsets)
 
 
-def _stored(c: Context, s: TileStore, layout: Layout) -> Expr:
+def _stored(c: Context, s: P.Store, layout: Layout) -> B.Expr:
     """A name for the value, in the dtype of the output."""
     found = tile(c, s.value, layout)
     if layout and not c.layout(s.value):
-        found = full(tile(c, s.value), layout, OF_KIND[s.value.kind])
+        found = full(tile(c, s.value), layout, B.OF_KIND[s.value.kind])
     if found.op != "name":
         result = name(c.names.of("result", s.output, f"{s.output}_tile"), found.dtype, found.layout)
         found = c.assign(result, found)
@@ -259,7 +244,7 @@ def _stored(c: Context, s: TileStore, layout: Layout) -> Expr:
     return cast(found, dtype) if is_plain else to(found, dtype)
 
 
-def _is_remainder(e: TileExpr, extent: str) -> bool:
+def _is_remainder(e: P.Expr, extent: str) -> bool:
     """Is this a place below an extent, whatever was divided by it?"""
     divisor = e.args[1] if e.op == "mod" else None
     return divisor is not None and divisor.op == "extent" and divisor.attr == extent

@@ -21,8 +21,7 @@ from monocomp.blocks.operations import (
     where,
 )
 from monocomp.blocks.program import INDEX, Expr
-from monocomp.tile import Expr as TileExpr
-from monocomp.tile import Loop, Segment
+from monocomp.tile import program as P
 
 _MONOTONE = ("coordinate", "local", "add", "sub", "neg", "maximum", "minimum", "mul")
 _LARGEST_INT = (1 << 31) - 1
@@ -38,7 +37,7 @@ class Range:
     full_high: Expr
 
 
-def range_of(c: Context, loop: Loop, segment: Segment) -> Range:
+def range_of(c: Context, loop: P.Loop, segment: P.Segment) -> Range:
     """The bounds of a segment."""
     size = c.names.size(loop.axis.extent)
     low = full_low = number(0)
@@ -61,7 +60,7 @@ def range_of(c: Context, loop: Loop, segment: Segment) -> Range:
 
 
 def tile_of(
-    c: Context, bounds: tuple[TileExpr, ...], purpose: str, loop: Loop, layout: tuple[str, ...]
+    c: Context, bounds: tuple[P.Expr, ...], purpose: str, loop: P.Loop, layout: tuple[str, ...]
 ) -> Expr:
     """The bound of a segment for each row of the block, within the bounds of the block."""
     varying = [e for e in bounds if c.order(e.axes)]
@@ -99,7 +98,7 @@ def name_row_bounds(c: Context, stream: Stream, low: Expr, high: Expr) -> None:
         c.assign(c.names.index(purpose, axis, layout), found)
 
 
-def _has_64_bits(c: Context, e: TileExpr) -> bool:
+def _has_64_bits(c: Context, e: P.Expr) -> bool:
     """Is an int computed in 64 bits? A loop needs no more than its index has."""
     if e.op == "local" and e.attr in c.lets:
         return _has_64_bits(c, c.lets[e.attr])
@@ -115,7 +114,7 @@ class _Interval:
     is_value: bool = False
 
 
-def _interval(c: Context, e: TileExpr) -> _Interval:
+def _interval(c: Context, e: P.Expr) -> _Interval:
     """The interval of an int over the block."""
     if not c.order(e.axes):
         found = tile(c, e, ())
@@ -158,7 +157,7 @@ def _interval(c: Context, e: TileExpr) -> _Interval:
     return _Interval(least, most)
 
 
-def _quotient(c: Context, e: TileExpr, dividend: Expr) -> Expr:
+def _quotient(c: Context, e: P.Expr, dividend: Expr) -> Expr:
     """An integer division of scalars with the divisor of e."""
     divisor = tile(c, e.args[1], ())
     if e.attr == "nonnegative":

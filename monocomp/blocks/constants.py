@@ -55,7 +55,6 @@ _UNITS = {"+": 0, "-": 0, "*": 1, "//": 1, "|": False, "or": False, "&": True, "
 _COMMUTATIVE = ("+", "*", "|", "or", "&", "and")
 _ZEROS = {"*": 0, "|": True, "or": True, "&": False, "and": False}
 _EXTREMES = ("max", "min", "larger", "smaller")
-_ELEMENTWISE = (*B.INFIX, "where", "maximum", "minimum", "function", "neg", "cast", "to")
 _EXACT = 1 << 24  # ints below it are floats of 32 bits
 
 
@@ -310,7 +309,7 @@ def _spread(e: B.Expr, layout: B.Layout) -> B.Expr:
 
 def _fitted(before: B.Expr, e: B.Expr) -> B.Expr:
     """An operation with its dimensions: numbers stay numbers if other operands have them."""
-    if e.op in _ELEMENTWISE and broadcast_layout(*(a.layout for a in e.args)) == e.layout:
+    if e.op in B.ELEMENTWISE and broadcast_layout(*(a.layout for a in e.args)) == e.layout:
         return e
     pairs = zip(e.args, before.args, strict=True)
     return replace(e, args=tuple(_spread(a, x.layout) for a, x in pairs))

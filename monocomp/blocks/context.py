@@ -11,8 +11,7 @@ from monocomp.blocks.operations import name
 from monocomp.blocks.passes import Choices
 from monocomp.blocks.phases import Phases
 from monocomp.blocks.program import Assign, Comment, Expr, Function, Layout, Origin, Statement
-from monocomp.tile import Expr as TileExpr
-from monocomp.tile import Loop, TileProgram
+from monocomp.tile import program as P
 
 
 @dataclass
@@ -31,7 +30,7 @@ class Stream:
         kept: the names of tiles that tell which elements are in the domain, by layout.
     """
 
-    loop: Loop
+    loop: P.Loop
     phases: Phases
     unmasked: Expr | None = None
     edge: Expr | None = None
@@ -48,7 +47,7 @@ class Context:
 
     def __init__(
         self,
-        program: TileProgram,
+        program: P.TileProgram,
         choices: Choices,
         scope: Callable[[str], Scope],
         kernel_name: str,
@@ -116,7 +115,7 @@ class Context:
         """The dimensions of a tile of these axes, here."""
         return self.layouts.order(a for a in axes if a not in self.single)
 
-    def layout(self, e: TileExpr) -> tuple[str, ...]:
+    def layout(self, e: P.Expr) -> tuple[str, ...]:
         """The dimensions of a value, here."""
         return tuple(a for a in self.layouts.of(e) if a not in self.single)
 
@@ -132,10 +131,10 @@ class Context:
         """The loop over an axis that this is in."""
         return next((s for s in reversed(self.streams) if s.loop.axis.name == axis), None)
 
-    def is_load(self, e: TileExpr) -> bool:
+    def is_load(self, e: P.Expr) -> bool:
         return e.op == "local" and e.attr in self.lets and self.lets[e.attr].op == "load"
 
-    def meaning(self, e: TileExpr) -> TileExpr:
+    def meaning(self, e: P.Expr) -> P.Expr:
         """What a name stands for."""
         return self.lets.get(e.attr, e) if e.op == "local" else e
 

@@ -29,7 +29,7 @@ from monocomp.blocks.operations import (
     where,
 )
 from monocomp.blocks.program import FLOAT32, INDEX, INT32, INT64, OF_KIND, SMALL_INT, UINT32, Expr
-from monocomp.tile import Expr as TileExpr
+from monocomp.tile import program as P
 from monocomp.tile.operations import OPERATIONS
 
 Layout = tuple[str, ...]
@@ -41,7 +41,7 @@ _SMALL_FACTOR = 1 << 6  # it takes no index past 32 bits
 _COMBINE = {"prod": "multiply", "max": "larger", "min": "smaller"}
 
 
-def tile(c: Context, e: TileExpr, want: Layout | None = None) -> Expr:
+def tile(c: Context, e: P.Expr, want: Layout | None = None) -> Expr:
     """A value as a tile of the wanted dimensions: a loaded one in the dtype of its tensor."""
     have = c.layout(e)
     want = have if want is None else want
@@ -52,7 +52,7 @@ def tile(c: Context, e: TileExpr, want: Layout | None = None) -> Expr:
     return spread(_bare(c, e, have), want)
 
 
-def value(c: Context, e: TileExpr, want: Layout) -> Expr:
+def value(c: Context, e: P.Expr, want: Layout) -> Expr:
     """The same, but loaded tiles are in float32, or truth values."""
     if c.is_load(e) and e.kind == "float":
         return spread(to(tile(c, e), FLOAT32), want)
@@ -60,7 +60,7 @@ def value(c: Context, e: TileExpr, want: Layout) -> Expr:
     return infix("!=", found, number(0)) if c.is_load(e) and e.kind == "bool" else found
 
 
-def whole_tile(c: Context, e: TileExpr, layout: Layout) -> Expr:
+def whole_tile(c: Context, e: P.Expr, layout: Layout) -> Expr:
     """A value with all axes of a layout, in the dtype of its kind."""
     have, dtype = c.order(e.axes), OF_KIND[e.kind]
     if not have:
@@ -70,7 +70,7 @@ def whole_tile(c: Context, e: TileExpr, layout: Layout) -> Expr:
     return found if have == layout else broadcast(spread(found, layout), layout)
 
 
-def wide(c: Context, e: TileExpr, want: Layout) -> Expr:
+def wide(c: Context, e: P.Expr, want: Layout) -> Expr:
     """An operand of integer arithmetic that may leave 32 bits, or those of its tensor."""
     if e.op == "number" or e.kind != "int":
         return value(c, e, want)
@@ -79,7 +79,7 @@ def wide(c: Context, e: TileExpr, want: Layout) -> Expr:
     return spread(to(value(c, e, c.layout(e)), INT64), want)
 
 
-def is_wide(c: Context, e: TileExpr) -> bool:
+def is_wide(c: Context, e: P.Expr) -> bool:
     """Can integer arithmetic leave 32 bits, or the few of a small tensor's type?"""
     if e.kind != "int":
         return False
@@ -89,7 +89,7 @@ def is_wide(c: Context, e: TileExpr) -> bool:
     return e.op == "mul" and not any(n <= _SMALL_FACTOR for n in numbers)
 
 
-def _bare(c: Context, e: TileExpr, want: Layout) -> Expr:
+def _bare(c: Context, e: P.Expr, want: Layout) -> Expr:
     match e.op:
         case "number":
             literal = number(e.attr, e.kind)
@@ -154,7 +154,7 @@ def _bare(c: Context, e: TileExpr, want: Layout) -> Expr:
     return function(device, *(value(c, a, want) for a in e.args))
 
 
-def _masked(c: Context, e: TileExpr, want: Layout) -> Expr:
+def _masked(c: Context, e: P.Expr, want: Layout) -> Expr:
     """A value where its axis is in the domain, and a unit elsewhere."""
     axis, unit = e.attr
     condition = masks.inside(c, axis, want, tile)
@@ -162,7 +162,7 @@ def _masked(c: Context, e: TileExpr, want: Layout) -> Expr:
     return masks.chosen(condition, found, e.kind, unit)
 
 
-def _sign(c: Context, e: TileExpr, want: Layout) -> Expr:
+def _sign(c: Context, e: P.Expr, want: Layout) -> Expr:
     a, zero = value(c, e.args[0], want), number(0)
     if e.kind == "int":
         negative = where(infix("<", a, zero), number(-1), number(0))
@@ -172,7 +172,7 @@ def _sign(c: Context, e: TileExpr, want: Layout) -> Expr:
     return where(infix(">", a, zero), number(1.0, "float"), negative)
 
 
-def _larger_or_smaller(c: Context, e: TileExpr, want: Layout) -> Expr:
+def _larger_or_smaller(c: Context, e: P.Expr, want: Layout) -> Expr:
     """Where a NaN counts it is kept; the frame of a sum need not, the sum has it too."""
     a, b = e.args
     if e.kind == "float" and e.attr != "frame":
@@ -181,7 +181,7 @@ def _larger_or_smaller(c: Context, e: TileExpr, want: Layout) -> Expr:
     return extreme(e.op, value(c, a, want), second)
 
 
-def _is_fused(c: Context, e: TileExpr) -> bool:
+def _is_fused(c: Context, e: P.Expr) -> bool:
     """Is this scale * (x - y) for a tile x and a row y, in a kernel that multiplies
     matrices? There scale * x - scale * y pays: one fused operation an element."""
     if e.op != "mul" or e.args[1].op != "sub" or c.order(e.args[0].axes):
@@ -195,7 +195,7 @@ def _multiplies(c: Context) -> bool:
     return bool(c.choices.products)
 
 
-def _infix(c: Context, e: TileExpr, want: Layout) -> Expr:
+def _infix(c: Context, e: P.Expr, want: Layout) -> Expr:
     scalars = [a for a in e.args if not (c.order(a.axes) or _compares_numbers(a))]
     if e.op in ("and", "or") and want and scalars:
         # Triton's interpreter takes a truth value that it makes a tile of for a float.
@@ -211,7 +211,7 @@ def _infix(c: Context, e: TileExpr, want: Layout) -> Expr:
     return infix(_INFIX[e.op], a, b)
 
 
-def _division(c: Context, e: TileExpr, want: Layout) -> Expr:
+def _division(c: Context, e: P.Expr, want: Layout) -> Expr:
     if periods.is_moved(c, e):
         return infix("+", periods.place(c, e), periods.moved(c, e))
     if periods.is_in_period(c, e):
@@ -228,7 +228,7 @@ def _division(c: Context, e: TileExpr, want: Layout) -> Expr:
     return to(found, INDEX) if is_place else found
 
 
-def _uniform(c: Context, e: TileExpr, want: Layout) -> Expr:
+def _uniform(c: Context, e: P.Expr, want: Layout) -> Expr:
     bits = full(number(counter_rng.START), (), UINT32)
     for a in e.args:
         x = value(c, a, want)
@@ -240,7 +240,7 @@ def _uniform(c: Context, e: TileExpr, want: Layout) -> Expr:
     return infix("*", top, number(2.0**-mantissa, "float"))
 
 
-def _reduce(c: Context, e: TileExpr, purpose: str = "") -> Expr:
+def _reduce(c: Context, e: P.Expr, purpose: str = "") -> Expr:
     monoid, axis = e.attr
     operand = e.args[0]
     layout = c.layout(operand)
@@ -251,7 +251,7 @@ def _reduce(c: Context, e: TileExpr, purpose: str = "") -> Expr:
     return reduced(x, combine, dim, "helper")
 
 
-def _contraction(c: Context, e: TileExpr) -> Expr:
+def _contraction(c: Context, e: P.Expr) -> Expr:
     """A product of two tiles on the matrix units, or by broadcasting where it is none."""
     product = c.choices.products.get(e)
     if product is not None:
@@ -268,17 +268,17 @@ def _contraction(c: Context, e: TileExpr) -> Expr:
     return infix("+", tile(c, e.args[2]), total) if len(e.args) > 2 else total
 
 
-def _is_infinite(e: TileExpr) -> bool:
+def _is_infinite(e: P.Expr) -> bool:
     """inf == abs(x)?"""
     a, b = e.args
     return e.attr == "==" and a.op == "number" and math.isinf(a.attr) and b.op == "abs"
 
 
-def _compares_numbers(e: TileExpr) -> bool:
+def _compares_numbers(e: P.Expr) -> bool:
     return e.op == "compare" and all(a.op == "number" for a in e.args)
 
 
-def _is_never_zero(e: TileExpr) -> bool:
+def _is_never_zero(e: P.Expr) -> bool:
     """Is a divisor a positive number, or made of extents? Nothing is computed for an extent 0."""
     if e.op == "number":
         return bool(e.attr > 0)

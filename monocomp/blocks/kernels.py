@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from monocomp.blocks import masks
+from monocomp.blocks import program as B
 from monocomp.blocks.accesses import held_dims, load, store
 from monocomp.blocks.context import Context
 from monocomp.blocks.expressions import tile, value
@@ -25,33 +26,18 @@ from monocomp.blocks.operations import (
 )
 from monocomp.blocks.passes import Choices
 from monocomp.blocks.periods import is_in_period, place
-from monocomp.blocks.program import INDEX, INT, INT32, Argument, BlockProgram, Expr, If
-from monocomp.tile import (
-    Assign,
-    Axis,
-    Fold,
-    Let,
-    Loop,
-    Mask,
-    Statement,
-    Store,
-    TileProgram,
-    expressions,
-    roots,
-    walk,
-)
-from monocomp.tile import Expr as TileExpr
+from monocomp.tile import program as P
 
 _SUMS = ("add", "sub", "neg", "mul")
 
 
 def build(
-    program: TileProgram,
+    program: P.TileProgram,
     choices: Choices,
     kernel_name: str,
     scope: Callable[[str], Scope],
     functions: Mapping[str, str],
-) -> BlockProgram:
+) -> B.BlockProgram:
     """The block program of a kernel.
 
     Args:
@@ -66,12 +52,12 @@ def build(
     _steps(c, held)
     added = _added_params(c)
     for param in map(c.names.param, added):  # sums with large ones take 64 bits
-        c.assign(param, cast(param, INDEX))
+        c.assign(param, cast(param, B.INDEX))
     _program_ids(c, grid)
     for axis in program.axes.values():
         if axis.role == "whole":
             with c.of(axis):
-                places = to(arange(axis.name), INDEX)
+                places = to(arange(axis.name), B.INDEX)
                 if axis.after:
                     places = infix("+", c.names.block(axis.after), places)
                 c.assign(c.axis(axis.name), places)
@@ -80,7 +66,7 @@ def build(
     blocked = [a for a in program.axes if program.axes[a].role in ("row", "stream", "whole")]
     descriptors = tuple(dict.fromkeys(choices.described.values()))
     shared = (p.shared for p in choices.products.values() if p.shared is not None)
-    return BlockProgram(
+    return B.BlockProgram(
         kernel_name,
         tuple(_arguments(c, held)),
         program.axes,
@@ -96,11 +82,11 @@ def build(
     )
 
 
-def _has_products(program: TileProgram) -> bool:
-    return any(e.op == "contract" for e in expressions(program.body))
+def _has_products(program: P.TileProgram) -> bool:
+    return any(e.op == "contract" for e in P.expressions(program.body))
 
 
-def takes_turns(program: TileProgram) -> bool:
+def takes_turns(program: P.TileProgram) -> bool:
     """Can instances take turns: are there blocks of rows at each place of a grid?"""
     return bool(program.axis_names("row") and program.axis_names("grid"))
 
@@ -108,37 +94,37 @@ def takes_turns(program: TileProgram) -> bool:
 # --- arguments --------------------------------------------------------------------------------
 
 
-def _arguments(c: Context, held: Mapping[str, int]) -> Iterator[Argument]:
+def _arguments(c: Context, held: Mapping[str, int]) -> Iterator[B.Argument]:
     program, names = c.program, c.names
     ranks = {n: len(t.dims) for n, t in program.inputs.items()}
     tensors = [*ranks.items(), *((o.name, len(o.dims)) for o in program.outputs)]
     for t, _ in tensors:
-        yield Argument("pointer", t, 0, names.pointer(t), False)
+        yield B.Argument("pointer", t, 0, names.pointer(t), False)
     for n, b in enumerate(dict.fromkeys(c.choices.described.values())):
-        yield Argument("descriptor", b.tensor, n, names.descriptor(b), False)
+        yield B.Argument("descriptor", b.tensor, n, names.descriptor(b), False)
     for t, rank in tensors:
         for dim in range(rank):
-            yield Argument("stride", t, dim, names.stride(t, dim), False)
+            yield B.Argument("stride", t, dim, names.stride(t, dim), False)
     constants = _constants(c)
     for extent in program.extents():
-        yield Argument("size", extent, 0, names.size(extent), extent in constants)
+        yield B.Argument("size", extent, 0, names.size(extent), extent in constants)
     for param in program.params:
-        yield Argument("param", param, 0, names.param(param), False)
+        yield B.Argument("param", param, 0, names.param(param), False)
     blocked = program.axis_names("row", "stream", "whole")
     for a in blocked:
-        yield Argument("block", a, 0, names.block(a), True)
+        yield B.Argument("block", a, 0, names.block(a), True)
     for a in blocked:
-        yield Argument("even", a, 0, names.even(a), True)
-    found = list(expressions(program.body))
-    yield Argument("option", "INDEX", 0, option("INDEX"), True)
+        yield B.Argument("even", a, 0, names.even(a), True)
+    found = list(P.expressions(program.body))
+    yield B.Argument("option", "INDEX", 0, option("INDEX"), True)
     if _has_products(program):
-        yield Argument("option", "PRECISION", 0, option("PRECISION"), True)
+        yield B.Argument("option", "PRECISION", 0, option("PRECISION"), True)
     if any(e.op == "tanh" for e in found):
-        yield Argument("option", "FAST", 0, option("FAST"), True)
+        yield B.Argument("option", "FAST", 0, option("FAST"), True)
     if held:
-        yield Argument("option", "STEP", 0, option("STEP"), True)
+        yield B.Argument("option", "STEP", 0, option("STEP"), True)
     if takes_turns(program):
-        yield Argument("order", "ABREAST", 0, option("ABREAST"), False)
+        yield B.Argument("order", "ABREAST", 0, option("ABREAST"), False)
 
 
 def _constants(c: Context) -> set[str]:
@@ -147,19 +133,19 @@ def _constants(c: Context) -> set[str]:
     of a page, a division takes a shift, or a multiplication."""
     return {a.extent for a in c.program.axes.values() if a.role == "whole"} | {
         e.args[1].attr
-        for e in expressions(c.program.body)
+        for e in P.expressions(c.program.body)
         if e.op in ("floordiv", "mod") and e.args[1].op == "extent" and c.order(e.axes)
     }
 
 
 def _added_params(c: Context) -> list[str]:
     """The integer parameters of sums and products, where large ones could leave 32 bits."""
-    sums = [e for e in expressions(c.program.body) if e.op in _SUMS and e.kind == "int"]
+    sums = [e for e in P.expressions(c.program.body) if e.op in _SUMS and e.kind == "int"]
     found = {param for e in sums for param in _params_in(c, e)}
     return [param for param in c.program.params if param in found]
 
 
-def _params_in(c: Context, e: TileExpr) -> Iterator[str]:
+def _params_in(c: Context, e: P.Expr) -> Iterator[str]:
     meaning = c.meaning(e)
     if e.op == "param" and e.kind == "int":
         yield e.attr
@@ -182,29 +168,29 @@ def _steps(c: Context, held: Mapping[str, int]) -> None:
 # --- program instances ------------------------------------------------------------------------
 
 
-def _grid_axes(program: TileProgram) -> list[Axis]:
+def _grid_axes(program: P.TileProgram) -> list[P.Axis]:
     rows = [a for a in program.axes.values() if a.role == "row"]
     return rows[::-1] + [a for a in program.axes.values() if a.role == "grid"][::-1]
 
 
-def _program_ids(c: Context, grid: Sequence[Axis]) -> None:
+def _program_ids(c: Context, grid: Sequence[P.Axis]) -> None:
     if not grid:
         return
     counts = {}
     for axis in grid:
         counts[axis.name] = size = c.names.size(axis.extent)
         if axis.role == "row":
-            count = name(c.names.of("count", axis.name, f"num_{axis.name}"), INT)
-            blocks = Expr("cdiv", (size, c.names.block(axis.name)), None, (), INT)
+            count = name(c.names.of("count", axis.name, f"num_{axis.name}"), B.INT)
+            blocks = B.Expr("cdiv", (size, c.names.block(axis.name)), None, (), B.INT)
             counts[axis.name] = c.assign(count, blocks)
-    pid = Expr("program_id", (), None, (), INT32)
+    pid = B.Expr("program_id", (), None, (), B.INT32)
     if takes_turns(c.program):
         rows, places = (
             joined("*", [counts[a.name] for a in grid if a.role == role])
             for role in ("row", "grid")
         )
         order = option("ABREAST")
-        pid = helper("in_turns", pid, rows, places, order, layout=(), dtype=INT32)
+        pid = helper("in_turns", pid, rows, places, order, layout=(), dtype=B.INT32)
     c.assign(PID, pid)
     bounding, reversed_rows = _bounding_rows(c), _bounding_rows(c, upper_only=True)
     for axis in grid:
@@ -224,68 +210,68 @@ def _program_ids(c: Context, grid: Sequence[Axis]) -> None:
                 _enter_rows(c, axis, start, axis.name in bounding)
 
 
-def _enter_rows(c: Context, axis: Axis, start: Expr, bounds: bool) -> None:
+def _enter_rows(c: Context, axis: P.Axis, start: B.Expr, bounds: bool) -> None:
     """The rows of a block, and the last one if it bounds a loop."""
     if bounds:
         end = infix("+", start, c.names.block(axis.name))
         end = extreme("minimum", end, c.names.size(axis.extent))
         c.assign(c.names.index("last", axis.name), infix("-", end, number(1)))
-    c.assign(c.axis(axis.name), infix("+", start, to(arange(axis.name), INDEX)))
+    c.assign(c.axis(axis.name), infix("+", start, to(arange(axis.name), B.INDEX)))
     _membership(c, axis)
 
 
 def _bounding_rows(c: Context, upper_only: bool = False) -> set[str]:
     """Rows on which a loop's bounds depend."""
     found: set[str] = set()
-    for s in walk(c.program.body):
-        if isinstance(s, Loop):
+    for s in P.walk(c.program.body):
+        if isinstance(s, P.Loop):
             bounds = [e for x in s.segments for e in x.upper] if upper_only else s.bounds
             found |= {a for e in bounds for a in e.axes if c.program.axes[a].role == "row"}
     return found
 
 
-def _membership(c: Context, axis: Axis) -> None:
+def _membership(c: Context, axis: P.Axis) -> None:
     """Name which elements of a block are inside of an axis's extent, if that is asked."""
     body = c.program.body
-    if any(_needs_mask(e, axis.name) for e in expressions(body)) or any(
-        isinstance(s, Store) and any(axis.name in e.axes for e in roots(s)) for s in walk(body)
-    ):
+    stored = (e for s in P.walk(body) if isinstance(s, P.Store) for e in P.roots(s))
+    needs_mask = any(_needs_mask(e, axis.name) for e in P.expressions(body))
+    if needs_mask or any(axis.name in e.axes for e in stored):
         inside = infix("<", c.axis(axis.name), c.names.size(axis.extent))
         c.assign(c.names.inside(axis.name), infix("|", inside, c.names.even(axis.name)))
 
 
-def _needs_mask(e: TileExpr, axis: str) -> bool:
+def _needs_mask(e: P.Expr, axis: str) -> bool:
     return (e.op == "load" and axis in e.axes) or (e.op == "masked" and e.attr[0] == axis)
 
 
 # --- statements -------------------------------------------------------------------------------
 
 
-def _body(c: Context, body: Sequence[Statement]) -> None:
+def _body(c: Context, body: Sequence[P.Statement]) -> None:
     for n, s in enumerate(body):
         with c.of(s):
             match s:
-                case Mask():
+                case P.Mask():
                     admitted = value(c, s.value, c.layout(s.value))
                     test = masks.admit(c, c.streams[-1], s, admitted, tile)
                     if test is not None:
                         with c.block() as rest:
                             _body(c, body[n + 1 :])
-                        c.put(If(test, tuple(rest)))
+                        c.put(B.If(test, tuple(rest)))
                         return
-                case Let():
+                case P.Let():
                     _let(c, s)
-                case Fold():
+                case P.Fold():
                     fold(c, s)
-                case Assign():
+                case P.Assign():
                     c.assign(c.local(s.name), tile(c, s.value))
-                case Store():
+                case P.Store():
                     store(c, s)
-                case Loop():
+                case P.Loop():
                     loop(c, s, lambda c, s: _body(c, s.body))
 
 
-def _let(c: Context, s: Let) -> None:
+def _let(c: Context, s: P.Let) -> None:
     if s.value.op == "load":
         load(c, s)
     elif s.value.op == "masked" and _is_masked_at_edges(c, s.value):
@@ -297,7 +283,7 @@ def _let(c: Context, s: Let) -> None:
     c.known.add(s.name)
 
 
-def _is_masked_at_edges(c: Context, e: TileExpr) -> bool:
+def _is_masked_at_edges(c: Context, e: P.Expr) -> bool:
     """Is a whole tile masked, in a loop that asks at each block whether to?"""
     stream, layout = c.stream(e.attr[0]), c.layout(e)
     is_whole = c.order(e.args[0].axes) == layout
@@ -306,7 +292,7 @@ def _is_masked_at_edges(c: Context, e: TileExpr) -> bool:
     )
 
 
-def _mask_at_edges(c: Context, s: Let) -> None:
+def _mask_at_edges(c: Context, s: P.Let) -> None:
     (axis, unit), layout = s.value.attr, c.layout(s.value)
     stream = c.stream(axis)
     assert stream is not None and stream.edge is not None
@@ -318,4 +304,4 @@ def _mask_at_edges(c: Context, s: Let) -> None:
         keep = masks.domain(c, stream, layout, tile)
         c.assign(target, masks.chosen(keep, target, s.value.kind, unit))
         stream.kept.pop(layout, None)  # named under the condition only
-    c.put(If(stream.edge, tuple(inner)))
+    c.put(B.If(stream.edge, tuple(inner)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
+from monocomp.blocks import program as B
 from monocomp.blocks.accesses import hoist_bases
 from monocomp.blocks.bounds import name_row_bounds, range_of, tile_of
 from monocomp.blocks.context import Context, Stream
@@ -31,19 +32,6 @@ from monocomp.blocks.operations import (
     where,
 )
 from monocomp.blocks.periods import name_first_places, name_moves
-from monocomp.blocks.program import (
-    BOOL,
-    INDEX,
-    INT,
-    Blocks,
-    Expr,
-    For,
-    If,
-    Serial,
-    Statement,
-    Static,
-    While,
-)
 from monocomp.tile import Assign, Loop
 
 Body = Callable[[Context, Loop], None]  # writes what a loop does with a block
@@ -64,12 +52,12 @@ def loop(c: Context, loop: Loop, body: Body) -> None:
     c.streams.pop()
 
 
-def _plus(axis: str, first: Expr) -> Expr:
+def _plus(axis: str, first: B.Expr) -> B.Expr:
     """The places of a block's elements."""
-    return infix("+", first, to(arange(axis), INDEX))
+    return infix("+", first, to(arange(axis), B.INDEX))
 
 
-def _aligned(c: Context, axis: str, x: Expr) -> Expr:
+def _aligned(c: Context, axis: str, x: B.Expr) -> B.Expr:
     """The last multiple of a block's length that is not after x."""
     block = c.names.block(axis)
     return infix("*", infix("//", x, block), block)
@@ -90,7 +78,7 @@ def _serial(c: Context, stream: Stream, body: Body) -> None:
         variable = c.axis(axis)
         with c.block() as inner:
             _block_body(c, stream, body)
-        c.put(For(variable, Serial(low, high), tuple(inner)))
+        c.put(B.For(variable, B.Serial(low, high), tuple(inner)))
 
 
 def _masked(c: Context, stream: Stream, body: Body) -> None:
@@ -120,7 +108,7 @@ def _split(c: Context, stream: Stream, body: Body) -> None:
     high = c.set_bound("high", axis, found.high)
     full_high = c.set_bound("full_high", axis, found.full_high)
     name_row_bounds(c, stream, low, high)
-    part = name(c.names.of("part", axis, "part"), INT)
+    part = name(c.names.of("part", axis, "part"), B.INT)
     middle = _aligned(c, axis, full_high)
     if segment.lower:
         middle = infix("+", low, _aligned(c, axis, infix("-", full_high, low)))
@@ -144,25 +132,25 @@ def _split(c: Context, stream: Stream, body: Body) -> None:
         stages = _stages(c, stream, infix("!=", part, number(1)))
         fused = _fused(c, stream, is_first)
         _blocks(c, stream, begin, end, condition, body, stages, fused)
-    c.put(For(part, Static(number(1), last), tuple(inner)))
+    c.put(B.For(part, B.Static(number(1), last), tuple(inner)))
 
 
-def _stages(c: Context, stream: Stream, is_last: Expr) -> Expr | None:
+def _stages(c: Context, stream: Stream, is_last: B.Expr) -> B.Expr | None:
     """Do not load the few blocks at the end ahead where descriptors load the others: two
     pipelines would take more shared memory than one."""
     phases = stream.phases
     if not phases.descriptors or not phases.is_short:
         return None
-    is_described = Expr("given", (c.names.descriptor(phases.descriptors[0]),), None, (), BOOL)
+    is_described = B.Expr("given", (c.names.descriptor(phases.descriptors[0]),), None, (), B.BOOL)
     return select(infix("&", is_described, is_last), number(1), none())
 
 
-def _fused(c: Context, stream: Stream, is_plain: Expr) -> Expr | None:
+def _fused(c: Context, stream: Stream, is_plain: B.Expr) -> B.Expr | None:
     """When may the loop inside become one with this one?"""
     if stream.phases.fused is None:
         return None
     block, axis = stream.phases.fused
-    given = Expr("given", (c.names.descriptor(block),), None, (), BOOL)
+    given = B.Expr("given", (c.names.descriptor(block),), None, (), B.BOOL)
     return joined("&", [given, c.names.even(axis), is_plain])
 
 
@@ -179,7 +167,7 @@ def _edges(c: Context, stream: Stream, body: Body) -> None:
         _blocks(c, stream, begin, high, condition, body)
 
 
-def _sticks_out(place: Expr, block: Expr, low: Expr, high: Expr) -> Expr:
+def _sticks_out(place: B.Expr, block: B.Expr, low: B.Expr, high: B.Expr) -> B.Expr:
     return infix("|", infix("<", place, low), infix(">", infix("+", place, block), high))
 
 
@@ -189,11 +177,11 @@ def _sliding(c: Context, stream: Stream, body: Body) -> None:
     leave to pointers, which load the last element for those that are missing."""
     axis, block = stream.loop.axis.name, c.names.block(stream.loop.axis.name)
     with _range(c, stream) as (low, high, full_low, full_high):
-        part = name(c.names.of("part", axis, "part"), INT)
+        part = name(c.names.of("part", axis, "part"), B.INT)
         place, start, stop = (c.names.index(x, axis) for x in ("place", "start", "stop"))
         first = c.first(axis)
         names = map(c.names.descriptor, stream.phases.descriptors)
-        described = joined("|", [Expr("given", (x,), None, (), BOOL) for x in names])
+        described = joined("|", [B.Expr("given", (x,), None, (), B.BOOL) for x in names])
         c.say("The last block slides back to the end; what it has twice is masked.")
         is_short = infix("<", infix("-", high, low), block)
         middle = c.set_bound("full_end", axis, select(described, where(is_short, low, high), high))
@@ -210,16 +198,16 @@ def _sliding(c: Context, stream: Stream, body: Body) -> None:
                 c.assign(c.axis(axis), extreme("minimum", _plus(axis, first), last))
                 _block_body(c, stream, body)
             stages = select(is_first, none(), number(1))
-            c.put(For(place, Blocks(axis, start, stop, stages), tuple(innermost)))
-        parts = Static(number(1), select(described, number(3), number(2)))
-        c.put(For(part, parts, tuple(inner)))
+            c.put(B.For(place, B.Blocks(axis, start, stop, stages), tuple(innermost)))
+        parts = B.Static(number(1), select(described, number(3), number(2)))
+        c.put(B.For(part, parts, tuple(inner)))
 
 
 # --- segments and runs ------------------------------------------------------------------------
 
 
 @contextmanager
-def _range(c: Context, stream: Stream) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
+def _range(c: Context, stream: Stream) -> Iterator[tuple[B.Expr, B.Expr, B.Expr, B.Expr]]:
     """What is written inside runs for each segment and each run of it, from low to high; of these
     from full low to full high is inside for every row."""
     axis = stream.loop.axis.name
@@ -257,7 +245,7 @@ def _each_segment(c: Context, stream: Stream) -> Iterator[None]:
         c.names.index(x, axis) for x in ("low", "high", "full_low", "full_high")
     )
     with c.block() as inner:
-        cases: list[tuple[Statement, ...]] = []
+        cases: list[tuple[B.Statement, ...]] = []
         for s in loop.segments:
             with c.block() as case:
                 found = range_of(c, loop, s)
@@ -273,15 +261,17 @@ def _each_segment(c: Context, stream: Stream) -> Iterator[None]:
             cases.append(tuple(case))
         rest = cases[-1]
         for n in reversed(range(len(cases) - 1)):
-            rest = (If(infix("==", segment, number(n)), cases[n], rest, c.origin),)
+            rest = (B.If(infix("==", segment, number(n)), cases[n], rest, c.origin),)
         for part in rest:
             c.put(part)
         yield
-    c.put(For(segment, Static(None, number(len(loop.segments))), tuple(inner)))
+    c.put(B.For(segment, B.Static(None, number(len(loop.segments))), tuple(inner)))
 
 
 @contextmanager
-def _each_run(c: Context, stream: Stream, low: Expr, high: Expr) -> Iterator[tuple[Expr, Expr]]:
+def _each_run(
+    c: Context, stream: Stream, low: B.Expr, high: B.Expr
+) -> Iterator[tuple[B.Expr, B.Expr]]:
     """Bounds of one run after the other of elements that rows admit: nothing in between is
     read, for what stands there, be it NaN, would enter a sum as 0 times itself."""
     axis = stream.loop.axis.name
@@ -291,14 +281,14 @@ def _each_run(c: Context, stream: Stream, low: Expr, high: Expr) -> Iterator[tup
     from_, to_ = c.names.index("from", axis, rows), c.names.index("to", axis, rows)
     inside = joined("&", [spread(c.names.inside(a), rows) for a in rows])
 
-    def outermost(op: str, found: Expr) -> Expr:
+    def outermost(op: str, found: B.Expr) -> B.Expr:
         for _ in rows:
             found = reduced(found, op, 0)
-        return cast(found, INDEX)
+        return cast(found, B.INDEX)
 
     c.say("One run of elements that rows admit after the other.")
     c.assign(to_, where(inside, to_, number(0)))
-    c.assign(end, cast(low, INDEX))
+    c.assign(end, cast(low, B.INDEX))
     with c.block() as inner:
         c.assign(following, extreme("maximum", from_, end))
         c.assign(begin, outermost("min", where(infix("<", following, to_), following, high)))
@@ -308,12 +298,12 @@ def _each_run(c: Context, stream: Stream, low: Expr, high: Expr) -> Iterator[tup
         with c.block() as further:
             c.assign(end, reach)
             c.assign(reach, reached)
-        c.put(While(infix(">", reach, end), tuple(further)))
+        c.put(B.While(infix(">", reach, end), tuple(further)))
         stream.in_run = True
         c.assign(c.names.index("run_from", axis, rows), extreme("maximum", from_, begin))
         c.assign(c.names.index("run_to", axis, rows), extreme("minimum", to_, end))
         yield begin, end
-    c.put(While(infix("<", end, high), tuple(inner)))
+    c.put(B.While(infix("<", end, high), tuple(inner)))
 
 
 # --- blocks -----------------------------------------------------------------------------------
@@ -322,12 +312,12 @@ def _each_run(c: Context, stream: Stream, low: Expr, high: Expr) -> Iterator[tup
 def _blocks(
     c: Context,
     stream: Stream,
-    begin: Expr,
-    end: Expr,
-    condition: Expr,
+    begin: B.Expr,
+    end: B.Expr,
+    condition: B.Expr,
     body: Body,
-    stages: Expr | None = None,
-    fused: Expr | None = None,
+    stages: B.Expr | None = None,
+    fused: B.Expr | None = None,
 ) -> None:
     """One block after the other, in a condition that says which elements count."""
     axis = stream.loop.axis.name
@@ -338,7 +328,7 @@ def _blocks(
         c.assign(c.names.inside(axis), condition)
         name_moves(c, stream, begin)
         _block_body(c, stream, body)
-    c.put(For(first, Blocks(axis, begin, end, stages, fused), tuple(inner)))
+    c.put(B.For(first, B.Blocks(axis, begin, end, stages, fused), tuple(inner)))
 
 
 def _block_body(c: Context, stream: Stream, body: Body) -> None:

@@ -22,11 +22,10 @@ from monocomp.blocks.operations import (
     where,
 )
 from monocomp.blocks.program import BOOL, INT32, INT64, Expr
-from monocomp.tile import Expr as TileExpr
-from monocomp.tile import Loop, Mask
+from monocomp.tile import program as P
 from monocomp.vocabulary import Kind
 
-Translate = Callable[[Context, TileExpr, tuple[str, ...]], Expr]
+Translate = Callable[[Context, P.Expr, tuple[str, ...]], Expr]
 
 
 def forget_masks(c: Context) -> None:
@@ -126,7 +125,7 @@ def _row_purposes(c: Context, stream: Stream) -> list[str]:
     return purposes + (["to"] if several or loop.segments[0].upper else [])
 
 
-def _rows(c: Context, loop: Loop) -> tuple[str, ...]:
+def _rows(c: Context, loop: P.Loop) -> tuple[str, ...]:
     return c.order({a for b in loop.bounds for a in b.axes})
 
 
@@ -163,19 +162,21 @@ def _admitted(c: Context, stream: Stream, admitted: Expr, want: tuple[str, ...])
     return joined("|", [spread(admitted, want), *unmasked_segments(c, stream.loop)])
 
 
-def unmasked_segments(c: Context, loop: Loop) -> list[Expr]:
+def unmasked_segments(c: Context, loop: P.Loop) -> list[Expr]:
     """Tests for the segments of a loop without a mask."""
     segment = c.names.plain("segment", loop.axis.name)
     found = enumerate(loop.segments)
     return [infix("==", segment, number(n)) for n, s in found if not s.masked]
 
 
-def _mask_of(loop: Loop) -> TileExpr:
+def _mask_of(loop: P.Loop) -> P.Expr:
     """What the elements of a loop with a mask must satisfy."""
-    return next(s.value for s in loop.body if isinstance(s, Mask))
+    return next(s.value for s in loop.body if isinstance(s, P.Mask))
 
 
-def admit(c: Context, stream: Stream, s: Mask, admitted: Expr, value_of: Translate) -> Expr | None:
+def admit(
+    c: Context, stream: Stream, s: P.Mask, admitted: Expr, value_of: Translate
+) -> Expr | None:
     """Name what a mask admits; a test whether it admits anything, if that is to be asked. A
     block in which a mask that is read admits nothing is left out: reading it is cheap beside
     what it saves. One that is computed has members everywhere, as a rule."""
@@ -196,7 +197,7 @@ def admit(c: Context, stream: Stream, s: Mask, admitted: Expr, value_of: Transla
     return joined("or", [*unmasked_segments(c, stream.loop), some])
 
 
-def _leave_out(c: Context, stream: Stream, mask: TileExpr, value_of: Translate) -> None:
+def _leave_out(c: Context, stream: Stream, mask: P.Expr, value_of: Translate) -> None:
     """Read nothing that no row of the block admits: what stands there, be it NaN, would
     enter a sum as 0 times itself."""
     axis = stream.loop.axis.name
@@ -210,7 +211,7 @@ def _leave_out(c: Context, stream: Stream, mask: TileExpr, value_of: Translate) 
     c.assign(of_block, infix("&", of_block, seen))
 
 
-def _reads_along(c: Context, e: TileExpr, axis: str) -> bool:
+def _reads_along(c: Context, e: P.Expr, axis: str) -> bool:
     """Is a tensor read along an axis to compute the value?"""
     if axis not in e.axes:
         return False

@@ -12,40 +12,31 @@ from __future__ import annotations
 
 import math
 
-from monocomp.tile import (
-    Assign,
-    Expr,
-    Fold,
-    Let,
-    TileProgram,
-    roots,
-    subexpressions,
-    walk,
-)
+from monocomp.tile import program as P
 
 
 class Operands:
     """Answers for one kernel."""
 
-    def __init__(self, program: TileProgram) -> None:
+    def __init__(self, program: P.TileProgram) -> None:
         self.inputs = program.inputs
         self.blocked = frozenset(program.axis_names("row", "stream", "whole"))
-        self.lets = {s.name: s.value for s in walk(program.body) if isinstance(s, Let)}
-        self.sources: dict[str, list[Expr]] = {}  # by name, those of loops' states too
-        for s in walk(program.body):
-            if isinstance(s, Let | Assign | Fold):
-                for name in (*s.names, *s.prefixes) if isinstance(s, Fold) else (s.name,):
-                    self.sources.setdefault(name, []).extend(roots(s))
+        self.lets = {s.name: s.value for s in P.walk(program.body) if isinstance(s, P.Let)}
+        self.sources: dict[str, list[P.Expr]] = {}  # by name, those of loops' states too
+        for s in P.walk(program.body):
+            if isinstance(s, P.Let | P.Assign | P.Fold):
+                for name in (*s.names, *s.prefixes) if isinstance(s, P.Fold) else (s.name,):
+                    self.sources.setdefault(name, []).extend(P.roots(s))
 
-    def is_product(self, e: Expr) -> bool:
+    def is_product(self, e: P.Expr) -> bool:
         """Is a contraction one of two matrices of floats, which the matrix units take?"""
         return has_float(e) and all(len(a.axes & self.blocked) == 2 for a in e.args[:2])
 
-    def is_in_parts(self, e: Expr) -> bool:
+    def is_in_parts(self, e: P.Expr) -> bool:
         """Is an operand multiplied in two parts?"""
         return not self.is_exact(e) and not self.is_from_product(e)
 
-    def is_exact(self, e: Expr) -> bool:
+    def is_exact(self, e: P.Expr) -> bool:
         """Is this a tile of an input, perhaps with a constant where a mask does not hold?"""
         match e.op:
             case "local" if e.attr in self.lets:
@@ -62,12 +53,12 @@ class Operands:
                 return math.isinf(e.attr) or abs(e.attr) in (0, 1)
         return False
 
-    def is_from_product(self, e: Expr) -> bool:
+    def is_from_product(self, e: P.Expr) -> bool:
         """Has a product of matrices gone into a tile?"""
         seen: set[str] = set()
         pending = [e]
         while pending:
-            for x in subexpressions(pending.pop()):
+            for x in P.subexpressions(pending.pop()):
                 if x.op == "contract" and self.is_product(x):
                     return True
                 if x.op == "local" and x.attr not in seen:
@@ -76,11 +67,11 @@ class Operands:
         return False
 
 
-def has_float(e: Expr) -> bool:
+def has_float(e: P.Expr) -> bool:
     """Is a factor of a contraction a float?"""
     return any(a.kind == "float" for a in e.args[:2])
 
 
-def unconverted(e: Expr) -> Expr:
+def unconverted(e: P.Expr) -> P.Expr:
     """The integers of an operand that is converted for a product: it takes them in its dtype."""
     return e.args[0] if e.op == "cast" and e.args[0].kind == "int" else e

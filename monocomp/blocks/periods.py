@@ -6,21 +6,20 @@ from monocomp.blocks.context import Context, Stream
 from monocomp.blocks.descriptors import is_dense
 from monocomp.blocks.operations import arange, infix, joined, name, number, select, to
 from monocomp.blocks.program import INDEX, INT, Expr
-from monocomp.tile import Expr as TileExpr
-from monocomp.tile import expressions
+from monocomp.tile import program as P
 
 
-def is_in_period(c: Context, e: TileExpr) -> bool:
+def is_in_period(c: Context, e: P.Expr) -> bool:
     """Is this the place of a stream's element in a period of constant length?"""
     return e.op == "mod" and e in c.choices.periods
 
 
-def is_moved(c: Context, e: TileExpr) -> bool:
+def is_moved(c: Context, e: P.Expr) -> bool:
     """Is this such a place, which two summands give: a tile and how far it has moved?"""
     return is_in_period(c, e) and c.choices.periods[e].divisor is not None
 
 
-def _holds_blocks(c: Context, e: TileExpr) -> Expr | None:
+def _holds_blocks(c: Context, e: P.Expr) -> Expr | None:
     """When does each block lie in one period? None if that is not known."""
     period = c.choices.periods[e]
     if period.divisor is None:
@@ -35,7 +34,7 @@ def _divides(a: Expr, b: Expr) -> Expr:
     return infix("==", infix("%", b, a), number(0))
 
 
-def place(c: Context, e: TileExpr) -> Expr:
+def place(c: Context, e: P.Expr) -> Expr:
     """The places of a block's elements in a period, but for how far the block has moved."""
     axis = e.args[0].attr
     offs, length = c.axis(axis), _length(c, e.args[1])
@@ -48,11 +47,11 @@ def place(c: Context, e: TileExpr) -> Expr:
     return infix("%", offs, length)
 
 
-def _length(c: Context, period: TileExpr) -> Expr:
+def _length(c: Context, period: P.Expr) -> Expr:
     return c.names.size(period.attr) if period.op == "extent" else number(period.attr)
 
 
-def moved(c: Context, e: TileExpr) -> Expr:
+def moved(c: Context, e: P.Expr) -> Expr:
     """How far a block has moved in a period, since the first block."""
     axis = e.args[0].attr
     key = f"{axis} {_length(c, e.args[1]).attr}"
@@ -83,14 +82,14 @@ def name_moves(c: Context, stream: Stream, begin: Expr) -> None:
             c.assign(moved(c, e), select(held, distance, number(0)))
 
 
-def _in_periods(c: Context, stream: Stream) -> list[TileExpr]:
+def _in_periods(c: Context, stream: Stream) -> list[P.Expr]:
     """The places in periods that a loop computes of its elements, one for each period."""
-    found = (e for e in expressions(stream.loop.body) if is_in_period(c, e))
+    found = (e for e in P.expressions(stream.loop.body) if is_in_period(c, e))
     here = [e for e in found if e.args[0].attr == stream.loop.axis.name]
     return list({_length(c, e.args[1]).attr: e for e in here}.values())
 
 
-def held_by_blocks(c: Context, load: TileExpr) -> tuple[str, Expr] | None:
+def held_by_blocks(c: Context, load: P.Expr) -> tuple[str, Expr] | None:
     """The axis of a load that reads one element for a whole block, and when it does: if no
     subscript tells more than the period. The element is needed: the domain has all elements
     between its bounds, and so one of each block."""

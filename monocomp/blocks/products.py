@@ -7,10 +7,10 @@ from monocomp.blocks.dtypes import Product, Target
 from monocomp.blocks.operands import unconverted
 from monocomp.blocks.operations import none, to
 from monocomp.blocks.program import BFLOAT16, FLOAT32, Dtype, Expr
-from monocomp.tile import Expr as TileExpr
+from monocomp.tile import program as P
 
 
-def sides(c: Context, e: TileExpr, product: Product) -> list[tuple[TileExpr, tuple[str, str]]]:
+def sides(c: Context, e: P.Expr, product: Product) -> list[tuple[P.Expr, tuple[str, str]]]:
     """The operands with their dimensions: those that are converted here, unconverted."""
     left, right = c.layouts.sides(e)
     first, second = c.order(e.axes)

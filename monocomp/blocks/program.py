@@ -10,7 +10,7 @@ loops which blocks they run over.
               | Issue | Wait
     access    = Pointers | Descriptor
     range     = Static | Serial | Blocks
-    expression = name | number | arange | full | expand | trans | broadcast | reshape
+    expression = name | number | arange | full | expand | trans | broadcast
                | infix operator | select | where | cast | reduce | scan | dot | function | helper
 """
 
@@ -60,7 +60,7 @@ class Expr:
     op and attr are one of
         name(identifier), number(value), text(value), none,
         arange: the places in a block; full of a value, zeros: tiles of one number,
-        expand, trans, broadcast, reshape of a value, to the layout of the result,
+        expand, trans, broadcast of a value, to the layout of the result,
         an operator of INFIX of two values, or neg of one,
         select of a test that is known as the kernel is compiled, or a scalar, and two values,
         where of a tile's truth values and two values,
@@ -104,6 +104,7 @@ class Registers:
 
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 INFIX = ("+", "-", "*", "/", "//", "%", ">>", "&", "|", "and", "or", *COMPARISONS)
+ELEMENTWISE = (*INFIX, "where", "maximum", "minimum", "function", "neg", "cast", "to")
 
 
 # --- statements -------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from monocomp.errors import InternalError
 from monocomp.tile.operations import OPERATIONS
 
 _Known = dict[str, tuple[B.Layout, B.DtypeKind]]
-_ELEMENTWISE = (*B.INFIX, "where", "maximum", "minimum", "function", "neg", "cast", "to")
 
 
 def verify(program: B.BlockProgram) -> None:
@@ -92,8 +91,7 @@ class _Verifier:
                         known[name] = one[name]
 
     def _name(self, target: B.Expr, known: _Known) -> None:
-        new = target.layout, target.dtype.kind
-        known[target.attr] = new
+        known[target.attr] = target.layout, target.dtype.kind
 
     def _keep(self, inner: Mapping[str, tuple[B.Layout, B.DtypeKind]], known: _Known) -> None:
         """A loop may run no time: what it names is not known after it."""
@@ -158,7 +156,7 @@ class _Verifier:
                 _need(layouts[2:] in ([], [()], [(m, n)]), "what is added has other dimensions")
             case "select" | "given":
                 _need(not layouts[0], "a choice between values needs a scalar")
-            case _ if e.op in _ELEMENTWISE:
+            case _ if e.op in B.ELEMENTWISE:
                 _need(broadcast_layout(*layouts) == e.layout, f"{e.op} has other dimensions")
         if e.op == "function":
             devices = {o.device for o in OPERATIONS.values()} - {None}

@@ -9,21 +9,3 @@
 The backends numpy and torch run plans whose kernels are tile programs that they interpret; the
 backend triton those of compiled kernels, and prints host programs as functions of emitted files.
 """
-
-from monocomp.host.building import Interface, host_program, of_tile_program
-from monocomp.host.evaluation import Evaluation, Target
-from monocomp.host.plan import Launched, Plan
-from monocomp.host.program import HostProgram
-from monocomp.host.verifier import verify
-
-__all__ = [
-    "Evaluation",
-    "HostProgram",
-    "Interface",
-    "Launched",
-    "Plan",
-    "Target",
-    "host_program",
-    "of_tile_program",
-    "verify",
-]

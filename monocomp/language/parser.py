@@ -30,31 +30,8 @@ from monocomp.errors import (
     UsageError,
     in_text,
 )
+from monocomp.language import syntax as S
 from monocomp.language.mistakes import CONTINUING, check_size, explain, unknown_character
-from monocomp.language.syntax import (
-    Binary,
-    Bound,
-    Call,
-    Compare,
-    DeclaredInput,
-    Definition,
-    Expr,
-    Extent,
-    Field,
-    Function,
-    Label,
-    Logic,
-    Monoid,
-    Name,
-    Number,
-    Output,
-    Param,
-    Read,
-    Reduce,
-    Statement,
-    Unary,
-    children,
-)
 from monocomp.vocabulary import KEYWORDS
 
 if TYPE_CHECKING:
@@ -74,8 +51,8 @@ class _Group:
 
     items: tuple[Any, ...]
     span: Span
-    condition: Expr | None = None
-    target: Label | None = None
+    condition: S.Expr | None = None
+    target: S.Label | None = None
     prefix: bool = False
 
 
@@ -96,7 +73,7 @@ def _nodes(parts: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(part for part in parts if not _is_token(part))
 
 
-def _label(token: Token) -> Label:
+def _label(token: Token) -> S.Label:
     place = _span(token)
     text = str(token)
     if len(text) > MAX_NAME:
@@ -107,10 +84,10 @@ def _label(token: Token) -> Label:
             spans=place,
             help=f"choose another name, such as '{text}_'",
         )
-    return Label(text, place)
+    return S.Label(text, place)
 
 
-def _labels(parts: Iterable[Any]) -> tuple[Label, ...]:
+def _labels(parts: Iterable[Any]) -> tuple[S.Label, ...]:
     return tuple(_label(part) for part in parts if _is_token(part) and part.type == "NAME")
 
 
@@ -139,44 +116,44 @@ def _number(token: Token) -> int | Fraction:
     return value
 
 
-def _index_names(group: _Group, what: str) -> tuple[Label, ...]:
+def _index_names(group: _Group, what: str) -> tuple[S.Label, ...]:
     """The entries of a bracket that may hold names only."""
     labels = []
     for item in group.items:
-        if not isinstance(item, Name):
+        if not isinstance(item, S.Name):
             raise ParseError(
                 f"{what} takes names of indices, and this is an expression",
                 spans=item.span,
                 help="an index is a name, such as k in A[q,k]",
             )
-        labels.append(Label(item.name, item.span))
+        labels.append(S.Label(item.name, item.span))
     return tuple(labels)
 
 
 class _Builder:
     """One method per rule of the grammar: its children, punctuation included, to a node."""
 
-    def number(self, parts: list[Any]) -> Expr:
-        return Number(_number(parts[0]), span=_over(parts))
+    def number(self, parts: list[Any]) -> S.Expr:
+        return S.Number(_number(parts[0]), span=_over(parts))
 
-    def name(self, parts: list[Any]) -> Expr:
+    def name(self, parts: list[Any]) -> S.Expr:
         if parts[0] == "inf":
-            return Number(math.inf, span=_over(parts))
+            return S.Number(math.inf, span=_over(parts))
         if parts[0].type == "PRIMED":
             _label_primed(parts[0])
-            return Name(str(parts[0]), span=_over(parts))
-        return Name(_label(parts[0]), span=_over(parts))
+            return S.Name(str(parts[0]), span=_over(parts))
+        return S.Name(_label(parts[0]), span=_over(parts))
 
-    def parenthesised(self, parts: list[Any]) -> Expr:
-        inner: Expr = replace(parts[1], span=_over(parts))
+    def parenthesised(self, parts: list[Any]) -> S.Expr:
+        inner: S.Expr = replace(parts[1], span=_over(parts))
         return inner
 
-    def extent(self, parts: list[Any]) -> Expr:
-        return Extent(_label(parts[1]), span=_over(parts))
+    def extent(self, parts: list[Any]) -> S.Expr:
+        return S.Extent(_label(parts[1]), span=_over(parts))
 
-    def call(self, parts: list[Any]) -> Expr:
+    def call(self, parts: list[Any]) -> S.Expr:
         args = _nodes(parts)
-        return Call(_label(parts[0]), args[0].items if args else (), span=_over(parts))
+        return S.Call(_label(parts[0]), args[0].items if args else (), span=_over(parts))
 
     def places(self, parts: list[Any]) -> _Group:
         condition, target = _after(parts, "if"), _after(parts, "->")
@@ -188,7 +165,7 @@ class _Builder:
             parts[0] == "..",
         )
 
-    def read(self, parts: list[Any]) -> Expr:
+    def read(self, parts: list[Any]) -> S.Expr:
         group = parts[2]
         label = _label(parts[0])
         if group.prefix or group.target is not None or group.condition is not None:
@@ -198,13 +175,13 @@ class _Builder:
                 spans=_over(parts),
                 help=f"a reduction has its operand in parentheses: {label}[...](x)",
             )
-        return Read(label, group.items, span=_over(parts))
+        return S.Read(label, group.items, span=_over(parts))
 
-    def reduce(self, parts: list[Any]) -> Expr:
+    def reduce(self, parts: list[Any]) -> S.Expr:
         group = parts[2]
         label = _label(parts[0])
         args = _nodes(parts[3:])
-        return Reduce(
+        return S.Reduce(
             label,
             _index_names(group, f"'{label}[...](...)'"),
             group.condition,
@@ -222,32 +199,34 @@ class _Builder:
     def names(self, parts: list[Any]) -> _Group:
         return _Group(_labels(parts), _over(parts))
 
-    def field(self, parts: list[Any]) -> Expr:
-        return Field(parts[0], _label(parts[2]), span=_over(parts))
+    def field(self, parts: list[Any]) -> S.Expr:
+        return S.Field(parts[0], _label(parts[2]), span=_over(parts))
 
-    def unary(self, parts: list[Any]) -> Expr:
+    def unary(self, parts: list[Any]) -> S.Expr:
         op: Any = str(parts[0])
-        return Unary(op, parts[1], span=_over(parts))
+        return S.Unary(op, parts[1], span=_over(parts))
 
-    def binary(self, parts: list[Any]) -> Expr:
+    def binary(self, parts: list[Any]) -> S.Expr:
         op: Any = str(parts[1])
-        return Binary(op, parts[0], parts[2], span=_over(parts))
+        return S.Binary(op, parts[0], parts[2], span=_over(parts))
 
-    def compare(self, parts: list[Any]) -> Expr:
+    def compare(self, parts: list[Any]) -> S.Expr:
         ops: Any = tuple(str(op) for op in parts[1::2])
-        return Compare(ops, tuple(parts[::2]), span=_over(parts))
+        return S.Compare(ops, tuple(parts[::2]), span=_over(parts))
 
-    def logic(self, parts: list[Any]) -> Expr:
+    def logic(self, parts: list[Any]) -> S.Expr:
         op: Any = str(parts[1])
-        return Logic(op, tuple(parts[::2]), span=_over(parts))
+        return S.Logic(op, tuple(parts[::2]), span=_over(parts))
 
-    def definition(self, parts: list[Any]) -> list[Statement]:
+    def definition(self, parts: list[Any]) -> list[S.Statement]:
         target, body = parts[0], parts[2]
-        indices: tuple[Label, ...] = ()
-        if isinstance(target, Name):
-            name = Label(target.name, target.span)
-        elif isinstance(target, Read):
-            name = Label(target.name, Span(target.span.start, target.span.start + len(target.name)))
+        indices: tuple[S.Label, ...] = ()
+        if isinstance(target, S.Name):
+            name = S.Label(target.name, target.span)
+        elif isinstance(target, S.Read):
+            name = S.Label(
+                target.name, Span(target.span.start, target.span.start + len(target.name))
+            )
             indices = _index_names(_Group(target.subscripts, target.span), "the left side")
         else:
             raise ParseError(
@@ -255,11 +234,11 @@ class _Builder:
                 spans=target.span,
                 help="a definition reads O[i,j] = ...; equality of values is ==",
             )
-        return [Definition(name, indices, body, span=_over(parts))]
+        return [S.Definition(name, indices, body, span=_over(parts))]
 
-    def bare_expression(self, parts: list[Any]) -> list[Statement]:
+    def bare_expression(self, parts: list[Any]) -> list[S.Statement]:
         expr, help = parts[0], "give it a name and its indices: O[...] = ..."
-        if isinstance(expr, Compare) and expr.ops[0] == "==":
+        if isinstance(expr, S.Compare) and expr.ops[0] == "==":
             help = "a definition has one =, a comparison =="
         raise ParseError(
             "an expression stands alone; a program is a list of definitions",
@@ -267,13 +246,13 @@ class _Builder:
             help=help,
         )
 
-    def input(self, parts: list[Any]) -> Statement:
-        groups = (part for part in parts if isinstance(part, _Group))
-        dims: tuple[Label, ...] = next((group.items for group in groups), ())
+    def input(self, parts: list[Any]) -> S.Statement:
+        groups = (part for part in _nodes(parts) if isinstance(part, _Group))
+        indices = next((group.items for group in groups), ())
         kind, body = _after(parts, ":"), _after(parts, "=")
         label = _label(parts[0])
         if body is not None and kind is None:
-            return Definition(label, dims, body, given=True, span=_over(parts))
+            return S.Definition(label, indices, body, given=True, span=_over(parts))
         if kind is not None and body is not None:
             raise ParseError(
                 f"input '{label}' has a type and a definition",
@@ -281,14 +260,14 @@ class _Builder:
                 notes=("its type is that of its definition",),
                 help=f"leave out ': {kind}'",
             )
-        return DeclaredInput(
+        return S.DeclaredInput(
             label,
-            dims,
+            indices,
             None if kind is None else _kind(kind, ("int", "float", "bool")),
             span=_over(parts),
         )
 
-    def param(self, parts: list[Any]) -> Statement:
+    def param(self, parts: list[Any]) -> S.Statement:
         label, kind, default = _label(parts[0]), _after(parts, ":"), _after(parts, "=")
         if kind is None:
             raise ParseError(
@@ -306,32 +285,32 @@ class _Builder:
         kind = _kind(kind, ("int", "float"))
         if value is not None:
             value = int(value) if kind == "int" else float(value)
-        return Param(label, kind, value, span=_over(parts))
+        return S.Param(label, kind, value, span=_over(parts))
 
-    def bound(self, parts: list[Any]) -> Statement:
-        return Bound(_label(parts[0]), parts[2], span=_over(parts))
+    def bound(self, parts: list[Any]) -> S.Statement:
+        return S.Bound(_label(parts[0]), parts[2], span=_over(parts))
 
-    def output(self, parts: list[Any]) -> Statement:
+    def output(self, parts: list[Any]) -> S.Statement:
         dtype = _after(parts, ":")
-        named = None if dtype is None else Label(str(dtype), _span(dtype))
-        return Output(_label(parts[0]), named, span=_over(parts))
+        named = None if dtype is None else S.Label(str(dtype), _span(dtype))
+        return S.Output(_label(parts[0]), named, span=_over(parts))
 
-    def inputs(self, parts: list[Any]) -> list[Statement]:
+    def inputs(self, parts: list[Any]) -> list[S.Statement]:
         return list(_nodes(parts))
 
     params = bounds = outputs = inputs
 
-    def function(self, parts: list[Any]) -> list[Statement]:
+    def function(self, parts: list[Any]) -> list[S.Statement]:
         *formals, body = _nodes(parts)
         labels = formals[0].items if formals else ()
-        return [Function(_label(parts[1]), labels, body, span=_over(parts))]
+        return [S.Function(_label(parts[1]), labels, body, span=_over(parts))]
 
-    def monoid(self, parts: list[Any]) -> list[Statement]:
+    def monoid(self, parts: list[Any]) -> list[S.Statement]:
         fields, unit, combine = _nodes(parts)
         name = _label(parts[1])
-        return [Monoid(name, fields.items, unit.items, combine.items, span=_over(parts))]
+        return [S.Monoid(name, fields.items, unit.items, combine.items, span=_over(parts))]
 
-    def start(self, parts: list[Any]) -> list[Statement]:
+    def start(self, parts: list[Any]) -> list[S.Statement]:
         return [statement for part in parts if not _is_token(part) for statement in part]
 
 
@@ -351,11 +330,11 @@ def _kind(token: Token, allowed: tuple[str, ...]) -> Any:
     return str(token)
 
 
-def _literal(expr: Expr) -> int | Fraction | float:
+def _literal(expr: S.Expr) -> int | Fraction | float:
     """The value of a default: a number, or minus a number."""
-    if isinstance(expr, Number):
+    if isinstance(expr, S.Number):
         return expr.value
-    if isinstance(expr, Unary) and expr.op == "-" and isinstance(expr.operand, Number):
+    if isinstance(expr, S.Unary) and expr.op == "-" and isinstance(expr.operand, S.Number):
         return -expr.operand.value
     raise ParseError("a default must be a number", spans=expr.span, help="write = 1024 or = -0.5")
 
@@ -427,16 +406,16 @@ def _accepted(text: str) -> dict[str, str]:
     return {name: words.get(name) or marks[name] for name in sorted(accepted - {"PRIMED"})}
 
 
-def _check_depth(statements: list[Statement]) -> None:
+def _check_depth(statements: list[S.Statement]) -> None:
     """Later passes recurse over expressions, so their depth has a limit."""
-    stack: list[tuple[Expr, int]] = []
+    stack: list[tuple[S.Expr, int]] = []
     for statement in statements:
         match statement:
-            case Definition() | Function():
+            case S.Definition() | S.Function():
                 stack.append((statement.body, 1))
-            case Bound():
+            case S.Bound():
                 stack.append((statement.extent, 1))
-            case Monoid():
+            case S.Monoid():
                 stack += [(part, 1) for part in statement.unit + statement.combine]
     while stack:
         node, depth = stack.pop()
@@ -446,10 +425,10 @@ def _check_depth(statements: list[Statement]) -> None:
                 spans=node.span,
                 help="split it into several definitions",
             )
-        stack += [(child, depth + 1) for child in children(node)]
+        stack += [(child, depth + 1) for child in S.children(node)]
 
 
-def parse(text: str) -> list[Statement]:
+def parse(text: str) -> list[S.Statement]:
     """The statements of a program, in order."""
     from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 

@@ -6,9 +6,3 @@ over the same domain share one loop, and folds in SE with the same exponents sha
 frame (see `rewrites.pullback`). Exponentials are taken to base 2, with the constants that
 stand in front of the exponent folded into one factor outside the loop.
 """
-
-from __future__ import annotations
-
-from monocomp.lowering.kernels import lower
-
-__all__ = ["lower"]

@@ -20,6 +20,14 @@ UNITS = {"sum": 0.0, "max": -math.inf, "min": math.inf, "prod": 1.0}
 _STATE_NAMES = {"max": "m_i", "min": "m_i", "sum": "acc", "prod": "prod"}
 
 
+def unit_of(monoid: str, kind: Kind) -> float:
+    """What changes nothing that it is joined to."""
+    unit = UNITS[monoid]
+    if kind == "int" and math.isinf(unit):
+        return LARGEST_INT if unit > 0 else -LARGEST_INT - 1
+    return unit
+
+
 class Body:
     """The body of a loop under construction.
 
@@ -55,7 +63,7 @@ class Body:
 
     def masked(self, value: Expr, unit: float) -> Expr:
         """The value, and the unit outside of the loop's domain."""
-        if self.loop.axis.role == "serial" and self.loop.is_whole:
+        if self.loop.is_exact:
             return value
         base = f"{value.attr}_in" if value.op == "local" else "x"
         found = masked(value, self.loop.axis.name, unit, self.loop.domain)
@@ -72,9 +80,7 @@ class Body:
     def fold(self, f: Term, element: Term, is_frame: bool = False) -> Expr:
         """A fold of numbers. One that `is_frame` need not pass on a NaN."""
         monoid = f.attr.monoid
-        unit = UNITS[monoid]
-        if f.kind == "int" and math.isinf(unit):
-            unit = LARGEST_INT if unit > 0 else -LARGEST_INT - 1
+        unit = unit_of(monoid, f.kind)
         state = self.state(_STATE_NAMES[monoid], self.at.tile_axes(f), f.kind, unit)
         if monoid == "sum":
             self.update(state, self.sum_tile(element, state))

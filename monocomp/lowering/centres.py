@@ -16,7 +16,7 @@ from monocomp.lowering.special_values import EXTREMA, is_infinite_with
 from monocomp.moving import Centred, Unit, coefficient
 from monocomp.rewrites.frames import largest
 from monocomp.terms import Term
-from monocomp.terms.algebra import SE_PAIR, settled
+from monocomp.terms.algebra import settled, value_of
 from monocomp.tile import Expr
 
 _NO_WEIGHT = T.const(-4096.0, "float")  # its exponential is 0 in every dtype
@@ -76,7 +76,7 @@ def add_centred(
             else:
                 parts = (here(taken.condition), element, here(taken.exponent))
                 state = sums.add(f, parts, moved, far)
-            result = T.field(f, "v") if f.attr.monoid is SE_PAIR else f
+            result = value_of(f)
             found[result] = state
             old[result] = at.symbol("old", state)
             new[result] = at.symbol("new", body.next_value(state.attr))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from monocomp.equations import Equation, Equations
 from monocomp.lowering.bodies import Body
+from monocomp.lowering.in_place import accumulate_in_place
 from monocomp.lowering.loops import Loops
 from monocomp.lowering.scopes import Scope
 from monocomp.terms import Term
@@ -61,7 +62,7 @@ class _Kernel(Loops):
             self._store_in_loop(name, [e for e in group if e not in here])
         body = self.scopes[0].body
         inline_single_uses(body)
-        return self._program(group, suffix, body)
+        return self._program(group, suffix, accumulate_in_place(body))
 
     def _prepare(self, equations: Sequence[Equation]) -> None:
         with self.computing(equations[0].body, equations[0].name):

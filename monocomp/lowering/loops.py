@@ -24,7 +24,7 @@ from monocomp.moving import Centred, centred
 from monocomp.proving.proofs import commutes
 from monocomp.rewrites.pullback import Pass, passes
 from monocomp.terms import Term
-from monocomp.terms.algebra import SE_PAIR, carried_places, carrier, is_selection
+from monocomp.terms.algebra import SE_PAIR, carried_places, carrier, is_selection, value_of
 from monocomp.terms.monomials import factors
 from monocomp.terms.printer import show
 from monocomp.tile import Axis, Expr, Loop, Mask, Segment, apply, number
@@ -302,6 +302,7 @@ class Loops(Values):
             raise InternalError(f"no loop for {t!r}")
         name = self.new_axis(t.attr.extents[0], "whole", t.free | self.tile_axes(t))
         _, (condition, body) = T.open_as(t, (name,))
+        self.prepare([condition, body])
         axis = self.axes[name]
         if condition is not T.TRUE:  # brackets are floats
             is_float = t.kind == "float"
@@ -327,7 +328,7 @@ def _visible(f: Term) -> Term:
     """The fold as programs write it: an SE fold by its value, a list by its entries."""
     if is_selection(f):
         return T.rebuild(f, (T.index(f.attr.target.lstrip("."), f.attr.target), *f.args[1:]))
-    return T.field(f, "v") if f.attr.monoid is SE_PAIR else f
+    return value_of(f)
 
 
 def _moving(f: Term, folds: Iterable[Term]) -> Centred | None:

@@ -16,7 +16,7 @@ from monocomp.lowering.expressions import where_equal
 from monocomp.lowering.special_values import infinite_with
 from monocomp.lowering.values import Values
 from monocomp.terms import Term, UserMonoid
-from monocomp.terms.algebra import SE_PAIR, carried_places, first_place, highest, lowest
+from monocomp.terms.algebra import SE_PAIR, carried_places, first_place, of_one_field
 from monocomp.terms.monomials import factors
 from monocomp.tile import Assign, Combine, Expr, Let, Selection, local
 from monocomp.tile.single_uses import inline_single_uses
@@ -37,18 +37,7 @@ def prefix_monoid(f: Term) -> UserMonoid:
     """The monoid of tuples in which a prefix is taken; a number is a tuple of one field."""
     if isinstance(f.attr.monoid, UserMonoid):
         return f.attr.monoid
-    found = tuple_monoid(f)
-    if found is not None:
-        return found
-    x, y = T.param("x", f.kind), T.param("x'", f.kind)
-    unit, combined = {
-        "sum": (T.const(0, f.kind), T.add(x, y)),
-        "prod": (T.const(1, f.kind), T.mul(x, y)),
-        "max": (lowest(f.kind), T.function("maximum", x, y)),
-        "min": (highest(f.kind), T.function("minimum", x, y)),
-    }[f.attr.name]
-    name = f.attr.name if f.kind == "float" else f"{f.attr.name}_of_{f.kind}s"
-    return UserMonoid(name, ("x",), (unit,), (combined,))
+    return tuple_monoid(f) or of_one_field(f.attr.name, f.kind)
 
 
 def combine_of(monoid: UserMonoid, commutes: bool) -> Combine:

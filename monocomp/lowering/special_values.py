@@ -14,7 +14,6 @@ from functools import lru_cache
 
 from monocomp import terms as T
 from monocomp.terms import Number, Term
-from monocomp.terms.monomials import addends as _addends
 from monocomp.terms.monomials import factors
 
 # A frame is a maximum, or minus a minimum.
@@ -103,7 +102,7 @@ class Factors:
         divisors = T.Product(unsettled)
         found = []
         for f in self.parts:
-            for a in _addends(f.args[0]) if f.op == "exp" else ():
+            for a in T.addends(f.args[0]) if f.op == "exp" else ():
                 number_, m = T.split_coefficient(a)
                 if m is not None and divisors.says(_is_there(m)):
                     there = T.mul(T.const(number_, "float"), _if_there(m))
@@ -119,7 +118,7 @@ class Factors:
             if f.op == "exp":
                 sums = T.Product([*condition.args, *(d.args[0] for d in self.divisors)])
                 exponent = f.args[0]
-                for a in _addends(exponent):
+                for a in T.addends(exponent):
                     m = _unscaled(a)
                     if any(m in T.subterms(side) for side in condition.args):
                         exponent = T.replace(exponent, m, T.ZERO)
@@ -166,7 +165,7 @@ def _is_bounded(t: Term) -> bool:
     """Is t finite, whatever is finite or missing, such as exp(x - maximum(x, y))?"""
     if t.op != "exp":
         return T.is_finite(t)
-    for a in _addends(t.args[0]):
+    for a in T.addends(t.args[0]):
         number_, m = T.split_coefficient(a)
         if m is not None and m.op == "maximum" and number_ < 0:
             rest = T.sub(t.args[0], a)
@@ -199,7 +198,7 @@ def _compares(t: Term) -> bool:
 def _is_frame(weight: Term) -> bool:
     """Is it the exponential of an aggregate or a maximum, and not at most 1 by its form?"""
     (exponent,) = weight.args
-    is_frame = exponent.folded or any(a.op == "maximum" for a in _addends(exponent))
+    is_frame = exponent.folded or any(a.op == "maximum" for a in T.addends(exponent))
     return is_frame and not (_is_bounded(weight) or T.is_nonnegative(T.neg(exponent)))
 
 
@@ -215,7 +214,7 @@ def _if_there(m: Term) -> Term:
 def infinite_with(parts: Sequence[Term], exponent: Term) -> list[Term]:
     """The factors that are infinite where an exponent is, alone or with others."""
     found = [f for f in parts if is_infinite_with(f, exponent)]
-    for a in _addends(exponent):
+    for a in T.addends(exponent):
         product = factors(_unscaled(a))
         if len(product) > 1 and not is_missing_nowhere(a) and all(f in parts for f in product):
             found += [f for f in product if f not in found]
@@ -226,8 +225,8 @@ def is_infinite_with(t: Term, exponent: Term) -> bool:
     """Is t infinite where an exponent is, because they have an addend in common?"""
     if t.op == "pow":
         return t.attr > 0 and is_infinite_with(t.args[0], exponent)
-    varying = {_unscaled(a) for a in _addends(exponent) if not is_missing_nowhere(a)}
-    return any(_unscaled(a) in varying for a in _addends(t))
+    varying = {_unscaled(a) for a in T.addends(exponent) if not is_missing_nowhere(a)}
+    return any(_unscaled(a) in varying for a in T.addends(t))
 
 
 def is_missing_nowhere(t: Term) -> bool:
@@ -266,10 +265,6 @@ def may_be_infinite_by_itself(t: Term) -> bool:
 def is_negative(t: Term) -> bool:
     coefficient, _ = T.split_coefficient(t)
     return coefficient < 0 and coefficient != -math.inf
-
-
-def is_mask(t: Term) -> bool:
-    return t.op == "where" and T.NEG_INF in t.args
 
 
 def unsigned(t: Term) -> Term:

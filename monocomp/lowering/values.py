@@ -20,7 +20,6 @@ from monocomp.lowering.special_values import (
     in_no_frame,
     is_divisor,
     is_infinite_bracket,
-    is_mask,
     is_missing_nowhere,
     is_negative,
     may_be_infinite_by_itself,
@@ -30,7 +29,7 @@ from monocomp.lowering.special_values import (
     unsigned,
 )
 from monocomp.terms import Number, Term
-from monocomp.terms.algebra import LARGEST_INT, is_selection
+from monocomp.terms.algebra import LEAST_INT, is_selection
 from monocomp.terms.monomials import addends as addends_of
 from monocomp.terms.monomials import factors
 from monocomp.tile import Expr, apply, number
@@ -181,7 +180,7 @@ class Values(Scopes):
         if len(infinite) > 1:
             infinite = [a for a in infinite if not T.exceeds_minus_infinity(unsigned(a))]
             added = [a for a in infinite if not is_negative(a)]
-            masks = [a for a in infinite if is_mask(unsigned(a))]
+            masks = [a for a in infinite if T.is_mask(unsigned(a))]
             of_nothing = [a for a in infinite if may_be_infinite_by_itself(unsigned(a))]
             for a in sorted(added, key=lambda a: a not in of_nothing):
                 total = where_equal(self.value(a), -math.inf, -math.inf, total)
@@ -248,7 +247,7 @@ class Values(Scopes):
         if kind == "float":
             scale *= factor
         factors = () if rest is None else rest.args if rest.op == "mul" else (rest,)
-        negative = scale < 0 and scale != _LEAST_INT
+        negative = scale < 0 and scale != LEAST_INT
         scale = abs(scale) if negative else scale
         total: Expr | None = None
         if scale != 1 or not factors:
@@ -381,15 +380,12 @@ class Values(Scopes):
         return apply("exp2", total)
 
 
-_LEAST_INT = -LARGEST_INT - 1
-
-
 def _stored(exact: Number, kind: Kind) -> float:
     """A number as a kernel has it: the nearest float, or the int modulo 2 ** 64."""
     if kind == "bool":
         return bool(exact)
     if kind == "int":
-        return (int(exact) - _LEAST_INT) % 2**64 + _LEAST_INT
+        return (int(exact) - LEAST_INT) % 2**64 + LEAST_INT
     try:
         return float(exact)
     except OverflowError:

@@ -20,8 +20,8 @@ from monocomp.building import BUILDING
 from monocomp.derivation import Derivation
 from monocomp.equations import Equation, Equations
 from monocomp.errors import InternalError, UnsupportedError
-from monocomp.lowering import lower
 from monocomp.lowering.guards import guard_reads
+from monocomp.lowering.kernels import lower
 from monocomp.planning.holding import roles_by_cost
 from monocomp.planning.report import report
 from monocomp.planning.roles import (
@@ -186,12 +186,13 @@ class Planner:
             require_program(self._start.program)
 
     def plan(self, extents: Mapping[str, int] | None = None, processors: int | None = None) -> Plan:
-        """The plan for these sizes, by representative, as far as they are known.
+        """The plan for these sizes, by index, as far as they are known.
 
         Raises:
             UnsupportedError: no kernel computes the program.
         """
-        given = extents or {}
+        representative = self.equations.declared.extent_of
+        given = {representative.get(i, i): n for i, n in (extents or {}).items()}
         processors = processors or self.processors or 1
         found = self._plan(given, processors, divides=True)
         if given and not has_same_elements(found.program, given):

@@ -36,9 +36,9 @@ from monocomp.tile import (
     Tensor,
     TileProgram,
     elements,
+    expressions,
     roots,
     subexpressions,
-    walk,
 )
 from monocomp.tile.operations import OPERATIONS, Unit
 
@@ -110,13 +110,12 @@ class _Counter:
         """Each input once for every loop that reads it, each output once. Of a dimension that is
         read at a number it is one entry."""
         total: Amount = 0
-        for s in walk(self.kernel.body):
-            for root in roots(s):
-                for e in _loads(root):
-                    tensor = self.kernel.inputs[e.attr]
-                    pairs = zip(tensor.dims, e.args, strict=False)  # a guard comes last
-                    dims = (self.extent(dim) for dim, at in pairs if at.op != "number")
-                    total += product(dims) * _width(tensor)
+        for e in expressions(self.kernel.body):
+            if e.op == "load":
+                tensor = self.kernel.inputs[e.attr]
+                pairs = zip(tensor.dims, e.places, strict=True)
+                dims = (self.extent(dim) for dim, at in pairs if at.op != "number")
+                total += product(dims) * _width(tensor)
         for o in self.kernel.outputs:
             total += product(map(self.extent, o.dims)) * _width(o)
         return total
@@ -143,10 +142,3 @@ def _operation(e: Expr) -> Operations:
 
 def _width(tensor: Tensor | OutputTensor) -> int:
     return STORED_BYTES if tensor.is_stored and tensor.kind == "float" else ELEMENT_BYTES
-
-
-def _loads(e: Expr) -> Iterable[Expr]:
-    if e.op == "load":
-        yield e
-    for a in e.args:
-        yield from _loads(a)

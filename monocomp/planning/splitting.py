@@ -44,7 +44,7 @@ from monocomp.rewrites.pullback import passes
 from monocomp.rewriting import Saving, Step
 from monocomp.sizes import nominal_sizes, packed_extents
 from monocomp.terms import Term
-from monocomp.terms.algebra import SE_PAIR, is_selection, mantissa, settled
+from monocomp.terms.algebra import SE_PAIR, is_selection, mantissa, settled, value_of
 from monocomp.terms.printer import show
 from monocomp.tile import Axis
 
@@ -269,7 +269,7 @@ class _Splitting:
         start = self.program
         stored: list[Equation] = []
         bodies = {e.name: e.body for e in self.group}
-        before = "; ".join(show(_shown(f), start.reader_names()) for f in self.folds)
+        before = "; ".join(show(value_of(f), start.reader_names()) for f in self.folds)
         for f in _outermost_first(self.folds):
             old, new = self._merged(f, stored)
             bodies = {n: T.replace(body, old, new) for n, body in bodies.items()}
@@ -401,7 +401,7 @@ class _Splitting:
         its centre is."""
         part = centred(self._in_part(f))
         if part is None:
-            raise InternalError(f"the centre of a part is lost in {show(_shown(f))}")
+            raise InternalError(f"the centre of a part is lost in {show(value_of(f))}")
         frame_of_part = None
         if part.exponent is not None:
             exponent = largest(part.bound, part.condition, part.exponent)
@@ -416,7 +416,7 @@ class _Splitting:
             weight = self._stored("L", sum_, stored)
             value = T.mul(weight, coefficient(taken, lower, moves))
             total = T.add(total, weighted_sum(self.part, T.TRUE, value, frame_of_part))
-        return _shown(f), total
+        return value_of(f), total
 
     def _in_part(self, f: Term) -> Term:
         """A fold over a part, with centres of this part."""
@@ -469,7 +469,3 @@ def _outermost_first(folds: Iterable[Term]) -> list[Term]:
 
 def _is_known_to_the_host(t: Term) -> bool:
     return all(s.op not in ("index", "read") for s in T.subterms(t))
-
-
-def _shown(f: Term) -> Term:
-    return T.field(f, "v") if f.attr.monoid is SE_PAIR else f

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -41,8 +41,7 @@ from monocomp.proving.extended_reals import (
 )
 from monocomp.proving.sampling import Sample
 from monocomp.terms import Term, UserMonoid
-from monocomp.terms.algebra import SE, first_place
-from monocomp.vocabulary import Kind
+from monocomp.terms.algebra import SE, first_place, of_one_field
 
 # --- monoids on tuples ----------------------------------------------------------------
 
@@ -242,26 +241,12 @@ def restricted(c: Carrier, nonnegative: Iterable[str]) -> Iterator[Carrier]:
 # --- built-in monoids -----------------------------------------------------------------
 
 
-def _param(name: str, kind: Kind = "float") -> Term:
-    return T.param(name, kind)
-
-
-def _monoid(name: str, unit: Term, combine: Callable[[Term, Term], Term]) -> UserMonoid:
-    x, y = _param("x", unit.kind), _param("x'", unit.kind)
-    return UserMonoid(name, ("x",), (unit,), (combine(x, y),))
-
-
 BUILT_IN: dict[str, UserMonoid] = {
     m.name: m
     for m in (
-        _monoid("sum", T.ZERO, T.add),
-        _monoid("prod", T.ONE, T.mul),
-        _monoid("max", T.NEG_INF, lambda x, y: T.function("maximum", x, y)),
-        _monoid("min", T.INF, lambda x, y: T.function("minimum", x, y)),
-        _monoid("any", T.FALSE, T.disjunction),
-        _monoid("all", T.TRUE, T.conjunction),
-        first_place("argmax"),
-        first_place("argmin"),
+        *map(of_one_field, ("sum", "prod", "max", "min")),
+        *(of_one_field(name, "bool") for name in ("any", "all")),
+        *map(first_place, ("argmax", "argmin")),
     )
 }
 
@@ -295,8 +280,8 @@ def top_claims() -> list[Claim]:
 
     def merge(cases: Cases, r: Value, a: Value, b: Value) -> Value:
         given = {"a": a, "b": b, "r": r}
-        total = T.add(_param("a"), _param("b"))
-        return cases.evaluate(T.function("minimum", total, _param("r")), given)
+        a, b, r = (T.param(name, "float") for name in ("a", "b", "r"))
+        return cases.evaluate(T.function("minimum", T.add(a, b), r), given)
 
     def closed(cases: Cases, shown: Operands) -> Sides:
         r, x, y = operands(cases, "xy", shown)

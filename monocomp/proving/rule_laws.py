@@ -167,6 +167,8 @@ law(
 law(
     "translation",
     "an addend leaves a maximum or minimum, by induction over its elements",
+    maximum_of_equals=Identity(_max(_a, _a), _a),
+    minimum_of_equals=Identity(_min(_a, _a), _a),
     maximum=Identity(_add(_a, _max(_x, _y)), _max(_add(_a, _x), _add(_a, _y))),
     minimum=Identity(_add(_a, _min(_x, _y)), _min(_add(_a, _x), _add(_a, _y))),
     maximum_of_nothing=Identity(_add(_a, T.NEG_INF), T.NEG_INF),

@@ -75,8 +75,10 @@ from monocomp.terms.logic import conjunction, conjuncts, disjunction
 from monocomp.terms.losses import as_it_stands, exactly, losses
 from monocomp.terms.nodes import Binder, Equation, Number, Term, UserMonoid, inert
 from monocomp.terms.parts import (
+    addends,
     base_and_power,
     is_bracket,
+    is_mask,
     is_over_nothing,
     is_read,
     split_addends,

@@ -22,11 +22,11 @@ arXiv:1805.02867.)
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from monocomp import terms as T
 from monocomp.terms import Term
-from monocomp.terms.nodes import SCALED
+from monocomp.terms.nodes import SCALED, intern
 from monocomp.vocabulary import Kind
 
 
@@ -97,17 +97,41 @@ def frame(bound: Term, condition: Term, exponent: Term) -> Term:
     return T.fold(SE.join, (bound,), condition, exponent)
 
 
-LARGEST_INT = 2**63 - 1
+def value_of(f: Term) -> Term:
+    """The fold f as programs write it: one in SE by its value."""
+    return T.field(f, "v") if f.attr.monoid is SE_PAIR else f
+
+
+LEAST_INT, LARGEST_INT = -(2**63), 2**63 - 1
 
 
 def lowest(kind: Kind) -> Term:
     """The maximum of nothing."""
-    return T.NEG_INF if kind == "float" else T.const(-LARGEST_INT - 1)
+    return T.NEG_INF if kind == "float" else T.const(LEAST_INT)
 
 
 def highest(kind: Kind) -> Term:
     """The minimum of nothing."""
     return T.INF if kind == "float" else T.const(LARGEST_INT)
+
+
+def of_one_field(name: str, kind: Kind = "float") -> T.UserMonoid:
+    """A built-in monoid of numbers or conditions, as one of tuples of one field."""
+    x, y = T.param("x", kind), T.param("x'", kind)
+    match name:
+        case "sum":
+            unit, combined = T.const(0, kind), T.add(x, y)
+        case "prod":
+            unit, combined = T.const(1, kind), T.mul(x, y)
+        case "max":
+            unit, combined = lowest(kind), T.function("maximum", x, y)
+        case "min":
+            unit, combined = highest(kind), T.function("minimum", x, y)
+        case "any":
+            unit, combined = T.FALSE, T.disjunction(x, y)
+        case _:
+            unit, combined = T.TRUE, T.conjunction(x, y)
+    return T.UserMonoid(_name_for(name, kind), ("x",), (unit,), (combined,))
 
 
 def first_place(name: str, value: Kind = "float", position: Kind = "float") -> T.UserMonoid:
@@ -123,8 +147,12 @@ def first_place(name: str, value: Kind = "float", position: Kind = "float") -> T
     tie = T.where(T.compare("==", x, y), T.function("minimum", i, j), i)
     worst = lowest(value) if name == "argmax" else highest(value)
     combine = (best, T.where(y_is_better, j, tie))
-    name = name if value == "float" else f"{name}_of_{value}s"
-    return T.UserMonoid(name, ("x", "i"), (worst, highest(position)), combine)
+    unit = (worst, highest(position))
+    return T.UserMonoid(_name_for(name, value), ("x", "i"), unit, combine)
+
+
+def _name_for(name: str, kind: Kind) -> str:
+    return name if kind == "float" or name in ("any", "all") else f"{name}_of_{kind}s"
 
 
 def is_selection(t: Term) -> bool:
@@ -146,8 +174,8 @@ def carried_places(top: Term) -> Term:
 
 
 def _entry(t: Term, monoid: str) -> Term:
-    (bound,), (condition, x) = T.open_fold(t)
-    return T.fold_at(monoid, _FIRST, bound, condition, x, target=t.attr.target)
+    binder = replace(t.attr, monoid=monoid)
+    return intern("fold_at", (_FIRST, *t.args[1:]), binder, "float" if monoid == "top" else "int")
 
 
 _FIRST = T.const(0)

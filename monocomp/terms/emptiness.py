@@ -24,7 +24,14 @@ from monocomp.terms.leaves import INF, NEG_INF, TRUE, const, index
 from monocomp.terms.logic import conjuncts
 from monocomp.terms.losses import as_it_stands
 from monocomp.terms.nodes import Term
-from monocomp.terms.parts import factors, is_bracket, is_over_nothing, split_coefficient
+from monocomp.terms.parts import (
+    addends,
+    factors,
+    is_bracket,
+    is_mask,
+    is_over_nothing,
+    split_coefficient,
+)
 from monocomp.vocabulary import KEEPING_REDUCTIONS
 
 # Functions that are 0 at 0.
@@ -55,7 +62,7 @@ def may_be_empty(t: Term) -> bool:
             return may_be_empty(t.args[0])
         case "where":
             return any(map(may_be_empty, t.args[1:]))
-        case "relu" | "sigmoid" | "softplus" if any(map(_is_masked, _addends(t.args[0]))):
+        case "relu" | "sigmoid" | "softplus" if any(map(is_mask, addends(t.args[0]))):
             return True  # they are 0 at -inf
         case _ if t.op in _ZERO_AT_ZERO:
             return may_be_empty(t.args[0])
@@ -85,19 +92,11 @@ def may_be_empty(t: Term) -> bool:
     return False
 
 
-def _addends(t: Term) -> tuple[Term, ...]:
-    return t.args if t.op == "add" else (t,)
-
-
-def _is_masked(t: Term) -> bool:
-    return t.op == "where" and NEG_INF in t.args
-
-
 def _may_be_left_out(factor: Term) -> bool:
     """Is it 0 over nothing or beside a logit of -inf, as an addend may be that is not there?"""
     if factor.op == "exp":  # what is taken away is a maximum mostly, and not infinite
         (x,) = factor.args
-        parts = map(split_coefficient, _addends(x))
+        parts = map(split_coefficient, addends(x))
         return any(n > 0 and rest is not None and not is_finite(rest) for n, rest in parts)
     return may_be_empty(factor)
 
@@ -134,7 +133,7 @@ def is_element(t: Term, fold: Term, known: Container[Term] = ()) -> bool:
 def left_out_of_frame(weight: Term) -> Iterable[Term]:
     """The weights w without which exp(s - m) may be infinite: m is the maximum of s for w != 0."""
     (x,) = weight.args
-    for a in _addends(x):
+    for a in addends(x):
         _, m = split_coefficient(a)
         if m is None or m.op != "fold" or m.attr.monoid not in ("max", "min"):
             continue
@@ -262,17 +261,17 @@ def _holds_selected(exponent: Term, m: Term) -> bool:
         and a.attr.monoid == "top"
         and a.attr.extents == m.attr.extents
         and open_as(a, ("@0",))[1] == parts
-        for a in _addends(exponent)
+        for a in addends(exponent)
     )
 
 
 def _holds(total: Term, part: Term) -> bool:
     """Are the addends of c * part among those of a total, for a positive and finite c?"""
-    addends = _addends(total)
-    parts = _addends(part)
-    for a in addends:
+    there = addends(total)
+    parts = addends(part)
+    for a in there:
         scale = _quotient(a, parts[0])
-        if scale is not None and all(construct("mul", scale, p) in addends for p in parts):
+        if scale is not None and all(construct("mul", scale, p) in there for p in parts):
             return True
     return False
 
@@ -342,5 +341,5 @@ def _vanishing(t: Term) -> set[Term]:
         if is_bracket(f):
             found |= set(conjuncts(f.args[0]))
         if f.op == "exp":
-            found |= set(_addends(f.args[0]))
+            found |= set(addends(f.args[0]))
     return found

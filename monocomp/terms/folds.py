@@ -85,14 +85,19 @@ def fold_at(
         bodies = tuple(as_float(t) for t in bodies)
     binder, args = close(monoid, (opened,), (condition, *bodies), target)
     t = intern("fold_at", (position, *args), binder, _fold_kind(binder.name, args[1:]))
-    if target is None and (position.op != "index" or any(position.attr[0] in a.free for a in args)):
+    if position.op != "index" or (target is None and any(position.attr[0] in a.free for a in args)):
         return by_definition(t)
     return t
 
 
 def by_definition(t: Term) -> Term:
-    """A softmax, log_softmax or prefix in terms of the aggregate that it is defined with."""
+    """A softmax, log_softmax or prefix in terms of the aggregate that it is defined with; an entry
+    of `top` as the one that has its rank."""
     position = t.args[0]
+    if t.attr.target is not None:
+        rank = index("$rank", t.attr.target)
+        entry = intern("fold_at", (rank, *t.args[1:]), t.attr, t.kind)
+        return fold("max", (rank,), compare("==", rank, position), entry)
     (bound,), (condition, *bodies) = open_fold(t)
     monoid, here = t.attr.monoid, {bound.attr[0]: position}
     if monoid not in ("softmax", "log_softmax"):

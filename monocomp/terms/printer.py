@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from monocomp.terms.binders import open_fold
 from monocomp.terms.comparisons import where
-from monocomp.terms.facts import is_nonnegative
+from monocomp.terms.facts import is_finite_if_read, is_nonnegative
 from monocomp.terms.leaves import FALSE, NEG_INF, TRUE, ZERO, const
 from monocomp.terms.logic import conjunction
 from monocomp.terms.losses import as_it_stands
@@ -322,7 +322,8 @@ def _is_sum(t: Term) -> bool:
 
 
 def _with_masked_weight(t: Term) -> list[Term]:
-    """The factors of a product but its number, [c] * exp(x) as exp(where(c, x, -inf)).
+    """The factors of a product but its number, [c] * exp(x) as exp(where(c, x, -inf)), and [c]
+    beside what may be infinite as exp(where(c, 0, -inf)).
 
     These are one term, and in the language only the second says that where c fails nothing
     is there: what it is multiplied with is not looked at, and a sum of such may be empty.
@@ -330,11 +331,12 @@ def _with_masked_weight(t: Term) -> list[Term]:
     factors = [f for f in t.args if f.op != "const"]
     brackets = [f for f in factors if is_bracket(f)]
     weights = [f for f in factors if f.op == "exp"]
-    if not brackets or not weights:
+    others = [f for f in factors if f not in brackets and f.op != "pow"]
+    if not brackets or not (weights or not all(map(is_finite_if_read, others))):
         return factors
     condition = conjunction(*(b.args[0] for b in brackets))
-    masked = where(condition, weights[0].args[0], NEG_INF)
-    rest = [f for f in factors if f not in brackets and f is not weights[0]]
+    masked = where(condition, weights[0].args[0] if weights else ZERO, NEG_INF)
+    rest = [f for f in factors if f not in brackets and f not in weights[:1]]
     return [inert("exp", masked), *rest]
 
 

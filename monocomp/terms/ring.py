@@ -38,11 +38,11 @@ from monocomp.terms.parts import (
 from monocomp.terms.weights import (
     holds_ref,
     is_inverse_of_nothing,
-    is_logarithm_of_weight,
     is_quotient,
     is_scale,
     is_weight_there,
     that_cancel,
+    weight_of_logarithm,
 )
 from monocomp.vocabulary import Kind
 
@@ -293,7 +293,7 @@ def _with_quotients_that_cancel(found: list[Term]) -> Iterator[Term]:
     for f in found:
         quotient = f.args[0].args if f.op == "pow" and f.attr < 0 and f.args[0].op == "mul" else ()
         if any(is_inverse_of_nothing(g) and cancels(g) for g in quotient):
-            yield from factors([power_of(f.args[0], f.attr)])
+            yield from factors([_dividing_by_weights(f.args[0], f.attr)])
         else:
             yield f
 
@@ -342,13 +342,16 @@ def _power_as_written(base: Term, power: Fraction) -> Term:
     condition: 1 / exp(a) is exp(-a). And 1 / (x / z) is z / x but where z is nothing: so it stays,
     unless z cancels.
     """
-    found = _power(base, power)
     if power > 0 or is_quotient(base):
-        return found
-    there: list[Term | None] = []
-    for f in factors([base]):
-        if f.op == "exp":
-            there += map(is_weight_there, addends(f.args[0]))
+        return _power(base, power)
+    return _dividing_by_weights(base, power)
+
+
+def _dividing_by_weights(base: Term, power: Fraction) -> Term:
+    """The inverse of a product, over [w != 0] for each weight w in it."""
+    found = power_of(base, power)
+    weights = (f.args[0] for f in factors([base]) if f.op == "exp")
+    there = (is_weight_there(a) for x in weights for a in addends(x))
     divisors = [power_of(bracket(c), -1) for c in there if c is not None]
     return mul(found, *divisors) if divisors else found
 
@@ -452,11 +455,11 @@ def _exp(exponent: Term) -> Term:
         number, rest = split_coefficient(t)
         if rest is None and number == -math.inf:
             return _inert_exp(NEG_INF)
-        if is_logarithm_of_weight(rest) and rest is not None and isinstance(number, Fraction):
-            (x,) = rest.args
+        x = weight_of_logarithm(rest)
+        if x is not None and rest is not None and isinstance(number, Fraction):
             if not is_positive(x):
                 lose(rest)
-            leaving.append(_power(*_of_root(x, number)))
+            leaving.append(_power_as_written(*_of_root(x, number)))
         elif number > 0 and rest is not None and rest.op == "where" and NEG_INF in rest.args[1:]:
             condition, a, b = rest.args
             if a is NEG_INF:

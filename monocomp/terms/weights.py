@@ -8,6 +8,7 @@ apart.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 
 from monocomp.terms.constructors import construct
@@ -16,8 +17,9 @@ from monocomp.terms.facts import has_element, is_finite, is_unmasked, is_weight
 from monocomp.terms.leaves import INF, NEG_INF, TRUE, const
 from monocomp.terms.logic import conjunction, conjuncts
 from monocomp.terms.losses import lose
-from monocomp.terms.nodes import Number, Term
+from monocomp.terms.nodes import Number, Term, intern
 from monocomp.terms.parts import addends, factors, split_coefficient
+from monocomp.vocabulary import LOGARITHM_OF
 
 
 def is_weight_there(exponent: Term) -> Term | None:
@@ -103,10 +105,19 @@ def is_scale(t: Term, product: Iterable[Term]) -> bool:
     return all(c is None or others.says(c) for c in there)
 
 
-def is_logarithm_of_weight(t: Term | None) -> bool:
-    """Where it is -inf, is x = exp(log(x)) a weight of nothing? exp(-inf) is, and a plain 0 is not:
-    x / x has no value then, while exp(log(x)) / exp(log(x)) is 0."""
-    return t is not None and t.op == "log" and all(map(_is_scaled_weight, factors(t.args)))
+def weight_of_logarithm(t: Term | None) -> Term | None:
+    """x for a t = log(x) that, where it is -inf, says that x = exp(t) is a weight of nothing.
+    exp(-inf) is, and a plain 0 is not: x / x has no value then, while
+    exp(log(x)) / exp(log(x)) is 0."""
+    if t is None:
+        return None
+    if t.op == "log" and all(map(_is_scaled_weight, factors(t.args))):
+        return t.args[0]
+    if t.op == "fold_at" and isinstance(t.attr.monoid, str) and t.attr.monoid in LOGARITHM_OF:
+        return intern(
+            "fold_at", t.args, replace(t.attr, monoid=LOGARITHM_OF[t.attr.monoid]), t.kind
+        )
+    return None
 
 
 def _is_scaled_weight(t: Term) -> bool:

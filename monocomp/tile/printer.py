@@ -142,11 +142,9 @@ class _Printer:
                 return f"|{e.attr}|"
             case "cast":
                 return f"{e.attr}({self.list(e.args)})"
-            case "load" if not e.guarded:
-                return f"{e.attr}[{self.list(e.args)}]"
             case "load":
-                *places, guard = e.args
-                return f"{e.attr}[{self.list(places)}] if {self.show(guard)}"
+                condition = "" if e.guard is None else f" if {self.show(e.guard)}"
+                return f"{e.attr}[{self.list(e.places)}]{condition}"
             case "compare":
                 text = f" {e.attr} ".join(self.show(a, nested=True) for a in e.args)
             case op if op in INFIX and e.attr == MARKED.get(op):

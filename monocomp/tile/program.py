@@ -74,6 +74,16 @@ class Expr:
     kind: Kind
     guarded: bool = False
 
+    @property
+    def places(self) -> tuple[Expr, ...]:
+        """The operands of a load but its guard."""
+        return self.args[:-1] if self.guarded else self.args
+
+    @property
+    def guard(self) -> Expr | None:
+        """What admits the elements of a load, if it is guarded."""
+        return self.args[-1] if self.guarded else None
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -240,6 +250,12 @@ class Loop:
         return self.axis.tile.union(*(e.axes for e in (*self.bounds, *masks)))
 
     @property
+    def is_exact(self) -> bool:
+        """Is it entered for elements of the domain alone, one at a time?"""
+        is_masked = any(isinstance(s, Mask) for s in self.body)
+        return self.axis.role == "serial" and not self.domain and not is_masked
+
+    @property
     def is_whole(self) -> bool:
         """Is every element of the axis in the domain?"""
         return self.segments == WHOLE
@@ -384,12 +400,9 @@ def subexpressions(e: Expr) -> Iterator[Expr]:
     yield e
 
 
-def leaves(e: Expr) -> Iterable[Expr]:
+def leaves(e: Expr) -> Iterator[Expr]:
     """The named values that an expression reads."""
-    if e.op == "local":
-        yield e
-    for a in e.args:
-        yield from leaves(a)
+    return (x for x in subexpressions(e) if x.op == "local")
 
 
 def names(body: list[Statement]) -> Iterator[str]:

@@ -15,29 +15,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from monocomp.errors import InternalError
-from monocomp.tile import (
-    Assign,
-    Expr,
-    Fold,
-    Let,
-    Loop,
-    Mask,
-    Selection,
-    State,
-    Statement,
-    Store,
-    TileProgram,
-    apply,
-    over,
-    roots,
-    subexpressions,
-    walk,
-    with_roots,
-)
+from monocomp.tile import program as P
 from monocomp.tile.operations import JOIN
 
 
-def split_padding(program: TileProgram, axes: Collection[str]) -> TileProgram:
+def split_padding(program: P.TileProgram, axes: Collection[str]) -> P.TileProgram:
     """The program with some of its axes held as two tiles each.
 
     Args:
@@ -51,18 +33,20 @@ def split_padding(program: TileProgram, axes: Collection[str]) -> TileProgram:
     return program
 
 
-def divisible(program: TileProgram) -> list[str]:
+def divisible(program: P.TileProgram) -> list[str]:
     """The axes that can be held as two tiles: those held entirely, in one, that only values,
     reductions and stores have. A fold along one, and the ranks of a selection, need all of it."""
-    body = list(walk(program.body))
-    folds = [s for s in body if isinstance(s, Fold)]
+    body = list(P.walk(program.body))
+    folds = [s for s in body if isinstance(s, P.Fold)]
     needed = {s.axis for s in folds}
-    needed |= {s.monoid.axis for s in folds if isinstance(s.monoid, Selection)}
-    needed |= {a for s in body if isinstance(s, Mask) for a in s.value.axes}
-    needed |= {a for s in body if isinstance(s, Loop) for e in s.bounds for a in e.axes}
+    needed |= {s.monoid.axis for s in folds if isinstance(s.monoid, P.Selection)}
+    needed |= {a for s in body if isinstance(s, P.Mask) for a in s.value.axes}
+    needed |= {a for s in body if isinstance(s, P.Loop) for e in s.bounds for a in e.axes}
     # The second state would be computed from the first one's next.
-    assigned = [s.value for s in body if isinstance(s, Assign)]
-    needed |= {a for e in assigned for a in e.axes if any(over(x) == a for x in subexpressions(e))}
+    assigned = [s.value for s in body if isinstance(s, P.Assign)]
+    needed |= {
+        a for e in assigned for a in e.axes if any(P.over(x) == a for x in P.subexpressions(e))
+    }
     held = {a.name: a.after for a in program.axes.values() if a.role == "whole"}
     needed |= {a for pair in held.items() if pair[1] for a in pair if a}
     return [a for a in held if a not in needed]
@@ -71,7 +55,7 @@ def divisible(program: TileProgram) -> list[str]:
 class _TwoTiles:
     """Holds one axis as two tiles. The first keeps the names, the second gets others."""
 
-    def __init__(self, program: TileProgram, axis: str) -> None:
+    def __init__(self, program: P.TileProgram, axis: str) -> None:
         self.program = program
         self.axis = axis
         self.second = _other(axis, program.axes)
@@ -86,7 +70,7 @@ class _TwoTiles:
             self.copies[name] = _other(name, taken)
             taken.add(self.copies[name])
 
-    def run(self) -> TileProgram:
+    def run(self) -> P.TileProgram:
         """The program."""
         axes = {}
         for name, axis in self.program.axes.items():
@@ -95,39 +79,39 @@ class _TwoTiles:
                 axes[self.second] = replace(axis, name=self.second, after=name)
         return replace(self.program, axes=axes, body=self._body(self.program.body))
 
-    def _body(self, body: list[Statement]) -> list[Statement]:
+    def _body(self, body: list[P.Statement]) -> list[P.Statement]:
         return [part for s in body for part in self._statement(s)]
 
-    def _statement(self, s: Statement) -> Iterator[Statement]:
+    def _statement(self, s: P.Statement) -> Iterator[P.Statement]:
         """A statement, and once more for the second tile if it has the axis."""
         match s:
-            case Loop():
+            case P.Loop():
                 yield self._loop(s)
-            case Mask():
-                yield with_roots(s, self._value)
-            case Let() | Assign():
-                yield with_roots(s, self._value)
+            case P.Mask():
+                yield P.with_roots(s, self._value)
+            case P.Let() | P.Assign():
+                yield P.with_roots(s, self._value)
                 if s.name in self.copies:
-                    yield replace(with_roots(s, self._second), name=self.copies[s.name])
-            case Fold():
-                yield with_roots(s, self._value)
+                    yield replace(P.with_roots(s, self._second), name=self.copies[s.name])
+            case P.Fold():
+                yield P.with_roots(s, self._value)
                 if s.names[0] in self.copies:
                     names, prefixes = map(self._renamed, (s.names, s.prefixes))
-                    second = with_roots(s, self._second)
+                    second = P.with_roots(s, self._second)
                     yield replace(second, names=names, prefixes=prefixes)
-            case Store():
-                yield with_roots(s, self._value)
-                if any(self.axis in e.axes for e in roots(s)):
-                    yield with_roots(s, self._second)
+            case P.Store():
+                yield P.with_roots(s, self._value)
+                if any(self.axis in e.axes for e in P.roots(s)):
+                    yield P.with_roots(s, self._second)
 
-    def _loop(self, s: Loop) -> Loop:
+    def _loop(self, s: P.Loop) -> P.Loop:
         state = []
         for field in s.state:
             state.append(replace(field, start=self._value(field.start)))
             if field.name in self.copies:
                 start, axes = self._second(field.start), self._axes(field.axes)
-                state.append(State(self.copies[field.name], axes, start))
-        return replace(with_roots(s, self._value), state=state, body=self._body(s.body))
+                state.append(P.State(self.copies[field.name], axes, start))
+        return replace(P.with_roots(s, self._value), state=state, body=self._body(s.body))
 
     def _renamed(self, names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(self.copies.get(n, n) for n in names)
@@ -135,10 +119,10 @@ class _TwoTiles:
     def _axes(self, axes: frozenset[str]) -> frozenset[str]:
         return axes - {self.axis} | {self.second} if self.axis in axes else axes
 
-    def _value(self, e: Expr, second: bool = False) -> Expr:
+    def _value(self, e: P.Expr, second: bool = False) -> P.Expr:
         """An expression for the first or the second tile. What does not have the axis is the
         same for both."""
-        if over(e) == self.axis:
+        if P.over(e) == self.axis:
             return self._joined(e, second)
         args = tuple(self._value(a, second) for a in e.args)
         if not second or self.axis not in e.axes:
@@ -154,10 +138,10 @@ class _TwoTiles:
                 attr = self.second, attr[1]
         return replace(e, args=args, attr=attr, axes=self._axes(e.axes))
 
-    def _second(self, e: Expr) -> Expr:
+    def _second(self, e: P.Expr) -> P.Expr:
         return self._value(e, second=True)
 
-    def _joined(self, e: Expr, second: bool) -> Expr:
+    def _joined(self, e: P.Expr, second: bool) -> P.Expr:
         """A reduction over the axis: over its first tile, and over its second."""
         if e.op == "contract":
             initial = tuple(self._value(a, second) for a in e.args[2:])
@@ -169,18 +153,18 @@ class _TwoTiles:
         for axis, n in ((self.axis, False), (self.second, True)):
             value = self._value(e.args[0], n)
             parts.append(replace(e, args=(value,), attr=(monoid, axis)))
-        return apply(JOIN[monoid], *parts)
+        return P.apply(JOIN[monoid], *parts)
 
 
-def _named(body: list[Statement]) -> Iterator[tuple[str, frozenset[str]]]:
+def _named(body: list[P.Statement]) -> Iterator[tuple[str, frozenset[str]]]:
     """What a body names, with the axes along which it varies."""
-    for s in walk(body):
+    for s in P.walk(body):
         match s:
-            case Let():
+            case P.Let():
                 yield s.name, s.value.axes
-            case Loop():
+            case P.Loop():
                 yield from ((field.name, field.axes) for field in s.state)
-            case Fold():
+            case P.Fold():
                 axes = frozenset().union(*(e.axes for e in (*s.state, *s.elements))) - {s.axis}
                 yield from ((name, axes) for name in s.names)
                 yield from ((name, axes | {s.axis}) for name in s.prefixes)

@@ -257,9 +257,8 @@ class _Verifier:
 
     def _kind_of_load(self, e: P.Expr) -> Kind | None:
         tensor = self.program.inputs[e.attr]
-        places = e.args[: len(e.args) - e.guarded]
         is_guard = not e.guarded or (bool(e.args) and e.args[-1].kind == "bool")
-        fits = len(places) == len(tensor.dims) and all(a.kind == "int" for a in places)
+        fits = len(e.places) == len(tensor.dims) and all(a.kind == "int" for a in e.places)
         return tensor.kind if fits and is_guard else None
 
     def _axes_of(self, e: P.Expr) -> frozenset[str]:

@@ -16,7 +16,8 @@ import monocomp as mc
 from monocomp import library
 from monocomp.declarations import by_representative
 from monocomp.errors import InternalError, UnsupportedError
-from monocomp.host import Evaluation, HostProgram, host_program, of_tile_program, verify
+from monocomp.host.building import host_program, of_tile_program
+from monocomp.host.evaluation import Evaluation
 from monocomp.host.program import (
     Argument,
     Buffer,
@@ -25,6 +26,7 @@ from monocomp.host.program import (
     Extent,
     Flag,
     HalfLength,
+    HostProgram,
     Launch,
     Length,
     Param,
@@ -35,6 +37,7 @@ from monocomp.host.program import (
     Statement,
     Stride,
 )
+from monocomp.host.verifier import verify
 from monocomp.sizes import packed_extents
 from tests.backends.library_cases import CASES
 

@@ -42,12 +42,23 @@ NEAR_MISSES = {
         "A[i] = sum[k]((X[i,k] + M[i] - sum[k](X[i,k] + M[i]) / sum[k](2.0)) ** 2)",
         "A[i] = sum[k]((X[i,k] + M[i] - sum[k if k < i](X[i,k] + M[i]) / sum[k](1.0)) ** 2)",
         "A[i] = sum[k if k < i]((X[i,k] + M[i] - sum[k if k < i](X[i,k] + M[i]) / |k|) ** 2)",
-        "B = max[j if Y[j] < 0](Y[j])\n"  # of nothing, perhaps
-        "A[i] = sum[k]((X[i,k] + B - sum[k](X[i,k] + B) / sum[k](1.0)) ** 2)",
-        "B[i] = sum[j if Y[j] < 0](Y[j] - max[l if Y[l] < i](Y[l]))\n"  # here, too
-        "A[i] = sum[k]((X[i,k] + B[i] - sum[k](X[i,k] + B[i]) / sum[k](1.0)) ** 2)",
-        "M[i] = sum[k](exp(S[i,k]) * (X[i,k] + Y[i])) / sum[k](exp(S[i,k]))\n"  # no weight
-        "A[i] = sum[k]((X[i,k] + Y[i] - M[i]) ** 2)",
+        *(
+            f"A[i] = sum[k]((X[i,k] + {x} - sum[k](X[i,k] + {x}) / sum[k](1.0)) ** 2)"
+            for x in (  # of nothing, perhaps
+                "max[j if Y[j] < 0](Y[j])",
+                "sum[j if Y[j] < 0](Y[j] - max[l if Y[l] < i](Y[l]))",
+                "M[i] / sum[j if j < i](exp(Y[j]))",
+                "log(M[i])",  # or infinite
+            )
+        ),
+        *(
+            f"A[i] = sum[k]((X[i,k] + M[i] - {x}) ** 2)"
+            for x in (
+                "sum[k](exp(S[i,k]) * (X[i,k] + M[i])) / sum[k](exp(S[i,k]))",  # no weight
+                "sum[k](Y[k] * (X[i,k] + M[i])) / |k|",  # not theirs
+                "(0 < B[i]) * sum[k](X[i,k] + M[i]) / sum[k](1.0)",  # elsewhere it does not cancel
+            )
+        ),
     ],
     "expand_any_and_all": ["A[i] = 0 < max[k](1 * (X[i,k] < 0))"],
     "expand_prefix": ["P[k] = softmax[k](X[k])", "index r < 2\nA[r] = top[k -> r](X[k])"],
@@ -91,6 +102,25 @@ def test_near_miss(name: str, text: str) -> None:
 
 
 DISTANCES = [  # with what the elements and their mean are shifted by, and without it
+    *(
+        (
+            f"sum[k]((X[i,k] + {x} - sum[k](X[i,k] + {x}) / sum[k](1.0)) ** 2)",
+            "sum[k]((X[i,k] - sum[k](X[i,k]) / sum[k](1.0)) ** 2)",
+        )
+        for x in ("sum[j if j < i](Y[j])", "M[i] / |k|")
+    ),
+    (  # a part of what they are shifted by
+        "sum[k]((X[i,k] + M[i] + Y[i] - sum[k](X[i,k] + M[i]) / sum[k](1.0)) ** 2)",
+        "sum[k]((X[i,k] + Y[i] - sum[k](X[i,k]) / sum[k](1.0)) ** 2)",
+    ),
+    *(  # beside others, whichever stand first
+        (
+            f"sum[k](({a}[i,k] - sum[k]({a}[i,k]) / |k|)"
+            f" * ({b}[i,k] + Y[i] - sum[k]({b}[i,k] + Y[i]) / |k|))",
+            f"sum[k](({a}[i,k] - sum[k]({a}[i,k]) / |k|) * ({b}[i,k] - sum[k]({b}[i,k]) / |k|))",
+        )
+        for a, b in ("XB", "BX")
+    ),
     (
         "sum[k if k < i]((Y[i] + X[i,k] - sum[k if k < i](X[i,k] + Y[i]) / sum[k if k < i](1.0)) ** 3)",  # noqa: E501
         "sum[k if k < i]((X[i,k] - sum[k if k < i](X[i,k]) / sum[k if k < i](1.0)) ** 3)",

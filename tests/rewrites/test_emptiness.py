@@ -24,11 +24,13 @@ def test_example(rule: Rule) -> None:
         ("minimum(X[i], min[k](S[i,k]))", "minimum(X[i], inf)"),
         ("X[i] + sum[k](max[j](S[i,k] * R[i,j]))", "X[i]"),
         ("X[i] + max[j](R[i,j] + sum[k](S[i,k]))", "X[i] + max[j](R[i,j])"),
+        ("X[i] * M[j, k](S[i,k], R[i,j]).m", "X[i] * M[j, k if k < k](S[i,k], R[i,j]).m"),
     ],
 )
 def test_variant(before: str, after: str) -> None:
-    texts = (f"input X[i], S[i,k], R[i,j]\nindex k < 0\nA[i] = {body}" for body in (before, after))
-    check_variant(FOLD_NOTHING, *texts)
+    head = "monoid M(v, m) = unit (0, 1), combine (v * m' + v', m * m')\n"
+    head += "input X[i], S[i,k], R[i,j]\nindex k < 0\nA[i] = "
+    check_variant(FOLD_NOTHING, head + before, head + after)
 
 
 def test_selection() -> None:

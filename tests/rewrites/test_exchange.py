@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from monocomp import compile as compile_program
 from monocomp.pipeline import exchange
 from monocomp.planning.counting import elements_of_folds
 from monocomp.reference.oracle import evaluate
@@ -164,6 +165,20 @@ def test_operations(text: str, count: int) -> None:
     program = equations(text)
     sizes = {"i": 2, "j": 3, "k": 5, "e": 7}
     assert elements_of_folds(replace(program, sizes=sizes)) == count
+
+
+def test_what_holds_no_sum_is_no_candidate() -> None:
+    assert not candidates(equations("O[i] = sum[k if C[i,k] < 0](1)"))
+
+
+def test_what_leaves_a_sum_over_nothing_is_not_looked_at() -> None:
+    rng = np.random.default_rng(0)
+    inputs = {"A": rng.random((4, 3)), "B": rng.random((5, 3)), "C": rng.random((5, 2))}
+    inputs["A"][0] = np.nan
+    text = OUTER_K.replace("[k]", "[k if k < e]")
+    kernel = compile_program(f"index e < 2\n{text}", backend="numpy")
+    assert "exchange_sums" in [step.rule for step in kernel.derivation]
+    np.testing.assert_array_equal(np.asarray(kernel(**inputs))[:, 0], 0)
 
 
 def test_candidates_come_in_a_fixed_order() -> None:

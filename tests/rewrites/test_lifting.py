@@ -80,6 +80,7 @@ NEAR_MISSES = {
         " - where(max[l](S[i,l]) > -inf, 0, -inf)))",
         "M[i] = sum[k](exp(max[j](D[i,j,k])) * V[k])",
         "M[i] = max[j, k](exp(max[l](D[i,j,l])) * V[k])",  # two indices
+        "M[i] = max[k](V[k] * exp(-max[j if j < i](D[i,j,k])))",  # inf of nothing
     ],
     "lift_divisor": [
         "O[i] = sum[k](sigmoid(S[i,k]))",  # nothing is taken of it
@@ -109,6 +110,7 @@ NEAR_MISSES = {
         "O[i] = SE[k](V[k], A[i]).v",  # nothing does
         "O[i] = SE[k](V[k], S[i,k] * A[i]).v",  # no addend
         f"{USER}O[i] = M[k](V[k], S[i,k] + A[i]).v",  # not the monoid SE
+        "O[i,k] = SE[..k](V[k], S[i,k] + A[i]).v",  # of those up to k
     ],
     "join_frames": [
         "Z[i] = exp(S[i]) + exp(C[i])",  # no exponent holds a fold
@@ -121,8 +123,10 @@ NEAR_MISSES = {
         "Z[i] = exp(C[i] - maximum(C[i], max[k](S[i,k]))) + X[i]",
         "Z[i] = exp(exp(max[k](S[i,k])) * X[i] + C[i])",  # exp multiplies it out again
         "Z[i] = exp(max[k](S[i,k]) * exp(i) - maximum(X[i], max[k](S[i,k])) * exp(i)) + X[i]",
+        "Z[i] = exp(max[k](S[i,k])) - maximum(exp(max[k](S[i,k])), X[i])",  # an exponent
     ],
     "hoist_frame": [
+        "A[i] = sum[k](exp(M[i]) * X[i,k] / sum[j if j < k](D[j,k]))",  # infinite but for that
         "A[i] = sum[k](exp(S[i,k] - M[i]) * V[k])",  # else it would be exp(S) that is summed
         "A[i] = sum[k](exp(S[i,k]) * X[i])",
         "A[i] = sum[k](X[i] * V[k])",
@@ -177,6 +181,9 @@ NEAR_MISSES = {
         f"O[i] = {PART} / {WHOLE}",
         f"O[i] = log({PART} / {WHOLE})",
         f"O[i] = exp(A[i]) * {SCALE} * {PART} / {WHOLE}",
+        "O[i] = SE[j, k if k < j](V[k], D[i,j,k]).v / SE[j, k](1, D[i,j,k]).v",  # not nested yet
+        f"O[i] = {PART} / SE[j, k](1, D[i,j,k]).v",
+        *(f"O[i] = {SCALE} * ({n} * {PART} - 8 * B[i]) / {WHOLE}" for n in (3, 5)),  # or first
     ],
 }
 
@@ -194,6 +201,8 @@ def test_near_miss(name: str, text: str) -> None:
 
 SUM = "sum[k if k < i](X[i,k])"
 M = "max[k](S[i,k])"
+LARGER = "maximum(S[i,k], 0)"
+CUT = f"relu(exp(S[i,k] - {LARGER}) - exp(-{LARGER}))"
 VARIANTS = [
     (  # a number that is not small has no exponent
         "lift_weighted_sum",
@@ -214,7 +223,19 @@ VARIANTS = [
             ("(k < i)", ""),
             ("B[k] ** 2", " if B[k] != 0"),
             ("sum[j if D[i,j,k] > 0](1.0)", " if sum[j if D[i,j,k] > 0](1.0) != 0"),
+            ("tanh(X[i,k] * exp(A[i]))", " if tanh(X[i,k] * exp(A[i])) != 0"),
         )
+    ),
+    (  # nor does an exponent count where it is cut off
+        "lift_weighted_sum",
+        "O[i] = sum[k](relu(exp(S[i,k]) - 1))",
+        f"O[i] = exp(max[k if {CUT} != 0]({LARGER})) * SE[k if {CUT} != 0]({CUT}, {LARGER}).v",
+    ),
+    (  # or where values cancel
+        "lift_weighted_sum",
+        "O[i] = sum[k](exp(max[j](D[i,j,k])) * SE[j](B[j], D[i,j,k]).v)",
+        "O[i] = exp(max[k if SE[j](B[j], D[i,j,k]).v != 0](max[j](D[i,j,k])))"
+        " * SE[k if SE[j](B[j], D[i,j,k]).v != 0](SE[j](B[j], D[i,j,k]).v, max[j](D[i,j,k])).v",
     ),
     (  # but not where it is 0 only because its own exponent is -inf
         "lift_weighted_sum",
@@ -250,6 +271,11 @@ VARIANTS = [
         f"O[i] = max[k](exp(max[j](D[i,j,k]) + {M}) * V[k])",
         f"O[i] = exp(max[k](max[j](D[i,j,k])) + {M})"
         " * max[k](exp(max[j](D[i,j,k]) - max[l](max[j](D[i,j,l]))) * V[k])",
+    ),
+    (  # a number that has no exponent
+        "join_frames",
+        f"Z[i] = minimum(exp({M}) * X[i], 0)",
+        f"Z[i] = exp({M}) * minimum(X[i], 0)",
     ),
     (  # over nothing, as a divisor, a sum says that the addend is not there
         "join_frames",
@@ -299,6 +325,7 @@ APPLIES = {
         "Y[i] = (exp(A[i]) - exp(B[i])) ** 2 / (1 + X[i] ** 2)",
         "Y[i] = sqrt(exp(A[i]) + exp(B[i])) * exp(C[i])",
         "Y[i] = (exp(A[i]) - exp(B[i])) ** 3 * sigmoid(X[i]) ** 2",
+        "Y[i] = exp(C[i]) / maximum(exp(A[i]) * X[i] ** 2, exp(B[i]))",
     ],
     "join_frames": [
         "Z[i] = exp(C[i] - max[j, k](D[i,j,k])) + X[i]",

@@ -87,6 +87,10 @@ NEAR_MISSES = {
         "A[i] = sum[k](where(X[i,k] < max[l](X[i,l]), X[i,k], max[l](X[i,l])))",
         "A[i] = sum[k, j]((D[i,j,k] + max[l](X[i,l])) * Y[k])",  # two indices, not nested yet
         "A[i] = sum[k](Y[argmax[l](X[i,l])] * X[i,k] * 0 + X[i,k])",
+        "A[i] = sum[k](k * argmax[k](X[i,k]))",  # ints
+        # The minimum may be of nothing where this factor is 1.
+        "A[i] = sum[k](X[i,k] * (1 + sum[l if l < i](exp(-X[i,l])))"
+        " * (Y[k] + min[l if l < i](X[i,l])))",
     ],
     "split_weights": [
         "V[i] = sum[k](X[i,k] - M[i])",  # sum(x) - n m would cancel catastrophically
@@ -142,6 +146,9 @@ NEAR_MISSES = {
         "A[i] = max[k](X[i,k] * M[i])",
         "A[i] = sum[k if X[i,k] < 0](1)",  # a count
         "A[i] = sum[j, k](D[i,j,k] * B[i])",  # two indices, not nested yet
+        # Where exp(B[i]) is 0, so are the elements, and without it they are infinite.
+        "A[i] = sum[k](exp(B[i]) * X[i,k] / sum[j if j < k](D[i,j,k]))",
+        "A[i] = sum[k](exp(B[i]) * X[i,k] / exp(where(k < i, 0, -inf)))",
     ],
     "hoist_addend": [
         "M[i] = max[k](S[i,k] * B[i])",
@@ -149,6 +156,7 @@ NEAR_MISSES = {
         "M[i] = sum[k](S[i,k] + B[i])",
         "M[i] = max[k if S[i,k] < 0](B[i])",  # over nothing it is -inf
         "M[i] = max[k if k < i](S[i,k] + B[i])",  # so it is here, where B[i] is inf
+        "input N[i,k]: int\nM[i] = max[k if N[i,k] < 0](N[i,k] + 2)",  # the least of all, if empty
         "M[i] = prod[k](S[i,k] + B[i])",
     ],
     "hoist_positive_factor": [
@@ -207,6 +215,9 @@ NEAR_MISSES = {
         "A[i] = sum[k if k == i](X[i,k])",  # X[i,i] would give i and k one extent
         "A[i] = B[i] / sum[k if k == i - 1](X[i,k])",  # over nothing it is 0
         "A[i] = sum[k if k == i - 1](X[i,k]) / sum[k if k < i](X[i,k])",
+        # Over nothing the sum is 0, and so it is times infinity.
+        "A[i] = exp(-max[k if k < i](X[i,k]))"
+        " * (sum[k if k == i - 1](X[i,k]) + sum[k if k == i - 2](Y[k]))",
     ],
     "extremum_of_exponentials": [
         "A[i] = sum[k](exp(X[i,k]))",
@@ -217,6 +228,9 @@ NEAR_MISSES = {
         "A[i] = max[k](exp(X[i,k])) + log(sum[k](exp(exp(X[i,k]))))",
         "A[i] = max[k](exp(X[i,k])) + log(SE[k](1, M[i] * exp(X[i,k])).v)",
         "A[i,k] = exp(exp(X[i,k]) - max[l](exp(X[i,l])))",
+        "A[i] = min[k]((Y[k] < 0) * exp(X[i,k]))",  # the least is 0
+        "A[i] = max[k if X[i,k] < 0]((Y[k] < 0) * exp(X[i,k]))",  # 0, or over nothing -inf
+        "A[i] = max[k](1.0 * (X[i,k] < 0))",
     ],
     "logarithm_of_extremum": [
         "A[i] = log(max[k](exp(X[i,k]) * Y[k]))",  # which may be less than 0
@@ -287,6 +301,7 @@ NEAR_MISSES = {
         "A[i] = B[i] * C[i] / D[i]",
         "A[i] = (B[i] * C[i] + D[i]) * C[i] ** 2",  # no divisor
         "A[i] = maximum(B[i] * C[i] + D[i], 1 / C[i])",  # no quotient
+        "A[i] = (B[i] + X[i,0] / D[i]) / D[i]",  # it divides already
     ],
     "cancel_denominator": [
         "A[i] = 1 - B[i] / (B[i] + D[i])",  # nothing overflows
@@ -299,6 +314,11 @@ NEAR_MISSES = {
         "A[i] = B[i] / (B[i] + C[i])",
         "A[i] = B[i] * (B[i] + C[i]) + C[i] * (B[i] + C[i])",
         "A[i] = B[i] * (B[i] + C[i]) ** 2 + C[i] * (B[i] + C[i]) ** 2",
+        "A[i] = exp(B[i]) * (exp(B[i]) + C[i]) ** 2 + C[i] * (exp(B[i]) + C[i]) ** 2",
+        "A[i] = B[i] - C[i] / SE[k](1, X[i,k]).v",  # no sum of two
+        # Over nothing the quotient is 0.
+        "A[i] = 1 - sum[k if k < i](exp(X[i,k]))"
+        " / (sum[k if k < i](exp(X[i,k])) + sum[k if k < i](exp(Y[k])))",
     ],
     "order_sums": [
         "A[i] = sum[j](sum[k](X[i,j,k]))",  # in order
@@ -367,6 +387,16 @@ VARIANTS = {
             "minimum(exp(-max[k](X[i,k])) * B[i], exp(B[i] - max[k](X[i,k])))",
             "exp(-max[k](X[i,k])) * minimum(B[i], exp(B[i]))",
         ),
+        (  # a sum that divides one addend multiplies the other
+            "X[i,0] * (exp(B[i] - max[k](X[i,k])) / sum[k](Y[k])"
+            " + exp(2 * B[i] - max[k](X[i,k])) * sum[k](Y[k]))",
+            "X[i,0] * exp(-max[k](X[i,k]))"
+            " * (exp(B[i]) / sum[k](Y[k]) + exp(2 * B[i]) * sum[k](Y[k]))",
+        ),
+        (  # of a maximum no more leaves than that
+            "maximum(exp(B[i] - max[k](X[i,k])) * X[i,0], exp(B[i] - max[k](X[i,k])))",
+            "exp(-max[k](X[i,k])) * maximum(exp(B[i]) * X[i,0], exp(B[i]))",
+        ),
     ],
     "assume_filter": [
         (
@@ -414,6 +444,24 @@ VARIANTS = {
             "sum[k if k < i]((X[i,k] - Y[k] + max[l](X[i,l])) * Y[k])",
             "sum[k if k < i]((X[i,k] - Y[k]) * Y[k]) + max[k](X[i,k]) * sum[k if k < i](Y[k])",
         ),
+        (  # no distances: they do not vary
+            "sum[k](X[i,k] * min[l](X[i,l]) * max[l](X[i,l]))",
+            "min[k](X[i,k]) * max[k](X[i,k]) * sum[k](X[i,k])",
+        ),
+        ("sum[k](X[i,k] * max[l if l < i](X[i,l]))", "max[k if k < i](X[i,k]) * sum[k](X[i,k])"),
+        (
+            "sum[k]((X[i,k] * max[l](X[i,l]) + Y[k]) ** 2)",
+            "max[k](X[i,k]) ** 2 * sum[k](X[i,k] ** 2)"
+            " + max[k](X[i,k]) * sum[k](2 * X[i,k] * Y[k]) + sum[k](Y[k] ** 2)",
+        ),
+        *(  # the elements say that they are there
+            (
+                f"sum[k if k < i](exp({x}) * (Y[k] + {m}[l if l < i](X[i,l])))",
+                f"sum[k if k < i](exp({x}) * Y[k])"
+                f" + {m}[k if k < i](X[i,k]) * sum[k if k < i](exp({x}))",
+            )
+            for m, x in (("max", "X[i,k]"), ("min", "-X[i,k]"))
+        ),
     ],
     "split_weights": [
         (
@@ -445,7 +493,13 @@ VARIANTS = {
     ],
     "weigh_choice": [
         ("where(B[i] > 0, 0, exp(S[i])) / Z[i]", "(not B[i] > 0) * exp(S[i]) / Z[i]"),
-        ("where(B[i] > 0, exp(2), 0) * exp(B[i])", "(B[i] > 0) * exp(2 + B[i])"),
+        *(  # whichever stands first
+            (
+                f"where(B[i] > {a}, exp(2), 0) * exp(B[i]) / Y[0]",
+                f"(B[i] > {a}) * exp(2 + B[i]) / Y[0]",
+            )
+            for a in range(4)
+        ),
     ],
     "filter_bracket": [
         ("sum[k](where(k <= i, X[i,k], 0))", "sum[k if k <= i](X[i,k])"),
@@ -483,6 +537,15 @@ VARIANTS = {
         ("sum[k](exp(B[i]))", "exp(B[i]) * |k|"),
         ("sum[k if k < i](B[i])", "B[i] * sum[k if k < i](1.0)"),
         ("sum[k](mean[l](Y[l]) * X[i,k])", "mean[k](Y[k]) * sum[k](X[i,k])"),
+        ("sum[k](B[i] / X[i,k])", "B[i] * sum[k](1 / X[i,k])"),
+        (
+            "sum[k](B[i] * sum[j if j < k](D[i,j,k]))",
+            "B[i] * sum[k](sum[j if j < k](D[i,j,k]))",
+        ),
+        (
+            f"sum[k](exp(i) * B[i] * X[i,k] / {COUNT})",
+            f"exp(i) * sum[k](B[i] * X[i,k] / {COUNT})",
+        ),
         (  # only a read at a computed place needs a guard
             "sum[k if i < 2 and k < i](exp(B[i]) * X[i,k])",
             "exp(B[i]) * sum[k if i < 2 and k < i](X[i,k])",
@@ -491,6 +554,8 @@ VARIANTS = {
     "hoist_addend": [
         ("min[k if k <= i](B[i] - X[i,k])", "B[i] + min[k if k <= i](-X[i,k])"),
         ("max[k](k - i)", "max[k](k) - i"),
+        ("max[k if k < i](X[i,k] + i)", "i + max[k if k < i](X[i,k])"),
+        ("max[k](B[i] + 2)", "B[i] + 2"),
     ],
     "hoist_positive_factor": [
         ("max[k](-X[i,k])", "-min[k](X[i,k])"),
@@ -560,6 +625,8 @@ VARIANTS = {
             "exp(exp(X[i,0] - B[i]) - max[k](exp(X[i,k])))",
             "exp(exp(X[i,0] - B[i]) - exp(max[k](X[i,k])))",
         ),
+        ("max[k]((Y[k] < 0) * exp(X[i,k]))", "exp(max[k if Y[k] < 0](X[i,k]))"),
+        ("max[k if k <= i](exp(X[i,k]))", "exp(max[k if k <= i](X[i,k]))"),
     ],
     "logarithm_of_extremum": [
         (
@@ -590,6 +657,8 @@ VARIANTS = {
             "1 / (3 + X[i,0] / sum[k if k < i](exp(X[i,k])))",
             "sum[k if k < i](exp(X[i,k])) / (3 * sum[k if k < i](exp(X[i,k])) + X[i,0])",
         ),
+        ("1 / (exp(-X[i,0]) + exp(X[i,0]))", "exp(X[i,0]) / (exp(2 * X[i,0]) + 1)"),
+        ("sqrt(exp(-i) * X[i,0] ** 2 + 1)", "exp(-i / 2) * sqrt(X[i,0] ** 2 + exp(i))"),
     ],
     "leave_logarithm": [
         (
@@ -620,6 +689,11 @@ VARIANTS = {
             )
             for a, b in ((5, 6), (6, 5))
         ),
+        (  # what does not cancel stays together
+            "(sum[k if k < i](1.0) * X[i,0] + B[i] - Y[0]) / sum[k if k < i](1.0)",
+            "sum[k if k < i](1.0) * X[i,0] / sum[k if k < i](1.0)"
+            " + (B[i] - Y[0]) / sum[k if k < i](1.0)",
+        ),
     ],
     "cancel_denominator": [
         ("exp(B[i]) / (exp(B[i]) + X[i,1]) + X[i,1] / (exp(B[i]) + X[i,1])", "1"),
@@ -628,6 +702,10 @@ VARIANTS = {
             "2 / (exp(B[i]) + X[i,1])",
         ),
         ("Y[0] - Y[0] * sum[k](X[i,k]) / (sum[k](X[i,k]) + 1)", "Y[0] / (sum[k](X[i,k]) + 1)"),
+        (
+            "exp(B[i]) / sqrt(exp(B[i]) + i) + i / sqrt(exp(B[i]) + i)",
+            "sqrt(exp(B[i]) + i)",
+        ),
     ],
     "order_sums": [
         (

@@ -90,6 +90,21 @@ def test_what_is_no_loop_of_the_scope_is_not_in_a_pass() -> None:
     assert [f.attr.name for f in (*first.folds, *second.folds)] == ["max", "sum"]
 
 
+def test_sums_about_a_centre_that_is_known_have_no_companions() -> None:
+    text = "O[q] = sum[k](relu(A[q,k] - max[l](A[q,l])) * (B[k] - sum[l](B[l]) / |k|) ** 2)"
+    first, second = passes_of(text)
+    assert (len(first.folds), len(second.folds)) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "element", ["relu(A[q,k] - max[j](C[q,j]))", "relu(A[q,k] - sum[l](relu(A[q,l] - A[q,k])))"]
+)
+def test_what_elements_hold_is_no_companion(element: str) -> None:
+    """Neither what other loops find nor what is found for each element."""
+    last = passes_of(f"O[q] = var[k]({element})")[-1]
+    assert all(f.attr.extents == ("k",) and not T.is_open(f) for f in last.folds)
+
+
 def test_different_domains_are_different_passes() -> None:
     text = "O[q] = sum[k if k <= q](A[q,k]) * sum[k if k < 3](A[q,k])"
     assert [(p.level, len(p.folds)) for p in passes_of(text)] == [(0, 1), (0, 1)]

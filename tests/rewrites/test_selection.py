@@ -33,6 +33,7 @@ OTHERS = [
     "S[i,k] + S[k,i]",  # nothing that the index leaves alone
     "S[i,k] * exp(S[k,i])",  # a factor that varies
     "S[i,k] * (1 + sigmoid(S[k,i]))",
+    "S[i,k] * (1 + k)",
     "S[i,k] * (1 + C[i] ** 2)",  # infinite, perhaps
     "exp(S[i,k]) * sum[j](exp(S[i,j])) ** 2",
     "exp(S[i,k]) * Z[k] / sum[j](exp(S[i,j]))",  # which scales what would be too large

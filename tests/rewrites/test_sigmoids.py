@@ -46,6 +46,7 @@ NEAR_MISSES = {
         "Y[i,k] = exp(S[i,k]) * sigmoid(-S[i,k] - X[i])",  # X may be infinite
     ],
     "distribute_sigmoid": [
+        "Y[i] = (exp(X[i]) - 1) ** 2 + sigmoid(-X[i]) ** 3",
         "Y[i] = (exp(X[i]) + 1) * sigmoid(Z[i])",
         "Y[i] = (X[i] + 1) * sigmoid(X[i])",
         "Y[i] = (exp(X[i]) + 1) * sigmoid(X[i])",  # it would be larger

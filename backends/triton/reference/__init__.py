@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from monocomp.backends.triton.layout import fit
+from monocomp.backends.triton.layout import fit, tuple_text
 from monocomp.backends.triton.reference import helpers
-from monocomp.backends.triton.reference.code import call_lines, default_text, tuple_text
+from monocomp.backends.triton.reference.code import call_lines, default_text
 from monocomp.backends.triton.reference.folds import Body
 from monocomp.backends.triton.reference.scope import Scope
 from monocomp.declarations import Output

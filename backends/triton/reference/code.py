@@ -38,11 +38,6 @@ def call_lines(head: str, args: Sequence[str], tail: str = ")", indent: int = 4)
     return [margin + head, *(f"{inner}{a}," for a in args), margin + tail]
 
 
-def tuple_text(items: Sequence[str]) -> str:
-    """A tuple of expressions."""
-    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
-
-
 def number_text(value: Number) -> str:
     """A number as Python writes it: the nearest float64, which is infinite beyond the largest."""
     try:

@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from monocomp import terms as T
-from monocomp.backends.triton.layout import fit
-from monocomp.backends.triton.reference.code import (
-    TYPES,
-    Code,
-    call_lines,
-    comment_lines,
-    tuple_text,
-)
+from monocomp.backends.triton.layout import fit, tuple_text
+from monocomp.backends.triton.reference.code import TYPES, Code, call_lines, comment_lines
 from monocomp.backends.triton.reference.terms import Terms, shared_terms
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.terms import Term
