@@ -454,4 +454,4 @@ def test_a_repeated_call_is_short(driver: Driver) -> None:
         kernel(*inputs)
     finally:
         sys.setprofile(None)
-    assert len(called) < 20, called
+    assert len(called) <= 20, called
