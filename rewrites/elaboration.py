@@ -23,6 +23,21 @@ def _named(t: Term, op: str, name: str) -> bool:
 
 
 @elaboration.rule
+def expand_exact_quotient(t: Term) -> Term | None:
+    """What is asked about a quotient hears of 0 / 0, where a 0 is no sum over nothing.
+
+    Law:     definition of /
+    before:  Y[i,k] = where(X[i,k] * exp(S[i,k]) / sum[j](X[i,j] * exp(S[i,j])) < 1, 1, 2)
+    after:   Y[i,k] = where(where(sum[j](X[i,j] * exp(S[i,j])) == 0 and any[j](-inf < S[i,j]), X[i,k] * exp(S[i,k]) / 0, X[i,k] * exp(S[i,k]) / sum[j](X[i,j] * exp(S[i,j]))) < 1, 1, 2)
+    """  # noqa: E501
+    if t.op != "exactly" or t.attr[0] != "div" or len(t.args) < 3:
+        return None
+    a, b, there = t.args
+    is_zero = T.conjunction(T.compare("==", b, T.ZERO), there)
+    return T.function("where", is_zero, T.exactly("div", a, T.ZERO), T.divide(a, b))
+
+
+@elaboration.rule
 def expand_softmax(t: Term) -> Term | None:
     """A softmax is a weight over the sum of the weights; outside its filter it is 0.
 

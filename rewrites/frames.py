@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from monocomp import terms as T
 from monocomp.rewrites.normal_form import normal_form, normalise
 from monocomp.rewrites.sigmoids import sigmoids
@@ -45,19 +47,29 @@ def is_joined(t: Term) -> bool:
 
 def in_one_frame(t: Term, parts: list[tuple[Term, Term]]) -> tuple[Term, Term]:
     """A sum or maximum of scaled numbers, in the largest of their exponents."""
-    # Where a bracket says that an addend is not there, its exponent does not count, nor does
-    # that of 0.
+    joint = joint_frame(parts)
+    moved = [T.mul(v, T.exp(T.sub(e, joint))) for v, e in parts]
+    return (T.add(*moved) if t.op == "add" else T.function(t.op, *moved)), joint
+
+
+def joint_frame(parts: list[tuple[Term, Term]], exact: bool = False) -> Term:
+    """The largest exponent of scaled numbers. Where a bracket says that one is not there, its
+    exponent does not count, nor does that of 0. What is compared is `exact`, also at inf."""
     there = [(v, e) for v, e in parts if v is not T.ZERO]
     if len({e for _, e in there}) == 1:  # the exponents cancel, whichever are there
         counted = {there[0][1]}
     else:
-        counted = {T.where(condition_of(v), e, T.NEG_INF) for v, e in there}
-    joint, *others = sorted(counted, key=lambda e: e.key)
+        counted = {T.where(condition_of(v, e), e, T.NEG_INF) for v, e in there}
+    joint = settled_frame(_largest_of(counted))
+    is_open = exact and _is_settled(settled_frame(_largest_of({e for _, e in there})))
+    return _settled(joint) if is_open and not _is_settled(joint) else joint
+
+
+def _largest_of(exponents: Iterable[Term]) -> Term:
+    joint, *others = sorted(exponents, key=lambda e: e.key)
     for e in others:
         joint = T.function("maximum", joint, e)
-    joint = settled_frame(joint)
-    moved = [T.mul(v, T.exp(T.sub(e, joint))) for v, e in parts]
-    return (T.add(*moved) if t.op == "add" else T.function(t.op, *moved)), joint
+    return joint
 
 
 def settled_frame(joint: Term) -> Term:
@@ -73,6 +85,10 @@ def settled_frame(joint: Term) -> Term:
     is_bounded |= any(s.op == "exp" for s in T.subterms(joint))
     if is_bounded and (is_frame or T.exceeds_minus_infinity(joint)):
         return joint
+    return _settled(joint)
+
+
+def _settled(joint: Term) -> Term:
     return T.where(T.compare("==", T.function("abs", joint), T.INF), T.ZERO, joint)
 
 
@@ -91,7 +107,7 @@ def _has_element(addend: Term) -> bool:
 
 
 def _is_settled(t: Term) -> bool:
-    return t.op == "where" and t is settled_frame(t.args[2])
+    return t.op == "where" and t is _settled(t.args[2])
 
 
 def _is_masked(t: Term) -> bool:
@@ -100,16 +116,23 @@ def _is_masked(t: Term) -> bool:
     return t.args[1].op == "fold" or T.is_finite_if_read(t.args[1])
 
 
-def condition_of(t: Term) -> Term:
-    """Where an addend is there: its brackets hold, sums in it and those that divide it have
-    an element, and a relu is not 0, as it may be with any exponent."""
+def condition_of(t: Term, exponent: Term) -> Term:
+    """Where an addend t * exp(exponent) is there: its brackets hold, sums in it and those that
+    divide it have an element, and factors are not 0 that may be it with any exponent."""
     sums = [f for f in factors(t) if f.op == "fold" and f.attr.monoid == "sum"]
     sums += [f.args[0] for f in factors(t) if f.op == "pow" and f.attr < 0]
     return T.conjunction(
         *(f.args[0] for f in factors(t) if T.is_bracket(f)),
         *(T.is_there(base) for base in sums if T.may_be_empty(base)),
-        *(T.is_there(base) for f in factors(t) if (base := T.base_and_power(f)[0]).op == "relu"),
+        *(T.is_there(base) for base, n in map(T.base_and_power, factors(t)) if base.op == "relu"),
+        *_nonzero(t, exponent),
     )
+
+
+def _nonzero(t: Term, exponent: Term) -> Iterable[Term]:
+    for base, power in map(T.base_and_power, factors(t)):
+        if base.op in ("read", "add", "abs") and power > 0 and base.free <= exponent.free:
+            yield T.compare("!=", base, T.ZERO)
 
 
 def are_bounded(terms: tuple[Term, ...]) -> bool:
@@ -122,7 +145,7 @@ def are_bounded(terms: tuple[Term, ...]) -> bool:
 
 def is_bounded_by_form(addend: Term) -> bool:
     """Is the exponent at most 0 by its form, wherever the addend is there?"""
-    condition = condition_of(addend)
+    condition = condition_of(addend, exponent_of(addend))
     _, rest = T.shares(addend, T.conjuncts(condition))
     return is_at_most_zero(exponent_of(rest), condition)
 

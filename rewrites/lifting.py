@@ -19,10 +19,10 @@ from monocomp.rewrites.frames import (
     is_at_most_zero,
     is_bounded_by_form,
     is_joined,
+    joint_frame,
     largest,
     maxima,
     scaled,
-    settled_frame,
 )
 from monocomp.rewrites.hoisting import may_divide_by_nothing
 from monocomp.rewrites.normal_form import normalise
@@ -114,7 +114,8 @@ def lift_weighted_sum(t: Term) -> Term | None:
     (bound,), (condition, body) = T.open_fold(t)
     if not any(s.op == "exp" and bound.attr[0] in s.free for s in T.subterms(body)):
         return None
-    there = T.conjunction(condition, condition_of(body))
+    _, exponent = scaled(body)
+    there = T.conjunction(condition, condition_of(body, exponent))
     _, rest = T.shares(body, T.conjuncts(there))
     if is_at_most_zero(scaled(rest)[1], there):
         return None  # no element is large, and nobody divides by their sum
@@ -130,7 +131,7 @@ def lift_extremum(t: Term) -> Term | None:
     Needs:   an exponent that holds a fold and is not at most 0 by its form, and whose maximum is
              not 0, nor inf; an element, as nothing is -inf in any frame
     before:  M[i] = max[k](exp(max[j](S[i,j,k])) * V[k])
-    after:   M[i] = exp(max[k](max[j](S[i,j,k]))) * max[k](exp(max[j](S[i,j,k]) - max[k](max[j](S[i,j,k]))) * V[k])
+    after:   M[i] = exp(max[k if V[k] != 0](max[j](S[i,j,k]))) * max[k](exp(max[j](S[i,j,k]) - max[k if V[k] != 0](max[j](S[i,j,k]))) * V[k])
     """  # noqa: E501
     if t.op != "fold" or t.attr.monoid not in ("max", "min") or len(t.attr.indices) != 1:
         return None
@@ -138,11 +139,11 @@ def lift_extremum(t: Term) -> Term | None:
     exponent = exponent_of(body)
     if bound.attr[0] not in exponent.free or not exponent.folded or not T.has_element(t):
         return None
-    there = T.conjunction(condition, condition_of(body))
+    there = T.conjunction(condition, condition_of(body, exponent))
     _, rest = T.shares(body, T.conjuncts(there))
     if body.op == "exp" or is_at_most_zero(exponent_of(rest), there):
         return None
-    if normalise(frame(bound, there, exponent)) is T.ZERO:  # nothing leaves, and so it does not end
+    if normalise(frame(bound, condition, exponent)) is T.ZERO:  # nothing leaves: no end
         return None
     # What all elements have may be infinite, and leaves them before their maximum is taken.
     moving = T.add(T.ZERO, *(a for a in addends(exponent) if bound.attr[0] in a.free))
@@ -265,8 +266,8 @@ def join_frames(t: Term) -> Term | None:
     Law:     exp(a) x + exp(b) y = exp(m) (exp(a - m) x + exp(b - m) y)  with  m = max(a, b)
     Claims:  scaled numbers
     Needs:   an exponent that holds a fold and is not at most 0 by its form, as s - max(s) is
-    before:  Z[i] = exp(max[k](S[i,k])) * X[i] + exp(C[i])
-    after:   Z[i] = exp(maximum(max[k](S[i,k]), C[i])) * (X[i] * exp(max[k](S[i,k]) - maximum(max[j](S[i,j]), C[i])) + exp(C[i] - maximum(max[k](S[i,k]), C[i])))
+    before:  Z[i] = exp(max[k](S[i,k])) + exp(C[i])
+    after:   Z[i] = exp(maximum(max[k](S[i,k]), C[i])) * (exp(max[k](S[i,k]) - maximum(max[j](S[i,j]), C[i])) + exp(C[i] - maximum(max[k](S[i,k]), C[i])))
     """  # noqa: E501
     if not is_joined(t):
         return None
@@ -323,7 +324,7 @@ def join_exponentials(t: Term) -> Term | None:
     under = t.op in ("log", "relu", "abs") or (
         t.op == "pow" and (t.attr < 0 or t.attr.denominator > 1)
     )
-    if not under or t.args[0].op != "add" or are_bounded(t.args[0].args):
+    if not under or not is_joined(t.args[0]) or are_bounded(t.args[0].args):
         return None
     if t.op == "pow":
         return _joined_power(t.args[0], t.attr)
@@ -351,13 +352,12 @@ def compare_scaled(t: Term) -> Term | None:
 
     Law:     a < b if and only if a * exp(-m) < b * exp(-m)
     Claims:  increasing functions
-    before:  Y[i] = exp(abs(A[i])) * X[i] < exp(B[i]) * Z[i]
-    after:   Y[i] = exp(abs(A[i]) - maximum(abs(A[i]), B[i])) * X[i] < exp(B[i] - maximum(abs(A[i]), B[i])) * Z[i]
+    before:  Y[i] = exp(abs(A[i])) * |i| < exp(B[i]) * |i| ** 2
+    after:   Y[i] = exp(abs(A[i]) - maximum(abs(A[i]), B[i])) * |i| < exp(B[i] - maximum(abs(A[i]), B[i])) * |i| ** 2
     """  # noqa: E501
     if t.op != "compare" or any(map(is_bounded_by_form, t.args)):
         return None
-    a, b = map(exponent_of, t.args)
-    joint = settled_frame(a if a is b else T.function("maximum", a, b))
+    joint = joint_frame([(without_exponent(x), exponent_of(x)) for x in t.args], exact=True)
     return T.compare(t.attr, *(T.mul(x, T.exp(T.neg(joint))) for x in t.args))
 
 
@@ -386,7 +386,8 @@ def share_frame(t: Term) -> Term | None:
                 shared = _in_frame_of(over.args[0], under.args[0])
                 if shared is not None:
                     value, change = shared
-                    if not is_at_most_zero(T.add(exponent_of(t), change), condition_of(t)):
+                    exponent = exponent_of(t)
+                    if not is_at_most_zero(T.add(exponent, change), condition_of(t, exponent)):
                         continue
                     rest = [
                         T.mul(T.ONE, *(g for g in fs if g is not over)) for fs in (first, *more)

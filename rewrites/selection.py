@@ -1,4 +1,4 @@
-"""Selection: what keeps the order of elements leaves a choice among them.
+"""Selection: what keeps the order of elements leaves a choice among them, and a comparison.
 
 argmax and argmin, top and argtop compare elements and do nothing else. So they commute with
 increasing functions: places do not change, and values are mapped after they are chosen. The
@@ -13,7 +13,7 @@ from monocomp import terms as T
 from monocomp.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_selection
-from monocomp.terms.monomials import beside_weight, factors
+from monocomp.terms.monomials import addends, beside_weight, factors
 
 selection = RuleSet("selection", "increasing functions leave a choice among elements")
 
@@ -100,6 +100,62 @@ def map_listed_values(t: Term) -> Term | None:
         value = image(value)
     is_there = T.compare("<=", T.const(0), _selected(t, "argtop", core))
     return T.where(is_there, value, T.NEG_INF)
+
+
+@selection.rule
+def compare_by_order(t: Term) -> Term | None:
+    """What both sides have in common leaves a comparison.
+
+    So rounding does not tell an element from the largest of all, if it is that.
+
+    Law:     a + x < a + y if and only if x < y, and for a > 0 so is a * x < a * y
+    Claims:  increasing functions
+    Needs:   a is finite; or it divides, as 1 / z or -log(z), by a sum z of weights that is 0 only
+             where those on both sides are
+    before:  A[i,k] = where(max[j](S[i,j]) - i <= S[i,k] - i, X[k], 0)
+    after:   A[i,k] = where(max[k](S[i,k]) <= S[i,k], X[k], 0)
+    """
+    if t.op != "compare" or t.args[0].kind != "float":
+        return None
+    for parts, join, leaves in ((addends, T.add, _is_shift), (factors, T.mul, _is_scale)):
+        left, right = ([*parts(x)] for x in t.args)
+        for a in (a for a in left if a in right and len(left) > 1 < len(right)):
+            unit = T.ZERO if join is T.add else T.ONE
+            x, y = (join(unit, *(b for b in side if b is not a)) for side in (left, right))
+            if leaves(a, x, y):
+                return T.compare(t.attr, x, y)
+    return None
+
+
+def _is_shift(a: Term, x: Term, y: Term) -> bool:
+    """Is a finite, or infinite only where x and y are -inf?"""
+    _, logarithm = T.split_coefficient(a)
+    if logarithm is None or logarithm.op != "log" or T.is_finite(a):
+        return T.is_finite(a)
+    return all(_vanishes_with(T.exp(side), logarithm.args[0]) for side in (x, y))
+
+
+def _is_scale(a: Term, x: Term, y: Term) -> bool:
+    """Is a positive and finite, or one over what is 0 only where x and y are?"""
+    if a.op != "pow" or a.attr > 0 or T.is_finite(a):
+        return T.is_positive(a) and T.is_finite(a)
+    return T.is_weight(a.args[0]) and all(_vanishes_with(side, a.args[0]) for side in (x, y))
+
+
+def _vanishes_with(t: Term, z: Term) -> bool:
+    """Is t 0 wherever the sum z is, as a weight in it, or the largest of these?"""
+    known = [c for f in factors(t) if T.is_bracket(f) for c in T.conjuncts(f.args[0])]
+    for f in factors(t):
+        for a in addends(f.args[0]) if f.op == "exp" else [f]:
+            for m in factors(a):
+                if m.op == "fold" and m.attr.monoid in ("max", "min") and T.has_element(m):
+                    _, (condition, element) = T.open_fold(m)
+                    f = T.replace(f, m, element)
+                    known += T.conjuncts(condition)
+        weights = T.Product(factors(f), known=frozenset(known))
+        if any(weights.vanishes_with(w, z) for w in weights.factors):
+            return True
+    return False
 
 
 def _selected(t: Term, monoid: str, core: Term) -> Term:

@@ -179,6 +179,7 @@ def in_no_frame(t: Term) -> Term:
     back into it: nothing has cancelled it, and a may be 0 in the frame of b, which is less."""
     for f in factors(t):
         scale = [g for g in factors(t) if g.op == "exp" and _is_frame(g)] if _compares(f) else []
+        scale = [g for g in scale if f not in T.left_out_of_frame(g)]
         if scale:
             operands = (*f.args, T.ZERO) if f.op == "relu" else f.args
             plain = [T.mul(a, *scale) for a in operands]
@@ -256,9 +257,8 @@ def may_be_infinite_by_itself(t: Term) -> bool:
             return t.attr > 0 and may_be_infinite_by_itself(t.args[0])
         case "const":
             return t in (T.INF, T.NEG_INF)
-        case "field" if t.args[0].op == "fold" and not t.args[0].attr.is_scaled:
-            unit = t.args[0].attr.monoid.unit_of(t.attr)
-            return unit in (T.INF, T.NEG_INF)
+        case "field":
+            return _unit_of_field(t) in (T.INF, T.NEG_INF)
     return t.op == "fold_at"
 
 
@@ -275,13 +275,23 @@ def unsigned(t: Term) -> Term:
 def _is_greatest(t: Term) -> bool:
     if t.op == "stored":
         return _is_greatest(t.attr.body)
-    return t.op == "maximum" or (t.op == "fold" and t.attr.monoid == "max")
+    is_extremum = t.op == "maximum" or (t.op == "fold" and t.attr.monoid == "max")
+    return is_extremum or _unit_of_field(t) is T.NEG_INF
 
 
 def _is_least(t: Term) -> bool:
     if t.op == "stored":
         return _is_least(t.attr.body)
-    return t.op == "minimum" or (t.op == "fold" and t.attr.monoid == "min")
+    is_extremum = t.op == "minimum" or (t.op == "fold" and t.attr.monoid == "min")
+    return is_extremum or _unit_of_field(t) is T.INF
+
+
+def _unit_of_field(t: Term) -> Term | None:
+    """What a field of a user's monoid is over nothing."""
+    if t.op != "field" or t.args[0].op != "fold" or t.args[0].attr.is_scaled:
+        return None
+    unit: Term = t.args[0].attr.monoid.unit_of(t.attr)
+    return unit
 
 
 # What stands for an infinite frame: exp of it is infinite in all dtypes, and no small multiple of

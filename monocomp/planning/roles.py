@@ -36,11 +36,10 @@ def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equ
         sizes: a number for every extent.
     """
     found: dict[tuple[int, bool, frozenset[Term], Term | None], list[Equation]] = {}
-    levels: dict[str, int] = {}
+    levels = _levels(program, sizes)
     empty = without_elements(program)
     for equation in program.computed:
-        level = max((levels[e.name] + 1 for e in stored_in(equation.body)), default=0)
-        levels[equation.name] = level
+        level = levels[equation.name]
         is_empty = any(i.attr[1] in empty for i in equation.indices)
         key = (level, is_empty, rows_of([equation]), scan_of([equation]))
         found.setdefault(key, []).append(equation)
@@ -53,6 +52,21 @@ def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equ
         else:
             partner += group
     return [group for _, group in sorted(groups, key=lambda g: g[0])]
+
+
+def _levels(program: Equations, sizes: Mapping[str, int]) -> dict[str, int]:
+    """How many kernels run before that of each equation. One that no other reads waits for a later
+    one that goes over the same loop."""
+    levels: dict[str, int] = {}
+    for e in program.computed:
+        levels[e.name] = max((levels[at.name] + 1 for at in stored_in(e.body)), default=0)
+    read = {at.name for e in program.computed for at in stored_in(e.body)}
+    for e in program.computed:
+        if e.name not in read:
+            later = (o for o in program.computed if levels[o.name] > levels[e.name])
+            shared = (levels[o.name] for o in later if _share_a_loop([e], [o], sizes))
+            levels[e.name] = min(shared, default=levels[e.name])
+    return levels
 
 
 def rows_of(group: Sequence[Equation]) -> frozenset[Term]:

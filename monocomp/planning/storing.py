@@ -29,6 +29,7 @@ from monocomp.terms.printer import show
 STORING_LAW = "a value may be stored and read again"
 TRIALS = 100  # ways to cut that are tried for one program, each in the time that it takes to count
 WORTHWHILE = 0.75  # what is left of the work; more than that is not worth another kernel
+WORTH_STORING = 0.98  # the same for what kernels store that compute it anyway
 
 
 def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[Step]]:
@@ -47,9 +48,8 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     close = Closing(program)
     trials = 0
     while True:
-        least = WORTHWHILE * sum(k.cost.time for k in kernels)
+        whole = least = sum(k.cost.time for k in kernels)
         best: tuple[list[Step], list[Estimate]] | None = None
-        whole = sum(k.cost.time for k in kernels)
         for values in _choices(program, kernels, sizes, close):
             if trials == TRIALS:
                 break
@@ -57,7 +57,8 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
             tried = _store(program, values, close)
             trial = estimate(tried[-1].program, sizes)
             cost = sum(k.cost.time for k in trial)
-            if cost < least:
+            is_apart = any(v.beside is None for v in values)
+            if cost < min(least, whole * (WORTHWHILE if is_apart else WORTH_STORING)):
                 least, best = cost, (tried, trial)
         if best is None:
             return program, steps

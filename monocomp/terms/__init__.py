@@ -12,8 +12,8 @@ arithmetic of a commutative ring, over which the rewrites work.
 
 Each module builds on those before it, in this order: nodes, constructors (the table of them),
 leaves, parts, logic, binders, facts, losses, emptiness, weights, ring, comparisons, functions,
-folds, walking, printer. What uses the package as a whole stands beside them: monomials, algebra,
-operators, declarations, abbreviation.
+folds, presence, walking, printer. What uses the package as a whole stands beside them: monomials,
+algebra, operators, declarations, abbreviation.
 """
 
 from __future__ import annotations
@@ -84,6 +84,7 @@ from monocomp.terms.parts import (
     split_addends,
     split_coefficient,
 )
+from monocomp.terms.presence import no_number_over
 from monocomp.terms.printer import show
 from monocomp.terms.ring import (
     add,

@@ -20,7 +20,7 @@ from monocomp.terms.facts import (
     is_weight,
     remembered,
 )
-from monocomp.terms.leaves import INF, NEG_INF, TRUE, const, index
+from monocomp.terms.leaves import INF, NEG_INF, TRUE, ZERO, const, index
 from monocomp.terms.logic import conjuncts
 from monocomp.terms.losses import as_it_stands
 from monocomp.terms.nodes import Term
@@ -102,7 +102,8 @@ def _may_be_left_out(factor: Term) -> bool:
 
 
 def _may_vanish(factor: Term) -> bool:
-    factor = as_it_stands(factor) if factor.op == "exactly" else factor
+    if factor.op == "exactly":
+        return any(map(_may_vanish, factors((as_it_stands(factor),))))
     if factor.op == "pow" and factor.attr > 0:
         return any(map(_may_vanish, factors(factor.args)))
     return may_be_empty(factor) or (factor.op == "exp" and not is_finite(factor))
@@ -135,14 +136,22 @@ def left_out_of_frame(weight: Term) -> Iterable[Term]:
     (x,) = weight.args
     for a in addends(x):
         _, m = split_coefficient(a)
-        if m is None or m.op != "fold" or m.attr.monoid not in ("max", "min"):
-            continue
-        if len(m.attr.indices) == 1:
-            (bound,), (condition, _) = open_fold(m)
-            for name in sorted(weight.free):
-                here = rename(condition, {bound.attr[0]: index(name, bound.attr[1])}, {})
-                tests = (c for c in conjuncts(here) if c.op == "compare" and c.attr == "!=")
-                yield from (t for c in tests for t in c.args)
+        for condition in _conditions_of_frame(m, sorted(weight.free)) if m is not None else ():
+            tests = (c for c in conjuncts(condition) if c.op == "compare" and ZERO in c.args)
+            yield from (t for c in tests for t in c.args)
+
+
+def _conditions_of_frame(m: Term, names: Iterable[str]) -> Iterable[Term]:
+    """Where exponents count in a maximum, at the places with these names."""
+    if m.op == "fold" and m.attr.monoid in ("max", "min") and len(m.attr.indices) == 1:
+        (bound,), (condition, _) = open_fold(m)
+        for name in names:
+            yield rename(condition, {bound.attr[0]: index(name, bound.attr[1])}, {})
+    elif m.op in ("maximum", "where"):
+        if NEG_INF in m.args:
+            yield m.args[0]
+        for t in m.args[m.op == "where" :]:
+            yield from _conditions_of_frame(t, names)
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,8 @@ def losing_nothing(make: Callable[[], Term]) -> Term:
 
 def exactly(op: str, *args: Term, attr: Any = None, kind: Kind = "float") -> Term:
     """An operation as IEEE 754 has it, x / x and x - x included: no operand cancels another.
-    `div` is one, too."""
+    `div` is one, too, and may have a third operand: where 0 / 0 is no number, as neither is an
+    aggregate over nothing."""
     return intern("exactly", args, (op, attr), kind)
 
 
@@ -72,7 +73,7 @@ def as_it_stands(t: Term) -> Term:
     """The operation of an `exactly` term, not brought to canonical form."""
     op, attr = t.attr
     if op == "div":
-        a, b = t.args
+        a, b, *_ = t.args
         return inert("mul", a, inert("pow", b, attr=Fraction(-1)))
     return intern(op, t.args, attr, t.kind)
 

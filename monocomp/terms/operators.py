@@ -31,6 +31,11 @@ def binary(op: str, a: Term, b: Term, exact: bool = False) -> Term:
     make = _BINARY[op]
     if not exact:
         return make(a, b)
+    if op == "/":
+        a, b = T.as_float(a), T.as_float(b)
+        there = T.no_number_over(a, b)
+        if there.op != "const":
+            return T.exactly("div", a, b, there)
     with T.losses() as lost:
         found = make(a, b)
     if found.kind != "float" or not (lost or _may_make_infinite(op, a, b)):

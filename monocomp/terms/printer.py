@@ -208,7 +208,7 @@ def _show_exactly(t: Term, names: Names, context: int) -> str:
     op, _ = t.attr
     if op not in ("add", "mul", "div"):
         return _show(as_it_stands(t), names, context)
-    left, right = t.args
+    left, right, *_ = t.args
     sign, level = {"add": ("+", _ADD), "mul": ("*", _MUL), "div": ("/", _MUL)}[op]
     if op == "add" and split_coefficient(right)[0] < 0:
         sign, right = "-", neg(right)

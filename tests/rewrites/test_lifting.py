@@ -269,8 +269,8 @@ VARIANTS = [
     (  # what is the same for all elements may be infinite in all of them
         "lift_extremum",
         f"O[i] = max[k](exp(max[j](D[i,j,k]) + {M}) * V[k])",
-        f"O[i] = exp(max[k](max[j](D[i,j,k])) + {M})"
-        " * max[k](exp(max[j](D[i,j,k]) - max[l](max[j](D[i,j,l]))) * V[k])",
+        f"O[i] = exp(max[k if V[k] != 0](max[j](D[i,j,k])) + {M})"
+        " * max[k](exp(max[j](D[i,j,k]) - max[l if V[l] != 0](max[j](D[i,j,l]))) * V[k])",
     ),
     (  # a number that has no exponent
         "join_frames",
