@@ -140,15 +140,22 @@ def check_tensors(inputs: Mapping[str, Any], torch: Any) -> None:
         )
 
 
-def in_autocast(value: Any) -> Any:
-    """An argument in the dtype that autocast asks for, as for torch's own attention."""
+def in_autocast(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Inputs in the dtype that autocast asks for, as for torch's own attention."""
+    import torch
+
+    if not torch._C._is_any_autocast_enabled():
+        return inputs
+    return {n: cast(t) for n, t in inputs.items()}
+
+
+def cast(value: Any) -> Any:
+    """An argument in the dtype that autocast asks for."""
     import torch
 
     if not isinstance(value, torch.Tensor) or not value.dim() or not value.is_floating_point():
         return value
     device = value.device.type
-    if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
-        return value
-    if value.dtype == torch.float64 or is_narrow(value):
+    if not torch.is_autocast_enabled(device) or value.dtype == torch.float64 or is_narrow(value):
         return value
     return value.to(torch.get_autocast_dtype(device))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
+from torch.autograd import forward_ad
 
 from monocomp import terms as T
 from monocomp.declarations import Output
@@ -56,6 +57,7 @@ class Forward:
         # Second derivatives go through what is saved.
         self.kept = _leaves([*found.equations.given, *found.equations.equations, *more])
         self.others = tuple(n for n in program.declared.inputs if n not in self.kept)
+        self.pushed: dict[Names, tuple[Calls, dict[str, str], dict[str, str]]] = {}
         self.backwards: dict[tuple[object, ...], Backward] = {}
 
     def backward(self, wrt: Mapping[str, torch.dtype], outputs: Names) -> Backward:
@@ -70,6 +72,33 @@ class Forward:
         if found is None:
             found = self.backwards.setdefault(key, Backward.of(self, wrt, outputs))
         return found
+
+    def tangents(self, given: Values, values: Values) -> dict[str, torch.Tensor]:
+        """Tangents of results by name: the derivative of gradients, which are linear in those of
+        results, with respect to these.
+
+        Args:
+            given: tangents of inputs and parameters, by name.
+            values: inputs, parameters and results, by name.
+        """
+        wrt = tuple(given)
+        outputs = tuple(o for n, o in enumerate(self.outputs) if n not in self.constant)
+        found = self.pushed.get(wrt)
+        if found is None:
+            pulled = gradient(self.program, wrt, outputs)
+            names = tuple(pulled.cotangents[o] for o in outputs)
+            pushed = gradient(pulled.equations, names, tuple(pulled.gradients[n] for n in wrt))
+            calls = self.calls.of(pushed.equations)
+            tangents = {n: pushed.cotangents[pulled.gradients[n]] for n in wrt}
+            found = self.pushed[wrt] = calls, tangents, dict(zip(outputs, names, strict=True))
+        calls, tangents, cotangents = found
+        known = dict(values)
+        known.update((tangents[n], t) for n, t in given.items())
+        names = (*calls.declared.inputs, *calls.declared.params)
+        # They do not matter, but for their sizes.
+        known.update((n, torch.zeros_like(values[o])) for o, n in cotangents.items() if n in names)
+        results = calls.differentiable({n: known[n] for n in names if n in known})
+        return dict(zip(outputs, results, strict=True))
 
 
 @dataclass(frozen=True)
@@ -149,6 +178,12 @@ def is_traced(values: Values) -> bool:
     return False
 
 
+def is_transformed() -> bool:
+    """May tensors stand for others, or carry tangents?"""
+    is_pushed = forward_ad._current_level >= 0 and torch._C._is_fwd_grad_enabled()
+    return is_pushed or torch._C._are_functorch_transforms_active()
+
+
 def wanted(kinds: Mapping[str, str], values: Values) -> Names | None:
     """The floats among the values of a call of which a gradient may be asked for; None where the
     call need not be recorded.
@@ -157,21 +192,21 @@ def wanted(kinds: Mapping[str, str], values: Values) -> Names | None:
         kinds: of inputs and parameters, by name.
         values: theirs.
     """
-    is_transformed = torch._C._are_functorch_transforms_active()
-    if not is_transformed and not torch.is_grad_enabled():
+    transformed = is_transformed()
+    if not transformed and not torch.is_grad_enabled():
         return None
     found = []
     for name, value in values.items():
         is_float = kinds[name] == "float" and isinstance(value, torch.Tensor)
         # What an outer transform asks for cannot be seen.
-        if is_float and (is_transformed or value.requires_grad):
+        if is_float and (transformed or value.requires_grad):
             found.append(name)
-    return tuple(found) if found or is_transformed else None
+    return tuple(found) if found or transformed else None
 
 
 def function() -> type[torch.autograd.Function]:
     """What records calls here."""
-    return Transformed if torch._C._are_functorch_transforms_active() else Call
+    return Transformed if is_transformed() else Call
 
 
 def recorded(
@@ -215,7 +250,7 @@ class Call(torch.autograd.Function):
 
 
 class Transformed(torch.autograd.Function):
-    """The same for the transforms of torch.func."""
+    """The same for the transforms of torch.func, and forward mode."""
 
     generate_vmap_rule = False
 
@@ -229,10 +264,15 @@ class Transformed(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
         forward, names, others, *tensors = inputs
         ctx.recorded = Recorded(ctx, forward, names, others, tensors, output)
+        ctx.save_for_forward(*tensors, *output)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         return None, None, None, *ctx.recorded.gradients(ctx, ctx.needs_input_grad[3:], cotangents)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        return ctx.recorded.tangents(ctx, tangents[3:])
 
     @staticmethod
     def vmap(
@@ -298,3 +338,14 @@ class Recorded:
             values[name] = of_any.new_zeros((), dtype=dtype).expand(shape)
         found = self.forward.backward(wrt, tuple(given))(given, values)
         return [found.get(n) for n in self.names]
+
+    def tangents(
+        self, ctx: Any, tangents: Sequence[torch.Tensor | None]
+    ) -> tuple[torch.Tensor | None, ...]:
+        """The tangents of the results of the call."""
+        pairs = zip(self.names, tangents, strict=True)
+        given = {n: t for n, t in pairs if t is not None}
+        names = (*self.names, *self.forward.outputs)
+        values = dict(zip(names, ctx.saved_tensors, strict=True))
+        found = self.forward.tangents(given, {**self.others, **values})
+        return tuple(found.get(o) for o in self.forward.outputs)

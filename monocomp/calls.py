@@ -112,8 +112,7 @@ class Calls:
         if self.backend == "numpy":
             check_no_gradients({**inputs, **params}, self.backend)
             return _unpacked(self.call({**inputs, **params}))
-        cast = {n: in_autocast(t) for n, t in inputs.items()}
-        return _unpacked(self.differentiable({**cast, **params}))
+        return _unpacked(self.differentiable({**in_autocast(inputs), **params}))
 
     def differentiable(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
         """The results for torch tensors and parameters by name, with their gradients if any is

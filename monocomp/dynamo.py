@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from monocomp.arguments import in_autocast
+from monocomp.arguments import cast
 from monocomp.binding import signature
 from monocomp.calls import of_key
 from monocomp.operators import Results, operator
@@ -17,8 +17,8 @@ def traced(key: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Results:
     """A call while Dynamo looks at it: that of an operator, with the same arguments."""
     tensors = [n for n, v in kwargs.items() if isinstance(v, torch.Tensor)]
     name = _name(key, len(args), ",".join(kwargs), ",".join(tensors))
-    given = {f"{n}_": in_autocast(v) for n, v in kwargs.items()}
-    found: Results = getattr(torch.ops.monocomp, name)(*map(in_autocast, args), **given)
+    given = {f"{n}_": cast(v) for n, v in kwargs.items()}
+    found: Results = getattr(torch.ops.monocomp, name)(*map(cast, args), **given)
     return found
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch._dynamo.testing
 from torch import Tensor, nn
-from torch.autograd import grad, gradcheck, gradgradcheck
+from torch.autograd import forward_ad, grad, gradcheck, gradgradcheck
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
@@ -266,6 +266,30 @@ def test_transforms() -> None:
     torch.testing.assert_close(summed(*batch), of_batch)
     shared = torch.vmap(CAUSAL, in_dims=(0, None, None))(batch[0], *inputs[1:])
     torch.testing.assert_close(shared[1], reference(batch[0][1], *inputs[1:]))
+
+
+def test_forward_mode() -> None:
+    """Tangents are derivatives of gradients, which are linear in those of results."""
+    inputs = [x.detach() for x in qkv()]
+    tangents = [torch.randn_like(x) for x in inputs]
+
+    def written_out(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        logits = (q @ k.mT / 3**0.5).masked_fill(torch.ones(4, 4).triu(1).bool(), -torch.inf)
+        return logits.softmax(-1) @ v
+
+    ours, theirs = (torch.func.jvp(f, tuple(inputs), tuple(tangents)) for f in (CAUSAL, written_out))
+    torch.testing.assert_close(ours, theirs)
+    pairs = [
+        torch.func.jvp(torch.func.grad(total(f)), tuple(inputs), tuple(tangents))
+        for f in (CAUSAL, written_out)
+    ]
+    torch.testing.assert_close(*pairs)
+    q, k, v = inputs
+    with forward_ad.dual_level():
+        found = forward_ad.unpack_dual(CAUSAL(forward_ad.make_dual(q, tangents[0]), k, v)).tangent
+    still = torch.zeros_like(q)
+    (_, wanted) = torch.func.jvp(written_out, (q, k, v), (tangents[0], still, still))
+    torch.testing.assert_close(found, wanted)
 
 
 # --- modules ------------------------------------------------------------------------------
