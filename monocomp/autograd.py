@@ -272,7 +272,8 @@ class Transformed(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        return ctx.recorded.tangents(ctx, tangents[3:])
+        recorded: Recorded = ctx.recorded
+        return recorded.tangents(ctx, tangents[3:])
 
     @staticmethod
     def vmap(

@@ -268,6 +268,7 @@ def test_transforms() -> None:
     torch.testing.assert_close(shared[1], reference(batch[0][1], *inputs[1:]))
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of torch itself
 def test_forward_mode() -> None:
     """Tangents are derivatives of gradients, which are linear in those of results."""
     inputs = [x.detach() for x in qkv()]
@@ -277,7 +278,9 @@ def test_forward_mode() -> None:
         logits = (q @ k.mT / 3**0.5).masked_fill(torch.ones(4, 4).triu(1).bool(), -torch.inf)
         return logits.softmax(-1) @ v
 
-    ours, theirs = (torch.func.jvp(f, tuple(inputs), tuple(tangents)) for f in (CAUSAL, written_out))
+    ours, theirs = (
+        torch.func.jvp(f, tuple(inputs), tuple(tangents)) for f in (CAUSAL, written_out)
+    )
     torch.testing.assert_close(ours, theirs)
     pairs = [
         torch.func.jvp(torch.func.grad(total(f)), tuple(inputs), tuple(tangents))
