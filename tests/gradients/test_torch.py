@@ -191,6 +191,7 @@ def operators() -> list[tuple[Operator, tuple[Any, ...]]]:
     for tensor in given.values():
         if isinstance(tensor, Tensor):
             tensor.requires_grad_()
+    assert MIXED.operator is operator(MIXED.calls, {}).overload
     of = [operator(calls, {}) for calls in (MIXED.calls, forward.calls, backward.calls)]
     return [(each, tuple(given[n] for n in each.names)) for each in of]
 
@@ -326,6 +327,7 @@ def test_modules_are_copied_saved_and_exported() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch deprecates what its own copying uses
         program = torch.export.export(module, tuple(inputs), dynamic_shapes=({2: n},) * 3)
+    assert WINDOW.operator in {node.target for node in program.graph.nodes}
     longer = [torch.randn(1, 2, 9, 3) for _ in range(3)]
     torch.testing.assert_close(program.module()(*longer), module(*longer))
 
