@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from monocomp.arguments import (
-    cast,
     check_conversion,
+    check_dense,
     check_dtype,
     check_floats,
     check_no_gradients,
     check_params,
     check_tensors,
+    in_autocast,
     shape_of,
 )
 from monocomp.backends.dialects import DIALECTS
@@ -103,16 +104,15 @@ class Calls:
         """The result of a call: a tensor, or a tuple of the outputs."""
         if self._plans is not None and not self._plans.are_cast():
             values = {**dict(zip(self.declared.inputs, args, strict=False)), **kwargs}
-            if len(values) == len(args) + len(kwargs):
-                results = self._repeated(values)
-                if results is not None:
-                    return _unpacked(results)
+            plan = self._plans.find(values) if len(values) == len(args) + len(kwargs) else None
+            if plan is not None:
+                self.last = self.language, plan.device
+                return _unpacked(self._plans.run(plan, values))
         inputs, params = signature(self.declared, args, kwargs)
         if self.backend == "numpy":
             check_no_gradients({**inputs, **params}, self.backend)
             return _unpacked(self.call({**inputs, **params}))
-        inputs = {n: cast(t) for n, t in inputs.items()}
-        return _unpacked(self.differentiable({**inputs, **params}))
+        return _unpacked(self.differentiable({**in_autocast(inputs), **params}))
 
     def differentiable(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
         """The results for torch tensors and parameters by name, with their gradients if any is
@@ -122,6 +122,8 @@ class Calls:
         if is_traced(values):
             from monocomp.operators import operator
 
+            for name in self.declared.inputs:
+                check_dense(name, values[name])
             return operator(self, values)(values)
         wrt = wanted(self.kinds, values)
         if wrt is None:
@@ -145,20 +147,13 @@ class Calls:
 
     def call(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         """The results for inputs and parameters by name, without gradients."""
-        results = self._repeated(values)
-        if results is not None:
-            return results
+        if self._plans is not None and (plan := self._plans.find(values)) is not None:
+            self.last = self.language, plan.device
+            return self._plans.run(plan, values)
         inputs, params, binding = self._bound((), values)
         if self.backend == "numpy":
             return self._run_numpy(inputs, binding)
         return self._run_torch_tensors(inputs, params, binding)
-
-    def _repeated(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...] | None:
-        """The results of a call that looks like an earlier one."""
-        if self._plans is None or (plan := self._plans.find(values)) is None:
-            return None
-        self.last = self.language, plan.device
-        return self._plans.run(plan, values)
 
     def tune(
         self,

@@ -70,7 +70,7 @@ class Operator:
         for key, function in self._functions().items():
             _LIBRARY.impl(name, function, key)  # type: ignore[no-untyped-call]
         torch.library.register_fake(f"monocomp::{name}", self._outcome, lib=_LIBRARY)
-        self.overload = getattr(torch.ops.monocomp, name).default
+        self.overload: torch._ops.OpOverload = getattr(torch.ops.monocomp, name).default
 
     def __call__(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
         """The results for inputs and parameters by name."""

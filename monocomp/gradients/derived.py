@@ -135,6 +135,7 @@ class _Derivation:
         self.written = program
         self.program = normalised(program)
         self.taken = taken_names(self.program) | {*self.program.declared.extent_of}
+        self.taken |= {a.name for a in self.program.known}
         names: dict[str, list[str]] = {}
         for index, extent in self.program.declared.extent_of.items():
             if index.isidentifier():
