@@ -19,12 +19,11 @@ from monocomp.derivation import Derivation
 from monocomp.equations import Equations
 from monocomp.errors import UnsupportedError, UsageError, did_you_mean
 from monocomp.planning.plan import Plan, Planner
-from monocomp.reading import checked_program
+from monocomp.reading import read_equations
 from monocomp.source import minimal_source, module
 from monocomp.stages import Stages
 from monocomp.terms import Term
 from monocomp.tile import TileProgram
-from monocomp.translation import translate
 
 if TYPE_CHECKING:
     import torch
@@ -73,7 +72,7 @@ def compile(
         MonocompError: what is wrong with the program, with its place.
     """
     return Kernel(
-        translate(checked_program(text_or_path, name, monoids)),
+        read_equations(text_or_path, name, monoids),
         backend=backend,
         checked=checked,
         tf32=tf32,

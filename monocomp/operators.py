@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
 from monocomp.autograd import Transformed, recorded, wanted
 from monocomp.backends.torch import TorchTarget
 from monocomp.binding import extents_of
-from monocomp.calls import Calls
 from monocomp.dtypes import is_narrow
 from monocomp.intervals import evaluated
+
+if TYPE_CHECKING:
+    from monocomp.calls import Calls
 
 Names: TypeAlias = tuple[str, ...]
 Results: TypeAlias = torch.Tensor | tuple[torch.Tensor, ...]

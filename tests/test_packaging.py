@@ -241,13 +241,12 @@ def test_no_text_is_run_as_code() -> None:
 
 
 # Two that know one another: what is printed and its printer, a kernel, its derivation and stages,
-# calls and what differentiates them.
+# calls and what differentiates or records them.
 MUTUAL = {
     ("monocomp.tile.program", "monocomp.tile.printer"),
     ("monocomp.blocks.program", "monocomp.blocks.text"),
     ("monocomp.derivation", "monocomp.kernel"),
     ("monocomp.stages", "monocomp.kernel"),
-    ("monocomp.gradients.derived", "monocomp.kernel"),
     ("monocomp.autograd", "monocomp.calls"),
     ("monocomp.operators", "monocomp.calls"),
 }
@@ -361,7 +360,7 @@ def test_syntax_ends_where_it_is_translated() -> None:
     modules = sources_of_modules()
     users = {n for n, t in modules.items() if "monocomp.language.syntax" in imported(n, t, modules)}
     others = {name for name in users if room(name) not in ("language", "reference")}
-    assert others == {"monocomp.reading", "monocomp.translation", "monocomp.monoids"}
+    assert others == {"monocomp.translation", "monocomp.monoids"}
 
 
 def test_what_points_upward_is_seen() -> None:
