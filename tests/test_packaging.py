@@ -360,7 +360,7 @@ def test_syntax_ends_where_it_is_translated() -> None:
     modules = sources_of_modules()
     users = {n for n, t in modules.items() if "monocomp.language.syntax" in imported(n, t, modules)}
     others = {name for name in users if room(name) not in ("language", "reference")}
-    assert others == {"monocomp.reading", "monocomp.translation", "monocomp.monoids"}
+    assert others == {"monocomp.translation", "monocomp.monoids"}
 
 
 def test_what_points_upward_is_seen() -> None:

@@ -362,3 +362,18 @@ def test_emitted_kernels() -> None:
     """Those of gradients, in Triton's interpreter."""
     found = interpreted.call(_of_emitted, "triton")
     torch.testing.assert_close(found, _of_emitted("torch"), atol=1e-4, rtol=1e-4)
+
+
+def test_what_is_saved_has_no_say_in_dtypes() -> None:
+    """Results of a program that reads a saved logarithm, in float32, are as wide as its inputs."""
+    program = mc.grad(library.load("causal"))
+    forward = mc.Kernel(program.forward, backend="torch")
+    backward = mc.Kernel(program.equations, backend="torch")
+    values = {n: torch.randn(1, 2, 4, 3, dtype=torch.bfloat16) for n in "QKV"}
+    values |= dict(zip(("O", "L"), forward(**values), strict=True))
+    values["dO"] = torch.ones_like(values["O"])
+    assert values["L"].dtype == torch.float32
+    results = backward(**values)
+    traced = operator(backward.calls, {})
+    found = traced.overload(*(values[n].to("meta") for n in traced.names))
+    assert {r.dtype for r in (*results, *found)} == {torch.bfloat16}
