@@ -493,6 +493,29 @@ def test_frames_are_settled(frame: str, is_settled: bool) -> None:
     assert (settled_frame(equation.body) is not equation.body) == is_settled
 
 
+@pytest.mark.parametrize("distance", ["(P[i,k] - R[i,k]) ** 2", "abs(P[i,k] - R[i,k])"])
+def test_nothing_over_nothing_is_in_no_frame(distance: str) -> None:
+    """The exponent of what is divided by a weight of nothing is inf, and counts where something is
+    divided."""
+    names = "P[i,k] = softmax[k](S[i,k])\nR[i,k] = softmax[k](L[i,k])\n"
+    program = equations(f"{names}O[i] = sum[k]({distance} / R[i,k])")
+    nothing = -np.inf
+    inputs = {
+        "S": np.array([[nothing, nothing, nothing], [0.0, 1.0, 2.0]]),
+        "L": np.array([[nothing, 0.0, 1.0], [1.0, 1.0, 0.0]]),
+    }
+    wanted = evaluate(program.text(), inputs)
+    assert np.isfinite(wanted).all()
+    np.testing.assert_allclose(evaluate(derive(program).program.text(), inputs), wanted)
+
+
+@pytest.mark.parametrize("exponent", ["R[i,k] - L[i]", "-sum[d](Q[i,d] * K[k,d])"])
+def test_what_divides_by_no_weight_of_nothing_is_in_the_frame(exponent: str) -> None:
+    """Which needs no pass that looks for zeros: what varies is not inf."""
+    program = derive(equations(f"O[i] = sum[k](exp({exponent}) * (exp(S[i,k]) - 1) ** 2)")).program
+    assert "SE[k](" in program.text() and "!=" not in program.text()
+
+
 def test_nothing_is_in_any_frame() -> None:
     """The exponent of exp(-inf) is no frame: over nothing but it, what is summed is absent."""
     check_result("O[i] = sum[k](maximum(exp(S[i,k]) * V[k] ** 2, exp(-inf)))")
