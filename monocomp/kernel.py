@@ -26,6 +26,8 @@ from monocomp.terms import Term
 from monocomp.tile import TileProgram
 
 if TYPE_CHECKING:
+    import torch
+
     from monocomp.backends.triton.search import Tuning
     from monocomp.certificate import Certificate
     from monocomp.monoids import Monoid
@@ -277,6 +279,14 @@ class Kernel:
             "processors": self.processors,
         }
         return _compiled, (self.equations.written(), options)
+
+    @property
+    def operator(self) -> torch._ops.OpOverload:
+        """The operator of torch by which programs that have been traced call it, registered: before
+        one is loaded that another process has exported."""
+        from monocomp.operators import operator
+
+        return operator(self.calls, {}).overload
 
     def tune(
         self,

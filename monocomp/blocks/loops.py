@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 from monocomp.blocks import program as B
 from monocomp.blocks.accesses import hoist_bases
@@ -198,9 +199,23 @@ def _sliding(c: Context, stream: Stream, body: Body) -> None:
                 c.assign(c.axis(axis), extreme("minimum", _plus(axis, first), last))
                 _block_body(c, stream, body)
             stages = select(is_first, none(), number(1))
-            c.put(B.For(place, B.Blocks(axis, start, stop, stages), tuple(innermost)))
+            c.put(_walk(c, stream, place, B.Blocks(axis, start, stop, stages), innermost))
         parts = B.Static(number(1), select(described, number(3), number(2)))
         c.put(B.For(part, parts, tuple(inner)))
+
+
+def _walk(
+    c: Context, stream: Stream, place: B.Expr, blocks: B.Blocks, body: list[B.Statement]
+) -> B.For:
+    """The loop over blocks. Runs begin where rows say: Triton loads blocks ahead only where a loop
+    begins at a number then."""
+    if not stream.phases.in_runs:
+        return B.For(place, blocks, tuple(body))
+    step = c.names.index("step", blocks.axis)
+    with c.block() as first:
+        c.assign(place, infix("+", blocks.start, step))
+    length = infix("-", blocks.stop, blocks.start)
+    return B.For(step, replace(blocks, start=number(0), stop=length), (*first, *body))
 
 
 # --- segments and runs ------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from monocomp.errors import UsageError, did_you_mean
 from monocomp.gradients.definitions import with_definitions, with_names
 from monocomp.gradients.reverse import LEAVES, Adjoints, transposed
 from monocomp.gradients.saving import Reading, candidates, is_logarithm
-from monocomp.planning.storing import new_name, taken_names
+from monocomp.planning.naming import new_name, taken_names
 from monocomp.reading import read_equations
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
@@ -135,6 +135,7 @@ class _Derivation:
         self.written = program
         self.program = normalised(program)
         self.taken = taken_names(self.program) | {*self.program.declared.extent_of}
+        self.taken |= {a.name for a in self.program.known}
         names: dict[str, list[str]] = {}
         for index, extent in self.program.declared.extent_of.items():
             if index.isidentifier():

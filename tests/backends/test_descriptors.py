@@ -23,6 +23,7 @@ from tests.backends import interpreted as interpreter
 from tests.backends.compiling import (
     SHARED_LIMIT,
     Launch,
+    accepted,
     compile_for,
     instructions,
     launches_of,
@@ -364,3 +365,14 @@ def test_compiled_by_pointers() -> None:
     used = compile_for("cuda:90", launch("sliding_window", 1024, 64))
     assert used.spilled == 0 and used.registers <= 128
     assert 4 * (used.shared + 1024) <= SHARED_LIMIT["cuda:90"] + 1024
+
+
+@pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
+def test_blocks_of_runs_are_loaded_ahead() -> None:
+    """Pointers, too: Triton loaded none where a loop begins where a row of data says."""
+    kernel = mc.compile(library.load("document"))
+    sizes = {"b": 2, "h": 2, "q": 512, "k": 512, "d": 64, "e": 64}
+    schedule = Schedule((("q", 64), ("k", 64)), num_warps=4, num_stages=3)
+    programs, inputs = kernel.plan(sizes).kernels, without_elements(kernel, sizes)
+    (made,) = launches_of(kernel, programs, [schedule], inputs)
+    assert "async_copy_global_to_local" in accepted("cuda:90", made)
