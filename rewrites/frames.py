@@ -118,13 +118,13 @@ def _is_masked(t: Term) -> bool:
 
 
 def condition_of(t: Term, exponent: Term) -> Term:
-    """Where an addend t * exp(exponent) is there: its brackets hold, sums in it and those that
+    """Where an addend t * exp(exponent) is there: its brackets hold, folds in it and those that
     divide it have an element, and factors are not 0 that may be it with any exponent."""
-    sums = [f for f in factors(t) if f.op == "fold" and f.attr.monoid == "sum"]
-    sums += [f.args[0] for f in factors(t) if f.op == "pow" and f.attr < 0]
+    folds = [f for f in factors(t) if f.op == "fold"]
+    folds += [f.args[0] for f in factors(t) if f.op == "pow" and f.attr < 0]
     return T.conjunction(
         *(f.args[0] for f in factors(t) if T.is_bracket(f)),
-        *(T.is_there(base) for base in sums if T.may_be_empty(base)),
+        *(T.is_there(base) for base in folds if T.may_be_empty(base)),
         *(T.is_there(base) for base, n in map(T.base_and_power, factors(t)) if base.op == "relu"),
         *_nonzero(t, exponent),
     )

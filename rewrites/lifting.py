@@ -172,13 +172,19 @@ def _lifted(t: Term) -> Term | None:
 
 def _weights(value: Term, exponent: Term, name: str) -> Iterable[Term]:
     """The factors that may be 0 at a place, whatever the exponent is there. A mantissa is 0 only
-    where its own exponent is -inf."""
+    where its own exponent is -inf; what is divided by a weight of nothing, whose exponent here is
+    inf, may be of nothing, too."""
+    taken_away = [a for a in addends(exponent) if T.split_coefficient(a)[0] < 0]
     conditions = [c for a in addends(exponent) if (c := T.is_weight_there(a)) is not None]
+
+    def holds_exponential(w: Term) -> bool:
+        return any(s.op == "exp" and name in s.free for s in T.subterms(w))
+
     for f in factors(value):
         w, power = T.base_and_power(f)
         varies = name in w.free and w.free <= exponent.free
         is_scaled = w.op not in ("relu", "maximum", "minimum") and (
-            any(s.op == "exp" and name in s.free for s in T.subterms(w))
+            (holds_exponential(w) and all(map(T.is_unmasked, taken_away)))
             or (T.is_weight(w) and any(map(T.Product([w]).says, conditions)))
         )
         if power > 0 and varies and not (is_scaled or T.is_bracket(w) or T.is_positive(w)):

@@ -219,18 +219,26 @@ def _alarm(number: int, frame: FrameType | None) -> None:
 
 def noticed(tests: list[Callable[[], None]]) -> bool:
     """Does a test fail? It becomes the first, for it may fail without the next condition, too."""
+    for n, test in enumerate(tests):
+        if _fails(test):
+            tests.insert(0, tests.pop(n))
+            return True
+    return False
+
+
+def _fails(test: Callable[[], None]) -> bool:
+    """The alarm may go off until it is stopped, and so while that is done, too."""
     signal.signal(signal.SIGPROF, _alarm)
     try:
-        for test in tests:
+        try:
             signal.setitimer(signal.ITIMER_PROF, LIMIT)
             with contextlib.suppress(pytest.skip.Exception):
                 test()
+        finally:
+            signal.signal(signal.SIGPROF, signal.SIG_IGN)
+            signal.setitimer(signal.ITIMER_PROF, 0)
     except (Exception, pytest.fail.Exception):
-        tests.remove(test)
-        tests.insert(0, test)
         return True
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
     return False
 
 

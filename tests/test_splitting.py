@@ -365,6 +365,16 @@ def test_packed_rows(kind: str) -> None:
     check_backends(text, make_inputs(text, sizes))
 
 
+def test_rows_that_share_a_quotient_of_a_quotient() -> None:
+    """k // 2 // 2 is no subscript k // 2: rows are not packed by what no dimension is."""
+    text = """
+        input B[k,j]
+        H[k] = sum[j](B[k // 2,j])
+        O[k] = mean[l](H[k // 2] * cos(l)) + max[l](B[l,0])
+        """
+    assert "pack_rows" not in rules(text, k=100_000, j=100)
+
+
 MANY = HEADS | {"b": 40, "g": 2}
 WITH_STATE = """
     input Q[b,h,q,d], K[b,g,k,d], V[b,g,k,e]

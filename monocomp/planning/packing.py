@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from monocomp import terms as T
 from monocomp.equations import Equation
-from monocomp.planning.roles import rows_of, streamed_reads
+from monocomp.planning.roles import READS, rows_of, streamed_reads
 from monocomp.terms import Term
 
 PACKING_LAW = "indices i and j are one index p with i = p // |j| and j = p % |j|"
@@ -60,15 +60,17 @@ def _quotient(i: Term, reads: Sequence[Term]) -> Term | None:
     """`i // c`, if that is how all reads depend on i: as a subscript, of lists of what to read,
     too."""
     found: set[Term] = set()
-    waiting = [a for r in reads for a in r.args]
+    waiting = list(reads)
     while waiting:
-        a = waiting.pop()
-        if a.op == "floordiv" and a.args[0] is i and not a.args[1].free:
-            found.add(a)
-        elif a is i:
-            return None
-        else:
-            waiting += (b for b in a.args if i.attr[0] in b.free)
+        t = waiting.pop()
+        for a in (a for a in t.args if i.attr[0] in a.free):
+            is_quotient = a.op == "floordiv" and a.args[0] is i and not a.args[1].free
+            if is_quotient and t.op in READS:
+                found.add(a)
+            elif a is i:
+                return None
+            else:
+                waiting.append(a)
     return found.pop() if len(found) == 1 else None
 
 

@@ -251,11 +251,11 @@ def _rows(names: list[str], folds: list[Term]) -> set[str]:
     return set([*rows, *(n for n in ranked if lacking[n] and n not in rows)][:2])
 
 
-_READS = ("read", "stored")
+READS = ("read", "stored")
 
 
 def streamed_reads(f: Term) -> list[Term]:
     """Reads inside a fold that vary with its index."""
     opened, parts = T.open_fold(f)
     names = {i.attr[0] for i in opened}
-    return [t for t in T.subterms(*parts[1:]) if t.op in _READS and names & t.free]
+    return [t for t in T.subterms(*parts[1:]) if t.op in READS and names & t.free]

@@ -1,5 +1,8 @@
 """Terms and programs as text of the language: parsing what is printed gives the same term.
 
+But what a comparison asks that a constructor made, `-inf < log(u)` of 1 / exp(log(u)) say, is asked
+exactly in a program (`operators`). That is another term of the same value.
+
 Bound indices get readable names again, taken from their extents. Quotients, roots and
 differences are printed as such, although terms know only powers and coefficients.
 """

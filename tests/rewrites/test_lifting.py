@@ -12,6 +12,7 @@ from monocomp.rewrites.frames import settled_frame
 from monocomp.rewrites.lifting import lifting, shared_frames
 from monocomp.rules import Rule, RuleSet
 from monocomp.terms.algebra import is_mantissa
+from tests.mutation import check_result
 from tests.rewrites.rules import (
     apply_only,
     check_does_not_fire,
@@ -58,6 +59,7 @@ NEAR_MISSES = {
     ],
     "lift_weighted_sum": [
         "O[i] = sum[k](sigmoid(S[i,k]) * V[k])",  # bounded, and nobody divides by it
+        "O[i] = sum[k](exp((S[i,k] - max[j](S[i,j])) / B[i] ** 2) * V[k])",
         "O[i] = sum[k](exp(S[i,k] - maximum(S[i,k], 0)) * V[k])",
         "O[i] = sum[k](V[k] / (exp(-maximum(S[i,k], 0)) + exp(S[i,k] - maximum(S[i,k], 0))))",
         "O[i] = sum[k](sigmoid(S[i,k]) * sigmoid(C[k]))",  # no factor is large
@@ -306,6 +308,9 @@ APPLIES = {
     "lift_weighted_sum": [
         # Not at most 0: nothing is known where the maximum is 0.
         "O[i] = sum[k](exp(S[i,k] - inf * maximum(R[i,k] + 9, 0)))",
+        # Products and sums of what is at most 0, or at most a maximum, need not be.
+        "O[i] = sum[k](exp(prod[j](T[i,k,j] - max[l](T[i,k,l]))) * V[k])",
+        "O[i] = sum[k](exp(sum[j](T[i,k,j]) - max[j](T[i,k,j])) * V[k])",
     ],
     "lift_divisor": [
         "O[i] = 1 / sum[k](sigmoid(S[i,k]))",
@@ -473,6 +478,7 @@ FRAMES = {
     "maximum(1 / X[i], 0)": True,
     "maximum(where(X[i] > 0, Z[i], -inf), X[i])": False,
     "maximum(where(X[i] > 0, 1 / Z[i], -inf), X[i])": True,
+    "maximum(where(X[i] > 0, sin(Z[i]), -inf), sin(X[i]))": False,
     "maximum(where(X[i] > 0, Z[i], 0), X[i])": True,
     "maximum(where(X[i] > 0, max[k if k < i](S[i,k]), -inf), X[i])": False,
     "where(X[i] > 0, max[k](S[i,k]), Z[i])": True,
@@ -485,6 +491,34 @@ def test_frames_are_settled(frame: str, is_settled: bool) -> None:
     declared = ", ".join(x for x in read if f"{x[0]}[" in frame)
     (equation,) = equations(f"input {declared}\nM[i] = {frame}").equations
     assert (settled_frame(equation.body) is not equation.body) == is_settled
+
+
+@pytest.mark.parametrize("distance", ["(P[i,k] - R[i,k]) ** 2", "abs(P[i,k] - R[i,k])"])
+def test_nothing_over_nothing_is_in_no_frame(distance: str) -> None:
+    """The exponent of what is divided by a weight of nothing is inf, and counts where something is
+    divided."""
+    names = "P[i,k] = softmax[k](S[i,k])\nR[i,k] = softmax[k](L[i,k])\n"
+    program = equations(f"{names}O[i] = sum[k]({distance} / R[i,k])")
+    nothing = -np.inf
+    inputs = {
+        "S": np.array([[nothing, nothing, nothing], [0.0, 1.0, 2.0]]),
+        "L": np.array([[nothing, 0.0, 1.0], [1.0, 1.0, 0.0]]),
+    }
+    wanted = evaluate(program.text(), inputs)
+    assert np.isfinite(wanted).all()
+    np.testing.assert_allclose(evaluate(derive(program).program.text(), inputs), wanted)
+
+
+@pytest.mark.parametrize("exponent", ["R[i,k] - L[i]", "-sum[d](Q[i,d] * K[k,d])"])
+def test_what_divides_by_no_weight_of_nothing_is_in_the_frame(exponent: str) -> None:
+    """Which needs no pass that looks for zeros: what varies is not inf."""
+    program = derive(equations(f"O[i] = sum[k](exp({exponent}) * (exp(S[i,k]) - 1) ** 2)")).program
+    assert "SE[k](" in program.text() and "!=" not in program.text()
+
+
+def test_nothing_is_in_any_frame() -> None:
+    """The exponent of exp(-inf) is no frame: over nothing but it, what is summed is absent."""
+    check_result("O[i] = sum[k](maximum(exp(S[i,k]) * V[k] ** 2, exp(-inf)))")
 
 
 @pytest.mark.parametrize("monoid", ["max", "min"])

@@ -97,6 +97,20 @@ def test_sums_about_a_centre_that_is_known_have_no_companions() -> None:
 
 
 @pytest.mark.parametrize(
+    ("centre", "levels"),
+    [
+        ("sum[l](B[q,l]) / |k|", [0, 0, 0, 1, 1, 1]),  # known before the weights
+        ("sum[l](W[q,l] * B[q,l]) / sum[l](W[q,l])", [0, 1, 1, 1]),
+    ],
+)
+def test_what_an_earlier_pass_finds_is_no_companion(centre: str, levels: list[int]) -> None:
+    """Neither the centre nor what the weights hold."""
+    weight = "W[q,k] = relu(A[q,k] - max[l if l < q](A[q,l]))\n"
+    found = passes_of(f"{weight}O[q] = sum[k](W[q,k] * (B[q,k] - {centre}) ** 2)")
+    assert [p.level for p in found for _ in p.folds] == levels
+
+
+@pytest.mark.parametrize(
     "element", ["relu(A[q,k] - max[j](C[q,j]))", "relu(A[q,k] - sum[l](relu(A[q,l] - A[q,k])))"]
 )
 def test_what_elements_hold_is_no_companion(element: str) -> None:
