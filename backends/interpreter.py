@@ -78,6 +78,9 @@ class Interpreter:
         self.params = params
         self.blocks = blocks
         self.checked = checked
+        loops = (s for s in T.walk(program.body) if isinstance(s, T.Loop))
+        # Bounds that are exact are those of one value of the grid.
+        self.is_exact = any(s.is_exact and not s.is_whole for s in loops)
         self.dims = {name: n for n, name in enumerate(program.axes)}
         self.range: dict[str, tuple[int, int]] = {}
         self.coordinates: dict[str, Array] = {}
@@ -106,7 +109,8 @@ class Interpreter:
             self._run(self.program.body)
 
     def _blocks(self, axis: T.Axis, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        step = 1 if axis.role == "serial" else self.blocks[axis.name]
+        is_single = axis.role == "serial" or (axis.role == "grid" and self.is_exact)
+        step = 1 if is_single else self.blocks[axis.name]
         for first in range(start, stop, step):
             yield first, min(first + step, stop)
 

@@ -58,21 +58,25 @@ def check_no_gradients(values: Mapping[str, Any], backend: str) -> None:
                 )
 
 
-def shape_of(name: str, tensor: Any) -> tuple[int, ...]:
-    """The shape of a dense tensor."""
+def check_dense(name: str, tensor: Any) -> None:
+    """A tensor that has all its elements."""
     layout = "nested" if getattr(tensor, "is_nested", False) else getattr(tensor, "layout", None)
     if layout is not None and str(layout) != "torch.strided":
         raise InputError(
             f"input {name} has the layout {str(layout).removeprefix('torch.')}",
             help=f"pass a dense tensor, such as {name}.to_dense()",
         )
-    shape = getattr(tensor, "shape", None)
-    if shape is None:
+    if getattr(tensor, "shape", None) is None:
         raise InputError(
             f"input {name} is a {type(tensor).__name__}, not a tensor",
             help="pass torch tensors, or NumPy arrays with backend='numpy'",
         )
-    return tuple(int(n) for n in shape)
+
+
+def shape_of(name: str, tensor: Any) -> tuple[int, ...]:
+    """The shape of a dense tensor."""
+    check_dense(name, tensor)
+    return tuple(int(n) for n in tensor.shape)
 
 
 def check_dtype(declared: Input, tensor: Any) -> None:
@@ -136,8 +140,17 @@ def check_tensors(inputs: Mapping[str, Any], torch: Any) -> None:
         )
 
 
+def in_autocast(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Inputs in the dtype that autocast asks for, as for torch's own attention."""
+    import torch
+
+    if not torch._C._is_any_autocast_enabled():
+        return inputs
+    return {n: cast(t) for n, t in inputs.items()}
+
+
 def cast(value: Any) -> Any:
-    """An argument in the dtype that autocast asks for, as for torch's own attention."""
+    """An argument in the dtype that autocast asks for."""
     import torch
 
     if not isinstance(value, torch.Tensor) or not value.dim() or not value.is_floating_point():

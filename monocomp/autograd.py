@@ -6,11 +6,12 @@ derived depends on which inputs need a gradient, and on which results have got o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
+from torch.autograd import forward_ad
 
 from monocomp import terms as T
 from monocomp.declarations import Output
@@ -39,6 +40,7 @@ class Forward:
         outputs: the names of all.
         constant: the places of those that have no gradient.
         kept: the names of what a backward pass may read.
+        others: those of the other inputs, of which it may ask for the size.
         backwards: what computes gradients, by which and of what.
     """
 
@@ -54,28 +56,49 @@ class Forward:
         more = [e for e in found.saved.values() if e.name not in self.results]
         # Second derivatives go through what is saved.
         self.kept = _leaves([*found.equations.given, *found.equations.equations, *more])
+        self.others = tuple(n for n in program.declared.inputs if n not in self.kept)
+        self.pushed: dict[Names, tuple[Calls, dict[str, str], dict[str, str]]] = {}
         self.backwards: dict[tuple[object, ...], Backward] = {}
 
-    def gradients(
-        self, dtypes: Mapping[str, torch.dtype], cotangents: Values, values: Values
-    ) -> dict[str, torch.Tensor]:
-        """Gradients of inputs and parameters.
+    def backward(self, wrt: Mapping[str, torch.dtype], outputs: Names) -> Backward:
+        """What computes gradients.
 
         Args:
-            dtypes: of those that need gradients, by name.
-            cotangents: of results, by name, as far as they have any.
-            values: inputs, parameters and results, by name; of inputs that are not `kept` only the
-                shape matters.
+            wrt: of which inputs and parameters, in which dtypes.
+            outputs: which results have gradients themselves.
         """
-        if not dtypes or not cotangents:
-            return {}
-        names = tuple((n, str(d).removeprefix("torch.")) for n, d in dtypes.items())
-        key = (names, *cotangents)
-        backward = self.backwards.get(key)
-        if backward is None:
-            found = Backward.of(self, dict(names), tuple(cotangents))
-            backward = self.backwards.setdefault(key, found)
-        return backward(cotangents, values)
+        key = (*wrt.items(), *outputs)
+        found = self.backwards.get(key)
+        if found is None:
+            found = self.backwards.setdefault(key, Backward.of(self, wrt, outputs))
+        return found
+
+    def tangents(self, given: Values, values: Values) -> dict[str, torch.Tensor]:
+        """Tangents of results by name: the derivative of gradients, which are linear in those of
+        results, with respect to these.
+
+        Args:
+            given: tangents of inputs and parameters, by name.
+            values: inputs, parameters and results, by name.
+        """
+        wrt = tuple(given)
+        outputs = tuple(o for n, o in enumerate(self.outputs) if n not in self.constant)
+        found = self.pushed.get(wrt)
+        if found is None:
+            pulled = gradient(self.program, wrt, outputs)
+            names = tuple(pulled.cotangents[o] for o in outputs)
+            pushed = gradient(pulled.equations, names, tuple(pulled.gradients[n] for n in wrt))
+            calls = self.calls.of(pushed.equations)
+            tangents = {n: pushed.cotangents[pulled.gradients[n]] for n in wrt}
+            found = self.pushed[wrt] = calls, tangents, dict(zip(outputs, names, strict=True))
+        calls, tangents, cotangents = found
+        known = dict(values)
+        known.update((tangents[n], t) for n, t in given.items())
+        names = (*calls.declared.inputs, *calls.declared.params)
+        # They do not matter, but for their sizes.
+        known.update((n, torch.zeros_like(values[o])) for o, n in cotangents.items() if n in names)
+        results = calls.differentiable({n: known[n] for n in names if n in known})
+        return dict(zip(outputs, results, strict=True))
 
 
 @dataclass(frozen=True)
@@ -84,23 +107,27 @@ class Backward:
 
     Attributes:
         calls: of their program.
+        names: of its inputs and parameters.
+        wrt: those whose gradients it computes.
         cotangents: its inputs that are gradients of results, by the name of the result.
         recompute: what computes values that the forward has not saved, those through which only
             second derivatives go; None where there are none.
     """
 
     calls: Calls
+    names: Names
     wrt: Names
     cotangents: Mapping[str, str]
     recompute: Calls | None
 
     @classmethod
-    def of(cls, forward: Forward, wrt: Mapping[str, str], outputs: Names) -> Backward:
+    def of(cls, forward: Forward, wrt: Mapping[str, torch.dtype], outputs: Names) -> Backward:
         """That of a program, for results that have gradients, in the dtypes of inputs."""
         found = gradient(forward.program, tuple(wrt), outputs)
+        dtypes = {n: str(dtype).removeprefix("torch.") for n, dtype in wrt.items()}
         results = tuple(
             Output(found.gradients[n], dtype if dtype in DTYPES else None)
-            for n, dtype in wrt.items()
+            for n, dtype in dtypes.items()
         )
         declared = replace(found.equations.declared, outputs=results)
         calls = forward.calls.of(replace(found.equations, declared=declared))
@@ -115,23 +142,24 @@ class Backward:
         recompute = None
         if again.outputs:
             recompute = forward.calls.of(replace(found.forward, declared=again))
-        return cls(calls, tuple(wrt), found.cotangents, recompute)
+        names = (*declared.inputs, *declared.params)
+        return cls(calls, names, tuple(wrt), found.cotangents, recompute)
 
     def __call__(self, cotangents: Values, values: Values) -> dict[str, torch.Tensor]:
-        """Gradients by name; arguments as for `Forward.gradients`."""
+        """Gradients by name.
+
+        Args:
+            cotangents: of results, by name.
+            values: inputs, parameters and results, by name.
+        """
         known = dict(values)
         if self.recompute is not None:
-            known |= _called(self.recompute, known)
-        known |= {self.cotangents[name]: given for name, given in cotangents.items()}
-        return dict(zip(self.wrt, _called(self.calls, known).values(), strict=True))
-
-
-def _called(calls: Calls, values: Values) -> dict[str, torch.Tensor]:
-    """The results of a call, by name."""
-    declared = calls.declared
-    names = (*declared.inputs, *declared.params)
-    results = calls.differentiable({n: values[n] for n in names if n in values})
-    return dict(zip((o.name for o in declared.outputs), results, strict=True))
+            outputs = (o.name for o in self.recompute.declared.outputs)
+            known.update(zip(outputs, self.recompute.differentiable(values), strict=True))
+        for name, given in cotangents.items():
+            known[self.cotangents[name]] = given
+        results = self.calls.differentiable({n: known[n] for n in self.names if n in known})
+        return dict(zip(self.wrt, results, strict=True))
 
 
 def _leaves(equations: Iterable[T.Equation]) -> Names:
@@ -144,8 +172,16 @@ def is_traced(values: Values) -> bool:
     """Is a call not to be run, or not on these tensors themselves?"""
     if torch._C._len_torch_dispatch_stack():
         return True
-    tensors = (v for v in values.values() if isinstance(v, torch.Tensor))
-    return any(type(t) not in _PLAIN for t in tensors)
+    for value in values.values():
+        if type(value) not in _PLAIN and isinstance(value, torch.Tensor):
+            return True
+    return False
+
+
+def is_transformed() -> bool:
+    """May tensors stand for others, or carry tangents?"""
+    is_pushed = forward_ad._current_level >= 0 and torch._C._is_fwd_grad_enabled()
+    return is_pushed or torch._C._are_functorch_transforms_active()
 
 
 def wanted(kinds: Mapping[str, str], values: Values) -> Names | None:
@@ -156,19 +192,21 @@ def wanted(kinds: Mapping[str, str], values: Values) -> Names | None:
         kinds: of inputs and parameters, by name.
         values: theirs.
     """
-    floats = {
-        n: v for n, v in values.items() if kinds[n] == "float" and isinstance(v, torch.Tensor)
-    }
-    if torch._C._are_functorch_transforms_active():
-        return tuple(floats)  # what an outer transform asks for cannot be seen
-    if not torch.is_grad_enabled():
+    transformed = is_transformed()
+    if not transformed and not torch.is_grad_enabled():
         return None
-    return tuple(n for n, t in floats.items() if t.requires_grad) or None
+    found = []
+    for name, value in values.items():
+        is_float = kinds[name] == "float" and isinstance(value, torch.Tensor)
+        # What an outer transform asks for cannot be seen.
+        if is_float and (transformed or value.requires_grad):
+            found.append(name)
+    return tuple(found) if found or transformed else None
 
 
 def function() -> type[torch.autograd.Function]:
     """What records calls here."""
-    return Transformed if torch._C._are_functorch_transforms_active() else Call
+    return Transformed if is_transformed() else Call
 
 
 def recorded(
@@ -212,7 +250,7 @@ class Call(torch.autograd.Function):
 
 
 class Transformed(torch.autograd.Function):
-    """The same for the transforms of torch.func."""
+    """The same for the transforms of torch.func, and forward mode."""
 
     generate_vmap_rule = False
 
@@ -226,10 +264,16 @@ class Transformed(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
         forward, names, others, *tensors = inputs
         ctx.recorded = Recorded(ctx, forward, names, others, tensors, output)
+        ctx.save_for_forward(*tensors, *output)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         return None, None, None, *ctx.recorded.gradients(ctx, ctx.needs_input_grad[3:], cotangents)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        recorded: Recorded = ctx.recorded
+        return recorded.tangents(ctx, tangents[3:])
 
     @staticmethod
     def vmap(
@@ -266,30 +310,43 @@ class Recorded:
         forward: Forward,
         names: Names,
         others: Values,
-        tensors: Iterable[torch.Tensor],
+        tensors: Sequence[torch.Tensor],
         results: tuple[torch.Tensor, ...],
     ) -> None:
         self.forward, self.names, self.others = forward, names, others
-        given = dict(zip(names, tensors, strict=True))
-        self.dtypes = {n: t.dtype for n, t in given.items()}
-        self.shapes = {n: t.shape for n, t in given.items() if n not in forward.kept}
-        kept = {**given, **dict(zip(forward.outputs, results, strict=True))}
-        kept = {n: t for n, t in kept.items() if n in forward.kept}
-        self.kept = tuple(kept)
+        self.dtypes = [t.dtype for t in tensors]
+        values = dict(zip(names, tensors, strict=True))
+        self.sized = [(n, values[n].shape, values[n].dtype) for n in forward.others]
+        values.update(zip(forward.outputs, results, strict=True))
+        self.kept = [n for n in forward.kept if n in values]
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*(results[n] for n in forward.constant))
-        ctx.save_for_backward(*kept.values())
+        ctx.mark_non_differentiable(*[results[n] for n in forward.constant])
+        ctx.save_for_backward(*[values[n] for n in self.kept])
 
     def gradients(
-        self, ctx: Any, needed: Iterable[bool], cotangents: Iterable[torch.Tensor | None]
+        self, ctx: Any, needed: Sequence[bool], cotangents: Sequence[torch.Tensor | None]
     ) -> list[torch.Tensor | None]:
         """The gradients of the tensors of the call, as far as they are needed."""
+        tensors = zip(self.names, self.dtypes, needed, strict=True)
+        wrt = {n: dtype for n, dtype, is_needed in tensors if is_needed}
         pairs = zip(self.forward.outputs, cotangents, strict=True)
         given = {n: c for n, c in pairs if c is not None}
+        if not wrt or not given:
+            return [None] * len(self.names)
         values = {**self.others, **dict(zip(self.kept, ctx.saved_tensors, strict=True))}
-        for name, shape in self.shapes.items() if given else ():
+        for name, shape, dtype in self.sized:
             of_any = next(iter(given.values()))
-            values[name] = of_any.new_zeros((), dtype=self.dtypes[name]).expand(shape)
-        wrt = [n for n, is_needed in zip(self.names, needed, strict=True) if is_needed]
-        found = self.forward.gradients({n: self.dtypes[n] for n in wrt}, given, values)
+            values[name] = of_any.new_zeros((), dtype=dtype).expand(shape)
+        found = self.forward.backward(wrt, tuple(given))(given, values)
         return [found.get(n) for n in self.names]
+
+    def tangents(
+        self, ctx: Any, tangents: Sequence[torch.Tensor | None]
+    ) -> tuple[torch.Tensor | None, ...]:
+        """The tangents of the results of the call."""
+        pairs = zip(self.names, tangents, strict=True)
+        given = {n: t for n, t in pairs if t is not None}
+        names = (*self.names, *self.forward.outputs)
+        values = dict(zip(names, ctx.saved_tensors, strict=True))
+        found = self.forward.tangents(given, {**self.others, **values})
+        return tuple(found.get(o) for o in self.forward.outputs)

@@ -10,16 +10,18 @@ import hashlib
 import importlib.util
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from monocomp.arguments import (
-    cast,
     check_conversion,
+    check_dense,
     check_dtype,
     check_floats,
     check_no_gradients,
     check_params,
     check_tensors,
+    in_autocast,
     shape_of,
 )
 from monocomp.backends.dialects import DIALECTS
@@ -83,15 +85,20 @@ class Calls:
         self.tf32 = tf32
         self.filters = Filters(planner.equations)
         self.last: tuple[str, torch.device | None] | None = None
-        options = repr((backend, checked, tf32, planner.processors, planner.steps, planner.rules))
-        text = f"{options}\n{planner.equations.written()}"
-        self.key = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
         self.kinds = {n: i.kind for n, i in self.declared.inputs.items()}
         self.kinds |= {n: p.kind for n, p in self.declared.params.items()}
         self._forwards: dict[tuple[str, ...], Forward] = {}
         self._runners: dict[tuple[str, ...], TritonRunner] = {}
         self._plans: Plans | None = None
         _ALL.add(self)
+
+    @cached_property
+    def key(self) -> str:
+        """The same for the same program and options."""
+        planner = self.planner
+        how = self.backend, self.checked, self.tf32, planner.processors
+        text = f"{(*how, planner.steps, planner.rules)!r}\n{planner.equations.written()}"
+        return hashlib.blake2b(text.encode(errors="backslashreplace"), digest_size=8).hexdigest()
 
     def of(self, equations: Equations) -> Calls:
         """Calls of another program, with the same options."""
@@ -103,16 +110,15 @@ class Calls:
         """The result of a call: a tensor, or a tuple of the outputs."""
         if self._plans is not None and not self._plans.are_cast():
             values = {**dict(zip(self.declared.inputs, args, strict=False)), **kwargs}
-            if len(values) == len(args) + len(kwargs):
-                results = self._repeated(values)
-                if results is not None:
-                    return _unpacked(results)
+            plan = self._plans.find(values) if len(values) == len(args) + len(kwargs) else None
+            if plan is not None:
+                self.last = self.language, plan.device
+                return _unpacked(self._plans.run(plan, values))
         inputs, params = signature(self.declared, args, kwargs)
         if self.backend == "numpy":
             check_no_gradients({**inputs, **params}, self.backend)
             return _unpacked(self.call({**inputs, **params}))
-        inputs = {n: cast(t) for n, t in inputs.items()}
-        return _unpacked(self.differentiable({**inputs, **params}))
+        return _unpacked(self.differentiable({**in_autocast(inputs), **params}))
 
     def differentiable(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
         """The results for torch tensors and parameters by name, with their gradients if any is
@@ -122,6 +128,8 @@ class Calls:
         if is_traced(values):
             from monocomp.operators import operator
 
+            for name in self.declared.inputs:
+                check_dense(name, values[name])
             return operator(self, values)(values)
         wrt = wanted(self.kinds, values)
         if wrt is None:
@@ -145,20 +153,13 @@ class Calls:
 
     def call(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         """The results for inputs and parameters by name, without gradients."""
-        results = self._repeated(values)
-        if results is not None:
-            return results
+        if self._plans is not None and (plan := self._plans.find(values)) is not None:
+            self.last = self.language, plan.device
+            return self._plans.run(plan, values)
         inputs, params, binding = self._bound((), values)
         if self.backend == "numpy":
             return self._run_numpy(inputs, binding)
         return self._run_torch_tensors(inputs, params, binding)
-
-    def _repeated(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...] | None:
-        """The results of a call that looks like an earlier one."""
-        if self._plans is None or (plan := self._plans.find(values)) is None:
-            return None
-        self.last = self.language, plan.device
-        return self._plans.run(plan, values)
 
     def tune(
         self,

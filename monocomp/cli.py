@@ -7,6 +7,7 @@ was (`STATUSES`). No traceback reaches a user for a fault in a program, nor for 
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import traceback
@@ -20,6 +21,7 @@ from monocomp.errors import InternalError, MonocompError, UsageError, did_you_me
 from monocomp.stages import STAGES
 
 WRONG, BROKEN, INTERRUPTED, NO_READER = 2, 70, 130, 141
+YOUNG = 100_000  # objects after which a process of its own looks for cycles: most make fewer
 
 STATUSES = """\
 exit status:
@@ -41,6 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the words after `monocomp`; those of this process unless given.
     """
+    if argv is None:
+        gc.set_threshold(YOUNG)
     return guarded(lambda: _run(sys.argv[1:] if argv is None else list(argv)))
 
 

@@ -34,7 +34,15 @@ if TYPE_CHECKING:  # loaded when they are asked for: compiling needs none of the
 
 WIDTH = 100
 # Steps that are not those of rules.
-LOWERING = ("store_value", "pack_rows", "split_stream", "fuse_folds", "tile")
+LOWERING = (
+    "store_value",
+    "store_partial_sum",
+    "order_sums",
+    "pack_rows",
+    "split_stream",
+    "fuse_folds",
+    "tile",
+)
 _OPEN = 12  # derivations of at most so many steps are unfolded in HTML
 
 

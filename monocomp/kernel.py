@@ -19,14 +19,15 @@ from monocomp.derivation import Derivation
 from monocomp.equations import Equations
 from monocomp.errors import UnsupportedError, UsageError, did_you_mean
 from monocomp.planning.plan import Plan, Planner
-from monocomp.reading import checked_program
+from monocomp.reading import read_equations
 from monocomp.source import minimal_source, module
 from monocomp.stages import Stages
 from monocomp.terms import Term
 from monocomp.tile import TileProgram
-from monocomp.translation import translate
 
 if TYPE_CHECKING:
+    import torch
+
     from monocomp.backends.triton.search import Tuning
     from monocomp.certificate import Certificate
     from monocomp.monoids import Monoid
@@ -71,7 +72,7 @@ def compile(
         MonocompError: what is wrong with the program, with its place.
     """
     return Kernel(
-        translate(checked_program(text_or_path, name, monoids)),
+        read_equations(text_or_path, name, monoids),
         backend=backend,
         checked=checked,
         tf32=tf32,
@@ -278,6 +279,14 @@ class Kernel:
             "processors": self.processors,
         }
         return _compiled, (self.equations.written(), options)
+
+    @property
+    def operator(self) -> torch._ops.OpOverload:
+        """The operator of torch by which programs that have been traced call it, registered: before
+        one is loaded that another process has exported."""
+        from monocomp.operators import operator
+
+        return operator(self.calls, {}).overload
 
     def tune(
         self,

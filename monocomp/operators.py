@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
 from monocomp.autograd import Transformed, recorded, wanted
 from monocomp.backends.torch import TorchTarget
 from monocomp.binding import extents_of
-from monocomp.calls import Calls
 from monocomp.dtypes import is_narrow
 from monocomp.intervals import evaluated
+
+if TYPE_CHECKING:
+    from monocomp.calls import Calls
 
 Names: TypeAlias = tuple[str, ...]
 Results: TypeAlias = torch.Tensor | tuple[torch.Tensor, ...]
@@ -68,7 +70,7 @@ class Operator:
         for key, function in self._functions().items():
             _LIBRARY.impl(name, function, key)  # type: ignore[no-untyped-call]
         torch.library.register_fake(f"monocomp::{name}", self._outcome, lib=_LIBRARY)
-        self.overload = getattr(torch.ops.monocomp, name).default
+        self.overload: torch._ops.OpOverload = getattr(torch.ops.monocomp, name).default
 
     def __call__(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
         """The results for inputs and parameters by name."""
@@ -110,7 +112,8 @@ class Operator:
         params |= {n: values[n] for n in declared.params if n in values}
         shapes = {n: tuple(t.shape) for n, t in inputs.items()}
         extents = extents_of(declared, origin, shapes, params, evaluated)
-        floats = [t for t in inputs.values() if t.is_floating_point()]
+        computed = {e.name for e in self.calls.planner.equations.given}
+        floats = [t for n, t in inputs.items() if t.is_floating_point() and n not in computed]
         wide = [t for t in floats if not is_narrow(t)]
         first = next(iter(inputs.values()))
         promoted = TorchTarget(first.device).promoted

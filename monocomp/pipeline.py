@@ -89,12 +89,13 @@ def finish(rewriter: Rewriter, rules: Sequence[str] | None = None) -> None:
     for _ in range(ROUNDS):
         if rewriter.stopped:
             break
-        again = Rewriter(rewriter.program)
+        again = rewriter.again()
         _apply_all(again, wanted, LATER_RULE_SETS)
         if again.program.equations == rewriter.program.equations:
             break
         rewriter.follow(again)
     rewriter.finished = not rewriter.stopped
+    rewriter.forget()
 
 
 def _apply_all(

@@ -7,22 +7,23 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from monocomp.equations import Equations
 from monocomp.errors import UsageError
 from monocomp.language.checker import check
-from monocomp.language.syntax import Program
+from monocomp.translation import translate
 
 if TYPE_CHECKING:
     from monocomp.monoids import Monoid
 
 
-def checked_program(
+def read_equations(
     text_or_path: str | os.PathLike[str],
     name: str | None = None,
     monoids: Iterable[Monoid] = (),
-) -> Program:
-    """A checked program; see `kernel.compile` for what is given."""
+) -> Equations:
+    """The equations of a program; see `kernel.compile` for what is given."""
     text, stem = _text(text_or_path)
-    return check(text, name or stem, {m.name: m.statement for m in monoids})
+    return translate(check(text, name or stem, {m.name: m.statement for m in monoids}))
 
 
 def _text(text_or_path: str | os.PathLike[str]) -> tuple[str, str | None]:

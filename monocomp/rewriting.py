@@ -7,6 +7,7 @@ be printed, checked against the oracle, and a derivation can be stopped anywhere
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -122,6 +123,8 @@ class Rewriter:
         self.limit = step_limit
         self.finished = False  # has every rule been applied that should be?
         self.depends_on_sizes = False  # would other extents have led elsewhere?
+        self._refused: defaultdict[Term, set[Rule]] = defaultdict(set)  # rules that leave a term
+        self._idle: dict[Rule, Equations] = {}  # the program that a choice leaves as it is
 
     @property
     def stopped(self) -> bool:
@@ -147,6 +150,17 @@ class Rewriter:
                 require_small(program.by_name[name], program, WEIGHT_LIMIT, "as it is derived")
         self.program = program
         self.steps.append(step)
+
+    def again(self) -> Rewriter:
+        """Another one that starts from here, and knows which rules have nothing to do."""
+        other = Rewriter(self.program)
+        other._refused, other._idle = self._refused, self._idle
+        return other
+
+    def forget(self) -> None:
+        """Let go of which rules have nothing to do, once all is done."""
+        self._refused.clear()
+        self._idle.clear()
 
     def follow(self, other: Rewriter) -> None:
         """Take the steps that another one took from this program on."""
@@ -267,8 +281,11 @@ class Rewriter:
 
     def _choose(self, rules: RuleSet, place: str | None) -> tuple[Rule, Choice] | None:
         for rule in rules.choices:
+            if self._idle.get(rule) is self.program:
+                continue
             choice = rule.apply(self.program)
             if choice is None or rule.unproved is not None:
+                self._idle[rule] = self.program
                 continue
             if place is None or place in self.program.changed(choice.program):
                 return rule, choice
@@ -281,7 +298,7 @@ class Rewriter:
             if place not in (None, equation.name):
                 continue
             for t in _unvisited(equation.body, normal):
-                found = rules.first(t)
+                found = rules.first(t, self._refused[t])
                 if found is not None:
                     choice = Choice.replacing(t, found[1], self.program)
                     # Under exp, say, the canonical form may undo the rule.

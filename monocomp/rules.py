@@ -41,7 +41,7 @@ class Choice:
         return cls(before, after, program.map(replaced))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rule:
     """A named rewrite. The docstring of `apply` holds its law and its example."""
 
@@ -98,12 +98,18 @@ class RuleSet:
         self.choices.append(Rule(apply.__name__, apply))
         return apply
 
-    def first(self, t: Term) -> tuple[Rule, Term] | None:
-        """The first rule that changes t, with its result."""
+    def first(self, t: Term, refused: set[Rule]) -> tuple[Rule, Term] | None:
+        """The first rule that changes t, with its result.
+
+        `refused` are rules that do not; those that are found not to are added.
+        """
         for rule in self.rules:
+            if rule in refused:
+                continue
             result = rule.apply(t)
             if result is not None and result is not t and rule.unproved is None:
                 if result.kind != t.kind:
                     raise InternalError(f"{rule.name} turned {t.kind} {t!r} into {result.kind}")
                 return rule, result
+            refused.add(rule)
         return None

@@ -18,6 +18,7 @@ from monocomp.equations import Equations
 from monocomp.rewrites.normal_form import normalise
 from monocomp.rules import Choice, RuleSet
 from monocomp.terms import Term
+from monocomp.terms.facts import remembered
 from monocomp.terms.monomials import addends, factors
 
 LARGEST_POWER = 4
@@ -42,10 +43,10 @@ def exchange_sums(operations: Callable[[Equations], int], program: Equations) ->
     after:   index e < 2
              O[i,e] = sum[j](A[i,j] * sum[k](B[k,j] * C[k,e]))
     """
-    best = None
-    cost = operations(program)
-    for t in candidates(program):
-        new = normalise(_exchanged(t))
+    best, sums = None, candidates(program)
+    cost = operations(program) if sums else 0
+    for t in sums:
+        new = _in_normal_form(t)
         choice = Choice.replacing(t, new, program)
         new_cost = operations(choice.program)
         in_order = new.op == "fold" and new.attr.extents < t.attr.extents
@@ -63,6 +64,11 @@ def candidates(program: Equations) -> list[Term]:
         if len(t.attr.indices) == 1 and _exchanged(t) is not t
     }
     return sorted(found, key=lambda t: t.key)
+
+
+@remembered
+def _in_normal_form(t: Term) -> Term:
+    return normalise(_exchanged(t))
 
 
 @lru_cache(maxsize=1024)

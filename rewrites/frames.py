@@ -10,6 +10,7 @@ from monocomp.rewrites.sigmoids import sigmoids
 from monocomp.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import frame
+from monocomp.terms.facts import remembered
 from monocomp.terms.monomials import addends, exponent_of, factors
 
 
@@ -215,6 +216,7 @@ maxima = RuleSet(
 )
 
 
+@remembered
 def largest(bound: Term, condition: Term, exponent: Term) -> Term:
     """The frame of a sum in SE, as it stands in a lifted program. The normal form would take apart
     again what is joined in the exponent, and exponentials that are left alone may overflow."""

@@ -34,7 +34,7 @@ def normalise(t: Term, rules: RuleSet = normal_form) -> Term:
     @cache
     def visit(s: Term) -> Term:
         new = T.map_children(s, visit)
-        step = rules.first(new)
+        step = rules.first(new, set())
         return new if step is None else visit(step[1])
 
     return visit(t)

@@ -17,6 +17,7 @@ import ast
 import contextlib
 import copy
 import functools
+import gc
 import importlib
 import inspect
 import itertools
@@ -201,9 +202,10 @@ def install(name: str, tree: ast.Module) -> None:
     exec(compile(tree, name, "exec"), new.__dict__)
     old = importlib.import_module(f"monocomp.rewrites.{name}")
     for node in (n for n in tree.body if isinstance(n, ast.FunctionDef)):
-        cached = getattr(old, node.name)
-        inspect.unwrap(cached).__code__ = inspect.unwrap(getattr(new, node.name)).__code__
-        if hasattr(cached, "cache_clear"):
+        function = inspect.unwrap(getattr(old, node.name))
+        function.__code__ = inspect.unwrap(getattr(new, node.name)).__code__
+    for cached in gc.get_objects():  # what others remember may rest on these functions
+        if isinstance(cached, functools._lru_cache_wrapper):
             cached.cache_clear()
 
 

@@ -102,7 +102,7 @@ def test_unknown_command(call) -> None:
         2,
         "",
         "UsageError: there is no command 'emitt'\n"
-        "  commands: list, emit, explain, check, run, tune\n"
+        "  commands: list, emit, grad, explain, check, run, tune\n"
         "  help: did you mean 'monocomp emit'?\n",
     )
 

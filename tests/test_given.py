@@ -40,10 +40,10 @@ return dQ, dK, dV
 RESULT = """
 S[b,h,q,k] = sum[d](K[b,h,k,d] * Q[b,h,q,d]) / sqrt(|d|)
 P[b,h,q,k] = exp(S[b,h,q,k] - L[b,h,q])
-D[b,h,q] = sum[e](O[b,h,q,e] * dO[b,h,q,e])
 input L[b,h,q] = log(sum[k if k <= q](exp(S[b,h,q,k])))
 input O[b,h,q,e] = sum[k if k <= q](V[b,h,k,e] * exp(S[b,h,q,k])) / sum[k if k <= q](exp(S[b,h,q,k]))
-dQ[b,h,q,d] = sum[k if k <= q](K[b,h,k,d] * P[b,h,q,k] * (sum[e](V[b,h,k,e] * dO[b,h,q,e]) - D[b,h,q])) / sqrt(|d|)
+D[b,h,q] = sum[e](O[b,h,q,e] * dO[b,h,q,e])
+dQ[b,h,q,d] = sum[k if k <= q](K[b,h,k,d] * P[b,h,q,k] * (sum[e](V[b,h,k,e] * dO[b,h,q,e]) - sum[e](O[b,h,q,e] * dO[b,h,q,e]))) / sqrt(|d|)
 dK[b,h,k,d] = sum[q if k <= q](Q[b,h,q,d] * (sum[e](V[b,h,k,e] * dO[b,h,q,e]) - D[b,h,q]) * exp(S[b,h,q,k] - L[b,h,q])) / sqrt(|d|)
 dV[b,h,k,e] = sum[q if k <= q](dO[b,h,q,e] * exp(S[b,h,q,k] - L[b,h,q]))
 """  # noqa: E501
@@ -153,7 +153,7 @@ def test_flash_attention_backward() -> None:
     kernel = mc.compile(BACKWARD)
     assert kernel.derivation.result.readable_lines() == RESULT.strip().splitlines()
     rules = {step.rule for step in kernel.derivation}
-    assert rules == {"inline_definition", "normalise_given", "fuse_folds", "tile"}
+    assert rules == {"inline_definition", "normalise_given", "store_value", "fuse_folds", "tile"}
 
 
 SAVED = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from monocomp.checking.random_inputs import random_inputs, to_bfloat16
-from monocomp.checking.sizes import complete_extents, fits
+from monocomp.checking.sizes import Sizes, complete_extents, fits
 from monocomp.declarations import by_representative, free_extents
 from monocomp.errors import UsageError
 from monocomp.language.checker import check
@@ -144,3 +144,14 @@ def test_special_points() -> None:
         assert rows > 0
         assert np.isfinite(values).all() == (points == "finite")
     assert {np.inf, -np.inf} <= set(seen["any"]) and np.isnan(seen["any"]).any()
+
+
+@pytest.mark.parametrize("given", [{}, {"q": 7}, {"q": 2, "k": 9}])
+def test_other_sizes_of_the_same_program(given: dict[str, int]) -> None:
+    """As if the program had been read for them; the first ones stay as they are."""
+    program = translate(check("O[q] = sum[k](X[q + k] * V[k]) * Y[q]"))
+    first = Sizes(program, {"q": 3}, {})
+    before = dict(first.extents)
+    other = first.at(given)
+    assert other.extents == complete_extents(program, given) and first.extents == before
+    assert other.fit and fits(program, given, {})

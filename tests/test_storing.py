@@ -194,6 +194,18 @@ def test_work_counts_what_loops_repeat() -> None:
     assert place.repeated_by is not None and place.repeated_by.attr[0] == "j"
 
 
+def test_estimates_are_made_once() -> None:
+    """Kernels that are as they were before a value was stored are not estimated again."""
+    plan = mc.compile(PROGRAMS["rows and columns"].text).plan()
+    whole, known = plan.rewrites.result, {}
+    estimate(whole, plan.sizes, known)
+    before = set(known)
+    cut = estimate(plan.program, plan.sizes, known)
+    assert len(cut) > 1 and len(known) > len(before)
+    assert all(a is b for a, b in zip(cut, estimate(plan.program, plan.sizes, known), strict=True))
+    assert [k.cost for k in cut] == [k.cost for k in estimate(plan.program, plan.sizes)]
+
+
 def test_report_counts_stored_values() -> None:
     """Stored values are four bytes, written once and read once for each loop."""
     text = PROGRAMS["column sums"].text

@@ -41,7 +41,7 @@ class LegalOfWarpgroups(Legal):
         axes = [s.value.axes & blocked for s in lets if s.name not in described]
         elements = sum(self.resources.elements(a, schedule) for a in axes if len(a) > 1)
         threads = schedule.num_warps * self.gpu.lanes
-        return self.resources.estimate(schedule).registers + elements // threads
+        return self.resources.registers(schedule) + elements // threads
 
 
 def first(legal: Legal) -> Schedule:

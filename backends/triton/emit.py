@@ -1,7 +1,7 @@
 """A whole Triton source file: header, kernels, host function, self-check.
 
 The file imports torch and triton only. Nothing of the program's text is interpolated but
-numbers, whitelisted identifiers and comments, and the result is parsed before it leaves.
+numbers, whitelisted identifiers and comments.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.interface import interface
 from monocomp.backends.triton.kernel_source import KernelSource, block_program, source_of
 from monocomp.backends.triton.known_arguments import Known, Promises
-from monocomp.backends.triton.layout import parse
 from monocomp.backends.triton.minimal import MinimalHost
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines, sizes_for
 from monocomp.blocks.program import BlockProgram, Statement
 from monocomp.dtypes import NARROW
 from monocomp.equations import Equations
-from monocomp.errors import InternalError, UnsupportedError
+from monocomp.errors import UnsupportedError
 from monocomp.host import program as H
 from monocomp.host.building import host_program
 from monocomp.sizes import packed_extents
@@ -212,7 +211,7 @@ def emit(
         lines += ["", "", *main_lines(here, identifiers, host, dialect.devices, checked)]
     params = {n: names.of("param", n) for n in start.declared.params}
     return Module(
-        _parsed(lines),
+        _text(lines),
         host,
         tuple(written.settings),
         tuple(s.program for s in written.sources),
@@ -251,7 +250,7 @@ def emit_minimal(
     needed = (f for f, kind in statements.items() if any(isinstance(s, kind) for s in body))
     lines = [*written.kernels(), *_apart(*map(HOST_FUNCTIONS.__getitem__, needed))]
     imports = _imports(TRITON, any(isinstance(s, H.Describe) for s in body))
-    return _parsed([*_header(start, target), *imports, *lines[1:], "", "", *host.lines(name)])
+    return _text([*_header(start, target), *imports, *lines[1:], "", "", *host.lines(name)])
 
 
 def _apart(*texts: str) -> list[str]:
@@ -259,14 +258,9 @@ def _apart(*texts: str) -> list[str]:
     return [line for text in texts for line in ("", "", text)]
 
 
-def _parsed(lines: Sequence[str]) -> str:
+def _text(lines: Sequence[str]) -> str:
     """The text of a file."""
-    text = "\n".join(lines).rstrip() + "\n"
-    try:
-        parse(text)
-    except SyntaxError as fault:
-        raise InternalError(f"the emitted source does not parse: {fault}", notes=[text]) from None
-    return text
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def _config(schedule: Schedule, kernel: BlockProgram) -> dict[str, int]:

@@ -135,7 +135,7 @@ def _room(legal: Legal) -> int:
     usual = legal.named(legal.alike(_USUAL)) if legal.multiplies else None
     if usual is None:
         return 0
-    shared = legal.resources.estimate(usual).shared + _RESERVED
+    shared = legal.resources.shared(usual) + _RESERVED
     return min(3, legal.gpu.shared // shared)
 
 

@@ -30,6 +30,12 @@ _BINARY: dict[type[ast.operator], tuple[str, int]] = {
     ast.Mod: ("%", _MUL),
     ast.Pow: ("**", _POW),
 }
+_LEVELS: dict[type[ast.expr], int] = {
+    ast.IfExp: _IF,
+    ast.BoolOp: _IF,
+    ast.Compare: _COMPARE,
+    ast.UnaryOp: _UNARY,
+}
 _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<",
     ast.LtE: "<=",
@@ -83,21 +89,11 @@ def parse(text: str, mode: Literal["eval", "exec"] = "exec") -> ast.AST:
 
 def _level(e: ast.expr) -> int:
     """How tightly the outermost operator binds."""
-    match e:
-        case ast.BinOp():
-            return _BINARY[type(e.op)][1]
-        case ast.Compare():
-            return _COMPARE
-        case ast.IfExp() | ast.BoolOp():
-            return _IF
-        case ast.UnaryOp():
-            return _UNARY
-    return _ATOM
+    return _BINARY[type(e.op)][1] if isinstance(e, ast.BinOp) else _LEVELS.get(type(e), _ATOM)
 
 
 def _flat(e: ast.expr, level: int = 0) -> str:
-    text = _bare(e)
-    return f"({text})" if _level(e) < level else text
+    return f"({_bare(e)})" if level and _level(e) < level else _bare(e)
 
 
 def _bare(e: ast.expr) -> str:
@@ -106,14 +102,20 @@ def _bare(e: ast.expr) -> str:
             return _constant(e.value)
         case ast.Name():
             return e.id
+        case ast.Attribute():
+            return f"{_flat(e.value, _ATOM)}.{e.attr}"
         case ast.Slice(lower=None, upper=None, step=None):
             return ":"
         case ast.BoolOp():
             sign = " and " if isinstance(e.op, ast.And) else " or "
             return sign.join(_flat(x, _COMPARE) for x in e.values)
-        case ast.IfExp():
-            return " ".join(sign + _flat(x, level) for sign, x, level in _operands(e))
+        case ast.IfExp() | ast.Compare() | ast.BinOp() if not _is_power(e):
+            return " ".join([sign + _flat(x, level) for sign, x, level in _operands(e)])
     return "".join(p if isinstance(p, str) else p.flat for p in _pieces(e))
+
+
+def _is_power(e: ast.expr) -> bool:
+    return isinstance(e, ast.BinOp) and isinstance(e.op, ast.Pow)
 
 
 def _constant(value: object) -> str:
@@ -184,7 +186,7 @@ def _split(e: ast.expr, indent: int, before: str, after: str) -> list[str]:
 # --- between brackets ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class _Brackets:
     """A pair of brackets and what stands between them: arguments, or one expression."""
 

@@ -221,15 +221,14 @@ class Legal:
         """Does all of it fit? Registers that are missing are slow, so that they count, but where
         little is known of them: of products in full precision, and of some in limbs."""
         resources = self.resources_of(schedule)
-        estimate = resources.estimate(schedule)
-        if not estimate.fits(self.gpu):
+        if not resources.fits(schedule):
             return False
         if all(n <= MIN_DOT for _, n in schedule.blocks):
             return True  # there is nothing smaller
         is_rough = self.element_bytes > 2 or bool(resources.in_parts)
-        if not is_rough and estimate.spills(self.gpu):
+        if not is_rough and resources.spills(schedule):
             return False
-        return estimate.tile <= schedule.num_warps * LARGEST_TILE
+        return resources.tile(schedule) <= schedule.num_warps * LARGEST_TILE
 
     def admits(self, schedule: Schedule) -> bool:
         """Could this be a schedule of the kernel? Not everything that was remembered is."""
@@ -243,7 +242,7 @@ class Legal:
             return False
         if schedule.abreast > 1 and not takes_turns(self.program):
             return False
-        return self.resources_of(schedule).estimate(schedule).fits(self.gpu)
+        return self.resources_of(schedule).fits(schedule)
 
     def smaller(self, shape: Shape) -> Iterator[Shape]:
         """A shape with its longest block halved, again and again, and the smallest in the end."""
@@ -291,15 +290,16 @@ class Legal:
         """That no schedule fits, with the sizes."""
         least = dict.fromkeys(self.program.axis_names("row", "stream"), MIN_DOT)
         programs = self.processors if self.program.parts else 0
-        smallest = self.resources.estimate(Schedule(tuple(least.items()), 4, 1, programs))
+        smallest = Schedule(tuple(least.items()), 4, 1, programs)
+        tile, shared = self.resources.tile(smallest), self.resources.shared(smallest)
         extents = (a.extent for a in self.program.axes.values() if a.extent in self.sizes)
         sizes = ", ".join(f"{e.lstrip('.')} = {self.sizes[e]}" for e in dict.fromkeys(extents))
         return UnsupportedError(
             f"the GPU can't hold a tile of kernel '{self.program.name}'",
             notes=[
                 f"extents: {sizes or 'not known'}",
-                f"its smallest tiles have up to {smallest.tile} elements and take "
-                f"{smallest.shared / 1024:.0f} KiB of shared memory; a program instance "
+                f"its smallest tiles have up to {tile} elements and take "
+                f"{shared / 1024:.0f} KiB of shared memory; a program instance "
                 f"has {self.gpu.shared >> 10} KiB",
                 *notes,
             ],

@@ -172,6 +172,9 @@ class Plans:
         checked: the parameters whose values a call may be refused for.
     """
 
+    # May operations be given tensors in other dtypes, as autocast asks for?
+    are_cast = staticmethod(torch._C._is_any_autocast_enabled)
+
     def __init__(self, declared: Declarations[T.Term], checked: Iterable[str] = ()) -> None:
         self.inputs = tuple(declared.inputs)
         self.params = declared.params
@@ -188,11 +191,6 @@ class Plans:
         """
         look = self._look(values)
         return self._plans.get(look) if look is not None else None
-
-    @staticmethod
-    def are_cast() -> bool:
-        """May tensors be given to operations in another dtype, as autocast asks for?"""
-        return torch._C._is_any_autocast_enabled()
 
     def run(self, plan: Plan, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
         """The results for values of the plan's look."""

@@ -7,7 +7,7 @@ measured, and nothing here says it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod, sqrt
 
@@ -117,22 +117,19 @@ def load_levels(program: P.TileProgram) -> int:
     return max([1, *levels.values()])
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """What a schedule takes: registers a thread, bytes of shared memory, elements of the
-    largest tile."""
+@dataclass(frozen=True, eq=False)
+class _Moment:
+    """When a statement is done, or a body begins.
 
-    registers: int
-    shared: int
-    tile: int
+    Attributes:
+        live: the names that are live: values, and what loops carry.
+        bodies: the numbers of those around it.
+        products: what is multiplied just then.
+    """
 
-    def fits(self, on: Gpu) -> bool:
-        """Can it run at all? Registers that are missing are only slow."""
-        return self.shared <= on.shared and self.tile <= TILE_LIMIT
-
-    def spills(self, on: Gpu) -> bool:
-        """Are far more registers live than there are?"""
-        return self.registers > on.registers + on.saved
+    live: tuple[str, ...]
+    bodies: tuple[int, ...]
+    products: tuple[P.Expr, ...] = ()
 
 
 def _places(store: P.Store) -> frozenset[str]:
@@ -203,7 +200,11 @@ class Resources:
         once = (n for n, e in self.lets.items() if e.op != "load" and uses.count(n) == 1)
         new = (s.value for s in P.walk(program.body) if isinstance(s, P.Assign))
         self.passed = {n for n in once if not _has_product(self.lets[n])}
-        self.passed |= {e.attr for e in new if e.op == "local"}
+        self.passed |= {e.attr for e in new if e.op == "local"} & self.lets.keys()
+        self.held = {a: held_length(program, a, self.size(a)) for a in self.blocked}
+        self.given = {name: axes for s in P.walk(program.body) for name, axes in _given(s).items()}
+        self.loads: dict[int, list[tuple[str, frozenset[str]]]] = {}
+        self.moments = list(self._moments(program.body, (), ()))
 
     def _sources(self, operand: P.Expr) -> set[str]:
         """All values that an operand is made of, by name; none if products or loops make it."""
@@ -223,22 +224,23 @@ class Resources:
 
     def length(self, axis: str, schedule: Schedule) -> int:
         """How long an axis is in a tile."""
-        if axis not in self.blocked:
-            return 1
-        given = dict(schedule.blocks).get(axis)
-        return given or held_length(self.program, axis, self.size(axis))
+        return dict(schedule.blocks).get(axis) or self.held.get(axis, 1)
 
     def elements(self, axes: Iterable[str], schedule: Schedule) -> int:
         """How many elements a tile with these axes has."""
         return prod(self.length(a, schedule) for a in axes)
 
-    def estimate(self, schedule: Schedule) -> Estimate:
-        """What a schedule takes."""
-        tile = max((self.elements(axes, schedule) for axes in self.tiles), default=1)
-        has_no_addresses = bool(self.operands) and self.operands <= self._described(schedule)
-        working = _COUNTERS if has_no_addresses else _WORKING
-        registers = working + self._registers(self.program.body, schedule)
-        return Estimate(registers, self._shared(schedule), tile)
+    def fits(self, schedule: Schedule) -> bool:
+        """Can it run at all? Registers that are missing are only slow."""
+        return self.shared(schedule) <= self.gpu.shared and self.tile(schedule) <= TILE_LIMIT
+
+    def spills(self, schedule: Schedule) -> bool:
+        """Are far more registers live than there are?"""
+        return self.registers(schedule) > self.gpu.registers + self.gpu.saved
+
+    def tile(self, schedule: Schedule) -> int:
+        """The elements of the largest tile."""
+        return max((self.elements(axes, schedule) for axes in self.tiles), default=1)
 
     # --- space --------------------------------------------------------------------------
 
@@ -250,48 +252,62 @@ class Resources:
         threads = schedule.num_warps * self.gpu.lanes
         return ceil(self.elements(axes, schedule) * size / 4 / threads)
 
-    def _registers(self, body: Sequence[P.Statement], schedule: Schedule) -> int:
-        """The most that is live at a time in a body, beside what is live around it."""
+    def registers(self, schedule: Schedule) -> int:
+        """Those of a thread: the most that are live at a time."""
+        has_no_addresses = bool(self.operands) and self.operands <= self._described(schedule)
+        working = _COUNTERS if has_no_addresses else _WORKING
+        held = {n: self._held_as(n, axes, schedule) for n, axes in self.given.items()}
+        pointers = {n: self._addresses(loads, schedule) for n, loads in self.loads.items()}
+        return working + max(
+            sum(map(held.__getitem__, m.live))
+            + sum(map(pointers.__getitem__, m.bodies))
+            + self._passing(m.products, schedule)
+            for m in self.moments
+        )
+
+    def _moments(
+        self, body: list[P.Statement], around: tuple[str, ...], bodies: tuple[int, ...]
+    ) -> Iterator[_Moment]:
+        """When registers are counted in a body, the number of its own and of those around it."""
+        bodies = (*bodies, len(self.loads))
+        self.loads[bodies[-1]] = [
+            (s.name if isinstance(s, P.Let) else "", e.axes)
+            for s in body
+            for root in P.roots(s)
+            for e in P.subexpressions(root)
+            if e.op == "load" and len(e.axes) > 1
+        ]
+        yield _Moment(around, bodies)
         last: dict[str, int] = {}
         for n, s in enumerate(body):
             last |= {e.attr: n for e in P.expressions([s]) if e.op == "local"}
-        live: dict[str, int] = {}
-        most = 0
+        live: set[str] = set()
         for n, s in enumerate(body):
-            dying = {name for name in live if last.get(name, -1) <= n}
-            match s:
-                case P.Let():
-                    if not _has_product(s.value):
-                        live = {k: v for k, v in live.items() if k not in dying}  # in place
-                    live[s.name] = self._held_as(s.name, s.value, schedule)
-                case P.Loop():
-                    carried = sum(self._held(state.axes, schedule) for state in s.state)
-                    inside = self._registers(s.body, schedule)
-                    most = max(most, sum(live.values()) + carried + inside)
-                    live |= {f.name: self._held(f.axes, schedule) for f in s.state}
-                case P.Fold():
-                    live |= {name: self._held(s.elements[0].axes, schedule) for name in s.names}
-            passing = sum(self._passing(root, schedule) for root in P.roots(s))
-            most = max(most, sum(live.values()) + passing)
-            live = {name: held for name, held in live.items() if last.get(name, -1) > n}
-        return most + self._addresses(body, schedule)
+            if isinstance(s, P.Let) and not _has_product(s.value):  # in place
+                live = {name for name in live if last.get(name, -1) > n}
+            if isinstance(s, P.Loop):
+                yield from self._moments(s.body, (*around, *live, *_given(s)), bodies)
+            live |= _given(s).keys()
+            parts = (e for root in P.roots(s) for e in P.subexpressions(root))
+            products = tuple(e for e in parts if e.op == "contract")
+            yield _Moment((*around, *live), bodies, products)
+            live = {name for name in live if last.get(name, -1) > n}
 
-    def _held_as(self, name: str, value: P.Expr, schedule: Schedule) -> int:
+    def _held_as(self, name: str, axes: frozenset[str], schedule: Schedule) -> int:
         """Registers a thread for a named value; operands of products lie in shared memory, but
         without stages they get there through registers, and what no loop reads anew is kept
         where products read it."""
         if name in self.passed:
             return 0
         if name not in self.operands:
-            return self._held(value.axes, schedule)
-        if schedule.num_stages > 1 and (self._streamed(value) or self.is_direct(schedule)):
+            return self._held(axes, schedule)
+        if schedule.num_stages > 1 and (self._streamed(axes) or self.is_direct(schedule)):
             return 0
-        return self._held(value.axes, schedule, self.element_bytes)
+        return self._held(axes, schedule, self.element_bytes)
 
-    def _passing(self, root: P.Expr, schedule: Schedule) -> int:
+    def _passing(self, products: Sequence[P.Expr], schedule: Schedule) -> int:
         """Registers a thread for operands of products, where they are not shared: of computed
         ones a copy in the inputs' precision, and in full float32 what each thread multiplies."""
-        products = [e for e in P.subexpressions(root) if e.op == "contract"]
         if self.element_bytes > 2:
             return sum(self._multiplied(e, schedule) for e in products)
         operands = [a for e in products for a in e.args[:2]]
@@ -315,14 +331,12 @@ class Resources:
         side = sqrt(self._held(e.axes, schedule))
         return ceil(_KEPT * 2 * side * self.length(e.attr, schedule))
 
-    def _addresses(self, body: Sequence[P.Statement], schedule: Schedule) -> int:
+    def _addresses(self, loads: Sequence[tuple[str, frozenset[str]]], schedule: Schedule) -> int:
         """Pointers to what a loop reads: two registers for each chunk that a thread loads."""
         described = self._described(schedule)
-        pointed = (s for s in body if not (isinstance(s, P.Let) and s.name in described))
-        values = (e for s in pointed for root in P.roots(s) for e in P.subexpressions(root))
-        axes = [e.axes for e in values if e.op == "load" and len(e.axes) > 1]
         chunk = _CHUNK / self.element_bytes
-        return ceil(sum(2 * self._held(a, schedule) / chunk for a in axes))
+        held = (self._held(axes, schedule) for name, axes in loads if name not in described)
+        return ceil(sum(2 * n / chunk for n in held))
 
     def _described(self, schedule: Schedule) -> set[str]:
         """The tiles that descriptors load."""
@@ -336,11 +350,11 @@ class Resources:
         is_large = self._rows(schedule) >= 64 and schedule.num_warps >= 4
         return self.gpu.reads_shared and self.element_bytes <= 2 and is_large
 
-    def _streamed(self, e: P.Expr) -> bool:
-        return any(self.program.axes[a].role == "stream" for a in e.axes)
+    def _streamed(self, axes: Iterable[str]) -> bool:
+        return any(self.program.axes[a].role == "stream" for a in axes)
 
-    def _shared(self, schedule: Schedule) -> int:
-        """Operands of products, those that a loop loads anew as often as there are stages."""
+    def shared(self, schedule: Schedule) -> int:
+        """Bytes for operands of products, those that a loop loads anew once for each stage."""
         direct = self.is_direct(schedule)
         ahead = self._ahead(schedule)
         copies = max(1, ahead + direct)
@@ -387,7 +401,7 @@ class Resources:
         rows, copied, exchanged = {*self.program.axis_names("row")}, 0, 0
         for name in self.beside - self.operands - self.prepared:
             value = self.lets[name]
-            if value.op != "load" or not value.axes & rows or not self._streamed(value):
+            if value.op != "load" or not value.axes & rows or not self._streamed(value.axes):
                 continue
             if all(place.op == "coordinate" for place in value.args):
                 copied += self.elements(value.axes, schedule) * self._width(value)
@@ -444,6 +458,18 @@ class Resources:
     def _varies(self, bounds: Iterable[P.Expr]) -> bool:
         """Do bounds of a stream vary with the rows?"""
         return any(e.axes & self.blocked for e in bounds)
+
+
+def _given(s: P.Statement) -> dict[str, frozenset[str]]:
+    """The values that a statement leaves behind, with their axes."""
+    match s:
+        case P.Let():
+            return {s.name: s.value.axes}
+        case P.Loop():
+            return {f.name: f.axes for f in s.state}
+        case P.Fold():
+            return dict.fromkeys(s.names, s.elements[0].axes)
+    return {}
 
 
 def _has_product(e: P.Expr) -> bool:

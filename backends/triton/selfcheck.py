@@ -16,7 +16,7 @@ from monocomp.backends.triton import reference
 from monocomp.backends.triton.layout import tuple_text
 from monocomp.backends.triton.reference import reference_lines
 from monocomp.backends.triton.reference.code import call_lines, default_text
-from monocomp.checking.sizes import Sizes, fits
+from monocomp.checking.sizes import Sizes
 from monocomp.declarations import Input, free_extents
 from monocomp.dtypes import NARROW
 from monocomp.equations import Equations
@@ -104,10 +104,10 @@ def main_lines(
         devices: where it runs, and in which dtypes.
         sizes: those of the inputs, as `sizes_for` gives them.
     """
-    sizes = sizes or _sizes(equations, _params(equations), {}, False)
+    params = _params(equations)
+    sizes = sizes or _sizes(Sizes(equations, {}, params), {}, False)
     if host in RESERVED:
         raise InternalError(f"the host function's name is reserved: {host}")
-    params = _params(equations)
     several = len(equations.declared.outputs) > 1
     call = "kernel(*inputs, **params)"
     outputs = [f'"{o.name}"' for o in equations.declared.outputs]
@@ -150,10 +150,13 @@ def _params(equations: Equations) -> dict[str, Any]:
 def sizes_for(equations: Equations, known: Mapping[str, int]) -> Sizes | None:
     """Sizes for the inputs of a file that is for some known ones; None if the reference would
     take too much memory, or needs other parameters."""
-    params = _params(equations)
-    most = max(_MOST, _tabulated(equations, _sizes(equations, params, {}, False).extents))
+    start = Sizes(equations, {}, _params(equations))
+    usual = _sizes(start, {}, False)
+    if not known:
+        return usual
+    most = max(_MOST, _tabulated(equations, usual.extents))
     for is_tiny in (False, True):
-        found = _sizes(equations, params, known, is_tiny)
+        found = _sizes(start, known, is_tiny)
         extents = found.extents
         is_right = all(extents[e] == n for e, n in known.items() if e in extents)
         if is_right and _tabulated(equations, extents) <= most:
@@ -182,13 +185,11 @@ def _inputs(equations: Equations, sizes: Sizes) -> Iterator[tuple[Input, str]]:
         yield declared, made
 
 
-def _sizes(
-    equations: Equations, params: Mapping[str, Any], known: Mapping[str, int], is_tiny: bool
-) -> Sizes:
+def _sizes(start: Sizes, known: Mapping[str, int], is_tiny: bool) -> Sizes:
     """An odd size for each extent that is not known, where computed subscripts allow it."""
+    equations, free = start.program, start.fit
     declared = equations.declared
     given = {e: known[e] for e in free_extents(declared) if e in known}
-    free = fits(equations, {}, params)
     terms = T.subterms(*(e.body for e in (*equations.given, *equations.equations)))
     bound = [t.attr.extents for t in terms if t.op == "fold"]
     paired = {name for extents in bound if len(extents) > 1 for name in extents}
@@ -201,12 +202,12 @@ def _sizes(
         sizes = _TINY if is_tiny else _sizes_like(equations, name)
         sizes = _PAIRED if name in paired and sizes == _LARGE else sizes
         size = next((n for n in sizes if n not in given.values()), sizes[0])
-        if not free or fits(equations, {**given, name: size}, params):
+        if not free or start.at({**given, name: size}).fit:
             given[name] = size
     if not free:  # a computed subscript of unknown range, and a dimension that only it reads
         made_up = {root for root in declared.extent_of.values() if root.startswith(".")}
         given |= dict.fromkeys(sorted(made_up - declared.bounds.keys()), max(_LARGE))
-    return Sizes(equations, given, params)
+    return start.at(given)
 
 
 def _sizes_like(equations: Equations, extent: str) -> tuple[int, ...]:

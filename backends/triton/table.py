@@ -13,7 +13,7 @@ targets that were not measured are from what registers and shared memory hold, a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from heapq import nsmallest
@@ -164,10 +164,11 @@ def _elected(legal: Legal, rows: Sequence[Row]) -> list[Shape]:
     scores: dict[Shape, float] = {}
     voters: dict[Shape, float] = {}
     total = 0.0
+    alike = cache(lambda text: legal.alike(_parsed(text)))  # rows have many shapes in common
     for n in nsmallest(_NEAR, range(len(rows)), key=far.__getitem__):
         weight = (_NEARNESS + far[n]) ** -_SHARPNESS
         total += weight
-        for shape, vote in _votes(rows[n], legal).items():
+        for shape, vote in _votes(rows[n], alike).items():
             scores[shape] = scores.get(shape, 0.0) + weight * vote
             voters[shape] = voters.get(shape, 0.0) + weight
     doubt = _DOUBT * total
@@ -179,14 +180,13 @@ def _elected(legal: Legal, rows: Sequence[Row]) -> list[Shape]:
     return sorted(scores, key=score)
 
 
-def _votes(row: Row, legal: Legal) -> dict[Shape, float]:
-    """How much time a row's shapes lose for a kernel that has them as it can."""
+def _votes(row: Row, alike: Callable[[str], Shape]) -> dict[Shape, float]:
+    """How much time a row's shapes lose for a kernel that has them as it can, as `alike` says."""
     votes: dict[Shape, float] = {}
     for text, time in row.times:
-        shape = _parsed(text)
-        vote = log(time) - _idle(shape, row.features, row.processors)
-        alike = legal.alike(shape)
-        votes[alike] = min(vote, votes.get(alike, inf))
+        vote = log(time) - _idle(_parsed(text), row.features, row.processors)
+        shape = alike(text)
+        votes[shape] = min(vote, votes.get(shape, inf))
     return votes
 
 

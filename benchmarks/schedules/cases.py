@@ -33,6 +33,9 @@ FEW_ROWS = (
     "attention_statistics", "differential", "taylor_attention", "gaussian_attention", "dropout",
     "softpick", "tree",
 )  # fmt: skip
+# Those of these programs, too, as they are trained.
+GRADIENTS = ("attention", "causal", "sliding_window", "softcap", "alibi", "gqa", "document")
+GRADIENT = "gradient of "
 CACHES = ("paged_attention", "int8_cache", "rolling_cache", "fp8_cache")
 
 
@@ -41,7 +44,7 @@ class Case:
     """A program at some sizes.
 
     Attributes:
-        program: of the library, by name.
+        program: of the library, by name, or the gradient of one.
         sizes: by index, in the order of the names.
         dtype: of floats, but for those that are stored in 8 bits.
         tier: 0 for what matters most.
@@ -64,8 +67,14 @@ def case(program: str, sizes: Mapping[str, int], dtype: str = "bfloat16", tier: 
 
 
 def _text(program: str) -> str:
-    """Of the library, by name; or one's own."""
+    """Of the library, by name, or a gradient of one; or one's own."""
+    if program.startswith(GRADIENT):
+        return str(mc.grad(mc.library.load(program.removeprefix(GRADIENT))))
     return mc.library.load(program) if program in mc.library.names() else program
+
+
+def _full(program: str) -> Full:
+    return FULL.get(program.removeprefix(GRADIENT), Full())
 
 
 @cache
@@ -120,6 +129,11 @@ def _cases() -> Iterator[Case]:
     chunk = {**FULL["paged_attention"].sizes, "q": 512, "b": 8}
     yield case("paged_attention", chunk, tier=1)
     yield case("gqa", {**ATTENTION, **SHORT, "h": 32, "g": 8, "q": 32, "k": 4096}, tier=2)
+    for name in GRADIENTS:
+        for head, heads in ((128, 16), (64, 32)):
+            sizes = {"b": 4, "h": heads, "q": 4096, "k": 4096, "d": head, "e": head}
+            sizes |= {"h": 32, "g": 8} if name == "gqa" else {}
+            yield case(GRADIENT + name, sizes)
 
 
 class Prepared:
@@ -134,7 +148,7 @@ class Prepared:
 
     def __init__(self, case: Case, device: str, target: str, processors: int) -> None:
         kernel = mc.compile(_text(case.program))
-        full = FULL.get(case.program, Full())
+        full = _full(case.program)
         self.full, self.device, self.equations = full, device, kernel.equations
         self.inputs = _inputs(kernel, full, case, device)
         shapes = {n: tuple(t.shape) for n, t in self.inputs.items()}
@@ -207,10 +221,12 @@ def _inputs(kernel: mc.Kernel, full: Full, case: Case, device: str) -> dict[str,
     dtype = getattr(torch, case.dtype)
     extents = complete_extents(kernel.equations, dict(case.sizes), full.params)
     made: dict[str, Any] = {}
+    given = {e.name for e in kernel.equations.given}  # saved as they are computed
     for at in kernel.declared.inputs.values():
         shape = [extents[dim] for dim in at.dims]
         if at.kind == "float":
-            made[at.name] = torch.randn(shape, device=device, dtype=dtype)
+            kept = torch.float32 if at.name in given else dtype
+            made[at.name] = torch.randn(shape, device=device, dtype=kept)
         elif at.kind == "int":
             made[at.name] = torch.randint(0, extents.get("v", 1), shape, device=device)
         else:

@@ -8,6 +8,7 @@ must stay inside their tensor, found by interval arithmetic over the subscripts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -39,8 +40,7 @@ def complete_extents(
 
 def fits(program: Equations, extents: Mapping[str, int], params: Mapping[str, Any]) -> bool:
     """Do all computed subscripts stay inside their tensors at these sizes, filters or not?"""
-    sizes = Sizes(program, extents, params)
-    return all(map(sizes.is_inside, sizes.subscripts))
+    return Sizes(program, extents, params).fit
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,20 @@ class Sizes:
         self.terms = list(T.subterms(*(e.body for e in (*program.given, *program.equations))))
         self.subscripts = list(self._all_subscripts())
         self.compared = list(self._all_compared())
+        self._choose(given)
+
+    def at(self, given: Mapping[str, int]) -> Sizes:
+        """Those of the same program for other given extents."""
+        other = copy(self)
+        other._choose(given)
+        return other
+
+    @property
+    def fit(self) -> bool:
+        """Do all computed subscripts stay inside their tensors, filters or not?"""
+        return all(map(self.is_inside, self.subscripts))
+
+    def _choose(self, given: Mapping[str, int]) -> None:
         self.known = by_representative(self.declared, given)
         fixed = frozenset(self.known)
         for number, name in enumerate(free_extents(self.declared)):

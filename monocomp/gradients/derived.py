@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from monocomp import terms as T
 from monocomp.building import BUILDING
@@ -19,17 +19,15 @@ from monocomp.errors import UsageError, did_you_mean
 from monocomp.gradients.definitions import with_definitions, with_names, with_parts
 from monocomp.gradients.reverse import LEAVES, Adjoints, transposed
 from monocomp.gradients.saving import Reading, candidates, is_logarithm
-from monocomp.planning.storing import new_name, taken_names
-from monocomp.reading import checked_program
+from monocomp.planning.naming import new_name, taken_names
+from monocomp.reading import read_equations
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
 from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewriting import Rewriter
 from monocomp.terms import Term
-from monocomp.translation import translate
 
 if TYPE_CHECKING:
-    from monocomp.kernel import Kernel
     from monocomp.monoids import Monoid
 
 
@@ -56,12 +54,6 @@ class Gradient:
     def __str__(self) -> str:
         return self.equations.text().rstrip()
 
-    def compile(self, **options: Any) -> Kernel:
-        """The kernel of the gradient; options as for `compile`."""
-        from monocomp.kernel import Kernel  # which differentiates calls
-
-        return Kernel(self.equations, **options)
-
 
 def grad(
     text_or_path: str | os.PathLike[str],
@@ -70,7 +62,7 @@ def grad(
     outputs: Sequence[str] | None = None,
     monoids: Iterable[Monoid] = (),
 ) -> Gradient:
-    """The gradient of a program, as a program: `print(mc.grad(text))`.
+    """The gradient of a program, as a program: `mc.compile(str(mc.grad(text)))` computes it.
 
     It reads the program's inputs, the derivative of the loss with respect to each output `O` as
     `dO`, and what `forward`, the program itself, saves for it. It returns `dQ` for each input `Q`.
@@ -86,7 +78,7 @@ def grad(
         MonocompError: what is wrong with the program, with its place.
         UnsupportedError: it holds an aggregate for which no derivative is known.
     """
-    return gradient(translate(checked_program(text_or_path, monoids=monoids)), wrt, outputs)
+    return gradient(read_equations(text_or_path, monoids=monoids), wrt, outputs)
 
 
 def normalised(program: Equations) -> Equations:
@@ -143,6 +135,7 @@ class _Derivation:
         self.written = program
         self.program = normalised(program)
         self.taken = taken_names(self.program) | {*self.program.declared.extent_of}
+        self.taken |= {a.name for a in self.program.known}
         names: dict[str, list[str]] = {}
         for index, extent in self.program.declared.extent_of.items():
             if index.isidentifier():

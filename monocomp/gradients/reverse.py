@@ -19,8 +19,10 @@ from monocomp.gradients.folds import Fresh as Fresh
 from monocomp.gradients.folds import fold_partials
 from monocomp.gradients.partials import Partial, partials
 from monocomp.terms import Term
+from monocomp.terms.monomials import factors
 
 LEAVES = ("read", "ref", "stored", "param")
+_PLACES = ("const", "index", "extent", "add", "mul", "cast")  # of what numbers made of places are
 
 
 @dataclass(frozen=True)
@@ -131,8 +133,24 @@ def _edge(p: Partial, scope: Iterable[Term], condition: Term) -> _Edge:
 
 
 def _along(edge: _Edge, adjoint: Term) -> Term:
-    value = T.mul(adjoint, edge.factor)
-    return T.fold("sum", edge.summed, edge.where, value) if edge.summed else value
+    return _summed(edge.summed, edge.where, T.mul(adjoint, edge.factor))
+
+
+def _summed(indices: tuple[Term, ...], condition: Term, value: Term) -> Term:
+    """The sum of a value. It takes in a sum beside which stand only numbers made of places, and
+    exponentials: the elements keep their filter and all of their exponent, by which more may be
+    known of them. What does not vary leaves the sum again, if nothing is."""
+    sums = [f for f in factors(value) if f.op == "fold" and f.attr.monoid == "sum"]
+    others = [f for f in factors(value) if f not in sums]
+    if len(sums) == 1 and all(map(_is_taken_in, others)):
+        inner, (own, element) = T.open_fold(sums[0])
+        condition, indices = T.conjunction(condition, own), (*inner, *indices)
+        value = T.mul(element, *others)
+    return T.fold("sum", indices, condition, value) if indices else value
+
+
+def _is_taken_in(f: Term) -> bool:
+    return f.op == "exp" or all(s.op in _PLACES for s in T.subterms(f))
 
 
 # --- what is read ---------------------------------------------------------------------------
@@ -160,7 +178,7 @@ def transposed(node: Node, adjoint: Term, indices: Sequence[Term]) -> Term:
         condition = T.conjunction(condition, _in_range(position, index))
     condition = T.conjunction(condition, *(T.compare("==", s, at) for s, at in pairs))
     if places:
-        return T.fold("sum", tuple(places), condition, value)
+        return _summed(tuple(places), condition, value)
     return T.where(condition, value, T.ZERO)
 
 

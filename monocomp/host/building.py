@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from monocomp import terms as T
-from monocomp.declarations import Declarations
 from monocomp.dtypes import NARROW
 from monocomp.equations import Equations
 from monocomp.host import program as H
 from monocomp.sizes import without_elements
-from monocomp.terms import Term
 from monocomp.tile import OutputTensor, TileProgram
 
 MANY_BLOCKS = 8  # of rows, whose reading takes longer than a copy, if rows are odd
@@ -94,7 +92,7 @@ def host_program(
         *_sizes(lowered, kernels, known or {}),
         H.CheckShapes(tuple(H.Shape(n, declared.extents(n)) for n in declared.inputs)),
         *(H.CheckEmpty(e) for e in sorted(without_elements(lowered))),
-        *_dtypes(declared, kernels),
+        *_dtypes(lowered, kernels),
         *_buffers(kernels),
         *(s for n, k in enumerate(kernels) for s in _launch(n, k, declared.inputs)),
     ]
@@ -129,9 +127,11 @@ def _sizes(
         yield H.Bound(extent, bounds[extent])
 
 
-def _dtypes(declared: Declarations[Term], kernels: Sequence[Interface]) -> Iterator[H.Statement]:
-    """Floats of 8 bits have no say in the dtype of results."""
-    floats = [i for i in declared.inputs.values() if i.kind == "float"]
+def _dtypes(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Statement]:
+    """Floats of 8 bits have no say in the dtype of results, nor what is computed of others."""
+    declared = lowered.declared
+    computed = {e.name for e in lowered.given}
+    floats = [i for i in declared.inputs.values() if i.kind == "float" and i.name not in computed]
     promoted = tuple(i.name for i in floats if i.dtype not in NARROW)
     yield H.Promote(promoted, "float32" if len(promoted) == len(floats) else "bfloat16")
     if any(a.value == H.Flag("fast") for k in kernels for a in k.arguments):

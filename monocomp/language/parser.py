@@ -385,11 +385,10 @@ def _lark() -> Lark:
     return made
 
 
-def _with_numbers(entry: Any) -> Any:
+def _with_numbers(tables: dict[str, Any]) -> dict[Any, Any]:
     """What JSON keeps as text are numbers again: the keys of tables."""
-    if isinstance(entry, dict):
-        return {int(k) if k.isdigit() else k: _with_numbers(v) for k, v in entry.items()}
-    return [_with_numbers(v) for v in entry] if isinstance(entry, list) else entry
+    key: Any = int if next(iter(tables), "").isdigit() else str
+    return {key(k): _with_numbers(v) if isinstance(v, dict) else v for k, v in tables.items()}
 
 
 def _accepted(text: str) -> dict[str, str]:

@@ -32,13 +32,23 @@ LARGEST_TILE = (
 Roles = Mapping[str, RoleChoice]
 
 
-def estimate(program: Equations, sizes: Mapping[str, int]) -> list[Estimate]:
-    """The work of each kernel; `sizes` has a number for every extent."""
+def estimate(
+    program: Equations,
+    sizes: Mapping[str, int],
+    known: dict[tuple[Equation, ...], Estimate] | None = None,
+) -> list[Estimate]:
+    """The work of each kernel; `sizes` has a number for every extent.
+
+    `known` are estimates for the same declarations and sizes, to which those made here are added.
+    """
+    known = {} if known is None else known
     fits = partial(fits_whole, sizes=sizes)
     found = []
-    for group in kernel_groups(program, sizes):
-        roles = roles_by_cost(program, group, fits, sizes)
-        found.append(_estimate(program, group, roles, sizes))
+    for group in map(tuple, kernel_groups(program, sizes)):
+        if group not in known:
+            roles = roles_by_cost(program, group, fits, sizes)
+            known[group] = _estimate(program, group, roles, sizes)
+        found.append(known[group])
     return found
 
 
@@ -68,14 +78,18 @@ def roles_by_cost(
         return _estimate(program, group, roles, sizes).cost.work
 
     best = _held(program, group, fits, sizes, frozenset())
+    least: float | None = None
     everywhere = {i.attr[0] for i in set.intersection(*(set(e.indices) for e in group))}
     for lesser in _lesser(group, best):
         roles = _held(program, group, fits, sizes, lesser)
         more = _grid(roles) - _grid(best)
         # An output that lacks an index is stored once: not by each instance along it.
         is_more = bool(more) and _grid(roles) > _grid(best) and more <= everywhere
-        if is_more and WORTHWHILE * work(roles) <= work(best):
-            best = roles
+        if is_more:
+            least = work(best) if least is None else least
+            tried = work(roles)
+            if WORTHWHILE * tried <= least:
+                best, least = roles, tried
     return best
 
 

@@ -28,6 +28,7 @@ from monocomp.errors import InternalError
 from monocomp.intervals import evaluated
 from monocomp.moving import Centred, centred, coefficient, weighted_sum
 from monocomp.planning.holding import estimate
+from monocomp.planning.naming import new_name, taken_names
 from monocomp.planning.packing import FEW_ROWS, PACKING_LAW, Rows, are_in_order, packed_rows
 from monocomp.planning.roles import (
     choose_roles,
@@ -37,7 +38,7 @@ from monocomp.planning.roles import (
     scan_of,
     streamed_reads,
 )
-from monocomp.planning.storing import WORTHWHILE, new_name, taken_names
+from monocomp.planning.storing import WORTHWHILE
 from monocomp.planning.stretches import Stretch, stretch
 from monocomp.rewrites.frames import largest
 from monocomp.rewrites.pullback import passes

@@ -3,14 +3,15 @@
 Fusion computes a value where it is used, and that may be many times: the normaliser of a
 row, say, in a loop over rows that runs for every column. A value may be stored instead and
 read again. That is worth a kernel and its traffic where it saves a good part of the work
-(see `planning.counting`). What is stored is no larger than the largest tensor that the
-program has anyway: nothing that fusion removed comes back.
+(see `planning.counting`); where a kernel computes it anyway, a small part will do. What is stored
+is no larger than the largest tensor that the program has anyway: nothing that fusion removed
+comes back.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,6 +19,8 @@ from monocomp import terms as T
 from monocomp.equations import Equation, Equations, in_order, stored_in
 from monocomp.planning.counting import Estimate, Place, elements
 from monocomp.planning.holding import estimate
+from monocomp.planning.naming import new_index, new_name, taken_names
+from monocomp.planning.nested_sums import longest_first, partial_sums
 from monocomp.planning.roles import rows_of
 from monocomp.rewriting import Saving, Step
 from monocomp.sharing import reading_stored
@@ -44,24 +47,24 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     """
     steps = _store_kept(program)
     program = steps[-1].program if steps else program
-    kernels = estimate(program, sizes)
+    known: dict[tuple[Equation, ...], Estimate] = {}  # most kernels are the same in all trials
+    kernels = estimate(program, sizes, known)
     close = Closing(program)
     trials = 0
     while True:
         whole = least = sum(k.cost.time for k in kernels)
         best: tuple[list[Step], list[Estimate]] | None = None
-        for values in _choices(program, kernels, sizes, close):
+        for tried, is_beside in _choices(program, kernels, sizes, close):
             if trials == TRIALS:
                 break
             trials += 1
-            tried = _store(program, values, close)
-            trial = estimate(tried[-1].program, sizes)
+            trial = estimate(tried[-1].program, sizes, known)
             cost = sum(k.cost.time for k in trial)
-            is_apart = any(v.beside is None for v in values)
-            if cost < min(least, whole * (WORTHWHILE if is_apart else WORTH_STORING)):
+            if cost < min(least, whole * (WORTH_STORING if is_beside else WORTHWHILE)):
                 least, best = cost, (tried, trial)
         if best is None:
-            return program, steps
+            steps += longest_first(program, sizes)
+            return steps[-1].program if steps else program, steps
         # Values that are stored together were weighed together: the last step has the cost.
         steps += [*best[0][:-1], replace(best[0][-1], cost=Saving(whole, least))]
         program, kernels = steps[-1].program, best[1]
@@ -108,15 +111,25 @@ class _Value:
 
 def _choices(
     program: Equations, kernels: Sequence[Estimate], sizes: Mapping[str, int], close: Closing
-) -> Iterator[list[_Value]]:
-    """Values to store together: those with the same indices, and those of the same loop."""
-    sets: dict[object, list[_Value]] = {}
+) -> Iterator[tuple[list[Step], bool]]:
+    """Steps that store values: those with the same indices, and those of the same loop; and what
+    one sum of several comes to. Are they all stored by kernels that compute them anyway?"""
     limit = _largest_tensor(program, sizes)
+    for values in _sets(kernels, sizes, close, limit):
+        yield _store(program, values, close), all(v.beside is not None for v in values)
+    for step in partial_sums(program, kernels, sizes, limit):
+        yield [step], True
+
+
+def _sets(
+    kernels: Sequence[Estimate], sizes: Mapping[str, int], close: Closing, limit: int
+) -> Iterable[list[_Value]]:
+    sets: dict[object, list[_Value]] = {}
     for v in _repeated_values(kernels, sizes, close):
         if elements(v.indices, sizes) <= limit:
             sets.setdefault(v.indices, []).append(v)
             sets.setdefault(v.loop, []).append(v)
-    yield from sets.values()
+    return sets.values()
 
 
 def _largest_tensor(program: Equations, sizes: Mapping[str, int]) -> int:
@@ -229,27 +242,10 @@ def _equation(program: Equations, value: _Value, close: Closing) -> Equation:
     own = value.beside.subscripts if value.beside else value.indices
     indices = []
     for i in own:
-        base, extent = i.attr
-        if not base.isidentifier():  # it is called like its extent
-            base = extent.lstrip(".")
-        others = {n for n, e in program.declared.extent_of.items() if e != extent}
-        indices.append(T.index(new_name(base, taken | others), extent))
+        indices.append(new_index(i, program, taken))
         taken.add(indices[-1].attr[0])
     named = {v.attr[0]: i for v, i in zip(value.indices, indices, strict=True)}
     return Equation(name, tuple(indices), T.substitute(value.closed, named))
-
-
-def taken_names(program: Equations) -> set[str]:
-    monoids = (m.name for m in program.monoids)
-    return {*program.declared.inputs, *program.declared.params, *monoids, *program.by_name}
-
-
-def new_name(base: str, taken: Collection[str]) -> str:
-    name, number = base, 1
-    while name in taken:
-        number += 1
-        name = f"{base}_{number}"
-    return name
 
 
 def _letter(t: Term) -> str:

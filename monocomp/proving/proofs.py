@@ -158,8 +158,11 @@ def certify_rule_law(name: str, fresh: bool = False) -> tuple[Law, ...]:
     if name not in RULE_LAWS:
         raise InternalError(f"there is no law '{name}'")
     law = RULE_LAWS[name]
-    plan = [(name, [claim]) for claim in law.claims()]
-    return _certified(("rule", law.key), lambda: [plan], fresh)
+
+    def plans() -> Iterable[Plan]:
+        return [[(name, [claim]) for claim in law.claims()]]
+
+    return _certified(("rule", law.key), plans, fresh)
 
 
 def _certified(

@@ -25,6 +25,8 @@ from monocomp.proving.extended_reals import Cases
 from monocomp.terms import Term
 from monocomp.terms.printer import show
 
+_WORD = re.compile(r"\w+")
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -59,8 +61,7 @@ class Identity:
             return Sides((cases.evaluate(self.left, given),), (cases.evaluate(self.right, given),))
 
         def braced(t: Term) -> str:
-            text = show(t)
-            return re.sub(rf"\b({'|'.join(names)})\b", r"{\1}", text) if names else text
+            return _WORD.sub(lambda at: f"{{{at[0]}}}" if at[0] in kinds else at[0], show(t))
 
         conditions = [] if self.given is T.TRUE else [show(self.given)]
         if self.finite:

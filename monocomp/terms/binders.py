@@ -90,7 +90,7 @@ def _renamed(t: Term, mapping: Mapping[str, Term], injective: bool, memo: dict[T
         if t.op == "index":
             found = mapping[t.attr[0]]
         else:
-            args = tuple(_renamed(a, mapping, injective, memo) for a in t.args)
+            args = tuple([_renamed(a, mapping, injective, memo) for a in t.args])
             if injective and t.op in _SORTED:
                 found = intern(t.op, _in_order(args), t.attr, t.kind)
             elif injective and t.op in _AS_THEY_ARE:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, wraps
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar, TypeVarTuple
 
 from monocomp.terms.binders import open_fold, rename
 from monocomp.terms.constructors import construct
@@ -21,6 +21,8 @@ from monocomp.terms.leaves import NEG_INF, TRUE, const, extent_of, index
 from monocomp.terms.nodes import Term
 
 Decision: TypeAlias = Callable[[Term], bool]
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 _ASKED: list[dict[tuple[str, Term], None]] = []
 
 
@@ -75,13 +77,13 @@ def _fact(words: str, *follows_from: str) -> Callable[[Decision], Decision]:
     return named
 
 
-def remembered(decide: Callable[[Term], bool]) -> Callable[[Term], bool]:
-    """What follows from facts, remembered; decided anew where somebody wants to know these."""
-    decided = lru_cache(maxsize=65536)(decide)
+def remembered(find: Callable[[*_Ts], _T]) -> Callable[[*_Ts], _T]:
+    """What follows from facts, remembered; found anew where somebody wants to know these."""
+    found = lru_cache(maxsize=65536)(find)
 
-    @wraps(decide)
-    def ask(t: Term) -> bool:
-        return decide(t) if _ASKED else decided(t)
+    @wraps(find)
+    def ask(*args: *_Ts) -> _T:
+        return find(*args) if _ASKED else found(*args)
 
     return ask
 

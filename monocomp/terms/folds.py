@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count
 
 from monocomp.terms.binders import close, open_fold, rename
 from monocomp.terms.comparisons import compare, where
@@ -144,9 +145,6 @@ def substitute(t: Term, mapping: Mapping[str, Term]) -> Term:
     return _substitute(t, mapping, {})
 
 
-_FRESH = iter(range(1, 1 << 62))
-
-
 def _substitute(t: Term, mapping: Mapping[str, Term], memo: dict[Term, Term]) -> Term:
     if t.free.isdisjoint(mapping):
         return t
@@ -156,9 +154,11 @@ def _substitute(t: Term, mapping: Mapping[str, Term], memo: dict[Term, Term]) ->
     if t.op == "index":
         found = mapping[t.attr[0]]
     elif t.op in ("fold", "fold_at"):
-        # The given terms may hold any name: open under one that nothing else has.
+        # The given terms may hold any name: open under one that nothing here has.
         binder: Binder = t.attr
-        opened = tuple(index(f"~{next(_FRESH)}", e) for e in binder.extents)
+        taken = t.free.union(*[new.free for new in mapping.values()])
+        fresh = (name for n in count() if (name := f"~{n}") not in taken)
+        opened = tuple(map(index, fresh, binder.extents))
         inner = dict(zip(binder.indices, opened, strict=True))
         parts = t.args if t.op == "fold" else t.args[1:]
         new = tuple(_substitute(rename(p, inner, {}), mapping, memo) for p in parts)

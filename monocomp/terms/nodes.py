@@ -95,7 +95,7 @@ _MONOIDS: WeakValueDictionary[tuple[Any, ...], UserMonoid] = WeakValueDictionary
 SCALED: set[UserMonoid] = set()  # the one monoid of that kind, once it is made
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class UserMonoid:
     """A monoid on tuples: the unit, and `combine` over the parameters x and x'.
 
@@ -135,15 +135,15 @@ _ADDING = threading.Lock()
 
 def intern(op: str, args: tuple[Term, ...], attr: Any, kind: Kind) -> Term:
     """The one term with these parts, for constructors: nothing is brought to canonical form."""
-    identity = (op, tuple(map(id, args)), attr, kind)
+    identity = (op, attr, kind, *map(id, args))
     found = _TABLE.get(identity)
     if found is not None:
         return found
     term = object.__new__(Term)
     term.op, term.args, term.attr, term.kind = op, args, attr, kind
-    term.free = _NOTHING.union(*[a.free for a in args])
-    term.folded = _NOTHING.union(*[a.folded for a in args])
-    term.names = _NOTHING.union(*[a.names for a in args])
+    term.free = _union([a.free for a in args])
+    term.folded = _union([a.folded for a in args])
+    term.names = _union([a.names for a in args])
     term.height = max([a.height for a in args], default=0)
     name = ""
     if op == "index":
@@ -168,6 +168,15 @@ def intern(op: str, args: tuple[Term, ...], attr: Any, kind: Kind) -> Term:
     term.key = (_RANK.get(op, 5), name, digest)
     with _ADDING:  # another thread may have made it meanwhile
         return _TABLE.setdefault(identity, term)
+
+
+def _union(sets: list[frozenset[str]]) -> frozenset[str]:
+    """What is in any of the sets: as a rule one of them holds the others, and is shared."""
+    found = _NOTHING
+    for names in sets:
+        if not names <= found:
+            found = names if found <= names else found | names
+    return found
 
 
 def _attr_key(attr: Any) -> Any:

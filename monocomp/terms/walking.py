@@ -41,15 +41,16 @@ def children(t: Term) -> tuple[Term, ...]:
 def subterms(*roots: Term) -> Iterable[Term]:
     """Every subterm once, operands before the terms that hold them."""
     seen: set[Term] = set()
-    stack: list[tuple[Term, bool]] = [(t, False) for t in reversed(roots)]
+    stack: list[Term | None] = [*reversed(roots)]
     while stack:
-        t, done = stack.pop()
-        if done:
+        t = stack.pop()
+        if t is None:  # all that stood above is done
+            t = stack.pop()
+            assert t is not None
             yield t
         elif t not in seen:
             seen.add(t)
-            stack.append((t, True))
-            stack.extend((a, False) for a in reversed(children(t)))
+            stack += (t, None, *reversed(children(t)))
 
 
 @lru_cache(maxsize=1024)

@@ -251,7 +251,8 @@ class Loop:
 
     @property
     def is_exact(self) -> bool:
-        """Is it entered for elements of the domain alone, one at a time?"""
+        """Is it entered for elements of the domain alone, one at a time, by an instance for one
+        value of each index of the grid?"""
         is_masked = any(isinstance(s, Mask) for s in self.body)
         return self.axis.role == "serial" and not self.domain and not is_masked
 

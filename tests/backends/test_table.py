@@ -139,7 +139,7 @@ def test_candidates(name: str, element_bytes: int, target: str) -> None:
         assert len(few) <= 12 < len(many) <= 60 and len(set(many)) == len(many)
         assert few[0] == many[0] == table.first(legal)
         assert all(legal.admits(s) for s in many)
-        assert all(legal.resources_of(s).estimate(s).shared <= legal.gpu.shared for s in many)
+        assert all(legal.resources_of(s).shared(s) <= legal.gpu.shared for s in many)
 
 
 def test_candidates_are_no_longer_than_the_sizes() -> None:
@@ -189,7 +189,7 @@ def test_little_memory_takes_smaller_tiles() -> None:
     with patch.object(Legal, "gpu", property(lambda s: replace(gpu(s.target), shared=40 << 10))):
         (space,) = spaces("causal", 4096, 2048, 128)
         first = table.first(space)
-        assert space.resources_of(first).estimate(first).shared <= 40 << 10
+        assert space.resources_of(first).shared(first) <= 40 << 10
         assert space.schedule(Shape.parse("64/64 4w 3s")) is None
 
 
@@ -286,7 +286,7 @@ def test_what_is_added_takes_room(added: str) -> None:
         schedule = legal.schedule(Shape((64,), (64,), 4, stages))
         assert schedule is not None
         (launch,) = launches_of(kernel, programs, [schedule], inputs)
-        estimated = legal.resources.estimate(schedule).shared
+        estimated = legal.resources.shared(schedule)
         assert abs(compile_for("cuda:90", launch).shared - estimated) <= 64
 
 
@@ -320,7 +320,7 @@ def test_what_operands_take(name: str, head: int, number: int, text: str) -> Non
     inputs = without_elements(kernel, sizes)
     launches = launches_of(kernel, programs, schedules, inputs, lowered=plan.program)
     found = compile_for("cuda:90", launches[number]).shared
-    assert abs(found - legal.resources.estimate(schedule).shared) <= 600
+    assert abs(found - legal.resources.shared(schedule)) <= 600
     assert (legal.schedule(Shape.parse(text)) is None) == (found > legal.gpu.shared)
 
 

@@ -81,7 +81,7 @@ def check_by_differences(text: str) -> Gradient:
     given = {**inputs, **outputs, **{found.cotangents[o]: c for o, c in cotangents.items()}}
     given = {n: given[n] for n in found.equations.declared.inputs}
     exact = tuple_of(mc.evaluate(str(found), given))
-    kernels = tuple_of(found.compile(backend="numpy")(**given))
+    kernels = tuple_of(mc.compile(str(found), backend="numpy")(**given))
     names = [o.name for o in program.declared.outputs]
     for name, gradient_of, computed in zip(found.gradients, exact, kernels, strict=True):
         np.testing.assert_allclose(computed, gradient_of, rtol=1e-9, atol=1e-10)

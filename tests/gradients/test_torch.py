@@ -13,13 +13,12 @@ import pytest
 import torch
 import torch._dynamo.testing
 from torch import Tensor, nn
-from torch.autograd import grad, gradcheck, gradgradcheck
+from torch.autograd import forward_ad, grad, gradcheck, gradgradcheck
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
 import monocomp as mc
 from monocomp import library
-from monocomp.errors import UnsupportedError
 from monocomp.operators import Operator, operator
 from tests.backends import interpreted
 
@@ -179,15 +178,6 @@ def test_checkpoint_and_autocast() -> None:
         assert CAUSAL(*(x.detach() for x in inputs)).dtype == torch.bfloat16
 
 
-# --- what is refused ----------------------------------------------------------------------
-
-
-def test_what_has_no_gradient() -> None:
-    """Is said at the call, before anything runs."""
-    with pytest.raises(UnsupportedError, match="X requires a gradient, and backend 'numpy'"):
-        mc.compile("O[i] = X[i] * 2", backend="numpy")(float64(3))
-
-
 # --- operators ----------------------------------------------------------------------------
 
 
@@ -196,13 +186,12 @@ def operators() -> list[tuple[Operator, tuple[Any, ...]]]:
     forward = MIXED.calls.forward(("S", "V"))
     values = {"S": float64(2, 3).detach(), "V": float64(3).detach(), "c": 0.5}
     results = dict(zip(forward.outputs, forward.calls.call(values), strict=True))
-    cotangents = {"O": torch.ones_like(results["O"])}
-    forward.gradients(dict.fromkeys("SV", torch.float64), cotangents, {**values, **results})
-    (backward,) = forward.backwards.values()
-    given = {**values, **results, "dO": cotangents["O"]}
+    backward = forward.backward(dict.fromkeys("SV", torch.float64), ("O",))
+    given = {**values, **results, "dO": torch.ones_like(results["O"])}
     for tensor in given.values():
         if isinstance(tensor, Tensor):
             tensor.requires_grad_()
+    assert MIXED.operator is operator(MIXED.calls, {}).overload
     of = [operator(calls, {}) for calls in (MIXED.calls, forward.calls, backward.calls)]
     return [(each, tuple(given[n] for n in each.names)) for each in of]
 
@@ -280,6 +269,33 @@ def test_transforms() -> None:
     torch.testing.assert_close(shared[1], reference(batch[0][1], *inputs[1:]))
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of torch itself
+def test_forward_mode() -> None:
+    """Tangents are derivatives of gradients, which are linear in those of results."""
+    inputs = [x.detach() for x in qkv()]
+    tangents = [torch.randn_like(x) for x in inputs]
+
+    def written_out(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        logits = (q @ k.mT / 3**0.5).masked_fill(torch.ones(4, 4).triu(1).bool(), -torch.inf)
+        return logits.softmax(-1) @ v
+
+    ours, theirs = (
+        torch.func.jvp(f, tuple(inputs), tuple(tangents)) for f in (CAUSAL, written_out)
+    )
+    torch.testing.assert_close(ours, theirs)
+    pairs = [
+        torch.func.jvp(torch.func.grad(total(f)), tuple(inputs), tuple(tangents))
+        for f in (CAUSAL, written_out)
+    ]
+    torch.testing.assert_close(*pairs)
+    q, k, v = inputs
+    with forward_ad.dual_level():
+        found = forward_ad.unpack_dual(CAUSAL(forward_ad.make_dual(q, tangents[0]), k, v)).tangent
+    still = torch.zeros_like(q)
+    (_, wanted) = torch.func.jvp(written_out, (q, k, v), (tangents[0], still, still))
+    torch.testing.assert_close(found, wanted)
+
+
 # --- modules ------------------------------------------------------------------------------
 
 
@@ -311,6 +327,7 @@ def test_modules_are_copied_saved_and_exported() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch deprecates what its own copying uses
         program = torch.export.export(module, tuple(inputs), dynamic_shapes=({2: n},) * 3)
+    assert WINDOW.operator in {node.target for node in program.graph.nodes}
     longer = [torch.randn(1, 2, 9, 3) for _ in range(3)]
     torch.testing.assert_close(program.module()(*longer), module(*longer))
 
@@ -345,3 +362,18 @@ def test_emitted_kernels() -> None:
     """Those of gradients, in Triton's interpreter."""
     found = interpreted.call(_of_emitted, "triton")
     torch.testing.assert_close(found, _of_emitted("torch"), atol=1e-4, rtol=1e-4)
+
+
+def test_what_is_saved_has_no_say_in_dtypes() -> None:
+    """Results of a program that reads a saved logarithm, in float32, are as wide as its inputs."""
+    program = mc.grad(library.load("causal"))
+    forward = mc.Kernel(program.forward, backend="torch")
+    backward = mc.Kernel(program.equations, backend="torch")
+    values = {n: torch.randn(1, 2, 4, 3, dtype=torch.bfloat16) for n in "QKV"}
+    values |= dict(zip(("O", "L"), forward(**values), strict=True))
+    values["dO"] = torch.ones_like(values["O"])
+    assert values["L"].dtype == torch.float32
+    results = backward(**values)
+    traced = operator(backward.calls, {})
+    found = traced.overload(*(values[n].to("meta") for n in traced.names))
+    assert {r.dtype for r in (*results, *found)} == {torch.bfloat16}

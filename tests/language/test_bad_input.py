@@ -740,7 +740,7 @@ CASES = {
         UnsupportedDtypeError: 'float31' is no dtype (line 2, column 11)
             return O: float31
                       ^^^^^^^
-          accepted: float16, bfloat16, float32, float64, int32, int64, bool
+          accepted: float16, bfloat16, float32, float64, accumulated, int32, int64, bool
           help: did you mean 'float32'?
         """,
     ),

@@ -112,5 +112,5 @@ def _size_lines(scope: Scope) -> list[str]:
         code = body.code(bound)
         if not code.number:
             raise UnsupportedError(f"the extent of '{extent}' is not a number")
-        out += [*body.statements, f"    {target} = {code.text}"]
+        out += [*body.statements, *fit(f"{target} = ", code.text, "", 1)]
     return out

@@ -1,0 +1,203 @@
+"""Sums in sums, which may be taken in any order.
+
+The gradient of a slope a head is a sum over queries and keys of what attention's other gradients
+are made of:
+
+    dslope[h] = sum[b](sum[k](sum[q if k <= q](G[b,h,q,k] * (k - q))))
+
+A kernel of its own would compute all of G again. But:
+
+    F[b,h,q]  = sum[k if k <= q](G[b,h,q,k] * (k - q))
+    dslope[h] = sum[q](sum[b](F[b,h,q]))
+
+A kernel with the rows b, h, q that goes over the same k has what F is made of, and stores it. What
+is left to sum is small. In a sum of what is only read the longest index comes first, as it is cut
+into blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import permutations
+
+from monocomp import terms as T
+from monocomp.equations import Equation, Equations, in_order
+from monocomp.planning.counting import Estimate, elements
+from monocomp.planning.naming import new_name, taken_names
+from monocomp.planning.roles import fits_whole, outer_folds, rows_of
+from monocomp.rewrites.normal_form import normalise
+from monocomp.rewrites.single_folds import is_fold, reads_computed
+from monocomp.rewriting import Step
+from monocomp.terms import Term
+from monocomp.terms.monomials import factors
+from monocomp.terms.printer import show
+
+ORDER_LAW = "sums may be taken in any order"
+PARTIAL_SUMS_LAW = f"{ORDER_LAW}, and a value stored and read again"
+
+
+def longest_first(program: Equations, sizes: Mapping[str, int]) -> Iterator[Step]:
+    """Steps after which sums of what is only read begin with the longest index.
+
+    Args:
+        program: equations in kernels.
+        sizes: a number for every extent.
+    """
+    for name in [e.name for e in program.computed]:
+        for t in outer_folds([program.by_name[name]]):
+            for nest in _nests(t)[:1]:
+                ordered = sorted(nest.indices, key=lambda i: -sizes[i.attr[1]])
+                if ordered[0] is nest.indices[0] or not nest.is_elementwise:
+                    continue
+                total = nest.total(ordered, nest.element)
+                step = _step(program, program.by_name[name], t, total, "order_sums")
+                yield replace(step, reason="the longest index first")
+                program = step.program
+
+
+def partial_sums(
+    program: Equations, kernels: Sequence[Estimate], sizes: Mapping[str, int], limit: int
+) -> Iterator[Step]:
+    """Steps that store what one of several sums comes to, for the others: all of those for which a
+    kernel has the rows, and a loop.
+
+    Args:
+        program: equations in kernels.
+        kernels: what these do.
+        sizes: a number for every extent.
+        limit: how many elements a stored value may have.
+    """
+    for reader in program.computed:
+        for t in outer_folds([reader]):
+            own = [i for i in reader.indices if i.attr[0] in t.free]
+            for nest in _nests(t):
+                for inner in nest.inner_sums():
+                    rows = [i for i in nest.indices if i is not inner]
+                    value = nest.over(inner)
+                    names = _names_beside(kernels, value, own, rows, sizes)
+                    if names is not None and elements(names, sizes) <= limit:
+                        stored = _equation(program, value, names)
+                        total = nest.total(rows, T.stored(stored, names), inner)
+                        step = _step(program, reader, t, total, "store_partial_sum", stored)
+                        yield replace(step, reason="which is computed beside a kernel's loop")
+
+
+def _step(
+    start: Equations, reader: Equation, old: Term, new: Term, rule: str, *more: Equation
+) -> Step:
+    changed = replace(reader, body=T.replace(reader.body, old, new))
+    others = [changed if e is reader else e for e in start.equations]
+    program = replace(start, equations=in_order([*others, *more]))
+    before = partial(show, old, start.reader_names(old))
+    after = partial(show, new, program.reader_names(new))
+    law = PARTIAL_SUMS_LAW if more else ORDER_LAW
+    return Step(rule, law, (reader.name,), before, after, start, program)
+
+
+# --- sums over several indices ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Nest:
+    """A sum over several indices of elements, where conditions hold; `taken_in` are factors of
+    these that an inner sum is multiplied with."""
+
+    indices: tuple[Term, ...]
+    conditions: tuple[Term, ...]
+    element: Term
+    taken_in: tuple[Term, ...]
+
+    @property
+    def is_elementwise(self) -> bool:
+        """Are its elements only read, each multiplied by itself, and no products of matrices?"""
+        names = {i.attr[0] for i in self.indices}
+        own = [f.free - names for f in factors(self.element)]
+        is_product = any(a - b and b - a for a in own for b in own)
+        return not (self.taken_in or is_product or _holds_sums(self.element))
+
+    def inner_sums(self) -> Iterator[Term]:
+        """Indices over which sums of their own may be computed, also where nobody looks at them."""
+        for i in self.indices if _holds_sums(self.element) else ():
+            if not self._asked_of_rows(i) or not reads_computed(self.element):
+                yield i
+
+    def over(self, inner: Term) -> Term:
+        """The sum over one index."""
+        asked = [c for c in self.conditions if inner.attr[0] in c.free]
+        return normalise(T.fold("sum", (inner,), T.conjunction(*asked), self.element))
+
+    def total(self, rows: Sequence[Term], value: Term, inner: Term | None = None) -> Term:
+        """The sum over the other indices, in this order, of the value that each has."""
+        parts = self._asked_of_rows(inner)
+        for i in reversed(rows):
+            asked = [c for c in parts if i is rows[0] or i.attr[0] in c.free]
+            value = T.fold("sum", (i,), T.conjunction(*asked), value)
+            parts = [c for c in parts if c not in asked]
+        return value
+
+    def _asked_of_rows(self, inner: Term | None) -> list[Term]:
+        return [c for c in self.conditions if inner is None or inner.attr[0] not in c.free]
+
+
+def _nests(t: Term) -> list[_Nest]:
+    """Sums in sums as one, the most of them first. What stands between them are numbers."""
+    found: list[_Nest] = []
+    indices: tuple[Term, ...] = ()
+    conditions: tuple[Term, ...] = ()
+    outside: tuple[Term, ...] = ()
+    while is_fold(t, "sum") and t.kind == "float":
+        (bound,), (condition, body) = T.open_fold(t)
+        indices = (*indices, bound)
+        conditions = (*conditions, *T.conjuncts(condition))
+        if len(indices) > 1:
+            found.append(_Nest(indices, conditions, T.mul(body, *outside), outside))
+        sums = [f for f in factors(body) if is_fold(f, "sum")]
+        others = tuple(f for f in factors(body) if f not in sums)
+        if len(sums) != 1 or not all(map(T.is_finite_if_read, others)):
+            break
+        outside = (*outside, *others)
+        (t,) = sums
+    return found[::-1]
+
+
+def _holds_sums(t: Term) -> bool:
+    return any(s.op == "fold" for s in T.subterms(t))
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def _equation(program: Equations, value: Term, names: Mapping[Term, Term]) -> Equation:
+    taken = taken_names(program) | {a.name for a in program.known} | program.declared.names
+    return Equation(new_name("F", taken), tuple(names.values()), _called(value, names))
+
+
+def _names_beside(
+    kernels: Sequence[Estimate],
+    value: Term,
+    own: Sequence[Term],
+    rows: Sequence[Term],
+    sizes: Mapping[str, int],
+) -> dict[Term, Term] | None:
+    """What the indices are called in a kernel that has them as rows, and a loop of the value; in
+    its order. More rows than these it has only short ones."""
+    for kernel in kernels:
+        known = rows_of(kernel.equations)
+        order = list(dict.fromkeys(i for e in kernel.equations for i in e.indices))
+        loops = {T.domain_of(f) for f in outer_folds(kernel.equations)}
+        free = [i for i in order if i in known and i not in own]
+        for chosen in permutations(free, len(rows)) if known.issuperset(own) else ():
+            names = {i: i for i in own} | dict(zip(rows, chosen, strict=True))
+            others = known.difference(names.values())
+            is_alike = all(i.attr[1] == name.attr[1] for i, name in names.items())
+            if is_alike and all(fits_whole(i.attr[1], sizes) for i in others):
+                folds = outer_folds([Equation("", tuple(names.values()), _called(value, names))])
+                if not loops.isdisjoint(map(T.domain_of, folds)):
+                    return dict(sorted(names.items(), key=lambda pair: order.index(pair[1])))
+    return None
+
+
+def _called(t: Term, names: Mapping[Term, Term]) -> Term:
+    return T.substitute(t, {i.attr[0]: name for i, name in names.items()})

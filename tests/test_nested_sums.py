@@ -1,0 +1,138 @@
+"""Sums over everything beside the rows of a kernel, and the order of sums."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import monocomp as mc
+from monocomp.checking.random_inputs import random_inputs
+from monocomp.gradients.derived import gradient
+from monocomp.language.checker import check
+from monocomp.planning import storing
+from monocomp.planning.plan import Plan
+from monocomp.translation import translate
+from tests.backends.both_stages import both_stages
+from tests.backends.running import run
+
+P = "P[b,h,q,k] = tanh(Q[b,h,q,d] * K[b,h,k,d])\n"
+VALUES = "O[b,h,q,e] = sum[k if k <= q](P[b,h,q,k] * V[b,h,k,e])\n"
+KEYS = "R[b,h,k,d] = sum[q if k <= q](P[b,h,q,k] * Q[b,h,q,d])\n"
+BESIDE_QUERIES = P + VALUES + "W[h] = sum[b,k,q if k <= q](P[b,h,q,k] * (q - k))\nreturn O, W"
+BESIDE_KEYS = P + KEYS + "W[h] = sum[b,k,q if k <= q](P[b,h,q,k] * (q - k))\nreturn R, W"
+SIZES = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 64, "e": 64}
+CASES = {
+    "queries": (BESIDE_QUERIES, "sum[b](sum[q](F[b,h,q]))", ("O", "F")),
+    "keys": (BESIDE_KEYS, "sum[b](sum[k](F[b,h,k]))", ("R", "F")),
+}
+
+
+def plan(text: str, **sizes: int) -> Plan:
+    return mc.compile(text).plan(sizes)
+
+
+def rules(found: Plan) -> list[str]:
+    return [s.rule for s in found.decisions]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_kernel_for_the_rows_stores_what_is_summed(name: str) -> None:
+    text, total, together = CASES[name]
+    found = plan(text, **{n: s for n, s in SIZES.items() if f"{n}," in text or f",{n}" in text})
+    (step,) = (s for s in found.decisions if s.rule == "store_partial_sum")
+    assert step.after == f"{total}, which is computed beside a kernel's loop"
+    assert step.law == "sums may be taken in any order, and a value stored and read again"
+    first, second = found.planned
+    assert set(first.names) == set(together) and second.names == ("W",)
+    (loop,) = (t for t in found.kernels[0].body if getattr(t, "segments", None))
+    assert len(loop.state) == 2  # one loop carries both
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_step_keeps_the_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storing, "WORTH_STORING", 1.0)  # at small sizes launches take the time
+    text, _, together = CASES[name]
+    known = check(text).extent_of
+    sizes = {n: s for n, s in zip(SIZES, (2, 3, 21, 20, 2, 3), strict=True) if n in known}
+    inputs = random_inputs(translate(check(text)), sizes)
+    wanted = mc.evaluate(text, inputs)
+    found = plan(text, **sizes)
+    assert set(together) in [set(k.names) for k in found.planned]
+    for step in found.decisions:
+        for got, w in zip(mc.evaluate(step.program.text(), inputs), wanted, strict=True):
+            np.testing.assert_allclose(got, w, rtol=1e-9, atol=1e-9)
+    with both_stages() as seen:
+        for got, w in zip(run("numpy", text, inputs), wanted, strict=True):
+            np.testing.assert_allclose(got, w, rtol=1e-9, atol=1e-9)
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "W[h] = sum[b,q](X[b,h,q] ** 2)",  # its elements are read: nothing is computed again
+        "W[h] = sum[b](max[q](X[b,h,q]))",  # a maximum of sums is no sum of maxima
+        P + "W[h] = sum[b,k,q if k <= q](P[b,h,q,k] * (q - k))",  # no kernel has rows for it
+        # Nobody looks at the rows that a filter leaves out, where nothing might be to read.
+        "input N[q]: int\n"
+        "W[h] = sum[q if N[q] < |k|](sum[k](tanh(sum[d](X[h,q,d] * Y[h,N[q],k,d]))))",
+    ],
+)
+def test_nothing_is_stored(text: str) -> None:
+    sizes = {n: s for n, s in SIZES.items() if n in check(text).extent_of}
+    assert "store_partial_sum" not in rules(plan(text, **sizes))
+
+
+def test_the_longest_sum_comes_first() -> None:
+    found = plan("W[h] = sum[b](sum[q](X[b,h,q] * Y[b,h,q]))", b=4, h=16, q=4096)
+    (step,) = found.decisions
+    after = "sum[q](sum[b](X[b,h,q] * Y[b,h,q])), the longest index first"
+    assert (step.rule, step.after) == ("order_sums", after)
+    (outer,) = (s for s in found.kernels[0].body if getattr(s, "segments", None))
+    assert outer.axis.name == "q" and outer.axis.role == "stream"
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("W[h] = sum[b](sum[q](X[b,h,q] * Y[b,h,q]))", {"b": 512, "h": 16, "q": 512}),
+        # A product of matrices, and one multiplication for each b.
+        ("W[h,d] = sum[b](sum[q](X[b,h,q] * Y[b,q,d]))", {"b": 4, "h": 16, "q": 4096, "d": 64}),
+        ("W[h] = sum[b](X[b,h] * sum[q](Y[b,q]))", {"b": 4, "h": 16, "q": 4096}),
+    ],
+)
+def test_an_order_that_stays(text: str, sizes: dict[str, int]) -> None:
+    assert "order_sums" not in rules(plan(text, **sizes))
+
+
+def test_what_nobody_waits_for_runs_with_a_later_kernel() -> None:
+    """FlashAttention's delta: the kernel for the queries stores it, and that for the keys still
+    has one loop for both of its results."""
+    text = """
+input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e], O[b,h,q,e], dO[b,h,q,e]
+P[b,h,q,k]  = tanh(Q[b,h,q,d] * K[b,h,k,d])
+G[b,h,q,k]  = P[b,h,q,k] * (sum[e](V[b,h,k,e] * dO[b,h,q,e]) - sum[e](O[b,h,q,e] * dO[b,h,q,e]))
+dQ[b,h,q,d] = sum[k](G[b,h,q,k] * K[b,h,k,d])
+dK[b,h,k,d] = sum[q](G[b,h,q,k] * Q[b,h,q,d])
+dV[b,h,k,e] = sum[q](P[b,h,q,k] * dO[b,h,q,e])
+return dQ, dK, dV
+"""
+    found = plan(text, **SIZES)
+    assert rules(found) == ["store_value"]
+    assert [set(k.names) for k in found.planned] == [{"dQ", "F"}, {"dK", "dV"}]
+
+
+def test_a_gradient_is_one_sum_of_shares() -> None:
+    """So weights need no frame: none is larger than 1."""
+    text = """
+input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e], sink[h], slope[h]
+S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] + slope[h] * (k - q)
+Z[b,h,q]   = sum[k if k <= q](exp(S[b,h,q,k])) + exp(sink[h])
+O[b,h,q,e] = sum[k if k <= q](exp(S[b,h,q,k]) * V[b,h,k,e]) / Z[b,h,q]
+return O
+"""
+    found = gradient(translate(check(text)), wrt=["sink", "slope"]).equations
+    assert "dsink[h] = -sum[b, q](" in found.text() and "exp(sink[h] - L" in found.text()
+    assert "dslope[h] = sum[b, k, q if k <= q](" in found.text()
+    kernels = mc.Kernel(found).tile_programs()
+    assert "m_i" not in "".join(map(str, kernels))

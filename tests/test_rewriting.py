@@ -1,0 +1,72 @@
+"""The driver of the rules asks nothing twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from monocomp import terms as T
+from monocomp.equations import Equations
+from monocomp.pipeline import derive
+from monocomp.rewriting import Rewriter
+from monocomp.rules import Choice, Rule, RuleSet
+from monocomp.terms import Term
+from tests.rewrites.rules import equations
+
+
+def test_what_a_rule_leaves_it_is_not_asked_again() -> None:
+    """In one derivation, whatever set the rule is in, and in the rounds that go on from it."""
+    asked: Counter[Term] = Counter()
+    looked: list[Equations] = []
+
+    def leave(t: Term) -> None:
+        asked[t] += 1
+
+    def look(program: Equations) -> None:
+        looked.append(program)
+
+    def drop(t: Term) -> Term | None:
+        return t.args[0] if t.op == "relu" else None
+
+    shared, choice = Rule("leave", leave), Rule("look", look)
+    rewriter = Rewriter(equations("O[i] = exp(relu(X[i]))"))
+    rewriter.exhaust(RuleSet("one", "", [shared], [choice]))
+    assert set(asked.values()) == {1} and len(looked) == 1
+    rewriter.exhaust(RuleSet("two", "", [shared, Rule("drop", drop)], [choice]))
+    again = rewriter.again()
+    again.exhaust(RuleSet("three", "", [shared], [choice]))
+    (o,) = rewriter.program.equations
+    assert repr(o.body) == repr(T.exp(o.body.args[0])) and len(rewriter.steps) == 1
+    assert set(asked.values()) == {1} and o.body in asked
+    assert looked == [rewriter.start, rewriter.program]
+    rewriter.forget()
+    rewriter.exhaust(RuleSet("four", "", [shared]))
+    assert asked[o.body] == 2
+
+
+def test_a_choice_looks_at_every_program_anew() -> None:
+    """That it had nothing to do before a step says nothing of what comes after it."""
+
+    def drop(t: Term) -> Term | None:
+        return t.args[0] if t.op == "relu" else None
+
+    def negate(program: Equations) -> Choice | None:
+        (o,) = program.equations
+        return Choice.replacing(o.body, T.neg(o.body), program) if o.body.op == "read" else None
+
+    choices = RuleSet("choices", "", [], [Rule("negate", negate)])
+    rewriter = Rewriter(equations("O[i] = relu(X[i])"))
+    rewriter.exhaust(choices)
+    round_ = rewriter.again()
+    round_.exhaust(RuleSet("rules", "", [Rule("drop", drop)]))
+    rewriter.follow(round_)
+    rewriter.again().exhaust(choices)
+    rewriter.exhaust(choices)
+    assert [s.rule for s in rewriter.steps] == ["drop", "negate"]
+
+
+def test_rounds_end_where_one_changes_nothing() -> None:
+    """And another derivation remembers nothing of this one."""
+    program = equations("O[q] = softmax[k](S[q,k]) * V[k]")
+    first, second = derive(program), derive(replace(program))
+    assert [s.rule for s in first.steps] == [s.rule for s in second.steps] != []
