@@ -146,7 +146,7 @@ def test_poison(backend: str) -> None:
             results.append(tuple_of(mc.evaluate(str(found), given)))
         else:
             tensors = {n: torch.as_tensor(v) for n, v in given.items()}
-            kernel = found.compile(backend="torch")
+            kernel = mc.compile(str(found), backend="torch")
             results.append([np.asarray(x) for x in tuple_of(kernel(**tensors))])
     for clean, poisoned in zip(*results, strict=True):
         np.testing.assert_array_equal(poisoned, clean)
