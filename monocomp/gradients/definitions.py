@@ -8,6 +8,7 @@ Only the text gets shorter by them: rewrites see through definitions.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,6 +22,7 @@ from monocomp.terms import Term
 from monocomp.terms.abbreviation import Abbreviation
 from monocomp.terms.monomials import addends, factors
 
+_LONG = 1000  # terms of a program whose repeated parts get names
 _PLAIN = ("const", "read", "ref", "stored", "param", "extent", "index", "cast")
 
 
@@ -59,6 +61,47 @@ def with_names(
             found = [replace(e, body=_named(a, e.body)) for e in found]
             needed.insert(0, Equation(a.name, tuple(indices), T.substitute(a.body, here)))
     return found, needed
+
+
+def with_parts(
+    equations: Sequence[Equation], fresh: Callable[[str], str], order: Callable[[Term], Any]
+) -> list[Equation]:
+    """The equations of a long program with names for the aggregates and choices that are written
+    more than once, each before the first equation that reads it."""
+    found = list(equations)
+    sizes = _sizes(found)
+    if sum(sizes[e.body] for e in found) <= _LONG:
+        return found
+    while (part := _repeated(found)) is not None:
+        indices = tuple(sorted(free_indices(part), key=order))
+        equation = Equation(fresh("T"), indices, part)
+        name = T.ref(equation.name, indices, part.kind)
+        memo: dict[Term, Term] = {}
+        bodies = [T.replace(e.body, part, name, memo) for e in found]
+        first = next(n for n, e in enumerate(found) if bodies[n] is not e.body)
+        found = [replace(e, body=b) for e, b in zip(found, bodies, strict=True)]
+        found.insert(first, equation)
+    return found
+
+
+def _sizes(equations: Iterable[Equation]) -> dict[Term, int]:
+    """The number of terms that each term is, as it is written; operands come first."""
+    found: dict[Term, int] = {}
+    for t in T.subterms(*(e.body for e in equations)):
+        found[t] = 1 + sum(found[a] for a in T.children(t))
+    return found
+
+
+def _repeated(equations: Sequence[Equation]) -> Term | None:
+    """The largest aggregate or choice with an aggregate that stands in two places."""
+    sizes = _sizes(equations)
+    times = Counter(e.body for e in equations)
+    for t in reversed(sizes):
+        for a in T.children(t):
+            times[a] += times[t]
+    parts = (t for t in sizes if t.op in ("fold", "where") and t.folded and t.kind == "float")
+    named = (t for t in parts if times[t] > 1 and all(map(_has_name, free_indices(t))))
+    return max(named, key=lambda t: sizes[t], default=None)
 
 
 def _has_name(i: Term) -> bool:

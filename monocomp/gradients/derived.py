@@ -16,7 +16,7 @@ from monocomp.building import BUILDING
 from monocomp.declarations import Declarations, Input, Output
 from monocomp.equations import Equation, Equations
 from monocomp.errors import UsageError, did_you_mean
-from monocomp.gradients.definitions import with_definitions, with_names
+from monocomp.gradients.definitions import with_definitions, with_names, with_parts
 from monocomp.gradients.reverse import LEAVES, Adjoints, transposed
 from monocomp.gradients.saving import Reading, candidates, is_logarithm
 from monocomp.planning.naming import new_name, taken_names
@@ -178,6 +178,7 @@ class _Derivation:
         definitions, named = with_names(definitions, self.program.known)
         found += [*named, *definitions]
         found += [self._of_input(name, gradients[name]) for name in wrt]
+        found = with_parts(found, self.new, self._place)
         read_names = {_name(s) for e in found for s in T.subterms(e.body) if s.op in LEAVES}
         self.saved = {n: e for n, e in self.saved.items() if n in read_names}
         backward = self._program(found, gradients)

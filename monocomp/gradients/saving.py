@@ -10,6 +10,7 @@ as it is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -209,12 +210,16 @@ class Reading:
         """What is left of sums that are known by their logarithms."""
         found = memo.get(t)
         if found is None:
-            value = self._logarithm(t)
-            found = memo[t] = (
-                T.exp(value)
-                if value is not None
-                else T.map_children(t, lambda a: self._with_logarithms(a, memo))
-            )
+            base, power = T.base_and_power(t)
+            value = self._logarithm(base)
+            if value is None:
+                found = T.map_children(t, lambda a: self._with_logarithms(a, memo))
+            elif power > 0:
+                found = T.power_of(T.exp(value), power)
+            else:  # what is over a sum of nothing is a share of nothing
+                is_there = T.compare("<", T.const(-math.inf, "float"), value)
+                found = T.mul(T.bracket(is_there), T.exp(T.mul(T.const(power, "float"), value)))
+            memo[t] = found
         return found
 
 

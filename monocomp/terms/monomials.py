@@ -86,7 +86,8 @@ def content(
             leaving[base] = least
     outside: list[Term] = []
     exponents = list(dict.fromkeys(exponent for _, _, exponent in monomials))
-    may_lead = [e for e in exponents if leads and _may_lead(e, exponents)]
+    guarded = {e for _, powers, e in monomials if any(map(T.is_bracket, powers))}
+    may_lead = [e for e in exponents if leads and _may_lead(e, exponents, e in guarded)]
     lead = min(may_lead, key=lambda e: _spread(e, exponents), default=_in_all(exponents))
     if lead is not T.ZERO:
         outside.append(T.exp(lead))
@@ -114,17 +115,19 @@ def _in_all(exponents: Iterable[Term]) -> Term:
     return T.add(T.ZERO, *(a for a in first if all(a in e for e in others)))
 
 
-def _may_lead(lead: Term, exponents: Iterable[Term]) -> bool:
+def _may_lead(lead: Term, exponents: Iterable[Term], is_guarded: bool) -> bool:
     """Can exp(lead) leave a sum of exponentials? Where it is 0, what it leaves is infinite: so it
     must be finite, or what all have in common, but for what is subtracted and below infinity:
-    where an element that is subtracted is -inf, the sum was infinite already; but an extremum may
-    be of nothing."""
+    where an element that is subtracted is -inf, the sum was infinite already, unless a condition
+    kept it out; but an extremum may be of nothing."""
     common = addends(_in_all(exponents))
 
     def is_subtracted(a: Term) -> bool:
         number, x = T.split_coefficient(a)
         if x is None or not -math.inf < number < 0 or not T.is_below_infinity(x):
             return False
+        if is_guarded:
+            return T.exceeds_minus_infinity(x)
         return not x.folded or T.exceeds_minus_infinity(x)
 
     return all(a in common or T.is_finite(a) or is_subtracted(a) for a in addends(lead))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import monocomp as mc
 from monocomp import compile as compile_program
 from monocomp.pipeline import derive
 from monocomp.reference.oracle import evaluate
@@ -822,3 +823,11 @@ def test_normalise() -> None:
     expected = equations("O[i] = 2 * exp(-max[k](X[i,k])) * sum[k if k <= i](exp(X[i,k]))")
     assert normalise(equation.body) is expected.equations[0].body
     assert normalise(normalise(equation.body)) is normalise(equation.body)
+
+
+def test_guarded_exponential_stays() -> None:
+    """Where the condition fails, exp(L) may be 0: as a factor it would make 0 / 0."""
+    text = "input F[i]: bool\nO[i] = 1 / (1 + exp(where(F[i], -L[i], -inf)))"
+    kernel = mc.compile(text, backend="numpy")
+    found = kernel(F=np.array([False, True]), L=np.array([-np.inf, 0.0]))
+    np.testing.assert_array_equal(found, [1.0, 0.5])

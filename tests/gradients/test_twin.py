@@ -1,0 +1,189 @@
+"""Derived gradients are those of torch through a twin of the oracle, at special points too."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import monocomp as mc
+from monocomp.checking.random_inputs import random_inputs
+from monocomp.errors import MonocompError
+from monocomp.gradients.derived import gradient
+from monocomp.language.checker import check
+from monocomp.translation import translate
+from tests import special_programs
+from tests.gradients import twin
+from tests.gradients.test_derived import tuple_of
+
+CHEAP = ("causal", "cross_entropy", "kl_divergence", "mla", "sparsemax", "paged_attention")
+LIBRARY = sorted(
+    {p.stem for p in (Path(mc.__file__).parent / "library").glob("*.mc")}
+    # Entries of `top` of less than it takes are -inf, and so is the result; sums of second order
+    # over pairs take the twin minutes.
+    - {"softmax_top8", "taylor_attention", "two_simplicial"}
+)
+
+INF = np.inf
+MASKS = np.array([[-INF] * 4, [-INF, -INF, 0, 0], [0, 0, 0, -INF], [0, 0, 0, 0]])
+# Of A[i,k], V[k], M[i,k] with masks of -inf, F[i,k]: bool, N[i]: int.
+SPECIAL = {
+    "masked by an addend": "O[i] = softmax[k](A[i,k] + M[i,k]) * V[k]",
+    "logits of -100": "O[i] = softmax[k](A[i,k] * V[k] + M[i,k] - 100) * V[k]",
+    "logits of -20": "O[i] = sum[k](exp(A[i,k] + M[i,k] - 20) * V[k]) / "
+    "sum[k](exp(A[i,k] + M[i,k] - 20))",
+    "logits of 20": "O[i] = where(any[k](M[i,k] == 0),"
+    " logsumexp[k](A[i,k] * V[k] + M[i,k] + 20), 0)",
+    "empty rows": "O[i] = sum[k](softmax[k if k < N[i]](A[i,k]) * V[k])"
+    " + mean[k if k < N[i]](A[i,k] ** 2) + var[k if k < N[i]](A[i,k] * V[k])",
+    "empty rows by data": "O[i] = sum[k if F[i,k]](exp(A[i,k]) * V[k])"
+    " / sum[k if F[i,k]](exp(A[i,k]))",
+    "weights 0": "O[i] = sum[k](relu(A[i,k] - 9) * V[k]) + sum[k](0 * A[i,k] * V[k] ** 2)",
+    "roots": "O[i] = sum[k](where(A[i,k] > 1, sqrt(A[i,k] - 1) * V[k], 0))"
+    " + sum[k if V[k] > 0](log(V[k]) / V[k])",
+    "entropy": "P[i,k] = softmax[k if F[i,k]](A[i,k])\n"
+    "O[i] = -sum[k if F[i,k]](P[i,k] * log(P[i,k]))",
+    "ties": "W[i] = max[k](N[i] * V[k] * 0) + A[i,0]\nO[i] = W[i] * max[k](abs(V[k]) * 0 + 1)",
+}
+
+
+def check_by_twin(text: str, inputs: dict[str, Any]) -> bool:
+    """Compare with the twin; are the outputs finite, so that there was something to compare?"""
+    found = gradient(translate(check(text)))
+    declared = found.forward.declared
+    values = tuple_of(mc.evaluate(found.forward.text(), inputs))
+    outputs = {o.name: v for o, v in zip(declared.outputs, values, strict=True)}
+    if not all(np.isfinite(outputs[o]).all() for o in found.cotangents):
+        return False
+    generator = np.random.default_rng(0)
+    cotangents = {o: generator.normal(size=outputs[o].shape) for o in found.cotangents}
+    same, slopes = twin.gradients(text, inputs, cotangents, list(found.gradients))
+    if not all(np.isfinite(same[o]).all() for o in cotangents):  # the oracle has a wider range
+        return False
+    for o in cotangents:
+        np.testing.assert_allclose(same[o], outputs[o], rtol=1e-9, atol=1e-9)
+    given = {**inputs, **outputs, **{found.cotangents[o]: c for o, c in cotangents.items()}}
+    given = {n: given[n] for n in found.equations.declared.inputs}
+    for name, computed in zip(
+        found.gradients, tuple_of(mc.evaluate(str(found), given)), strict=True
+    ):
+        is_finite = np.isfinite(slopes[name])
+        np.testing.assert_allclose(
+            np.asarray(computed)[is_finite], slopes[name][is_finite], rtol=1e-6, atol=1e-7
+        )
+    return True
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in CHEAP else pytest.param(n, marks=pytest.mark.slow) for n in LIBRARY]
+)
+def test_library(name: str) -> None:
+    text = mc.library.load(name)
+    assert check_by_twin(text, random_inputs(translate(check(text)), {}, dtype="float64"))
+
+
+def _compared(seeds: range, profile: str | None) -> int:
+    compared = 0
+    for seed in seeds:
+        text = special_programs.program(seed)
+        try:
+            program = translate(check(text))
+        except MonocompError:
+            continue
+        if profile is None:
+            inputs = random_inputs(program, {}, dtype="float64", seed=seed)
+        else:
+            drawn = special_programs.inputs(seed, profile)
+            inputs = {n: drawn[n] for n in program.declared.inputs}
+        compared += check_by_twin(text, inputs)
+    return compared
+
+
+@pytest.mark.parametrize(("profile", "start"), [(None, 0), ("masked", 1010), ("large", 2000)])
+def test_random_programs(profile: str | None, start: int) -> None:
+    assert _compared(range(start, start + 100), profile) > 60
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_special_points(name: str) -> None:
+    declared = {"A": "A[i,k]", "V": "V[k]", "M": "M[i,k]", "F": "F[i,k]: bool", "N": "N[i]: int"}
+    generator = np.random.default_rng(1)
+    given = {
+        "A": generator.normal(size=(4, 4)),
+        "V": generator.normal(size=4),
+        "M": MASKS,
+        "F": MASKS == 0,
+        "N": np.array([0, 1, 3, 4]),
+    }
+    used = [n for n in declared if f"{n}[" in SPECIAL[name].replace("min[", "").replace("max[", "")]
+    text = "\n".join([*(f"input {declared[n]}" for n in used), SPECIAL[name]])
+    assert check_by_twin(text, {n: given[n] for n in used})
+
+
+@pytest.mark.parametrize("backend", ["oracle", "torch"])
+def test_poison(backend: str) -> None:
+    """What is masked out or padded is NaN: its gradients are 0, those of others untouched."""
+    import torch
+
+    text = (
+        "input Q[q,d], K[k,d], V[k,e], N: int\n"
+        "O[q,e] = softmax[k if k <= q and k < N](Q[q,d] * K[k,d]) * V[k,e]"
+    )
+    generator = np.random.default_rng(0)
+    inputs: dict[str, Any] = {n: generator.normal(size=(5, 3)) for n in "QKV"} | {"N": 3}
+    found = mc.grad(text)
+    results = []
+    for poison in (0.0, np.nan):
+        inputs["K"][3:] = inputs["V"][3:] = poison
+        values = tuple_of(mc.evaluate(found.forward.text(), inputs))
+        names = [o.name for o in found.forward.declared.outputs]
+        given = {**inputs, **dict(zip(names, values, strict=True)), "dO": np.ones((5, 3))}
+        given = {n: given[n] for n in found.equations.declared.inputs}
+        if backend == "oracle":
+            results.append(tuple_of(mc.evaluate(str(found), given)))
+        else:
+            tensors = {n: torch.as_tensor(v) for n, v in given.items()}
+            kernel = mc.compile(str(found), backend="torch")
+            results.append([np.asarray(x) for x in tuple_of(kernel(**tensors))])
+    for clean, poisoned in zip(*results, strict=True):
+        np.testing.assert_array_equal(poisoned, clean)
+    for name, poisoned in itertools.islice(zip(found.gradients, results[1], strict=True), 1, 3):
+        np.testing.assert_array_equal(poisoned[3:], np.zeros((2, 3)), err_msg=name)
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_lengths(size: int) -> None:
+    text = "O[i] = sum[k](softmax[k](A[i,k]) * V[k]) + logsumexp[j](B[i,j])"
+    inputs = {"A": np.ones((2, size)), "V": np.ones(size), "B": np.ones((2, 2))}
+    assert check_by_twin(text, inputs)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "O[q] = softmax[k](S[q,k]) * V[k]",
+        "L[q] = logsumexp[k if k <= q](Q[q,d] * K[k,d])",
+        "O[i] = sum[k](relu(X[i,k]) ** 2 / (1 + X[i,k] ** 2)) * max[k](X[i,k])",
+    ],
+)
+def test_second_order(text: str) -> None:
+    """A gradient is a program, whose gradient is derived as well."""
+    again = str(mc.grad(text))
+    assert check_by_twin(again, random_inputs(translate(check(again)), {}, dtype="float64"))
+
+
+def test_long_text() -> None:
+    """What a long program repeats gets a name; it parses to the same equations."""
+    found = mc.grad(mc.library.load("sparsemax"))
+    text = str(found)
+    assert len(text.split()) < 200
+    again = translate(check(text))
+    assert [e.body for e in again.equations] == [e.body for e in found.equations.equations]
+
+
+def test_guard_of_a_constant_place() -> None:
+    text = "input W[j], Y[k]\nO[k] = where(any[j if j == 2](W[j] < 0.5), 1, 2) * Y[k]"
+    assert check_by_twin(text, {"W": np.ones(1), "Y": np.ones(2)})
