@@ -10,7 +10,6 @@ import hashlib
 import importlib.util
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from monocomp.arguments import (
@@ -85,20 +84,16 @@ class Calls:
         self.tf32 = tf32
         self.filters = Filters(planner.equations)
         self.last: tuple[str, torch.device | None] | None = None
+        how = backend, checked, tf32, planner.processors, planner.steps, planner.rules
+        # The same for the same program and options; an attribute, as Dynamo looks at it.
+        text = f"{how!r}\n{planner.equations.written()}".encode(errors="backslashreplace")
+        self.key = hashlib.blake2b(text, digest_size=8).hexdigest()
         self.kinds = {n: i.kind for n, i in self.declared.inputs.items()}
         self.kinds |= {n: p.kind for n, p in self.declared.params.items()}
         self._forwards: dict[tuple[str, ...], Forward] = {}
         self._runners: dict[tuple[str, ...], TritonRunner] = {}
         self._plans: Plans | None = None
         _ALL.add(self)
-
-    @cached_property
-    def key(self) -> str:
-        """The same for the same program and options."""
-        planner = self.planner
-        how = self.backend, self.checked, self.tf32, planner.processors
-        text = f"{(*how, planner.steps, planner.rules)!r}\n{planner.equations.written()}"
-        return hashlib.blake2b(text.encode(errors="backslashreplace"), digest_size=8).hexdigest()
 
     def of(self, equations: Equations) -> Calls:
         """Calls of another program, with the same options."""
