@@ -38,6 +38,8 @@ def add_centred(
     old: dict[Term, Term] = {}
     new: dict[Term, Term] = {}
     for t, state in results.items():
+        if t.op == "fold" and isinstance(t.attr.monoid, T.UserMonoid):
+            continue  # what is read of it are its fields
         if t in sums.frames:
             old[t], new[t] = settled(sums.frames[t].old), sums.frames[t].shift
             continue
