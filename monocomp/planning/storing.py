@@ -52,7 +52,7 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     close = Closing(program)
     trials = 0
     while True:
-        whole = least = sum(k.cost.time for k in kernels)
+        whole, least = sum(k.cost.time for k in kernels), math.inf
         best: tuple[list[Step], list[Estimate]] | None = None
         for tried, is_beside in _choices(program, kernels, sizes, close):
             if trials == TRIALS:
