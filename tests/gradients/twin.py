@@ -218,7 +218,7 @@ class Twin:
             return self.value(taken, env)
         values = [self.value(a, env) for a in expr.args]
         if expr.function == "uniform":
-            return _wide(counter_rng.uniform(*(np.asarray(v, np.int64) for v in values)).item())
+            return _wide(counter_rng.uniform(*map(int, values)))
         if expr.function in ("maximum", "minimum"):
             return _extreme(expr.function, *values)
         x = values[0]
