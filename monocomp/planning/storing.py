@@ -159,8 +159,10 @@ def _in_slices(
         extents = [i.attr[1] for i in values[0].indices]
         for extent in (e for e in dict.fromkeys(extents) if extents.count(e) == 1):
             length = length_of_slices(sizes[extent], count, limit)
-            step = length and sliced(stored[-1].program, names, extent, length, _reason(values[0]))
-            if not step:
+            if length is None:
+                continue
+            step = sliced(stored[-1].program, names, extent, length, _reason(values[0]))
+            if step is None or step.program.slices is None:
                 continue
             known = {**sizes, step.program.slices.part: length}
             least = time_of(step.program, estimate(step.program, known), known)
