@@ -31,6 +31,8 @@ def binary(op: str, a: Term, b: Term, exact: bool = False) -> Term:
     make = _BINARY[op]
     if not exact:
         return make(a, b)
+    if op == "**" and T.as_float(b).op == "const" and b.attr < 0:
+        return binary("/", T.ONE, make(T.as_float(a), T.neg(b)), exact)
     if op == "/":
         a, b = T.as_float(a), T.as_float(b)
         there = T.no_number_over(a, b)
