@@ -132,8 +132,7 @@ def separate_results(t: Term) -> Term | None:
     Law:     sum(H * x + G * y) = H * sum(x) + G * sum(y)
     Claims:  distributivity, interchange, exponentials, binomial theorem, addition theorems,
              brackets
-    Needs:   the results stand in sums, products, whole powers up to 8, exponents, cos or sin; where
-             exponents may be inf, those beside them that leave are finite;
+    Needs:   the results stand in sums, products, whole powers up to 8, exponents, cos or sin;
              products and powers of distances from results stay: multiplied out they would cancel;
              what is multiplied with a sum is finite if what it reads is, and is not of nothing
     before:  A[i] = sum[k]((X[i,k] + max[l](X[i,l])) * Y[k])
@@ -208,8 +207,6 @@ def _separated(t: Term, bound: Term, condition: Term) -> dict[Term, Term]:
             case "exp":
                 fixed = [a for a in addends(s.args[0]) if is_result(a)]
                 moving = [a for a in addends(s.args[0]) if not is_result(a)]
-                if not (all(map(T.is_finite, fixed)) or all(map(_is_no_infinity, moving))):
-                    return {T.ONE: s}  # exp(-inf + inf) is 0, of nothing, exp(-inf) * inf is none
                 return {T.exp(T.add(T.ZERO, *fixed)): T.exp(T.add(T.ZERO, *moving))}
             case "pow" if s.attr.denominator == 1:
                 groups = visit(s.args[0])
@@ -242,11 +239,6 @@ def _separated(t: Term, bound: Term, condition: Term) -> dict[Term, Term]:
 
     groups = visit(t)
     return {T.ONE: t} if list(groups) == [T.ONE] else groups
-
-
-def _is_no_infinity(exponent: Term) -> bool:
-    """Is an exponent less than inf, if what it reads is finite or -inf?"""
-    return T.is_finite_if_read(exponent) or T.is_below_infinity(exponent)
 
 
 def _is_element_at_result(t: Term) -> bool:
