@@ -12,6 +12,7 @@ import math
 import os
 import random
 from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
 from typing import Any
 from unittest import mock
 
@@ -21,6 +22,7 @@ import torch
 
 import monocomp as mc
 from monocomp.errors import FilterError, LimitError, UnknownIndexError, UnsupportedError
+from monocomp.language import syntax
 from monocomp.language.checker import check
 from monocomp.language.syntax import Compare, Expr, Program, Reduce, walk
 from monocomp.reference import naive_arithmetic, naive_folds, wide
@@ -724,6 +726,9 @@ def check_program(text: str, seed: int, backend: str = "torch", device: str = "c
                 right |= np.isinf(w) & np.isnan(f)
                 for o in _with_separate_exponents(program, inputs) if not right.all() else ():
                     right |= np.isnan(o[place]) & np.isnan(f)
+            if not right.all() and (cancelled := _cancelled(program)) != program:
+                with np.errstate(all="ignore"):
+                    right |= np.isnan(f) & np.isnan(_listed(evaluate(cancelled, inputs))[place])
             may_answer = weak and profile == "masked" and not right.all()
             for o in _answered(program, inputs) if may_answer else ():
                 right |= is_right(o[place], f)
@@ -791,6 +796,36 @@ def _rounded(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
         ):
             noisy = dataclasses.replace(wide_, elementary=functions)
             yield _listed(evaluate_in(noisy, program, inputs, {}))
+
+
+def _cancelled(program: Program) -> Program:
+    """The program with a plain 0 for each sum of distances from their own mean."""
+
+    def visit(e: Expr) -> Expr:
+        e = syntax.with_children(e, map(visit, syntax.children(e)))
+        if not (isinstance(e, Reduce) and e.op == "sum"):
+            return e
+        moving = [f for f in factors(e.args[0]) if mentions(f, e.indices)]
+        is_distance = len(moving) == 1 and is_from_mean(moving[0], e)
+        return syntax.Number(Fraction(0), span=e.span) if is_distance else e
+
+    def factors(e: Expr) -> list[Expr]:
+        if isinstance(e, syntax.Binary) and e.op == "*":
+            return [*factors(e.left), *factors(e.right)]
+        return [e]
+
+    def mentions(e: Expr, indices: Iterable[str]) -> bool:
+        return any(isinstance(x, syntax.Name) and x.name in indices for x in walk(e))
+
+    def is_from_mean(e: Expr, total: Reduce) -> bool:
+        if isinstance(e, syntax.Binary) and e.op == "-":
+            return e.right == dataclasses.replace(total, op="mean", args=(e.left,))
+        return False
+
+    changed = {
+        name: dataclasses.replace(d, body=visit(d.body)) for name, d in program.definitions.items()
+    }
+    return dataclasses.replace(program, definitions=changed)
 
 
 def _with_separate_exponents(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:

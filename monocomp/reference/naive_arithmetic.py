@@ -20,8 +20,8 @@ MASKED: an element that a filter or the literal -inf excludes, and a sum or mean
 
 A number stays absent only while it is 0 or infinite. A product or quotient is absent if an
 operand is; an infinite sum, if an infinite operand is; a sum that is 0, if both are; the larger and
-the smaller of two, while they are infinite. A function of what is MASKED is EMPTY, but for exp, log,
-sqrt and abs, which undo one another, or are sqrt(x ** 2).
+the smaller of two, while they are infinite. A function of what is MASKED is EMPTY, but for exp,
+log, sqrt and abs, which undo one another, or are sqrt(x ** 2).
 """
 
 from __future__ import annotations
