@@ -447,6 +447,28 @@ AGGREGATES = [
     ),
     "O[q] = where(sum[k if k < q](Z[q,k]) / sum[k if k < q](Z[q,k] ** 2) <= 5, 1, 7)",
     "O[q,k] = where(sum[..k](exp(S[q,k]) * Z[q,k]) / sum[k](exp(S[q,k]) * Z[q,k]) <= 5, 1, 7)",
+    # Nor has what may be of nothing by a plain 0, unless a filter masks it.
+    *(
+        f"O[q] = where({asked.format(x=x, y=y)} < 1, 1, 7)"
+        for x in (
+            "sum[k](softmax[k](S[q,k] + Mask[q,k]) * Z[q,k])",
+            "sum[k if k < q](Z[q,k])",
+            "mean[k](where(k < q, S[q,k], 0))",
+        )
+        for y in ("W[q]", "sum[k if W[k] > q](Z[q,k])", "sum[k](exp(Mask[q,k]) * Z[q,0] ** 2)")
+        for asked in ("{x} / {y}", "{x} * (2 / {y})", "sqrt({x} ** 2) * (1.0 * {y}) ** (-1)")
+    ),
+    # A weight over nothing is 0, however often the scale of what divides it is in it.
+    *(
+        f"O[q] = {x} * T[q]"
+        for x in (
+            "sqrt(max[k](softmax[k](S[q,k] + Mask[q,k])))",
+            "max[k](softmax[k](S[q,k] + Mask[q,k])) ** 1.5",
+            "exp(2 * max[k](S[q,k] + Mask[q,k])) / sum[k](exp(S[q,k] + Mask[q,k]))",
+            "max[k](exp(S[q,k] + Mask[q,k])) / sqrt(sum[k](exp(2 * (S[q,k] + Mask[q,k]))))",
+        )
+    ),
+    "O[q,k] = softmax[k](S[q,k] + Mask[q,k]) / sum[k](exp(S[q,k] + Mask[q,k]) * W[q])",
     # Addends that are 0, of which the exponent is largest.
     "O[q] = log(exp(Far[q]) * W[q] ** 2 + exp(T[q]))",
     "O[q] = log(maximum(exp(Far[q]) * W[q] ** 2, exp(T[q])))",
