@@ -746,8 +746,8 @@ def check_program(text: str, seed: int, backend: str = "torch", device: str = "c
             right = is_right(w, f, not is_exact) | near | (weak and not is_exact)
             if profile == "masked":  # a mask is no value: not so in log_softmax(x + mask) * y
                 right |= np.isinf(w) & np.isnan(f)
-                for o in _with_separate_exponents(program, inputs) if not right.all() else ():
-                    right |= np.isnan(o[place]) & np.isnan(f)
+            for o in _of_opposite_infinities(program, inputs) if not right.all() else ():
+                right |= is_right(o[place], f) & (np.isnan(o[place]) == np.isnan(f))
             if not right.all() and (cancelled := _cancelled(program)) != program:
                 with np.errstate(all="ignore"):
                     right |= np.isnan(f) & np.isnan(_listed(evaluate(cancelled, inputs))[place])
@@ -850,15 +850,17 @@ def _cancelled(program: Program) -> Program:
     return dataclasses.replace(program, definitions=changed)
 
 
-def _with_separate_exponents(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
-    """The outputs where -inf + [inf] is NaN, as it is of exponents that leave a sum."""
+def _of_opposite_infinities(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
+    """The outputs where -inf + [inf] is NaN, as it is of exponents that leave a sum, or inf."""
     pinned = naive_arithmetic._pinned
+    for found in (NAN, INF):
 
-    def unpinned(op: str, *operands: Any) -> Any:
-        return () if op == "+" else pinned(op, *operands)
+        def settled(op: str, *operands: Any, found: float = found) -> Any:
+            is_sum = op == "+"
+            return ((where, found if is_sum else x) for where, x in pinned(op, *operands))
 
-    with np.errstate(all="ignore"), mock.patch.object(naive_arithmetic, "_pinned", unpinned):
-        yield _listed(evaluate(program, inputs))
+        with np.errstate(all="ignore"), mock.patch.object(naive_arithmetic, "_pinned", settled):
+            yield _listed(evaluate(program, inputs))
 
 
 def _answered(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:

@@ -231,7 +231,16 @@ def is_infinite_with(t: Term, exponent: Term) -> bool:
     if t.op == "pow":
         return t.attr > 0 and is_infinite_with(t.args[0], exponent)
     varying = {_unscaled(a) for a in T.addends(exponent) if not is_missing_nowhere(a)}
-    return any(_unscaled(a) in varying for a in T.addends(t))
+    return any(
+        _unscaled(a) in varying or any(is_infinite_with(f, exponent) for f in _sums_in(a))
+        for a in T.addends(t)
+    )
+
+
+def _sums_in(addend: Term) -> Iterable[Term]:
+    """The sums that a product is made of."""
+    parts = factors(_unscaled(addend))
+    return (f for f in parts if len(T.addends(f)) > 1)
 
 
 def is_missing_nowhere(t: Term) -> bool:
