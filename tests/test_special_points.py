@@ -778,8 +778,8 @@ def _is_between(wanted: Any, found: Any, other: Any) -> Any:
 
 def _rounded(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
     """The outputs with other last digits of what is computed on the way, logarithms of sums of
-    exponentials included, and with divisors of 0 that are a few of those. Numbers of few digits
-    are exact."""
+    exponentials included, with divisors of 0 that are a few of those, and without exponentials that
+    underflow. Numbers of few digits are exact."""
     rng = np.random.default_rng(0)
 
     def rounded(f: Any, absolute: float = 0) -> Any:
@@ -802,9 +802,13 @@ def _rounded(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
     def divide(x: Any, y: Any) -> Any:
         return x / np.where(np.abs(y) < 1e-15, 0, y)
 
-    cancelled = dataclasses.replace(wide_, elementary={**wide_.elementary, "/": divide})
-    with np.errstate(all="ignore"):
-        yield _listed(evaluate_in(cancelled, program, inputs, {}))
+    def exp(x: Any) -> Any:
+        return np.where(x == -INF, 0, np.maximum(np.exp(x), np.finfo(np.longdouble).tiny))
+
+    for changed in ({"/": divide}, {"exp": exp}):
+        other = dataclasses.replace(wide_, elementary={**wide_.elementary, **changed})
+        with np.errstate(all="ignore"):
+            yield _listed(evaluate_in(other, program, inputs, {}))
     # The largest exponent leaves a logarithm, and comes back to what it is added to.
     functions = {name: rounded(f, 60 * (name == "log")) for name, f in wide_.elementary.items()}
     arithmetic = {op: rounded(f) for op, f in naive_arithmetic._ARITHMETIC.items()}
