@@ -741,7 +741,7 @@ def check_program(text: str, seed: int, backend: str = "torch", device: str = "c
                 scale = np.minimum(np.max(np.abs(w), initial=1, where=np.isfinite(w)), 1e3)
                 near = np.abs(f - w) <= rtol * np.maximum(np.abs(w), scale) + 1e3 * lost
                 near |= np.isinf(p) & np.isinf(f)  # overflow and cancellation are rounding
-                near |= np.isfinite(w) & ~np.isfinite(p)
+                near |= np.isnan(p) | (np.isfinite(w) & ~np.isfinite(p))
             is_exact = profile in special_programs.EXACT
             right = is_right(w, f, not is_exact) | near | (weak and not is_exact)
             if profile == "masked":  # a mask is no value: not so in log_softmax(x + mask) * y
