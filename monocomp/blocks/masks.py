@@ -208,6 +208,7 @@ def _leave_out(c: Context, stream: Stream, mask: P.Expr, value_of: Translate) ->
         for dim in reversed([n for n, a in enumerate(layout) if a != axis]):
             seen = reduced(seen, "max", dim)
         seen = infix(">", seen, number(0))
+    seen = joined("|", [seen, *unmasked_segments(c, stream.loop)])
     c.assign(of_block, infix("&", of_block, seen))
 
 
