@@ -25,7 +25,7 @@ from monocomp.blocks.operations import (
     name,
     none,
     number,
-    reduced,
+    scalar,
     select,
     spread,
     to,
@@ -282,9 +282,7 @@ def _each_run(
     inside = joined("&", [spread(c.names.inside(a), rows) for a in rows])
 
     def outermost(op: str, found: B.Expr) -> B.Expr:
-        for _ in rows:
-            found = reduced(found, op, 0)
-        return cast(found, B.INDEX)
+        return cast(scalar(found, op), B.INDEX)
 
     c.say("One run of elements that rows admit after the other.")
     c.assign(to_, where(inside, to_, number(0)))
