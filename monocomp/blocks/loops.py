@@ -32,6 +32,7 @@ from monocomp.blocks.operations import (
     where,
 )
 from monocomp.blocks.periods import name_first_places, name_moves
+from monocomp.blocks.phases import parts
 from monocomp.tile import Assign, Loop
 
 Body = Callable[[Context, Loop], None]  # writes what a loop does with a block
@@ -45,11 +46,12 @@ def loop(c: Context, loop: Loop, body: Body) -> None:
             start = whole_tile(c, state.start, c.order(state.axes))
             c.assign(c.local(state.name, start), start)
     hoist_bases(c, loop)
-    phases = c.choices.phases[loop]
-    stream = Stream(loop, phases)
-    c.streams.append(stream)
-    _FORMS[phases.form](c, stream, body)
-    c.streams.pop()
+    for part in parts(loop):
+        phases = c.choices.phases[part]
+        stream = Stream(part, phases)
+        c.streams.append(stream)
+        _FORMS[phases.form](c, stream, body)
+        c.streams.pop()
 
 
 def _plus(axis: str, first: B.Expr) -> B.Expr:
