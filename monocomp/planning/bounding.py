@@ -15,8 +15,7 @@ own stores the first and the last place that each row admits, and how many it ad
 Loops run from the first to the last, whatever the data are. Where as many are admitted as lie
 between the two, these are all of them, and the filter need not be asked again:
 
-    q is admitted  =  A[k] <= q <= Z[k] < A[k] + C[k],
-                      or A[k] <= q <= Z[k], A[k] + C[k] <= Z[k], and start[q] <= k and k < end[q]
+    q is admitted  =  A[k] <= q <= Z[k] and (Z[k] < A[k] + C[k] or start[q] <= k and k < end[q])
 
 Of a row that admits nothing the bounds are the units of min and max, between which nothing lies.
 """
@@ -135,11 +134,8 @@ def _bounded(program: Equations, f: _Filter) -> Step:
             return T.map_children(t, bounded)
         (here,), (holds, *bodies) = T.open_fold(t)
         within = T.compare("<=", lower, here), T.compare("<=", here, upper)
-        either = T.disjunction(
-            T.conjunction(*within, T.compare("<", upper, end)),
-            T.conjunction(*within, T.compare("<=", end, upper), holds),
-        )
-        return T.refold(t, either, *bodies, opened=(here,))
+        asked = T.disjunction(T.compare("<", upper, end), holds)
+        return T.refold(t, T.conjunction(*within, asked), *bodies, opened=(here,))
 
     changed = [replace(e, body=bounded(e.body)) for e in program.equations]
     place = [e.name for e, old in zip(changed, program.equations, strict=True) if e != old]
