@@ -87,7 +87,8 @@ class _Filter:
 
 
 def _filters(program: Equations) -> list[_Filter]:
-    """Filters that no bounds follow from, each once."""
+    """Filters that no bounds follow from, each once; not beside folds that look at all elements
+    of the same extent anyway."""
     found: dict[_Filter, None] = {}
     for e in program.computed:
         folds = [t for t in T.subterms(e.body) if t.op in ("fold", "fold_at")]
@@ -96,7 +97,8 @@ def _filters(program: Equations) -> list[_Filter]:
             f = _Filter(T.domain_of(t), tuple(i for n, i in own.items() if n in t.args[-2].free))
             (extents, condition) = f.domain
             names = {"@0", *(i.attr[0] for i in f.rows)}
-            is_alone = all(s.op == "fold" for s in folds if f.guards(s))
+            others = (s for s in folds if s.op == "fold_at" or not f.guards(s))
+            is_alone = all(extents != s.attr.extents for s in others)
             if len(extents) == 1 and condition.free <= names and is_alone and _is_by_data(f):
                 found[f] = None
     return list(found)
