@@ -58,7 +58,7 @@ def test_bounds_are_stored(name: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", BY_DATA)
 def test_results(name: str, backend: str) -> None:
-    """Queries that see no key, keys between those that one sees, and NaN in those that none does."""
+    """Queries that see no key, keys between those seen, and NaN in those that none sees."""
     text = program(name)
     with cut_for_long_extents():
         assert len(bounds(mc.compile(text).plan({**EXTENTS}))) == 1
