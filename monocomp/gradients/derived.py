@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from monocomp.monoids import Monoid
 
 
+_WIDE = ("accumulated", "float32", "float64")  # dtypes of sums
+
+
 @dataclass(frozen=True)
 class Gradient:
     """What `gradient` derives.
@@ -209,7 +212,10 @@ class _Derivation:
                 indices = tuple(sorted(s.equation.indices, key=self._place))
                 equation = Equation(self.new(s.equation.name), indices, s.equation.body)
                 saved.append(replace(s, equation=equation))
-        return Reading(self._with_values(), self.program.outputs, saved, self._saved)
+        # A weight is the exponential of what is subtracted: of a logarithm no bit may be lost.
+        wide = {o.name for o in self.program.declared.outputs if o.dtype in _WIDE}
+        outputs = [e for e in self.program.outputs if e.name in wide or not is_logarithm(e.body)]
+        return Reading(self._with_values(), outputs, saved, self._saved)
 
     def _saved(self, e: Equation, subscripts: Sequence[Term]) -> Term:
         """A saved value. Of a logarithm it is known of what: of what it bounds."""
