@@ -203,13 +203,19 @@ def _emit_options(command: argparse.ArgumentParser) -> None:
     add("--tf32", action="store_true", help="products of fp32 in tf32")
     _extent(command)
     add("--minimal", action="store_true", help="kernels for these sizes and little else, to paste")
+    add("--gradient", action="store_true", help="with its gradients, for autograd")
+    _wrt(command)
     add("--name", metavar="NAME", help="the kernel's name")
     add("-o", "--output", metavar="FILE", help="where to write it (standard output)")
 
 
+def _wrt(command: argparse.ArgumentParser) -> None:
+    _several(command, "--wrt", "NAME", "inputs to differentiate with respect to (all floats)")
+
+
 def _grad_options(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
-    _several(command, "--wrt", "NAME", "inputs to differentiate with respect to (all floats)")
+    _wrt(command)
     _several(command, "--outputs", "NAME", "outputs that have a derivative (all floats)")
     add("--forward", action="store_true", help="print the program with what it saves instead")
     add("-o", "--output", metavar="FILE", help="where to write it (standard output)")

@@ -22,7 +22,7 @@ from monocomp.backends.triton.minimal import MinimalHost
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines, sizes_for
 from monocomp.blocks.program import BlockProgram, Statement
-from monocomp.dtypes import NARROW
+from monocomp.dtypes import itemsize
 from monocomp.equations import Equations
 from monocomp.errors import UnsupportedError
 from monocomp.host import program as H
@@ -228,7 +228,7 @@ def emit_minimal(
         fast: may functions be as accurate as results of 16 bits?
     """
     dtypes = {i.name: i.dtype for i in start.declared.inputs.values() if i.kind == "float"}
-    widths = {n: 1 if d in NARROW else 4 if d == "float32" else 2 for n, d in dtypes.items()}
+    widths = {n: itemsize(d or "bfloat16") for n, d in dtypes.items()}
     promises = Promises(precision, fast, widths)
     written = write(start, kernels, schedules, lowered, TRITON, sizes, promises)
     name = Identifiers(written.taken).of("host", start.origin.name or "kernel")

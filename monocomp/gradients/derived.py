@@ -36,6 +36,7 @@ class Gradient:
     """What `gradient` derives.
 
     Attributes:
+        program: what is differentiated, as it is written.
         forward: the program, which also returns the values that it saves.
         equations: the program that computes it.
         saved: what it reads of the program's values, by the name of the input that it is, and what
@@ -45,6 +46,7 @@ class Gradient:
         gradients: by input of the program, the output that is its gradient.
     """
 
+    program: Equations
     forward: Equations
     equations: Equations
     saved: Mapping[str, Equation]
@@ -54,12 +56,28 @@ class Gradient:
     def __str__(self) -> str:
         return self.equations.text().rstrip()
 
+    def source(
+        self,
+        *,
+        target: str | None = None,
+        dtype: str | Mapping[str, str] = "bf16",
+        extents: Mapping[str, int] | None = None,
+        tf32: bool = False,
+        minimal: bool = False,
+    ) -> str:
+        """A file in Triton, to paste: the program as a function that autograd records, with the
+        kernels of both; arguments as for `Kernel.source`."""
+        from monocomp.source import gradient_source
+
+        return gradient_source(self, extents or {}, dtype, target, tf32=tf32, minimal=minimal)
+
 
 def grad(
     text_or_path: str | os.PathLike[str],
     wrt: Sequence[str] | None = None,
     *,
     outputs: Sequence[str] | None = None,
+    name: str | None = None,
     monoids: Iterable[Monoid] = (),
 ) -> Gradient:
     """The gradient of a program, as a program: `mc.compile(str(mc.grad(text)))` computes it.
@@ -72,13 +90,13 @@ def grad(
         wrt: the inputs and params of kind float to differentiate with respect to; all inputs of
             that kind, unless given.
         outputs: those that have a derivative; all of kind float, unless given.
-        monoids: as for `compile`.
+        name, monoids: as for `compile`.
 
     Raises:
         MonocompError: what is wrong with the program, with its place.
         UnsupportedError: it holds an aggregate for which no derivative is known.
     """
-    return gradient(read_equations(text_or_path, monoids=monoids), wrt, outputs)
+    return gradient(read_equations(text_or_path, name, monoids), wrt, outputs)
 
 
 def normalised(program: Equations) -> Equations:
@@ -182,7 +200,9 @@ class _Derivation:
         read_names = {_name(s) for e in found for s in T.subterms(e.body) if s.op in LEAVES}
         self.saved = {n: e for n, e in self.saved.items() if n in read_names}
         backward = self._program(found, gradients)
-        return Gradient(self._forward(), backward, self.saved, self.cotangents, gradients)
+        return Gradient(
+            self.written, self._forward(), backward, self.saved, self.cotangents, gradients
+        )
 
     def _forward(self) -> Equations:
         """The program with the values that it saves, in the dtype in which they are computed."""
