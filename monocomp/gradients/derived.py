@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from monocomp import terms as T
 from monocomp.building import BUILDING
-from monocomp.declarations import Declarations, Input, Output
+from monocomp.declarations import Declarations, Input, Output, by_representative
 from monocomp.equations import Equation, Equations
 from monocomp.errors import UsageError, did_you_mean
+from monocomp.gradients.choosing import Choice, choose, weighed
 from monocomp.gradients.definitions import with_definitions, with_names, with_parts
 from monocomp.gradients.reverse import LEAVES, Adjoints, transposed
 from monocomp.gradients.saving import Reading, candidates, is_logarithm
@@ -44,6 +45,7 @@ class Gradient:
         cotangents: by output of the program, the input that is the derivative of the loss with
             respect to it.
         gradients: by input of the program, the output that is its gradient.
+        choices: what becomes of each value that may be saved, and why.
     """
 
     program: Equations
@@ -52,6 +54,7 @@ class Gradient:
     saved: Mapping[str, Equation]
     cotangents: Mapping[str, str]
     gradients: Mapping[str, str]
+    choices: tuple[Choice, ...]
 
     def __str__(self) -> str:
         return self.equations.text().rstrip()
@@ -77,6 +80,8 @@ def grad(
     wrt: Sequence[str] | None = None,
     *,
     outputs: Sequence[str] | None = None,
+    save: Sequence[str] | None = None,
+    extents: Mapping[str, int] | None = None,
     name: str | None = None,
     monoids: Iterable[Monoid] = (),
 ) -> Gradient:
@@ -90,13 +95,16 @@ def grad(
         wrt: the inputs and params of kind float to differentiate with respect to; all inputs of
             that kind, unless given.
         outputs: those that have a derivative; all of kind float, unless given.
+        save: what is read of the program's values, by name, outputs among them; what costs least
+            (`choices`), unless given.
+        extents: sizes that are known, by index, for that choice.
         name, monoids: as for `compile`.
 
     Raises:
         MonocompError: what is wrong with the program, with its place.
         UnsupportedError: it holds an aggregate for which no derivative is known.
     """
-    return gradient(read_equations(text_or_path, name, monoids), wrt, outputs)
+    return gradient(read_equations(text_or_path, name, monoids), wrt, outputs, save, extents)
 
 
 def normalised(program: Equations) -> Equations:
@@ -113,6 +121,9 @@ def gradient(
     program: Equations,
     wrt: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
+    save: Sequence[str] | None = None,
+    extents: Mapping[str, int] | None = None,
+    plans: bool = True,
 ) -> Gradient:
     """The gradient of `sum(cotangent * output)` with respect to inputs.
 
@@ -120,13 +131,26 @@ def gradient(
         program: equations as they are written.
         wrt: names of inputs and params of kind float; all that are, unless given.
         outputs: which outputs have a cotangent; all of kind float, unless given.
+        save, extents: as for `grad`.
+        plans: may values be saved that are worth it only as both programs are planned?
 
     Raises:
-        UsageError: there is no such input or output, or it is no float.
+        UsageError: there is no such input, output or value, or it is no float.
         UnsupportedError: an aggregate has no derivative.
     """
     with BUILDING:
-        return _Derivation(program, outputs).gradient(_wanted(program, wrt))
+        sizes = by_representative(program.declared, extents or {})
+        wanted = _wanted(program, wrt)
+
+        def derive(save: Sequence[str] | None) -> Gradient:
+            return _Derivation(program, outputs, save, sizes).gradient(wanted)
+
+        found = derive(save)
+        if save is not None:
+            return found
+        if plans:
+            return weighed(found, derive, sizes)
+        return derive([c.name for c in found.choices if c.is_saved and not c.is_open])
 
 
 def _wanted(program: Equations, wrt: Sequence[str] | None) -> list[str]:
@@ -149,8 +173,16 @@ def _wanted(program: Equations, wrt: Sequence[str] | None) -> list[str]:
 class _Derivation:
     """Differentiates the equations of a program, each after those that read it."""
 
-    def __init__(self, program: Equations, outputs: Sequence[str] | None) -> None:
+    def __init__(
+        self,
+        program: Equations,
+        outputs: Sequence[str] | None,
+        save: Sequence[str] | None,
+        sizes: Mapping[str, int],
+    ) -> None:
         self.written = program
+        self.save, self.sizes = save, sizes
+        self.choices: list[Choice] = []
         self.program = normalised(program)
         self.taken = taken_names(self.program) | {*self.program.declared.extent_of}
         self.taken |= {a.name for a in self.program.known}
@@ -201,7 +233,13 @@ class _Derivation:
         self.saved = {n: e for n, e in self.saved.items() if n in read_names}
         backward = self._program(found, gradients)
         return Gradient(
-            self.written, self._forward(), backward, self.saved, self.cotangents, gradients
+            self.written,
+            self._forward(),
+            backward,
+            self.saved,
+            self.cotangents,
+            gradients,
+            tuple(self.choices),
         )
 
     def _forward(self) -> Equations:
@@ -223,13 +261,20 @@ class _Derivation:
 
     def _reading(self) -> Reading:
         """What reads saved values."""
-        saved = []
+        values = []
         for s in candidates(self.program, self.adjoints.fresh):
-            if is_logarithm(s.equation.body):
-                indices = tuple(sorted(s.equation.indices, key=self._place))
-                equation = Equation(self.new(s.equation.name), indices, s.equation.body)
-                saved.append(replace(s, equation=equation))
-        return Reading(self._with_values(), self.program.outputs, saved, self._saved)
+            indices = tuple(sorted(s.equation.indices, key=self._place))
+            equation = Equation(self.new(s.equation.name), indices, s.equation.body)
+            values.append(replace(s, equation=equation))
+        outputs = [e for e in self.program.outputs if e.body.kind == "float"]
+        self.choices = choose(self.program, outputs, values, self.sizes, self.save)
+        kept = {c.name for c in self.choices if c.is_saved}
+        return Reading(
+            self._with_values(),
+            [e for e in outputs if e.name in kept],
+            [v for v in values if v.equation.name in kept],
+            self._saved,
+        )
 
     def _saved(self, e: Equation, subscripts: Sequence[Term]) -> Term:
         """A saved value. Of a logarithm it is known of what: of what it bounds."""
