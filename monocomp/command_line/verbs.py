@@ -168,7 +168,8 @@ def _kernel(equations: Equations, **more: Any) -> Kernel:
 def _gradient(options: Namespace, equations: Equations, outputs: Iterable[str] = ()) -> Gradient:
     from monocomp.gradients.derived import gradient
 
-    return gradient(equations, options.wrt or None, list(outputs) or None)
+    extents = _extents(options)
+    return gradient(equations, options.wrt or None, list(outputs) or None, options.save, extents)
 
 
 # Output
@@ -230,8 +231,7 @@ def emit(options: Namespace) -> int:
             raise UsageError("gradients are emitted for backend 'triton'")
         source = _gradient(options, equations).source(**how)
     else:
-        if options.wrt:
-            raise UsageError("--wrt goes with --gradient", help="add --gradient")
+        _refuse_of_gradients(options)
         source = _kernel(equations).source(options.backend, **how)
     _deliver(options.output, source)
     return OK
@@ -247,6 +247,9 @@ def grad(options: Namespace) -> int:
 def explain(options: Namespace) -> int:
     """`monocomp explain`."""
     extents = _extents(options)
+    if options.gradient:
+        return _explain_gradient(options)
+    _refuse_of_gradients(options)
     kernel = _compile(options, backend=options.backend)
     stages = Stages(kernel, extents)
     if options.origins and options.stage != "source":
@@ -267,6 +270,24 @@ def explain(options: Namespace) -> int:
         derivation = derivation.first(options.steps)
     _say(derivation.to_json() if options.json else str(derivation))
     return OK
+
+
+def _explain_gradient(options: Namespace) -> int:
+    if options.stage or options.before or options.after or options.origins:
+        raise UsageError(
+            "a gradient has no stages before it is compiled",
+            help="monocomp grad PROGRAM -o grad.mc, then monocomp explain grad.mc",
+        )
+    derivation = _gradient(options, _equations(options)).derivation
+    shown = derivation if options.steps is None else derivation.first(options.steps)
+    _say(shown.to_json() if options.json else f"{shown}\n\n{shown.certify()}")
+    return OK
+
+
+def _refuse_of_gradients(options: Namespace) -> None:
+    for option in ("wrt", "save"):
+        if getattr(options, option):
+            raise UsageError(f"--{option} goes with --gradient", help="add --gradient")
 
 
 def check(options: Namespace) -> int:

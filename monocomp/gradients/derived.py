@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from monocomp import terms as T
@@ -18,8 +19,9 @@ from monocomp.equations import Equation, Equations
 from monocomp.errors import UsageError, did_you_mean
 from monocomp.gradients.choosing import Choice, choose, weighed
 from monocomp.gradients.definitions import with_definitions, with_names, with_parts
-from monocomp.gradients.reverse import LEAVES, Adjoints, transposed
+from monocomp.gradients.reverse import LEAVES, Adjoints, Visit, transposed
 from monocomp.gradients.saving import Reading, candidates, is_logarithm
+from monocomp.gradients.trace import Trace
 from monocomp.planning.naming import new_name, taken_names
 from monocomp.reading import read_equations
 from monocomp.rewrites.elaboration import elaboration
@@ -29,6 +31,7 @@ from monocomp.rewriting import Rewriter
 from monocomp.terms import Term
 
 if TYPE_CHECKING:
+    from monocomp.gradients.derivation import GradientDerivation
     from monocomp.monoids import Monoid
 
 
@@ -46,6 +49,7 @@ class Gradient:
             respect to it.
         gradients: by input of the program, the output that is its gradient.
         choices: what becomes of each value that may be saved, and why.
+        trace: what was done.
     """
 
     program: Equations
@@ -55,6 +59,15 @@ class Gradient:
     cotangents: Mapping[str, str]
     gradients: Mapping[str, str]
     choices: tuple[Choice, ...]
+    trace: Trace = field(repr=False, compare=False)
+
+    @cached_property
+    def derivation(self) -> GradientDerivation:
+        """How it follows from the program, step by step, with its certificate."""
+        from monocomp.gradients.derivation import GradientDerivation
+
+        trace = replace(self.trace, choices=self.choices)
+        return GradientDerivation.made(self.program, self.equations, trace)
 
     def __str__(self) -> str:
         return self.equations.text().rstrip()
@@ -107,14 +120,15 @@ def grad(
     return gradient(read_equations(text_or_path, name, monoids), wrt, outputs, save, extents)
 
 
-def normalised(program: Equations) -> Equations:
-    """The program with its definitions inlined, as sums of products of exponentials."""
+def normalising(program: Equations) -> Rewriter:
+    """The rewrites of the program to one with its definitions inlined, as sums of products of
+    exponentials."""
     rewriter = Rewriter(program)
     rewriter.inline_definitions()
     rewriter.name_logits()
     for rules in (emptiness, elaboration, normal_form):
         rewriter.exhaust(rules)
-    return rewriter.program
+    return rewriter
 
 
 def gradient(
@@ -183,7 +197,9 @@ class _Derivation:
         self.written = program
         self.save, self.sizes = save, sizes
         self.choices: list[Choice] = []
-        self.program = normalised(program)
+        rewriter = normalising(program)
+        self.program, self.steps = rewriter.program, rewriter.steps
+        self.visited: list[tuple[str, Visit]] = []
         self.taken = taken_names(self.program) | {*self.program.declared.extent_of}
         self.taken |= {a.name for a in self.program.known}
         names: dict[str, list[str]] = {}
@@ -215,6 +231,8 @@ class _Derivation:
         for e in reversed(self.program.equations):
             if e.body.kind == "float":
                 found += self._differentiated(e)
+                self.visited += [(e.name, v) for v in self.adjoints.visited]
+                self.adjoints.visited.clear()
         gradients = {name: self.new(f"d{name}") for name in wrt}
         nodes = [n for n in self.adjoints.leaves if n.term.op != "ref"]
         nodes = [n for n in nodes if _name(n.term) in gradients]
@@ -240,6 +258,14 @@ class _Derivation:
             self.cotangents,
             gradients,
             tuple(self.choices),
+            Trace(
+                tuple(self.steps),
+                tuple(self.visited),
+                tuple(self.choices),
+                tuple(self.saved.values()),
+                (*named, *definitions),
+                tuple((n, e) for n in wrt for e in found if e.name == gradients[n]),
+            ),
         )
 
     def _forward(self) -> Equations:

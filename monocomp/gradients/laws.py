@@ -19,6 +19,7 @@ from monocomp.proving.extended_reals import Cases, UnsupportedTermError, Value
 from monocomp.proving.proofs import certify_claims
 from monocomp.proving.prover import Law
 from monocomp.terms import Term
+from monocomp.terms.algebra import is_selection
 from monocomp.terms.printer import show
 
 FOLDS = {
@@ -39,7 +40,7 @@ def law_of(t: Term) -> str:
     if t.op == "fold" and t.attr.monoid in FOLDS:
         return FOLDS[t.attr.monoid]
     if t.op in ("fold", "fold_at", "field"):
-        return FOLDS["selection" if T.is_selection(t) else t.op]
+        return FOLDS["selection" if is_selection(t) else t.op]
     generic = on_symbols(t)
     parts = [f"{_in_sum(_slope(p))} * d{show(p.operand)}" for p in _partials(generic)]
     return f"d({show(generic)}) = {' + '.join(parts) or '0'}".replace("1.0 * ", "")
@@ -96,10 +97,13 @@ def _claims(t: Term) -> Iterator[Claim]:
                     given[s.attr] = bool(cases.choose(2)) if is_bool else cases.real(s.attr)
             cases.assume(all(cases.evaluate(c, given) for c in _smooth(t)))
             value, slope = (cases.evaluate(x, given) for x in (t, p.factor))
-            return Sides((_differentiated(cases, value, given[p.operand.attr]),), (slope,))
+            found = _differentiated(cases, value, given[p.operand.attr])
+            return Sides((found,), (_exact(cases, slope),))
 
         place = "" if not _smooth(t) else ", for " + " and ".join(map(show, _smooth(t)))
-        yield Claim(f"d({show(t)}) / d{name}", f"d({show(t)}) / d{name}", show(p.factor), check, place)
+        yield Claim(
+            f"d({show(t)}) / d{name}", f"d({show(t)}) / d{name}", show(p.factor), check, place
+        )
 
 
 def _smooth(t: Term) -> tuple[Term, ...]:
@@ -119,7 +123,12 @@ def _differentiated(cases: Path, value: Value, x: Value) -> Value:
     value = sympy.sympify(value)
     steps = {f: sympy.Dummy() for f in value.atoms(sympy.floor)}  # constant but for jumps
     found = sympy.diff(value.xreplace(steps), x)
-    found = found.xreplace({d: f for f, d in steps.items()})
-    exact = (2 / sympy.sqrt(sympy.pi), 1 / sympy.sqrt(2), 1 / sympy.sqrt(2 * sympy.pi))
-    rounded = {c: cases.number(Fraction(float(c))) for c in exact}
-    return found.replace(lambda e: e in rounded, lambda e: rounded[e])
+    return found.xreplace({d: f for f, d in steps.items()})
+
+
+def _exact(cases: Path, value: Value) -> Value:
+    """With the constants that floats stand for."""
+    sympy = cases.algebra.sympy
+    constants = (2 / sympy.sqrt(sympy.pi), 1 / sympy.sqrt(2), 1 / sympy.sqrt(2 * sympy.pi))
+    rounded = {cases.number(Fraction(float(c))): c for c in constants}
+    return sympy.sympify(value).xreplace(rounded)
