@@ -10,7 +10,7 @@ rule says how operations are counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial, update_wrapper
 
 from monocomp import terms as T
@@ -45,14 +45,25 @@ def exchange_sums(operations: Callable[[Equations], int], program: Equations) ->
     """
     best, sums = None, candidates(program)
     cost = operations(program) if sums else 0
+    alike: dict[Term, list[Term]] = {}
     for t in sums:
-        new = _in_normal_form(t)
-        choice = Choice.replacing(t, new, program)
+        alike.setdefault(T.unnamed(t), []).append(t)
+    for places in alike.values():
+        choice = _exchanged_at(places, program)
         new_cost = operations(choice.program)
-        in_order = new.op == "fold" and new.attr.extents < t.attr.extents
+        old, new = choice.before, choice.after
+        in_order = new.op == "fold" and new.attr.extents < old.attr.extents
         if new_cost < cost or (new_cost == cost and in_order and best is None):
             best, cost = choice, new_cost
     return best
+
+
+def _exchanged_at(places: Sequence[Term], program: Equations) -> Choice:
+    """The choice of the other order for terms that differ by the names of indices alone: a value
+    that several equations need is taken in one order."""
+    for t in places:
+        program = Choice.replacing(t, _in_normal_form(t), program).program
+    return Choice(places[0], _in_normal_form(places[0]), program)
 
 
 def candidates(program: Equations) -> list[Term]:
@@ -60,7 +71,7 @@ def candidates(program: Equations) -> list[Term]:
     found = {
         t
         for t in T.subterms(*(e.body for e in program.equations))
-        if t.op == "fold" and t.attr.monoid == "sum" and not T.is_open(t)
+        if t.op == "fold" and t.attr.monoid == "sum"
         if len(t.attr.indices) == 1 and _exchanged(t) is not t
     }
     return sorted(found, key=lambda t: t.key)
