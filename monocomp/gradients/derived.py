@@ -21,6 +21,7 @@ from monocomp.gradients.reverse import LEAVES, Adjoints, transposed
 from monocomp.gradients.saving import Reading, candidates, is_logarithm
 from monocomp.planning.naming import new_name, taken_names
 from monocomp.reading import read_equations
+from monocomp.rewrites.anchoring import anchoring
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
 from monocomp.rewrites.normal_form import normal_form
@@ -86,7 +87,7 @@ def normalised(program: Equations) -> Equations:
     rewriter = Rewriter(program)
     rewriter.inline_definitions()
     rewriter.name_logits()
-    for rules in (emptiness, elaboration, normal_form):
+    for rules in (emptiness, elaboration, normal_form, anchoring):
         rewriter.exhaust(rules)
     return rewriter.program
 

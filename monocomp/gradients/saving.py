@@ -123,14 +123,17 @@ class Reading:
         for s in saved:
             is_log = is_logarithm(s.equation.body)
             self._know(self.logarithms if is_log else self.values, s.of, s.equation)
+        self.memo.clear()  # more is known now
 
-    def _know(self, table: dict[Term, Value], t: Term, e: Equation, *factors: Term) -> None:
-        """A term is an equation's value, times factors."""
+    def _know(
+        self, table: dict[Term, Value], t: Term, e: Equation, *factors: Term, less: Term = T.ZERO
+    ) -> None:
+        """A term is an equation's value, less another, times factors."""
         closed, subscripts = self.close(t)
         places = {i: n for n, i in enumerate(subscripts) if i.op == "index"}
         if closed in table or set(places) != set(e.indices):
             return
-        value = T.mul(self.read(e, e.indices), *factors)
+        value = T.mul(T.sub(self.read(e, e.indices), less), *factors)
 
         def at(given: Sequence[Term]) -> Term | None:
             here = {i.attr[0]: given[n] for i, n in places.items()}
@@ -141,15 +144,24 @@ class Reading:
         table[closed] = at
 
     def _know_output(self, e: Equation) -> None:
-        if _is_aggregate(e.body):
-            self._know(self.values, e.body, e)
         if e.body.op == "log" and is_exponential_sum(e.body.args[0]):
             self._know(self.logarithms, e.body.args[0], e)
-        aggregates = [f for f in factors(e.body) if _is_aggregate(f)]
-        others = [f for f in factors(e.body) if f not in aggregates]
-        if e.body.op == "mul" and len(aggregates) == 1 and all(map(_is_invertible, others)):
+        known = [a for a in addends(e.body) if self._is_known(a)]
+        found = [a for a in addends(e.body) if a not in known]
+        if len(found) != 1:
+            return
+        aggregates = [f for f in factors(found[0]) if _is_aggregate(f)]
+        others = [f for f in factors(found[0]) if f not in aggregates]
+        if len(aggregates) == 1 and all(map(_is_invertible, others)):
             inverse = (T.power_of(f, -1) for f in others)
-            self._know(self.values, aggregates[0], e, *inverse)
+            less = self._rewritten(T.add(T.ZERO, *known), frozenset())
+            self._know(self.values, aggregates[0], e, *inverse, less=less)
+
+    def _is_known(self, t: Term) -> bool:
+        """Is all that is summed in a term saved, or is it only weights?"""
+        if _is_aggregate(t):
+            return is_exponential_sum(t) or self._found(self.values, t) is not None
+        return all(map(self._is_known, T.children(t)))
 
     def __call__(self, t: Term, condition: Term = T.TRUE) -> Term:
         """The term, which is looked at where a condition holds, with saved values for what it
