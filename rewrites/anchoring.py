@@ -68,17 +68,21 @@ def anchor_total(program: Equations) -> Choice | None:
     known = set(T.subterms(*(e.body for e in program.equations)))
     for t, bound, condition, value, exponent in sums(program):
         for f in factors(value) if exponent is None else ():
-            anchors = [a for a in addends(f) if T.split_coefficient(a)[1].op == "stop"]
-            if not anchors or any(bound.attr[0] in a.free for a in anchors):
+            anchors = [a for a in addends(f) if _is_anchor(a, bound)]
+            if not anchors:
                 continue
             weight = T.mul(T.ONE, *(g for g in factors(value) if g is not f))
             anchor = T.add(*anchors)
             total = weighted_sum(bound, condition, T.mul(weight, T.sub(f, anchor)), None)
             number, fold = T.split_coefficient(total)
-            if fold not in known:
-                continue
-            count = weighted_sum(bound, condition, weight, None)
-            inverse = T.power_of(T.const(number, "float"), -1)
-            new = T.mul(inverse, T.sub(t, T.mul(anchor, count)))
-            return replacing(fold, T.add(*(T.mul(inverse, a) for a in (t, T.neg(T.mul(anchor, count))))), program)
+            if fold in known and fold is not None:
+                count = weighted_sum(bound, condition, weight, None)
+                inverse = T.power_of(T.const(number, "float"), -1)
+                parts = (T.mul(inverse, t), T.neg(T.mul(inverse, anchor, count)))
+                return replacing(fold, T.add(*parts), program)
     return None
+
+
+def _is_anchor(t: Term, bound: Term) -> bool:
+    _, rest = T.split_coefficient(t)
+    return rest is not None and rest.op == "stop" and bound.attr[0] not in rest.free

@@ -117,6 +117,7 @@ class Reading:
         self.read = read
         self.values: dict[Term, Value] = {}
         self.logarithms: dict[Term, Value] = {}
+        self.there: dict[Term, Sequence[Term]] = {}  # what holds where a share is one of something
         self.memo: dict[tuple[Term, frozenset[Term]], Term] = {}
         for e in outputs:
             self._know_output(e)
@@ -166,7 +167,8 @@ class Reading:
     def __call__(self, t: Term, condition: Term = T.TRUE) -> Term:
         """The term, which is looked at where a condition holds, with saved values for what it
         computes."""
-        return self._with_logarithms(self._rewritten(t, frozenset(T.conjuncts(condition))), {})
+        known = frozenset(T.conjuncts(condition))
+        return self._with_logarithms(self._beside_shares(self._rewritten(t, known)), {})
 
     def condition(self, t: Term) -> Term:
         """A condition, with what is saved of sums that it asks for."""
@@ -215,8 +217,18 @@ class Reading:
             cleared = _cleared(t, base, T.conjuncts(T.is_there(base)))
             share = None if cleared is None else _share(cleared, base, value, known)
             if share is not None:
+                self.there.update((f, T.conjuncts(T.is_there(base))) for f in _exponentials(share))
                 return self._weighed(share, known)
         return t
+
+    def _beside_shares(self, t: Term) -> Term:
+        """A term without conditions that a sum has an element, beside a share of it."""
+        if t.kind == "bool":
+            return t
+        there = [c for f in _exponentials(t) for c in self.there.get(f, ())]
+        if there:
+            t = T.mul(*(_where(f, there) for f in factors(t)))
+        return T.map_children(t, self._beside_shares)
 
     def _with_logarithms(self, t: Term, memo: dict[Term, Term]) -> Term:
         """What is left of sums that are known by their logarithms."""
@@ -233,6 +245,10 @@ class Reading:
                 found = T.mul(T.bracket(is_there), T.exp(T.mul(T.const(power, "float"), value)))
             memo[t] = found
         return found
+
+
+def _exponentials(t: Term) -> Iterator[Term]:
+    return (f for f in factors(t) if f.op == "exp")
 
 
 def _is_invertible(f: Term) -> bool:
@@ -302,15 +318,28 @@ def _cleared(t: Term, base: Term, there: Sequence[Term]) -> Term | None:
     return T.mul(T.ONE, *parts) if is_cleared else None
 
 
+def _where(t: Term, there: Sequence[Term]) -> Term:
+    """A term where conditions hold; the conditions stay beside what may be infinite elsewhere."""
+    if t.op == "mul" and all(T.is_bracket(f) or T.is_finite_if_read(f) for f in t.args):
+        brackets = [f for f in t.args if T.is_bracket(f)]
+        left = (c for f in brackets for c in T.conjuncts(f.args[0]) if c not in there)
+        others = (_where(f, there) for f in t.args if f not in brackets)
+        return T.mul(T.bracket(T.conjunction(*left)), *others)
+    is_sum = t.op == "fold" and t.attr.monoid == "sum"
+    if is_sum or t.op in ("add", "mul", "pow"):
+        return T.map_children(t, lambda a: _where(a, there))
+    return t
+
+
 def _factored(t: Term) -> Term:
     """What all addends have in common leaves them."""
     if t.op != "add" or t.kind != "float":
         return t
     parts = [factors(a) for a in t.args]
-    brackets = [f for f in parts[0] if T.is_bracket(f) and all(f in p for p in parts)]
-    if brackets:
-        left = (T.mul(T.ONE, *(f for f in p if f not in brackets)) for p in parts)
-        return T.mul(*brackets, _factored(T.add(*left)))
+    shared = [f for f in parts[0] if f.op != "const" and all(f in p for p in parts)]
+    if shared:
+        left = (T.mul(T.ONE, *(f for f in p if f not in shared)) for p in parts)
+        return T.mul(*shared, _factored(T.add(*left)))
     common, rest = content(t, positive=True, leads=False)
     return T.mul(common, rest)
 
