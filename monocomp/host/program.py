@@ -6,6 +6,7 @@
               | dtypes:   Promote | Convert
               | tensors:  Buffer | Clear | Align | View
               | launches: Choose | Fast | Wide | Programs | Describe | Launch
+              | slices:   Slices
               | Return
 
 Statements run in their order. Sizes go by the name of their extent, tensors by their own name, and
@@ -16,6 +17,7 @@ the backend triton prints it as the host function of an emitted file.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -432,6 +434,33 @@ class Launch(Node):
 
 
 @dataclass(frozen=True)
+class Slice(Node):
+    """The elements of a slice of a tensor, along one dimension."""
+
+    name: TensorName
+    tensor: TensorName
+    dim: int
+
+    text = "{name} = {tensor} along {dim}"
+
+
+@dataclass(frozen=True)
+class Slices(Node):
+    """The statements run for each slice of an extent; `part` is that of the slice."""
+
+    part: ExtentName
+    whole: ExtentName
+    length: int
+    views: tuple[Slice, ...]
+    body: tuple[Statement, ...]
+
+    def __str__(self) -> str:
+        head = f"for each {self.length} of {_shown(self.whole)} as {_shown(self.part)}"
+        inside = [line for s in (*self.views, *self.body) for line in str(s).splitlines()]
+        return "\n".join([head, *(f"    {line}" for line in inside)])
+
+
+@dataclass(frozen=True)
 class Return(Node):
     """The results."""
 
@@ -442,7 +471,20 @@ class Return(Node):
 
 Statement: TypeAlias = (
     Size | Bound | Split | TwoTiles | CheckShapes | CheckEmpty | CheckSome | Promote | Convert
-) | (Buffer | Clear | Align | View | Choose | Fast | Wide | Programs | Describe | Launch | Return)
+) | (
+    Buffer
+    | Clear
+    | Align
+    | View
+    | Choose
+    | Fast
+    | Wide
+    | Programs
+    | Describe
+    | Launch
+    | Slices
+    | Return
+)
 
 
 @dataclass(frozen=True)
@@ -453,6 +495,13 @@ class HostProgram:
     params: tuple[str, ...]
     kernels: tuple[Signature, ...]
     body: tuple[Statement, ...]
+
+    def statements(self) -> Iterator[Statement]:
+        """All statements, those of slices among them."""
+        for s in self.body:
+            yield s
+            if isinstance(s, Slices):
+                yield from s.body
 
     @property
     def known(self) -> dict[str, int]:
