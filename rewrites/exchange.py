@@ -31,7 +31,7 @@ LARGEST_POWER = 4
 def exchange_by(operations: Callable[[Equations], int]) -> RuleSet:
     """The rule set, with what counts the operations of a program."""
     rules = RuleSet("exchange", "nested sums of products are taken in the cheapest order")
-    for choice in (exchange_sums, join_sums):
+    for choice in (exchange_sums, join_products):
         rules.choice(update_wrapper(partial(choice, operations), choice))
     return rules
 
@@ -63,7 +63,7 @@ def exchange_sums(operations: Callable[[Equations], int], program: Equations) ->
     return best
 
 
-def join_sums(operations: Callable[[Equations], int], program: Equations) -> Choice | None:
+def join_products(operations: Callable[[Equations], int], program: Equations) -> Choice | None:
     """Products of matrices of which one side is the same are one, of the sum of the others.
 
     Law:     x * sum(a * c) + y * sum(b * c) = sum((x * a + y * b) * c)

@@ -168,7 +168,7 @@ class Reading:
         """The term, which is looked at where a condition holds, with saved values for what it
         computes."""
         known = frozenset(T.conjuncts(condition))
-        return self._with_logarithms(self._beside_shares(self._rewritten(t, known)), {})
+        return self._with_logarithms(self._rewritten(t, known), {})
 
     def condition(self, t: Term) -> Term:
         """A condition, with what is saved of sums that it asks for."""
@@ -191,9 +191,9 @@ class Reading:
             opened, (condition, body) = T.open_fold(t)
             condition = self._rewritten(condition, known)
             body = self._rewritten(body, known | {*T.conjuncts(condition)})
-            return _hoisted(opened, condition, body)
+            return self._beside_shares(_hoisted(opened, condition, body))
         t = T.map_children(t, lambda a: self._rewritten(a, known))
-        return self._weighed(_factored(t), known)
+        return self._beside_shares(self._weighed(_factored(t), known))
 
     def _found(self, table: Mapping[Term, Value], t: Term) -> Term | None:
         if not table:
@@ -222,13 +222,9 @@ class Reading:
         return t
 
     def _beside_shares(self, t: Term) -> Term:
-        """A term without conditions that a sum has an element, beside a share of it."""
-        if t.kind == "bool":
-            return t
+        """A product without conditions that a sum has an element, beside a share of it."""
         there = [c for f in _exponentials(t) for c in self.there.get(f, ())]
-        if there:
-            t = T.mul(*(_where(f, there) for f in factors(t)))
-        return T.map_children(t, self._beside_shares)
+        return T.mul(*(_where(f, there) for f in factors(t))) if there else t
 
     def _with_logarithms(self, t: Term, memo: dict[Term, Term]) -> Term:
         """What is left of sums that are known by their logarithms."""
