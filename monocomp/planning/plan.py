@@ -260,7 +260,7 @@ class Planner:
         program = guard_reads(program)
         nominal = {**nominal_sizes(program.declared), **sizes}
         fits = partial(fits_whole, sizes=sides)
-        groups = kernel_groups(program, {**nominal, **sides})
+        groups = kernel_groups(program, nominal)
         chosen = [
             (group, roles_by_cost(program, group, fits, nominal))
             for group in groups

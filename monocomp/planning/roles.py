@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,13 +10,15 @@ from functools import lru_cache
 from monocomp import terms as T
 from monocomp.domain import prefix_of
 from monocomp.equations import Equation, Equations
-from monocomp.sizes import without_elements
+from monocomp.sizes import MIN_DOT, power_of_two, without_elements
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, carrier, is_selection
 from monocomp.terms.monomials import factors
 from monocomp.tile import Axis, Role
 
 WHOLE_LIMIT = 512  # the longest axis that is held entirely
+# Elements of what one value of a row may hold: as many as there are registers.
+LARGEST_TILE = 1 << 16
 
 
 def fits_whole(extent: str, sizes: Mapping[str, int]) -> bool:
@@ -104,15 +107,23 @@ def scan_of(group: Sequence[Equation]) -> Term | None:
 
 
 def _share_a_loop(a: Sequence[Equation], b: Sequence[Equation], sizes: Mapping[str, int]) -> bool:
-    """Is there a loop over one domain in both, and do short columns alone set them apart?"""
+    """Is there a loop over one domain in both, and do short columns alone set them apart, of which
+    one value of a row holds no more than it can?"""
     rows = rows_of(a), rows_of(b)
     loops = [{T.domain_of(f) for f in outer_folds(g)} for g in (a, b)]
+    held = [[i for i in e.indices if i not in rows[0] & rows[1]] for e in (*a, *b)]
     return (
         bool(rows[0] & rows[1])
         and scan_of(a) is scan_of(b)
         and not loops[0].isdisjoint(loops[1])
         and all(fits_whole(i.attr[1], sizes) for i in rows[0] ^ rows[1])
+        and (rows[0] == rows[1] or all(fits_together(i, sizes) for i in held))
     )
+
+
+def fits_together(indices: Iterable[Term], sizes: Mapping[str, int]) -> bool:
+    """Can one value of a row hold a tile of all values of these indices, padded as it is?"""
+    return math.prod(max(MIN_DOT, power_of_two(sizes[i.attr[1]])) for i in indices) <= LARGEST_TILE
 
 
 @dataclass(frozen=True)
