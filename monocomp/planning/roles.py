@@ -6,10 +6,12 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import permutations
 
 from monocomp import terms as T
 from monocomp.domain import prefix_of
 from monocomp.equations import Equation, Equations
+from monocomp.rewrites.products import largest_sides
 from monocomp.sizes import MIN_DOT, power_of_two, without_elements
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, carrier, is_selection
@@ -260,18 +262,34 @@ def _is_product(f: Term) -> bool:
 def _rows(names: list[str], folds: list[Term]) -> set[str]:
     """The indices to cut into blocks: those that most of what a loop reads lacks, counted
     by dimensions, and above all a large operand. A plain product of matrices has two, one
-    of each side; where a loop holds another sum there is one."""
+    of each side; where a loop holds another sum there is one, unless that is such a product."""
     reads = list(dict.fromkeys(r for f in folds for r in streamed_reads(f)))
     lacking = {n: [len(r.args) for r in reads if n not in r.free] for n in names}
     largest = max((size for sizes in lacking.values() for size in sizes), default=0)
     ranked = sorted(names, key=lambda n: (-sum(lacking[n]), -names.index(n)))
     rows = [n for n in ranked if largest in lacking[n]]
-    nested = any(
-        t.op == "fold" for f in folds for part in T.open_fold(f)[1] for t in T.subterms(part)
-    )
-    if nested or not rows:
-        return set(rows[:1])
+    inner = [
+        t
+        for f in folds
+        for part in T.open_fold(f)[1]
+        for t in T.subterms(part)
+        if t.op == "fold"
+    ]
+    if inner or not rows:
+        return next(filter(None, (_sides(t, names) for t in inner)), set(rows[:1]))
     return set([*rows, *(n for n in ranked if lacking[n] and n not in rows)][:2])
+
+
+def _sides(t: Term, names: Sequence[str]) -> set[str]:
+    """One index for each side of an inner product of two matrices, if they are among the names."""
+    if t.attr.monoid != "sum" or t.kind != "float" or len(t.attr.indices) != 1:
+        return set()
+    (bound,), (_, element) = T.open_fold(t)
+    sides = largest_sides([f.free for f in factors(element)], bound.attr[0])
+    if sides is None:
+        return set()
+    own = [[n for n in names if n in a - b] for a, b in permutations(sides)]
+    return {side[-1] for side in own} if all(own) else set()
 
 
 READS = ("read", "stored")
