@@ -1,0 +1,195 @@
+"""A derivation for people: its steps in phases, what each changes and costs, and which decide.
+
+All that the page shows of a derivation is decided here, as data.
+
+    phase      neighbouring steps of one rule set, and those that make loops; names that a step
+               gives belong to what follows
+    decisive   a pass less, a lower order of growth, or a monoid that wasn't there
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from monocomp import pipeline
+from monocomp.certificate import Certificate, Condition
+from monocomp.derivation import LOWERING, Derivation
+from monocomp.equations import Equations
+from monocomp.explorer.marking import Pair, pairs
+from monocomp.planning.cost import Cost, formula
+from monocomp.planning.counting import cost
+from monocomp.rewriting import Step
+from monocomp.rules import RuleSet
+from monocomp.sizes import LONG, nominal_sizes
+from monocomp.terms import Term
+
+KERNELS = "kernels", "what is stored, how indices are walked, and what one loop carries"
+NAMES = "names", "names stand for what they are defined to be"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A cost: its name, the formula, and its share of the largest on the way."""
+
+    name: str
+    text: str
+    value: float
+    share: float
+    start: float  # the share that the program has as it is written
+
+
+@dataclass(frozen=True)
+class Link:
+    """A step, as it is shown.
+
+    Attributes:
+        number: from 1.
+        step: the step.
+        pairs: the equations that it changes, with marks.
+        bars: what the program costs after it.
+        decisive: why it decides, "" if it doesn't.
+        conditions: the facts that it needed.
+        is_proved: do its laws hold? A definition has none to prove.
+    """
+
+    number: int
+    step: Step
+    pairs: tuple[Pair, ...]
+    bars: tuple[Bar, ...]
+    decisive: str
+    conditions: tuple[Condition, ...]
+    is_proved: bool
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Neighbouring steps of one purpose."""
+
+    name: str
+    purpose: str
+    links: tuple[Link, ...]
+
+    @property
+    def rules(self) -> str:
+        """The rules in their order, those that are repeated with their number."""
+        counted = [
+            (rule, len(list(group)))
+            for rule, group in groupby(self.links, key=lambda at: at.step.rule)
+        ]
+        return ", ".join(f"{rule} × {n}" if n > 1 else rule for rule, n in counted)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A derivation, as it is shown."""
+
+    derivation: Derivation
+    certificate: Certificate
+    phases: tuple[Phase, ...]
+    costs: tuple[Cost, Cost]
+    start: tuple[Bar, ...]
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """All steps."""
+        return tuple(link for phase in self.phases for link in phase.links)
+
+
+def chain(derivation: Derivation, marks: Mapping[Term, str] | None = None) -> Chain:
+    """What is to be shown of a derivation.
+
+    Args:
+        derivation: the derivation.
+        marks: parts that are to be marked for other reasons than that a step changes them.
+    """
+    programs = [derivation.start, *(s.program for s in derivation)]
+    costs = [cost(programs[0])]
+    for before, after in zip(programs, programs[1:], strict=False):
+        costs.append(costs[-1] if after.equations == before.equations else cost(after))
+    bars = _bars(derivation.start, costs)
+    certificate = derivation.certify()
+    unproved = {
+        number
+        for theory in certificate.theories
+        if any(not law.holds and not law.is_fact for law in theory.laws)
+        for use in theory.uses
+        for number in use.steps
+    }
+    links = [
+        Link(
+            n,
+            step,
+            pairs(step, marks),
+            bars[n],
+            _decisive(step, *costs[n - 1 : n + 1]),
+            tuple(c for c in certificate.conditions if c.step == n),
+            n not in unproved,
+        )
+        for n, step in enumerate(derivation, 1)
+    ]
+    return Chain(derivation, certificate, _phases(links), (costs[0], costs[-1]), bars[0])
+
+
+def _bars(program: Equations, costs: Sequence[Cost]) -> list[tuple[Bar, ...]]:
+    """The costs of all programs, each beside the largest."""
+    sizes = nominal_sizes(program.declared, program.sizes)
+    rows = []
+    for name in ("passes", "bytes", "flops", "state"):
+        texts, values = [], []
+        for at in costs:
+            if name == "passes":
+                texts.append(at.shown_passes)
+                values.append(float(sum(at.passes.values())))
+                continue
+            amount = formula(getattr(at, name))
+            known = {e: sizes.get(e, LONG) for e in amount.extents}
+            texts.append(str(amount))
+            values.append(float(amount.at(known)))
+        most = max(values) or 1.0
+        shares = [v / most for v in values]
+        rows.append(
+            [Bar(name, *x, shares[0]) for x in zip(texts, values, shares, strict=True)]
+        )
+    return list(zip(*rows, strict=True))
+
+
+def _decisive(step: Step, before: Cost, after: Cost) -> str:
+    fewer = [
+        f"{n} to {after.passes.get(index, 0)} over {index}"
+        for index, n in before.passes.items()
+        if after.passes.get(index, 0) < n
+    ]
+    if fewer and sum(after.passes.values()) < sum(before.passes.values()):
+        return f"passes: {', '.join(fewer)}"
+    orders = [
+        max((len(m) for m, _ in formula(at.flops).terms), default=0) for at in (before, after)
+    ]
+    if orders[1] < orders[0]:
+        return "operations grow with one index less"
+    new = [m.name for m in step.program.monoids if m not in step.start.monoids]
+    return f"folds in {', '.join(new)}" if new else ""
+
+
+def _set_of(step: Step) -> RuleSet | None:
+    rule = pipeline.RULES.get(step.rule)
+    found = (s for s in pipeline.RULE_SETS if rule in s.rules or rule in s.choices)
+    return next(found, None)
+
+
+def _phases(links: Sequence[Link]) -> tuple[Phase, ...]:
+    names: list[tuple[str, str]] = []
+    for link in reversed(links):  # a name belongs to what follows
+        found = _set_of(link.step)
+        if found is not None:
+            names.append((found.name, found.purpose))
+        elif link.step.rule in LOWERING or link.step.rule in pipeline.RULES:
+            names.append(KERNELS)
+        else:
+            names.append(names[-1] if names else NAMES)
+    phases = []
+    numbered = zip(reversed(names), links, strict=True)
+    for (name, purpose), group in groupby(numbered, key=lambda at: at[0]):
+        phases.append(Phase(name, purpose, tuple(link for _, link in group)))
+    return tuple(phases)

@@ -1,0 +1,294 @@
+"""Formulas as MathML, whose letters alone are the formula as text.
+
+A browser sets MathML without a script or a font of ours. Where a viewer removes its tags, as some
+do with a notebook that isn't trusted yet, the letters stay: so what only text needs, brackets and
+signs, stands in the markup, hidden (`mc-h`). `letters` is what is left then.
+
+The width of what is set is estimated along the way: MathML doesn't break lines, so a formula
+that is too wide must be known (`fitting`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape, unescape
+
+from monocomp.explorer.formulas import Formula
+
+FOLDS = {"sum": "∑", "prod": "∏"}
+_LIMITS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
+_SIGNS = {"-": "−", "<=": "≤", ">=": "≥", "!=": "≠", "==": "=", ".": "∘", "*": "·"}
+_NAMES = {"inf": "∞"}
+_OR, _AND, _NOT, _COMPARE, _ADD, _MUL, _UNARY, _POW, _ATOM = range(1, 10)
+_LEVELS = {"or": _OR, "and": _AND, "+": _ADD, "-": _ADD, "**": _POW}
+_SCRIPT = 0.72  # the size of a script
+
+
+@dataclass(frozen=True)
+class Set:
+    """What is set: markup, and its width in ems, about."""
+
+    markup: str
+    width: float
+
+
+def math(f: Formula, label: str = "") -> str:
+    """A formula as an element; `label` is what a reader of the screen says."""
+    said = f' aria-label="{escape(label)}"' if label else ""
+    return f'<math displaystyle="true"{said}>{typeset(f).markup}</math>'
+
+
+def letters(markup: str) -> str:
+    """What is left of markup without its tags."""
+    return unescape(re.sub(r"<[^>]*>", "", markup))
+
+
+def _hidden(text: str) -> Set:
+    """What only text needs."""
+    return Set("", 0) if not text else Set(f'<mtext class="mc-h">{escape(text)}</mtext>', 0)
+
+
+def _sign(text: str, wide: bool = True) -> Set:
+    shown = _SIGNS.get(text, text)
+    if shown.isalpha():
+        return Set(f"<mtext>\xa0{shown}\xa0</mtext>", 0.5 * len(shown) + 0.6)
+    return Set(f"<mo>{escape(shown)}</mo>", 1.3 if wide else 0.8)
+
+
+def _fence(text: str) -> Set:
+    return Set(f'<mo stretchy="true" form="{"prefix" if text in "([{|" else "postfix"}">{text}</mo>', 0.4)
+
+
+def _comma() -> Set:
+    return Set('<mo separator="true">,</mo>', 0.5)
+
+
+def _name(name: str) -> Set:
+    shown = escape(_NAMES.get(name, name))
+    upright = ' mathvariant="normal"' if len(name) == 1 and name in "∞" else ""
+    return Set(f"<mi{upright}>{shown}</mi>", 0.53 * len(shown) + 0.1)
+
+
+def _row(*parts: Set) -> Set:
+    found = [p for p in parts if p.markup]
+    inner = "".join(p.markup for p in found)
+    markup = inner if len(found) == 1 else f"<mrow>{inner}</mrow>"
+    return Set(markup, sum(p.width for p in found))
+
+
+def _joined(items: Sequence[Set], between: Set) -> list[Set]:
+    found: list[Set] = []
+    for n, item in enumerate(items):
+        found += [between, item] if n else [item]
+    return found
+
+
+def _level(f: Formula) -> int:
+    match f.op:
+        case "infix":
+            return _LEVELS.get(f.attr, _MUL)
+        case "chain":
+            return _COMPARE
+        case "prefix":
+            return _NOT if f.attr == "not" else _UNARY
+        case "each":
+            return _UNARY
+        case "mark":
+            return _level(f.args[0])
+    return _ATOM
+
+
+def typeset(f: Formula, level: int = 0, script: bool = False) -> Set:
+    """A formula for a place that binds with a strength; in scripts nothing is stacked."""
+    if f.op == "mark":
+        inner = typeset(f.args[0], level, script)
+        kind, _, data = f.attr.partition(":")
+        more = f' data-o="{escape(data)}"' if data else ""
+        return Set(f'<mrow class="mc-{escape(kind)}"{more}>{inner.markup}</mrow>', inner.width)
+    if _level(f) < level:
+        return _row(_fence("("), _set(f, script), _fence(")"))
+    return _set(f, script)
+
+
+def _set(f: Formula, script: bool) -> Set:
+    match f.op:
+        case "name":
+            return _name(f.attr)
+        case "number":
+            return Set(f"<mn>{escape(f.attr)}</mn>", 0.53 * len(f.attr))
+        case "chip":
+            return Set(f'<mi class="mc-chip">{escape(f.attr)}</mi>', 1.2)
+        case "prefix":
+            return _row(_sign(f.attr, False), typeset(f.args[0], _level(f), script))
+        case "chain":
+            parts = [typeset(f.args[0], _ADD, script)]
+            for sign, side in zip(f.attr.split(), f.args[1:], strict=True):
+                parts += [_sign(sign), typeset(side, _ADD, script)]
+            return _row(*parts)
+        case "infix":
+            return _infix(f, script)
+        case "read":
+            return _below(_name(f.attr), f.args)
+        case "at":
+            base = _upright(f.attr) if f.attr in _LIMITS else _name(f.attr)
+            return _scripted(base, _row(_hidden("_"), typeset(f.args[0], 0, True)))
+        case "each":
+            head = _row(_hidden("_"), typeset(f.args[0], 0, True))
+            body = typeset(f.args[1], _MUL, script)
+            return _row(_over(f.attr, head, script), _hidden(" "), _space(), body)
+        case "field":
+            return _row(typeset(f.args[0], _ATOM, script), Set("<mo>.</mo>", 0.3), _name(f.attr))
+        case "extent":
+            return _row(_fence("|"), _name(f.attr), Set('<mo form="postfix">|</mo>', 0.3))
+        case "group":
+            return _list(f.args, script, "()")
+        case "bracket":
+            return _list(f.args, script, "[]")
+        case "braces":
+            return _list(f.args, script, "{}")
+        case "call":
+            return _call(f, script)
+        case "fold":
+            return _fold(f, script)
+    raise AssertionError(f.op)
+
+
+def _list(items: Sequence[Formula], script: bool, fences: str) -> Set:
+    inner = _joined([typeset(a, 0, script) for a in items], _comma())
+    return _row(_fence(fences[0]), *inner, _fence(fences[1]))
+
+
+def _space() -> Set:
+    return Set('<mspace width="0.17em"/>', 0.17)
+
+
+def _upright(name: str) -> Set:
+    shown = escape(FOLDS.get(name, name))
+    if name in FOLDS:
+        return Set(f"<mo largeop=\"true\" movablelimits=\"false\">{shown}</mo>", 1.3)
+    return Set(f'<mi mathvariant="normal">{shown}</mi>', 0.53 * len(name) + 0.1)
+
+
+def _scripted(base: Set, below: Set) -> Set:
+    return Set(f"<msub>{base.markup}{below.markup}</msub>", base.width + _SCRIPT * below.width)
+
+
+def _below(base: Set, subscripts: Sequence[Formula]) -> Set:
+    """Plain indices stand close together."""
+    items = [typeset(a, 0, True) for a in subscripts]
+    close = all(a.op == "name" and len(a.attr) == 1 for a in subscripts)
+    inner = _joined(items, _hidden(",") if close else _comma())
+    return _scripted(base, _row(_hidden("["), *inner, _hidden("]")))
+
+
+def _is_tall(f: Formula) -> bool:
+    """Would it be hard to read as a script?"""
+    if f.op in ("fold", "each") or (f.op == "infix" and f.attr == "/"):
+        return True
+    return (f.op == "call" and f.attr != "exp") or any(map(_is_tall, f.args))
+
+
+def _infix(f: Formula, script: bool) -> Set:
+    left, right = f.args
+    match f.attr:
+        case "/" if not script:
+            over, under = typeset(left, 0, script), typeset(right, 0, script)
+            top = [_hidden("("), over, _hidden(")")] if _level(left) < _MUL else [over]
+            low = [_hidden("("), under, _hidden(")")] if _level(right) <= _MUL else [under]
+            above, beneath = _row(*top, _hidden(" / ")), _row(*low)
+            width = max(over.width, under.width) + 0.3
+            return Set(f"<mfrac>{above.markup}{beneath.markup}</mfrac>", width)
+        case "**":
+            base = typeset(left, _ATOM, script)
+            over = typeset(right, 0, True)
+            brackets = _level(right) < _UNARY or right.op == "infix"
+            inner = [_hidden("("), over, _hidden(")")] if brackets else [over]
+            above = _row(_hidden(" ** "), *inner)
+            return Set(
+                f"<msup>{base.markup}{above.markup}</msup>", base.width + _SCRIPT * over.width
+            )
+        case "*" | "":
+            parts = [_factor(left, script), *_times(f, left, right)]
+            return _row(*parts, typeset(right, _MUL + 1, script))
+    level = _LEVELS.get(f.attr, _MUL)
+    return _row(typeset(left, level, script), _sign(f.attr), typeset(right, level + 1, script))
+
+
+def _times(f: Formula, left: Formula, right: Formula) -> list[Set]:
+    """A thin space says that factors are multiplied, a point where they'd be misread."""
+    if f.attr == "*" and (_begins_with_number(right) or _ends_open(left) or _ends_with_name(left)):
+        return [_sign("*", False)]
+    return [_hidden(" * " if f.attr else " "), _space()]
+
+
+def _begins_with_number(f: Formula) -> bool:
+    if f.op in ("infix", "mark", "chain") and f.attr not in ("/", ""):
+        return _begins_with_number(f.args[0])
+    return f.op == "number"
+
+
+def _ends_open(f: Formula) -> bool:
+    """Does it end with what a following factor would be taken into?"""
+    if f.op in ("infix", "mark", "prefix") and f.attr != "/":
+        return _ends_open(f.args[-1])
+    return f.op in ("each", "fold")
+
+
+def _ends_with_name(f: Formula) -> bool:
+    """A name before a bracket would be read as a function."""
+    if f.op in ("infix", "mark", "prefix") and f.attr != "/":
+        return _ends_with_name(f.args[-1])
+    return f.op == "name" and len(f.attr) > 1
+
+
+def _factor(f: Formula, script: bool) -> Set:
+    return typeset(f, _MUL, script)
+
+
+def _call(f: Formula, script: bool) -> Set:
+    if f.attr == "sqrt" and len(f.args) == 1 and not script:
+        inner = typeset(f.args[0], 0, script)
+        row = _row(_hidden("sqrt("), inner, _hidden(")"))
+        return Set(f"<msqrt>{row.markup}</msqrt>", inner.width + 0.9)
+    if f.attr == "exp" and len(f.args) == 1 and not script and not _is_tall(f.args[0]):
+        over = typeset(f.args[0], 0, True)
+        above = _row(_hidden("^("), over, _hidden(")"))
+        return Set(f"<msup><mi>e</mi>{above.markup}</msup>", 0.5 + _SCRIPT * over.width)
+    name = _upright(f.attr) if len(f.attr) > 1 and f.attr not in FOLDS else _name(f.attr)
+    if f.attr in FOLDS:
+        name = _upright(f.attr)
+    return _row(name, _list(f.args, script, "()"))
+
+
+def _over(name: str, below: Set, script: bool) -> Set:
+    base = _upright(name)
+    if name not in _LIMITS or script:
+        return _scripted(base, below)
+    tag = "munder"
+    width = max(base.width, _SCRIPT * below.width)
+    return Set(f"<{tag}>{base.markup}{below.markup}</{tag}>", width)
+
+
+def _fold(f: Formula, script: bool) -> Set:
+    head, *operands = f.args
+    before, after = ("_", "") if head.attr == "_" else ("[", "]")
+    below = _row(_hidden(before), _head(head), _hidden(after))
+    name = _over(f.attr, below, script)
+    if f.attr in _LIMITS and len(operands) == 1 and _level(operands[0]) >= _MUL:
+        body = operands[0]
+        inner = typeset(body, 0, script)
+        return _row(name, _hidden("("), _space(), inner, _hidden(")"))
+    return _row(name, _list(operands, script, "()"))
+
+
+def _head(head: Formula) -> Set:
+    if head.op == "if":
+        inner, condition = head.args
+        return _row(_head(inner), _sign("if"), typeset(condition, 0, True))
+    items = [typeset(a, 0, True) for a in head.args]
+    if head.attr == "->":
+        return _row(items[0], Set("<mo>→</mo>", 1), items[1])
+    first = [Set("<mo>..</mo>", 0.5)] if head.attr == ".." else []
+    return _row(*first, *_joined(items, _comma()))
