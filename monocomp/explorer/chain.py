@@ -9,7 +9,7 @@ All that the page shows of a derivation is decided here, as data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -23,7 +23,6 @@ from monocomp.planning.counting import cost
 from monocomp.rewriting import Step
 from monocomp.rules import RuleSet
 from monocomp.sizes import LONG, nominal_sizes
-from monocomp.terms import Term
 
 KERNELS = "kernels", "what is stored, how indices are walked, and what one loop carries"
 NAMES = "names", "names stand for what they are defined to be"
@@ -97,13 +96,8 @@ class Chain:
         return tuple(link for phase in self.phases for link in phase.links)
 
 
-def chain(derivation: Derivation, marks: Mapping[Term, str] | None = None) -> Chain:
-    """What is to be shown of a derivation.
-
-    Args:
-        derivation: the derivation.
-        marks: parts that are to be marked for other reasons than that a step changes them.
-    """
+def chain(derivation: Derivation) -> Chain:
+    """What is to be shown of a derivation."""
     programs = [derivation.start, *(s.program for s in derivation)]
     costs = [cost(programs[0])]
     for before, after in zip(programs, programs[1:], strict=False):
@@ -121,7 +115,7 @@ def chain(derivation: Derivation, marks: Mapping[Term, str] | None = None) -> Ch
         Link(
             n,
             step,
-            pairs(step, marks),
+            pairs(step),
             bars[n],
             _decisive(step, *costs[n - 1 : n + 1]),
             tuple(c for c in certificate.conditions if c.step == n),
@@ -172,24 +166,35 @@ def _decisive(step: Step, before: Cost, after: Cost) -> str:
     return f"folds in {', '.join(new)}" if new else ""
 
 
-def _set_of(step: Step) -> RuleSet | None:
-    rule = pipeline.RULES.get(step.rule)
-    found = (s for s in pipeline.RULE_SETS if rule in s.rules or rule in s.choices)
-    return next(found, None)
-
-
 def _phases(links: Sequence[Link]) -> tuple[Phase, ...]:
-    names: list[tuple[str, str]] = []
-    for link in reversed(links):  # a name belongs to what follows
-        found = _set_of(link.step)
-        if found is not None:
-            names.append((found.name, found.purpose))
-        elif link.step.rule in LOWERING or link.step.rule in pipeline.RULES:
+    """Rule sets come in their order; what a later one brings is simplified by rules that it shares
+    with earlier ones."""
+    at = 0
+    names: list[tuple[str, str] | None] = []
+    for link in links:
+        found = _set_of(link.step, at)
+        if link.step.rule in LOWERING:
             names.append(KERNELS)
+        elif found is None:
+            names.append(None)  # what gives a name belongs to what follows
         else:
-            names.append(names[-1] if names else NAMES)
-    phases = []
-    numbered = zip(reversed(names), links, strict=True)
-    for (name, purpose), group in groupby(numbered, key=lambda at: at[0]):
-        phases.append(Phase(name, purpose, tuple(link for _, link in group)))
-    return tuple(phases)
+            at, rules = found
+            names.append((rules.name, rules.purpose))
+    following = NAMES
+    for n, name in reversed(list(enumerate(names))):
+        following = names[n] = name or following
+    numbered = zip(names, links, strict=True)
+    return tuple(
+        Phase(*(key or NAMES), tuple(link for _, link in group))
+        for key, group in groupby(numbered, key=lambda pair: pair[0])
+    )
+
+
+def _set_of(step: Step, start: int) -> tuple[int, RuleSet] | None:
+    """The first rule set with the step's rule, from one on and then from the beginning."""
+    rule = pipeline.RULES.get(step.rule)
+    numbered = list(enumerate(pipeline.RULE_SETS))
+    for n, rules in (*numbered[start:], *numbered[:start]):
+        if rule in rules.rules or rule in rules.choices:
+            return n, rules
+    return None

@@ -6,8 +6,9 @@ the part's text between two signs that no program has, which `formulas` reads ag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from monocomp import terms as T
 from monocomp.changes import operands
@@ -29,26 +30,45 @@ class Pair:
     after: str
 
 
-def line(
-    program: Equations, e: Equation, marks: Mapping[Term, str], seen: set[Term] | None = None
-) -> str:
+Mark: TypeAlias = Callable[[Term], "str | None"]  # the kind of the mark around a part
+
+
+def line(program: Equations, e: Equation, mark: Mark, seen: set[Term] | None = None) -> str:
     """An equation as text.
 
     Args:
         program: in which it stands.
         e: the equation.
-        marks: the kind of the mark around a part.
+        mark: tells the marks.
         seen: gets the parts that are printed.
     """
-    names = program.reader_names()
+    names = _marking(program.reader_names(), mark, set() if seen is None else seen)
+    return definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
+
+
+def lines(program: Equations, mark: Mark) -> list[str]:
+    """All equations for readers (`Equations.readable_lines`), those of inputs that are given with
+    what they are apart."""
+    found = [line(program, e, mark) for e in program.equations]
+    used = []
+    for a in reversed(program.known):
+        if any(f"{a.name}[" in at.split("=", 1)[1] for at in found):
+            if a.name not in program.by_name:
+                names = _marking(program.reader_names(a.body), mark, set())
+                indices = names.of_all(a.indices)
+                used.append(definition_line(a.name, indices, a.body, names))
+    return used + found
+
+
+def _marking(names: Names, mark: Mark, seen: set[Term]) -> Names:
+    """Names that put marks around parts."""
     known = names.abbreviate
     inside: set[Term] = set()
 
     def abbreviate(t: Term, inner: Names) -> str | None:
-        if seen is not None:
-            seen.add(t)
+        seen.add(t)
         short = known(t, inner) if known is not None else None
-        kind = marks.get(t)
+        kind = mark(t)
         if kind is None or t in inside:
             return short
         if short is None:
@@ -58,32 +78,30 @@ def line(
         return marked(kind, short)
 
     names.abbreviate = abbreviate
-    return definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
+    return names
 
 
-def pairs(step: Step, others: Mapping[Term, str] | None = None) -> tuple[Pair, ...]:
-    """The equations that a step changes, with what it changes marked.
+def _nothing(t: Term) -> str | None:
+    return None
 
-    Args:
-        step: the step.
-        others: marks of parts for other reasons.
-    """
+
+def pairs(step: Step) -> tuple[Pair, ...]:
+    """The equations that a step changes, with what it changes marked."""
     found = []
-    others = others or {}
     for name in dict.fromkeys(c.name for c in step.changes):
         old, new = step.start.by_name.get(name), step.program.by_name.get(name)
         shown: tuple[set[Term], set[Term]] = (set(), set())
         for program, e, seen in zip((step.start, step.program), (old, new), shown, strict=True):
             if e is not None:
-                line(program, e, {}, seen)
+                line(program, e, _nothing, seen)
         changes = [c for c in step.changes if c.name == name]
         before, after = "", ""
         if old is not None:
             parts = _changed(old, step.redex, [c.path for c in changes], *shown)
-            before = line(step.start, old, {**others, **dict.fromkeys(parts, WAS)})
+            before = line(step.start, old, dict.fromkeys(parts, WAS).get)
         if new is not None:
             parts = _changed(new, step.contractum, [c.new_path for c in changes], *shown[::-1])
-            after = line(step.program, new, {**others, **dict.fromkeys(parts, NOW)})
+            after = line(step.program, new, dict.fromkeys(parts, NOW).get)
         found.append(Pair(before, after))
     return tuple(found)
 

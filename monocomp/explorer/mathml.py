@@ -23,6 +23,7 @@ _SIGNS = {"-": "−", "<=": "≤", ">=": "≥", "!=": "≠", "==": "=", ".": "�
 _NAMES = {"inf": "∞"}
 _OR, _AND, _NOT, _COMPARE, _ADD, _MUL, _UNARY, _POW, _ATOM = range(1, 10)
 _LEVELS = {"or": _OR, "and": _AND, "+": _ADD, "-": _ADD, "**": _POW}
+HUES = 8  # of the numbers of terms
 _SCRIPT = 0.72  # the size of a script
 
 
@@ -105,8 +106,11 @@ def typeset(f: Formula, level: int = 0, script: bool = False) -> Set:
     if f.op == "mark":
         inner = typeset(f.args[0], level, script)
         kind, _, data = f.attr.partition(":")
-        more = f' data-o="{escape(data)}"' if data else ""
-        return Set(f'<mrow class="mc-{escape(kind)}"{more}>{inner.markup}</mrow>', inner.width)
+        if data:  # a term by its number
+            markup = f'<mrow class="mc-o{int(data) % HUES}" data-o="{data}">{inner.markup}</mrow>'
+        else:
+            markup = f'<mrow class="mc-{escape(kind)}">{inner.markup}</mrow>'
+        return Set(markup, inner.width)
     if _level(f) < level:
         return _row(_fence("("), _set(f, script), _fence(")"))
     return _set(f, script)
