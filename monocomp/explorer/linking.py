@@ -41,7 +41,7 @@ class Linked:
         equations: texts with marks `o:number` around terms.
         others: terms that stand in no equation as they are, such as the frame of numbers in SE,
             marked.
-        tile, blocks, source: the lines; of the source those of the kernels.
+        tile, blocks, source: the lines; of the source those that compute, and what is between.
         first: the number of the first of these lines of the source in the file.
     """
 
@@ -67,8 +67,8 @@ def linked(stages: Stages) -> Linked:
         blocks += [LinkedLine("", None)] if blocks else []
         blocks += [LinkedLine(text, numbers.of(s)) for text, s in block_lines(program)]
     source = stages.lines
-    ours = [n for n, at in enumerate(source) if at.block is not None]
-    first = max((n for n in range(ours[0]) if source[n].text.startswith("@")), default=ours[0])
+    ours = [n for n, at in enumerate(source) if at.origin is not None]
+    first = ours[0]
     shown = source[first : ours[-1] + 1]
     lined = tuple(LinkedLine(at.text, numbers.of(at.block)) for at in shown)
     equations = tuple(lines(plan.program, numbers.mark(plan.program)))

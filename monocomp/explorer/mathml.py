@@ -62,6 +62,10 @@ def _fence(text: str) -> Set:
     return Set(f'<mo stretchy="true" form="{"prefix" if text in "([{|" else "postfix"}">{text}</mo>', 0.4)
 
 
+def _dot() -> Set:
+    return Set('<mo lspace="0" rspace="0">.</mo>', 0.3)
+
+
 def _comma() -> Set:
     return Set('<mo separator="true">,</mo>', 0.5)
 
@@ -143,7 +147,7 @@ def _set(f: Formula, script: bool) -> Set:
             body = typeset(f.args[1], _MUL, script)
             return _row(_over(f.attr, head, script), _hidden(" "), _space(), body)
         case "field":
-            return _row(typeset(f.args[0], _ATOM, script), Set("<mo>.</mo>", 0.3), _name(f.attr))
+            return _row(typeset(f.args[0], _ATOM, script), _dot(), _name(f.attr))
         case "extent":
             return _row(_fence("|"), _name(f.attr), Set('<mo form="postfix">|</mo>', 0.3))
         case "group":

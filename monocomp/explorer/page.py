@@ -25,7 +25,6 @@ from monocomp.explorer.html import (
     phrase,
     table,
     where,
-    words,
 )
 from monocomp.explorer.linking import Linked, LinkedLine, linked
 from monocomp.explorer.mathml import HUES
@@ -133,7 +132,10 @@ def _step(link: Link, found: Chain, is_open: bool) -> str:
         parts.append(_row("why", escape(step.reason)))
     if step.cost is not None:
         parts.append(_row("weighed", escape(str(step.cost))))
-    facts = joined(f"<div>{words(c.fact)}</div>" for c in link.conditions)
+    facts = joined(
+        f"<div>{escape(c.fact) if c.by == 'form' else phrase(c.fact)}</div>"
+        for c in link.conditions
+    )
     if facts:
         parts.append(_row("since", facts))
     parts.append(_bars(link.bars))
