@@ -117,7 +117,7 @@ def chain(derivation: Derivation) -> Chain:
             step,
             pairs(step),
             bars[n],
-            _decisive(step, *costs[n - 1 : n + 1]),
+            _decisive(step, costs[:n], costs[n]),
             tuple(c for c in certificate.conditions if c.step == n),
             n not in unproved,
         )
@@ -149,19 +149,14 @@ def _bars(program: Equations, costs: Sequence[Cost]) -> list[tuple[Bar, ...]]:
     return list(zip(*rows, strict=True))
 
 
-def _decisive(step: Step, before: Cost, after: Cost) -> str:
-    fewer = [
-        f"{n} to {after.passes.get(index, 0)} over {index}"
-        for index, n in before.passes.items()
-        if after.passes.get(index, 0) < n
-    ]
-    if fewer and sum(after.passes.values()) < sum(before.passes.values()):
-        return f"passes: {', '.join(fewer)}"
-    orders = [
-        max((len(m) for m, _ in formula(at.flops).terms), default=0) for at in (before, after)
-    ]
-    if orders[1] < orders[0]:
-        return "operations grow with one index less"
+def _decisive(step: Step, before: Sequence[Cost], after: Cost) -> str:
+    """A step may cost more so that a later one saves: what counts is the least so far."""
+    orders = [max((len(m) for m, _ in formula(at.flops).terms), default=0) for at in before]
+    if max((len(m) for m, _ in formula(after.flops).terms), default=0) < min(orders):
+        return "operations grow with fewer indices"
+    least = min(before, key=lambda at: sum(at.passes.values()))
+    if sum(after.passes.values()) < sum(least.passes.values()):
+        return f"{after.shown_passes} where it was {least.shown_passes}"
     new = [m.name for m in step.program.monoids if m not in step.start.monoids]
     return f"folds in {', '.join(new)}" if new else ""
 

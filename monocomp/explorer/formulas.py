@@ -13,13 +13,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 OPEN, OPENED, CLOSE = "\ue000", "\ue001", "\ue002"  # OPEN kind OPENED ... CLOSE: a mark
 
 
-@dataclass(frozen=True, slots=True)
+_FORMULAS: WeakValueDictionary[tuple[object, ...], Formula] = WeakValueDictionary()
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Formula:
-    """An operation on formulas.
+    """An operation on formulas. Interned like terms: equal means identical.
 
     op and attr are one of
         name(identifier), number(digits), sign(character): themselves,
@@ -34,6 +38,9 @@ class Formula:
     op: str
     args: tuple[Formula, ...] = ()
     attr: str = ""
+
+    def __new__(cls, op: str, args: tuple[Formula, ...] = (), attr: str = "") -> Formula:
+        return _FORMULAS.setdefault((op, args, attr), object.__new__(cls))
 
 
 class NotAFormulaError(Exception):

@@ -2,7 +2,7 @@
 
 A browser sets MathML without a script or a font of ours. Where a viewer removes its tags, as some
 do with a notebook that isn't trusted yet, the letters stay: so what only text needs, brackets and
-signs, stands in the markup, hidden (`mc-h`). `letters` is what is left then.
+signs, stands in the markup, hidden. `letters` is what is left then.
 
 The width of what is set is estimated along the way: MathML doesn't break lines, so a formula
 that is too wide must be known (`fitting`).
@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from html import escape, unescape
 
 from monocomp.explorer.formulas import Formula
@@ -36,7 +37,7 @@ class Set:
 
 
 def math(f: Formula, label: str = "") -> str:
-    """A formula as an element; `label` is what a reader of the screen says."""
+    """A formula as an element; `label` is what readers of screens say."""
     said = f' aria-label="{escape(label)}"' if label else ""
     return f'<math displaystyle="true"{said}>{typeset(f).markup}</math>'
 
@@ -48,7 +49,7 @@ def letters(markup: str) -> str:
 
 def _hidden(text: str) -> Set:
     """What only text needs."""
-    return Set("", 0) if not text else Set(f'<mtext class="mc-h">{escape(text)}</mtext>', 0)
+    return Set("", 0) if not text else Set(f"<mi hidden>{escape(text)}</mi>", 0)
 
 
 def _sign(text: str, wide: bool = True) -> Set:
@@ -59,7 +60,9 @@ def _sign(text: str, wide: bool = True) -> Set:
 
 
 def _fence(text: str) -> Set:
-    return Set(f'<mo stretchy="true" form="{"prefix" if text in "([{|" else "postfix"}">{text}</mo>', 0.4)
+    if text != "|":
+        return Set(f"<mo>{text}</mo>", 0.4)
+    return Set('<mo form="prefix">|</mo>', 0.3)
 
 
 def _dot() -> Set:
@@ -71,9 +74,17 @@ def _comma() -> Set:
 
 
 def _name(name: str) -> Set:
+    base, _, number = name.rpartition("_")
+    if base and number.isdigit():
+        below = _row(_hidden("_"), _number(number))
+        return _scripted(_name(base), below)
     shown = escape(_NAMES.get(name, name))
     upright = ' mathvariant="normal"' if len(name) == 1 and name in "∞" else ""
     return Set(f"<mi{upright}>{shown}</mi>", 0.53 * len(shown) + 0.1)
+
+
+def _number(digits: str) -> Set:
+    return Set(f"<mn>{escape(digits)}</mn>", 0.53 * len(digits))
 
 
 def _row(*parts: Set) -> Set:
@@ -105,6 +116,7 @@ def _level(f: Formula) -> int:
     return _ATOM
 
 
+@lru_cache(maxsize=8192)
 def typeset(f: Formula, level: int = 0, script: bool = False) -> Set:
     """A formula for a place that binds with a strength; in scripts nothing is stacked."""
     if f.op == "mark":
@@ -125,7 +137,7 @@ def _set(f: Formula, script: bool) -> Set:
         case "name":
             return _name(f.attr)
         case "number":
-            return Set(f"<mn>{escape(f.attr)}</mn>", 0.53 * len(f.attr))
+            return _number(f.attr)
         case "chip":
             return Set(f'<mi class="mc-chip">{escape(f.attr)}</mi>', 1.2)
         case "prefix":
@@ -138,7 +150,7 @@ def _set(f: Formula, script: bool) -> Set:
         case "infix":
             return _infix(f, script)
         case "read":
-            return _below(_name(f.attr), f.args)
+            return _read(f)
         case "at":
             base = _upright(f.attr) if f.attr in _LIMITS else _name(f.attr)
             return _scripted(base, _row(_hidden("_"), typeset(f.args[0], 0, True)))
@@ -183,12 +195,15 @@ def _scripted(base: Set, below: Set) -> Set:
     return Set(f"<msub>{base.markup}{below.markup}</msub>", base.width + _SCRIPT * below.width)
 
 
-def _below(base: Set, subscripts: Sequence[Formula]) -> Set:
-    """Plain indices stand close together."""
-    items = [typeset(a, 0, True) for a in subscripts]
-    close = all(a.op == "name" and len(a.attr) == 1 for a in subscripts)
+def _read(f: Formula) -> Set:
+    """Plain indices stand close together; the number of a name comes before them."""
+    base, _, number = f.attr.rpartition("_")
+    first = [_hidden("_"), _number(number), _space()] if base and number.isdigit() else []
+    items = [typeset(a, 0, True) for a in f.args]
+    close = all(a.op == "name" and len(a.attr) == 1 for a in f.args)
     inner = _joined(items, _hidden(",") if close else _comma())
-    return _scripted(base, _row(_hidden("["), *inner, _hidden("]")))
+    below = _row(*first, _hidden("["), *inner, _hidden("]"))
+    return _scripted(_name(base if first else f.attr), below)
 
 
 def _is_tall(f: Formula) -> bool:
