@@ -280,8 +280,8 @@ class Rewriter:
         rule, choice = found
         places = self.program.changed(choice.program)
         terms = choice.before, choice.after
-        texts = (self._shown(t) for t in terms)
-        self.record(rule.name, rule.law, places, *texts, choice.program, *terms)
+        before, after = map(self._shown, terms)
+        self.record(rule.name, rule.law, places, before, after, choice.program, *terms)
         return True
 
     def _choose(self, rules: RuleSet, place: str | None) -> tuple[Rule, Choice] | None:

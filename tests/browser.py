@@ -12,14 +12,25 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, _NAMES)), "")
 WITHOUT = "there is no Chromium here: apt-get install chromium"
-_KEYS = {"ArrowRight": 39, "ArrowLeft": 37, "Home": 36, "End": 35, "Escape": 27, "Enter": 13, "Tab": 9}
+_KEYS = {"ArrowRight": 39, "ArrowLeft": 37, "Home": 36, "End": 35}
+_KEYS |= {"Escape": 27, "Enter": 13, "Tab": 9}
+# Chromium's are 3 and 4, which ours may be as well.
+_WITH_DESCRIPTORS = """
+import os, sys
+to_read, to_write = [os.dup2(int(fd), 100 + n) for n, fd in enumerate(sys.argv[1:3])]
+os.dup2(to_read, 3)
+os.dup2(to_write, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 class Browser:
@@ -31,14 +42,9 @@ class Browser:
         to_read, self._out = os.pipe()
         self._in, to_write = os.pipe()
 
-        def descriptors() -> None:
-            # By way of others: one of them may be 3 or 4 already.
-            spare = os.dup2(to_read, 100), os.dup2(to_write, 101)
-            os.dup2(spare[0], 3)
-            os.dup2(spare[1], 4)
-
         self.process = subprocess.Popen(
             [
+                *(sys.executable, "-c", _WITH_DESCRIPTORS, str(to_read), str(to_write)),
                 CHROMIUM,
                 "--headless",
                 "--no-sandbox",
@@ -50,8 +56,7 @@ class Browser:
                 "--remote-debugging-pipe",
                 "about:blank",
             ],
-            close_fds=False,
-            preexec_fn=descriptors,
+            pass_fds=(to_read, to_write),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env={**os.environ, "HOME": self.folder},
@@ -99,7 +104,12 @@ class Browser:
         return dict(json.loads(message))
 
     def open(
-        self, path: Path, width: int = 1000, height: int = 900, dark: bool = False, scripts: bool = True
+        self,
+        path: Path,
+        width: int = 1000,
+        height: int = 900,
+        dark: bool = False,
+        scripts: bool = True,
     ) -> None:
         """Open a file and wait until it's loaded."""
         self.events.clear()

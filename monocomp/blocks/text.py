@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 from monocomp.blocks import program as B
 
-
 Line: TypeAlias = tuple[str, B.Statement | None]  # None: what is declared
 
 

@@ -4,14 +4,14 @@ All that the page shows of a derivation is decided here, as data.
 
     phase      neighbouring steps of one rule set, and those that make loops; names that a step
                gives belong to what follows
-    decisive   a pass less, a lower order of growth, or a monoid that wasn't there
+    decisive   a pass less, far fewer operations, or a monoid that wasn't there
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from monocomp import pipeline
 from monocomp.certificate import Certificate, Condition
@@ -25,6 +25,7 @@ from monocomp.rules import RuleSet
 from monocomp.sizes import LONG, nominal_sizes
 
 KERNELS = "kernels", "what is stored, how indices are walked, and what one loop carries"
+_MUCH = 4  # times fewer operations
 NAMES = "names", "names stand for what they are defined to be"
 
 
@@ -87,8 +88,12 @@ class Chain:
     derivation: Derivation
     certificate: Certificate
     phases: tuple[Phase, ...]
-    costs: tuple[Cost, Cost]
-    start: tuple[Bar, ...]
+    all_costs: tuple[Cost, ...]
+
+    @property
+    def costs(self) -> tuple[Cost, Cost]:
+        """Of the program as it is written, and after the last step."""
+        return self.all_costs[0], self.all_costs[-1]
 
     @property
     def links(self) -> tuple[Link, ...]:
@@ -100,9 +105,9 @@ def chain(derivation: Derivation) -> Chain:
     """What is to be shown of a derivation."""
     programs = [derivation.start, *(s.program for s in derivation)]
     costs = [cost(programs[0])]
-    for before, after in zip(programs, programs[1:], strict=False):
+    for before, after in pairwise(programs):
         costs.append(costs[-1] if after.equations == before.equations else cost(after))
-    bars = _bars(derivation.start, costs)
+    bars = bars_of(derivation.start, costs)
     certificate = derivation.certify()
     unproved = {
         number
@@ -117,17 +122,17 @@ def chain(derivation: Derivation) -> Chain:
             step,
             pairs(step),
             bars[n],
-            _decisive(step, costs[:n], costs[n]),
+            _decisive(step, costs[: n + 1], [at[2].value for at in bars[: n + 1]]),
             tuple(c for c in certificate.conditions if c.step == n),
             n not in unproved,
         )
         for n, step in enumerate(derivation, 1)
     ]
-    return Chain(derivation, certificate, _phases(links), (costs[0], costs[-1]), bars[0])
+    return Chain(derivation, certificate, _phases(links), tuple(costs))
 
 
-def _bars(program: Equations, costs: Sequence[Cost]) -> list[tuple[Bar, ...]]:
-    """The costs of all programs, each beside the largest."""
+def bars_of(program: Equations, costs: Sequence[Cost]) -> list[tuple[Bar, ...]]:
+    """Costs, each beside the largest; the first is that of the program as it is written."""
     sizes = nominal_sizes(program.declared, program.sizes)
     rows = []
     for name in ("passes", "bytes", "flops", "state"):
@@ -143,20 +148,22 @@ def _bars(program: Equations, costs: Sequence[Cost]) -> list[tuple[Bar, ...]]:
             values.append(float(amount.at(known)))
         most = max(values) or 1.0
         shares = [v / most for v in values]
-        rows.append(
-            [Bar(name, *x, shares[0]) for x in zip(texts, values, shares, strict=True)]
-        )
+        rows.append([Bar(name, *x, shares[0]) for x in zip(texts, values, shares, strict=True)])
     return list(zip(*rows, strict=True))
 
 
-def _decisive(step: Step, before: Sequence[Cost], after: Cost) -> str:
-    """A step may cost more so that a later one saves: what counts is the least so far."""
-    orders = [max((len(m) for m, _ in formula(at.flops).terms), default=0) for at in before]
-    if max((len(m) for m, _ in formula(after.flops).terms), default=0) < min(orders):
-        return "operations grow with fewer indices"
-    least = min(before, key=lambda at: sum(at.passes.values()))
-    if sum(after.passes.values()) < sum(least.passes.values()):
-        return f"{after.shown_passes} where it was {least.shown_passes}"
+def _decisive(step: Step, costs: Sequence[Cost], operations: Sequence[float]) -> str:
+    """Why a step decides; the last costs are those after it.
+
+    A step may cost more so that a later one saves: what counts is the least so far.
+    """
+    *before, after = costs
+    least = min(operations[:-1])
+    if operations[-1] * _MUCH < least:
+        return f"{least / max(operations[-1], 1):.0f} times fewer operations"
+    fewest = min(before, key=lambda at: sum(at.passes.values()))
+    if sum(after.passes.values()) < sum(fewest.passes.values()):
+        return f"{after.shown_passes} where it was {fewest.shown_passes}"
     new = [m.name for m in step.program.monoids if m not in step.start.monoids]
     return f"folds in {', '.join(new)}" if new else ""
 
@@ -179,10 +186,11 @@ def _phases(links: Sequence[Link]) -> tuple[Phase, ...]:
     for n, name in reversed(list(enumerate(names))):
         following = names[n] = name or following
     numbered = zip(names, links, strict=True)
-    return tuple(
-        Phase(*(key or NAMES), tuple(link for _, link in group))
-        for key, group in groupby(numbered, key=lambda pair: pair[0])
-    )
+    phases = []
+    for key, group in groupby(numbered, key=lambda pair: pair[0]):
+        name, purpose = key or NAMES
+        phases.append(Phase(name, purpose, tuple(link for _, link in group)))
+    return tuple(phases)
 
 
 def _set_of(step: Step, start: int) -> tuple[int, RuleSet] | None:

@@ -1,7 +1,7 @@
 """Formulas that fit a line: parts of one that doesn't are named, and said below it.
 
 MathML doesn't break lines. Instead of breaking them, parts that don't change get numbers in
-circles, as jaxprs name what is shared; the same part has the same number before a step and after it.
+circles, as jaxprs name what is shared; a part has the same number before a step and after it.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Names:
 
 def fit(f: Formula, width: float, names: Names) -> Formula:
     """A formula as wide as a line at most, if parts of it can be named."""
-    for part, name in names.parts.items():
-        if part != f:
-            f = _replaced(f, part, Formula("chip", attr=name))
+    for known, name in names.parts.items():
+        if known != f:
+            f = _replaced(f, known, Formula("chip", attr=name))
     while typeset(f).width > width:
         part = _to_name(f, width)
         if part is None:

@@ -8,8 +8,16 @@ from html import escape
 from importlib.resources import files
 
 from monocomp.explorer.fitting import Names, fit
-from monocomp.explorer.formulas import CLOSE, OPEN, OPENED, Formula, NotAFormulaError, parse, sentence
-from monocomp.explorer.mathml import math, typeset
+from monocomp.explorer.formulas import (
+    CLOSE,
+    OPEN,
+    OPENED,
+    Formula,
+    NotAFormulaError,
+    parse,
+    sentence,
+)
+from monocomp.explorer.mathml import HUES, math, typeset
 
 WIDTH = 46.0  # ems of a formula that fits a line of a page 1000 pixels wide
 
@@ -54,22 +62,12 @@ def _chip(name: str) -> Formula:
     return Formula("chip", attr=name)
 
 
-def words(text: str, width: float = WIDTH) -> str:
-    """A sentence with its formulas typeset; those that are too wide as text."""
-    return "".join(_word(piece, width) for piece in sentence(text))
-
-
-def _word(piece: str | Formula, width: float) -> str:
-    if isinstance(piece, str):
-        return escape(piece)
-    return math(piece) if typeset(piece).width <= width else code(str(piece))
-
-
-def phrase(text: str) -> str:
-    """A sentence typeset if its formulas are narrow, else all of it as code."""
+def phrase(text: str, width: float = WIDTH - 6) -> str:
+    """A sentence with its formulas typeset if all of them are narrow, else as code."""
     pieces = list(sentence(text))
-    wide = any(isinstance(p, Formula) and typeset(p).width > WIDTH for p in pieces)
-    return code(text) if wide else words(text)
+    if any(isinstance(p, Formula) and typeset(p).width > width for p in pieces):
+        return code(text)
+    return "".join(escape(p) if isinstance(p, str) else math(p) for p in pieces)
 
 
 def details(summary: str, body: str, classes: str = "", is_open: bool = False) -> str:
@@ -78,6 +76,26 @@ def details(summary: str, body: str, classes: str = "", is_open: bool = False) -
     return (
         f"<details{name}{' open' if is_open else ''}><summary>{summary}</summary>{body}</details>"
     )
+
+
+def section(title: str, body: str, is_open: bool = True) -> str:
+    """A part of a page, with its title."""
+    return details(f'<span class="mc-title">{escape(title)}</span>', body, "mc-section", is_open)
+
+
+def listing(lines: Iterable[tuple[str, int | None]], first: int | None = None) -> str:
+    """Lines of code, each with the number of the term that it computes, if it's known.
+
+    Args:
+        lines: text and number.
+        first: the number of the first line, where they are to be numbered.
+    """
+    rows = []
+    for n, (text, term) in enumerate(lines, first or 1):
+        data = "" if term is None else f' class="mc-o{term % HUES}" data-o="{term}"'
+        number = f'<i class="mc-no">{n:4}  </i>' if first is not None else ""
+        rows.append(f"<span{data}>{number}{escape(text)}\n</span>")
+    return f'<pre class="mc-listing">{joined(rows)}</pre>'
 
 
 def table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), classes: str = "") -> str:

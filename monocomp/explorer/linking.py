@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from monocomp import terms as T
 from monocomp.blocks import program as B
@@ -23,13 +24,7 @@ from monocomp.terms.printer import show
 from monocomp.tile import Axis, Origin, TileProgram
 from monocomp.tile.printer import program_lines as tile_lines
 
-
-@dataclass(frozen=True)
-class LinkedLine:
-    """A line, with the number of the term that it computes, if it's known."""
-
-    text: str
-    term: int | None
+LinkedLine: TypeAlias = tuple[str, int | None]  # with the number of the term, if it's known
 
 
 @dataclass(frozen=True)
@@ -60,17 +55,17 @@ def linked(stages: Stages) -> Linked:
     numbers = _Numbers()
     tile: list[LinkedLine] = []
     for kernel in plan.kernels:
-        tile += [LinkedLine("", None)] if tile else []
-        tile += [LinkedLine(text, numbers.of(s)) for text, s in tile_lines(kernel)]
+        tile += [("", None)] if tile else []
+        tile += [(text, numbers.of(s)) for text, s in tile_lines(kernel)]
     blocks: list[LinkedLine] = []
     for program in stages.blocks:
-        blocks += [LinkedLine("", None)] if blocks else []
-        blocks += [LinkedLine(text, numbers.of(s)) for text, s in block_lines(program)]
+        blocks += [("", None)] if blocks else []
+        blocks += [(text, numbers.of(s)) for text, s in block_lines(program)]
     source = stages.lines
     ours = [n for n, at in enumerate(source) if at.origin is not None]
     first = ours[0]
     shown = source[first : ours[-1] + 1]
-    lined = tuple(LinkedLine(at.text, numbers.of(at.block)) for at in shown)
+    lined = tuple((at.text, numbers.of(at.block)) for at in shown)
     equations = tuple(lines(plan.program, numbers.mark(plan.program)))
     names = plan.program.reader_names()
     others = (

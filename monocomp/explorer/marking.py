@@ -52,11 +52,11 @@ def lines(program: Equations, mark: Mark) -> list[str]:
     found = [line(program, e, mark) for e in program.equations]
     used = []
     for a in reversed(program.known):
-        if any(f"{a.name}[" in at.split("=", 1)[1] for at in found):
-            if a.name not in program.by_name:
-                names = _marking(program.reader_names(a.body), mark, set())
-                indices = names.of_all(a.indices)
-                used.append(definition_line(a.name, indices, a.body, names))
+        is_read = any(f"{a.name}[" in at.split("=", 1)[1] for at in found)
+        if is_read and a.name not in program.by_name:
+            names = _marking(program.reader_names(a.body), mark, set())
+            indices = names.of_all(a.indices)
+            used.append(definition_line(a.name, indices, a.body, names))
     return used + found
 
 

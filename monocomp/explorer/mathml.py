@@ -187,7 +187,7 @@ def _space() -> Set:
 def _upright(name: str) -> Set:
     shown = escape(FOLDS.get(name, name))
     if name in FOLDS:
-        return Set(f"<mo largeop=\"true\" movablelimits=\"false\">{shown}</mo>", 1.3)
+        return Set(f'<mo largeop="true" movablelimits="false">{shown}</mo>', 1.3)
     return Set(f'<mi mathvariant="normal">{shown}</mi>', 0.53 * len(name) + 0.1)
 
 

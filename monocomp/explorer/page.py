@@ -1,10 +1,10 @@
 """A derivation as a page: everything is there without a script, which only adds the walk.
 
-    head      what is derived, in one line, with its costs
-    rail      the phases and their steps; those that decide stand out
-    steps     in each the rule, its law, what it changes, what it costs
-    stages    equations, tile program, block program and source, linked by what they compute
-    proofs    the monoids, the laws, the facts; and what was refused
+head      what is derived, in one line, with its costs
+rail      the phases and their steps; those that decide stand out
+steps     in each the rule, its law, what it changes, what it costs
+stages    equations, tile program, block program and source, linked by what they compute
+proofs    the monoids, the laws, the facts; and what was refused
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from monocomp.derivation import Derivation
 from monocomp.explorer.chain import Bar, Chain, Link, Phase, chain
 from monocomp.explorer.fitting import Names
 from monocomp.explorer.html import (
+    WIDTH,
     block,
     code,
     details,
     formula,
     joined,
+    listing,
     phrase,
+    section,
     table,
     where,
 )
-from monocomp.explorer.linking import Linked, LinkedLine, linked
-from monocomp.explorer.mathml import HUES
+from monocomp.explorer.linking import linked
 from monocomp.planning.plan import Plan
 from monocomp.refusals import Refusal
 from monocomp.stages import Stages
@@ -39,27 +41,32 @@ _SHORT = 12  # steps that are all shown at once
 _COSTS = {"passes": "passes", "bytes": "bytes", "flops": "operations", "state": "state"}
 
 
-def derivation_page(derivation: Derivation, stages: Stages | None = None) -> str:
-    """The body of a page about a derivation, and about the stages that follow."""
+def derivation_body(derivation: Derivation, stages: str = "", headed: bool = True) -> str:
+    """What there is to say about a derivation.
+
+    Args:
+        derivation: the derivation.
+        stages: markup about the stages that follow.
+        headed: does it begin with what is derived?
+    """
     found = chain(derivation)
-    parts = [_head(found), _rail(found), _steps(found)]
-    if stages is not None:
-        parts.append(stages_section(stages))
-    parts += [_refused(derivation.refusals), proofs(found.certificate, derivation)]
+    parts = [head(found) if headed else "", _rail(found), _steps(found), stages]
+    parts += [_refused(derivation.refusals), proofs(found.certificate, derivation.result.monoids)]
     return joined(parts)
 
 
 # The head
 
 
-def _head(found: Chain) -> str:
+def head(found: Chain, what: str = "Derivation of ") -> str:
+    """What is derived, in how many steps, and what is won."""
     derivation = found.derivation
     outputs = ", ".join(o.name for o in derivation.start.declared.outputs)
     count = len(derivation)
     proved = "all laws proved" if found.certificate.holds else "not all laws are proved"
     facts = [f"{count} step{'' if count == 1 else 's'}", _passes(found), proved]
     return (
-        f'<header class="mc-head"><div class="mc-kicker">Derivation of {escape(outputs)}</div>'
+        f'<header class="mc-head"><div class="mc-kicker">{escape(what + outputs)}</div>'
         f'<div class="mc-start">{joined(map(formula, derivation.start.readable_lines()))}</div>'
         f'<p class="mc-facts">{" · ".join(map(escape, filter(None, facts)))}</p></header>'
     )
@@ -94,51 +101,54 @@ def _rail(found: Chain) -> str:
 
 def _steps(found: Chain) -> str:
     short = len(found.links) <= _SHORT
-    parts = (_phase(phase, found, short) for phase in found.phases)
+    parts = (_phase(phase, short) for phase in found.phases)
     return f'<section class="mc-steps">{joined(parts)}</section>'
 
 
-def _phase(phase: Phase, found: Chain, short: bool) -> str:
+def _phase(phase: Phase, short: bool) -> str:
     summary = (
         f'<span class="mc-phase-name">{escape(phase.name.replace("_", " "))}</span> '
         f'<span class="mc-soft">{escape(phase.purpose)}</span> '
         f'<span class="mc-rules">{escape(phase.rules)}</span>'
     )
-    body = joined(_step(link, found, short or bool(link.decisive)) for link in phase.links)
+    body = joined(step(link, short or bool(link.decisive)) for link in phase.links)
     is_open = short or any(link.decisive for link in phase.links)
     return details(summary, body, "mc-phase", is_open)
 
 
-def _step(link: Link, found: Chain, is_open: bool) -> str:
-    step = link.step
-    place = f' <span class="mc-soft">in {escape(", ".join(step.place))}</span>' if step.place else ""
+def step(link: Link, is_open: bool, width: float = WIDTH - 8) -> str:
+    """A step as a card; `width` is that of a line in it, in ems."""
+    made, passes = link.step, link.bars[0]
+    place = (
+        f' <span class="mc-soft">in {escape(", ".join(made.place))}</span>' if made.place else ""
+    )
     badge = f' <span class="mc-badge">{escape(link.decisive)}</span>' if link.decisive else ""
     summary = (
         f'<span class="mc-number">{link.number}</span> '
-        f'<span class="mc-rule">{escape(step.rule)}</span>{place}{badge} '
-        f'<span class="mc-passes" title="{escape(link.bars[0].text)}">{_blocks(link.bars[0])}</span>'
+        f'<span class="mc-rule">{escape(made.rule)}</span>{place}{badge} '
+        f'<span class="mc-passes" title="{escape(passes.text)}">{_blocks(passes)}</span>'
     )
     parts = []
-    if step.law:
-        proof = "definition" if step.law.startswith("definition") else "proved"
+    if made.law:
+        proof = "definition" if made.law.startswith("definition") else "proved"
         seal = proof if link.is_proved else "not proved"
         parts.append(
             f'<div class="mc-law"><span class="mc-label">law</span> '
-            f'<span class="mc-said">{phrase(step.law)}</span> '
+            f'<span class="mc-said">{phrase(made.law, width)}</span> '
             f'<span class="mc-seal">{seal}</span></div>'
         )
-    parts.append(_change(link))
-    if step.reason:
-        parts.append(_row("why", escape(step.reason)))
-    if step.cost is not None:
-        parts.append(_row("weighed", escape(str(step.cost))))
+    parts.append(_change(link, width))
+    if made.reason:
+        parts.append(_row("why", escape(made.reason)))
+    if made.cost is not None:
+        parts.append(_row("weighed", escape(str(made.cost))))
     facts = joined(
-        f"<div>{escape(c.fact) if c.by == 'form' else phrase(c.fact)}</div>"
+        f"<div>{escape(c.fact) if c.by == 'form' else phrase(c.fact, width)}</div>"
         for c in link.conditions
     )
     if facts:
         parts.append(_row("since", facts))
-    parts.append(_bars(link.bars))
+    parts.append(bars(link.bars))
     return (
         f'<details class="mc-step{" mc-key" if link.decisive else ""}" data-n="{link.number}"'
         f"{' open' if is_open else ''}><summary>{summary}</summary>"
@@ -153,18 +163,18 @@ def _row(label: str, body: str) -> str:
     )
 
 
-def _change(link: Link) -> str:
+def _change(link: Link, width: float) -> str:
     """The equations before and after; of what changes no equation the texts of the step."""
     step, names = link.step, Names()
     pairs = [(p.before, p.after) for p in link.pairs]
     if not pairs:
         pairs = [(step.before, step.after)]
-    before = joined(block(part, names) for old, _ in pairs for part in _parts(old))
-    after = joined(block(part, names) for _, new in pairs for part in _parts(new))
+    before = joined(block(part, names, width) for old, _ in pairs for part in _parts(old))
+    after = joined(block(part, names, width) for _, new in pairs for part in _parts(new))
     return (
         f'<div class="mc-before">{_row("before", before)}</div>'
         f'<div class="mc-after">{_row("after", after)}</div>'
-        + (_row("where", where(names)) if names.parts else "")
+        + (_row("where", where(names, width)) if names.parts else "")
     )
 
 
@@ -178,9 +188,10 @@ def _blocks(bar: Bar) -> str:
     return f"{'▮' * min(count, 12)} {count}"
 
 
-def _bars(bars: Sequence[Bar]) -> str:
+def bars(found: Sequence[Bar]) -> str:
+    """What a program costs beside what the one that is derived costs as it is written."""
     cells = []
-    for bar in bars:
+    for bar in found:
         share = bar.share / bar.start if bar.start else 1.0
         said = str(round(bar.value)) if bar.name == "passes" else _percent(share)
         cells.append(
@@ -198,6 +209,18 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.01 or not share else "< 1 %"
 
 
+def cost_table(derivation: Derivation) -> str:
+    """What a program costs as it is written and as it is derived, as formulas."""
+    rows = []
+    for (label, old), (_, new) in zip(*(c.rows() for c in derivation.costs), strict=True):
+        rows.append((escape(label), *(_amount(label, text) for text in (old, new))))
+    return table(rows, ("", "as written", "derived"), "mc-costs")
+
+
+def _amount(label: str, text: str) -> str:
+    return escape(text) if label in ("passes", "reads") else phrase(text, WIDTH / 2)
+
+
 # The stages
 
 
@@ -209,32 +232,19 @@ def stages_section(stages: Stages) -> str:
         equations += '<div class="mc-soft mc-also">and on the way</div>'
         equations += joined(map(formula, found.others))
     sides = (
-        f'<div class="mc-side"><div class="mc-label">tile program</div>{_listing(found.tile)}</div>'
+        f'<div class="mc-side"><div class="mc-label">tile program</div>{listing(found.tile)}</div>'
         f'<div class="mc-side"><div class="mc-label">source, from line {found.first}</div>'
-        f"{_listing(found.source, found.first)}</div>"
+        f"{listing(found.source, found.first)}</div>"
     )
     body = (
         f'<div class="mc-linked"><div class="mc-equations">{equations}</div>'
         f'<div class="mc-sides">{sides}</div>'
-        + details("block program", _listing(found.blocks), "mc-more")
+        + details("block program", listing(found.blocks), "mc-more")
         + "</div>"
     )
     title = "From terms to source"
     hint = '<p class="mc-soft">A colour is what a term and the lines that compute it share.</p>'
-    return _section(title, hint + body) + _section("Plan", plan_body(stages.plan))
-
-
-def _section(title: str, body: str, is_open: bool = True) -> str:
-    return details(f'<span class="mc-title">{escape(title)}</span>', body, "mc-section", is_open)
-
-
-def _listing(lines: Sequence[LinkedLine], first: int | None = None) -> str:
-    rows = []
-    for n, line in enumerate(lines, first or 1):
-        data = "" if line.term is None else f' class="mc-o{line.term % HUES}" data-o="{line.term}"'
-        number = f'<i class="mc-no">{n:4}  </i>' if first is not None else ""
-        rows.append(f"<span{data}>{number}{escape(line.text)}\n</span>")
-    return f'<pre class="mc-listing">{joined(rows)}</pre>'
+    return section(title, hint + body) + section("Plan", plan_body(stages.plan))
 
 
 def plan_body(plan: Plan) -> str:
@@ -281,17 +291,16 @@ def _refused(refusals: Sequence[Refusal]) -> str:
         )
         for r in refusals
     ]
-    return _section("Refused, and why", table(rows))
+    return section("Refused, and why", table(rows))
 
 
-def proofs(certificate: Certificate, derivation: Derivation | None = None) -> str:
-    """The monoids and all laws."""
-    monoids = derivation.result.monoids if derivation is not None else ()
+def proofs(certificate: Certificate, monoids: Sequence[UserMonoid] = ()) -> str:
+    """The monoids, and all laws that a certificate holds."""
     by_name = {t.name: t for t in certificate.theories}
     first = joined(_monoid(m, by_name.get(m.name)) for m in monoids)
     theories = joined(_theory(t) for t in certificate.theories)
-    found = _section(f"Monoid{'s' if len(monoids) > 1 else ''}", first) if first else ""
-    return found + _section(certificate.summary, theories, is_open=False)
+    found = section(f"Monoid{'s' if len(monoids) > 1 else ''}", first) if first else ""
+    return found + section(certificate.summary, theories, is_open=False)
 
 
 def _monoid(monoid: UserMonoid, theory: Theory | None) -> str:

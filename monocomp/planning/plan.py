@@ -35,6 +35,7 @@ from monocomp.planning.splitting import split
 from monocomp.planning.storing import cut
 from monocomp.planning.tiling import tiling_steps
 from monocomp.proving.proofs import require_program
+from monocomp.rendering import Rendered
 from monocomp.rewrites.equalities import equalities
 from monocomp.rewriting import Rewriter, Step
 from monocomp.sizes import (
@@ -63,7 +64,7 @@ class PlannedKernel:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(Rendered):
     """How a program is computed; see the module.
 
     Attributes:
