@@ -29,7 +29,7 @@ def minimal_source(
     from monocomp.backends.triton.dialect import TRITON
     from monocomp.backends.triton.emit import emit_minimal
 
-    plan, dtypes, schedules = _scheduled(planner, extents, dtype, target, TRITON)
+    plan, dtypes, schedules = scheduled(planner, extents, dtype, target, TRITON)
     plan = plan.of_dtypes(dtypes)
     is_cuda = target is not None and target.startswith("cuda")
     with BUILDING:
@@ -68,7 +68,7 @@ def module(
     from monocomp.backends.triton.emit import emit
 
     dialect = DIALECTS[backend]()
-    plan, dtypes, schedules = _scheduled(planner, extents, dtype, target, dialect)
+    plan, dtypes, schedules = scheduled(planner, extents, dtype, target, dialect)
     narrow = {n: d for n, d in dtypes.items() if d in NARROW}  # the others may be any
     plan = plan.of_dtypes(narrow)
     with BUILDING:
@@ -93,14 +93,14 @@ def module(
     return made
 
 
-def _scheduled(
+def scheduled(
     planner: Planner,
     extents: Mapping[str, int],
     dtype: str | Mapping[str, str],
     target: str | None,
     dialect: Dialect,
 ) -> tuple[Plan, dict[str, str], list[Schedule]]:
-    """The plan, the dtypes of inputs, and the first schedule of each kernel."""
+    """The plan, the dtypes of inputs, and the first schedule of each kernel; see `module`."""
     from monocomp.backends.triton.legal import element_bytes
     from monocomp.backends.triton.schedule import processors_of
 

@@ -23,6 +23,7 @@ from monocomp.errors import UsageError, did_you_mean
 if TYPE_CHECKING:  # a kernel has stages
     from monocomp.backends.triton.dialect import Dialect
     from monocomp.backends.triton.emit import Module
+    from monocomp.backends.triton.schedule import Schedule
     from monocomp.blocks import program as B
     from monocomp.kernel import Kernel
     from monocomp.planning.plan import Plan
@@ -165,6 +166,15 @@ class Stages(Mapping[str, str]):
         kernel, sizes = self.kernel, by_representative(self.kernel.declared, self.extents)
         tf32 = kernel.tf32
         return module(kernel.language, kernel.planner, sizes, "bf16", self.target, tf32=tf32)
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The schedules with which the source begins, one a kernel."""
+        from monocomp.source import scheduled
+
+        sizes = by_representative(self.kernel.declared, self.extents)
+        found = scheduled(self.kernel.planner, sizes, "bf16", self.target, self.dialect)
+        return tuple(found[2])
 
     @property
     def blocks(self) -> tuple[B.BlockProgram, ...]:

@@ -9,20 +9,22 @@ picture(kernel, name)   one of `PICTURES` as SVG
 from __future__ import annotations
 
 from functools import singledispatch
+from html import escape
 
 from monocomp.certificate import Certificate
 from monocomp.derivation import Comparison, Derivation
-from monocomp.errors import MonocompError
+from monocomp.errors import MonocompError, UsageError
 from monocomp.explorer import html as markup
 from monocomp.explorer.comparing import comparison_body
 from monocomp.explorer.overview import kernel_body, tile_body
 from monocomp.explorer.page import derivation_body, plan_body, proofs, stages_section
+from monocomp.explorer.pictures import PICTURES, picture
 from monocomp.kernel import Kernel
 from monocomp.planning.plan import Plan
 from monocomp.stages import Stages
 from monocomp.tile import TileProgram
 
-__all__ = ["html", "markdown", "page"]
+__all__ = ["PICTURES", "html", "markdown", "page", "picture"]
 
 
 @singledispatch
@@ -99,7 +101,19 @@ def page(kernel: Kernel, stages: Stages | None = None) -> str:
     """
     stages = stages or kernel.stages
     derivation = stages.plan.derivation
-    body = derivation_body(derivation, stages_section(stages))
+    body = derivation_body(derivation, stages_section(stages) + _pictures(stages))
     return markup.document(
         f"{kernel.name}: {derivation.title}", markup.fragment(derivation.title, body, walks=True)
     )
+
+
+def _pictures(stages: Stages) -> str:
+    """All pictures; of one that has nothing to show, why."""
+    parts = []
+    for name, (about, _) in PICTURES.items():
+        try:
+            shown = markup.picture(picture(stages, name), about)
+        except UsageError as error:
+            shown = f'<p class="mc-soft">{escape(error.message)}</p>'
+        parts.append(f'<div class="mc-label mc-also">{escape(about)}</div>{shown}')
+    return markup.section("Pictures", "".join(parts))

@@ -188,8 +188,8 @@ def _phases(links: Sequence[Link]) -> tuple[Phase, ...]:
     numbered = zip(names, links, strict=True)
     phases = []
     for key, group in groupby(numbered, key=lambda pair: pair[0]):
-        name, purpose = key or NAMES
-        phases.append(Phase(name, purpose, tuple(link for _, link in group)))
+        phase = key or NAMES
+        phases.append(Phase(phase[0], phase[1], tuple(link for _, link in group)))
     return tuple(phases)
 
 

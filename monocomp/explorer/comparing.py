@@ -27,7 +27,7 @@ def comparison_body(found: Comparison) -> str:
     for name, made, end in zip(names, chains, ends, strict=True):
         columns.append(_column(name, made.links[found.shared :], made.derivation.result, end))
     return (
-        head(chains[0], "Two derivations of ")
+        head(chains[0], "Two derivations of ", facts=False)
         + (details(label, common, "mc-phase") if shared else "")
         + f'<div class="mc-columns">{joined(columns)}</div>'
     )

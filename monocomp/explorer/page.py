@@ -58,17 +58,17 @@ def derivation_body(derivation: Derivation, stages: str = "", headed: bool = Tru
 # The head
 
 
-def head(found: Chain, what: str = "Derivation of ") -> str:
+def head(found: Chain, what: str = "Derivation of ", facts: bool = True) -> str:
     """What is derived, in how many steps, and what is won."""
     derivation = found.derivation
     outputs = ", ".join(o.name for o in derivation.start.declared.outputs)
     count = len(derivation)
     proved = "all laws proved" if found.certificate.holds else "not all laws are proved"
-    facts = [f"{count} step{'' if count == 1 else 's'}", _passes(found), proved]
+    said = [f"{count} step{'' if count == 1 else 's'}", _passes(found), proved]
     return (
         f'<header class="mc-head"><div class="mc-kicker">{escape(what + outputs)}</div>'
         f'<div class="mc-start">{joined(map(formula, derivation.start.readable_lines()))}</div>'
-        f'<p class="mc-facts">{" · ".join(map(escape, filter(None, facts)))}</p></header>'
+        f'<p class="mc-facts">{" · ".join(map(escape, said if facts else said[1:2]))}</p></header>'
     )
 
 
