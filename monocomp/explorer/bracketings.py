@@ -6,10 +6,14 @@ order; a ring begins elsewhere on each device, so it needs a monoid that commute
 
 from __future__ import annotations
 
+from monocomp import terms as T
 from monocomp.certificate import Certificate
 from monocomp.errors import UsageError
 from monocomp.explorer.drawing import GOOD, GREY, KEY, WARM, Drawing
 from monocomp.planning.plan import Plan
+from monocomp.terms import Term
+from monocomp.terms.algebra import value_of
+from monocomp.terms.printer import show
 from monocomp.tile import Loop
 
 _BLOCKS = 8
@@ -17,28 +21,37 @@ _STEP, _LEFT = 50, 34
 
 
 def bracketings(plan: Plan, certificate: Certificate) -> str:
-    """The first aggregate that a kernel streams."""
-    loops = [s for k in plan.kernels for s in k.body if isinstance(s, Loop) and s.folds]
-    if not loops:
-        raise UsageError("no kernel of this program streams an aggregate")
-    loop = max(loops, key=lambda at: len(at.state))
-    index = loop.axis.name
-    what = loop.folds[-1]
+    """What a kernel streams; of several aggregates one in a monoid of tuples, if there is one."""
+    fold, index = _streamed(plan)
+    monoid = fold.attr.monoid
+    name = monoid.name if isinstance(monoid, T.UserMonoid) else monoid
+    what = show(value_of(fold), plan.program.reader_names())
     words = what if len(what) <= 76 else what[:73] + "..."
-    monoids = {m.name for m in plan.program.monoids}
-    folded = next((t.name for t in certificate.theories if t.name in monoids), "sum")
-    laws = {
-        law.short: law.holds for t in certificate.theories if t.name == folded for law in t.laws
-    }
+    laws = {law.short: law.holds for t in certificate.theories if t.name == name for law in t.laws}
+    commutes = bool(laws.get("commutative"))
     d = Drawing(900, 560)
     d.text(_LEFT, 30, words, "m b")
-    proved = f"{folded} is associative (proved)"
-    d.text(_LEFT, 52, f"eight blocks of {index}, four bracketings, one value: {proved}", "s")
+    proved = f": {name} is associative (proved)" if laws.get("associative") else ""
+    d.text(_LEFT, 52, f"eight blocks of {index}, four bracketings, one value{proved}", "s")
     _stream(d, _LEFT, 92, index)
     _tree(d, 480, 92, index)
     _split(d, _LEFT, 340, index)
-    _ring(d, 480, 340, index, bool(laws.get("commutative")), folded)
+    _ring(d, 480, 340, index, commutes, name)
     return d.svg(f"Four bracketings of {words}: a stream, a tree, split streams and a ring")
+
+
+def _streamed(plan: Plan) -> tuple[Term, str]:
+    """A fold, and the name of the index that a kernel walks along for it."""
+    loops = {s.axis.extent: s.axis for k in plan.kernels for s in k.body if isinstance(s, Loop)}
+    folds = [
+        t
+        for t in T.subterms(*(e.body for e in plan.program.equations))
+        if t.op == "fold" and loops.keys() & set(t.attr.extents)
+    ]
+    if not folds:
+        raise UsageError("no kernel of this program streams an aggregate")
+    found = max(folds, key=lambda t: isinstance(t.attr.monoid, T.UserMonoid))
+    return found, next(loops[e].name for e in found.attr.extents if e in loops)
 
 
 def _blocks(d: Drawing, x: float, y: float, index: str, fills: list[str]) -> list[float]:

@@ -39,7 +39,7 @@ def roofline(derivation: Derivation, extents: Mapping[str, int]) -> str:
         d.dot(_x(x), _y(y), 7, fill)
         side = "end" if _x(x) > _LEFT + _WIDTH / 2 else "start"
         words = f"{name}: {_number(x)} a byte, {_number(y)} in the time of one"
-        d.text(_x(x) + (-14 if side == "end" else 14), _y(y) + 5, words, "b", side)
+        d.text(_x(x) + (-8 if side == "end" else 8), _y(y) - 13, words, "b", side)
     return d.svg("Roofline: " + "; ".join(said))
 
 

@@ -1,0 +1,269 @@
+"""Pages about derivations and kernels: what stands there, with no browser and no script."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import monocomp as mc
+from monocomp import explorer
+from monocomp.cli import main
+from monocomp.derivation import Derivation
+from monocomp.explorer.chain import chain
+from monocomp.explorer.fitting import Names, fit
+from monocomp.explorer.formulas import Formula, NotAFormulaError, marked, parse, sentence
+from monocomp.explorer.html import text_of
+from monocomp.explorer.linking import linked
+from monocomp.explorer.marking import pairs
+from monocomp.explorer.mathml import letters, math, typeset
+from monocomp.pipeline import RULES
+from tests.pages import Page, plain
+
+LIBRARY = Path(mc.library.__file__).parent
+PROGRAMS = ("causal", "hedgehog_attention", "rms_norm", "softmax_top8", "sparsemax", "int8_cache")
+BAD = "<script>alert('&')</script>"
+
+
+@pytest.fixture(scope="module")
+def causal() -> mc.Kernel:
+    return mc.compile(LIBRARY / "causal.mc")
+
+
+@pytest.fixture(scope="module")
+def longest() -> mc.Kernel:
+    return mc.compile(LIBRARY / "hedgehog_attention.mc")
+
+
+# Formulas
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_letters_of_formulas_are_their_text(name: str) -> None:
+    """Where a viewer removes MathML, text of the language is left."""
+    derivation = mc.compile(LIBRARY / f"{name}.mc").derivation
+    texts = {line for s in derivation for line in s.program.readable_lines()}
+    assert texts
+    for text in texts:
+        assert plain(letters(math(parse(text)))) == plain(text)
+
+
+@pytest.mark.parametrize("law", sorted({r.law for r in RULES.values()}))
+def test_letters_of_laws_are_their_text(law: str) -> None:
+    """But for brackets: a law has some that are not needed, and a word in brackets is none."""
+    shown = "".join(p if isinstance(p, str) else letters(math(p)) for p in sentence(law))
+    without = str.maketrans("", "", "()")
+    assert plain(shown).translate(without) == plain(law).translate(without)
+
+
+def test_laws_are_formulas_between_words() -> None:
+    found = list(sentence("max(a * x) = a * max(x) for a > 0, and max(-x) = -min(x)"))
+    assert [p.strip() for p in found if isinstance(p, str) and p.strip()] == ["for", ",", "and"]
+    assert [p.op for p in found if isinstance(p, Formula)] == ["chain"] * 3
+    assert list(sentence("a fold without elements is the unit"))[0] == "a"
+
+
+@pytest.mark.parametrize("text", ["", "a +", "sum[k](", "fold over k", "x y", "]", "a = = b", "|d"])
+def test_what_is_no_formula_is_refused(text: str) -> None:
+    with pytest.raises(NotAFormulaError):
+        parse(text)
+
+
+def test_typeset() -> None:
+    markup = math(parse("O[q] = sum[k if k <= q](V[k] / 2) * exp(S[q,k]) / sqrt(|d|)"))
+    for tag in ("munder", "mfrac", "msup", "msqrt", "msub"):
+        assert f"<{tag}>" in markup
+    assert "≤" in markup and "∑" in markup and "mfrac" not in math(parse("exp(a) ** 2"))
+    assert parse("a * (b + c)") is parse("a*(b+c)") is not parse("a * b + c")
+    assert "(" in letters(math(parse("a * (b + c)"))) and "(" not in letters(math(parse("a * b")))
+
+
+def test_parts_of_a_wide_formula_get_names() -> None:
+    parts = " + ".join(f"exp(A[q,{i}] - B[q,{i}] * maximum(X[{i}], Y[{i}]))" for i in "klmn")
+    f, names = parse(f"O[q] = {parts}"), Names()
+    assert typeset(f).width > 40
+    fitted = fit(f, 40, names)
+    assert typeset(fitted).width <= 40 and names.parts
+    rows = dict(names.rows(40))
+    assert all(typeset(row).width <= 40 for row in rows.values())
+
+    def written_out(f: Formula) -> Formula:
+        if f.op == "chip":
+            return written_out(rows[f.attr])
+        return replace(f, args=tuple(map(written_out, f.args)))
+
+    assert written_out(fitted) is f
+
+
+def test_a_marked_part_keeps_its_place() -> None:
+    text = f"O[q] = A[q] * {marked('was', 'B[q] + C[q]')}"
+    assert text_of(text) == "O[q] = A[q] * B[q] + C[q]"  # the mark was the bracket
+    assert plain(letters(math(parse(text)))) == "O[q]=A[q]*(B[q]+C[q])"
+    assert '<mrow class="mc-was">' in math(parse(text))
+
+
+def test_steps_mark_what_they_change(causal: mc.Kernel) -> None:
+    lift = next(s for s in causal.derivation if s.rule == "lift_weighted_sum")
+    (pair,) = pairs(lift)
+    (was,) = re.findall("\ue000was\ue001(.*?)\ue002", pair.before)
+    assert was == lift.before
+    now = re.findall("\ue000now\ue001(.*?)\ue002", pair.after)
+    assert " * ".join(now) == lift.after  # taken into the product around it
+    assert text_of(pair.before) == lift.start.lines(lift.start.reader_names())[0]
+
+
+# Derivations
+
+
+def test_phases_and_what_decides(causal: mc.Kernel) -> None:
+    found = chain(causal.derivation)
+    assert [p.name for p in found.phases] == ["elaboration", "normal_form", "lifting", "kernels"]
+    decisive = {link.step.rule: link.decisive for link in found.links if link.decisive}
+    assert decisive == {
+        "expand_softmax": "2 passes over k where it was 3 passes over k",
+        "separate_results": "1 pass over k where it was 2 passes over k",
+        "lift_weighted_sum": "folds in SE",
+    }
+    assert [link.number for link in found.links] == list(range(1, len(causal.derivation) + 1))
+    passes = [link.bars[0].value for link in found.links]
+    assert passes[0] == 3 and passes[-1] == 1
+
+
+def test_runs_of_a_rule_are_counted(longest: mc.Kernel) -> None:
+    rules = [p.rules for p in chain(longest.derivation).phases]
+    assert rules[0] == "inline_definition × 3, exchange_sums × 2"
+    assert sum(len(p.links) for p in chain(longest.derivation).phases) == len(longest.derivation)
+
+
+def test_everything_is_there_without_a_script(causal: mc.Kernel, longest: mc.Kernel) -> None:
+    for kernel in (causal, longest):
+        page = Page(explorer.page(kernel))
+        assert page.seen.count("script") == 1
+        derivation = kernel.derivation
+        steps = [v for tag, n, v in page.attributes if (tag, n) == ("details", "class")]
+        assert sum("mc-step" in (v or "") for v in steps) == len(derivation)
+        for step in derivation:
+            assert step.rule in page.texts and plain(step.reason) in page.text
+        for refusal in derivation.refusals:
+            assert plain(str(refusal)) in page.text
+        for line in (*kernel.stages["tile"].split("\n"), *kernel.stages["blocks"].split("\n")):
+            assert plain(line) in page.text
+        for law in kernel.certificate.laws:
+            assert law.short in page.texts
+    text = Page(explorer.page(causal)).text
+    for step in causal.derivation:
+        assert plain(step.before.split("; ")[0]) in text and plain(step.law) in text
+
+
+def test_pages_ask_for_nothing(longest: mc.Kernel) -> None:
+    html = explorer.page(longest)
+    assert "http:" not in html and "https:" not in html and "@import" not in html
+    page = Page(html)
+    sources = [value for _, name, value in page.attributes if name in ("src", "href")]
+    assert sources and all((s or "").startswith("data:image/svg+xml;base64,") for s in sources)
+    assert not {name for _, name, _ in page.attributes if name == "id" or name.startswith("on")}
+    widths = [v for _, name, v in page.attributes if name == "style" and "width" in (v or "")]
+    assert widths and all(re.fullmatch(r"width: [\d.]+%", v or "") for v in widths)
+
+
+def test_pages_are_small(longest: mc.Kernel) -> None:
+    assert len(longest.derivation) >= 26  # none of the library is longer
+    assert len(explorer.page(longest).encode()) < 2_000_000
+    assert len(longest.derivation._repr_html_().encode()) < 700_000
+
+
+def test_pages_are_the_same_each_time() -> None:
+    texts = {explorer.page(mc.compile(LIBRARY / "softmax.mc")) for _ in range(2)}
+    assert len(texts) == 1
+
+
+def test_everything_is_escaped(causal: mc.Kernel) -> None:
+    text = f"# </code></pre>{BAD}\nO[i] = sum[k](X[i,k] * W[k])  # {BAD}"
+    kernel = mc.compile(text, name="kernel<b>")
+    for html in (explorer.page(kernel), *(x._repr_html_() for x in (kernel, kernel.derivation))):
+        page = Page(html)
+        assert page.seen.count("script") == 1 and "b" not in set(page.seen) - {"b"}
+        assert "alert('" not in html and "<b>" not in re.sub(r"<b>\w+</b>", "", html)
+    step = replace(causal.derivation[0], rule=BAD, law=BAD, place=(BAD,), left=BAD, right=BAD)
+    html = Derivation(causal.derivation.start, (step,))._repr_html_()
+    assert Page(html).seen.count("script") == 1 and "alert('" not in html
+    assert plain(BAD) in Page(html).text
+
+
+@pytest.mark.parametrize("name", ["causal", "hedgehog_attention", "differential"])
+def test_terms_and_lines_are_linked(name: str) -> None:
+    """Every term that a line computes is shown, and so is every one that is marked."""
+    kernel = mc.compile(LIBRARY / f"{name}.mc")
+    found = linked(kernel.stages)
+    shown = "".join((*found.equations, *found.others))
+    marks = {int(n) for n in re.findall("\ue000o:(\\d+)\ue001", shown)}
+    assert marks == set(range(len(found.terms)))
+    for lines in (found.tile, found.blocks, found.source):
+        computed = {n for _, n in lines if n is not None}
+        assert computed and computed <= marks
+    tile = {n for _, n in found.tile if n is not None}
+    assert tile == {n for _, n in found.source if n is not None} | tile
+    source = kernel.source().split("\n")
+    assert [text for text, _ in found.source] == source[found.first - 1 :][: len(found.source)]
+
+
+def test_what_notebooks_show(causal: mc.Kernel) -> None:
+    plan = causal.plan()
+    shown = (causal, causal.derivation, causal.certificate, plan, plan.kernels[0])
+    for x in (*shown, causal.derivation.compare(causal.derivation.undo(3))):
+        bundle = x._repr_mimebundle_()
+        assert set(bundle) == {"text/plain", "text/markdown", "text/html"}
+        page = Page(bundle["text/html"])
+        assert page.seen[0] == "div" and "style" in page.seen
+        assert bundle["text/plain"] == str(x) and bundle["text/markdown"]
+        colours = re.sub(r"(?s)<style>.*?</style>|<script>.*?</script>", "", bundle["text/html"])
+        assert "color:" not in colours
+    assert "4. `filter_bracket`" in causal.derivation._repr_mimebundle_()["text/markdown"]
+
+
+def test_branches_side_by_side(causal: mc.Kernel) -> None:
+    derivation = causal.derivation
+    start = derivation.first(4)
+    assert start.undo(2).steps == derivation.first(2).steps and len(start.undo(9)) == 0
+    assert "lift_weighted_sum" in start.applicable()
+    assert "expand_softmax" not in start.applicable()
+    for rule in start.applicable():
+        assert len(start.apply(rule)) == 5
+    branch = start.apply("lift_weighted_sum")
+    found = start.finish().compare(branch)
+    assert found.shared == 5 and found.right is branch
+    assert derivation.compare(derivation).shared == len(derivation)
+    assert "Then right: 0 steps" in str(found)
+    page = Page(found._repr_html_())
+    assert "5 steps that both take" in page.texts and "no step more" in page.texts
+
+
+def test_an_unfinished_derivation_has_a_page(causal: mc.Kernel) -> None:
+    for count in range(len(causal.derivation)):
+        assert Page(causal.derivation.first(count)._repr_html_()).seen
+
+
+# The command line
+
+
+def test_html_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "causal.html"
+    assert main(["explain", "causal", "--html", str(path), "--extent", "q=128"]) == 0
+    assert not any(capsys.readouterr())
+    html = path.read_text(encoding="utf-8")
+    assert html.startswith("<!DOCTYPE html>") and "lift_weighted_sum" in Page(html).texts
+    assert main(["explain", "causal", "--html", str(tmp_path / "no" / "file.html")]) == 2
+    assert "cannot write" in capsys.readouterr().err
+
+
+def test_pictures_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "causal", "--picture", "tiles", "--extent", "q=64", "k=64"]) == 0
+    assert capsys.readouterr().out.startswith("<svg ")
+    assert main(["explain", "causal", "--picture", "tile"]) == 2
+    assert capsys.readouterr().err == (
+        "UsageError: there is no picture 'tile'\n"
+        "  pictures: bracketings, tiles, roofline, timeline\n"
+        "  help: did you mean 'tiles'?\n"
+    )
