@@ -117,6 +117,7 @@ _FUNCTIONS: dict[str, Any] = {
 }
 _COMPARISONS: dict[str, Any] = {
     "==": np.equal,
+    "!=": np.not_equal,
     "<": np.less,
     "<=": np.less_equal,
 }
