@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import escape
 from html.parser import HTMLParser
 
 _VOID = {"meta", "br", "img", "input"}
@@ -49,3 +50,41 @@ def plain(text: str) -> str:
     for sign, word in _SIGNS.items():
         text = text.replace(sign, word)
     return re.sub(r"\s+", "", text.replace("==", "="))
+
+
+_KEPT = {"details", "summary", "pre", "code", "table", "thead", "tbody", "tr", "th", "td", "b", "i"}
+_KEPT |= {"div", "span", "p", "img", "header", "section", "nav"}
+_DROPPED = {"script", "style"}  # with what is in them
+
+
+class Sanitised(HTMLParser):
+    """A fragment as a notebook shows it that isn't trusted yet: few tags, and no styles but a few
+    (JupyterLab's sanitiser; GitHub's is like it)."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.parts: list[str] = []
+        self.dropping = 0
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.dropping += tag in _DROPPED
+        if tag in _KEPT:
+            kept = [(n, v or "") for n, v in attrs if n in ("class", "open", "alt", "title", "src")]
+            words = "".join(f' {n}="{escape(v)}"' for n, v in kept)
+            self.parts.append(f"<{tag}{words}>")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.dropping -= tag in _DROPPED
+        if tag in _KEPT and tag != "img":
+            self.parts.append(f"</{tag}>")
+
+    def handle_data(self, data: str) -> None:
+        if not self.dropping:
+            self.parts.append(escape(data))
+
+    @property
+    def html(self) -> str:
+        """What is left."""
+        return "".join(self.parts)

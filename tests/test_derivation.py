@@ -109,6 +109,14 @@ def test_outline(causal: Derivation) -> None:
     assert lawless.outline() == [causal[0].rule]
 
 
+def test_a_finished_derivation_compiles_to_the_same_kernel() -> None:
+    """What was lifted is not taken apart again."""
+    kernel = mc.compile("O[q,e] = softmax[k if k <= q](S[q,k]) * V[k,e]")
+    again = kernel.derivation.compile()
+    assert again.source() == kernel.source()
+    assert [s.rule for s in again.derivation] == [s.rule for s in kernel.derivation]
+
+
 def test_every_beginning_can_be_read() -> None:
     """Also where what is stored reads what has been stored after it."""
     sinkhorn = """

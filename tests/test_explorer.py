@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from monocomp.explorer.linking import linked
 from monocomp.explorer.marking import pairs
 from monocomp.explorer.mathml import letters, math, typeset
 from monocomp.pipeline import RULES
-from tests.pages import Page, plain
+from tests.pages import Page, Sanitised, plain
 
 LIBRARY = Path(mc.library.__file__).parent
 PROGRAMS = ("causal", "hedgehog_attention", "rms_norm", "softmax_top8", "sparsemax", "int8_cache")
@@ -267,3 +268,19 @@ def test_pictures_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> N
         "  pictures: bracketings, tiles, roofline, timeline\n"
         "  help: did you mean 'tiles'?\n"
     )
+
+
+def test_a_notebook_that_is_not_trusted_shows_plain_text(causal: mc.Kernel) -> None:
+    """Its viewer removes scripts, styles, MathML and drawings, and keeps their letters."""
+    left = Sanitised(causal.derivation._repr_html_()).html
+    page = Page(left)
+    assert {"math", "svg", "script", "style", "mrow"}.isdisjoint(page.seen)
+    rows = [
+        plain(row) for row in re.split(r"</?(?:div|details|summary|td|p)[^>]*>", unescape(left))
+    ]
+    rows = [re.sub(r"<[^>]*>", "", row) for row in rows]
+    for step in causal.derivation:
+        assert any(f"{step.rule}in{','.join(step.place)}" in row for row in rows)
+        for pair in pairs(step):
+            assert plain(text_of(pair.before)) in rows and plain(text_of(pair.after)) in rows
+        assert any(row.startswith("law" + plain(step.law)) for row in rows)

@@ -91,7 +91,7 @@ def _rail(found: Chain) -> str:
         parts.append(
             f'<span class="mc-part" title="{escape(phase.purpose)}">'
             f'<span class="mc-dots">{dots}</span>'
-            f'<span class="mc-name">{escape(phase.name.replace("_", " "))}</span></span>'
+            f'<span class="mc-name">{escape(phase.name.replace("_", " "))}</span></span> '
         )
     return f'<nav class="mc-rail">{joined(parts)}</nav>'
 
@@ -107,7 +107,7 @@ def _steps(found: Chain) -> str:
 
 def _phase(phase: Phase, short: bool) -> str:
     summary = (
-        f'<span class="mc-phase-name">{escape(phase.name.replace("_", " "))}</span> '
+        f'<b class="mc-phase-name">{escape(phase.name.replace("_", " "))}</b> '
         f'<span class="mc-soft">{escape(phase.purpose)}</span> '
         f'<span class="mc-rules">{escape(phase.rules)}</span>'
     )
@@ -125,7 +125,7 @@ def step(link: Link, is_open: bool, width: float = WIDTH - 8) -> str:
     badge = f' <span class="mc-badge">{escape(link.decisive)}</span>' if link.decisive else ""
     summary = (
         f'<span class="mc-number">{link.number}</span> '
-        f'<span class="mc-rule">{escape(made.rule)}</span>{place}{badge} '
+        f'<b class="mc-rule">{escape(made.rule)}</b>{place}{badge} '
         f'<span class="mc-passes" title="{escape(passes.text)}">{_blocks(passes)}</span>'
     )
     parts = []

@@ -182,7 +182,8 @@ class Planner:
                 self._start = self._derived(equations)
             else:
                 self._start = derivation.rewriter()
-                pipeline.complete(self._start)
+                if not self._start.finished:  # elaboration would take apart what was lifted
+                    pipeline.complete(self._start)
             require_program(equations)
             require_program(self._start.program)
 
