@@ -6,8 +6,9 @@ circles, as jaxprs name what is shared; a part has the same number before a step
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 from monocomp.explorer.formulas import Formula
 from monocomp.explorer.mathml import typeset
@@ -39,14 +40,15 @@ class Names:
 
 def fit(f: Formula, width: float, names: Names) -> Formula:
     """A formula as wide as a line at most, if parts of it can be named."""
-    for known, name in names.parts.items():
-        if known != f:
-            f = _replaced(f, known, Formula("chip", attr=name))
+    known = {
+        part: Formula("chip", attr=name) for part, name in names.parts.items() if part is not f
+    }
+    f = _replaced(f, known)
     while typeset(f).width > width:
         part = _to_name(f, width)
         if part is None:
             break
-        f = _replaced(f, part, Formula("chip", attr=names.of(part)))
+        f = _replaced(f, {part: Formula("chip", attr=names.of(part))})
     return f
 
 
@@ -72,13 +74,13 @@ def _parts(f: Formula, root: Formula) -> Iterator[Formula]:
         yield from _parts(a, root)
 
 
+@lru_cache(maxsize=8192)
 def _is_marked(f: Formula) -> bool:
     return (f.op == "mark" and f.attr in ("was", "now")) or any(map(_is_marked, f.args))
 
 
-def _replaced(f: Formula, part: Formula, by: Formula) -> Formula:
-    if f == part:
-        return by
-    if not f.args:
-        return f
-    return replace(f, args=tuple(_replaced(a, part, by) for a in f.args))
+def _replaced(f: Formula, by: Mapping[Formula, Formula]) -> Formula:
+    found = by.get(f)
+    if found is not None or not by or not f.args:
+        return found or f
+    return Formula(f.op, tuple([_replaced(a, by) for a in f.args]), f.attr)

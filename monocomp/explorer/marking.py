@@ -42,7 +42,7 @@ def line(program: Equations, e: Equation, mark: Mark, seen: set[Term] | None = N
         mark: tells the marks.
         seen: gets the parts that are printed.
     """
-    names = _marking(program.reader_names(), mark, set() if seen is None else seen)
+    names = _marking(program.reader_names(of=e.name), mark, set() if seen is None else seen)
     return definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
 
 
