@@ -59,6 +59,14 @@ def test_letters_of_laws_are_their_text(law: str) -> None:
     assert plain(shown).translate(without) == plain(law).translate(without)
 
 
+def test_brackets_of_laws_stay() -> None:
+    """An order of operations may be what a law is about."""
+    (law,) = sentence("(x . y) . z = x . (y . z)")
+    assert isinstance(law, Formula)
+    assert plain(letters(math(law))) == "(x.y).z=x.(y.z)"
+    assert "(" not in re.sub("<mi hidden>.</mi>", "", math(parse("(a + b) / c", law=True)))
+
+
 def test_laws_are_formulas_between_words() -> None:
     found = list(sentence("max(a * x) = a * max(x) for a > 0, and max(-x) = -min(x)"))
     assert [p.strip() for p in found if isinstance(p, str) and p.strip()] == ["for", ",", "and"]

@@ -168,7 +168,8 @@ class _Parser:
             return Formula("number", attr=word)
         if word == "(":
             found = self.items(")")
-            return found[0] if len(found) == 1 else Formula("group", found)
+            # A term's brackets follow from its form; a law, of an order say, may speak of them.
+            return found[0] if len(found) == 1 and not self.law else Formula("group", found)
         if word == "[":
             return Formula("bracket", self.items("]"))
         if word == "{":

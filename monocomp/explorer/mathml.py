@@ -74,10 +74,13 @@ def _comma() -> Set:
 
 
 def _name(name: str) -> Set:
-    base, _, number = name.rpartition("_")
-    if base and number.isdigit():
+    if name.endswith("'"):
+        base, count = _name(name.rstrip("'")), len(name) - len(name.rstrip("'"))
+        return Set(f"<msup>{base.markup}<mo>{'′' * count}</mo></msup>", base.width + 0.3 * count)
+    stem, _, number = name.rpartition("_")
+    if stem and number.isdigit():
         below = _row(_hidden("_"), _number(number))
-        return _scripted(_name(base), below)
+        return _scripted(_name(stem), below)
     shown = escape(_NAMES.get(name, name))
     upright = ' mathvariant="normal"' if len(name) == 1 and name in "∞" else ""
     return Set(f"<mi{upright}>{shown}</mi>", 0.53 * len(shown) + 0.1)
@@ -215,6 +218,9 @@ def _is_tall(f: Formula) -> bool:
 
 def _infix(f: Formula, script: bool) -> Set:
     left, right = f.args
+    if f.attr in ("/", "**") and not script:  # what is stacked needs no brackets
+        right = _bare(right)
+        left = _bare(left) if f.attr == "/" else left
     match f.attr:
         case "/" if not script:
             over, under = typeset(left, 0, script), typeset(right, 0, script)
@@ -237,6 +243,10 @@ def _infix(f: Formula, script: bool) -> Set:
             return _row(*parts, typeset(right, _MUL + 1, script))
     level = _LEVELS.get(f.attr, _MUL)
     return _row(typeset(left, level, script), _sign(f.attr), typeset(right, level + 1, script))
+
+
+def _bare(f: Formula) -> Formula:
+    return f.args[0] if f.op == "group" and len(f.args) == 1 else f
 
 
 def _times(f: Formula, left: Formula, right: Formula) -> list[Set]:
