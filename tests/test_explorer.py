@@ -292,3 +292,11 @@ def test_a_notebook_that_is_not_trusted_shows_plain_text(causal: mc.Kernel) -> N
         for pair in pairs(step):
             assert plain(text_of(pair.before)) in rows and plain(text_of(pair.after)) in rows
         assert any(row.startswith("law" + plain(step.law)) for row in rows)
+
+
+def test_what_is_divided_by_is_marked() -> None:
+    derivation = mc.compile(LIBRARY / "attention.mc").derivation
+    step = next(s for s in derivation if s.rule == "expand_softmax")
+    (pair,) = pairs(step)
+    now = re.findall("\ue000now\ue001([^\ue000]*?)\ue002", pair.after)
+    assert " / ".join(now) == step.after

@@ -117,7 +117,9 @@ def _changed(
     or product around it, what of it is new; else what stands at the end of the paths."""
     if target is not None and target in ours:
         return {target}
-    fresh = set() if target is None else {t for t in target.args if t in ours and t not in theirs}
+    parts = () if target is None else target.args
+    bases = (t.args[0] for t in parts if t.op == "pow")  # of what is divided by
+    fresh = {t for t in (*parts, *bases) if t in ours and t not in theirs}
     if fresh:
         return fresh
     found = set()

@@ -133,9 +133,9 @@ def step(link: Link, is_open: bool, width: float = WIDTH - 8) -> str:
         proof = "definition" if made.law.startswith("definition") else "proved"
         seal = proof if link.is_proved else "not proved"
         parts.append(
-            f'<div class="mc-law"><span class="mc-label">law</span> '
+            f'<div class="mc-law"><b class="mc-label">law</b> '
             f'<span class="mc-said">{phrase(made.law, width)}</span> '
-            f'<span class="mc-seal">{seal}</span></div>'
+            f'<span class="mc-seal">· {seal}</span></div>'
         )
     parts.append(_change(link, width))
     if made.reason:
@@ -158,7 +158,7 @@ def step(link: Link, is_open: bool, width: float = WIDTH - 8) -> str:
 
 def _row(label: str, body: str) -> str:
     return (
-        f'<div class="mc-line"><span class="mc-label">{label}</span> '
+        f'<div class="mc-line"><b class="mc-label">{label}</b> '
         f'<div class="mc-said">{body}</div></div>'
     )
 
@@ -195,10 +195,11 @@ def bars(found: Sequence[Bar]) -> str:
         share = bar.share / bar.start if bar.start else 1.0
         said = str(round(bar.value)) if bar.name == "passes" else _percent(share)
         cells.append(
-            f'<div class="mc-bar" title="{escape(bar.text)}"><span class="mc-label">'
+            f'<span class="mc-bar" title="{escape(bar.text)}"><span class="mc-label">'
             f'{_COSTS[bar.name]}</span> <span class="mc-value">{said}</span>'
-            f'<div class="mc-track"><div class="mc-fill" style="width: {100 * bar.share:.1f}%">'
-            f'</div><div class="mc-ghost" style="width: {100 * bar.start:.1f}%"></div></div></div>'
+            f'<span class="mc-track"><span class="mc-fill" style="width: {100 * bar.share:.1f}%">'
+            f'</span><span class="mc-ghost" style="width: {100 * bar.start:.1f}%"></span></span>'
+            "</span> "
         )
     return f'<div class="mc-bars">{joined(cells)}</div>'
 
