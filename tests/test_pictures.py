@@ -111,3 +111,12 @@ def test_timeline() -> None:
     assert all(0 < share <= 100 for share in busy)
     with pytest.raises(mc.MonocompError, match="loops over blocks"):
         drawn("timeline", "O[i] = X[i] + 1")
+
+
+def test_notebooks_show_pictures() -> None:
+    """As an image, which is left where drawings are removed."""
+    shown = picture(mc.compile(LIBRARY / "causal.mc"), "tiles")
+    bundle = shown._repr_mimebundle_()
+    assert bundle["text/plain"] == "Tiles of k <= q: 120 full, 16 in part, 120 empty"
+    assert bundle["text/html"].startswith('<img class="mc-picture" alt="Tiles of k &lt;= q')
+    assert shown.startswith("<svg ")

@@ -112,7 +112,8 @@ def _pictures(stages: Stages) -> str:
     parts = []
     for name, (about, _) in PICTURES.items():
         try:
-            shown = markup.picture(picture(stages, name), about)
+            drawn = picture(stages, name)
+            shown = markup.picture(drawn, drawn.said)
         except UsageError as error:
             shown = f'<p class="mc-soft">{escape(error.message)}</p>'
         parts.append(f'<div class="mc-label mc-also">{escape(about)}</div>{shown}')

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from html import unescape
+from typing import Any
 
 from monocomp.declarations import by_representative
 from monocomp.errors import UsageError, did_you_mean
 from monocomp.explorer.bracketings import bracketings
+from monocomp.explorer.html import picture as image
 from monocomp.explorer.roofline import roofline
 from monocomp.explorer.timeline import timeline
 from monocomp.explorer.touched import tiles
+from monocomp.kernel import Kernel
 from monocomp.stages import Stages
 
 
@@ -46,8 +50,24 @@ PICTURES: dict[str, tuple[str, Callable[[Stages], str]]] = {
 }
 
 
-def picture(stages: Stages, name: str) -> str:
-    """A picture as SVG.
+class Picture(str):
+    """A drawing as SVG, that notebooks show as an image."""
+
+    @property
+    def said(self) -> str:
+        """What is to be seen on it, in words."""
+        return unescape(self.partition("<title>")[2].partition("</title>")[0])
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/plain": self.said, "text/html": image(self, self.said)}
+
+
+def picture(of: Kernel | Stages, name: str) -> Picture:
+    """A picture of a kernel, as SVG.
+
+    Args:
+        of: a kernel, or its stages for sizes and a target: `kernel.stages.at(q=4096)`.
+        name: one of `PICTURES`.
 
     Raises:
         UsageError: there is none of this name, or the program has nothing to show in it.
@@ -58,4 +78,5 @@ def picture(stages: Stages, name: str) -> str:
             notes=[f"pictures: {', '.join(PICTURES)}"],
             help=did_you_mean(name, PICTURES),
         )
-    return PICTURES[name][1](stages)
+    stages = of.stages if isinstance(of, Kernel) else of
+    return Picture(PICTURES[name][1](stages))
