@@ -19,6 +19,7 @@ from monocomp.explorer.formulas import (
 )
 from monocomp.explorer.mathml import HUES, math, typeset
 
+_GIVEN = "input "  # before what an input is given with
 WIDTH = 46.0  # ems of a formula that fits a line of a page 1000 pixels wide
 
 
@@ -42,11 +43,13 @@ def formula(text: str, width: float = WIDTH) -> str:
 
 def block(text: str, names: Names, width: float = WIDTH) -> str:
     """The same; what gets a name is left to `where`."""
+    given = text.startswith(_GIVEN)
+    label = '<b class="mc-label">given</b> ' if given else ""
     try:
-        found = parse(text)
+        found = parse(text.removeprefix(_GIVEN))
     except NotAFormulaError:
         return f'<div class="mc-eq">{code(text_of(text))}</div>'
-    return f'<div class="mc-eq">{math(fit(found, width, names), text_of(text))}</div>'
+    return f'<div class="mc-eq">{label}{math(fit(found, width, names), text_of(text))}</div>'
 
 
 def where(names: Names, width: float = WIDTH) -> str:

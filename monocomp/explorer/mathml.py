@@ -120,10 +120,17 @@ def _level(f: Formula) -> int:
 
 
 @lru_cache(maxsize=8192)
-def typeset(f: Formula, level: int = 0, script: bool = False) -> Set:
-    """A formula for a place that binds with a strength; in scripts nothing is stacked."""
+def typeset(f: Formula, level: int = 0, script: bool = False, last: bool = True) -> Set:
+    """A formula for a place that binds with a strength.
+
+    Args:
+        f: the formula.
+        level: the strength.
+        script: is it small? Nothing is stacked then.
+        last: does nothing follow that a fold without brackets would seem to take in?
+    """
     if f.op == "mark":
-        inner = typeset(f.args[0], level, script)
+        inner = typeset(f.args[0], level, script, last)
         kind, _, data = f.attr.partition(":")
         if data:  # a term by its number
             markup = f'<mrow class="mc-o{int(data) % HUES}" data-o="{data}">{inner.markup}</mrow>'
@@ -132,10 +139,10 @@ def typeset(f: Formula, level: int = 0, script: bool = False) -> Set:
         return Set(markup, inner.width)
     if _level(f) < level:
         return _row(_fence("("), _set(f, script), _fence(")"))
-    return _set(f, script)
+    return _set(f, script, last)
 
 
-def _set(f: Formula, script: bool) -> Set:
+def _set(f: Formula, script: bool, last: bool = True) -> Set:
     match f.op:
         case "name":
             return _name(f.attr)
@@ -144,14 +151,14 @@ def _set(f: Formula, script: bool) -> Set:
         case "chip":
             return Set(f'<mi class="mc-chip">{escape(f.attr)}</mi>', 1.2)
         case "prefix":
-            return _row(_sign(f.attr, False), typeset(f.args[0], _level(f), script))
+            return _row(_sign(f.attr, False), typeset(f.args[0], _level(f), script, last))
         case "chain":
             parts = [typeset(f.args[0], _ADD, script)]
             for sign, side in zip(f.attr.split(), f.args[1:], strict=True):
                 parts += [_sign(sign), typeset(side, _ADD, script)]
             return _row(*parts)
         case "infix":
-            return _infix(f, script)
+            return _infix(f, script, last)
         case "read":
             return _read(f)
         case "at":
@@ -174,7 +181,7 @@ def _set(f: Formula, script: bool) -> Set:
         case "call":
             return _call(f, script)
         case "fold":
-            return _fold(f, script)
+            return _fold(f, script, last)
     raise AssertionError(f.op)
 
 
@@ -216,7 +223,7 @@ def _is_tall(f: Formula) -> bool:
     return (f.op == "call" and f.attr != "exp") or any(map(_is_tall, f.args))
 
 
-def _infix(f: Formula, script: bool) -> Set:
+def _infix(f: Formula, script: bool, last: bool) -> Set:
     left, right = f.args
     if f.attr in ("/", "**") and not script:  # what is stacked needs no brackets
         right = _bare(right)
@@ -230,7 +237,7 @@ def _infix(f: Formula, script: bool) -> Set:
             width = max(over.width, under.width) + 0.3
             return Set(f"<mfrac>{above.markup}{beneath.markup}</mfrac>", width)
         case "**":
-            base = typeset(left, _ATOM, script)
+            base = typeset(left, _ATOM, script, False)
             over = typeset(right, 0, True)
             brackets = _level(right) < _UNARY or right.op == "infix"
             inner = [_hidden("("), over, _hidden(")")] if brackets else [over]
@@ -239,10 +246,11 @@ def _infix(f: Formula, script: bool) -> Set:
                 f"<msup>{base.markup}{above.markup}</msup>", base.width + _SCRIPT * over.width
             )
         case "*" | "":
-            parts = [_factor(left, script), *_times(f, left, right)]
-            return _row(*parts, typeset(right, _MUL + 1, script))
+            parts = [typeset(left, _MUL, script, False), *_times(f, left, right)]
+            return _row(*parts, typeset(right, _MUL + 1, script, last))
     level = _LEVELS.get(f.attr, _MUL)
-    return _row(typeset(left, level, script), _sign(f.attr), typeset(right, level + 1, script))
+    sides = typeset(left, level, script, False), typeset(right, level + 1, script, last)
+    return _row(sides[0], _sign(f.attr), sides[1])
 
 
 def _bare(f: Formula) -> Formula:
@@ -251,7 +259,7 @@ def _bare(f: Formula) -> Formula:
 
 def _times(f: Formula, left: Formula, right: Formula) -> list[Set]:
     """A thin space says that factors are multiplied, a point where they'd be misread."""
-    if f.attr == "*" and (_begins_with_number(right) or _ends_open(left) or _ends_with_name(left)):
+    if f.attr == "*" and (_begins_with_number(right) or _ends_with_name(left)):
         return [_sign("*", False)]
     return [_hidden(" * " if f.attr else " "), _space()]
 
@@ -262,22 +270,11 @@ def _begins_with_number(f: Formula) -> bool:
     return f.op == "number"
 
 
-def _ends_open(f: Formula) -> bool:
-    """Does it end with what a following factor would be taken into?"""
-    if f.op in ("infix", "mark", "prefix") and f.attr != "/":
-        return _ends_open(f.args[-1])
-    return f.op in ("each", "fold")
-
-
 def _ends_with_name(f: Formula) -> bool:
     """A name before a bracket would be read as a function."""
     if f.op in ("infix", "mark", "prefix") and f.attr != "/":
         return _ends_with_name(f.args[-1])
     return f.op == "name" and len(f.attr) > 1
-
-
-def _factor(f: Formula, script: bool) -> Set:
-    return typeset(f, _MUL, script)
 
 
 def _call(f: Formula, script: bool) -> Set:
@@ -304,14 +301,14 @@ def _over(name: str, below: Set, script: bool) -> Set:
     return Set(f"<{tag}>{base.markup}{below.markup}</{tag}>", width)
 
 
-def _fold(f: Formula, script: bool) -> Set:
+def _fold(f: Formula, script: bool, last: bool) -> Set:
     head, *operands = f.args
     before, after = ("_", "") if head.attr == "_" else ("[", "]")
     below = _row(_hidden(before), _head(head), _hidden(after))
     name = _over(f.attr, below, script)
-    if f.attr in _LIMITS and len(operands) == 1 and _level(operands[0]) >= _MUL:
-        body = operands[0]
-        inner = typeset(body, 0, script)
+    is_clear = last and len(operands) == 1 and _level(operands[0]) >= _MUL
+    if f.attr in _LIMITS and is_clear:
+        inner = typeset(operands[0], 0, script)
         return _row(name, _hidden("("), _space(), inner, _hidden(")"))
     return _row(name, _list(operands, script, "()"))
 
