@@ -8,6 +8,7 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 import monocomp as mc
 from monocomp import explorer
@@ -22,6 +23,7 @@ from monocomp.explorer.marking import pairs
 from monocomp.explorer.mathml import letters, math, typeset
 from monocomp.pipeline import RULES
 from tests.pages import Page, Sanitised, plain
+from tests.program_generator import programs
 
 LIBRARY = Path(mc.library.__file__).parent
 PROGRAMS = ("causal", "hedgehog_attention", "rms_norm", "softmax_top8", "sparsemax", "int8_cache")
@@ -314,3 +316,14 @@ def test_what_is_divided_by_is_marked() -> None:
     (pair,) = pairs(step)
     now = re.findall("\ue000now\ue001([^\ue000]*?)\ue002", pair.after)
     assert " / ".join(now) == step.after
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs())
+def test_pages_of_any_program(text: str) -> None:
+    """Every formula is typeset with its own letters, and the page is whole."""
+    kernel = mc.compile(text)
+    page = Page(explorer.page(kernel))
+    assert page.seen.count("script") == 1
+    for line in kernel.derivation.result.lines():
+        assert plain(letters(math(parse(line)))) == plain(line)
