@@ -23,7 +23,7 @@ JOINED = [
 APART = [
     "O[v,d] = sum[t](X[t,d] * P[t,v]) / c[v] - sum[t](X[t,d] * g[t])",  # 1 / 0
     "O[v,d] = sum[t](X[t,d] * P[t,v]) + sum[t](Y[t,d] * g[t])",  # other columns
-    "O[v] = sum[t](P[t,v] * g[t]) + sum[t if t < 1](P[t,v])",  # no columns
+    "O[v] = sum[t](tanh(P[t,v]) * g[t]) + sum[t if t < 1](tanh(P[t,v]))",  # not read
 ]
 
 

@@ -22,6 +22,7 @@ from monocomp.equations import Equation, Equations
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.lowering.guards import guard_reads
 from monocomp.lowering.kernels import lower
+from monocomp.planning.bounding import bound
 from monocomp.planning.holding import roles_by_cost
 from monocomp.planning.report import report
 from monocomp.planning.roles import (
@@ -223,7 +224,8 @@ class Planner:
         known = Rewriter(rewriter.program)
         known.exhaust(equalities)
         program, steps = cut(known.program, sizes)
-        steps = [*known.steps, *steps]
+        program, more = bound(program, sizes)
+        steps = [*known.steps, *steps, *more]
         if processors > 1:
             program, more = split(program, sizes, processors, divides=divides)
             steps = [*steps, *more]
