@@ -35,13 +35,7 @@ def html(x: object) -> str:
 
 @html.register
 def _(x: Derivation) -> str:
-    stages = ""
-    if x.finished:
-        try:
-            stages = stages_section(Stages(x.compile()))
-        except MonocompError as error:  # no kernel computes it: a derivation it is all the same
-            stages = markup.section("No kernel", markup.code(str(error)))
-    return markup.fragment(x.title, derivation_body(x, stages), walks=True)
+    return markup.fragment(x.title, derivation_body(x, _after(x)), walks=True)
 
 
 @html.register
@@ -105,6 +99,17 @@ def page(kernel: Kernel, stages: Stages | None = None) -> str:
     return markup.document(
         f"{kernel.name}: {derivation.title}", markup.fragment(derivation.title, body, walks=True)
     )
+
+
+def _after(derivation: Derivation) -> str:
+    """The stages that follow a derivation; of one that has not ended, the rules that match now."""
+    if not derivation.finished:
+        rules = ", ".join(derivation.applicable()) or "none"
+        return markup.section("Rules that apply now", markup.code(rules))
+    try:
+        return stages_section(Stages(derivation.compile()))
+    except MonocompError as error:  # no kernel computes it: a derivation it is all the same
+        return markup.section("No kernel", markup.code(str(error)))
 
 
 def _pictures(stages: Stages) -> str:

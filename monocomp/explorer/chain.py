@@ -20,7 +20,7 @@ from monocomp.equations import Equations
 from monocomp.explorer.marking import Pair, pairs
 from monocomp.planning.cost import Cost, formula
 from monocomp.planning.counting import cost
-from monocomp.rewriting import Step
+from monocomp.rewriting import NAMING_LAW, Step
 from monocomp.rules import RuleSet
 from monocomp.sizes import LONG, nominal_sizes
 
@@ -51,7 +51,7 @@ class Link:
         bars: what the program costs after it.
         decisive: why it decides, "" if it doesn't.
         conditions: the facts that it needed.
-        is_proved: do its laws hold? A definition has none to prove.
+        seal: is its law proved, or a definition? "" where what is done is no equation's affair.
     """
 
     number: int
@@ -60,7 +60,7 @@ class Link:
     bars: tuple[Bar, ...]
     decisive: str
     conditions: tuple[Condition, ...]
-    is_proved: bool
+    seal: str
 
 
 @dataclass(frozen=True)
@@ -109,13 +109,6 @@ def chain(derivation: Derivation) -> Chain:
         costs.append(costs[-1] if after.equations == before.equations else cost(after))
     bars = bars_of(derivation.start, costs)
     certificate = derivation.certify()
-    unproved = {
-        number
-        for theory in certificate.theories
-        if any(not law.holds and not law.is_fact for law in theory.laws)
-        for use in theory.uses
-        for number in use.steps
-    }
     links = [
         Link(
             n,
@@ -124,11 +117,21 @@ def chain(derivation: Derivation) -> Chain:
             bars[n],
             _decisive(step, costs[: n + 1], [at[2].value for at in bars[: n + 1]]),
             tuple(c for c in certificate.conditions if c.step == n),
-            n not in unproved,
+            _seal(n, step, certificate),
         )
         for n, step in enumerate(derivation, 1)
     ]
     return Chain(derivation, certificate, _phases(links), tuple(costs))
+
+
+def _seal(number: int, step: Step, certificate: Certificate) -> str:
+    used = [t for t in certificate.theories if any(number in use.steps for use in t.uses)]
+    if any(not law.holds and not law.is_fact for t in used for law in t.laws):
+        return "not proved"
+    is_definition = any(number in use.steps for use in certificate.definitions)
+    if used:
+        return "proved"
+    return "definition" if is_definition or step.law == NAMING_LAW else ""
 
 
 def bars_of(program: Equations, costs: Sequence[Cost]) -> list[tuple[Bar, ...]]:

@@ -130,12 +130,10 @@ def step(link: Link, is_open: bool, width: float = WIDTH - 8) -> str:
     )
     parts = []
     if made.law:
-        proof = "definition" if made.law.startswith("definition") else "proved"
-        seal = proof if link.is_proved else "not proved"
+        seal = f' <span class="mc-seal">· {link.seal}</span>' if link.seal else ""
         parts.append(
             f'<div class="mc-law"><b class="mc-label">law</b> '
-            f'<span class="mc-said">{phrase(made.law, width)}</span> '
-            f'<span class="mc-seal">· {seal}</span></div>'
+            f'<span class="mc-said">{phrase(made.law, width)}</span>{seal}</div>'
         )
     parts.append(_change(link, width))
     if made.reason:
@@ -301,7 +299,9 @@ def proofs(certificate: Certificate, monoids: Sequence[UserMonoid] = ()) -> str:
     first = joined(_monoid(m, by_name.get(m.name)) for m in monoids)
     theories = joined(_theory(t) for t in certificate.theories)
     found = section(f"Monoid{'s' if len(monoids) > 1 else ''}", first) if first else ""
-    return found + section(certificate.summary, theories, is_open=False)
+    count = sum(law.holds or not law.is_fact for law in certificate.laws)
+    held = "all proved" if certificate.holds else "not all proved"
+    return found + section(f"{count} laws, {held}", theories, is_open=False)
 
 
 def _monoid(monoid: UserMonoid, theory: Theory | None) -> str:
