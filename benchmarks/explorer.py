@@ -2,7 +2,7 @@
 
     python -m benchmarks.explorer
 
-Times are of a page that is made for the first time, with the kernel compiled before.
+Times are those of the processor, for a page that is made for the first time, with the kernel compiled before.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def main() -> None:
     for name in by_steps[:_SHOWN]:
         kernel = kernels[name]
         kernel.source()
-        start = time.perf_counter()
+        start = time.process_time()
         page = explorer.page(kernel)
-        middle = time.perf_counter()
+        middle = time.process_time()
         cell = kernel.derivation._repr_html_()
-        end = time.perf_counter()
+        end = time.process_time()
         sizes = (len(text.encode()) / 1000 for text in (page, cell))
         print(f"{name:24}{len(kernel.derivation):6}", end="")
         print("".join(f"{size:9.0f}" for size in sizes), end="")
