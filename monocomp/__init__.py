@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from monocomp import errors, library, schedules
+    from monocomp import errors, explorer, library, schedules
     from monocomp.errors import MonocompError
     from monocomp.gradients.derived import grad
     from monocomp.kernel import Kernel, compile
@@ -30,6 +30,7 @@ __all__ = [
     "compile",
     "errors",
     "evaluate",
+    "explorer",
     "grad",
     "library",
     "monoid",
@@ -45,7 +46,7 @@ _HOMES = {
     "grad": "monocomp.gradients.derived",
     "monoid": "monocomp.monoids",
 }
-_MODULES = ("errors", "library", "schedules")
+_MODULES = ("errors", "explorer", "library", "schedules")
 
 
 def __getattr__(name: str) -> Any:

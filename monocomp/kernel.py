@@ -20,6 +20,7 @@ from monocomp.equations import Equations
 from monocomp.errors import UnsupportedError, UsageError, did_you_mean
 from monocomp.planning.plan import Plan, Planner
 from monocomp.reading import read_equations
+from monocomp.rendering import Rendered
 from monocomp.source import minimal_source, module
 from monocomp.stages import Stages
 from monocomp.terms import Term
@@ -95,7 +96,7 @@ def _require_backend(backend: str, *known: str) -> None:
         )
 
 
-class Kernel:
+class Kernel(Rendered):
     """A compiled program, callable on tensors.
 
     Call it with the inputs by position, in the order of their first appearance, or by
