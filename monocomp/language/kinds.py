@@ -157,8 +157,8 @@ class Kinds:
         kind = self.of(node)
         if kind == "float":
             help = (
-                "the whole part of a float is int(x); an input of integers is declared: "
-                "input T[i]: int"
+                "integer division is //, and int(x) the whole part of x; an input of integers is "
+                "declared: input T[i]: int"
             )
             self._mismatch(node, f"a float where {what} is needed", help)
 
