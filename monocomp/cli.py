@@ -232,10 +232,18 @@ def _explain_options(command: argparse.ArgumentParser) -> None:
         "--before", metavar="PASS", help="print what a rule, or a pass over blocks, found"
     )
     looks.add_argument("--after", metavar="PASS", help="print what it left")
+    _no_notes(command)
     _extent(command)
 
 
+def _no_notes(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--no-notes", action="store_true", help="no remarks on what may surprise in the program"
+    )
+
+
 def _check_options(command: argparse.ArgumentParser) -> None:
+    _no_notes(command)
     _extent(command)
     _param(command)
     _seed(command)

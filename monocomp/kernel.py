@@ -18,6 +18,8 @@ from monocomp.declarations import Declarations, Origin, by_representative
 from monocomp.derivation import Derivation
 from monocomp.equations import Equations
 from monocomp.errors import UnsupportedError, UsageError, did_you_mean
+from monocomp.notes import Notes
+from monocomp.planning.notes import repeated_notes, stored_notes, summary
 from monocomp.planning.plan import Plan, Planner
 from monocomp.reading import read_equations
 from monocomp.source import minimal_source, module
@@ -174,6 +176,16 @@ class Kernel:
     ) -> tuple[TileProgram, ...]:
         """The kernels of the plan, in the order in which they run; extents by representative."""
         return self.planner.plan(extents, processors).kernels
+
+    def notes(self, extents: Mapping[str, int] | None = None) -> Notes:
+        """What may surprise: what the text means, and what the plan for these sizes stores."""
+        plan = self.plan(extents)
+        notes = (*self.program.notes, *stored_notes(plan), *repeated_notes(plan))
+        return Notes(notes, self.program.text)
+
+    def summary(self, extents: Mapping[str, int] | None = None) -> str:
+        """In one line: passes, how operations grow, what is stored."""
+        return summary(self.plan(extents))
 
     @property
     def stages(self) -> Stages:

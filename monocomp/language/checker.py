@@ -32,9 +32,11 @@ from monocomp.language import syntax as S
 from monocomp.language.functions import written_out
 from monocomp.language.implied_sums import FreeIndices, add_implied_sums
 from monocomp.language.kinds import Kinds
+from monocomp.language.notes import notes_on, unused_params, used_names
 from monocomp.language.parser import parse
 from monocomp.language.resolving import Resolver
 from monocomp.language.scoping import Scope
+from monocomp.notes import Note
 from monocomp.vocabulary import DTYPES
 
 
@@ -105,10 +107,17 @@ class _Checker:
             outputs=outputs,
             extent_of=extents.table(inputs),
             bounds=bounds,
-            origin=Origin(self.scope.text, name, places),
+            origin=Origin(self.scope.text, name, places, self._notes(kinds)),
             monoids=self.monoids,
             definitions=definitions,
             kinds=known,
+        )
+
+    def _notes(self, kinds: Kinds) -> tuple[Note, ...]:
+        used = used_names(self.scope.bodies())
+        return (
+            *notes_on(self.scope.text, self.definitions, kinds.of),
+            *unused_params(self.scope.params, used),
         )
 
     def _definitions(self, bodies: dict[str, S.Expr]) -> dict[str, S.Definition]:

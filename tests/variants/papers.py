@@ -334,7 +334,7 @@ VARIANTS["block-sparse from lists"] = Variant(
     {"lists": _LISTS, "count": _COUNTS},
 )
 
-# Beltagy et al., Longformer, 2020, arXiv:2004.05150: a window, and tokens that see all and are seen.
+# Beltagy et al., Longformer, 2020, arXiv:2004.05150: a window, and tokens that see all.
 
 _GLOBAL = torch.zeros(B, N, dtype=torch.bool)
 _GLOBAL[0, :2] = _GLOBAL[1, 7] = True
