@@ -71,6 +71,20 @@ class Form:
             f"S[b,h,q,k] = {score}\nO[b,h,q,e] = {result}\n"
         )
 
+    def call(self, given: dict[str, Any], backend: str = "auto") -> torch.Tensor:
+        """The result for inputs and parameters by name."""
+        import torch
+
+        found: torch.Tensor
+        if torch.compiler.is_dynamo_compiling():
+            from monocomp.dynamo import traced_form
+
+            form = self.mask, self.causal, self.shares, self.softcap, self.sinks, self.dropout
+            found = traced_form(backend, given, *form)
+        else:
+            found = self.kernel(backend)(**given)
+        return found
+
     def kernel(self, backend: str = "auto") -> Kernel:
         """The kernel, compiled once."""
         return _kernel(self, backend)
@@ -128,7 +142,8 @@ def sdpa(
         shares=enable_gqa and query.shape[-3] != key.shape[-3],
         dropout=dropout_p > 0,
     )
-    batch = torch.broadcast_shapes(*(t.shape[:-3] for t in (query, key, value)))
+    shapes_of_batches = [t.shape[:-3] for t in (query, key, value)]
+    batch = torch.broadcast_shapes(*shapes_of_batches)  # type: ignore[no-untyped-call]
     tensors = [
         t.expand(*batch, *t.shape[-3:]).flatten(0, -4) if batch else t[None]
         for t in (query, key, value)
@@ -141,5 +156,5 @@ def sdpa(
     if dropout_p > 0:
         given |= {"dropout": dropout_p, "seed": int(torch.randint(2**31 - 1, ()))}
     given["scale"] = query.shape[-1] ** -0.5 if scale is None else scale
-    found: torch.Tensor = form.kernel()(**given)
+    found = form.call(given)
     return found.reshape(*batch, *found.shape[1:])

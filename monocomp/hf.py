@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -49,9 +50,10 @@ def register(
     """
     attentions = _of_transformers("transformers.modeling_utils", "AttentionInterface")
     masks = _of_transformers("transformers.masking_utils", "AttentionMaskInterface")
-    function, mask = functions(program, backend=backend)
+    sdpa_mask = _of_transformers("transformers.masking_utils", "sdpa_mask")
+    function = attention(program, backend=backend)
     attentions.register(name, function)
-    masks.register(name, mask)
+    masks.register(name, partial(dense_mask, sdpa_mask) if function.takes_mask else no_mask)
 
 
 def _of_transformers(module: str, name: str) -> Any:
@@ -64,25 +66,31 @@ def _of_transformers(module: str, name: str) -> Any:
         ) from None
 
 
-def functions(
+def attention(
     program: str | os.PathLike[str] | Kernel | None = None, *, backend: str = "auto"
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """What `register` registers: the attention, and the function that makes its mask."""
+) -> Attention:
+    """The attention that `register` registers, from what it takes."""
     if program is None:
-        return _Attention(None, backend), dense_mask
+        return Attention(None, backend)
     from monocomp.kernel import Kernel, compile
 
     kernel = program if isinstance(program, Kernel) else compile(program, backend=backend)
     _require_inputs(kernel)
     _require_alignment(kernel)
-    return _Attention(kernel, backend), dense_mask if "mask" in kernel.declared.inputs else no_mask
+    return Attention(kernel, backend)
 
 
-class _Attention:
-    """The function that models call."""
+class Attention:
+    """The function that models call.
+
+    Attributes:
+        kernel: that of a program; None for what a model asks for.
+        takes_mask: does it have a mask as an input?
+    """
 
     def __init__(self, kernel: Kernel | None, backend: str) -> None:
         self.kernel, self.backend = kernel, backend
+        self.takes_mask = kernel is None or "mask" in kernel.declared.inputs
 
     def __call__(
         self,
@@ -118,7 +126,7 @@ class _Attention:
             "bias": kwargs.get("position_bias"),
             "scale": query.shape[-1] ** -0.5 if scaling is None else scaling,
         }
-        if self.kernel is None or "mask" in self.kernel.declared.inputs:
+        if self.takes_mask:
             causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
             asked["mask"] = _mask(query, attention_mask, keys, bool(causal) and length > 1)
         elif attention_mask is not None:
@@ -127,33 +135,42 @@ class _Attention:
                 help="declare it: input mask[b,h,q,k]: bool, and filter by it",
             )
         given = {n: x for n, x in asked.items() if x is not None}
-        kernel = self._kernel_for(query, key, given)
-        for n in ("sinks", "softcap", "bias"):
-            if n in given and n not in (*kernel.declared.inputs, *kernel.declared.params):
+        run = self._called if self.kernel is None else self._called_program
+        return run(query, key, value, given).transpose(1, 2).contiguous(), None
+
+    def _called_program(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, given: dict[str, Any]
+    ) -> torch.Tensor:
+        """The program's result, if it takes what is asked for."""
+        assert self.kernel is not None
+        names = list(self.kernel.declared.inputs)
+        known = (*names, *self.kernel.declared.params)
+        for n in _DECLARED:
+            if n in given and n not in known:
                 raise UsageError(
                     f"the model asks for '{n}', and the program does not take it",
                     help=f"declare it: {_DECLARED[n]}",
                 )
-        known = (*kernel.declared.inputs, *kernel.declared.params)
         others = {n: x for n, x in given.items() if n in known}
-        first = list(kernel.declared.inputs)[:3]
-        found = kernel(**dict(zip(first, (query, key, value), strict=True)), **others)
-        return found.transpose(1, 2).contiguous(), None
+        first = dict(zip(names, (query, key, value), strict=False))
+        found: torch.Tensor = self.kernel(**first, **others)
+        return found
 
-    def _kernel_for(self, query: torch.Tensor, key: torch.Tensor, given: dict[str, Any]) -> Kernel:
-        if self.kernel is not None:
-            return self.kernel
-        if "bias" in given:  # it is added to logits, as a mask of floats is
-            bias = given.pop("bias")[..., : key.shape[2]]
-            mask = given["mask"]
-            given["mask"] = bias.masked_fill(~mask, float("-inf")).expand(mask.shape)
+    def _called(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, given: dict[str, Any]
+    ) -> torch.Tensor:
+        """Softmax attention with what is asked for."""
+        mask = given["mask"]
+        bias = given.pop("bias", None)
+        if bias is not None:  # it is added to logits, as a mask of floats is
+            mask = bias[..., : key.shape[2]].masked_fill(~mask, float("-inf")).expand(mask.shape)
         form = Form(
-            mask="float" if given["mask"].is_floating_point() else "bool",
+            mask="bool" if bias is None else "float",
             shares=query.shape[1] != key.shape[1],
             softcap="softcap" in given,
             sinks="sinks" in given,
         )
-        return form.kernel(self.backend)
+        return form.call({**given, "Q": query, "K": key, "V": value, "mask": mask}, self.backend)
 
 
 _DECLARED = {
@@ -181,10 +198,9 @@ def _mask(
     return given[..., :keys].expand(batch, heads, length, keys)
 
 
-def dense_mask(*args: Any, **kwargs: Any) -> torch.Tensor:
+def dense_mask(sdpa_mask: Callable[..., Any], *args: Any, **kwargs: Any) -> torch.Tensor:
     """The mask of a model as truth values, never left out: what it is left out for depends on how
     torch's own kernels count."""
-    sdpa_mask = _of_transformers("transformers.masking_utils", "sdpa_mask")
     kwargs |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
     mask: torch.Tensor = sdpa_mask(*args, **kwargs)
     return mask
@@ -247,9 +263,8 @@ def _require_alignment(kernel: Kernel) -> None:
 
     names = list(declared.inputs)
     query, key, value = (draw(1, n, length, 64) for n in (heads, groups, groups))
-    more: dict[str, Any] = {
-        n: v for n, v in (("scale", 0.125), ("softcap", 30.0)) if n in declared.params
-    }
+    params = {"scale": 0.125, "softcap": 30.0}
+    more: dict[str, Any] = {n: v for n, v in params.items() if n in declared.params}
     if "sinks" in names:
         more["sinks"] = draw(heads)
 
