@@ -75,14 +75,12 @@ class Form:
         """The result for inputs and parameters by name."""
         import torch
 
-        found: torch.Tensor
         if torch.compiler.is_dynamo_compiling():
             from monocomp.dynamo import traced_form
 
             form = self.mask, self.causal, self.shares, self.softcap, self.sinks, self.dropout
-            found = traced_form(backend, given, *form)
-        else:
-            found = self.kernel(backend)(**given)
+            return traced_form(backend, given, *form)
+        found: torch.Tensor = self.kernel(backend)(**given)
         return found
 
     def kernel(self, backend: str = "auto") -> Kernel:

@@ -31,9 +31,11 @@ def _name(key: str, args: int, kwargs: str, tensors: str) -> str:
     return operator(calls, dict.fromkeys(tensors.split(","), torch.empty(0))).name
 
 
-def traced_form(backend: str, given: Mapping[str, Any], *form: Any) -> Results:
+def traced_form(backend: str, given: Mapping[str, Any], *form: Any) -> torch.Tensor:
     """A call of softmax attention (`dot_products`), by the fields of its form."""
-    return traced(_key_of_form(backend, *form), (), given)
+    found = traced(_key_of_form(backend, *form), (), given)
+    assert isinstance(found, torch.Tensor)
+    return found
 
 
 def _key_of_form(backend: str, *form: Any) -> str:
