@@ -68,7 +68,7 @@ def test_in_triton(name: str) -> None:
 def test_compiles_without_a_gpu(name: str) -> None:
     kernel = mc.compile(VARIANTS[name].text)
     sizes = dict.fromkeys(kernel.declared.extent_of.values(), 128) | {"b": 2, "h": 4, "d": 64}
-    sizes |= {"e": 64, "p": 32, "n": 32, "s": 4, "r": 3}
+    sizes |= {"e": 64, "p": 32, "n": 32}
     inputs = without_elements(kernel, sizes)
     for used in usage(VARIANTS[name].text, "cuda:90", inputs, sizes):
         assert used.spilled <= 64
