@@ -253,10 +253,18 @@ def _explain_options(command: argparse.ArgumentParser) -> None:
     looks.add_argument(
         "--picture", metavar="NAME", help="draw bracketings, tiles, roofline or timeline, as SVG"
     )
+    _no_notes(command)
     _extent(command)
 
 
+def _no_notes(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--no-notes", action="store_true", help="no remarks on what may surprise in the program"
+    )
+
+
 def _check_options(command: argparse.ArgumentParser) -> None:
+    _no_notes(command)
     _extent(command)
     _param(command)
     _seed(command)

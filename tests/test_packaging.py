@@ -316,9 +316,9 @@ ROOMS = (
 # What every room may use, and what these use in turn. The oracle reads checked programs and shares
 # no code with what turns them into kernels.
 CLOSED = {
-    "language": {"errors", "vocabulary", "declarations", "cache"},
+    "language": {"errors", "vocabulary", "declarations", "notes", "cache"},
     "library": {"errors"},
-    "reference": {"errors", "vocabulary", "declarations", "cache", "binding", "language"}
+    "reference": {"errors", "vocabulary", "declarations", "notes", "cache", "binding", "language"}
     | {"counter_rng"},
 }
 # A step of a derivation tells what it costs.

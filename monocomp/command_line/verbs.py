@@ -14,11 +14,19 @@ import re
 import zipfile
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from monocomp import library
 from monocomp.command_line import files, streams
-from monocomp.errors import DeviceError, UnsupportedDtypeError, UsageError, did_you_mean, shorten
+from monocomp.errors import (
+    DeviceError,
+    UnsupportedDtypeError,
+    UnsupportedError,
+    UsageError,
+    did_you_mean,
+    shorten,
+)
 from monocomp.plain_files import require_writable, write
 from monocomp.stages import Stages
 
@@ -27,6 +35,7 @@ if TYPE_CHECKING:
     from monocomp.equations import Equations
     from monocomp.gradients.derived import Gradient
     from monocomp.kernel import Kernel
+    from monocomp.notes import Notes
 
 OK, FAILED = 0, 1
 STANDARD_OUTPUT = (None, "-", "/dev/stdout")  # a file there is written on, not replaced
@@ -274,8 +283,17 @@ def explain(options: Namespace) -> int:
     derivation = kernel.plan(extents).derivation
     if options.steps is not None:
         derivation = derivation.first(options.steps)
-    _say(derivation.to_json() if options.json else str(derivation))
+    if options.json:
+        _say(derivation.to_json())
+        return OK
+    _say(f"{kernel.summary(extents)}\n\n{derivation}")
+    _say_notes(options, kernel.notes(extents))
     return OK
+
+
+def _say_notes(options: Namespace, notes: Notes) -> None:
+    if notes and not options.no_notes:
+        _say(f"\n{notes}")
 
 
 def _explain_gradient(options: Namespace) -> int:
@@ -299,6 +317,8 @@ def _refuse_of_gradients(options: Namespace) -> None:
 def check(options: Namespace) -> int:
     """`monocomp check`: a line for each finding as it comes."""
     from monocomp.command_line.verification import verify
+    from monocomp.kernel import Kernel
+    from monocomp.notes import Notes
 
     extents, params = _extents(options), _params(options)
     program = _equations(options)
@@ -310,6 +330,11 @@ def check(options: Namespace) -> int:
             section = finding.section
         _say(f"  {finding}")
         failed |= finding.ok is False
+    notes = Notes(program.origin.notes, program.origin.text)
+    if not failed:
+        with suppress(UnsupportedError):  # no kernel computes it, as was said
+            notes = Kernel(program).notes(extents)
+    _say_notes(options, notes)
     return FAILED if failed else OK
 
 
