@@ -112,8 +112,9 @@ class Calls:
             if plan is not None:
                 self.last = self.language, plan.device
                 return _unpacked(self._plans.run(plan, values))
-        if not kwargs and len(args) == len(self.kinds):  # inputs alone, and all of them
-            inputs, params = dict(zip(self.kinds, args, strict=True)), NO_PARAMS
+        names = self.declared.inputs
+        if not kwargs and len(args) == len(names) == len(self.kinds):  # there are no parameters
+            inputs, params = dict(zip(names, args, strict=True)), NO_PARAMS
         else:
             inputs, params = signature(self.declared, args, kwargs)
         if self.backend == "numpy":
