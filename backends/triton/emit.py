@@ -177,6 +177,8 @@ def emit(
     """
     lowered = lowered or start
     sizes = packed_extents(lowered, sizes or {})
+    if lowered.slices is not None:  # the last may be shorter
+        sizes.pop(lowered.slices.part, None)
     written = write(start, kernels, schedules, lowered, dialect, sizes)
     names, program = written.names, written.program
     host = Identifiers(written.taken).of("host", start.origin.name or "kernel")
@@ -250,7 +252,7 @@ def kernels_of(*parts: Written) -> list[str]:
 
 def host_functions(*parts: Written) -> list[str]:
     """What host functions call."""
-    body = [s for part in parts for s in part.program.body]
+    body = [s for part in parts for s in part.program.statements()]
     has_sums = any(isinstance(s, H.Clear) for s in body)
     arguments = [a for s in body if isinstance(s, H.Launch) for a in s.arguments]
     aligns = any(isinstance(s, H.Align) for s in body)
@@ -269,7 +271,7 @@ def host_functions(*parts: Written) -> list[str]:
 
 def minimal_functions(*parts: Written) -> list[str]:
     """What the host functions of minimal files call."""
-    body = [s for part in parts for s in part.program.body]
+    body = [s for part in parts for s in part.program.statements()]
     statements = {"two_tiles": H.TwoTiles, "span": H.Wide}
     needed = (f for f, kind in statements.items() if any(isinstance(s, kind) for s in body))
     return _apart(*map(HOST_FUNCTIONS.__getitem__, needed))

@@ -1,4 +1,4 @@
-"""A file with a program and its gradients: the kernels of both, and a function that autograd records.
+"""A file with a program and its gradients: the kernels of both, and what autograd records.
 
 Its host functions are those of the program that saves values and of the gradients. An
 `autograd.Function` calls them; the self-check compares with autograd through the plain evaluation.

@@ -171,7 +171,9 @@ def main_lines(
             "        made[place] = values.to(made[place].dtype)",
         ]
     out += call_lines("names = (", outputs, ")" if len(outputs) > 1 else ",)")
-    compared = _GRADIENTS if gradients else _RESULTS.format(results=call if several else f"({call},)")
+    compared = (
+        _GRADIENTS if gradients else _RESULTS.format(results=call if several else f"({call},)")
+    )
     # A saved logarithm of 100 is known to some 1e-5 in float32, and so is the weight that it gives.
     least = "1e-5" if gradients else "1e-6"
     loop = _LOOP.format(host=host, compared=compared.strip("\n"), least=least)

@@ -24,6 +24,7 @@ from monocomp.gradients.saving import Reading, candidates, is_logarithm
 from monocomp.gradients.trace import Trace
 from monocomp.planning.naming import new_name, taken_names
 from monocomp.reading import read_equations
+from monocomp.rewrites.anchoring import anchoring
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
 from monocomp.rewrites.normal_form import normal_form
@@ -33,6 +34,9 @@ from monocomp.terms import Term
 if TYPE_CHECKING:
     from monocomp.gradients.derivation import GradientDerivation
     from monocomp.monoids import Monoid
+
+
+_WIDE = ("accumulated", "float32", "float64")  # dtypes of sums
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,7 @@ def normalising(program: Equations) -> Rewriter:
     rewriter = Rewriter(program)
     rewriter.inline_definitions()
     rewriter.name_logits()
-    for rules in (emptiness, elaboration, normal_form):
+    for rules in (emptiness, elaboration, normal_form, anchoring):
         rewriter.exhaust(rules)
     return rewriter
 
@@ -292,7 +296,10 @@ class _Derivation:
             indices = tuple(sorted(s.equation.indices, key=self._place))
             equation = Equation(self.new(s.equation.name), indices, s.equation.body)
             values.append(replace(s, equation=equation))
-        outputs = [e for e in self.program.outputs if e.body.kind == "float"]
+        # A weight is the exponential of what is subtracted: of a logarithm no bit may be lost.
+        wide = {o.name for o in self.program.declared.outputs if o.dtype in _WIDE}
+        floats = (e for e in self.program.outputs if e.body.kind == "float")
+        outputs = [e for e in floats if e.name in wide or not is_logarithm(e.body)]
         self.choices = choose(self.program, outputs, values, self.sizes, self.save)
         kept = {c.name for c in self.choices if c.is_saved}
         return Reading(
