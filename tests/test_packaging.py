@@ -240,8 +240,8 @@ def test_no_text_is_run_as_code() -> None:
     assert found == set(AUDITED), "read each new place, then list it in AUDITED with its reason"
 
 
-# Two that know one another: what is printed and its printer, a kernel or gradients, their derivation,
-# choices, stages and files, calls and what differentiates or records them.
+# Two that know one another: what is printed and its printer, a kernel or gradients, their
+# derivation, choices, stages and files, calls and what differentiates or records them.
 MUTUAL = {
     ("monocomp.tile.program", "monocomp.tile.printer"),
     ("monocomp.blocks.program", "monocomp.blocks.text"),
