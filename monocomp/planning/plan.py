@@ -261,10 +261,7 @@ class Planner:
         nominal = {**nominal_sizes(program.declared), **sizes}
         fits = partial(fits_whole, sizes=sides)
         groups = kernel_groups(program, nominal)
-        chosen = [
-            (group, roles_by_cost(program, group, fits, nominal))
-            for group in groups
-        ]
+        chosen = [(group, roles_by_cost(program, group, fits, nominal)) for group in groups]
         axes = tuple(c.axis for _, roles in chosen for c in roles.values())
         key = (program.equations, without_elements(program), axes, *sides.items())
         found = self._planned.get(key)
