@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from monocomp.equations import Equations
 from monocomp.errors import UsageError, did_you_mean
 from monocomp.planning.counting import elements_of_folds
+from monocomp.rewrites.anchoring import anchoring
 from monocomp.rewrites.centring import centring
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
@@ -52,10 +53,11 @@ RULE_SETS = (
     centring,
 )
 LATER_RULE_SETS = RULE_SETS[2:]  # what these bring is elaborated
+OTHERS = (equalities, anchoring)  # of kernels that are planned, of what is differentiated
 RULES = {
-    r.name: r for rule_set in (*RULE_SETS, equalities) for r in (*rule_set.rules, *rule_set.choices)
+    r.name: r for rule_set in (*RULE_SETS, *OTHERS) for r in (*rule_set.rules, *rule_set.choices)
 }
-CHOICES = frozenset(r for rule_set in RULE_SETS for r in rule_set.choices)
+CHOICES = frozenset(r for rule_set in (*RULE_SETS, *OTHERS) for r in rule_set.choices)
 ROUNDS = 3  # the random programs of tests/test_printer.py need one at most
 
 

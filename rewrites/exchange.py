@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache, partial, update_wrapper
 from itertools import combinations
 
@@ -91,7 +90,7 @@ def join_products(operations: Callable[[Equations], int], program: Equations) ->
 def _replaced(places: Sequence[tuple[Term, Term]], program: Equations) -> Choice:
     """What replaces the first of several terms, and in the program each of them: these differ by
     the names of indices, and what several equations need is computed in one way."""
-    for old, new in places:
+    for old, new in sorted(places, key=lambda p: -p[0].height):  # what holds another comes first
         program = Choice.replacing(old, new, program).program
     return Choice(*places[0], program)
 
@@ -120,7 +119,7 @@ def _product(addend: Term) -> _Product | None:
 
 
 def _may_enter(f: Term) -> bool:
-    return isinstance(f.attr, Fraction) or (not f.folded and T.is_finite_if_read(f))
+    return not f.folded and T.is_finite_if_read(f)
 
 
 def _joined(one: _Product, other: _Product) -> Term | None:

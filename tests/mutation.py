@@ -51,6 +51,7 @@ NAMES = (
     "frames",
     "lifting",
     "centring",
+    "anchoring",
     "products",
     "pullback",
 )
@@ -105,7 +106,7 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "centring.anchor_means: mean is None": "then there is no anchor, either",
     "centring._operand_count: if t not in counts": "what is counted again comes out the same",
     "centring._bare_extrema: if t not in counts": "what is counted again comes out the same",
-    "centring._replacing: if T.holds(t, before)": "what does not hold it is given back",
+    "centring.replacing: if T.holds(t, before)": "what does not hold it is given back",
     "centring._multiple: same is rest": "all addends are looked for afterwards",
 }
 FOLDER = Path(__file__).parents[1] / "rewrites"

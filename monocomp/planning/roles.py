@@ -268,24 +268,34 @@ def _rows(names: list[str], folds: list[Term]) -> set[str]:
     largest = max((size for sizes in lacking.values() for size in sizes), default=0)
     ranked = sorted(names, key=lambda n: (-sum(lacking[n]), -names.index(n)))
     rows = [n for n in ranked if largest in lacking[n]]
-    inner = [
-        t for f in folds for part in T.open_fold(f)[1] for t in T.subterms(part) if t.op == "fold"
-    ]
-    if inner or not rows:
-        return next(filter(None, (_sides(t, names) for t in inner)), set(rows[:1]))
+    inner = {f: _inner_folds(f) for f in folds}
+    if any(inner.values()) or not rows:
+        return _sides(inner, names) or set(rows[:1])
     return set([*rows, *(n for n in ranked if lacking[n] and n not in rows)][:2])
 
 
-def _sides(t: Term, names: Sequence[str]) -> set[str]:
-    """One index for each side of an inner product of two matrices, if they are among the names."""
-    if t.attr.monoid != "sum" or t.kind != "float" or len(t.attr.indices) != 1:
-        return set()
-    (bound,), (_, element) = T.open_fold(t)
-    sides = largest_sides([f.free for f in factors(element)], bound.attr[0])
-    if sides is None:
-        return set()
-    own = [[n for n in names if n in a - b] for a, b in permutations(sides)]
-    return {side[-1] for side in own} if all(own) else set()
+def _inner_folds(f: Term) -> list[Term]:
+    return [t for part in T.open_fold(f)[1] for t in T.subterms(part) if t.op == "fold"]
+
+
+def _sides(inner: Mapping[Term, Sequence[Term]], names: Sequence[str]) -> set[str]:
+    """One of the names for each side of the first product of two matrices in loops, if these do
+    not run along a side of any."""
+    found: set[str] = set()
+    for f, folds in inner.items():
+        loop = {i.attr[0] for i in T.open_fold(f)[0]}
+        for t in folds:
+            if t.attr.monoid != "sum" or t.kind != "float" or len(t.attr.indices) != 1:
+                continue
+            (bound,), (_, element) = T.open_fold(t)
+            sides = largest_sides([g.free for g in factors(element)], bound.attr[0])
+            if sides is None:
+                continue
+            own = [[n for n in names if n in a - b] for a, b in permutations(sides)]
+            if not loop.isdisjoint(sides[0] ^ sides[1]) or not all(own):
+                return set()
+            found = found or {side[-1] for side in own}
+    return found
 
 
 READS = ("read", "stored")

@@ -12,7 +12,7 @@ from monocomp.checking.random_inputs import random_inputs
 from monocomp.checking.verifier import loosely
 from monocomp.equations import Equations
 from monocomp.language.checker import check
-from monocomp.pipeline import RULE_SETS
+from monocomp.pipeline import CHOICES
 from monocomp.reference.oracle import evaluate
 from monocomp.rewriting import Rewriter
 from monocomp.rules import Rule, RuleSet
@@ -21,7 +21,6 @@ from monocomp.terms.printer import show_monoid
 from monocomp.translation import translate
 
 SIZES = {"i": 4, "j": 3, "k": 5, "e": 2}
-CHOICES = {choice.name for rules in RULE_SETS for choice in rules.choices}
 
 
 def equations(text: str) -> Equations:
@@ -34,7 +33,7 @@ def equations(text: str) -> Equations:
 def apply_only(rule: Rule, text: str) -> Rewriter:
     """Apply one rule, or choice for the whole program, until it matches nowhere."""
     rewriter = Rewriter(equations(text))
-    is_choice = rule.name in CHOICES
+    is_choice = rule.name in {choice.name for choice in CHOICES}
     rewriter.exhaust(RuleSet(rule.name, "", [] if is_choice else [rule], [rule] * is_choice))
     return rewriter
 
