@@ -4,8 +4,7 @@
     sum_k exp(S[q,k]) * V[k,e]     is O[q,e] * exp(L[q]), where O = that over the sum above
 
 A sum of exponentials is saved as its logarithm, as it may be too large for a float; of a product
-that the program returns, a factor is what it returns over the others. Any other aggregate is saved
-as it is.
+that the program returns, a factor is what it returns over the others.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from monocomp import terms as T
 from monocomp.equations import Equation, Equations
 from monocomp.gradients.reverse import Fresh, free_indices
 from monocomp.planning.storing import Closing
+from monocomp.rewrites.single_folds import reads_computed
 from monocomp.terms import Term
 from monocomp.terms.monomials import addends, content, exponent_of, factors
 from monocomp.terms.shares import exponents
@@ -31,7 +31,7 @@ class Saved:
 
     Attributes:
         equation: what it is, by the name under which it is stored.
-        of: the term that it stands for: itself, or what it is the logarithm of.
+        of: the sum that it is the logarithm of.
     """
 
     equation: Equation
@@ -39,22 +39,22 @@ class Saved:
 
 
 def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
-    """The values that may be saved, as far as they are no outputs: aggregates, and what the program
-    divides by."""
+    """The logarithms of sums of exponentials that may be saved, as far as the sums are no outputs:
+    what the program divides by, mostly."""
     close = Closing(program)
     known = {close(e.body)[0] for e in program.outputs}
     found: dict[Term, Saved] = {}
     for t in T.subterms(*(e.body for e in program.equations)):
         t = t.args[0] if t.op == "pow" and t.attr < 0 else t
-        is_log = t.kind == "float" and is_exponential_sum(t)
-        if not is_log and not _is_aggregate(t):
+        if t.kind != "float" or not is_exponential_sum(t):
             continue
         closed, _ = close(t)
         if closed in found or closed in known:
             continue
         t = _with_names(t, fresh)
-        value = as_logsumexp(T.log(t)) if is_log else t
-        found[closed] = Saved(Equation("L" if is_log else "M", free_indices(t), value), t)
+        value = as_logsumexp(T.log(t))
+        if is_logarithm(value):
+            found[closed] = Saved(Equation("L", free_indices(t), value), t)
     return list(found.values())
 
 
@@ -102,7 +102,7 @@ class Reading:
     Args:
         program: the one that reads.
         outputs: equations in normal form whose values are returned, and may be read.
-        saved: other values.
+        saved: logarithms that are stored.
         read: what reads an equation's element.
     """
 
@@ -121,8 +121,7 @@ class Reading:
         for e in outputs:
             self._know_output(e)
         for s in saved:
-            is_log = is_logarithm(s.equation.body)
-            self._know(self.logarithms if is_log else self.values, s.of, s.equation)
+            self._know(self.logarithms, s.of, s.equation)
 
     def _know(self, table: dict[Term, Value], t: Term, e: Equation, *factors: Term) -> None:
         """A term is an equation's value, times factors."""
@@ -307,13 +306,6 @@ def _hoisted(opened: tuple[Term, ...], condition: Term, body: Term) -> Term:
     """A sum that factors leave which do not vary."""
     names = {i.attr[0] for i in opened}
     fixed = [f for f in factors(body) if names.isdisjoint(f.free)]
-    fixed = [f for f in fixed if condition is T.TRUE or not _reads_computed(f)]
+    fixed = [f for f in fixed if condition is T.TRUE or not reads_computed(f)]
     rest = T.mul(T.const(1, body.kind), *(f for f in factors(body) if f not in fixed))
     return T.mul(T.fold("sum", opened, condition, rest), *fixed)
-
-
-def _reads_computed(t: Term) -> bool:
-    """Is there a read that may leave its tensor where a filter admits nothing?"""
-    return any(
-        s.op in ("read", "stored") and any(a.op != "index" for a in s.args) for s in T.subterms(t)
-    )
