@@ -88,8 +88,11 @@ class Row:
     @cached_property
     def votes(self) -> tuple[tuple[str, float], ...]:
         """How much time each shape loses, but for what idle processors cost here."""
-        idle = {text: _idle(_parsed(text), self.features, self.processors) for text, _ in self.times}
-        return tuple((text, log(time) - idle[text]) for text, time in self.times)
+
+        def idle(text: str) -> float:
+            return _idle(_parsed(text), self.features, self.processors)
+
+        return tuple((text, log(time) - idle(text)) for text, time in self.times)
 
 
 @cache
