@@ -25,6 +25,7 @@ from monocomp.stages import Stages
 if TYPE_CHECKING:
     from monocomp.declarations import Declarations
     from monocomp.equations import Equations
+    from monocomp.gradients.derived import Gradient
     from monocomp.kernel import Kernel
 
 OK, FAILED = 0, 1
@@ -155,9 +156,20 @@ def _equations(options: Namespace, name: str | None = None) -> Equations:
 
 
 def _compile(options: Namespace, name: str | None = None, **more: Any) -> Kernel:
+    return _kernel(_equations(options, name), **more)
+
+
+def _kernel(equations: Equations, **more: Any) -> Kernel:
     from monocomp.kernel import Kernel
 
-    return Kernel(_equations(options, name), **more)
+    return Kernel(equations, **more)
+
+
+def _gradient(options: Namespace, equations: Equations, outputs: Iterable[str] = ()) -> Gradient:
+    from monocomp.gradients.derived import gradient
+
+    extents = _extents(options)
+    return gradient(equations, options.wrt or None, list(outputs) or None, options.save, extents)
 
 
 # Output
@@ -203,27 +215,31 @@ def emit(options: Namespace) -> int:
     name, extents = _name(options), _extents(options)
     dtype, named = _dtypes(options)
     _require_output(options.output, options.program)
-    kernel = _compile(options, name)
+    equations = _equations(options, name)
     if named and dtype is not None:
-        floats = [n for n, i in kernel.declared.inputs.items() if i.kind == "float"]
+        floats = [n for n, i in equations.declared.inputs.items() if i.kind == "float"]
         named = {**dict.fromkeys(floats, dtype), **named}
-    source = kernel.source(
-        options.backend,
-        target=options.target,
-        dtype=named or dtype,
-        extents=extents or None,
-        tf32=options.tf32,
-        minimal=options.minimal,
-    )
+    how = {
+        "target": options.target,
+        "dtype": named or dtype or "bf16",
+        "extents": extents or None,
+        "tf32": options.tf32,
+        "minimal": options.minimal,
+    }
+    if options.gradient:
+        if options.backend != "triton":
+            raise UsageError("gradients are emitted for backend 'triton'")
+        source = _gradient(options, equations).source(**how)
+    else:
+        _refuse_of_gradients(options)
+        source = _kernel(equations).source(options.backend, **how)
     _deliver(options.output, source)
     return OK
 
 
 def grad(options: Namespace) -> int:
     """`monocomp grad`: the gradient as a program, or the program that saves what it reads."""
-    from monocomp.gradients.derived import gradient
-
-    found = gradient(_equations(options), options.wrt or None, options.outputs or None)
+    found = _gradient(options, _equations(options), options.outputs)
     _deliver(options.output, found.forward.text() if options.forward else f"{found}\n")
     return OK
 
@@ -231,6 +247,9 @@ def grad(options: Namespace) -> int:
 def explain(options: Namespace) -> int:
     """`monocomp explain`."""
     extents = _extents(options)
+    if options.gradient:
+        return _explain_gradient(options)
+    _refuse_of_gradients(options)
     kernel = _compile(options, backend=options.backend)
     stages = Stages(kernel, extents)
     if options.origins and options.stage != "source":
@@ -251,6 +270,24 @@ def explain(options: Namespace) -> int:
         derivation = derivation.first(options.steps)
     _say(derivation.to_json() if options.json else str(derivation))
     return OK
+
+
+def _explain_gradient(options: Namespace) -> int:
+    if options.stage or options.before or options.after or options.origins:
+        raise UsageError(
+            "a gradient has no stages before it is compiled",
+            help="monocomp grad PROGRAM -o grad.mc, then monocomp explain grad.mc",
+        )
+    derivation = _gradient(options, _equations(options)).derivation
+    shown = derivation if options.steps is None else derivation.first(options.steps)
+    _say(shown.to_json() if options.json else f"{shown}\n\n{shown.certify()}")
+    return OK
+
+
+def _refuse_of_gradients(options: Namespace) -> None:
+    for option in ("wrt", "save"):
+        if getattr(options, option):
+            raise UsageError(f"--{option} goes with --gradient", help="add --gradient")
 
 
 def check(options: Namespace) -> int:
