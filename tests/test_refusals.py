@@ -15,6 +15,7 @@ from monocomp.checking.steps import Case
 from monocomp.derivation import Derivation
 from monocomp.errors import MonoidLawError, UnsupportedError
 from monocomp.language.checker import check
+from monocomp.lowering.loops import Loops
 from monocomp.moving import move_centre
 from monocomp.pipeline import RULES, derive
 from monocomp.planning.counting import _cost_of_kernel
@@ -22,6 +23,7 @@ from monocomp.proving import proofs
 from monocomp.proving.rule_laws import EVERYWHERE, RULE_LAWS, Identity, RuleLaw
 from monocomp.refusals import Refusal, refusals
 from monocomp.rules import RuleSet
+from monocomp.terms.printer import show
 from monocomp.translation import translate
 from tests.rewrites.rules import equations
 
@@ -277,6 +279,14 @@ def test_what_no_kernel_can_do_without(no_time: Callable[[], None]) -> None:
     where, law = raised.value.notes
     assert where == "in sum[j, k](X[i,j,k])"
     assert law.startswith("nest_indices: the law interchange")
+
+
+def test_what_is_no_fold_is_named_as_it_is_written() -> None:
+    loops = Loops(mc.compile("O[i] = X[i]").equations, {}, bool, bool, None)
+    for t in (T.ref("P", [T.const(3, "int")], "float"), T.ref("Z", [], "float")):
+        with pytest.raises(UnsupportedError) as raised:
+            loops.value(t)
+        assert raised.value.message == f"no kernel is generated for {show(t)}"
 
 
 def test_shown() -> None:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from monocomp.errors import InternalError
@@ -96,6 +97,7 @@ def _flat(e: ast.expr, level: int = 0) -> str:
     return f"({_bare(e)})" if level and _level(e) < level else _bare(e)
 
 
+@lru_cache(maxsize=1024)  # each level of brackets asks for what stands inside of it
 def _bare(e: ast.expr) -> str:
     match e:
         case ast.Constant():

@@ -85,6 +85,15 @@ class Row:
         """Where the kernel lies."""
         return point(self.features)
 
+    @cached_property
+    def votes(self) -> tuple[tuple[str, float], ...]:
+        """How much time each shape loses, but for what idle processors cost here."""
+
+        def idle(text: str) -> float:
+            return _idle(_parsed(text), self.features, self.processors)
+
+        return tuple((text, log(time) - idle(text)) for text, time in self.times)
+
 
 @cache
 def shipped() -> tuple[Row, ...]:
@@ -183,8 +192,7 @@ def _elected(legal: Legal, rows: Sequence[Row]) -> list[Shape]:
 def _votes(row: Row, alike: Callable[[str], Shape]) -> dict[Shape, float]:
     """How much time a row's shapes lose for a kernel that has them as it can, as `alike` says."""
     votes: dict[Shape, float] = {}
-    for text, time in row.times:
-        vote = log(time) - _idle(_parsed(text), row.features, row.processors)
+    for text, vote in row.votes:
         shape = alike(text)
         votes[shape] = min(vote, votes.get(shape, inf))
     return votes

@@ -216,13 +216,13 @@ class _Derivation:
         for e in self.program.outputs:
             if e.body.kind == "float" and (outputs is None or e.name in outputs):
                 self.cotangents[e.name] = self.new(f"d{e.name}")
-        self.unknown = [n for n in outputs or () if n not in self.cotangents]
-        if self.unknown:
+        unknown = [n for n in outputs or () if n not in self.cotangents]
+        if unknown:
             floats = [e.name for e in self.program.outputs if e.body.kind == "float"]
             raise UsageError(
-                f"the program has no output '{self.unknown[0]}' of kind float",
+                f"the program has no output '{unknown[0]}' of kind float",
                 notes=["outputs of kind float: " + ", ".join(floats)],
-                help=did_you_mean(self.unknown[0], floats),
+                help=did_you_mean(unknown[0], floats),
             )
 
     def new(self, base: str) -> str:

@@ -19,6 +19,7 @@ from monocomp import terms as T
 from monocomp.equations import Equation, Equations
 from monocomp.gradients.reverse import Fresh, free_indices
 from monocomp.planning.storing import Closing
+from monocomp.rewrites.single_folds import reads_computed
 from monocomp.terms import Term
 from monocomp.terms.monomials import addends, content, exponent_of, factors
 from monocomp.terms.shares import exponents
@@ -374,13 +375,6 @@ def _hoisted(opened: tuple[Term, ...], condition: Term, body: Term) -> Term:
     """A sum that factors leave which do not vary."""
     names = {i.attr[0] for i in opened}
     fixed = [f for f in factors(body) if names.isdisjoint(f.free)]
-    fixed = [f for f in fixed if condition is T.TRUE or not _reads_computed(f)]
+    fixed = [f for f in fixed if condition is T.TRUE or not reads_computed(f)]
     rest = T.mul(T.const(1, body.kind), *(f for f in factors(body) if f not in fixed))
     return T.mul(T.fold("sum", opened, condition, rest), *fixed)
-
-
-def _reads_computed(t: Term) -> bool:
-    """Is there a read that may leave its tensor where a filter admits nothing?"""
-    return any(
-        s.op in ("read", "stored") and any(a.op != "index" for a in s.args) for s in T.subterms(t)
-    )

@@ -24,6 +24,7 @@ from monocomp.tile import (
     walk,
 )
 from monocomp.tile.single_uses import inline_single_uses
+from monocomp.tile.update_order import order_updates
 
 
 def lower(
@@ -63,7 +64,7 @@ class _Kernel(Loops):
             self._store_in_loop(name, [e for e in group if e not in here])
         body = self.scopes[0].body
         inline_single_uses(body)
-        return self._program(group, suffix, accumulate_in_place(body))
+        return self._program(group, suffix, order_updates(accumulate_in_place(body)))
 
     def _prepare(self, equations: Sequence[Equation]) -> None:
         with self.computing(equations[0].body, equations[0].name):

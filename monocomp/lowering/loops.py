@@ -26,6 +26,7 @@ from monocomp.rewrites.pullback import Pass, passes
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, carried_places, carrier, is_selection, value_of
 from monocomp.terms.monomials import factors
+from monocomp.terms.nodes import Binder
 from monocomp.terms.printer import show
 from monocomp.tile import Axis, Expr, Loop, Mask, Segment, apply, number
 
@@ -111,10 +112,11 @@ class Loops(Values):
         return definition_name(self.program, t)
 
     def refuse(self, t: Term) -> NoReturn:
-        """Raise the error for a fold that no kernel is generated for."""
+        """Raise the error for a fold, or another term, that no kernel is generated for."""
+        text = show(t, self.program.names())
         raise UnsupportedError(
-            f"no kernel is generated for {t.attr.name}",
-            notes=[f"in {show(t, self.program.names())}"],
+            f"no kernel is generated for {t.attr.name if isinstance(t.attr, Binder) else text}",
+            notes=[f"in {text}"],
             help="mc.evaluate runs the whole language",
         )
 
@@ -166,8 +168,7 @@ class Loops(Values):
         sums = FramedSums(body, bound)
         moving = {f: taken for f in parts if (taken := _moving(f, parts)) is not None}
         scaled = [f for f in parts if f.attr.monoid is SE_PAIR and f not in moving]
-        # Sums of weights before products with them: a product takes weights that are rounded.
-        scaled.sort(key=lambda f: parts[f][1] is not T.ONE)
+        scaled.sort(key=lambda f: parts[f][1] is not T.ONE)  # weights before what they weigh
         results: dict[Term, Expr] = {}
         for f, (_, *elements) in parts.items():
             if f.attr.monoid in UNITS and f not in moving:

@@ -152,7 +152,7 @@ class Values(Scopes):
         if is_selection(t):
             return self.entry(t)
         if t.op in ("fold_at", "field", "ref"):
-            self.refuse(t if t.op == "fold_at" else t.args[0])
+            self.refuse(t.args[0] if t.op == "field" else t)
         return apply(t.op, *(self.value(a) for a in t.args))
 
     def _load(self, t: Term, guard: Term | None) -> Expr:

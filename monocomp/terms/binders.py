@@ -22,7 +22,8 @@ def close(
     names = {t.attr[0]: f"%{height + n + 1}" for n, t in enumerate(opened)}
     extents = tuple(t.attr[1] for t in opened)
     mapping = {t.attr[0]: index(names[t.attr[0]], t.attr[1]) for t in opened}
-    closed = tuple(rename(t, mapping, {}) for t in parts)
+    memo: dict[Term, Term] = {}
+    closed = tuple(rename(t, mapping, memo) for t in parts)
     return Binder(monoid, tuple(names.values()), extents, target), closed
 
 
