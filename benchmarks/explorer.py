@@ -2,7 +2,8 @@
 
     python -m benchmarks.explorer
 
-Times are those of the processor, for a page that is made for the first time, with the kernel compiled before.
+Times are those of the processor, for a page that is made for the first time, with the kernel
+compiled before.
 """
 
 from __future__ import annotations
