@@ -419,14 +419,16 @@ def _wall_ms(call: Callable[[], object]) -> float:
 
 
 def extra_memory(call: Call) -> int:
-    """Bytes that a call takes at its peak beside its inputs and its output."""
+    """Bytes that a call takes at its peak beside its inputs and its outputs."""
     gc.collect()
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     result = call()
     torch.cuda.synchronize()
-    return int(torch.cuda.max_memory_allocated() - before - result.nbytes)
+    outputs = (result,) if isinstance(result, Tensor) else result
+    there = sum(x.nbytes for x in outputs if x is not None)
+    return int(torch.cuda.max_memory_allocated() - before - there)
 
 
 # Contests

@@ -1,9 +1,11 @@
-"""The cross-entropy of a linear layer over a large vocabulary, forward, on one GPU.
+"""The cross-entropy of a linear layer over a large vocabulary, on one GPU.
 
-The loss alone, and the library's program with its five statistics, beside eager torch, the same
-compiled, and Liger's fused loss where `liger_kernel` is installed (its forward pass without
-gradients). Memory is what a call takes at its peak beside its inputs and its first output. The
-error is that of some tokens' losses against float32 eager torch, relative to eager torch in bf16.
+Forward: the loss alone, and the library's program with its five statistics, beside eager torch, the
+same compiled, and Liger's fused loss where `liger_kernel` is installed (its forward pass without
+gradients). Then the loss and the gradients of its mean in the hidden states and the weights.
+Memory is what a call takes at its peak beside its inputs and its outputs. The error is that of some
+tokens' losses, or gradients of hidden states, against float32 eager torch, relative to eager torch
+in bf16.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import importlib
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,24 +45,26 @@ class Case:
     tokens: int
     hidden: int
     vocabulary: int
+    differentiated: bool = False
 
     @property
-    def words(self) -> tuple[str, str, str]:
+    def words(self) -> tuple[str, str, str, str]:
         """What `--only` is compared with."""
-        return f"T={self.tokens}", f"D={self.hidden}", f"V={self.vocabulary}"
+        kind = "gradients" if self.differentiated else "forward"
+        return f"T={self.tokens}", f"D={self.hidden}", f"V={self.vocabulary}", kind
 
     @property
     def operations(self) -> int:
-        """Of the linear layer."""
-        return 2 * self.tokens * self.hidden * self.vocabulary
+        """Of the linear layer, and of its two gradients."""
+        return (6 if self.differentiated else 2) * self.tokens * self.hidden * self.vocabulary
 
 
 def cases(setting: Setting) -> list[Case]:
     """The cases of a run."""
-    if setting.rehearse:
-        return setting.select([Case(24, 32, 80)])
-    found = [Case(8192, 4096, 131072), Case(4096, 2048, 32768)]
-    return setting.select(found[:1] if setting.quick else found)
+    sizes = [(24, 32, 80)]
+    if not setting.rehearse:
+        sizes = [(8192, 4096, 131072), (4096, 2048, 32768)][: 1 if setting.quick else 2]
+    return setting.select([Case(*size, kind) for size in sizes for kind in (False, True)])
 
 
 def eager(x: Tensor, w: Tensor, label: Tensor) -> Tensor:
@@ -93,11 +98,20 @@ class Result(gpu.Contest[Case]):
 
 def run_case(case: Case, run: gpu.Run) -> Result:
     """Check, then time."""
-    device = run.setting.device
+    return _gradients(case, run) if case.differentiated else _forward(case, run)
+
+
+def _inputs(case: Case, device: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Hidden states, weights that give logits of about N(0, 1), and labels."""
     x = torch.randn(case.tokens, case.hidden, device=device, dtype=DTYPE)
     w = torch.randn(case.vocabulary, case.hidden, device=device, dtype=DTYPE)
     w *= case.hidden**-0.5
-    label = torch.randint(case.vocabulary, (case.tokens,), device=device)
+    return x, w, torch.randint(case.vocabulary, (case.tokens,), device=device)
+
+
+def _forward(case: Case, run: gpu.Run) -> Result:
+    device = run.setting.device
+    x, w, label = _inputs(case, device)
     few = slice(0, None, max(1, case.tokens // CHECKED))
     exact = eager(x[few].float(), w.float(), label[few])
     in_bf16 = cross_entropy(x[few] @ w.T, label[few], reduction="none")
@@ -139,18 +153,69 @@ def run_case(case: Case, run: gpu.Run) -> Result:
     return result
 
 
+def _gradients(case: Case, run: gpu.Run) -> Result:
+    """The same of the mean loss and its gradients: (dX, dW)."""
+    device = run.setting.device
+    x, w, label = (t.requires_grad_(t.is_floating_point()) for t in _inputs(case, device))
+    few = slice(0, None, max(1, case.tokens // CHECKED))
+
+    def few_rows(dtype: torch.dtype) -> Tensor:
+        rows, weights = x[few].detach().to(dtype).requires_grad_(), w.detach().to(dtype)
+        loss = cross_entropy((rows @ weights.T).float(), label[few], reduction="sum")
+        return torch.autograd.grad(loss / case.tokens, rows)[0].float()
+
+    exact = few_rows(torch.float32)
+
+    def error(found: tuple[Tensor, Tensor]) -> float:
+        there = all(bool(g.isfinite().all()) for g in found)
+        return gpu.relative_error(found[0][few], exact) if there else math.inf
+
+    def of(loss: Callable[[], Tensor]) -> Prepare:
+        return lambda: lambda: torch.autograd.grad(loss(), (x, w))
+
+    def compiled() -> Call:
+        torch._dynamo.reset()
+        fused: Any = torch.compile(eager, dynamic=False) if device == "cuda" else eager
+        return of(lambda: fused(x, w, label).mean())()
+
+    def liger() -> Call:
+        name = "liger_kernel.ops.fused_linear_cross_entropy"
+        function: Any = importlib.import_module(name).LigerFusedLinearCrossEntropyFunction
+
+        def call() -> Any:
+            found = function.apply(x, w, label)
+            loss = found[0] if isinstance(found, tuple) else found
+            return torch.autograd.grad(loss, (x, w))
+
+        return call
+
+    contenders: dict[str, Prepare] = {
+        OURS: of(lambda: gpu.kernel(LOSS)(x, w, label).mean()),
+        "eager": of(lambda: eager(x, w, label).mean()),
+        "compiled": compiled,
+        LIGER: liger,
+    }
+    limit = 2 * gpu.relative_error(few_rows(DTYPE), exact)
+    outcome = run.hold(contenders, error, limit, memory=True)
+    result = Result(case, outcome, {})
+    gpu.say(f"{result.table()}\n{outcome.faults}")
+    return result
+
+
 def tables(setting: Setting) -> Report:
     """The tables."""
     run = gpu.Run(setting)
     results = run.each(cases(setting), lambda case: run_case(case, run))
     lines = [
-        f"Cross-entropy of a linear layer, forward, bf16, medians of {setting.rounds} rounds.",
+        f"Cross-entropy of a linear layer, bf16, medians of {setting.rounds} rounds.",
         *run.notes(results),
-        "The error is against float32 eager torch, relative to that of eager torch in bf16.",
+        "The error is against float32 eager torch, relative to that of eager torch in bf16, and of "
+        "gradients to twice that.",
     ]
     for r in results:
         tokens, hidden, vocabulary = r.case.tokens, r.case.hidden, r.case.vocabulary
-        sizes = f"{tokens} tokens, hidden {hidden}, vocabulary {vocabulary}:"
+        kind = ", with gradients" if r.case.differentiated else ""
+        sizes = f"{tokens} tokens, hidden {hidden}, vocabulary {vocabulary}{kind}:"
         lines += ["", sizes, "", r.table()]
     return run.report("gpu_cross_entropy", lines, results)
 

@@ -239,8 +239,8 @@ def _rows(names: list[str], folds: list[Term]) -> set[str]:
     by dimensions, and above all a large operand. A plain product of matrices has two, one
     of each side; where a loop holds another sum there is one."""
     reads = list(dict.fromkeys(r for f in folds for r in streamed_reads(f)))
-    largest = max((len(r.args) for r in reads), default=0)
     lacking = {n: [len(r.args) for r in reads if n not in r.free] for n in names}
+    largest = max((size for sizes in lacking.values() for size in sizes), default=0)
     ranked = sorted(names, key=lambda n: (-sum(lacking[n]), -names.index(n)))
     rows = [n for n in ranked if largest in lacking[n]]
     nested = any(
