@@ -7,6 +7,7 @@ needs them.
 from __future__ import annotations
 
 import io
+import json
 import keyword
 import math
 import os
@@ -14,9 +15,9 @@ import re
 import zipfile
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from monocomp import library
 from monocomp.command_line import files, streams
 from monocomp.errors import DeviceError, UnsupportedDtypeError, UsageError, did_you_mean, shorten
 from monocomp.plain_files import require_writable, write
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from monocomp.kernel import Kernel
 
 OK, FAILED = 0, 1
+_USUAL = {"grid": 2, "row": 1024, "stream": 1024}  # sizes to suggest, by an index's role
 STANDARD_OUTPUT = (None, "-", "/dev/stdout")  # a file there is written on, not replaced
 
 _DTYPES = {
@@ -190,14 +192,6 @@ def _require_output(path: str | None, *read: str) -> None:
 # The verbs
 
 
-def list_programs(options: Namespace) -> int:
-    """`monocomp list`."""
-    names = library.names()
-    width = max(map(len, names))
-    _say("\n".join(f"{name:{width}}  {library.about(name)}" for name in names))
-    return OK
-
-
 def emit(options: Namespace) -> int:
     """`monocomp emit`: the source and nothing else."""
     name, extents = _name(options), _extents(options)
@@ -207,6 +201,11 @@ def emit(options: Namespace) -> int:
     if named and dtype is not None:
         floats = [n for n, i in kernel.declared.inputs.items() if i.kind == "float"]
         named = {**dict.fromkeys(floats, dtype), **named}
+    if options.form != "source":
+        _deliver(options.output, _machine_code(kernel, options, named or dtype or "bf16"))
+        return OK
+    if options.json:
+        raise UsageError("--json goes with --form", help="source is text; add --form ptx, say")
     source = kernel.source(
         options.backend,
         target=options.target,
@@ -217,6 +216,27 @@ def emit(options: Namespace) -> int:
     )
     _deliver(options.output, source)
     return OK
+
+
+def _machine_code(kernel: Kernel, options: Namespace, dtype: str | Mapping[str, str]) -> str:
+    """The kernels as Triton compiles them for a target, and what they take of it."""
+    from monocomp.declarations import by_representative
+    from monocomp.source import machine_code
+
+    if options.minimal:
+        raise UsageError("--minimal is of source, and --form of what is made of it")
+    target = options.target or "cuda:90"
+    known = by_representative(kernel.declared, _extents(options))
+    found, sizes = machine_code(
+        options.backend, kernel.planner, known, dtype, target, options.form, tf32=options.tf32
+    )
+    if options.json:
+        kernels = [{**asdict(k.usage), "name": k.name, "warps": k.warps} for k in found]
+        texts = {k.name: k.text for k in found}
+        about = {"target": target, "form": options.form, "extents": sizes}
+        return json.dumps({**about, "kernels": kernels, "text": texts}, indent=2)
+    at = ", ".join(f"{name.lstrip('.')} = {size}" for name, size in sizes.items())
+    return f"// {options.form} for {target}, {at}\n" + "\n".join(map(str, found))
 
 
 def grad(options: Namespace) -> int:
@@ -255,19 +275,58 @@ def explain(options: Namespace) -> int:
 
 def check(options: Namespace) -> int:
     """`monocomp check`: a line for each finding as it comes."""
+    from monocomp.command_line.findings import report
     from monocomp.command_line.verification import verify
 
     extents, params = _extents(options), _params(options)
     program = _equations(options)
     _refuse_unknown_params(program.declared, params)
-    section, failed = "", False
-    for finding in verify(program, extents, params, options.seed):
-        if finding.section != section:
-            _say(("\n" if section else "") + finding.section)
-            section = finding.section
-        _say(f"  {finding}")
-        failed |= finding.ok is False
-    return FAILED if failed else OK
+    findings = verify(program, extents, params, options.seed)
+    return OK if report(findings, as_json=options.json) else FAILED
+
+
+def doctor(options: Namespace) -> int:
+    """`monocomp doctor`: a line for each finding as it comes."""
+    from monocomp.command_line.doctor import examine
+    from monocomp.command_line.findings import report
+
+    return OK if report(examine(), as_json=options.json) else FAILED
+
+
+def completion(options: Namespace) -> int:
+    """`monocomp completion`: the script for a shell."""
+    from monocomp.command_line.completion import script
+
+    _say(script(options.parser, options.shell))
+    return OK
+
+
+def bench(options: Namespace) -> int:
+    """`monocomp bench`: the kernel and its peers, each with its time."""
+    import torch
+
+    from monocomp.command_line import bench as measuring
+    from monocomp.command_line.progress import Progress
+
+    extents, params = _extents(options), _params(options)
+    of_all, named = _dtypes(options)
+    dtype = of_all or ("bfloat16" if torch.cuda.is_available() else "float32")
+    kernel = _compile(options)
+    _refuse_unknown_params(kernel.declared, params)
+    dtypes = _by_input(kernel.declared, dtype, named)
+    arrays = _random(kernel, extents, params, dtype, options.seed)
+    tensors = files.tensors(arrays, dtypes, "auto")
+    with Progress() as progress:
+        found = measuring.bench(kernel, tensors, params, options.rounds, options.seconds, progress)
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    if options.json:
+        about = {"device": device, "dtype": dtype, "extents": extents}
+        streams.say_json({**about, "contenders": [t.described() for t in found]})
+        return OK
+    sizes = ", ".join(f"{name} = {size}" for name, size in extents.items())
+    _say(f"{device}, {dtype}, {sizes}; medians of {found[0].rounds} rounds, in turn")
+    _say(measuring.table(found))
+    return OK
 
 
 def run(options: Namespace) -> int:
@@ -286,7 +345,7 @@ def run(options: Namespace) -> int:
     declared = kernel.declared
     _refuse_unknown_params(declared, params)
     if options.random:
-        arrays = _random(kernel.equations, extents, params, dtype, options.seed)
+        arrays = _random(kernel, extents, params, dtype, options.seed)
     else:
         arrays = {name: files.read_array(path) for name, path in paths.items()}
     dtypes = _by_input(declared, dtype, named)
@@ -297,7 +356,10 @@ def run(options: Namespace) -> int:
     }
     if options.output is not None:
         _save(options.output, outputs)
-    _say("\n".join(_summary(name, value) for name, value in outputs.items()))
+    if options.json:
+        streams.say_json([_described(name, value) for name, value in outputs.items()])
+    else:
+        _say("\n".join(_summary(name, value) for name, value in outputs.items()))
     return OK
 
 
@@ -321,7 +383,7 @@ def tune(options: Namespace) -> int:
         )
     if options.output is not None:
         schedules.require_file(options.output)
-    arrays = _random(kernel.equations, extents, params, dtype, options.seed)
+    arrays = _random(kernel, extents, params, dtype, options.seed)
     tensors = files.tensors(arrays, dtypes, "triton")
     with Progress() as progress:
         found = kernel.calls.tune(
@@ -338,7 +400,7 @@ def tune(options: Namespace) -> int:
 
 
 def _random(
-    equations: Equations,
+    kernel: Kernel,
     extents: Mapping[str, int],
     params: Mapping[str, Any],
     dtype: str | None,
@@ -347,12 +409,16 @@ def _random(
     from monocomp.checking.random_inputs import random_inputs
     from monocomp.declarations import by_representative, free_extents
 
+    equations = kernel.equations
     given = by_representative(equations.declared, extents)
     missing = [name for name in free_extents(equations.declared) if name not in given]
     if missing:
+        axes = [a for k in kernel.tile_programs() for a in k.axes.values()]
+        roles = {a.extent: a.role for a in reversed(axes)}
+        usual = {n: extents.get(n, _USUAL.get(roles.get(n, ""), 64)) for n in (*extents, *missing)}
         raise UsageError(
             f"the extent of {', '.join(missing)} is missing",
-            help="--extent " + " ".join(f"{name}=..." for name in missing),
+            help="say --extent " + " ".join(f"{name}={size}" for name, size in usual.items()),
         )
     try:
         return random_inputs(equations, extents, dtype=dtype or "float32", seed=seed, params=params)
@@ -379,10 +445,22 @@ def _array(value: Any) -> Any:
     return (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
 
 
-def _summary(name: str, value: Any) -> str:
-    shape = "x".join(map(str, value.shape)) or "scalar"
-    line = f"{name}  {shape}  {str(value.dtype).removeprefix('torch.')}"
-    if value.numel() == 0:
-        return f"{line}  empty"
+def _described(name: str, value: Any) -> dict[str, Any]:
+    """An output in numbers; none where it is empty."""
     wide = value.detach().double()
-    return f"{line}  mean {wide.mean().item():.6g}  max abs {wide.abs().max().item():.6g}"
+    some = value.numel() > 0
+    return {
+        "name": name,
+        "shape": list(value.shape),
+        "dtype": str(value.dtype).removeprefix("torch."),
+        "mean": wide.mean().item() if some else None,
+        "max_abs": wide.abs().max().item() if some else None,
+    }
+
+
+def _summary(name: str, value: Any) -> str:
+    of = _described(name, value)
+    line = f"{name}  {'x'.join(map(str, of['shape'])) or 'scalar'}  {of['dtype']}"
+    if of["mean"] is None:
+        return f"{line}  empty"
+    return f"{line}  mean {of['mean']:.6g}  max abs {of['max_abs']:.6g}"
