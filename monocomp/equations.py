@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from typing import TypeVar
 
 from monocomp import terms as T
 from monocomp.declarations import Declarations, Origin
@@ -15,7 +16,32 @@ from monocomp.terms import Equation, Term
 from monocomp.terms.abbreviation import Abbreviation, abbreviator
 from monocomp.terms.printer import Names, definition_line, show, show_monoid
 
-__all__ = ["Equation", "Equations", "in_order", "stored_in"]
+__all__ = ["Equation", "Equations", "Slices", "in_order", "stored_in"]
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class Slices:
+    """An index of which a part of a program sees a slice at a time.
+
+    Attributes:
+        whole: the extent that is sliced.
+        part: that of a slice.
+        length: of a slice; the last may be shorter.
+        read: inputs that are slices, with the tensor and the dimension of each.
+        written: equations that are slices of outputs, with the output and the dimension of each.
+        added: equations that each slice adds to.
+        computed: the equations that are computed for each slice.
+    """
+
+    whole: str
+    part: str
+    length: int
+    read: Mapping[str, tuple[str, int]]
+    written: Mapping[str, tuple[str, int]]
+    added: frozenset[str]
+    computed: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -27,10 +53,10 @@ class Equations:
     definitions were called; `sizes` are extents that are known, by representative, for choices
     that depend on them; `parts` are parameters that a backend sets to say into how many parts a
     stream is cut, by the extent of the parts; `views` are outputs that only lay out anew what
-    another equation computes, in the same order: that one's name, by theirs; `given` are the
-    definitions of inputs that are given with one, each written out but for those before it; `kept`
-    are definitions that are not inlined, once that is decided; `as_written` gives what a text says,
-    for sizes.
+    another equation computes, in the same order: that one's name, by theirs; `slices` are what some
+    are computed for, one after the other; `given` are the definitions of inputs that are given with
+    one, each written out but for those before it; `kept` are definitions that are not inlined, once
+    that is decided; `as_written` gives what a text says, for sizes.
     """
 
     declared: Declarations[Term]
@@ -40,13 +66,28 @@ class Equations:
     sizes: Mapping[str, int] = field(default_factory=dict, compare=False)
     parts: Mapping[str, str] = field(default_factory=dict, compare=False)
     views: Mapping[str, str] = field(default_factory=dict, compare=False)
+    slices: Slices | None = None
     given: tuple[Equation, ...] = ()
     kept: frozenset[str] | None = field(default=None, compare=False)
     as_written: Callable[[Mapping[str, int]], Equations] | None = field(default=None, compare=False)
 
     def of_dtypes(self, dtypes: Mapping[str, str]) -> Equations:
         """The same for inputs of dtypes, as far as they are known."""
-        return replace(self, declared=self.declared.of_dtypes(dtypes))
+        return replace(self, declared=self.declared.of_dtypes(self.with_slices(dtypes)))
+
+    def with_slices(self, known: Mapping[str, V]) -> dict[str, V]:
+        """What is known of inputs by name, with the same of slices of them."""
+        read = {} if self.slices is None else self.slices.read
+        return {**known, **{s: known[t] for s, (t, _) in read.items() if t in known}}
+
+    def read_by(self, e: Equation) -> set[str]:
+        """The names of the equations whose stored values another reads, or slices of them."""
+        found = {s.name for s in stored_in(e.body)}
+        if self.slices is not None:
+            names = {t.attr for t in T.subterms(e.body) if t.op == "read"}
+            tensors = {t for s, (t, _) in self.slices.read.items() if s in names}
+            found |= tensors & self.by_name.keys()
+        return found
 
     def at(self, sizes: Mapping[str, int]) -> Equations:
         """The program as it is written, for sizes by representative: a fold over an extent of 0 is

@@ -174,6 +174,8 @@ def emit(
     """
     lowered = lowered or start
     sizes = packed_extents(lowered, sizes or {})
+    if lowered.slices is not None:  # the last may be shorter
+        sizes.pop(lowered.slices.part, None)
     written = _write(start, kernels, schedules, lowered, dialect, sizes)
     names, program = written.names, written.program
     host = Identifiers(written.taken).of("host", start.origin.name or "kernel")
@@ -190,11 +192,11 @@ def emit(
         lines += [f"{setting} = {{", *entries, "}"]
     origins = written.origins(len(lines))
     lines += written.kernels()
-    has_sums = any(isinstance(s, H.Clear) for s in program.body)
-    arguments = [a for s in program.body if isinstance(s, H.Launch) for a in s.arguments]
-    aligns = any(isinstance(s, H.Align) for s in program.body)
+    has_sums = any(isinstance(s, H.Clear) for s in program.statements())
+    arguments = [a for s in program.statements() if isinstance(s, H.Launch) for a in s.arguments]
+    aligns = any(isinstance(s, H.Align) for s in program.statements())
     needed = {
-        "two_tiles": any(isinstance(s, H.TwoTiles) for s in program.body),
+        "two_tiles": any(isinstance(s, H.TwoTiles) for s in program.statements()),
         "step": any(isinstance(a.value, H.Step) for a in arguments),
         "descriptor": any(isinstance(a.value, H.Descriptor) for a in arguments),
         "copy_rows": aligns,
@@ -243,7 +245,7 @@ def emit_minimal(
     widths = {n: 1 if d in NARROW else 4 if d == "float32" else 2 for n, d in dtypes.items()}
     promises = Promises(precision, fast, widths)
     written = _write(start, kernels, schedules, lowered, TRITON, sizes, promises)
-    body = written.program.body
+    body = tuple(written.program.statements())
     name = Identifiers(written.taken).of("host", start.origin.name or "kernel")
     host = MinimalHost(start, written.program, written.names, written.configs)
     statements = {"two_tiles": H.TwoTiles, "span": H.Wide}

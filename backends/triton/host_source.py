@@ -38,6 +38,7 @@ class HostSource:
         self.names = names
         self.configs = configs
         self.out: list[str] = []
+        self.depth = 0  # of loops
 
     def tensor(self, name: str) -> str:
         return self.names.of("tensor", name)
@@ -59,10 +60,10 @@ class HostSource:
         return f'config["{name}"]' if kernel is None else f'configs[{kernel}]["{name}"]'
 
     def put(self, text: str, indent: int = 1) -> None:
-        self.out.append("    " * indent + text if text else "")
+        self.out.append("    " * (indent + self.depth) + text if text else "")
 
     def fit(self, before: str, text: str, after: str = "", indent: int = 1) -> None:
-        self.out += fit(before, text, after, indent)
+        self.out += fit(before, text, after, indent + self.depth)
 
     def lines(self, host: str, precision: str) -> list[str]:
         """The function."""
@@ -181,8 +182,23 @@ class HostSource:
                     self._argument(a)
                 self.put("**config,", 2)
                 self.put(")")
+            case H.Slices():
+                self._slices(s)
             case H.Return():
                 self.put(f"return {', '.join(map(self.tensor, s.tensors))}")
+
+    def _slices(self, s: H.Slices) -> None:
+        start = self.names.of("start", s.part, f"start_{s.whole.lstrip('.')}")
+        size, whole = self.size(s.part), self.size(s.whole)
+        self.put(f"for {start} in range(0, {whole}, {s.length}):")
+        self.depth += 1
+        self.put(f"{size} = min({s.length}, {whole} - {start})")
+        for view in s.views:
+            part = f"{self.tensor(view.tensor)}.narrow({view.dim}, {start}, {size})"
+            self.fit(f"{self.tensor(view.name)} = ", part)
+        for inner in s.body:
+            self._statement(inner)
+        self.depth -= 1
 
     def _shapes(self, s: H.CheckShapes) -> None:
         entries = [

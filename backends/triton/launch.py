@@ -264,6 +264,7 @@ class TritonRunner:
     def legal(self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]) -> list[Legal]:
         """The schedules that each kernel may have."""
         widths = {n: t.element_size() for n, t in inputs.items() if t.is_floating_point()}
+        widths = self.program.with_slices(widths)
         device = next(iter(inputs.values())).device
         target = target_of(device)
         of_device = 1 if target is None else multiprocessors(device)

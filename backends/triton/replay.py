@@ -134,7 +134,8 @@ def started(plan: Plan) -> Plan:
 
 def _started(launch: Launched) -> Launched:
     start = launch.run
-    assert isinstance(start, _Start)
+    if not isinstance(start, _Start):  # torch's, which clears a tensor
+        return launch
     kernel, programs = start.kernel, start.programs
     if not _can_be_launched(start.compiled):
         return replace(launch, run=kernel[(programs,)])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from monocomp import terms as T
 from monocomp.dtypes import NARROW
-from monocomp.equations import Equations
+from monocomp.equations import Equations, Slices
 from monocomp.host import program as H
 from monocomp.sizes import without_elements
 from monocomp.tile import OutputTensor, TileProgram
@@ -87,22 +87,28 @@ def host_program(
         kernels: in the order in which they run.
         known: the sizes for which the kernels are.
     """
-    declared = lowered.declared
+    declared, given = lowered.declared, given_inputs(lowered)
     body: list[H.Statement] = [
         *_sizes(lowered, kernels, known or {}),
-        H.CheckShapes(tuple(H.Shape(n, declared.extents(n)) for n in declared.inputs)),
+        H.CheckShapes(tuple(H.Shape(n, declared.extents(n)) for n in given)),
         *(H.CheckEmpty(e) for e in sorted(without_elements(lowered))),
         *_dtypes(lowered, kernels),
-        *_buffers(kernels),
-        *(s for n, k in enumerate(kernels) for s in _launch(n, k, declared.inputs)),
+        *_buffers(lowered, kernels),
+        *_launches(lowered, kernels),
     ]
-    for name, packed in lowered.views.items():
+    for name, packed in lowered.views.items() if lowered.slices is None else ():
         shape = tuple(i.attr[1] for i in lowered.by_name[name].indices)
         body.append(H.View(name, packed, shape))
     body.append(H.Return(tuple(o.name for o in declared.outputs)))
-    inputs = tuple((n, len(i.dims)) for n, i in declared.inputs.items())
+    inputs = tuple((n, len(declared.inputs[n].dims)) for n in given)
     params = tuple(n for n in declared.params if n not in lowered.parts.values())
     return H.HostProgram(inputs, params, tuple(k.signature for k in kernels), tuple(body))
+
+
+def given_inputs(lowered: Equations) -> list[str]:
+    """The inputs that a call gives: not slices of them."""
+    slices = lowered.slices
+    return [n for n in lowered.declared.inputs if slices is None or n not in slices.read]
 
 
 def _sizes(
@@ -114,7 +120,7 @@ def _sizes(
         e: bound for e, bound in declared.bounds.items() if e not in given
     }
     known: set[str] = set()
-    for name in declared.inputs:
+    for name in given_inputs(lowered):
         for dim, extent in enumerate(declared.extents(name)):
             if extent not in known and extent not in bounds:
                 known.add(extent)
@@ -131,20 +137,26 @@ def _dtypes(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Stat
     """Floats of 8 bits have no say in the dtype of results, nor what is computed of others."""
     declared = lowered.declared
     computed = {e.name for e in lowered.given}
-    floats = [i for i in declared.inputs.values() if i.kind == "float" and i.name not in computed]
+    given = (declared.inputs[n] for n in given_inputs(lowered) if n not in computed)
+    floats = [i for i in given if i.kind == "float"]
     promoted = tuple(i.name for i in floats if i.dtype not in NARROW)
     yield H.Promote(promoted, "float32" if len(promoted) == len(floats) else "bfloat16")
     if any(a.value == H.Flag("fast") for k in kernels for a in k.arguments):
         yield H.Fast(next(iter(declared.inputs)))
-    for left, right in dict.fromkeys(p for k in kernels for p in k.shared):
-        if left != right:
-            yield H.Convert(left, right)
+    whole = {} if lowered.slices is None else {s: t for s, (t, _) in lowered.slices.read.items()}
+    pairs = ((whole.get(x, x), whole.get(y, y)) for k in kernels for x, y in k.shared)
+    yield from (H.Convert(x, y) for x, y in dict.fromkeys(pairs) if x != y)
 
 
-def _buffers(kernels: Sequence[Interface]) -> Iterator[H.Statement]:
+def _buffers(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Statement]:
+    slices = lowered.slices
     for k in kernels:
         for o in k.kernel.outputs:
-            yield H.Buffer(o.name, tuple(o.dims), o.kind, _dtype(o))
+            name, dims = o.name, list(o.dims)
+            if slices is not None and name in slices.written:
+                name, dim = slices.written[name]
+                dims[dim] = slices.whole
+            yield H.Buffer(name, tuple(dims), o.kind, _dtype(o))
             if k.kernel.is_added_to(o.name):
                 yield H.Clear(o.name)
     for k in kernels:
@@ -153,6 +165,29 @@ def _buffers(kernels: Sequence[Interface]) -> Iterator[H.Statement]:
             others = tuple(o.name for o in whole if count.extent not in o.dims)
             if others:
                 yield H.CheckSome(count.extent, others)
+
+
+def _launches(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Statement]:
+    """The kernels one after the other; those for slices in a loop."""
+    inputs, slices = lowered.declared.inputs, lowered.slices
+    inside: list[H.Statement] = []
+    for n, k in enumerate(kernels):
+        found = _launch(n, k, inputs)
+        if slices is not None and k.kernel.outputs[0].name in slices.computed:
+            inside += found
+        else:
+            if inside and slices is not None:
+                yield _in_slices(slices, inside)
+                inside = []
+            yield from found
+    if inside and slices is not None:
+        yield _in_slices(slices, inside)
+
+
+def _in_slices(slices: Slices, body: Sequence[H.Statement]) -> H.Slices:
+    tensors = {**slices.read, **slices.written}
+    views = tuple(H.Slice(name, *of) for name, of in tensors.items())
+    return H.Slices(slices.part, slices.whole, slices.length, views, tuple(body))
 
 
 def _dtype(output: OutputTensor) -> str:

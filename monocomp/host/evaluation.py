@@ -90,6 +90,7 @@ class Evaluation:
         self.descriptors: dict[str, Callable[[Any], Any] | None] = {}
         self.converted: list[tuple[str, Any]] = []
         self.allocations: list[tuple[str, tuple[int, ...], Any]] = []
+        self.slices: list[tuple[str, str, tuple[slice, ...]]] = []
         self.launches: list[Launched] = []
         self.shapes: dict[str, tuple[int, ...] | None] = {}  # of views
         self.results: tuple[tuple[str, tuple[int, ...] | None], ...] = ()
@@ -102,6 +103,7 @@ class Evaluation:
             self.target.device,
             tuple(self.converted),
             tuple(self.allocations),
+            tuple(self.slices),
             tuple(self.launches),
             self.results,
         )
@@ -169,6 +171,9 @@ class Evaluation:
                     self._describe(d, s.is_required)
             case H.Launch():
                 self._launch(s)
+            case H.Slices():
+                for start in range(0, self.sizes[s.whole], s.length):
+                    self._slice(s, start)
             case H.Return():
                 self.results = tuple((self.names[n], self.shapes.get(n)) for n in s.tensors)
 
@@ -225,8 +230,20 @@ class Evaluation:
                 self.converted.append((name, self.dtype))
                 self.tensors[name] = self.tensors[name].to("meta", self.dtype)
 
+    def _slice(self, s: H.Slices, start: int) -> None:
+        """The statements for the slice from an element on."""
+        stop = min(start + s.length, self.sizes[s.whole])
+        self.sizes[s.part] = stop - start
+        for view in s.views:
+            place = (*[slice(None)] * view.dim, slice(start, stop))
+            self.names[view.name] = f"{view.name} from {start}"  # has blanks, as no name has
+            self.slices.append((self.names[view.name], self.names[view.tensor], place))
+            self.tensors[view.name] = self.tensors[view.tensor][place]
+        for inner in s.body:
+            self._run(inner)
+
     def _align(self, name: str) -> None:
-        copy = f"{name} aligned"  # no name of the program has a blank
+        copy = f"{self.names[name]} aligned"  # no name of the program has a blank
         found = self.scheduled.aligned(self.tensors[name], self.names[name], copy)
         if found is not None:
             self.names[name], self.tensors[name] = copy, found[0]

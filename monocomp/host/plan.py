@@ -24,12 +24,13 @@ class Launched:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Conversions, allocations, launches, and results: which tensors, in which shapes where these
-    are not their own. No tensor outlives its call."""
+    """Conversions, allocations, slices of tensors, launches, and results: which tensors, in which
+    shapes where these are not their own. No tensor outlives its call."""
 
     device: Any
     converted: tuple[tuple[str, Any], ...]
     allocations: tuple[tuple[str, tuple[int, ...], Any], ...]
+    slices: tuple[tuple[str, str, tuple[slice, ...]], ...]
     launches: tuple[Launched, ...]
     results: tuple[tuple[str, tuple[int, ...] | None], ...]
 
@@ -45,6 +46,8 @@ class Plan:
             known[name] = known[name].to(dtype)
         for name, shape, dtype in self.allocations:
             known[name] = empty(shape, dtype=dtype, device=self.device)
+        for name, tensor, here in self.slices:
+            known[name] = known[tensor][here]
         for launch in self.launches:
             args = launch.args.copy()
             for place, name in launch.given:

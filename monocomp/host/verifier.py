@@ -3,7 +3,7 @@ ranks that kernels take, and every parameter of a kernel is given once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -31,11 +31,37 @@ def verify(program: H.HostProgram) -> None:
 def _fault(program: H.HostProgram) -> str | None:
     known = {("parameter", n) for n in program.params} | {("tensor", n) for n, _ in program.inputs}
     known.add(("flag", "precision"))
-    ranks = dict(program.inputs)
-    for n, s in enumerate(program.body):
+    fault = _fault_in(program, program.body, known, dict(program.inputs))
+    if fault is None and (not program.body or not isinstance(program.body[-1], H.Return)):
+        return "its results are not its end"
+    return fault
+
+
+def _fault_in(
+    program: H.HostProgram,
+    body: Sequence[H.Statement],
+    known: set[tuple[str, str]],
+    ranks: dict[str, int],
+) -> str | None:
+    for n, s in enumerate(body):
         match s:
+            case H.Slices():
+                for name in (("size", s.part), ("size", s.whole)):
+                    if name not in known:
+                        return f"{' '.join(name)} is not defined"
+                for view in s.views:
+                    if ("tensor", view.tensor) not in known:
+                        return f"tensor {view.tensor} is not defined in `{view}`"
+                    if view.dim >= ranks[view.tensor]:
+                        return f"{view.tensor} has no dimension {view.dim}"
+                    known.add(("tensor", view.name))
+                    ranks[view.name] = ranks[view.tensor]
+                fault = _fault_in(program, s.body, known, ranks)
+                if fault is not None:
+                    return fault
+                continue
             case H.Choose(kernel):
-                known = {k for k in known if k[0] != "choice of the schedule"}
+                known -= {k for k in known if k[0] == "choice of the schedule"}
                 known |= _scheduled(program, kernel)
             case H.Buffer() | H.View():
                 ranks[s.name] = len(s.shape)
@@ -52,9 +78,9 @@ def _fault(program: H.HostProgram) -> str | None:
         fault = _launch_fault(program, s, ranks) if isinstance(s, H.Launch) else _rank(s, ranks)
         if fault is not None:
             return fault
-        if isinstance(s, H.Return) != (n + 1 == len(program.body)):
+        if isinstance(s, H.Return) and n + 1 < len(body):
             return "its results are not its end"
-    return None if program.body else "it is empty"
+    return None
 
 
 def _scheduled(program: H.HostProgram, kernel: int) -> set[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 from monocomp.equations import Equation, Equations
 from monocomp.lowering.bodies import Body
@@ -72,7 +73,11 @@ class _Kernel(Loops):
         with self.computing(equation.body, equation.name):
             value = self.value(equation.body)
             places = tuple(map(self.value, equation.indices))
-            store = Store(equation.name, places, value, origin=self.origin)
+            slices = self.program.slices
+            mode: Literal["set", "add"] = "set"
+            if slices is not None and equation.name in slices.added:
+                mode = "add"
+            store = Store(equation.name, places, value, mode=mode, origin=self.origin)
         self.scopes[-1].body.append(store)
 
     def _store_in_loop(self, name: str, equations: list[Equation]) -> None:

@@ -95,7 +95,8 @@ class Plan:
 
     def of_dtypes(self, dtypes: Mapping[str, str]) -> Plan:
         """The same for inputs of dtypes, as far as they are known."""
-        planned = (replace(k, tiles=k.tiles.of_dtypes(dtypes)) for k in self.planned)
+        known = self.program.with_slices(dtypes)
+        planned = (replace(k, tiles=k.tiles.of_dtypes(known)) for k in self.planned)
         return replace(self, program=self.program.of_dtypes(dtypes), planned=tuple(planned))
 
     def extents(
@@ -260,11 +261,7 @@ class Planner:
         nominal = {**nominal_sizes(program.declared), **sizes}
         fits = partial(fits_whole, sizes=sides)
         groups = kernel_groups(program, {**nominal, **sides})
-        chosen = [
-            (group, roles_by_cost(program, group, fits, nominal))
-            for group in groups
-            if not all(e.name in program.views for e in group)
-        ]
+        chosen = [(group, roles_by_cost(program, group, fits, nominal)) for group in groups]
         axes = tuple(c.axis for _, roles in chosen for c in roles.values())
         key = (program.equations, without_elements(program), axes, *sides.items())
         found = self._planned.get(key)

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from monocomp import terms as T
 from monocomp.domain import prefix_of
-from monocomp.equations import Equation, Equations, stored_in
+from monocomp.equations import Equation, Equations
 from monocomp.sizes import without_elements
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, carrier, is_selection
@@ -35,23 +35,35 @@ def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equ
         program: equations for outputs and for stored values.
         sizes: a number for every extent.
     """
-    found: dict[tuple[int, bool, frozenset[Term], Term | None], list[Equation]] = {}
+    found: dict[tuple[tuple[int, int, bool], frozenset[Term], Term | None], list[Equation]] = {}
     levels = _levels(program, sizes)
+    phases = _phases(program)
     empty = without_elements(program)
     for equation in program.computed:
-        level = levels[equation.name]
+        if equation.name in program.views:
+            continue
         is_empty = any(i.attr[1] in empty for i in equation.indices)
-        key = (level, is_empty, rows_of([equation]), scan_of([equation]))
-        found.setdefault(key, []).append(equation)
-    groups: list[tuple[tuple[int, bool], list[Equation]]] = []
-    for (level, is_empty, _, _), group in found.items():
-        others = (g for key, g in groups if key == (level, is_empty))
+        when = phases[equation.name], levels[equation.name], is_empty
+        found.setdefault((when, rows_of([equation]), scan_of([equation])), []).append(equation)
+    groups: list[tuple[tuple[int, int, bool], list[Equation]]] = []
+    for (when, _, _), group in found.items():
+        others = (g for key, g in groups if key == when)
         partner = next((g for g in others if _share_a_loop(g, group, sizes)), None)
         if partner is None:
-            groups.append(((level, is_empty), group))
+            groups.append((when, group))
         else:
             partner += group
     return [group for _, group in sorted(groups, key=lambda g: g[0])]
+
+
+def _phases(program: Equations) -> dict[str, int]:
+    """Does each equation come before slices, in them, or after them?"""
+    inside = frozenset() if program.slices is None else program.slices.computed
+    phases: dict[str, int] = {}
+    for e in program.computed:
+        before = max((phases[name] for name in program.read_by(e)), default=0)
+        phases[e.name] = 1 if e.name in inside else 2 if before else 0
+    return phases
 
 
 def _levels(program: Equations, sizes: Mapping[str, int]) -> dict[str, int]:
@@ -59,8 +71,8 @@ def _levels(program: Equations, sizes: Mapping[str, int]) -> dict[str, int]:
     one that goes over the same loop."""
     levels: dict[str, int] = {}
     for e in program.computed:
-        levels[e.name] = max((levels[at.name] + 1 for at in stored_in(e.body)), default=0)
-    read = {at.name for e in program.computed for at in stored_in(e.body)}
+        levels[e.name] = max((levels[name] + 1 for name in program.read_by(e)), default=0)
+    read = {name for e in program.computed for name in program.read_by(e)}
     for e in program.computed:
         if e.name not in read:
             later = (o for o in program.computed if levels[o.name] > levels[e.name])

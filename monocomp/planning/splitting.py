@@ -74,6 +74,8 @@ def split(
     """
     steps: list[Step] = []
     for group in kernel_groups(program, sizes):
+        if program.slices is not None and group[0].name in program.slices.computed:
+            continue  # each slice fills the device
         stream = _long_stream(program, group, sizes, processors, divides)
         if stream is None:
             continue

@@ -19,9 +19,11 @@ from monocomp import terms as T
 from monocomp.equations import Equation, Equations, in_order, stored_in
 from monocomp.planning.counting import Estimate, Place, elements
 from monocomp.planning.holding import estimate
+from monocomp.planning.joined_sums import join_sums
 from monocomp.planning.naming import new_index, new_name, taken_names
 from monocomp.planning.nested_sums import longest_first, partial_sums
 from monocomp.planning.roles import rows_of
+from monocomp.planning.slicing import length_of_slices, sliced, time_of
 from monocomp.rewriting import Saving, Step
 from monocomp.sharing import reading_stored
 from monocomp.terms import Term
@@ -47,6 +49,8 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     """
     steps = _store_kept(program)
     program = steps[-1].program if steps else program
+    steps += join_sums(program)
+    program = steps[-1].program if steps else program
     known: dict[tuple[Equation, ...], Estimate] = {}  # most kernels are the same in all trials
     kernels = estimate(program, sizes, known)
     close = Closing(program)
@@ -63,6 +67,8 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
             if cost < min(least, whole * (WORTH_STORING if is_beside else WORTHWHILE)):
                 least, best = cost, (tried, trial)
         if best is None:
+            steps += _in_slices(program, kernels, sizes, close, whole)
+            program = steps[-1].program if steps else program
             steps += longest_first(program, sizes)
             return steps[-1].program if steps else program, steps
         # Values that are stored together were weighed together: the last step has the cost.
@@ -122,7 +128,7 @@ def _choices(
 
 
 def _sets(
-    kernels: Sequence[Estimate], sizes: Mapping[str, int], close: Closing, limit: int
+    kernels: Sequence[Estimate], sizes: Mapping[str, int], close: Closing, limit: float
 ) -> Iterable[list[_Value]]:
     sets: dict[object, list[_Value]] = {}
     for v in _repeated_values(kernels, sizes, close):
@@ -130,6 +136,39 @@ def _sets(
             sets.setdefault(v.indices, []).append(v)
             sets.setdefault(v.loop, []).append(v)
     return sets.values()
+
+
+def _in_slices(
+    program: Equations,
+    kernels: Sequence[Estimate],
+    sizes: Mapping[str, int],
+    close: Closing,
+    whole: float,
+) -> list[Step]:
+    """The steps that store values, of which there are too many, for a slice of an index at a time,
+    if that is worth it."""
+    limit = _largest_tensor(program, sizes)
+    best: list[Step] = []
+    for values in _sets(kernels, sizes, close, math.inf):
+        count = sum(elements(v.indices, sizes) for v in values)
+        if count <= limit or any(v.indices != values[0].indices for v in values):
+            continue
+        stored = _store(program, values, close)
+        equations = [s.program.equations for s in stored]
+        names = {e.name for e in equations[-1]} - program.by_name.keys()
+        extents = [i.attr[1] for i in values[0].indices]
+        for extent in (e for e in dict.fromkeys(extents) if extents.count(e) == 1):
+            length = length_of_slices(sizes[extent], count, limit)
+            if length is None:
+                continue
+            step = sliced(stored[-1].program, names, extent, length, _reason(values[0]))
+            if step is None or step.program.slices is None:
+                continue
+            known = {**sizes, step.program.slices.part: length}
+            least = time_of(step.program, estimate(step.program, known), known)
+            if least < WORTHWHILE * whole:
+                whole, best = least / WORTHWHILE, [*stored, step]
+    return best
 
 
 def _largest_tensor(program: Equations, sizes: Mapping[str, int]) -> int:

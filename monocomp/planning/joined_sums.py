@@ -1,0 +1,109 @@
+"""Sums that multiply the same columns become one.
+
+The gradient of a layer's weights is one product of matrices, though its parts have filters and
+factors of their own:
+
+    dW[v,d] = sum[t](X[t,d] * P[t,v]) * c - sum[t if v == label[t]](X[t,d] * g[t])
+            = sum[t](X[t,d] * (P[t,v] * c - where(v == label[t], g[t], 0)))
+
+Each sum is a product of its own else, and an accumulator. An element that no filter admits stays
+out, and what stands before a sum is finite where what is read is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from monocomp import terms as T
+from monocomp.equations import Equation, Equations
+from monocomp.rewrites.single_folds import is_fold
+from monocomp.rewriting import Step
+from monocomp.terms import Term
+from monocomp.terms.monomials import addends, content, factors
+from monocomp.terms.printer import show
+
+JOINING_LAW = "c * sum[k](x * y) + sum[k](x * z) is sum[k](x * (c * y + z))"
+
+
+def join_sums(program: Equations) -> Iterator[Step]:
+    """Steps after which the sums of an equation that multiply the same columns are one."""
+    for name in [e.name for e in program.computed]:
+        while (found := _joined(program.by_name[name])) is not None:
+            start, e = program, program.by_name[name]
+            equations = (replace(e, body=found) if x is e else x for x in start.equations)
+            program = replace(start, equations=tuple(equations))
+            before, after = partial(_shown, start, e.body), partial(_shown, program, found)
+            yield Step("join_sums", JOINING_LAW, (name,), before, after, start, program)
+
+
+def _shown(program: Equations, t: Term) -> str:
+    return show(t, program.reader_names(t))
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """An addend that is a sum: its condition, and the factors of its elements, among them those
+    that stand before it."""
+
+    addend: Term
+    bound: Term
+    condition: Term
+    parts: tuple[Term, ...]
+
+    @property
+    def columns(self) -> frozenset[Term]:
+        """Factors that are read, with an index that nothing else of the elements has."""
+        return frozenset(
+            f
+            for f in self.parts
+            if T.is_read(f)
+            and self.bound.attr[0] in f.free
+            and not f.free <= frozenset().union(*(g.free for g in self.parts if g is not f))
+        )
+
+    def rest(self, common: frozenset[Term]) -> Term:
+        """The elements without some factors, and 0 where the condition does not hold."""
+        left = list(self.parts)
+        for f in common:
+            left.remove(f)
+        return T.where(self.condition, T.mul(T.ONE, *left), T.ZERO)
+
+
+def _joined(e: Equation) -> Term | None:
+    """The body with sums joined, if two can be."""
+    sums = [s for a in addends(e.body) if (s := _sum(a)) is not None]  # with columns
+    for n, one in enumerate(sums):
+        for common in {s.columns & one.columns for s in sums[n + 1 :]} - {frozenset()}:
+            chosen = [s for s in sums if s.bound is one.bound and common <= s.columns]
+            if len(chosen) > 1:
+                others = [a for a in addends(e.body) if a not in [s.addend for s in chosen]]
+                return T.add(_total(chosen, common), *others)
+    return None
+
+
+def _total(sums: Sequence[_Sum], common: frozenset[Term]) -> Term:
+    condition = T.disjunction(*(s.condition for s in sums))
+    element = T.mul(*common, T.add(*(s.rest(common) for s in sums)))
+    return T.fold("sum", (sums[0].bound,), condition, element)
+
+
+def _sum(addend: Term) -> _Sum | None:
+    """An addend as a sum, if it is one with columns, times what is finite."""
+    for f in factors(addend):
+        if is_fold(f, "sum") and f.kind == "float" and len(f.attr.indices) == 1:
+            others = [g for g in factors(addend) if g is not f]
+            # The same name for all: equal columns are one term.
+            (bound,), (condition, element) = T.open_as(f, (f"${f.attr.extents[0]}",))
+            found = _Sum(addend, bound, condition, (*others, *_separated(element)))
+            if found.columns and all(map(T.is_finite_if_read, others)):
+                return found
+    return None
+
+
+def _separated(element: Term) -> Iterator[Term]:
+    """The factors of an element, with those that all addends of one have."""
+    for f in factors(element):
+        common, rest = content(f, clear=False, leads=False)
+        yield from (c for c in (*factors(common), rest) if c is not T.ONE)

@@ -1,0 +1,287 @@
+"""Slicing: a value that is too large to be stored is stored for a slice of an index at a time.
+
+The gradients of a layer with a large vocabulary read the logits of each token for every column of
+what they give: computed anew, that costs as much again for each block of columns; stored, they are
+the tensor of tokens times vocabulary that fusion removed. Of some tokens at a time they are small:
+
+    for each slice of t:
+        S[t,v]   = sum[d](X[t,d] * W[v,d])
+        dX[t,d]  = sum[v](f(S[t,v]) * W[v,d])
+        dW[v,d] += sum[t](f(S[t,v]) * X[t,d])
+
+What has the index is written slice by slice, and sums over it go on from one slice to the next. To
+kernels a slice is an index like any other, and tensors with it are views: so no value may depend on
+where in the whole a slice lies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from monocomp import terms as T
+from monocomp.declarations import Input
+from monocomp.equations import Equation, Equations, Slices, in_order, stored_in
+from monocomp.planning.cost import ELEMENT_BYTES, STORED_BYTES
+from monocomp.planning.counting import Estimate
+from monocomp.planning.naming import new_name, taken_names
+from monocomp.planning.roles import READS, outer_folds
+from monocomp.rewriting import Step
+from monocomp.terms import Term
+
+SLICING_LAW = "a sum over an index is the sum over its slices, and each element lies in one"
+SHORTEST_SLICE = 128  # less leaves kernels without work
+
+
+class _NotSliced(Exception):
+    """A value depends on where a slice lies, or something else than a sum joins slices."""
+
+
+def length_of_slices(whole: int, elements: int, limit: int) -> int | None:
+    """How long slices of an index may be, for values with so many elements to take no more memory
+    than a tensor with the limit: a power of two; None where there is no use in slices."""
+    most = limit * ELEMENT_BYTES * whole // max(1, elements * STORED_BYTES)
+    length = 1 << max(0, most.bit_length() - 1)
+    return length if SHORTEST_SLICE <= length < whole else None
+
+
+def sliced(
+    program: Equations, stored: Iterable[str], extent: str, length: int, reason: str
+) -> Step | None:
+    """The step that stores values for a slice of an index at a time; None if that is not possible.
+
+    Args:
+        program: equations in kernels, those of the values among them.
+        stored: their names; each has one index of the extent.
+        extent: what is sliced.
+        length: of a slice.
+        reason: for the step.
+    """
+    if program.slices is not None or program.parts or program.views:
+        return None
+    try:
+        after = _Slicing(program, frozenset(stored), extent, length).program()
+    except _NotSliced:
+        return None
+    place = tuple(after.slices.computed) if after.slices else ()
+    before = extent.lstrip(".")
+    shown = f"slices of {length}"
+    step = Step("slice_index", SLICING_LAW, place, before, shown, program, after)
+    return replace(step, reason=reason)
+
+
+def time_of(program: Equations, kernels: Iterable[Estimate], sizes: Mapping[str, int]) -> float:
+    """The time of kernels, of which those for slices run once for each."""
+    slices = program.slices
+    if slices is None:
+        return sum(k.cost.time for k in kernels)
+    count = math.ceil(sizes[slices.whole] / slices.length)
+    names = slices.computed
+    return sum(k.cost.time * (count if k.equations[0].name in names else 1) for k in kernels)
+
+
+class _Slicing:
+    def __init__(self, program: Equations, stored: frozenset[str], extent: str, length: int):
+        self.start, self.extent, self.length = program, extent, length
+        self.stored = self._only_of_slices(stored)
+        self.taken = taken_names(program) | program.declared.names
+        self.index = self._new_index()
+        self.tensors: dict[str, tuple[str, int]] = {}
+        self.inputs: dict[str, Input] = {}
+        self.given: dict[str, Equation] = {}
+        self.instead: dict[str, Equation] = {}  # by the name of the whole
+
+    def program(self) -> Equations:
+        """The program in slices."""
+        start, part = self.start, self.index.attr[1]
+        equations: list[Equation] = []
+        written: dict[str, tuple[str, int]] = {}
+        added: set[str] = set()
+        inner: set[str] = set()
+        for e in start.computed:
+            if not self._is_in_slices(e):
+                equations.append(e)
+                continue
+            dims = [n for n, i in enumerate(e.indices) if i.attr[1] == self.extent]
+            if len(dims) == 1:
+                own = self._of_slice(e, dims[0])
+                inner.add(own.name)
+                equations.append(own)
+                if e.name not in self.stored:
+                    written[own.name] = e.name, dims[0]
+                    equations.append(replace(e, body=T.stored(own, e.indices)))
+            elif not dims:
+                sums, reader = self._sums(e)
+                added |= {s.name for s in sums}
+                equations += [*sums, reader]
+            else:
+                raise _NotSliced
+        self._check_order(equations, inner | added)
+        declared = start.declared
+        bound = T.function("minimum", T.extent_of(self.extent), T.const(self.length))
+        slices = Slices(
+            whole=self.extent,
+            part=part,
+            length=self.length,
+            read=self.tensors,
+            written=written,
+            added=frozenset(added),
+            computed=frozenset(inner | added),
+        )
+        return replace(
+            start,
+            declared=replace(
+                declared,
+                inputs={**declared.inputs, **self.inputs},
+                extent_of={**declared.extent_of, part: part},
+                bounds={**declared.bounds, part: bound},
+            ),
+            equations=in_order(equations),
+            given=(*start.given, *self.given.values()),
+            views={own: name for name, (own, _) in written.items()},
+            slices=slices,
+        )
+
+    def _only_of_slices(self, stored: frozenset[str]) -> frozenset[str]:
+        """The values, and what else has the index, reads one and is no output."""
+        outputs = {o.name for o in self.start.outputs}
+        found = set(stored)
+        for e in self.start.computed:  # each after what it reads
+            has_index = any(i.attr[1] == self.extent for i in e.indices)
+            if has_index and e.name not in outputs and self.start.read_by(e) & found:
+                found.add(e.name)
+        return frozenset(found)
+
+    def _is_in_slices(self, e: Equation) -> bool:
+        """Does it compute one of the values, or read one?"""
+        return e.name in self.stored or any(s.name in self.stored for s in stored_in(e.body))
+
+    def _check_order(self, equations: Sequence[Equation], inside: set[str]) -> None:
+        """No slice reads what only all of them come to."""
+        late: set[str] = set()
+        for e in in_order(equations):
+            read = {s.name for s in stored_in(e.body)}
+            names = {t.attr for t in T.subterms(e.body) if t.op == "read"}
+            if e.name not in inside and read & (inside | late):
+                late.add(e.name)
+            elif late & (read | {self.tensors[n][0] for n in names & self.tensors.keys()}):
+                raise _NotSliced
+
+    def _named(self, base: str) -> str:
+        name = new_name(base, self.taken)
+        self.taken.add(name)
+        return name
+
+    def _new_index(self) -> Term:
+        name = self._named(f"{self.extent.lstrip('.')}_slice")
+        return T.index(name, name)
+
+    def _of_slice(self, e: Equation, dim: int) -> Equation:
+        """An equation for the elements of a slice."""
+        indices = list(e.indices)
+        body = self._in_slice(T.substitute(e.body, {indices[dim].attr[0]: self.index}))
+        indices[dim] = self.index
+        name = e.name
+        if e.name in self.stored:
+            indices = list(_first(indices, self.index))  # its rows lie one after the other
+        else:
+            name = self._named(f"{e.name}_slice")
+        own = Equation(name, tuple(indices), body)
+        self.instead[e.name] = own
+        return own
+
+    def _sums(self, e: Equation) -> tuple[list[Equation], Equation]:
+        """What the slices add to, and the equation that reads it at the end."""
+        found: list[Equation] = []
+        body = e.body
+        for f in outer_folds([e]):
+            if self.extent not in f.folded:
+                continue
+            if f.attr.monoid != "sum" or len(f.attr.indices) != 1 or f.kind != "float":
+                raise _NotSliced
+            (bound,), (condition, element) = T.open_fold(f)
+            if bound.attr[1] != self.extent:
+                raise _NotSliced
+            here = {bound.attr[0]: self.index}
+            parts = (self._in_slice(T.substitute(p, here)) for p in (condition, element))
+            total = T.fold("sum", (self.index,), *parts)
+            own = tuple(i for i in e.indices if i.attr[0] in total.free)
+            found.append(Equation(self._named(f"{e.name}_sum"), own, total))
+            body = T.replace(body, f, T.stored(found[-1], own))
+        if any(s.name in self.stored for s in stored_in(body)):
+            raise _NotSliced
+        return found, replace(e, body=body)
+
+    def _in_slice(self, t: Term) -> Term:
+        """A term that reads the slice of each tensor that has the sliced index."""
+        found = self._read(t, {})
+        if not _is_plain(found, self.index, self.extent):
+            raise _NotSliced
+        return found
+
+    def _read(self, t: Term, memo: dict[Term, Term]) -> Term:
+        found = memo.get(t)
+        if found is None:
+            found = T.map_children(t, lambda a: self._read(a, memo))
+            if t.op in READS and self.index in t.args:
+                found = self._read_slice(found)
+            elif t.op == "stored" and t.attr.name in self.instead:
+                raise _NotSliced  # the whole of what only a slice is there
+            memo[t] = found
+        return found
+
+    def _read_slice(self, t: Term) -> Term:
+        dim = t.args.index(self.index)
+        if t.op == "stored" and t.attr.name in self.instead:
+            return T.stored(self.instead[t.attr.name], _first(t.args, self.index))
+        name = t.attr if t.op == "read" else t.attr.name
+        known = {tensor: (own, d) for own, (tensor, d) in self.tensors.items()}
+        if name not in known:
+            own = self._named(f"{name}_slice")
+            self.tensors[own] = name, dim
+            self._declare(own, name, dim, t)
+            known[name] = own, dim
+        own, at = known[name]
+        if at != dim:
+            raise _NotSliced
+        if own in self.given:
+            return T.stored(self.given[own], t.args)
+        return T.read(own, t.args, t.kind)
+
+    def _declare(self, own: str, name: str, dim: int, t: Term) -> None:
+        """A slice is an input like any other; of one that is given with its definition, this holds
+        for slices too, where it is as plain."""
+        part = self.index.attr[0]
+        declared = self.start.declared.inputs.get(name)
+        dims = [i.attr[0] for i in t.attr.indices] if declared is None else list(declared.dims)
+        dims[dim] = part
+        dtype = None if declared is None else declared.dtype
+        self.inputs[own] = Input(own, tuple(dims), t.kind, dtype)
+        if t.op == "stored" and t.attr.given:
+            indices = list(t.attr.indices)
+            body = T.substitute(t.attr.body, {indices[dim].attr[0]: self.index})
+            indices[dim] = self.index
+            try:
+                body = self._in_slice(body)
+            except _NotSliced:
+                return
+            self.given[own] = Equation(own, tuple(indices), body, given=True)
+
+
+def _first(terms: Sequence[Term], one: Term) -> tuple[Term, ...]:
+    """Terms with one of them before the others."""
+    return (one, *(t for t in terms if t is not one))
+
+
+def _is_plain(t: Term, index: Term, extent: str) -> bool:
+    """Is the index only a subscript, once in each read, and does nothing else tell how long the
+    whole is?"""
+    for s in T.subterms(t):
+        if s.op == "extent" and s.attr == extent:
+            return False
+        if index in s.args and (s.op not in READS or s.args.count(index) > 1):
+            return False
+        if s.op == "fold" and extent in s.attr.extents:
+            return False
+    return t is not index
