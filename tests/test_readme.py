@@ -15,8 +15,10 @@ import shlex
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -108,6 +110,22 @@ COMMANDS = [c for page in PAGES for c in commands(page)]
 MONOCOMP = [c for c in COMMANDS if c.words.startswith("monocomp ")]
 
 
+@contextlib.contextmanager
+def _not_compiled() -> Iterator[None]:
+    """`torch.compile(f)` is f, whatever that says; torch's own calls, with options, are theirs."""
+    import torch
+
+    real = torch.compile
+
+    def patched(f: Any, **options: Any) -> Any:
+        return real(f, **options) if options else f
+
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        patch.setattr(torch, "compile", patched)
+        yield
+
+
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if any(b.language == "python" for b in blocks(p))]
 )
@@ -119,7 +137,9 @@ def test_python_blocks_run_in_order(
 
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
-    namespace: dict[str, Any] = {"__name__": "readme"}
+    module = ModuleType("readme")  # which torch imports to trace a function of it
+    monkeypatch.setitem(sys.modules, "readme", module)
+    namespace = vars(module)
     printed, where = "", ""
     for block in blocks(page):
         if block.language in ("python", "py"):
@@ -127,13 +147,11 @@ def test_python_blocks_run_in_order(
             where = f"{page}, line {block.line}"
             out = io.StringIO()
             code = compile("\n" * (block.line - 1) + block.text, page, "exec")
-            with contextlib.redirect_stdout(out), warnings.catch_warnings():
-                if block.language == "py":  # others' code, not compiled
-                    warnings.simplefilter("ignore")
-                    monkeypatch.setattr(torch, "compile", lambda f: f)
+            with contextlib.ExitStack() as during:
+                during.enter_context(contextlib.redirect_stdout(out))
+                if block.language == "py":  # others' code
+                    during.enter_context(_not_compiled())
                 exec(code, namespace)
-            monkeypatch.undo()
-            monkeypatch.chdir(tmp_path)
             printed = out.getvalue()
         elif block.language == "text":
             assert_shows(block.text, printed, where)
