@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -16,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
 import monocomp
+from monocomp import library
 from monocomp.command_line import options, programs, streams, verbs
 from monocomp.errors import InternalError, MonocompError, UsageError, did_you_mean, nearest, shorten
 
@@ -106,7 +108,17 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose errors look like all others, also where its help cannot be written."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, help=f"{self.prog} --help")
+        wrong = re.fullmatch(
+            r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", message
+        )
+        if wrong is None:
+            raise UsageError(message, help=f"{self.prog} --help")
+        choices = wrong[3].replace("'", "").split(", ")
+        raise UsageError(
+            f"'{shorten(wrong[2])}' is no value of {wrong[1]}",
+            notes=(f"accepted: {', '.join(choices)}",),
+            help=did_you_mean(wrong[2], choices),
+        )
 
     def _print_message(self, message: str, file: object = None) -> None:
         streams.say(message)
@@ -117,6 +129,8 @@ def _run(argv: list[str]) -> int:
     if not argv:
         streams.tell(parser.format_help().rstrip())
         return WRONG
+    if argv[0] == "help":
+        argv = [*argv[1:2], "--help"]
     if not argv[0].startswith("-") and argv[0] not in VERBS:
         near = nearest(argv[0], VERBS)
         raise UsageError(
@@ -126,12 +140,17 @@ def _run(argv: list[str]) -> int:
         )
     parsed, unknown = parser.parse_known_args(argv)
     if unknown:
-        _refuse(unknown[0], parsed.accepted)
+        _refuse(argv[0], unknown[0], parsed.accepted)
     run: Callable[[argparse.Namespace], int] = parsed.run
     return run(parsed)
 
 
-def _refuse(word: str, accepted: list[str]) -> NoReturn:
+def _refuse(verb: str, word: str, accepted: list[str]) -> NoReturn:
+    if not word.startswith("-") and not VERBS[verb].takes_program:
+        raise UsageError(
+            f"'monocomp {verb}' takes no '{shorten(word)}'",
+            help=f"monocomp show {word}" if word in library.names() else f"monocomp {verb} --help",
+        )
     if not word.startswith("-"):
         raise UsageError(
             f"unexpected '{shorten(word)}'",

@@ -89,7 +89,31 @@ def test_check_and_run_as_json(call) -> None:
     assert (output["name"], output["shape"], output["dtype"]) == ("O", [3], "float32")
 
 
-# --- what is missing is named, with what to say
+# --- what is mistyped or missing is named, with what to say
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("emit causal --form pts", "'pts' is no value of --form\n  accepted: source, ttir, "),
+        ("emit causal --form pts", "help: did you mean 'ptx'?"),
+        ("completion fsh", "help: did you mean 'fish'?"),
+        ("list causal", "'monocomp list' takes no 'causal'\n  help: monocomp show causal"),
+        ("doctor here", "help: monocomp doctor --help"),
+        ("show slidingwindow", "help: did you mean 'sliding_window'?"),
+        ("show nothing_like_it", "help: monocomp list"),
+        ("benhc causal", "help: did you mean 'monocomp bench'?"),
+        ("emit causal --form ptx --target cuda90", "write cuda: and the compute capability"),
+    ],
+)
+def test_mistypings(call, words: str, message: str) -> None:
+    status, out, err = call(*words.split())
+    assert (status, out) == (2, "") and message in err
+
+
+def test_help_may_be_asked_for_as_a_command(call) -> None:
+    assert call("help") == call("--help")
+    assert call("help", "bench") == call("bench", "--help")
 
 
 def test_sizes_that_are_missing_are_proposed(call) -> None:
