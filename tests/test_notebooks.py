@@ -72,7 +72,7 @@ def executed(notebook: Any, folder: Path) -> Any:
     prepared.cells.insert(0, nbformat.v4.new_code_cell(first))
     resources = {"metadata": {"path": str(folder)}}
     nbclient.NotebookClient(
-        prepared, kernel_name="python3", timeout=120, resources=resources
+        prepared, kernel_name="python3", timeout=120, resources=resources, coalesce_streams=True
     ).execute()
     del prepared.cells[0]
     prepared.metadata = notebook.metadata
