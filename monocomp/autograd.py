@@ -85,9 +85,10 @@ class Forward:
         outputs = tuple(o for n, o in enumerate(self.outputs) if n not in self.constant)
         found = self.pushed.get(wrt)
         if found is None:
-            pulled = gradient(self.program, wrt, outputs)
+            pulled = gradient(self.program, wrt, outputs, plans=False)
             names = tuple(pulled.cotangents[o] for o in outputs)
-            pushed = gradient(pulled.equations, names, tuple(pulled.gradients[n] for n in wrt))
+            results = tuple(pulled.gradients[n] for n in wrt)
+            pushed = gradient(pulled.equations, names, results, plans=False)
             calls = self.calls.of(pushed.equations)
             tangents = {n: pushed.cotangents[pulled.gradients[n]] for n in wrt}
             found = self.pushed[wrt] = calls, tangents, dict(zip(outputs, names, strict=True))
@@ -97,8 +98,8 @@ class Forward:
         names = (*calls.declared.inputs, *calls.declared.params)
         # They do not matter, but for their sizes.
         known.update((n, torch.zeros_like(values[o])) for o, n in cotangents.items() if n in names)
-        results = calls.differentiable({n: known[n] for n in names if n in known})
-        return dict(zip(outputs, results, strict=True))
+        found_tangents = calls.differentiable({n: known[n] for n in names if n in known})
+        return dict(zip(outputs, found_tangents, strict=True))
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class Backward:
     @classmethod
     def of(cls, forward: Forward, wrt: Mapping[str, torch.dtype], outputs: Names) -> Backward:
         """That of a program, for results that have gradients, in the dtypes of inputs."""
-        found = gradient(forward.program, tuple(wrt), outputs)
+        found = gradient(forward.program, tuple(wrt), outputs, plans=False)
         dtypes = {n: str(dtype).removeprefix("torch.") for n, dtype in wrt.items()}
         results = tuple(
             Output(found.gradients[n], dtype if dtype in DTYPES else None)
@@ -155,7 +156,10 @@ class Backward:
         known = dict(values)
         if self.recompute is not None:
             outputs = (o.name for o in self.recompute.declared.outputs)
-            known.update(zip(outputs, self.recompute.differentiable(values), strict=True))
+            declared = self.recompute.declared
+            names = (n for n in (*declared.inputs, *declared.params) if n in values)
+            results = self.recompute.differentiable({n: values[n] for n in names})
+            known.update(zip(outputs, results, strict=True))
         for name, given in cotangents.items():
             known[self.cotangents[name]] = given
         results = self.calls.differentiable({n: known[n] for n in self.names if n in known})

@@ -85,6 +85,9 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     ),
     "extrema._picked: ... if o is not c": "at the place that it names it is true",
     "extrema._solved: c.op != 'compare'": "nothing else has the attribute ==",
+    "quotients.cancel_denominator: base.op != 'add'": (
+        "a product with one term has cancelled in a quotient by it already"
+    ),
     "quotients.cancel_denominator: inverse.attr == -1": (
         "a power of the divisor is one addend, so that nothing gets shorter"
     ),

@@ -67,15 +67,28 @@ def emit(command: argparse.ArgumentParser) -> None:
     add("--tf32", action="store_true", help="products of fp32 in tf32")
     _extent(command)
     add("--minimal", action="store_true", help="kernels for these sizes and little else, to paste")
+    add("--gradient", action="store_true", help="with its gradients, for autograd")
+    _of_gradients(command)
     add("--name", metavar="NAME", help="the kernel's name")
     add("--json", action="store_true", help="with --form: what the kernels take, for other tools")
     add("-o", "--output", metavar="FILE", help="where to write it (standard output)")
 
 
+def _of_gradients(command: argparse.ArgumentParser) -> None:
+    _several(command, "--wrt", "NAME", "inputs to differentiate with respect to (all floats)")
+    command.add_argument(
+        "--save",
+        nargs="*",
+        metavar="NAME",
+        help="what to read of the program's values, outputs among them (what costs least)",
+    )
+
+
 def grad(command: argparse.ArgumentParser) -> None:
     """Of `monocomp grad`."""
     add = command.add_argument
-    _several(command, "--wrt", "NAME", "inputs to differentiate with respect to (all floats)")
+    _of_gradients(command)
+    _extent(command)
     _several(command, "--outputs", "NAME", "outputs that have a derivative (all floats)")
     add("--forward", action="store_true", help="print the program with what it saves instead")
     add("-o", "--output", metavar="FILE", help="where to write it (standard output)")
@@ -89,6 +102,8 @@ def explain(command: argparse.ArgumentParser) -> None:
         "--origins", action="store_true", help="with --stage source: what each statement computes"
     )
     command.add_argument("--backend", default="auto", metavar="NAME", help="what runs it (auto)")
+    command.add_argument("--gradient", action="store_true", help="how its gradient follows")
+    _of_gradients(command)
     looks = command.add_mutually_exclusive_group()
     looks.add_argument(
         "--stage",

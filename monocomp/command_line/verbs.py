@@ -8,144 +8,26 @@ from __future__ import annotations
 
 import io
 import json
-import keyword
-import math
 import os
-import re
 import zipfile
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from monocomp.command_line import files, streams
-from monocomp.errors import DeviceError, UnsupportedDtypeError, UsageError, did_you_mean, shorten
+from monocomp.command_line import files, streams, words
+from monocomp.errors import DeviceError, UsageError
 from monocomp.plain_files import require_writable, write
 from monocomp.stages import Stages
 
 if TYPE_CHECKING:
-    from monocomp.declarations import Declarations
     from monocomp.equations import Equations
+    from monocomp.gradients.derived import Gradient
     from monocomp.kernel import Kernel
 
 OK, FAILED = 0, 1
 _USUAL = {"grid": 2, "row": 1024, "stream": 1024}  # sizes to suggest, by an index's role
 STANDARD_OUTPUT = (None, "-", "/dev/stdout")  # a file there is written on, not replaced
-
-_DTYPES = {
-    **dict.fromkeys(("bf16", "bfloat16"), "bfloat16"),
-    **dict.fromkeys(("fp16", "f16", "half", "float16"), "float16"),
-    **dict.fromkeys(("fp32", "f32", "float", "float32"), "float32"),
-    **dict.fromkeys(("fp64", "f64", "double", "float64"), "float64"),
-}
-_DTYPES_OF_ONE = {
-    **_DTYPES,
-    **dict.fromkeys(("e4m3", "float8_e4m3fn"), "float8_e4m3fn"),
-    **dict.fromkeys(("e5m2", "float8_e5m2"), "float8_e5m2"),
-}
-
-T = TypeVar("T")
-
-
-# Words to values
-
-
-def pairs(
-    words: Iterable[str], form: str, convert: Callable[[str], T], wanted: str
-) -> dict[str, T]:
-    """`name=value` words as a dictionary."""
-    found: dict[str, T] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not re.fullmatch(r"\.?\w+", name, re.ASCII):
-            raise UsageError(
-                f"'{shorten(word)}' is not of the form {form}",
-                help="PROGRAM comes before the options that take several words",
-            )
-        if name in found:
-            raise UsageError(f"'{name}' is given twice")
-        try:
-            found[name] = convert(value)
-        except ValueError:
-            raise UsageError(f"'{name}' must be {wanted}, not '{shorten(value)}'") from None
-    return found
-
-
-def _extents(options: Namespace) -> dict[str, int]:
-    sizes = pairs(options.extent, "INDEX=SIZE", int, "a whole number")
-    for name, size in sizes.items():
-        if not 0 <= size < 2**63:
-            raise UsageError(f"the extent of '{name}' must lie in 0 to 2**63 - 1")
-    return sizes
-
-
-def _number(text: str) -> int | float:
-    try:
-        return int(text)
-    except ValueError:
-        number = float(text)
-    if math.isinf(number) and "inf" not in text.lower():
-        raise ValueError(text)  # such as 1e400
-    return number
-
-
-def _params(options: Namespace) -> dict[str, int | float]:
-    return pairs(options.param, "NAME=VALUE", _number, "a number")
-
-
-def _refuse_unknown_params(declared: Declarations[Any], params: Mapping[str, Any]) -> None:
-    for name in params:
-        if name not in declared.params:
-            raise UsageError(
-                f"the program has no parameter '{name}'",
-                notes=(f"parameters: {', '.join(declared.params) or 'none'}",),
-                help=did_you_mean(name, declared.params),
-            )
-
-
-def _dtypes(options: Namespace) -> tuple[str | None, dict[str, str]]:
-    """From `bf16,K=e4m3,V=e4m3` the dtype of all inputs and those of single ones."""
-    words = [] if options.dtype is None else options.dtype.split(",")
-    of_all = [w for w in words if "=" not in w]
-    if len(of_all) > 1:
-        raise UsageError(f"'{shorten(of_all[0])}' and '{shorten(of_all[1])}' for all inputs")
-    of_one = pairs([w for w in words if "=" in w], "NAME=TYPE", str, "a dtype")
-    named = {name: _dtype(given, _DTYPES_OF_ONE) for name, given in of_one.items()}
-    return _dtype(of_all[0], _DTYPES) if of_all else None, named
-
-
-def _by_input(
-    declared: Declarations[Any], dtype: str | None, named: Mapping[str, str]
-) -> dict[str, str | None]:
-    """The dtype of each input; None: as it comes."""
-    for name in named.keys() - declared.inputs.keys():
-        raise UsageError(
-            f"the program has no input '{name}'",
-            notes=(f"inputs: {', '.join(declared.inputs)}",),
-        )
-    return {name: named.get(name, dtype) for name in declared.inputs}
-
-
-def _dtype(given: str, known: Mapping[str, str]) -> str:
-    if given in known:
-        return known[given]
-    raise UnsupportedDtypeError(
-        f"'{shorten(given)}' is no dtype for inputs",
-        notes=("accepted: bf16, fp16, fp32, fp64, and NAME=e4m3 or NAME=e5m2 for one input",),
-        help=did_you_mean(given, known),
-    )
-
-
-def _name(options: Namespace) -> str | None:
-    given: str | None = options.name
-    if given is None:
-        return None
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", given) or keyword.iskeyword(given):
-        raise UsageError(
-            f"'{shorten(given)}' cannot be a kernel's name",
-            help="letters, digits and _, at most 64, and no digit first",
-        )
-    return given
 
 
 def _equations(options: Namespace, name: str | None = None) -> Equations:
@@ -157,9 +39,20 @@ def _equations(options: Namespace, name: str | None = None) -> Equations:
 
 
 def _compile(options: Namespace, name: str | None = None, **more: Any) -> Kernel:
+    return _kernel(_equations(options, name), **more)
+
+
+def _kernel(equations: Equations, **more: Any) -> Kernel:
     from monocomp.kernel import Kernel
 
-    return Kernel(_equations(options, name), **more)
+    return Kernel(equations, **more)
+
+
+def _gradient(options: Namespace, equations: Equations, outputs: Iterable[str] = ()) -> Gradient:
+    from monocomp.gradients.derived import gradient
+
+    extents = words.extents(options)
+    return gradient(equations, options.wrt or None, list(outputs) or None, options.save, extents)
 
 
 # Output
@@ -194,26 +87,38 @@ def _require_output(path: str | None, *read: str) -> None:
 
 def emit(options: Namespace) -> int:
     """`monocomp emit`: the source and nothing else."""
-    name, extents = _name(options), _extents(options)
-    dtype, named = _dtypes(options)
+    name, extents = words.kernel_name(options), words.extents(options)
+    dtype, named = words.dtypes(options)
     _require_output(options.output, options.program)
-    kernel = _compile(options, name)
+    equations = _equations(options, name)
     if named and dtype is not None:
-        floats = [n for n, i in kernel.declared.inputs.items() if i.kind == "float"]
+        floats = [n for n, i in equations.declared.inputs.items() if i.kind == "float"]
         named = {**dict.fromkeys(floats, dtype), **named}
     if options.form != "source":
-        _deliver(options.output, _machine_code(kernel, options, named or dtype or "bf16"))
+        if options.gradient:
+            raise UsageError(
+                "--form is of a program, and --gradient of two", help="take one of them"
+            )
+        _refuse_of_gradients(options)
+        made = _machine_code(_kernel(equations), options, named or dtype or "bf16")
+        _deliver(options.output, made)
         return OK
     if options.json:
         raise UsageError("--json goes with --form", help="source is text; add --form ptx, say")
-    source = kernel.source(
-        options.backend,
-        target=options.target,
-        dtype=named or dtype,
-        extents=extents or None,
-        tf32=options.tf32,
-        minimal=options.minimal,
-    )
+    how = {
+        "target": options.target,
+        "dtype": named or dtype or "bf16",
+        "extents": extents or None,
+        "tf32": options.tf32,
+        "minimal": options.minimal,
+    }
+    if options.gradient:
+        if options.backend != "triton":
+            raise UsageError("gradients are emitted for backend 'triton'")
+        source = _gradient(options, equations).source(**how)
+    else:
+        _refuse_of_gradients(options)
+        source = _kernel(equations).source(options.backend, **how)
     _deliver(options.output, source)
     return OK
 
@@ -226,7 +131,7 @@ def _machine_code(kernel: Kernel, options: Namespace, dtype: str | Mapping[str, 
     if options.minimal:
         raise UsageError("--minimal is of source, and --form of what is made of it")
     target = options.target or "cuda:90"
-    known = by_representative(kernel.declared, _extents(options))
+    known = by_representative(kernel.declared, words.extents(options))
     found, sizes = machine_code(
         options.backend, kernel.planner, known, dtype, target, options.form, tf32=options.tf32
     )
@@ -241,16 +146,17 @@ def _machine_code(kernel: Kernel, options: Namespace, dtype: str | Mapping[str, 
 
 def grad(options: Namespace) -> int:
     """`monocomp grad`: the gradient as a program, or the program that saves what it reads."""
-    from monocomp.gradients.derived import gradient
-
-    found = gradient(_equations(options), options.wrt or None, options.outputs or None)
+    found = _gradient(options, _equations(options), options.outputs)
     _deliver(options.output, found.forward.text() if options.forward else f"{found}\n")
     return OK
 
 
 def explain(options: Namespace) -> int:
     """`monocomp explain`."""
-    extents = _extents(options)
+    extents = words.extents(options)
+    if options.gradient:
+        return _explain_gradient(options)
+    _refuse_of_gradients(options)
     kernel = _compile(options, backend=options.backend)
     stages = Stages(kernel, extents)
     if options.origins and options.stage != "source":
@@ -273,14 +179,32 @@ def explain(options: Namespace) -> int:
     return OK
 
 
+def _explain_gradient(options: Namespace) -> int:
+    if options.stage or options.before or options.after or options.origins:
+        raise UsageError(
+            "a gradient has no stages before it is compiled",
+            help="monocomp grad PROGRAM -o grad.mc, then monocomp explain grad.mc",
+        )
+    derivation = _gradient(options, _equations(options)).derivation
+    shown = derivation if options.steps is None else derivation.first(options.steps)
+    _say(shown.to_json() if options.json else f"{shown}\n\n{shown.certify()}")
+    return OK
+
+
+def _refuse_of_gradients(options: Namespace) -> None:
+    for option in ("wrt", "save"):
+        if getattr(options, option):
+            raise UsageError(f"--{option} goes with --gradient", help="add --gradient")
+
+
 def check(options: Namespace) -> int:
     """`monocomp check`: a line for each finding as it comes."""
     from monocomp.command_line.findings import report
     from monocomp.command_line.verification import verify
 
-    extents, params = _extents(options), _params(options)
+    extents, params = words.extents(options), words.params(options)
     program = _equations(options)
-    _refuse_unknown_params(program.declared, params)
+    words.refuse_unknown_params(program.declared, params)
     findings = verify(program, extents, params, options.seed)
     return OK if report(findings, as_json=options.json) else FAILED
 
@@ -308,12 +232,12 @@ def bench(options: Namespace) -> int:
     from monocomp.command_line import bench as measuring
     from monocomp.command_line.progress import Progress
 
-    extents, params = _extents(options), _params(options)
-    of_all, named = _dtypes(options)
+    extents, params = words.extents(options), words.params(options)
+    of_all, named = words.dtypes(options)
     dtype = of_all or ("bfloat16" if torch.cuda.is_available() else "float32")
     kernel = _compile(options)
-    _refuse_unknown_params(kernel.declared, params)
-    dtypes = _by_input(kernel.declared, dtype, named)
+    words.refuse_unknown_params(kernel.declared, params)
+    dtypes = words.by_input(kernel.declared, dtype, named)
     arrays = _random(kernel, extents, params, dtype, options.seed)
     tensors = files.tensors(arrays, dtypes, "auto")
     with Progress() as progress:
@@ -333,9 +257,9 @@ def run(options: Namespace) -> int:
     """`monocomp run`: one line for each output."""
     import torch
 
-    extents, params = _extents(options), _params(options)
-    dtype, named = _dtypes(options)
-    paths = pairs(options.input, "NAME=FILE", str, "a file")
+    extents, params = words.extents(options), words.params(options)
+    dtype, named = words.dtypes(options)
+    paths = words.pairs(options.input, "NAME=FILE", str, "a file")
     if options.random and paths:
         raise UsageError("--random makes every input, so it does not go with --input")
     if extents and not options.random:
@@ -343,12 +267,12 @@ def run(options: Namespace) -> int:
     _require_output(options.output, options.program, *paths.values())
     kernel = _compile(options, backend=options.backend)
     declared = kernel.declared
-    _refuse_unknown_params(declared, params)
+    words.refuse_unknown_params(declared, params)
     if options.random:
         arrays = _random(kernel, extents, params, dtype, options.seed)
     else:
         arrays = {name: files.read_array(path) for name, path in paths.items()}
-    dtypes = _by_input(declared, dtype, named)
+    dtypes = words.by_input(declared, dtype, named)
     results = kernel(**files.tensors(arrays, dtypes, options.backend), **params)
     values = results if isinstance(results, tuple) else (results,)
     outputs: dict[str, Any] = {
@@ -370,12 +294,12 @@ def tune(options: Namespace) -> int:
     from monocomp import schedules
     from monocomp.command_line.progress import Progress
 
-    extents, params = _extents(options), _params(options)
-    of_all, named = _dtypes(options)
+    extents, params = words.extents(options), words.params(options)
+    of_all, named = words.dtypes(options)
     dtype = of_all or "bfloat16"
     kernel = _compile(options, backend="triton", tf32=options.tf32)
-    _refuse_unknown_params(kernel.declared, params)
-    dtypes = _by_input(kernel.declared, dtype, named)
+    words.refuse_unknown_params(kernel.declared, params)
+    dtypes = words.by_input(kernel.declared, dtype, named)
     if not torch.cuda.is_available():
         raise DeviceError(
             "schedules are measured on a GPU, and there is none here",

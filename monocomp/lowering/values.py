@@ -115,8 +115,8 @@ class Values(Scopes):
                 return general_power(*map(self.value, t.args))
             case "exactly":
                 inert = T.as_it_stands(t)
-                if t.attr[0] == "div" and (T.is_bracket(t.args[1]) or t.args[1] is T.ZERO):
-                    return apply("div", *map(self.value, t.args))  # 0 / 0 is no number, either
+                if t.attr == ("div", T.PLAIN):
+                    return apply("div", *map(self.value, t.args))
                 if inert.op == "mul":  # 0 * inf is no number, also where 0 is a truth value
                     return self._pinned_product(1.0, inert)
                 return self._build(inert, guard)

@@ -22,6 +22,7 @@ from monocomp.equations import Equation, Equations
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.lowering.guards import guard_reads
 from monocomp.lowering.kernels import lower
+from monocomp.planning.bounding import bound
 from monocomp.planning.holding import roles_by_cost
 from monocomp.planning.report import report
 from monocomp.planning.roles import (
@@ -221,7 +222,8 @@ class Planner:
         known = Rewriter(rewriter.program)
         known.exhaust(equalities)
         program, steps = cut(known.program, sizes)
-        steps = [*known.steps, *steps]
+        program, more = bound(program, sizes)
+        steps = [*known.steps, *steps, *more]
         if processors > 1:
             program, more = split(program, sizes, processors, divides=divides)
             steps = [*steps, *more]
@@ -260,7 +262,7 @@ class Planner:
         program = guard_reads(program)
         nominal = {**nominal_sizes(program.declared), **sizes}
         fits = partial(fits_whole, sizes=sides)
-        groups = kernel_groups(program, {**nominal, **sides})
+        groups = kernel_groups(program, nominal)
         chosen = [(group, roles_by_cost(program, group, fits, nominal)) for group in groups]
         axes = tuple(c.axis for _, roles in chosen for c in roles.values())
         key = (program.equations, without_elements(program), axes, *sides.items())

@@ -120,7 +120,7 @@ def _choices(
 ) -> Iterator[tuple[list[Step], bool]]:
     """Steps that store values: those with the same indices, and those of the same loop; and what
     one sum of several comes to. Are they all stored by kernels that compute them anyway?"""
-    limit = _largest_tensor(program, sizes)
+    limit = max(tensor_sizes(program, sizes))
     for values in _sets(kernels, sizes, close, limit):
         yield _store(program, values, close), all(v.beside is not None for v in values)
     for step in partial_sums(program, kernels, sizes, limit):
@@ -147,7 +147,7 @@ def _in_slices(
 ) -> list[Step]:
     """The steps that store values, of which there are too many, for a slice of an index at a time,
     if that is worth it."""
-    limit = _largest_tensor(program, sizes)
+    limit = max(tensor_sizes(program, sizes))
     best: list[Step] = []
     for values in _sets(kernels, sizes, close, math.inf):
         count = sum(elements(v.indices, sizes) for v in values)
@@ -171,11 +171,12 @@ def _in_slices(
     return best
 
 
-def _largest_tensor(program: Equations, sizes: Mapping[str, int]) -> int:
+def tensor_sizes(program: Equations, sizes: Mapping[str, int]) -> list[int]:
+    """The numbers of elements of the inputs and outputs."""
     declared = program.declared
     shapes = [[sizes[e] for e in declared.extents(name)] for name in declared.inputs]
     shapes += [[sizes[i.attr[1]] for i in e.indices] for e in program.outputs]
-    return max(map(math.prod, shapes))
+    return list(map(math.prod, shapes))
 
 
 def _repeated_values(

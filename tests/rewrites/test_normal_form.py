@@ -494,6 +494,7 @@ VARIANTS = {
     ],
     "weigh_choice": [
         ("where(B[i] > 0, 0, exp(S[i])) / Z[i]", "(not B[i] > 0) * exp(S[i]) / Z[i]"),
+        ("where(B[i] > 0, exp(2), 0) * exp(B[i])", "(B[i] > 0) * exp(2 + B[i])"),
         *(  # whichever stands first
             (
                 f"where(B[i] > {a}, exp(2), 0) * exp(B[i]) / Y[0]",
