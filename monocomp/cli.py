@@ -266,6 +266,7 @@ VERBS = {
         (
             "emit causal --target cuda:90 --dtype bf16 -o causal.py",
             f"emit causal --minimal {SIZES}",
+            "emit causal --gradient -o causal.py",
             "emit causal --form ptx --target cuda:90",
             "emit causal --form ttgir --target hip:gfx942 --extent d=128 e=128",
         ),
