@@ -43,6 +43,7 @@ GROUPS = {
         "rms_norm",
         "shaw_values",
         "softcap",
+        "t5",
     ),
     "What the weights are: beside softmax, and instead of it": (
         "differential",
