@@ -33,7 +33,9 @@ endif
 # Set-up is done once for a place and the content of these files; the stamp is written last.
 KEY := $(shell (pwd; cat pyproject.toml constraints.txt) | cksum | cut -d ' ' -f 1)
 STAMP := $(VENV)/.installed-$(KEY)
-PIP = $(BIN)/python -m pip install -qq --no-input --disable-pip-version-check -c constraints.txt
+# Downloads show how far they are: a bar in a terminal, a line for each file elsewhere.
+PIP = $(BIN)/python -m pip install --no-input --disable-pip-version-check -c constraints.txt \
+	--progress-bar $$(if test -t 1; then echo on; else echo off; fi)
 
 help:
 	@echo 'make demo     a program, its derivation, its kernel, and a run on this machine'

@@ -1,4 +1,4 @@
-"""The command `monocomp`: list, emit, grad, explain, check, run and tune.
+"""The command `monocomp`, whose verbs are in `VERBS`.
 
 Results go to standard output and messages to standard error; the exit status says which it
 was (`STATUSES`). No traceback reaches a user for a fault in a program, nor for one in a call.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -16,9 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
 import monocomp
-from monocomp.command_line import streams, verbs
+from monocomp import library
+from monocomp.command_line import options, programs, streams, verbs
 from monocomp.errors import InternalError, MonocompError, UsageError, did_you_mean, nearest, shorten
-from monocomp.stages import STAGES
 
 WRONG, BROKEN, INTERRUPTED, NO_READER = 2, 70, 130, 141
 YOUNG = 100_000  # objects after which a process of its own looks for cycles: most make fewer
@@ -31,6 +32,7 @@ exit status:
   70   a fault of monocomp itself
 """
 
+ABOUT = "An attention compiler: a line of mathematics in, a derived fused kernel out."
 PROGRAM = """\
 PROGRAM is a file, the name of a library program (see `monocomp list`), - for standard input,
 or the program itself: 'O[i] = softmax[j](A[i,j]) * B[j]'.
@@ -106,7 +108,17 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose errors look like all others, also where its help cannot be written."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, help=f"{self.prog} --help")
+        wrong = re.fullmatch(
+            r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", message
+        )
+        if wrong is None:
+            raise UsageError(message, help=f"{self.prog} --help")
+        choices = wrong[3].replace("'", "").split(", ")
+        raise UsageError(
+            f"'{shorten(wrong[2])}' is no value of {wrong[1]}",
+            notes=(f"accepted: {', '.join(choices)}",),
+            help=did_you_mean(wrong[2], choices),
+        )
 
     def _print_message(self, message: str, file: object = None) -> None:
         streams.say(message)
@@ -117,6 +129,8 @@ def _run(argv: list[str]) -> int:
     if not argv:
         streams.tell(parser.format_help().rstrip())
         return WRONG
+    if argv[0] == "help":
+        argv = [*argv[1:2], "--help"]
     if not argv[0].startswith("-") and argv[0] not in VERBS:
         near = nearest(argv[0], VERBS)
         raise UsageError(
@@ -124,14 +138,19 @@ def _run(argv: list[str]) -> int:
             notes=(f"commands: {', '.join(VERBS)}",),
             help=f"did you mean 'monocomp {near}'?" if near else "monocomp --help",
         )
-    options, unknown = parser.parse_known_args(argv)
+    parsed, unknown = parser.parse_known_args(argv)
     if unknown:
-        _refuse(unknown[0], options.accepted)
-    run: Callable[[argparse.Namespace], int] = options.run
-    return run(options)
+        _refuse(argv[0], unknown[0], parsed.accepted)
+    run: Callable[[argparse.Namespace], int] = parsed.run
+    return run(parsed)
 
 
-def _refuse(word: str, accepted: list[str]) -> NoReturn:
+def _refuse(verb: str, word: str, accepted: list[str]) -> NoReturn:
+    if not word.startswith("-") and not VERBS[verb].takes_program:
+        raise UsageError(
+            f"'monocomp {verb}' takes no '{shorten(word)}'",
+            help=f"monocomp show {word}" if word in library.names() else f"monocomp {verb} --help",
+        )
     if not word.startswith("-"):
         raise UsageError(
             f"unexpected '{shorten(word)}'",
@@ -145,196 +164,163 @@ def _refuse(word: str, accepted: list[str]) -> NoReturn:
 
 
 def _parser() -> _Parser:
+    groups = dict.fromkeys(verb.group for verb in VERBS.values())
+    listed = "\n\n".join(
+        "\n".join(
+            [f"{group}:"]
+            + [f"    {name:10} {verb.about}" for name, verb in VERBS.items() if verb.group == group]
+        )
+        for group in groups
+    )
     parser = _Parser(
         prog="monocomp",
-        description="An attention compiler: a line of mathematics in, a derived fused kernel out.",
-        epilog=f"{PROGRAM}\n{STATUSES}",
+        usage="monocomp COMMAND ...",
+        description=f"{ABOUT}\n\n{listed}",
+        epilog=f"{PROGRAM}\n{_examples(FIRST_STEPS)}\n{STATUSES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"monocomp {monocomp.__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    parser.set_defaults(parser=parser)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, help=argparse.SUPPRESS)
     for name, verb in VERBS.items():
+        about = f"{_examples(verb.examples)}\n{STATUSES}"
         command = commands.add_parser(
             name,
-            help=verb.about,
+            prog=f"monocomp {name}",
             description=verb.about[0].upper() + verb.about[1:] + ".",
-            epilog=STATUSES if verb.options is None else f"{PROGRAM}\n{STATUSES}",
+            epilog=f"{PROGRAM}\n{about}" if verb.takes_program else about,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        if verb.options is not None:
+        if verb.takes_program:
             command.add_argument("program", metavar="PROGRAM", help="see below")
-            verb.options(command)
+        verb.options(command)
         accepted = [o for a in command._actions for o in a.option_strings if o.startswith("--")]
         command.set_defaults(run=verb.run, accepted=accepted)
     return parser
 
 
-def _several(command: argparse.ArgumentParser, option: str, form: str, about: str) -> None:
-    command.add_argument(option, nargs="+", action="extend", default=[], metavar=form, help=about)
-
-
-def _extent(command: argparse.ArgumentParser) -> None:
-    _several(command, "--extent", "INDEX=SIZE", "the size of an index, such as d=128")
-
-
-def _param(command: argparse.ArgumentParser) -> None:
-    _several(command, "--param", "NAME=VALUE", "a parameter of the program, such as window=128")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"'{shorten(text)}' is no whole number")
-    return int(text)
-
-
-def _seed(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--seed", type=_count, default=0, metavar="N", help="for random inputs (0)"
-    )
-
-
-def _emit_options(command: argparse.ArgumentParser) -> None:
-    add = command.add_argument
-    add("--backend", default="triton", metavar="NAME", help="the language to emit: triton or gluon")
-    add("--target", metavar="DEVICE", help="such as cuda:90 or hip:gfx942")
-    add("--dtype", metavar="TYPE", help="of the inputs: bf16, fp16 or fp32, or bf16,K=e4m3,V=e4m3")
-    add("--tf32", action="store_true", help="products of fp32 in tf32")
-    _extent(command)
-    add("--minimal", action="store_true", help="kernels for these sizes and little else, to paste")
-    add("--gradient", action="store_true", help="with its gradients, for autograd")
-    _of_gradients(command)
-    add("--name", metavar="NAME", help="the kernel's name")
-    add("-o", "--output", metavar="FILE", help="where to write it (standard output)")
-
-
-def _of_gradients(command: argparse.ArgumentParser) -> None:
-    _several(command, "--wrt", "NAME", "inputs to differentiate with respect to (all floats)")
-    command.add_argument(
-        "--save",
-        nargs="*",
-        metavar="NAME",
-        help="what to read of the program's values, outputs among them (what costs least)",
-    )
-
-
-def _grad_options(command: argparse.ArgumentParser) -> None:
-    add = command.add_argument
-    _of_gradients(command)
-    _extent(command)
-    _several(command, "--outputs", "NAME", "outputs that have a derivative (all floats)")
-    add("--forward", action="store_true", help="print the program with what it saves instead")
-    add("-o", "--output", metavar="FILE", help="where to write it (standard output)")
-
-
-def _explain_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--json", action="store_true", help="everything, for other tools")
-    command.add_argument("--steps", type=_count, metavar="N", help="the first N steps only")
-    command.add_argument(
-        "--origins", action="store_true", help="with --stage source: what each statement computes"
-    )
-    command.add_argument("--backend", default="auto", metavar="NAME", help="what runs it (auto)")
-    command.add_argument("--gradient", action="store_true", help="how its gradient follows")
-    _of_gradients(command)
-    looks = command.add_mutually_exclusive_group()
-    looks.add_argument(
-        "--stage",
-        choices=STAGES,
-        help="print this stage, not the steps to it",
-    )
-    looks.add_argument(
-        "--before", metavar="PASS", help="print what a rule, or a pass over blocks, found"
-    )
-    looks.add_argument("--after", metavar="PASS", help="print what it left")
-    looks.add_argument(
-        "--html", metavar="FILE", help="write all of it as a page to walk through, for a browser"
-    )
-    looks.add_argument(
-        "--picture", metavar="NAME", help="draw bracketings, tiles, roofline or timeline, as SVG"
-    )
-    _no_notes(command)
-    _extent(command)
-
-
-def _no_notes(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--no-notes", action="store_true", help="no remarks on what may surprise in the program"
-    )
-
-
-def _check_options(command: argparse.ArgumentParser) -> None:
-    _no_notes(command)
-    _extent(command)
-    _param(command)
-    _seed(command)
-
-
-def _run_options(command: argparse.ArgumentParser) -> None:
-    add = command.add_argument
-    _several(command, "--input", "NAME=FILE", "an input from a .npy file")
-    add("--random", action="store_true", help="random inputs, of the sizes that --extent gives")
-    _extent(command)
-    _param(command)
-    add("--dtype", metavar="TYPE", help="of float inputs: bf16, ..., fp64, or bf16,K=e4m3,V=e4m3")
-    add("--backend", default="auto", metavar="NAME", help="what runs it (auto)")
-    _seed(command)
-    add("-o", "--output", metavar="FILE", help="a .npz file for the outputs")
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < 1e6:
-        raise argparse.ArgumentTypeError(f"'{shorten(text)}' is no number of seconds")
-    return seconds
-
-
-def _positive(text: str) -> int:
-    number = _count(text)
-    if not 0 < number <= 10**6:
-        raise argparse.ArgumentTypeError("the number must lie in 1 to 1000000")
-    return number
-
-
-def _tune_options(command: argparse.ArgumentParser) -> None:
-    add = command.add_argument
-    _extent(command)
-    _param(command)
-    add("--dtype", metavar="TYPE", help="of float inputs: bf16, fp16 or fp32 (bf16)")
-    add("--tf32", action="store_true", help="products of fp32 in tf32")
-    add("--seconds", type=_seconds, default=300.0, metavar="S", help="how long it may take (300)")
-    add(
-        "--candidates",
-        type=_positive,
-        default=60,
-        metavar="N",
-        help="schedules of each kernel to try (60)",
-    )
-    _seed(command)
-    add("-o", "--output", metavar="FILE", help="a JSON file to add the result to")
+def _examples(lines: Sequence[str]) -> str:
+    return "".join(["examples:\n", *(f"  monocomp {line}\n" for line in lines)])
 
 
 class _Verb(NamedTuple):
-    """What a verb does, in words, and its options; None: it takes no program."""
+    """What a verb is for, in words and in examples, and its options."""
 
     run: Callable[[argparse.Namespace], int]
+    group: str
     about: str
-    options: Callable[[argparse.ArgumentParser], None] | None
+    options: Callable[[argparse.ArgumentParser], None]
+    examples: Sequence[str]
+    takes_program: bool = True
 
 
+LOOK, MAKE, TRUST = "look", "make and run", "trust"
+SIZES = "--extent b=2 h=8 q=1024 k=1024 d=64 e=64"
+FIRST_STEPS = (
+    "show sliding_window",
+    "explain 'O[i] = softmax[k](S[i,k]) * V[k]'",
+    f"bench sliding_window {SIZES} --param window=128",
+)
 VERBS = {
-    "list": _Verb(verbs.list_programs, "the programs of the library", None),
-    "emit": _Verb(verbs.emit, "the source of a program's kernel", _emit_options),
-    "grad": _Verb(verbs.grad, "the gradient of a program, as a program", _grad_options),
-    "explain": _Verb(verbs.explain, "how the kernel follows, step by step", _explain_options),
-    "check": _Verb(
-        verbs.check, "proofs, and each step and backend against the oracle", _check_options
+    "list": _Verb(
+        programs.list_programs,
+        LOOK,
+        "the programs of the library",
+        options.as_json,
+        ("list", "list --json"),
+        takes_program=False,
     ),
-    "run": _Verb(verbs.run, "run on arrays, or on random inputs", _run_options),
-    "tune": _Verb(verbs.tune, "search schedules on a GPU, and remember the best", _tune_options),
+    "show": _Verb(
+        programs.show,
+        LOOK,
+        "a program's text, and how its kernel is called",
+        options.as_json,
+        ("show sliding_window", "show sliding_window > mine.mc", "show gqa --json"),
+    ),
+    "explain": _Verb(
+        verbs.explain,
+        LOOK,
+        "how the kernel follows, step by step",
+        options.explain,
+        (
+            "explain attention",
+            "explain attention --steps 4",
+            "explain causal --stage tile",
+            "explain causal --after peel --extent q=4096",
+        ),
+    ),
+    "grad": _Verb(
+        verbs.grad,
+        LOOK,
+        "the gradient of a program, as a program",
+        options.grad,
+        ("grad causal", "grad alibi --wrt slope", "grad causal --forward"),
+    ),
+    "emit": _Verb(
+        verbs.emit,
+        MAKE,
+        "the source of a program's kernel, or machine code",
+        options.emit,
+        (
+            "emit causal --target cuda:90 --dtype bf16 -o causal.py",
+            f"emit causal --minimal {SIZES}",
+            "emit causal --gradient -o causal.py",
+            "emit causal --form ptx --target cuda:90",
+            "emit causal --form ttgir --target hip:gfx942 --extent d=128 e=128",
+        ),
+    ),
+    "run": _Verb(
+        verbs.run,
+        MAKE,
+        "run on arrays, or on random inputs",
+        options.run,
+        (
+            f"run causal --random {SIZES}",
+            "run attention --input Q=q.npy K=k.npy V=v.npy -o o.npz",
+        ),
+    ),
+    "bench": _Verb(
+        verbs.bench,
+        MAKE,
+        "time it beside eager torch and what else gives the same",
+        options.bench,
+        (f"bench causal {SIZES}", f"bench sliding_window {SIZES} --param window=128 --json"),
+    ),
+    "tune": _Verb(
+        verbs.tune,
+        MAKE,
+        "search schedules on a GPU, and remember the best",
+        options.tune,
+        (f"tune causal {SIZES}", f"tune causal {SIZES} --seconds 60 -o schedules.json"),
+    ),
+    "check": _Verb(
+        verbs.check,
+        TRUST,
+        "proofs, and each step and backend against the oracle",
+        options.check,
+        ("check attention", "check mine.mc --extent q=9 --seed 7"),
+    ),
+    "doctor": _Verb(
+        verbs.doctor,
+        TRUST,
+        "versions, GPU, cache, and whether a kernel runs here",
+        options.as_json,
+        ("doctor", "doctor --json"),
+        takes_program=False,
+    ),
+    "completion": _Verb(
+        verbs.completion,
+        "shell",
+        "a script that completes commands, options and names",
+        options.completion,
+        (
+            "completion bash >> ~/.bashrc",
+            "completion fish > ~/.config/fish/completions/monocomp.fish",
+        ),
+        takes_program=False,
+    ),
 }
 
 

@@ -15,6 +15,7 @@ from monocomp.planning.plan import Plan, Planner
 if TYPE_CHECKING:
     from monocomp.backends.triton.dialect import Dialect
     from monocomp.backends.triton.emit import Module
+    from monocomp.backends.triton.machine_code import MachineCode
     from monocomp.backends.triton.schedule import Schedule
     from monocomp.gradients.derived import Gradient
 
@@ -94,6 +95,27 @@ def module(
                 help="take dtype='bf16', or compile with backend='triton'",
             )
     return made
+
+
+def machine_code(
+    backend: str,
+    planner: Planner,
+    extents: Mapping[str, int],
+    dtype: str | Mapping[str, str],
+    target: str,
+    form: str,
+    *,
+    tf32: bool = False,
+) -> tuple[list[MachineCode], dict[str, int]]:
+    """The kernels of a file, compiled for a GPU that need not be there, and the sizes that they are
+    compiled for; arguments as for `module`, `form` one of `machine_code.FORMS`."""
+    from monocomp.backends.triton.machine_code import machine_code
+
+    made = module(backend, planner, extents, dtype, target, tf32=tf32)
+    declared = planner.equations.declared
+    kernels = planner.plan(extents).kernels
+    dtypes = dtypes_of(declared, dtype)
+    return machine_code(made, kernels, declared, extents, dtypes, target, form)
 
 
 def gradient_source(

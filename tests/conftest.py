@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.slow)
             seen[test] += 1
     if config.getoption("--update-golden"):
-        others = [item for item in items if "golden" not in getattr(item, "fixturenames", ())]
+        others = [item for item in items if "updating" not in getattr(item, "fixturenames", ())]
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in others]
 
@@ -88,12 +88,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture
-def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+def updating(request: pytest.FixtureRequest) -> bool:
+    """Are golden files to be written?"""
+    return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture
+def golden(updating: bool) -> Callable[[str, str], None]:
     """Compare a text with `tests/golden/<name>`, or write it there with --update-golden."""
 
     def check(name: str, text: str) -> None:
         path = GOLDEN / name
-        if request.config.getoption("--update-golden"):
+        if updating:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8", newline="\n")
             return

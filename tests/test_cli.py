@@ -102,7 +102,7 @@ def test_unknown_command(call) -> None:
         2,
         "",
         "UsageError: there is no command 'emitt'\n"
-        "  commands: list, emit, grad, explain, check, run, tune\n"
+        "  commands: list, show, explain, grad, emit, run, bench, tune, check, doctor, completion\n"
         "  help: did you mean 'monocomp emit'?\n",
     )
 
@@ -667,9 +667,11 @@ def test_not_enough_memory(call, monkeypatch) -> None:
 def test_list(call) -> None:
     result = call("list")
     assert (result.status, result.err) == (0, "")
-    lines = result.out.splitlines()
-    assert [line.split()[0] for line in lines] == list(library.names())
-    assert all(len(line) <= 120 for line in lines)
+    lines = [line for line in result.out.splitlines() if line.startswith("  ")]
+    assert sorted(line.split()[0] for line in lines) == list(library.names())
+    for group in library.GROUPS:
+        assert f"{group}\n  " in result.out
+    assert max(map(len, lines)) <= 130
 
 
 def test_explain(call) -> None:

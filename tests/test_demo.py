@@ -12,22 +12,25 @@ from monocomp import demo
 def test_demo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    sizes = {"b": 1, "h": 2, "q = k": 300, "d = e": 16}
-    monkeypatch.setattr(demo, "ON_CPU", demo.Run("cpu", "float32", sizes, 3))
-    assert demo.main() == 0
+    sizes = {"b": 1, "h": 2, "q = k": 320, "d = e": 16}
+    monkeypatch.setattr(demo, "ON_CPU", demo.Run("cpu", "float32", sizes, 20, 3))
+    threads = torch.get_num_threads()
+    assert demo.main() == 0 and torch.get_num_threads() == threads
     out, err = capsys.readouterr()
-    assert err == ""
-    titles = re.findall(r"^(\w.*)\n-+$", out, re.MULTILINE)
-    assert [title.split()[0] for title in titles] == ["A", "Derivation", "Its", "A"]
-    assert demo.PROGRAM in out
+    assert "the oracle" in err
+    titles = re.findall(r"^(\d\. \w.*)\n-+$", out, re.MULTILINE)
+    assert [title.split()[1] for title in titles] == ["A", "Derivation", "Its", "A"]
+    assert demo._indented(demo.PROGRAM) in out
     assert "lift_weighted_sum: sum_k exp(s_k) v_k = " in out
-    assert "    @triton.jit\n    def causal_kernel(" in out and "tl.dot(" in out
-    assert "b = 1, h = 2, q = k = 300, d = e = 16, float32" in out
-    for name in ("monocomp", "torch, eager"):
+    assert "for k in max(0, (q + 1) - window) .. min(|k|, q + 1):" in out
+    assert "    @triton.jit\n    def sliding_window_kernel(" in out and "tl.dot(" in out
+    assert "b = 1, h = 2, q = k = 320, d = e = 16, window = 20, float32" in out
+    for name in ("monocomp", "torch, SDPA", "torch, eager"):
         error, milliseconds = re.search(
-            rf"^    {name} +(\S+) +(\S+) ms$", out, re.MULTILINE
+            rf"^    {name} +(\S+) +(\S+) ms ", out, re.MULTILINE
         ).groups()
         assert 0 <= float(error) < 1e-5 and float(milliseconds) > 0
+    assert "The derived kernel reads 20 of 320 keys for a query." in out
     assert all(len(line) <= 104 for line in out.splitlines())
 
 
@@ -60,3 +63,20 @@ x = 1
         "    m = tl.full(1)",
         "    c",
     ]
+
+
+def test_something_is_shown_before_the_compiler_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    class Reached(Exception):
+        pass
+
+    def compile(*_: object, **__: object) -> None:
+        raise Reached
+
+    monkeypatch.setattr(demo, "_say", shown.append)
+    monkeypatch.setattr(demo.mc, "compile", compile, raising=False)
+    with pytest.raises(Reached):
+        demo.main()
+    assert demo._indented(demo.PROGRAM) in shown
+    assert "torch" not in demo.main.__code__.co_names  # loaded when it is needed

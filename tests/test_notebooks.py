@@ -1,8 +1,10 @@
-"""Every notebook runs from top to bottom in a fresh kernel, and is stored without outputs."""
+"""Every notebook runs from top to bottom in a fresh kernel, and its outputs are those it is stored
+with. `make golden` stores what comes out."""
 
 from __future__ import annotations
 
 import copy
+import json
 import re
 import sys
 from pathlib import Path
@@ -32,39 +34,68 @@ def test_there_are_notebooks() -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
-def test_outputs_are_stripped(path: Path) -> None:
+def test_is_stored_with_outputs_alone(path: Path) -> None:
+    """Counted from 1, and nothing that an editor adds."""
     notebook = read(path)
     nbformat.validate(notebook)
     assert set(notebook.metadata) <= {"kernelspec", "language_info"}
-    for cell in notebook.cells:
-        assert not cell.metadata
-        if cell.cell_type == "code":
-            assert not cell.outputs and cell.execution_count is None
+    assert path.stat().st_size < 1_000_000  # viewers give up on large ones
+    assert not any(cell.metadata for cell in notebook.cells)
+    codes = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in codes] == list(range(1, len(codes) + 1))
+    assert any(cell.outputs for cell in codes)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
-def test_runs_from_top_to_bottom(path: Path, tmp_path: Path) -> None:
+def test_outputs_are_what_comes_out(path: Path, tmp_path: Path, updating: bool) -> None:
     """In this Python, from an empty folder, without a GPU."""
     notebook = read(path)
     assert notebook.metadata.kernelspec.name == "python3"
+    found = executed(notebook, tmp_path)
+    assert not list(tmp_path.iterdir())
+    if updating:
+        text = json.dumps(found, indent=1, ensure_ascii=False, sort_keys=True)
+        path.write_text(text + "\n", encoding="utf-8")
+        return
+    for stored, cell in zip(notebook.cells, found.cells, strict=True):
+        for what in ("execution_count", "outputs"):
+            assert stored.get(what) == cell.get(what), f"{path.name}:\n{cell.source}\n(make golden)"
+
+
+def executed(notebook: Any, folder: Path) -> Any:
+    """The notebook with the outputs that it has now."""
     prepared = copy.deepcopy(notebook)
     first = (
         f"import os, sys\nassert sys.executable == {sys.executable!r}, sys.executable\n"
         f"os.environ['CUDA_VISIBLE_DEVICES'] = ''\nsys.path.append({str(ROOT)!r})"
     )
     prepared.cells.insert(0, nbformat.v4.new_code_cell(first))
-    client = nbclient.NotebookClient(
-        prepared,
-        kernel_name="python3",
-        timeout=120,
-        resources={"metadata": {"path": str(tmp_path)}},
-    )
-    client.execute()
+    resources = {"metadata": {"path": str(folder)}}
+    nbclient.NotebookClient(
+        prepared, kernel_name="python3", timeout=120, resources=resources, coalesce_streams=True
+    ).execute()
+    del prepared.cells[0]
+    prepared.metadata = notebook.metadata
+    count = 0
     for cell in prepared.cells:
-        for output in cell.get("outputs", ()):
-            assert output.output_type != "error"
-            assert output.get("name") != "stderr", output.text
-    assert not list(tmp_path.iterdir())
+        cell.metadata = nbformat.NotebookNode()  # when it ran
+        if cell.cell_type == "code":
+            count += 1
+            cell.execution_count = count
+            for output in cell.outputs:
+                assert output.output_type != "error"
+                assert output.get("name") != "stderr", output.text
+                if "execution_count" in output:
+                    output.execution_count = count
+    return prepared
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
+def test_links_lead_to_notebooks(path: Path) -> None:
+    prose = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
+    prose = re.sub(r"`[^`]*`", "", prose)
+    for link in re.findall(r"\]\(([^)]+)\)", prose):
+        assert (path.parent / link).exists(), link
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=name)

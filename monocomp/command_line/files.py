@@ -68,8 +68,7 @@ def _no_program(argument: str) -> UsageError:
     stem = os.path.splitext(os.path.basename(argument))[0]
     return UsageError(
         f"'{shown}' is neither a file nor a program of the library",
-        notes=(f"library: {', '.join(names)}",),
-        help=did_you_mean(stem, names),
+        help=did_you_mean(stem, names) or "monocomp list",
     )
 
 

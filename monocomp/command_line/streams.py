@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 from contextlib import suppress
@@ -41,6 +42,11 @@ def say(text: str = "") -> None:
     except OSError as error:
         discard(sys.stdout)
         raise UsageError(f"cannot write to standard output: {error.strerror or error}") from None
+
+
+def say_json(value: object) -> None:
+    """Write a value for other tools to read."""
+    say(json.dumps(value, indent=2) + "\n")
 
 
 def tell(text: str) -> None:

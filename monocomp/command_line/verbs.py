@@ -7,153 +7,29 @@ needs them.
 from __future__ import annotations
 
 import io
-import keyword
-import math
+import json
 import os
-import re
 import zipfile
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
-from monocomp import library
-from monocomp.command_line import files, streams
-from monocomp.errors import (
-    DeviceError,
-    UnsupportedDtypeError,
-    UnsupportedError,
-    UsageError,
-    did_you_mean,
-    shorten,
-)
+from monocomp.command_line import files, streams, words
+from monocomp.errors import DeviceError, UnsupportedError, UsageError
 from monocomp.plain_files import require_writable, write
 from monocomp.stages import Stages
 
 if TYPE_CHECKING:
-    from monocomp.declarations import Declarations
     from monocomp.equations import Equations
     from monocomp.gradients.derived import Gradient
     from monocomp.kernel import Kernel
     from monocomp.notes import Notes
 
 OK, FAILED = 0, 1
+_USUAL = {"grid": 2, "row": 1024, "stream": 1024}  # sizes to suggest, by an index's role
 STANDARD_OUTPUT = (None, "-", "/dev/stdout")  # a file there is written on, not replaced
-
-_DTYPES = {
-    **dict.fromkeys(("bf16", "bfloat16"), "bfloat16"),
-    **dict.fromkeys(("fp16", "f16", "half", "float16"), "float16"),
-    **dict.fromkeys(("fp32", "f32", "float", "float32"), "float32"),
-    **dict.fromkeys(("fp64", "f64", "double", "float64"), "float64"),
-}
-_DTYPES_OF_ONE = {
-    **_DTYPES,
-    **dict.fromkeys(("e4m3", "float8_e4m3fn"), "float8_e4m3fn"),
-    **dict.fromkeys(("e5m2", "float8_e5m2"), "float8_e5m2"),
-}
-
-T = TypeVar("T")
-
-
-# Words to values
-
-
-def pairs(
-    words: Iterable[str], form: str, convert: Callable[[str], T], wanted: str
-) -> dict[str, T]:
-    """`name=value` words as a dictionary."""
-    found: dict[str, T] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not re.fullmatch(r"\.?\w+", name, re.ASCII):
-            raise UsageError(
-                f"'{shorten(word)}' is not of the form {form}",
-                help="PROGRAM comes before the options that take several words",
-            )
-        if name in found:
-            raise UsageError(f"'{name}' is given twice")
-        try:
-            found[name] = convert(value)
-        except ValueError:
-            raise UsageError(f"'{name}' must be {wanted}, not '{shorten(value)}'") from None
-    return found
-
-
-def _extents(options: Namespace) -> dict[str, int]:
-    sizes = pairs(options.extent, "INDEX=SIZE", int, "a whole number")
-    for name, size in sizes.items():
-        if not 0 <= size < 2**63:
-            raise UsageError(f"the extent of '{name}' must lie in 0 to 2**63 - 1")
-    return sizes
-
-
-def _number(text: str) -> int | float:
-    try:
-        return int(text)
-    except ValueError:
-        number = float(text)
-    if math.isinf(number) and "inf" not in text.lower():
-        raise ValueError(text)  # such as 1e400
-    return number
-
-
-def _params(options: Namespace) -> dict[str, int | float]:
-    return pairs(options.param, "NAME=VALUE", _number, "a number")
-
-
-def _refuse_unknown_params(declared: Declarations[Any], params: Mapping[str, Any]) -> None:
-    for name in params:
-        if name not in declared.params:
-            raise UsageError(
-                f"the program has no parameter '{name}'",
-                notes=(f"parameters: {', '.join(declared.params) or 'none'}",),
-                help=did_you_mean(name, declared.params),
-            )
-
-
-def _dtypes(options: Namespace) -> tuple[str | None, dict[str, str]]:
-    """From `bf16,K=e4m3,V=e4m3` the dtype of all inputs and those of single ones."""
-    words = [] if options.dtype is None else options.dtype.split(",")
-    of_all = [w for w in words if "=" not in w]
-    if len(of_all) > 1:
-        raise UsageError(f"'{shorten(of_all[0])}' and '{shorten(of_all[1])}' for all inputs")
-    of_one = pairs([w for w in words if "=" in w], "NAME=TYPE", str, "a dtype")
-    named = {name: _dtype(given, _DTYPES_OF_ONE) for name, given in of_one.items()}
-    return _dtype(of_all[0], _DTYPES) if of_all else None, named
-
-
-def _by_input(
-    declared: Declarations[Any], dtype: str | None, named: Mapping[str, str]
-) -> dict[str, str | None]:
-    """The dtype of each input; None: as it comes."""
-    for name in named.keys() - declared.inputs.keys():
-        raise UsageError(
-            f"the program has no input '{name}'",
-            notes=(f"inputs: {', '.join(declared.inputs)}",),
-        )
-    return {name: named.get(name, dtype) for name in declared.inputs}
-
-
-def _dtype(given: str, known: Mapping[str, str]) -> str:
-    if given in known:
-        return known[given]
-    raise UnsupportedDtypeError(
-        f"'{shorten(given)}' is no dtype for inputs",
-        notes=("accepted: bf16, fp16, fp32, fp64, and NAME=e4m3 or NAME=e5m2 for one input",),
-        help=did_you_mean(given, known),
-    )
-
-
-def _name(options: Namespace) -> str | None:
-    given: str | None = options.name
-    if given is None:
-        return None
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", given) or keyword.iskeyword(given):
-        raise UsageError(
-            f"'{shorten(given)}' cannot be a kernel's name",
-            help="letters, digits and _, at most 64, and no digit first",
-        )
-    return given
 
 
 def _equations(options: Namespace, name: str | None = None) -> Equations:
@@ -177,7 +53,7 @@ def _kernel(equations: Equations, **more: Any) -> Kernel:
 def _gradient(options: Namespace, equations: Equations, outputs: Iterable[str] = ()) -> Gradient:
     from monocomp.gradients.derived import gradient
 
-    extents = _extents(options)
+    extents = words.extents(options)
     return gradient(equations, options.wrt or None, list(outputs) or None, options.save, extents)
 
 
@@ -211,23 +87,26 @@ def _require_output(path: str | None, *read: str) -> None:
 # The verbs
 
 
-def list_programs(options: Namespace) -> int:
-    """`monocomp list`."""
-    names = library.names()
-    width = max(map(len, names))
-    _say("\n".join(f"{name:{width}}  {library.about(name)}" for name in names))
-    return OK
-
-
 def emit(options: Namespace) -> int:
     """`monocomp emit`: the source and nothing else."""
-    name, extents = _name(options), _extents(options)
-    dtype, named = _dtypes(options)
+    name, extents = words.kernel_name(options), words.extents(options)
+    dtype, named = words.dtypes(options)
     _require_output(options.output, options.program)
     equations = _equations(options, name)
     if named and dtype is not None:
         floats = [n for n, i in equations.declared.inputs.items() if i.kind == "float"]
         named = {**dict.fromkeys(floats, dtype), **named}
+    if options.form != "source":
+        if options.gradient:
+            raise UsageError(
+                "--form is of a program, and --gradient of two", help="take one of them"
+            )
+        _refuse_of_gradients(options)
+        made = _machine_code(_kernel(equations), options, named or dtype or "bf16")
+        _deliver(options.output, made)
+        return OK
+    if options.json:
+        raise UsageError("--json goes with --form", help="source is text; add --form ptx, say")
     how = {
         "target": options.target,
         "dtype": named or dtype or "bf16",
@@ -246,6 +125,27 @@ def emit(options: Namespace) -> int:
     return OK
 
 
+def _machine_code(kernel: Kernel, options: Namespace, dtype: str | Mapping[str, str]) -> str:
+    """The kernels as Triton compiles them for a target, and what they take of it."""
+    from monocomp.declarations import by_representative
+    from monocomp.source import machine_code
+
+    if options.minimal:
+        raise UsageError("--minimal is of source, and --form of what is made of it")
+    target = options.target or "cuda:90"
+    known = by_representative(kernel.declared, words.extents(options))
+    found, sizes = machine_code(
+        options.backend, kernel.planner, known, dtype, target, options.form, tf32=options.tf32
+    )
+    if options.json:
+        kernels = [{**asdict(k.usage), "name": k.name, "warps": k.warps} for k in found]
+        texts = {k.name: k.text for k in found}
+        about = {"target": target, "form": options.form, "extents": sizes}
+        return json.dumps({**about, "kernels": kernels, "text": texts}, indent=2)
+    at = ", ".join(f"{name.lstrip('.')} = {size}" for name, size in sizes.items())
+    return f"// {options.form} for {target}, {at}\n" + "\n".join(map(str, found))
+
+
 def grad(options: Namespace) -> int:
     """`monocomp grad`: the gradient as a program, or the program that saves what it reads."""
     found = _gradient(options, _equations(options), options.outputs)
@@ -257,7 +157,7 @@ def explain(options: Namespace) -> int:
     """`monocomp explain`."""
     import monocomp
 
-    extents = _extents(options)
+    extents = words.extents(options)
     if options.gradient:
         return _explain_gradient(options)
     _refuse_of_gradients(options)
@@ -316,35 +216,75 @@ def _refuse_of_gradients(options: Namespace) -> None:
 
 def check(options: Namespace) -> int:
     """`monocomp check`: a line for each finding as it comes."""
+    from monocomp.command_line.findings import report
     from monocomp.command_line.verification import verify
     from monocomp.kernel import Kernel
     from monocomp.notes import Notes
 
-    extents, params = _extents(options), _params(options)
+    extents, params = words.extents(options), words.params(options)
     program = _equations(options)
-    _refuse_unknown_params(program.declared, params)
-    section, failed = "", False
-    for finding in verify(program, extents, params, options.seed):
-        if finding.section != section:
-            _say(("\n" if section else "") + finding.section)
-            section = finding.section
-        _say(f"  {finding}")
-        failed |= finding.ok is False
+    words.refuse_unknown_params(program.declared, params)
+    fine = report(verify(program, extents, params, options.seed), as_json=options.json)
     notes = Notes(program.origin.notes, program.origin.text)
-    if not failed:
+    if fine:
         with suppress(UnsupportedError):  # no kernel computes it, as was said
             notes = Kernel(program).notes(extents)
-    _say_notes(options, notes)
-    return FAILED if failed else OK
+    if not options.json:
+        _say_notes(options, notes)
+    return OK if fine else FAILED
+
+
+def doctor(options: Namespace) -> int:
+    """`monocomp doctor`: a line for each finding as it comes."""
+    from monocomp.command_line.doctor import examine
+    from monocomp.command_line.findings import report
+
+    return OK if report(examine(), as_json=options.json) else FAILED
+
+
+def completion(options: Namespace) -> int:
+    """`monocomp completion`: the script for a shell."""
+    from monocomp.command_line.completion import script
+
+    _say(script(options.parser, options.shell))
+    return OK
+
+
+def bench(options: Namespace) -> int:
+    """`monocomp bench`: the kernel and its peers, each with its time."""
+    import torch
+
+    from monocomp.command_line import bench as measuring
+    from monocomp.command_line.progress import Progress
+
+    extents, params = words.extents(options), words.params(options)
+    of_all, named = words.dtypes(options)
+    dtype = of_all or ("bfloat16" if torch.cuda.is_available() else "float32")
+    kernel = _compile(options)
+    words.refuse_unknown_params(kernel.declared, params)
+    dtypes = words.by_input(kernel.declared, dtype, named)
+    arrays = _random(kernel, extents, params, dtype, options.seed)
+    tensors = files.tensors(arrays, dtypes, "auto")
+    with Progress() as progress:
+        found = measuring.bench(kernel, tensors, params, options.rounds, options.seconds, progress)
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    if options.json:
+        about = {"device": device, "dtype": dtype, "extents": extents}
+        streams.say_json({**about, "contenders": [t.described() for t in found]})
+        return OK
+    sizes = ", ".join(f"{name} = {size}" for name, size in extents.items())
+    _say(f"{device}, {dtype}, {sizes}; medians of {found[0].rounds} rounds, in turn")
+    _say(measuring.table(found))
+    return OK
 
 
 def run(options: Namespace) -> int:
     """`monocomp run`: one line for each output."""
     import torch
 
-    extents, params = _extents(options), _params(options)
-    dtype, named = _dtypes(options)
-    paths = pairs(options.input, "NAME=FILE", str, "a file")
+    extents, params = words.extents(options), words.params(options)
+    dtype, named = words.dtypes(options)
+    paths = words.pairs(options.input, "NAME=FILE", str, "a file")
     if options.random and paths:
         raise UsageError("--random makes every input, so it does not go with --input")
     if extents and not options.random:
@@ -352,12 +292,12 @@ def run(options: Namespace) -> int:
     _require_output(options.output, options.program, *paths.values())
     kernel = _compile(options, backend=options.backend)
     declared = kernel.declared
-    _refuse_unknown_params(declared, params)
+    words.refuse_unknown_params(declared, params)
     if options.random:
-        arrays = _random(kernel.equations, extents, params, dtype, options.seed)
+        arrays = _random(kernel, extents, params, dtype, options.seed)
     else:
         arrays = {name: files.read_array(path) for name, path in paths.items()}
-    dtypes = _by_input(declared, dtype, named)
+    dtypes = words.by_input(declared, dtype, named)
     results = kernel(**files.tensors(arrays, dtypes, options.backend), **params)
     values = results if isinstance(results, tuple) else (results,)
     outputs: dict[str, Any] = {
@@ -365,7 +305,10 @@ def run(options: Namespace) -> int:
     }
     if options.output is not None:
         _save(options.output, outputs)
-    _say("\n".join(_summary(name, value) for name, value in outputs.items()))
+    if options.json:
+        streams.say_json([_described(name, value) for name, value in outputs.items()])
+    else:
+        _say("\n".join(_summary(name, value) for name, value in outputs.items()))
     return OK
 
 
@@ -376,12 +319,12 @@ def tune(options: Namespace) -> int:
     from monocomp import schedules
     from monocomp.command_line.progress import Progress
 
-    extents, params = _extents(options), _params(options)
-    of_all, named = _dtypes(options)
+    extents, params = words.extents(options), words.params(options)
+    of_all, named = words.dtypes(options)
     dtype = of_all or "bfloat16"
     kernel = _compile(options, backend="triton", tf32=options.tf32)
-    _refuse_unknown_params(kernel.declared, params)
-    dtypes = _by_input(kernel.declared, dtype, named)
+    words.refuse_unknown_params(kernel.declared, params)
+    dtypes = words.by_input(kernel.declared, dtype, named)
     if not torch.cuda.is_available():
         raise DeviceError(
             "schedules are measured on a GPU, and there is none here",
@@ -389,7 +332,7 @@ def tune(options: Namespace) -> int:
         )
     if options.output is not None:
         schedules.require_file(options.output)
-    arrays = _random(kernel.equations, extents, params, dtype, options.seed)
+    arrays = _random(kernel, extents, params, dtype, options.seed)
     tensors = files.tensors(arrays, dtypes, "triton")
     with Progress() as progress:
         found = kernel.calls.tune(
@@ -406,7 +349,7 @@ def tune(options: Namespace) -> int:
 
 
 def _random(
-    equations: Equations,
+    kernel: Kernel,
     extents: Mapping[str, int],
     params: Mapping[str, Any],
     dtype: str | None,
@@ -415,12 +358,16 @@ def _random(
     from monocomp.checking.random_inputs import random_inputs
     from monocomp.declarations import by_representative, free_extents
 
+    equations = kernel.equations
     given = by_representative(equations.declared, extents)
     missing = [name for name in free_extents(equations.declared) if name not in given]
     if missing:
+        axes = [a for k in kernel.tile_programs() for a in k.axes.values()]
+        roles = {a.extent: a.role for a in reversed(axes)}
+        usual = {n: extents.get(n, _USUAL.get(roles.get(n, ""), 64)) for n in (*extents, *missing)}
         raise UsageError(
             f"the extent of {', '.join(missing)} is missing",
-            help="--extent " + " ".join(f"{name}=..." for name in missing),
+            help="say --extent " + " ".join(f"{name}={size}" for name, size in usual.items()),
         )
     try:
         return random_inputs(equations, extents, dtype=dtype or "float32", seed=seed, params=params)
@@ -447,10 +394,22 @@ def _array(value: Any) -> Any:
     return (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
 
 
-def _summary(name: str, value: Any) -> str:
-    shape = "x".join(map(str, value.shape)) or "scalar"
-    line = f"{name}  {shape}  {str(value.dtype).removeprefix('torch.')}"
-    if value.numel() == 0:
-        return f"{line}  empty"
+def _described(name: str, value: Any) -> dict[str, Any]:
+    """An output in numbers; none where it is empty."""
     wide = value.detach().double()
-    return f"{line}  mean {wide.mean().item():.6g}  max abs {wide.abs().max().item():.6g}"
+    some = value.numel() > 0
+    return {
+        "name": name,
+        "shape": list(value.shape),
+        "dtype": str(value.dtype).removeprefix("torch."),
+        "mean": wide.mean().item() if some else None,
+        "max_abs": wide.abs().max().item() if some else None,
+    }
+
+
+def _summary(name: str, value: Any) -> str:
+    of = _described(name, value)
+    line = f"{name}  {'x'.join(map(str, of['shape'])) or 'scalar'}  {of['dtype']}"
+    if of["mean"] is None:
+        return f"{line}  empty"
+    return f"{line}  mean {of['mean']:.6g}  max abs {of['max_abs']:.6g}"

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from monocomp.checking.sizes import complete_extents, fits
 from monocomp.checking.steps import STEP_LIMIT, Case, check_steps
 from monocomp.command_line.files import tensors
+from monocomp.command_line.findings import Finding
 from monocomp.declarations import by_representative, free_extents
 from monocomp.derivation import Derivation
 from monocomp.equations import Equations
@@ -32,20 +33,6 @@ Values: TypeAlias = Mapping[str, Any]
 # exponents of some hundreds are ordinary here, and lose as many digits.
 BACKENDS = {"numpy": ("float64", 1e-10), "torch": ("float64", 1e-10), "triton": ("float32", 1e-4)}
 _LONG = 132  # longer than a tile, and no multiple of 16
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of the report; ok is None for what was left out."""
-
-    section: str
-    ok: bool | None
-    what: str
-    detail: str = ""
-
-    def __str__(self) -> str:
-        mark = {True: "ok", False: "FAIL", None: "skip"}[self.ok]
-        return f"{mark:4}  {self.what}" + (f"  {self.detail}" if self.detail else "")
 
 
 def verify(

@@ -13,6 +13,75 @@ from monocomp.errors import UsageError, did_you_mean
 
 _SUFFIX = ".mc"
 
+# What the programs are about, in an order to read them in.
+GROUPS = {
+    "Attention, and what it is made of": (
+        "attention",
+        "causal",
+        "gqa",
+        "softmax",
+        "logsumexp",
+        "naive_attention",
+        "safe_attention",
+        "lazy_attention",
+    ),
+    "Who sees whom: windows, documents, sinks, trees": (
+        "sliding_window",
+        "sink_window",
+        "dilated",
+        "document",
+        "prefix_lm",
+        "tree",
+        "varlen",
+    ),
+    "What the logits are: positions, caps, distances, norms": (
+        "alibi",
+        "cosine_attention",
+        "gaussian_attention",
+        "laplace_attention",
+        "pair_bias",
+        "rms_norm",
+        "shaw_values",
+        "softcap",
+        "t5",
+    ),
+    "What the weights are: beside softmax, and instead of it": (
+        "differential",
+        "dropout",
+        "learned_sink",
+        "sigmoid_attention",
+        "softmax_one",
+        "softpick",
+        "sparsemax",
+        "talking_heads",
+        "two_simplicial",
+    ),
+    "In linear time": ("hedgehog_attention", "linear_attention", "taylor_attention"),
+    "Caches and floats of 8 bits": (
+        "fp8_attention",
+        "fp8_cache",
+        "int8_cache",
+        "merge_states",
+        "mla",
+        "paged_attention",
+        "rolling_cache",
+    ),
+    "More than the output: statistics and derivatives": (
+        "attention_jvp",
+        "attention_moments",
+        "attention_statistics",
+        "column_sums",
+    ),
+    "Beyond attention: losses, norms, selections": (
+        "cross_entropy",
+        "kl_divergence",
+        "layer_norm",
+        "log_softmax_statistics",
+        "softmax_top8",
+        "variance",
+    ),
+}
+
 
 def names() -> tuple[str, ...]:
     """The programs' names, in alphabetical order."""

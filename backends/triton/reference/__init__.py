@@ -26,7 +26,9 @@ __all__ = ["RESERVED", "reference_lines"]
 RESERVED = frozenset({"reference", "given", "dtype", "device", *helpers.NAMES})
 
 
-def reference_lines(equations: Equations, identifiers: Mapping[str, str]) -> list[str]:
+def reference_lines(
+    equations: Equations, identifiers: Mapping[str, str], *, contracts: bool = False
+) -> list[str]:
     """The source of `reference(<inputs>, *, <params>, dtype=torch.float64)`.
 
     The function computes all in `dtype` and returns a tuple in the order of the outputs.
@@ -37,6 +39,8 @@ def reference_lines(equations: Equations, identifiers: Mapping[str, str]) -> lis
         equations: the program, not rewritten.
         identifiers: a Python identifier for each name of the program: inputs, parameters,
             definitions, indices. All differ, and none is in RESERVED.
+        contracts: write sums of products as `torch.einsum`, as one would by hand: faster, and
+            further from the text.
     """
     needed: dict[tuple[str, str], None] = {}
     out = []
@@ -45,9 +49,9 @@ def reference_lines(equations: Equations, identifiers: Mapping[str, str]) -> lis
         declared = replace(equations.declared, outputs=outputs)
         alone = replace(equations, declared=declared, equations=equations.given, given=())
         what = "The inputs that are given with a definition, as it says."
-        out += [*_function("given", what, alone, identifiers, needed), "", ""]
+        out += [*_function("given", what, alone, identifiers, needed, contracts), "", ""]
     what = "The program, evaluated as it is written."
-    out += _function("reference", what, equations, identifiers, needed)
+    out += _function("reference", what, equations, identifiers, needed, contracts)
     texts = (line for n, text in needed for line in (*helpers.source(n, text), "", ""))
     return [*texts, *out]
 
@@ -58,9 +62,10 @@ def _function(
     equations: Equations,
     identifiers: Mapping[str, str],
     needed: dict[tuple[str, str], None],
+    contracts: bool,
 ) -> list[str]:
     """The source of one function; `needed` are the helpers that are."""
-    scope = Scope(equations, identifiers)
+    scope = Scope(equations, identifiers, contracts=contracts)
     blocks = [Body(scope, equation).lines() for equation in scope.reached]
     results = [identifiers[o.name] for o in equations.declared.outputs]
     blocks.append(fit("return ", tuple_text(results), "", 1))

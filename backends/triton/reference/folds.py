@@ -135,6 +135,8 @@ class Body(Terms):
         if len(bodies) != 1:
             raise InternalError(f"{name} of {len(bodies)} elements")
         (body,) = bodies
+        if self.scope.contracts and name == "sum" and body.op == "mul" and body.kind == "float":
+            return self._contraction(condition, opened, body)
         x = self.tensor(self.code(body), body.kind)
         admitted = self.admitted(condition, opened, body)
         axes = sorted(map(self.axis, opened))
@@ -149,6 +151,16 @@ class Body(Terms):
                 x = self.method(x, "prod", str(axis), "keepdim=True")
             return self.assign(name, x)
         return self.assign(name, self.method(x, _METHODS.get(name, name), dims, "keepdim=True"))
+
+    def _contraction(self, condition: Term, opened: tuple[Term, ...], body: Term) -> Code:
+        """A sum of a product; what is not admitted is 0 in the factor that varies most."""
+        widest = max(body.args, key=lambda factor: len(factor.free))
+        factors = [self.tensor(self.code(f), "float") for f in (*body.args,)]
+        admitted = self.admitted(condition, opened, body)
+        n = body.args.index(widest)
+        factors[n] = self.elements(admitted, factors[n], "0.0")
+        axes = tuple_text([str(axis) for axis in sorted(map(self.axis, opened))])
+        return self.assign("sum", self.call(self.scope.helper("contract"), axes, *factors))
 
     def _moment(self, name: str, x: Code, admitted: Code | None, dims: str) -> Code:
         """mean and var: over nothing they are 0."""

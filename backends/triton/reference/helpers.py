@@ -36,6 +36,20 @@ def tabulate(value, *sizes):
     reduced = value.shape[len(sizes) :]
     return torch.broadcast_to(value, (*sizes, *reduced)).reshape(sizes)
 ''',
+    "contract": '''
+def contract(axes, *factors):
+    """The sum of a product over axes, each of which stays with a size of 1."""
+    shape = torch.broadcast_shapes(*(x.shape for x in factors))
+    if 0 in shape:
+        return torch.broadcast_to(factors[0], shape).sum(axes, keepdim=True)
+    operands = []
+    for x in factors:
+        held = [n for n, size in enumerate(x.shape, len(shape) - x.ndim) if size > 1]
+        operands += [x.reshape([shape[n] for n in held]), held]
+    rest = [n for n, size in enumerate(shape) if size > 1 and n not in axes]
+    sizes = [1 if n in axes else size for n, size in enumerate(shape)]
+    return torch.einsum(*operands, rest).reshape(sizes)
+''',
     "ratio": '''
 def ratio(a, b):
     """a / b, where 0 / 0 = 0: a quotient of aggregates over nothing."""

@@ -21,9 +21,13 @@ class Scope:
         monoids: for each user monoid the names of its combine function and unit.
         monoid_lines: the definitions of those.
         guards: is there a condition that may leave a read outside its tensor undone?
+        contracts: are sums of products `torch.einsum`, which does not store the product?
     """
 
-    def __init__(self, equations: Equations, identifiers: Mapping[str, str]) -> None:
+    def __init__(
+        self, equations: Equations, identifiers: Mapping[str, str], *, contracts: bool = False
+    ) -> None:
+        self.contracts = contracts
         self.equations = equations
         self.program = equations.declared
         self.identifiers = identifiers

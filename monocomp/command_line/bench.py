@@ -1,0 +1,253 @@
+"""What `monocomp bench` does: a program's kernel, timed beside other ways to the same numbers.
+
+Contenders take turns, round by round, so that a busy machine is fair to all. Which of them there
+are depends on what they compute: SDPA is one where its results are the program's. The program
+as it is written, each line a kernel of its own, shows what the derivation has brought.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from monocomp import terms as T
+from monocomp.backends.triton.eager import eager
+from monocomp.equations import Equations
+from monocomp.errors import MonocompError
+from monocomp.kernel import Kernel
+
+Results = tuple[torch.Tensor, ...]
+_BURST = 0.01  # seconds of a measurement on the GPU, whose calls are short
+_LOOSE = {"float32": 1e-3, "float64": 1e-6}  # differences of results in that dtype; else 0.05
+_STORED = 3  # tensors of the largest size that eager torch has at a time
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A way to compute the outputs."""
+
+    name: str
+    about: str
+    compute: Callable[[], Results]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A contender's median seconds over some rounds, and how far its results are from the kernel's;
+    or why not."""
+
+    name: str
+    about: str
+    seconds: float | None
+    differs: float | None
+    rounds: int = 0
+    problem: str = ""
+
+    def described(self) -> dict[str, Any]:
+        """For other tools."""
+        ms = None if self.seconds is None else self.seconds * 1e3
+        return {
+            "name": self.name,
+            "about": self.about,
+            "ms": ms,
+            "differs": self.differs,
+            "rounds": self.rounds,
+            "problem": self.problem or None,
+        }
+
+
+def bench(
+    kernel: Kernel,
+    tensors: Mapping[str, torch.Tensor],
+    params: Mapping[str, Any],
+    rounds: int,
+    seconds: float,
+    progress: Callable[[str, int, int], None],
+) -> list[Timing]:
+    """The kernel first, then those beside it.
+
+    Args:
+        kernel: what is timed.
+        tensors: its inputs, by name.
+        params: its parameters.
+        rounds: how often each is timed, but for what `seconds` are over; once at least.
+        seconds: how long it may take.
+        progress: called with what is being done, its number, and of how many.
+    """
+    end = time.monotonic() + seconds
+    contenders = list(_contenders(kernel, tensors, params))
+    found: dict[str, Timing] = {}
+    running: dict[str, tuple[Contender, float | None]] = {}
+    first: Results | None = None
+    for number, c in enumerate(contenders, 1):
+        progress(f"{c.name}, first call", number, len(contenders))
+        try:
+            results = c.compute()
+        except (MonocompError, RuntimeError, MemoryError) as error:
+            if first is None:
+                raise
+            found[c.name] = Timing(c.name, c.about, None, None, problem=_first_line(error))
+            continue
+        difference = None if first is None else _difference(first, results)
+        if c.name.startswith("SDPA") and not _is_close(difference, first):
+            continue  # another formula
+        first = first or results
+        running[c.name] = c, difference
+    taken: dict[str, list[float]] = {name: [] for name in running}
+    for number in range(1, rounds + 1):
+        if number > 1 and time.monotonic() > end:
+            break
+        progress("round", number, rounds)
+        for name, (c, _) in running.items():
+            taken[name].append(_seconds(c.compute, next(iter(tensors.values())).device))
+    for name, (c, difference) in running.items():
+        median, count = statistics.median(taken[name]), len(taken[name])
+        found[name] = Timing(name, c.about, median, difference, count)
+    return [found[c.name] for c in contenders if c.name in found]
+
+
+def table(timings: Sequence[Timing]) -> str:
+    """For a reader."""
+    width = max(len(t.name) for t in timings)
+    ours = timings[0].seconds
+    lines = [f"{'':{width}}{'time':>14}{'/ ours':>9}{'differs by':>12}"]
+    for t in timings:
+        if t.seconds is None or ours is None:
+            lines.append(f"{t.name:{width}}{'-':>14}{'':>9}{'':>12}   {t.problem}")
+            continue
+        differs = "" if t.differs is None else f"{t.differs:.1e}"
+        time_taken, ratio = f"{t.seconds * 1e3:.3f} ms", f"{t.seconds / ours:.2f}"
+        lines.append(f"{t.name:{width}}{time_taken:>14}{ratio:>9}{differs:>12}   {t.about}")
+    return "\n".join(lines)
+
+
+# --- contenders ---------------------------------------------------------------------------
+
+
+def _contenders(
+    kernel: Kernel, tensors: Mapping[str, torch.Tensor], params: Mapping[str, Any]
+) -> Iterator[Contender]:
+    def ours(made: Kernel) -> Callable[[], Results]:
+        return lambda: _as_tuple(made(**tensors, **params))
+
+    yield Contender("monocomp", "the derived kernel", ours(kernel))
+    written = kernel.derivation.first(0).compile(backend=kernel.backend)
+    yield Contender("as written", "kernels without the derivation", ours(written))
+    dtype = next((t.dtype for t in tensors.values() if t.is_floating_point()), torch.float32)
+    yield Contender(
+        "eager torch", "whole tensors", _eager(kernel.equations, tensors, params, dtype)
+    )
+    floats = [t for t in tensors.values() if t.is_floating_point() and t.ndim >= 3]
+    if len(floats) == len(tensors) == 3 and not params:
+        Q, K, V = floats
+        for is_causal in (False, True):
+
+            def sdpa(is_causal: bool = is_causal) -> Results:
+                attend = torch.nn.functional.scaled_dot_product_attention
+                return (attend(Q, K, V, is_causal=is_causal),)
+
+            about = "torch's own kernel" + (", causal" if is_causal else "")
+            yield Contender(f"SDPA{', causal' if is_causal else ''}", about, sdpa)
+
+
+def _eager(
+    equations: Equations,
+    tensors: Mapping[str, torch.Tensor],
+    params: Mapping[str, Any],
+    dtype: torch.dtype,
+) -> Callable[[], Results]:
+    made: list[Callable[..., Results]] = []
+
+    def compute() -> Results:
+        if not made:
+            _require_memory(equations, tensors, dtype)
+            made.append(eager(equations))
+        return made[0](tensors, params, dtype)
+
+    return compute
+
+
+def _require_memory(
+    equations: Equations, tensors: Mapping[str, torch.Tensor], dtype: torch.dtype
+) -> None:
+    """Refuse what would not fit, before the machine does."""
+    declared = equations.declared
+    sizes = {
+        extent: size
+        for name, tensor in tensors.items()
+        for extent, size in zip(declared.extents(name), tensor.shape, strict=True)
+    }
+    terms = list(T.subterms(*(e.body for e in equations.equations)))
+    sums = (t for t in terms if t.op == "fold" and t.attr.monoid == "sum")
+    summed = {part for t in sums for part in T.open_fold(t)[1]}
+    largest = 0
+    for t in terms:
+        if t.op == "mul" and t in summed:
+            continue  # a product of matrices
+        indices = {at.attr for at in T.subterms(t) if at.op == "index" and at.attr[0] in t.free}
+        largest = max(largest, math.prod(sizes.get(extent, 1) for _, extent in indices))
+    needed = largest * dtype.itemsize * _STORED
+    if needed > _free_memory(next(iter(tensors.values())).device):
+        raise MemoryError(f"about {needed / 2**30:.0f} GiB are needed, more than there are")
+
+
+def _free_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            return next(int(line.split()[1]) << 10 for line in file if "MemAvailable" in line)
+    except (OSError, StopIteration):  # not Linux
+        return 8 << 30
+
+
+# --- measurements -------------------------------------------------------------------------
+
+
+def _seconds(compute: Callable[[], object], device: torch.device) -> float:
+    if device.type != "cuda":
+        began = time.perf_counter()
+        compute()
+        return time.perf_counter() - began
+    once, calls = _on_gpu(compute, 1), 1
+    if once < _BURST:
+        calls = int(_BURST / once) + 1
+    return _on_gpu(compute, calls)
+
+
+def _on_gpu(compute: Callable[[], object], calls: int) -> float:
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    start.record()
+    for _ in range(calls):
+        compute()
+    stop.record()
+    torch.cuda.synchronize()
+    return float(start.elapsed_time(stop)) / 1e3 / calls
+
+
+def _as_tuple(value: Any) -> Results:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _difference(ours: Results, others: Results) -> float:
+    if [t.shape for t in ours] != [t.shape for t in others]:
+        return float("inf")
+    pairs = zip(ours, others, strict=True)
+    return max(((a.double() - b.double()).abs().max().item() for a, b in pairs), default=0.0)
+
+
+def _is_close(difference: float | None, results: Results | None) -> bool:
+    if difference is None or results is None:
+        return False
+    limit = _LOOSE.get(str(results[0].dtype).removeprefix("torch."), 0.05)
+    return difference <= limit
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]

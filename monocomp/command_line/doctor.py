@@ -1,0 +1,156 @@
+"""What `monocomp doctor` does: is here what monocomp needs, and does a kernel run and is right?
+Each line says what was found; what is missing says what to do.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import monocomp
+from monocomp.command_line.findings import Finding
+
+NEEDED = ("torch", "triton", "numpy", "sympy", "lark")
+VARIABLES = (
+    "MONOCOMP_CACHE_DIR",
+    "MONOCOMP_SCHEDULES",
+    "MONOCOMP_TUNE",
+    "MONOCOMP_DEBUG",
+    "TRITON_INTERPRET",
+    "TRITON_CACHE_DIR",
+    "CUDA_VISIBLE_DEVICES",
+)
+PROGRAM = "causal"
+_SIZES = {"b": 1, "h": 2, "q": 130, "k": 130, "d": 32, "e": 32}
+_LIMITS = {"torch": 1e-5, "triton": 1e-4}  # of errors in float32
+
+
+def examine() -> Iterator[Finding]:
+    """Every finding, as it comes."""
+    yield from _versions()
+    yield from _machine()
+    yield from _cache()
+    yield from _kernels()
+
+
+def _versions() -> Iterator[Finding]:
+    section = "versions"
+    yield Finding(section, True, f"monocomp {monocomp.__version__}", str(Path(__file__).parents[1]))
+    found = sys.version_info[:2]
+    yield Finding(
+        section,
+        found >= (3, 11),
+        f"python {platform.python_version()}",
+        sys.executable if found >= (3, 11) else "3.11 or later is needed",
+    )
+    for name in NEEDED:
+        try:
+            import_module(name)
+            yield Finding(section, True, f"{name} {version(name)}")
+        except PackageNotFoundError:
+            yield Finding(section, True, name, "of unknown version")
+        except ImportError as error:
+            yield Finding(section, False, name, f"cannot be loaded: {error}; pip install {name}")
+
+
+def _machine() -> Iterator[Finding]:
+    section = "machine"
+    yield Finding(section, True, platform.platform(), f"{os.cpu_count()} processors")
+    with suppress(ImportError):
+        import torch
+
+        if torch.cuda.is_available():
+            free, total = (n / 2**30 for n in torch.cuda.mem_get_info())
+            major, minor = torch.cuda.get_device_capability()
+            what = f"{torch.cuda.get_device_name()}, cuda:{major}{minor}"
+            yield Finding(section, True, what, f"{free:.0f} of {total:.0f} GiB free")
+        else:
+            why = (
+                "torch was built without CUDA" if torch.version.cuda is None else "torch sees none"
+            )
+            yield Finding(
+                section,
+                None,
+                "no GPU",
+                f"{why}; kernels run on the CPU, by backend torch, and source is emitted",
+            )
+    for name in VARIABLES:
+        if name in os.environ:
+            yield Finding(section, True, f"{name}={os.environ[name]}")
+
+
+def _cache() -> Iterator[Finding]:
+    """Proofs, schedules and sources are remembered there; without it all works, and slower."""
+    from monocomp.cache import JsonStore, cache_folder
+
+    section = "cache"
+    folder = cache_folder()
+    if folder is None:
+        yield Finding(section, False, "no folder", "MONOCOMP_CACHE_DIR can name one")
+        return
+    store = JsonStore("doctor")
+    store.put("asked", {"answer": monocomp.__version__})
+    if store.get("asked") == {"answer": monocomp.__version__}:
+        files = [f for f in folder.rglob("*") if f.is_file()]
+        size = sum(f.stat().st_size for f in files) / 2**20
+        yield Finding(section, True, str(folder), f"{len(files)} files, {size:.1f} MiB")
+    else:
+        advice = "what is written there is not read back: is it yours, and can others write to it?"
+        yield Finding(section, False, str(folder), f"{advice} MONOCOMP_CACHE_DIR can name another")
+
+
+def _kernels() -> Iterator[Finding]:
+    """A small kernel on what there is here, and compiled for a GPU that need not be."""
+    section = f"a kernel: {PROGRAM}, {', '.join(f'{n} = {s}' for n, s in _SIZES.items())}"
+    try:
+        import torch
+    except ImportError:
+        yield Finding(section, False, "torch is missing")
+        return
+    from monocomp.checking.random_inputs import random_inputs
+    from monocomp.reference.oracle import evaluate
+
+    text = monocomp.library.load(PROGRAM)
+    kernel = monocomp.compile(text, name=PROGRAM)
+    arrays = random_inputs(kernel.equations, _SIZES)
+    exact = torch.as_tensor(evaluate(text, arrays))
+    has_gpu = torch.cuda.is_available()
+    for backend, limit in _LIMITS.items():
+        if backend == "triton" and not has_gpu and os.environ.get("TRITON_INTERPRET") != "1":
+            yield Finding(section, None, "triton  runs on a GPU", "or with TRITON_INTERPRET=1")
+            continue
+        device = "cuda" if has_gpu else "cpu"
+        inputs = {n: torch.from_numpy(x).to(device) for n, x in arrays.items()}
+        try:
+            result = monocomp.compile(text, backend=backend, name=PROGRAM)(**inputs)
+        except Exception as error:  # whatever is wrong with this machine
+            yield Finding(section, False, f"{backend:6}  {device}", _first_line(error))
+            continue
+        found = (result.double().cpu() - exact).abs().max().item()
+        said = f"error {found:.1e}, limit {limit:.0e}"
+        yield Finding(section, found <= limit, f"{backend:6}  {device}", said)
+    yield from _machine_code(section, kernel)
+
+
+def _machine_code(section: str, kernel: monocomp.Kernel) -> Iterator[Finding]:
+    from monocomp.source import machine_code
+
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        return
+    what = "triton  to machine code for cuda:90"
+    try:
+        (made,), _ = machine_code("triton", kernel.planner, _SIZES, "bf16", "cuda:90", "ptx")
+    except Exception as error:
+        yield Finding(section, False, what, _first_line(error))
+    else:
+        yield Finding(section, True, what, f"{made.usage.registers} registers a thread")
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".partition("\n")[0]

@@ -1,0 +1,131 @@
+"""Words of the command line as values: sizes, parameters, dtypes, names."""
+
+from __future__ import annotations
+
+import keyword
+import math
+import re
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from monocomp.errors import UnsupportedDtypeError, UsageError, did_you_mean, shorten
+
+if TYPE_CHECKING:
+    from monocomp.declarations import Declarations
+
+_DTYPES = {
+    **dict.fromkeys(("bf16", "bfloat16"), "bfloat16"),
+    **dict.fromkeys(("fp16", "f16", "half", "float16"), "float16"),
+    **dict.fromkeys(("fp32", "f32", "float", "float32"), "float32"),
+    **dict.fromkeys(("fp64", "f64", "double", "float64"), "float64"),
+}
+_DTYPES_OF_ONE = {
+    **_DTYPES,
+    **dict.fromkeys(("e4m3", "float8_e4m3fn"), "float8_e4m3fn"),
+    **dict.fromkeys(("e5m2", "float8_e5m2"), "float8_e5m2"),
+}
+
+T = TypeVar("T")
+
+
+def pairs(
+    words: Iterable[str], form: str, convert: Callable[[str], T], wanted: str
+) -> dict[str, T]:
+    """`name=value` words as a dictionary."""
+    found: dict[str, T] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not re.fullmatch(r"\.?\w+", name, re.ASCII):
+            raise UsageError(
+                f"'{shorten(word)}' is not of the form {form}",
+                help="PROGRAM comes before the options that take several words",
+            )
+        if name in found:
+            raise UsageError(f"'{name}' is given twice")
+        try:
+            found[name] = convert(value)
+        except ValueError:
+            raise UsageError(f"'{name}' must be {wanted}, not '{shorten(value)}'") from None
+    return found
+
+
+def extents(options: Namespace) -> dict[str, int]:
+    """`--extent`: sizes by the name of an index."""
+    sizes = pairs(options.extent, "INDEX=SIZE", int, "a whole number")
+    for name, size in sizes.items():
+        if not 0 <= size < 2**63:
+            raise UsageError(f"the extent of '{name}' must lie in 0 to 2**63 - 1")
+    return sizes
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+    if math.isinf(number) and "inf" not in text.lower():
+        raise ValueError(text)  # such as 1e400
+    return number
+
+
+def params(options: Namespace) -> dict[str, int | float]:
+    """`--param`: numbers by name."""
+    return pairs(options.param, "NAME=VALUE", _number, "a number")
+
+
+def refuse_unknown_params(declared: Declarations[Any], params: Mapping[str, Any]) -> None:
+    """Raises UsageError for a parameter that the program lacks."""
+    for name in params:
+        if name not in declared.params:
+            raise UsageError(
+                f"the program has no parameter '{name}'",
+                notes=(f"parameters: {', '.join(declared.params) or 'none'}",),
+                help=did_you_mean(name, declared.params),
+            )
+
+
+def dtypes(options: Namespace) -> tuple[str | None, dict[str, str]]:
+    """From `bf16,K=e4m3,V=e4m3` the dtype of all inputs and those of single ones."""
+    words = [] if options.dtype is None else options.dtype.split(",")
+    of_all = [w for w in words if "=" not in w]
+    if len(of_all) > 1:
+        raise UsageError(f"'{shorten(of_all[0])}' and '{shorten(of_all[1])}' for all inputs")
+    of_one = pairs([w for w in words if "=" in w], "NAME=TYPE", str, "a dtype")
+    named = {name: _dtype(given, _DTYPES_OF_ONE) for name, given in of_one.items()}
+    return _dtype(of_all[0], _DTYPES) if of_all else None, named
+
+
+def by_input(
+    declared: Declarations[Any], dtype: str | None, named: Mapping[str, str]
+) -> dict[str, str | None]:
+    """The dtype of each input; None: as it comes."""
+    for name in named.keys() - declared.inputs.keys():
+        raise UsageError(
+            f"the program has no input '{name}'",
+            notes=(f"inputs: {', '.join(declared.inputs)}",),
+        )
+    return {name: named.get(name, dtype) for name in declared.inputs}
+
+
+def _dtype(given: str, known: Mapping[str, str]) -> str:
+    if given in known:
+        return known[given]
+    raise UnsupportedDtypeError(
+        f"'{shorten(given)}' is no dtype for inputs",
+        notes=("accepted: bf16, fp16, fp32, fp64, and NAME=e4m3 or NAME=e5m2 for one input",),
+        help=did_you_mean(given, known),
+    )
+
+
+def kernel_name(options: Namespace) -> str | None:
+    """`--name`, if it can be one."""
+    given: str | None = options.name
+    if given is None:
+        return None
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", given) or keyword.iskeyword(given):
+        raise UsageError(
+            f"'{shorten(given)}' cannot be a kernel's name",
+            help="letters, digits and _, at most 64, and no digit first",
+        )
+    return given

@@ -1,0 +1,268 @@
+"""Verbs that show, time and examine: list, show, bench, doctor, completion, and emit's forms."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from monocomp import cli, library
+from monocomp.command_line import bench, options
+from monocomp.language.checker import check
+from monocomp.reference.oracle import evaluate
+from monocomp.translation import translate
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]):
+    """Run a command line in this process."""
+
+    def run(*argv: str) -> tuple[int, str, str]:
+        status = cli.main(list(argv))
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def test_every_program_is_in_one_group() -> None:
+    grouped = [name for names in library.GROUPS.values() for name in names]
+    assert sorted(grouped) == list(library.names())
+
+
+def test_list_as_json(call) -> None:
+    status, out, err = call("list", "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert {entry["name"] for entry in found} == {*library.names()}
+    assert {entry["group"] for entry in found} == {*library.GROUPS}
+
+
+@pytest.mark.parametrize("name", ["sliding_window", "gqa", "paged_attention"])
+def test_what_is_shown_is_the_program_again(call, name: str) -> None:
+    status, out, _ = call("show", name)
+    assert status == 0 and out.startswith(library.load(name).rstrip("\n"))
+    assert translate(check(out)).text() == translate(check(library.load(name))).text()
+
+
+def test_show_says_how_it_is_called(call) -> None:
+    out = call("show", "sliding_window")[1]
+    assert out.endswith(
+        "# O = kernel(Q, K, V, window=1024)\n"
+        "# with Q[b,h,q,d]: float, K[b,h,k,d]: float, V[b,h,k,e]: float\n"
+    )
+    shown = json.loads(call("show", "sliding_window", "--json")[1])
+    assert shown["params"] == [{"name": "window", "kind": "int", "default": 1024}]
+    assert shown["inputs"][0] == {"name": "Q", "dims": ["b", "h", "q", "d"], "kind": "float"}
+    assert call("show", "slidingwindow")[0] == 2
+
+
+def test_every_help_has_examples_that_parse(call) -> None:
+    """Each is a command line that the parser takes, and its program is one."""
+    parser = cli._parser()
+    for name, verb in cli.VERBS.items():
+        status, out, _ = call(name, "--help")
+        assert status == 0 and verb.examples
+        for example in (*verb.examples, *cli.FIRST_STEPS):
+            words = shlex.split(re.split(r" >>? ", example)[0])
+            parsed, unknown = parser.parse_known_args(words)
+            assert not unknown, example
+            program = getattr(parsed, "program", None)
+            assert program is None or program in {*library.names(), "mine.mc"} or "=" in program
+        assert all(f"\n  monocomp {example}\n" in out for example in verb.examples)
+
+
+def test_check_and_run_as_json(call) -> None:
+    status, out, _ = call("check", "logsumexp", "--json")
+    findings = json.loads(out)
+    assert status == 0 and {f["ok"] for f in findings} <= {True, None}
+    assert {f["section"].partition(":")[0] for f in findings} >= {"proofs", "backends"}
+    out = call("run", "O[i] = A[i]", "--random", "--extent", "i=3", "--json")[1]
+    (output,) = json.loads(out)
+    assert (output["name"], output["shape"], output["dtype"]) == ("O", [3], "float32")
+
+
+# --- what is mistyped or missing is named, with what to say
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("emit causal --form pts", "'pts' is no value of --form\n  accepted: source, ttir, "),
+        ("emit causal --form pts", "help: did you mean 'ptx'?"),
+        ("completion fsh", "help: did you mean 'fish'?"),
+        ("list causal", "'monocomp list' takes no 'causal'\n  help: monocomp show causal"),
+        ("doctor here", "help: monocomp doctor --help"),
+        ("show slidingwindow", "help: did you mean 'sliding_window'?"),
+        ("show nothing_like_it", "help: monocomp list"),
+        ("benhc causal", "help: did you mean 'monocomp bench'?"),
+        ("emit causal --form ptx --target cuda90", "write cuda: and the compute capability"),
+    ],
+)
+def test_mistypings(call, words: str, message: str) -> None:
+    status, out, err = call(*words.split())
+    assert (status, out) == (2, "") and message in err
+
+
+def test_help_may_be_asked_for_as_a_command(call) -> None:
+    assert call("help") == call("--help")
+    assert call("help", "bench") == call("bench", "--help")
+
+
+def test_sizes_that_are_missing_are_proposed(call) -> None:
+    status, _, err = call("bench", "causal", "--extent", "b=1")
+    assert status == 2 and "the extent of h, q, d, k, e is missing" in err
+    proposed = re.search(r"say (--extent .*)", err)[1].split()
+    assert proposed[1] == "b=1"
+    kernel = translate(check(library.load("causal")))
+    assert {p.partition("=")[0] for p in proposed[1:]} == {*kernel.declared.extent_of}
+
+
+# --- bench
+
+
+def test_bench(call) -> None:
+    sizes = ["--extent", "b=1", "h=1", "q=40", "k=40", "d=8", "e=8", "--rounds", "2"]
+    status, out, err = call("bench", "causal", *sizes, "--json")
+    assert status == 0 and "first call" in err
+    found = {c["name"]: c for c in json.loads(out)["contenders"]}
+    assert [*found] == ["monocomp", "as written", "eager torch", "SDPA, causal"]
+    assert all(c["ms"] > 0 and c["rounds"] == 2 and not c["problem"] for c in found.values())
+    assert all(c["differs"] < 1e-5 for name, c in found.items() if name != "monocomp")
+    out = call("bench", "attention", *sizes)[1]
+    assert "SDPA" in out and "SDPA, causal" not in out
+
+
+def test_bench_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch, call) -> None:
+    monkeypatch.setattr(bench, "_free_memory", lambda device: 20_000)
+    sizes = ["--extent", "b=1", "h=1", "q=40", "k=50", "d=8", "e=8", "--rounds", "1"]
+    status, out, _ = call("bench", "attention", *sizes, "--json")
+    found = {c["name"]: c for c in json.loads(out)["contenders"]}
+    assert status == 0 and "GiB are needed" in found["eager torch"]["problem"]
+    monkeypatch.setattr(bench, "_free_memory", lambda device: 30_000)  # 40 * 50 * 4 bytes, thrice
+    assert not json.loads(call("bench", "attention", *sizes, "--json")[1])["contenders"][2][
+        "problem"
+    ]
+
+
+@pytest.mark.parametrize("name", ["gqa", "sliding_window", "linear_attention", "cross_entropy"])
+def test_eager_torch_is_the_program(name: str) -> None:
+    from monocomp.backends.triton.eager import eager
+    from monocomp.checking.random_inputs import random_inputs
+    from monocomp.checking.sizes import complete_extents
+
+    program = translate(check(library.load(name)))
+    params = {p.name: min(p.default, 3) for p in program.declared.params.values()}
+    inputs = random_inputs(program, complete_extents(program, {}, params), dtype="float64")
+    exact = evaluate(program.text(), inputs, **params)
+    tensors = {n: torch.from_numpy(np.asarray(x)) for n, x in inputs.items()}
+    found = eager(program)(tensors, params, torch.float64)
+    expected = exact if isinstance(exact, tuple) else (exact,)
+    for x, y in zip(found, expected, strict=True):
+        assert np.allclose(x, y, rtol=1e-10)
+
+
+# --- machine code
+
+
+def test_forms_are_those_that_are_made() -> None:
+    from monocomp.backends.triton.machine_code import FORMS
+
+    assert options.FORMS == FORMS
+
+
+def test_emit_machine_code(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    words = ["emit", "logsumexp", "--target", "cuda:90"]
+    status, out, err = call(*words, "--form", "ptx")
+    assert (status, err) == (0, "")
+    assert re.match(
+        r"// ptx for cuda:90, i = 2, k = 4096\n// logsumexp_kernel: \d+ registers a thread, "
+        r"0 spilled, \d+ bytes of shared memory, \d warps\n",
+        out,
+    )
+    assert ".target sm_90" in out
+    made = json.loads(call(*words, "--form", "ttgir", "--json")[1])
+    (kernel,) = made["kernels"]
+    assert kernel["registers"] > 0 and "ttg.num-warps" in made["text"]["logsumexp_kernel"]
+    assert call(*words, "--form", "amdgcn")[2] == (
+        "UnsupportedError: cuda:90 has no amdgcn\n  help: one of ttir, ttgir, llir, ptx\n"
+    )
+    assert call(*words, "--json")[0] == call(*words, "--form", "ptx", "--minimal")[0] == 2
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert "unset TRITON_INTERPRET" in call(*words, "--form", "ptx")[2]
+
+
+# --- doctor
+
+
+def test_doctor(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    status, out, err = call("doctor")
+    assert (status, err) == (0, "") and "FAIL" not in out
+    assert f"torch {torch.__version__}" in out and "triton  to machine code for cuda:90" in out
+    assert re.search(r"ok    torch   cpu  error \S+, limit 1e-05", out) or torch.cuda.is_available()
+
+
+def test_doctor_finds_a_cache_that_cannot_be_used(
+    call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MONOCOMP_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.warns(RuntimeWarning, match="cannot write to the cache folder"):
+        from monocomp.command_line.doctor import _cache
+
+        (found,) = _cache()
+    assert found.ok is False and "MONOCOMP_CACHE_DIR can name another" in found.detail
+
+
+def test_doctor_says_what_is_wrong(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    from monocomp.command_line import doctor
+
+    monkeypatch.setattr(doctor, "_LIMITS", {"torch": 0.0})
+    status, out, _ = call("doctor", "--json")
+    failed = [f for f in json.loads(out) if f["ok"] is False]
+    assert status == 1 and [f["what"].split()[0] for f in failed] == ["torch"]
+
+
+# --- completion
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_all_there_is(call, shell: str) -> None:
+    status, out, _ = call("completion", shell)
+    assert status == 0
+    for word in (*cli.VERBS, *library.names(), "ttgir", "bash", "blocks"):
+        assert re.search(rf"\b{word}\b", out), word
+    tool = shutil.which(shell)
+    if tool is not None:
+        subprocess.run([tool, "-n"], input=out, text=True, check=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["em"], {"emit"}),
+        (["emit", "caus"], {"causal"}),
+        (["emit", "causal", "--form", "ttg"], {"ttgir"}),
+        (["explain", "causal", "--sta"], {"--stage"}),
+        (["completion", "z"], {"zsh"}),
+    ],
+)
+def test_bash_completes(call, words: list[str], expected: set[str]) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("no bash")
+    line = " ".join(shlex.quote(w) for w in ["monocomp", *words])
+    code = call("completion", "bash")[1] + (
+        f"COMP_WORDS=({line}); COMP_CWORD={len(words)}; _monocomp; echo ${{COMPREPLY[@]}}"
+    )
+    done = subprocess.run([bash, "-c", code], capture_output=True, text=True, check=True)
+    assert {*done.stdout.split()} == expected
