@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from monocomp import errors, hf, library, schedules
+    from monocomp import errors, explorer, hf, library, schedules
     from monocomp.dot_products import sdpa
     from monocomp.errors import MonocompError
     from monocomp.gradients.derived import grad
@@ -31,6 +31,7 @@ __all__ = [
     "compile",
     "errors",
     "evaluate",
+    "explorer",
     "grad",
     "hf",
     "library",
@@ -49,7 +50,7 @@ _HOMES = {
     "monoid": "monocomp.monoids",
     "sdpa": "monocomp.dot_products",
 }
-_MODULES = ("errors", "hf", "library", "schedules")
+_MODULES = ("errors", "explorer", "hf", "library", "schedules")
 
 
 def __getattr__(name: str) -> Any:

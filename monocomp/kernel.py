@@ -24,6 +24,7 @@ from monocomp.notes import Notes
 from monocomp.planning.notes import repeated_notes, stored_notes, summary
 from monocomp.planning.plan import Plan, Planner
 from monocomp.reading import read_equations
+from monocomp.rendering import Rendered
 from monocomp.source import minimal_source, module
 from monocomp.stages import Stages
 from monocomp.terms import Term
@@ -122,7 +123,7 @@ def _require_backend(backend: str, *known: str) -> None:
         )
 
 
-class Kernel:
+class Kernel(Rendered):
     """A compiled program, callable on tensors.
 
     Call it with the inputs by position, in the order of their first appearance, or by

@@ -16,6 +16,7 @@ from monocomp.intervals import evaluated
 from monocomp.terms import Term
 
 SHORT, LONG = 64, 16384
+MIN_DOT = 16  # the shortest side of a matrix product
 
 
 def nominal_sizes(

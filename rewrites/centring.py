@@ -152,7 +152,7 @@ def common_count(t: Term) -> Term | None:
     return None
 
 
-def _replacing(before: Term, after: Term, program: Equations) -> Choice:
+def replacing(before: Term, after: Term, program: Equations) -> Choice:
     """The choice of a sum in place of a term; where the term is a factor beside finite ones, the
     addends are multiplied out, so that they meet their like."""
 
@@ -172,7 +172,7 @@ def _replacing(before: Term, after: Term, program: Equations) -> Choice:
     return Choice(before, after, program.map(lambda t: visit(t) if T.holds(t, before) else t))
 
 
-def _sums(program: Equations) -> Iterator[tuple[Term, Term, Term, Term, Term | None]]:
+def sums(program: Equations) -> Iterator[tuple[Term, Term, Term, Term, Term | None]]:
     """(term, bound, condition, value, exponent) of the float sums, plain or in SE."""
     for t in T.subterms(*(e.body for e in program.equations)):
         fold = t.args[0] if is_mantissa(t) else t
@@ -211,7 +211,7 @@ def centre_moments(program: Equations) -> Choice | None:
     after:   V[i] = sum[k]((X[i,k] - sum[l](X[i,l]) / sum[l](1.0)) ** 2)
     """
     known = set(T.subterms(*(e.body for e in program.equations)))
-    for t, bound, condition, value, exponent in _sums(program):
+    for t, bound, condition, value, exponent in sums(program):
         for f in factors(value):
             unit, power = T.base_and_power(f)
             if bound.attr[0] not in unit.free or bound.attr[1] in unit.folded:
@@ -223,11 +223,11 @@ def centre_moments(program: Equations) -> Choice | None:
             if T.split_coefficient(total)[1] not in known:
                 continue
             if total.free - unit.free:
-                anchor = _anchor(Mean(bound, condition, weight, exponent), unit)
+                anchor = anchor_of(Mean(bound, condition, weight, exponent), unit)
                 if anchor is not None and _is_about(anchor, unit):
                     continue  # about the anchor these are products of matrices, see anchor_means
             new = _about_mean(bound, condition, weight, unit, int(power), exponent)
-            choice = _replacing(t, new, program)
+            choice = replacing(t, new, program)
             if _operand_count(choice.program) < _operand_count(program):
                 return choice
     return None
@@ -274,11 +274,11 @@ def anchor_means(program: Equations) -> Choice | None:
     before:  V[i] = sum[k]((X[i,k] - sum[l](X[i,l]) / sum[l](1.0)) ** 2)
     after:   V[i] = sum[k]((X[i,k] - where(0 < |k|, X[i,0], 0) - sum[l](X[i,l] - where(0 < |k|, X[i,0], 0)) / sum[l](1.0)) ** 2)
     """  # noqa: E501
-    for t, _, _, _, _ in _sums(program):
+    for t, _, _, _, _ in sums(program):
         taken = centred(t.args[0] if is_mantissa(t) else t)
         for place, unit in enumerate(() if taken is None else taken.units):
             mean = None if taken is None else taken.mean(unit)
-            anchor = None if mean is None else _anchor(mean, unit.distance)
+            anchor = None if mean is None else anchor_of(mean, unit.distance)
             if taken is None or mean is None or anchor is None:
                 continue
             if _is_about(anchor, unit.distance):
@@ -294,7 +294,7 @@ def anchor_means(program: Equations) -> Choice | None:
             weights = (taken.weight, taken.exponent)
             is_own = len(taken.units) == 1 and (mean.weight, mean.exponent) == weights
             if is_own and anchor is not T.ZERO:
-                return _replacing(t, _about_anchor(taken, distance), program)
+                return replacing(t, about_anchor(taken, distance), program)
     return None
 
 
@@ -305,7 +305,7 @@ def _is_about(anchor: Term, distance: Term) -> bool:
     return all(taken.get(rest, 0) * n < 0 for rest, n in wanted.items())
 
 
-def _anchor(mean: Mean, distance: Term) -> Term | None:
+def anchor_of(mean: Mean, distance: Term) -> Term | None:
     """What varies in the distances, at the first place whose weight is not 0; 0 where there is
     none. None if other places are the first for other means.
 
@@ -360,7 +360,7 @@ def _element(bound: Term, condition: Term, distance: Term, place: Term) -> Term:
     return T.mul(T.const(number, "float"), T.where(inside, element, T.ZERO))
 
 
-def _about_anchor(taken: Centred, distance: Term) -> Term:
+def about_anchor(taken: Centred, distance: Term) -> Term:
     """The power sum about the mean in terms of those of the distances from the anchor."""
     (unit,) = taken.units
 
@@ -391,7 +391,7 @@ def centre_on_maximum(program: Equations) -> Choice | None:
         for t in T.subterms(*(e.body for e in program.equations))
         if t.op == "fold" and t.attr.monoid in ("max", "min") and len(t.attr.indices) == 1
     ]
-    for t, bound, condition, value, exponent in _sums(program):
+    for t, bound, condition, value, exponent in sums(program):
         if exponent is None:
             continue
         centres = {}
@@ -406,7 +406,7 @@ def centre_on_maximum(program: Equations) -> Choice | None:
             weighted_sum(bound, condition, moved, exponent),
             *(T.mul(c, m, weighted_sum(bound, condition, g, exponent)) for c, m, g in outside),
         )
-        choice = _settled(_replacing(t, new, program))
+        choice = _settled(replacing(t, new, program))
         if _bare_extrema(choice.program) < _bare_extrema(program):
             return choice
     return None

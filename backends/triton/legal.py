@@ -219,14 +219,13 @@ class Legal:
 
     def holds(self, schedule: Schedule) -> bool:
         """Does all of it fit? Registers that are missing are slow, so that they count, but where
-        little is known of them: of products in full precision, and of some in limbs."""
+        little is known of them: of products in full precision."""
         resources = self.resources_of(schedule)
         if not resources.fits(schedule):
             return False
         if all(n <= MIN_DOT for _, n in schedule.blocks):
             return True  # there is nothing smaller
-        is_rough = self.element_bytes > 2 or bool(resources.in_parts)
-        if not is_rough and resources.spills(schedule):
+        if self.element_bytes <= 2 and resources.spills(schedule):
             return False
         return resources.tile(schedule) <= schedule.num_warps * LARGEST_TILE
 

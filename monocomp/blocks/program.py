@@ -21,13 +21,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from monocomp import tile
+from monocomp.sizes import MIN_DOT as MIN_DOT
 from monocomp.tile import Axis
 from monocomp.vocabulary import Kind
 
 Layout: TypeAlias = tuple[str | None, ...]
 DtypeKind: TypeAlias = Kind | Literal["pointer", "descriptor", "none"]
 
-MIN_DOT = 16  # the shortest side of a matrix product
 # Numbers and parameters below it take no sum of indices, nor a small multiple, past 32 bits.
 SMALL_INT = 1 << 24
 

@@ -255,24 +255,30 @@ def grad(options: Namespace) -> int:
 
 def explain(options: Namespace) -> int:
     """`monocomp explain`."""
+    import monocomp
+
     extents = _extents(options)
     if options.gradient:
         return _explain_gradient(options)
     _refuse_of_gradients(options)
     kernel = _compile(options, backend=options.backend)
     stages = Stages(kernel, extents)
+    if options.html is not None:
+        _require_output(options.html, options.program)
     if options.origins and options.stage != "source":
         raise UsageError("--origins goes with --stage source", help="add --stage source")
     looks = (
         (lambda stage: stages.traced() if options.origins else stages[stage], options.stage),
         (stages.before, options.before),
         (stages.after, options.after),
+        (lambda _: monocomp.explorer.page(kernel, stages), options.html),
+        (lambda name: monocomp.explorer.picture(stages, name), options.picture),
     )
     for look, name in looks:
         if name is not None:
             if options.json or options.steps is not None:
                 raise UsageError("--json and --steps are of a derivation, not of one stage")
-            _say(look(name))
+            _deliver(options.html, look(name))
             return OK
     derivation = kernel.plan(extents).derivation
     if options.steps is not None:

@@ -24,6 +24,7 @@ from monocomp.gradients.saving import Reading, candidates, is_logarithm
 from monocomp.gradients.trace import Trace
 from monocomp.planning.naming import new_name, taken_names
 from monocomp.reading import read_equations
+from monocomp.rewrites.anchoring import anchoring
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
 from monocomp.rewrites.normal_form import normal_form
@@ -129,7 +130,7 @@ def normalising(program: Equations) -> Rewriter:
     rewriter = Rewriter(program)
     rewriter.inline_definitions()
     rewriter.name_logits()
-    for rules in (emptiness, elaboration, normal_form):
+    for rules in (emptiness, elaboration, normal_form, anchoring):
         rewriter.exhaust(rules)
     return rewriter
 

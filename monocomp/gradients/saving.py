@@ -145,6 +145,7 @@ class Reading:
         self.read = read
         self.values: dict[Term, Value] = {}
         self.logarithms: dict[Term, Value] = {}
+        self.there: dict[Term, Sequence[Term]] = {}  # what holds where a share is one of something
         self.memo: dict[tuple[Term, frozenset[Term]], Term] = {}
         for e in outputs:
             self._know_output(e)
@@ -153,14 +154,17 @@ class Reading:
                 self._know(self.logarithms, s.of, s.equation)
             else:
                 self._know_output(s.equation)
+        self.memo.clear()  # more is known now
 
-    def _know(self, table: dict[Term, Value], t: Term, e: Equation, *factors: Term) -> None:
-        """A term is an equation's value, times factors."""
+    def _know(
+        self, table: dict[Term, Value], t: Term, e: Equation, *factors: Term, less: Term = T.ZERO
+    ) -> None:
+        """A term is an equation's value, less another, times factors."""
         closed, subscripts = self.close(t)
         places = {i: n for n, i in enumerate(subscripts) if i.op == "index"}
         if closed in table or set(places) != set(e.indices):
             return
-        value = T.mul(self.read(e, e.indices), *factors)
+        value = T.mul(T.sub(self.read(e, e.indices), less), *factors)
 
         def at(given: Sequence[Term]) -> Term | None:
             here = {i.attr[0]: given[n] for i, n in places.items()}
@@ -171,20 +175,30 @@ class Reading:
         table[closed] = at
 
     def _know_output(self, e: Equation) -> None:
-        if _is_aggregate(e.body):
-            self._know(self.values, e.body, e)
         if e.body.op == "log" and is_exponential_sum(e.body.args[0]):
             self._know(self.logarithms, e.body.args[0], e)
-        aggregates = [f for f in factors(e.body) if _is_aggregate(f)]
-        others = [f for f in factors(e.body) if f not in aggregates]
-        if e.body.op == "mul" and len(aggregates) == 1 and all(map(_is_invertible, others)):
+        known = [a for a in addends(e.body) if self._is_known(a)]
+        found = [a for a in addends(e.body) if a not in known]
+        if len(found) != 1:
+            return
+        aggregates = [f for f in factors(found[0]) if _is_aggregate(f)]
+        others = [f for f in factors(found[0]) if f not in aggregates]
+        if len(aggregates) == 1 and all(map(_is_invertible, others)):
             inverse = (T.power_of(f, -1) for f in others)
-            self._know(self.values, aggregates[0], e, *inverse)
+            less = self._rewritten(T.add(T.ZERO, *known), frozenset())
+            self._know(self.values, aggregates[0], e, *inverse, less=less)
+
+    def _is_known(self, t: Term) -> bool:
+        """Is all that is summed in a term saved, or is it only weights?"""
+        if _is_aggregate(t):
+            return is_exponential_sum(t) or self._found(self.values, t) is not None
+        return all(map(self._is_known, T.children(t)))
 
     def __call__(self, t: Term, condition: Term = T.TRUE) -> Term:
         """The term, which is looked at where a condition holds, with saved values for what it
         computes."""
-        return self._with_logarithms(self._rewritten(t, frozenset(T.conjuncts(condition))), {})
+        known = frozenset(T.conjuncts(condition))
+        return self._with_logarithms(self._rewritten(t, known), {})
 
     def condition(self, t: Term) -> Term:
         """A condition, with what is saved of sums that it asks for."""
@@ -207,9 +221,9 @@ class Reading:
             opened, (condition, body) = T.open_fold(t)
             condition = self._rewritten(condition, known)
             body = self._rewritten(body, known | {*T.conjuncts(condition)})
-            return _hoisted(opened, condition, body)
+            return self._beside_shares(_hoisted(opened, condition, body))
         t = T.map_children(t, lambda a: self._rewritten(a, known))
-        return self._weighed(_factored(t), known)
+        return self._beside_shares(self._weighed(_factored(t), known))
 
     def _found(self, table: Mapping[Term, Value], t: Term) -> Term | None:
         if not table:
@@ -233,8 +247,14 @@ class Reading:
             cleared = _cleared(t, base, T.conjuncts(T.is_there(base)))
             share = None if cleared is None else _share(cleared, base, value, known)
             if share is not None:
+                self.there.update((f, T.conjuncts(T.is_there(base))) for f in _exponentials(share))
                 return self._weighed(share, known)
         return t
+
+    def _beside_shares(self, t: Term) -> Term:
+        """A product without conditions that a sum has an element, beside a share of it."""
+        there = [c for f in _exponentials(t) for c in self.there.get(f, ())]
+        return T.mul(*(_where(f, there) for f in factors(t))) if there else t
 
     def _with_logarithms(self, t: Term, memo: dict[Term, Term]) -> Term:
         """What is left of sums that are known by their logarithms."""
@@ -251,6 +271,10 @@ class Reading:
                 found = T.mul(T.bracket(is_there), T.exp(T.mul(T.const(power, "float"), value)))
             memo[t] = found
         return found
+
+
+def _exponentials(t: Term) -> Iterator[Term]:
+    return (f for f in factors(t) if f.op == "exp")
 
 
 def _is_invertible(f: Term) -> bool:
@@ -320,15 +344,28 @@ def _cleared(t: Term, base: Term, there: Sequence[Term]) -> Term | None:
     return T.mul(T.ONE, *parts) if is_cleared else None
 
 
+def _where(t: Term, there: Sequence[Term]) -> Term:
+    """A term where conditions hold; the conditions stay beside what may be infinite elsewhere."""
+    if t.op == "mul" and all(T.is_bracket(f) or T.is_finite_if_read(f) for f in t.args):
+        brackets = [f for f in t.args if T.is_bracket(f)]
+        left = (c for f in brackets for c in T.conjuncts(f.args[0]) if c not in there)
+        others = (_where(f, there) for f in t.args if f not in brackets)
+        return T.mul(T.bracket(T.conjunction(*left)), *others)
+    is_sum = t.op == "fold" and t.attr.monoid == "sum"
+    if is_sum or t.op in ("add", "mul", "pow"):
+        return T.map_children(t, lambda a: _where(a, there))
+    return t
+
+
 def _factored(t: Term) -> Term:
     """What all addends have in common leaves them."""
     if t.op != "add" or t.kind != "float":
         return t
     parts = [factors(a) for a in t.args]
-    brackets = [f for f in parts[0] if T.is_bracket(f) and all(f in p for p in parts)]
-    if brackets:
-        left = (T.mul(T.ONE, *(f for f in p if f not in brackets)) for p in parts)
-        return T.mul(*brackets, _factored(T.add(*left)))
+    shared = [f for f in parts[0] if f.op != "const" and all(f in p for p in parts)]
+    if shared:
+        left = (T.mul(T.ONE, *(f for f in p if f not in shared)) for p in parts)
+        return T.mul(*shared, _factored(T.add(*left)))
     common, rest = content(t, positive=True, leads=False)
     return T.mul(common, rest)
 

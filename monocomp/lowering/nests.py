@@ -57,16 +57,20 @@ def sides_of(at: Scopes, body: Term, axis: str) -> list[Term]:
 
 def _carries_too_much(at: Scopes, f: Term) -> bool:
     """Would blocks of this loop make a long loop inside it carry tiles of three axes, or
-    make tiles of three axes in each of its steps?"""
+    make tiles of three axes in each of its steps, or a product of matrices for each of its values
+    at once?"""
     opened, parts = T.open_fold(f)
     name = opened[0].attr[0]
-    inner = (g for g in T.subterms(*parts) if g.op == "fold" and name in g.free)
-    return any(
-        not at.fits(g.attr.extents[0])
-        and _is_wide(at, g)
-        and len(_axes_of_state(at, g)) > _MOST_AXES
-        for g in inner
-    )
+    inner = [g for g in T.subterms(*parts) if g.op == "fold" and name in g.free]
+    wide = [g for g in inner if len(_axes_of_state(at, g)) > _MOST_AXES]
+    is_carried = any(not at.fits(g.attr.extents[0]) and _is_wide(at, g) for g in wide)
+    return is_carried or (_is_wide(at, f) and any(_is_product(at, g) for g in wide))
+
+
+def _is_product(at: Scopes, f: Term) -> bool:
+    (bound, *others), (_, element, *_) = T.open_fold(f)
+    is_sum = f.attr.monoid == "sum" and f.kind == "float" and not others
+    return is_sum and len(sides_of(at, element, bound.attr[0])) == 2
 
 
 def _axes_of_state(at: Scopes, f: Term) -> frozenset[str]:

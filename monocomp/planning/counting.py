@@ -72,36 +72,15 @@ def elements_of_folds(program: Equations) -> int:
     all values of its free indices, wherever loops will compute it."""
     sizes = nominal_sizes(program.declared, program.sizes)
     folds = {
-        _named_by_extent(t)
+        T.unnamed(t)
         for t in T.subterms(*(e.body for e in program.equations))
         if t.op in ("fold", "fold_at")
     }
     total = 0
     for t in folds:
-        extents = [e for _, e in _free_indices(t)] + list(t.attr.extents)
+        extents = [e for _, e in T.free_indices(t)] + list(t.attr.extents)
         total += math.prod(max(1, sizes[e]) for e in extents)
     return total
-
-
-@lru_cache(maxsize=8192)
-def _free_indices(t: Term) -> frozenset[tuple[str, str]]:
-    """Names and extents of the indices that are free."""
-    if t.op == "index":
-        return frozenset(((t.attr[0], t.attr[1]),))
-    found = frozenset(i for a in T.children(t) for i in _free_indices(a) if i[0] in t.free)
-    return found
-
-
-def _named_by_extent(t: Term) -> Term:
-    """The fold with names for its free indices that tell their extents only, so that the
-    same fold under two others is counted once."""
-    mapping: dict[str, Term] = {}
-    count: dict[str, int] = {}
-    for name, extent in sorted(_free_indices(t)):
-        if name.startswith("$"):
-            count[extent] = count.get(extent, 0) + 1
-            mapping[name] = T.index(f"@{extent}{count[extent]}", extent)
-    return T.substitute(t, mapping)
 
 
 @lru_cache(maxsize=256)

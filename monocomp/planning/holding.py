@@ -16,6 +16,7 @@ from functools import partial
 from monocomp.equations import Equation, Equations
 from monocomp.planning.counting import Estimate, estimate_of
 from monocomp.planning.roles import (
+    LARGEST_TILE,
     RoleChoice,
     explain_roles,
     fits_whole,
@@ -25,9 +26,6 @@ from monocomp.planning.roles import (
 from monocomp.terms import Term
 
 WORTHWHILE = 0.75  # what is left of the work; more than that is no reason to hold an index
-LARGEST_TILE = (
-    1 << 16
-)  # elements of what one value of a row may hold: as many as there are registers
 
 Roles = Mapping[str, RoleChoice]
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import permutations
 
 from monocomp import terms as T
 from monocomp.domain import prefix_of
 from monocomp.equations import Equation, Equations
-from monocomp.sizes import without_elements
+from monocomp.rewrites.products import largest_sides
+from monocomp.sizes import MIN_DOT, power_of_two, without_elements
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, carrier, is_selection
 from monocomp.terms.monomials import factors
 from monocomp.tile import Axis, Role
 
 WHOLE_LIMIT = 512  # the longest axis that is held entirely
+# Elements of what one value of a row may hold: as many as there are registers.
+LARGEST_TILE = 1 << 16
 
 
 def fits_whole(extent: str, sizes: Mapping[str, int]) -> bool:
@@ -104,15 +109,23 @@ def scan_of(group: Sequence[Equation]) -> Term | None:
 
 
 def _share_a_loop(a: Sequence[Equation], b: Sequence[Equation], sizes: Mapping[str, int]) -> bool:
-    """Is there a loop over one domain in both, and do short columns alone set them apart?"""
+    """Is there a loop over one domain in both, and do short columns alone set them apart, of which
+    one value of a row holds no more than it can?"""
     rows = rows_of(a), rows_of(b)
     loops = [{T.domain_of(f) for f in outer_folds(g)} for g in (a, b)]
+    held = [[i for i in e.indices if i not in rows[0] & rows[1]] for e in (*a, *b)]
     return (
         bool(rows[0] & rows[1])
         and scan_of(a) is scan_of(b)
         and not loops[0].isdisjoint(loops[1])
         and all(fits_whole(i.attr[1], sizes) for i in rows[0] ^ rows[1])
+        and (rows[0] == rows[1] or all(fits_together(i, sizes) for i in held))
     )
+
+
+def fits_together(indices: Iterable[Term], sizes: Mapping[str, int]) -> bool:
+    """Can one value of a row hold a tile of all values of these indices, padded as it is?"""
+    return math.prod(max(MIN_DOT, power_of_two(sizes[i.attr[1]])) for i in indices) <= LARGEST_TILE
 
 
 @dataclass(frozen=True)
@@ -249,18 +262,30 @@ def _is_product(f: Term) -> bool:
 def _rows(names: list[str], folds: list[Term]) -> set[str]:
     """The indices to cut into blocks: those that most of what a loop reads lacks, counted
     by dimensions, and above all a large operand. A plain product of matrices has two, one
-    of each side; where a loop holds another sum there is one."""
+    of each side; where a loop holds another sum there is one, unless that is such a product."""
     reads = list(dict.fromkeys(r for f in folds for r in streamed_reads(f)))
     lacking = {n: [len(r.args) for r in reads if n not in r.free] for n in names}
     largest = max((size for sizes in lacking.values() for size in sizes), default=0)
     ranked = sorted(names, key=lambda n: (-sum(lacking[n]), -names.index(n)))
     rows = [n for n in ranked if largest in lacking[n]]
-    nested = any(
-        t.op == "fold" for f in folds for part in T.open_fold(f)[1] for t in T.subterms(part)
-    )
-    if nested or not rows:
-        return set(rows[:1])
+    inner = [
+        t for f in folds for part in T.open_fold(f)[1] for t in T.subterms(part) if t.op == "fold"
+    ]
+    if inner or not rows:
+        return next(filter(None, (_sides(t, names) for t in inner)), set(rows[:1]))
     return set([*rows, *(n for n in ranked if lacking[n] and n not in rows)][:2])
+
+
+def _sides(t: Term, names: Sequence[str]) -> set[str]:
+    """One index for each side of an inner product of two matrices, if they are among the names."""
+    if t.attr.monoid != "sum" or t.kind != "float" or len(t.attr.indices) != 1:
+        return set()
+    (bound,), (_, element) = T.open_fold(t)
+    sides = largest_sides([f.free for f in factors(element)], bound.attr[0])
+    if sides is None:
+        return set()
+    own = [[n for n in names if n in a - b] for a, b in permutations(sides)]
+    return {side[-1] for side in own} if all(own) else set()
 
 
 READS = ("read", "stored")

@@ -102,11 +102,13 @@ from monocomp.terms.shares import given_logarithms, shares
 from monocomp.terms.walking import (
     children,
     element,
+    free_indices,
     holds,
     map_children,
     map_refs,
     map_stored,
     replace,
     subterms,
+    unnamed,
 )
 from monocomp.terms.weights import is_weight_there

@@ -8,7 +8,7 @@ from functools import lru_cache
 from monocomp.terms.binders import open_fold
 from monocomp.terms.constructors import rebuild
 from monocomp.terms.folds import fold_at, refold, substitute
-from monocomp.terms.leaves import stored
+from monocomp.terms.leaves import index, stored
 from monocomp.terms.nodes import Equation, Term
 
 
@@ -103,3 +103,22 @@ def element(e: Equation, subscripts: Sequence[Term]) -> Term:
     """What an equation says of one element."""
     names = (i.attr[0] for i in e.indices)
     return substitute(e.body, dict(zip(names, subscripts, strict=True)))
+
+
+@lru_cache(maxsize=8192)
+def free_indices(t: Term) -> frozenset[tuple[str, str]]:
+    """Names and extents of the indices that are free."""
+    if t.op == "index":
+        return frozenset(((t.attr[0], t.attr[1]),))
+    return frozenset(i for a in children(t) for i in free_indices(a) if i[0] in t.free)
+
+
+def unnamed(t: Term) -> Term:
+    """The term with names for its free indices that tell their extents only: the same for two
+    outputs, or within two folds."""
+    mapping: dict[str, Term] = {}
+    count: dict[str, int] = {}
+    for name, extent in sorted(free_indices(t)):
+        count[extent] = count.get(extent, 0) + 1
+        mapping[name] = index(f"@{extent}{count[extent]}", extent)
+    return substitute(t, mapping)

@@ -53,7 +53,6 @@ NEAR_MISSES = {
         "O[i,e] = sum[k](sum[j if R[i,k] < A[i,j]](A[i,j] * B[k,j]) * C[k,e])",
         "O[i,e] = sum[k, l](sum[j](A[i,j] * B[k,j]) * C[k,e] * D[l])",  # not one index
         "O[i,e] = sum[k](sum[j, l](F[i,j,l] * G[k,j,l]) * C[k,e])",
-        "O = max[i](sum[k](sum[j](A[i,j] * B[k,j]) * D[k]))",  # within another fold
         "input B[k,j]: int, A[i,j]: int, C[k,e]: int\n"
         "O[i,e] = sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e])",
     ],
@@ -106,6 +105,16 @@ VARIANTS = {
             "sum[k](sum[j](A[i,j] * B[k,j]) * (C[k,e] - relu(sum[j](B[k,j]))))",
             "-sum[j](A[i,j] * sum[k](B[k,j] * (relu(sum[l](B[k,l])) - C[k,e])))",
         ),
+        (  # within another fold
+            "max[l](sum[k](sum[j](A[l,j] * B[k,j]) * C[k,e]))",
+            "max[l](sum[j](A[l,j] * sum[k](B[k,j] * C[k,e])))",
+        ),
+        (  # in both places at once: in one alone it would be computed twice
+            "sum[j](B[0,j] * sum[k](C[k,e] * exp(A[i,k] - A[i,j])))"
+            " + max[l](sum[j](B[0,j] * sum[k](C[k,e] * exp(A[l,k] - A[l,j]))))",
+            "sum[j](B[0,j] * exp(-A[i,j])) * sum[k](C[k,e] * exp(A[i,k]))"
+            " + max[l](sum[j](B[0,j] * exp(-A[l,j])) * sum[k](C[k,e] * exp(A[l,k])))",
+        ),
         (  # what stands outside already is free of charge
             "sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e]) * sum[j](sum[k](B[k,j] * C[k,e]))",
             "sum[j](A[i,j] * sum[k](B[k,j] * C[k,e])) * sum[j](sum[k](B[k,j] * C[k,e]))",
@@ -156,8 +165,8 @@ def test_sizes_decide(sizes: dict[str, int], cheapest: str, start: str) -> None:
         (OUTER_K, 2 * 5 * 3 + 2 * 7 * 5),
         (OUTER_J, 5 * 3 * 7 + 2 * 7 * 3),
         ("O[i] = sum[j](A[i,j]) + exp(A[i,0])", 2 * 3),
-        ("O[i,k] = sum[j](A[i,j]) * sum[j](A[k,j])", 2 * 3 + 2 * 3),  # i and k are one extent
-        ("O[i] = max[k](sum[j](A[i,j]) + sum[j](A[k,j]))", 2 * 2 + 2 * (2 * 3)),
+        ("O[i,k] = sum[j](A[i,j]) * sum[j](A[k,j])", 2 * 3),  # i and k are one extent
+        ("O[i] = max[k](sum[j](A[i,j]) + sum[j](A[k,j]))", 2 * 2 + 2 * 3),
         ("O = max[i](sum[j](A[i,j])) + max[i](2 * sum[j](A[i,j]))", 2 + 2 + 2 * 3),  # shared
     ],
 )
