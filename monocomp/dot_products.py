@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
+import torch
+
+from monocomp import dynamo
 from monocomp.errors import UsageError
 
 if TYPE_CHECKING:
-    import torch
-
     from monocomp.kernel import Kernel
 
 
@@ -73,13 +74,10 @@ class Form:
 
     def call(self, given: dict[str, Any], backend: str = "auto") -> torch.Tensor:
         """The result for inputs and parameters by name."""
-        import torch
-
         if torch.compiler.is_dynamo_compiling():
-            from monocomp.dynamo import traced_form
-
             form = self.mask, self.causal, self.shares, self.softcap, self.sinks, self.dropout
-            return traced_form(backend, given, *form)
+            traced: torch.Tensor = dynamo.traced(_key(backend, *form), (), given)  # type: ignore[assignment]
+            return traced
         found: torch.Tensor = self.kernel(backend)(**given)
         return found
 
@@ -93,6 +91,15 @@ def _kernel(form: Form, backend: str) -> Kernel:
     from monocomp.kernel import compile
 
     return compile(form.text(), name="attention", backend=backend)
+
+
+def _key(backend: str, *form: Any) -> str:
+    """The key of a form's kernel, which is compiled: Dynamo looks at no more."""
+    key: str = Form(*form).kernel(backend).calls.key
+    return key
+
+
+torch.compiler.assume_constant_result(_key)  # type: ignore[no-untyped-call]
 
 
 def sdpa(
@@ -119,8 +126,6 @@ def sdpa(
         scale: of logits; 1 / sqrt(features), unless given.
         enable_gqa: heads of queries in groups share those of keys and values.
     """
-    import torch
-
     if attn_mask is not None and is_causal:
         raise UsageError(
             "a mask and is_causal are given, and only one of them may be",

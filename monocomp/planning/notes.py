@@ -53,9 +53,10 @@ def stored_notes(plan: Plan) -> Iterator[Note]:
     shapes = [{declared.extent_of[i] for i in at.dims} for at in declared.inputs.values()]
     stored = _stored(plan)
     shapes += [{*o.dims} for k in plan.kernels for o in k.outputs if o not in stored]
+    streamed = {a.extent for k in plan.kernels for a in k.axes.values() if a.role == "stream"}
     for kernel in plan.kernels:
         blocked = {a.extent for a in kernel.axes.values() if a.role in ("row", "stream")}
-        long = {extent for extent in blocked if plan.sizes.get(extent, _LONG) >= _LONG}
+        long = {e for e in blocked & streamed if plan.sizes.get(e, _LONG) >= _LONG}
         for o in (o for o in kernel.outputs if o in stored):
             pairs = combinations([dim for dim in o.dims if dim in long], 2)
             if all(any({*pair} <= shape for shape in shapes) for pair in pairs):
