@@ -247,10 +247,24 @@ def _explain_options(command: argparse.ArgumentParser) -> None:
         "--before", metavar="PASS", help="print what a rule, or a pass over blocks, found"
     )
     looks.add_argument("--after", metavar="PASS", help="print what it left")
+    looks.add_argument(
+        "--html", metavar="FILE", help="write all of it as a page to walk through, for a browser"
+    )
+    looks.add_argument(
+        "--picture", metavar="NAME", help="draw bracketings, tiles, roofline or timeline, as SVG"
+    )
+    _no_notes(command)
     _extent(command)
 
 
+def _no_notes(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--no-notes", action="store_true", help="no remarks on what may surprise in the program"
+    )
+
+
 def _check_options(command: argparse.ArgumentParser) -> None:
+    _no_notes(command)
     _extent(command)
     _param(command)
     _seed(command)

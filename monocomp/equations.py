@@ -153,10 +153,11 @@ class Equations:
         """The names that printing must not give to bound indices."""
         return Names(self._taken)
 
-    def reader_names(self, whole: Term | None = None) -> Names:
-        """Names that print known subterms by their names, all but `whole` itself."""
+    def reader_names(self, whole: Term | None = None, of: str = "") -> Names:
+        """Names that print known subterms by their names, all but `whole` itself; in the equation
+        `of` a name, not by that."""
         names = self.names()
-        names.abbreviate = abbreviator(self.known, whole)
+        names.abbreviate = abbreviator([a for a in self.known if a.name != of], whole)
         return names
 
     def readable_lines(self) -> list[str]:
@@ -164,7 +165,9 @@ class Equations:
         names = self.reader_names()
         lines = [
             ("input " if e.given else "")
-            + definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
+            + definition_line(
+                e.name, (i.attr[0] for i in e.indices), e.body, self.reader_names(of=e.name)
+            )
             for e in (*self.given, *self.equations)
         ]
         used = [

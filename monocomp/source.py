@@ -32,7 +32,7 @@ def minimal_source(
     from monocomp.backends.triton.dialect import TRITON
     from monocomp.backends.triton.emit import emit_minimal
 
-    plan, dtypes, schedules = _scheduled(planner, extents, dtype, target, TRITON)
+    plan, dtypes, schedules = scheduled(planner, extents, dtype, target, TRITON)
     plan = plan.of_dtypes(dtypes)
     is_cuda = target is not None and target.startswith("cuda")
     with BUILDING:
@@ -71,7 +71,7 @@ def module(
     from monocomp.backends.triton.emit import emit
 
     dialect = DIALECTS[backend]()
-    plan, dtypes, schedules = _scheduled(planner, extents, dtype, target, dialect)
+    plan, dtypes, schedules = scheduled(planner, extents, dtype, target, dialect)
     narrow = {n: d for n, d in dtypes.items() if d in NARROW}  # the others may be any
     plan = plan.of_dtypes(narrow)
     with BUILDING:
@@ -139,7 +139,7 @@ def gradient_source(
     for program, kind in ((found.forward, "forward"), (found.equations, "backward")):
         program = replace(program, origin=replace(program.origin, name=f"{name}_{kind}"))
         inputs = {n: every[n] for n, i in program.declared.inputs.items() if i.kind == "float"}
-        plan, dtypes, schedules = _scheduled(Planner(program), sizes, inputs, target, TRITON)
+        plan, dtypes, schedules = scheduled(Planner(program), sizes, inputs, target, TRITON)
         narrow = {n: d for n, d in dtypes.items() if minimal or d in NARROW}
         promises = None
         if minimal:
@@ -152,14 +152,14 @@ def gradient_source(
         )
 
 
-def _scheduled(
+def scheduled(
     planner: Planner,
     extents: Mapping[str, int],
     dtype: str | Mapping[str, str],
     target: str | None,
     dialect: Dialect,
 ) -> tuple[Plan, dict[str, str], list[Schedule]]:
-    """The plan, the dtypes of inputs, and the first schedule of each kernel."""
+    """The plan, the dtypes of inputs, and the first schedule of each kernel; see `module`."""
     from monocomp.backends.triton.legal import element_bytes
     from monocomp.backends.triton.schedule import processors_of
 

@@ -76,7 +76,7 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "hoisting.filter_masked_extremum: if all((m is T.TRUE for m in masks))": SAME,
     "hoisting.hoist_factor: if common is one": SAME,
     "hoisting.hoist_factor: name in factor.free": "a further step takes the 1 that is left",
-    "hoisting.hoist_addend: not outside": SAME,
+    "hoisting.hoist_addend: if not outside": SAME,
     "hoisting.hoist_positive_factor: if number == 1 and (not outside)": SAME,
     "quotients._apart_from_rest: if rest": "0 over a divisor is no addend",
     "quotients.factor_number: if all((number == 1 for number, _ in found))": SAME,

@@ -14,11 +14,19 @@ import re
 import zipfile
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from monocomp import library
 from monocomp.command_line import files, streams
-from monocomp.errors import DeviceError, UnsupportedDtypeError, UsageError, did_you_mean, shorten
+from monocomp.errors import (
+    DeviceError,
+    UnsupportedDtypeError,
+    UnsupportedError,
+    UsageError,
+    did_you_mean,
+    shorten,
+)
 from monocomp.plain_files import require_writable, write
 from monocomp.stages import Stages
 
@@ -27,6 +35,7 @@ if TYPE_CHECKING:
     from monocomp.equations import Equations
     from monocomp.gradients.derived import Gradient
     from monocomp.kernel import Kernel
+    from monocomp.notes import Notes
 
 OK, FAILED = 0, 1
 STANDARD_OUTPUT = (None, "-", "/dev/stdout")  # a file there is written on, not replaced
@@ -246,30 +255,45 @@ def grad(options: Namespace) -> int:
 
 def explain(options: Namespace) -> int:
     """`monocomp explain`."""
+    import monocomp
+
     extents = _extents(options)
     if options.gradient:
         return _explain_gradient(options)
     _refuse_of_gradients(options)
     kernel = _compile(options, backend=options.backend)
     stages = Stages(kernel, extents)
+    if options.html is not None:
+        _require_output(options.html, options.program)
     if options.origins and options.stage != "source":
         raise UsageError("--origins goes with --stage source", help="add --stage source")
     looks = (
         (lambda stage: stages.traced() if options.origins else stages[stage], options.stage),
         (stages.before, options.before),
         (stages.after, options.after),
+        (lambda _: monocomp.explorer.page(kernel, stages), options.html),
+        (lambda name: monocomp.explorer.picture(stages, name), options.picture),
     )
     for look, name in looks:
         if name is not None:
             if options.json or options.steps is not None:
                 raise UsageError("--json and --steps are of a derivation, not of one stage")
-            _say(look(name))
+            _deliver(options.html, look(name))
             return OK
     derivation = kernel.plan(extents).derivation
     if options.steps is not None:
         derivation = derivation.first(options.steps)
-    _say(derivation.to_json() if options.json else str(derivation))
+    if options.json:
+        _say(derivation.to_json())
+        return OK
+    _say(f"{kernel.summary(extents)}\n\n{derivation}")
+    _say_notes(options, kernel.notes(extents))
     return OK
+
+
+def _say_notes(options: Namespace, notes: Notes) -> None:
+    if notes and not options.no_notes:
+        _say(f"\n{notes}")
 
 
 def _explain_gradient(options: Namespace) -> int:
@@ -293,6 +317,8 @@ def _refuse_of_gradients(options: Namespace) -> None:
 def check(options: Namespace) -> int:
     """`monocomp check`: a line for each finding as it comes."""
     from monocomp.command_line.verification import verify
+    from monocomp.kernel import Kernel
+    from monocomp.notes import Notes
 
     extents, params = _extents(options), _params(options)
     program = _equations(options)
@@ -304,6 +330,11 @@ def check(options: Namespace) -> int:
             section = finding.section
         _say(f"  {finding}")
         failed |= finding.ok is False
+    notes = Notes(program.origin.notes, program.origin.text)
+    if not failed:
+        with suppress(UnsupportedError):  # no kernel computes it, as was said
+            notes = Kernel(program).notes(extents)
+    _say_notes(options, notes)
     return FAILED if failed else OK
 
 

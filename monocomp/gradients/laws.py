@@ -120,7 +120,7 @@ def _smooth(t: Term) -> tuple[Term, ...]:
 
 def _differentiated(cases: Path, value: Value, x: Value) -> Value:
     sympy = cases.algebra.sympy
-    value = sympy.sympify(value)
+    value = value + sympy.Integer(0)  # which may be a number of Python's
     steps = {f: sympy.Dummy() for f in value.atoms(sympy.floor)}  # constant but for jumps
     found = sympy.diff(value.xreplace(steps), x)
     return found.xreplace({d: f for f, d in steps.items()})
@@ -131,4 +131,4 @@ def _exact(cases: Path, value: Value) -> Value:
     sympy = cases.algebra.sympy
     constants = (2 / sympy.sqrt(sympy.pi), 1 / sympy.sqrt(2), 1 / sympy.sqrt(2 * sympy.pi))
     rounded = {cases.number(Fraction(float(c))): c for c in constants}
-    return sympy.sympify(value).xreplace(rounded)
+    return (value + sympy.Integer(0)).xreplace(rounded)

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from monocomp import terms as T
 from monocomp.errors import InternalError
-from monocomp.lowering.expressions import chain, divide, general_power, plus, where_equal
+from monocomp.lowering.expressions import chain, divide, general_power, plus, where_equal, whole
 from monocomp.lowering.functions import EXPANSIONS
 from monocomp.lowering.guards import READS, guarded_by, in_order, is_computed, reads_computed
 from monocomp.lowering.naming import base_name
@@ -122,6 +122,8 @@ class Values(Scopes):
                 return self._build(inert, guard)
             case "cast":
                 return apply("cast", self.value(t.args[0]), attr=t.kind)
+            case "int":
+                return whole(self.value(t.args[0]))
             case "fold":
                 return self.fold(t)
             case "where":

@@ -36,6 +36,7 @@ from monocomp.planning.splitting import split
 from monocomp.planning.storing import cut
 from monocomp.planning.tiling import tiling_steps
 from monocomp.proving.proofs import require_program
+from monocomp.rendering import Rendered
 from monocomp.rewrites.equalities import equalities
 from monocomp.rewriting import Rewriter, Step
 from monocomp.sizes import (
@@ -64,7 +65,7 @@ class PlannedKernel:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(Rendered):
     """How a program is computed; see the module.
 
     Attributes:
@@ -183,7 +184,8 @@ class Planner:
                 self._start = self._derived(equations)
             else:
                 self._start = derivation.rewriter()
-                pipeline.complete(self._start)
+                if not self._start.finished:  # elaboration would take apart what was lifted
+                    pipeline.complete(self._start)
             require_program(equations)
             require_program(self._start.program)
 

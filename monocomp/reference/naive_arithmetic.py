@@ -250,6 +250,18 @@ def apply(w: Wide, name: str, operand: Value) -> Value:
     return Value(operand.axes, result, absent)
 
 
+def whole(w: Wide, operand: Value) -> Value:
+    """int(x): rounded towards 0. What is no int64, NaN among it, is the least one."""
+    operand = as_number(operand)
+    if not is_wide(w, operand):
+        return replace(operand, absent=None)
+    x, bound = operand.array, w.number(2.0**63)
+    fits = np.asarray((x > -bound) & (x < bound), bool)
+    x = np.where(fits, x, -bound)
+    floor = w.elementary["floor"]
+    return Value(operand.axes, np.where(x < 0, -floor(-x), floor(x)).astype(np.int64))
+
+
 def larger_or_smaller(w: Wide, name: str, a: Value, b: Value) -> Value:
     """maximum or minimum; absent where the operand that it takes is."""
     a, b = promote(w, (a, b))

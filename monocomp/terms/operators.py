@@ -121,6 +121,6 @@ def function(name: str, *args: Term, exact: bool = False) -> Term:
         case "sqrt" | "rsqrt":
             half = Fraction(1, 2)
             return T.exactly("pow", floats[0], attr=half if name == "sqrt" else -half)
-        case "where":
+        case "where" | "int":
             return found
     return T.exactly(name, *floats)

@@ -93,7 +93,7 @@ def _stands_there(t: Term) -> Term:
             return _stands_there(t.args[0])
         case "pow" | "cast" if t.args[0].kind != "bool":
             return _stands_there(t.args[0])
-    is_function = t.op in FUNCTIONS and len(t.args) == 1
+    is_function = t.op in FUNCTIONS and t.op != "int" and len(t.args) == 1
     return _stands_there(t.args[0]) if is_function else TRUE
 
 

@@ -9,8 +9,11 @@ import torch
 
 import monocomp as mc
 from monocomp import library
+from monocomp.backends.triton.launch import interpreted
+from monocomp.backends.triton.schedule import Schedule
 from monocomp.planning.bounding import BOUNDING_LAW
 from monocomp.planning.plan import Plan
+from tests.backends.compiling import compiled_to, launches_of, without_elements
 from tests.backends.running import BACKENDS, cut_for_long_extents, exact, run
 from tests.backends.test_domains import EXTENTS, inputs_for, poisoned, program
 from tests.backends.tolerances import ALONE, Bound
@@ -118,3 +121,20 @@ def test_what_is_looked_at_anyway() -> None:
     """The gradient of a table's row is a sum over the tokens that read it, beside one over all."""
     text = str(mc.grad(library.load("cross_entropy")))
     assert bounds(mc.compile(text).plan({"t": 8192, "v": 32768, "d": 2048})) == []
+
+
+@pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
+def test_loads_from_where_rows_say() -> None:
+    """A loop that begins where a reduction says loads ahead, several elements at a time: Triton
+    loses what it knows of addresses where a loop begins at what a reduction comes to."""
+    kernel = mc.compile(str(mc.grad(library.load("document"))))
+    programs = kernel.plan(SIZES).kernels
+    schedules = [
+        Schedule((("k", 16), ("q", 512)), 2, 2),
+        Schedule((("q", 64), ("e", 64), ("k", 64)), 4, 2),
+        Schedule((("k", 64), ("q", 32)), 4, 3),
+    ]
+    *_, found = launches_of(kernel, programs, schedules, without_elements(kernel, SIZES))
+    text = compiled_to("ttgir", found)
+    # Queries and their cotangents, in three stages.
+    assert text.count("ttg.local_alloc : () -> !ttg.memdesc<3x32x128xbf16") == 2

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import monocomp as mc
 from monocomp.checking.random_inputs import random_inputs
@@ -127,7 +128,7 @@ def test_second_order() -> None:
 
 def test_a_part() -> None:
     found = mc.grad(mc.library.load("attention_statistics"), wrt=["V"], outputs=["O"])
-    assert list(found.equations.declared.inputs) == ["Q", "K", "dO", "L"]
+    assert list(found.equations.declared.inputs) == ["Q", "K", "dO", "L_2"]
     assert str(found).endswith("return dV")
 
 
@@ -141,6 +142,40 @@ def test_a_part() -> None:
 def test_mistakes(wrt: list[str] | None, outputs: list[str] | None, message: str) -> None:
     with pytest.raises(MonocompError, match=message):
         mc.grad(PROGRAMS["gather"], wrt, outputs=outputs)
+
+
+LOGARITHM = """
+S[q,k] = sum[d](Q[q,d] * K[k,d])
+O[q,e] = softmax[k](S[q,k]) * V[k,e]
+L[q] = logsumexp[k](S[q,k])
+return O, L{0}
+"""
+
+
+def test_a_logarithm_is_read_in_the_dtype_of_sums() -> None:
+    """One that the program returns is rounded, unless it says otherwise."""
+    rounded, exact = (mc.grad(LOGARITHM.format(how)) for how in ("", ": float32"))
+    assert set(rounded.saved) == {"O", "L_2"} and set(exact.saved) == {"O", "L"}
+    assert "return O, L, L_2: accumulated" in rounded.forward.text()
+    assert "return O, L: float32" in exact.forward.text()
+
+
+def test_gradients_beside_a_rounded_logarithm() -> None:
+    """Of large logits the logarithm in bf16 is off by so much that weights would be twice as large,
+    or half."""
+    torch.manual_seed(0)
+    shapes = {"Q": (64, 32), "K": (64, 32), "V": (64, 16)}
+    inputs = {n: torch.randn(shape).bfloat16() for n, shape in shapes.items()}
+    inputs["Q"][:, 0] = inputs["K"][:, 0] = 16  # in all logits: 256, which changes no weight
+    given = [x.clone().requires_grad_() for x in inputs.values()]
+    result, _ = mc.compile(LOGARITHM.format(""))(*given)
+    cotangent = torch.randn_like(result)
+    found = torch.autograd.grad(result, given, cotangent)
+    wide = [x.double().requires_grad_() for x in inputs.values()]
+    weights = torch.softmax(wide[0] @ wide[1].T, dim=-1)
+    exact = torch.autograd.grad(weights @ wide[2], wide, cotangent.double())
+    for x, y in zip(found, exact, strict=True):
+        assert (x.double() - y).norm() <= 0.02 * y.norm()
 
 
 # --- what is saved --------------------------------------------------------------------------

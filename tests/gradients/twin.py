@@ -40,6 +40,7 @@ _FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     **{n: getattr(F, n) for n in ("relu", "silu", "gelu", "elu")},
     "softplus": lambda x: torch.logaddexp(x, torch.zeros_like(x)),
     "stop": lambda x: x.detach(),
+    "int": lambda x: int(x.detach()),
 }
 _OF_INTS: dict[str, Callable[[int], int]] = {
     **{"abs": abs, "floor": int, "stop": int, "relu": lambda n: max(n, 0)},

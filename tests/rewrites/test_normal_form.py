@@ -540,6 +540,7 @@ VARIANTS = {
         ("sum[k if k < i](B[i])", "B[i] * sum[k if k < i](1.0)"),
         ("sum[k](mean[l](Y[l]) * X[i,k])", "mean[k](Y[k]) * sum[k](X[i,k])"),
         ("sum[k](B[i] / X[i,k])", "B[i] * sum[k](1 / X[i,k])"),
+        ("sum[k]((-1 - Y[k]) * X[i,k])", "-sum[k]((1 + Y[k]) * X[i,k])"),
         (
             "sum[k](B[i] * sum[j if j < k](D[i,j,k]))",
             "B[i] * sum[k](sum[j if j < k](D[i,j,k]))",
