@@ -17,8 +17,8 @@ from monocomp.errors import MonocompError
 # Entries of `top` of fewer elements than it takes are -inf, which has no differences.
 NO_DIFFERENCES = {"softmax_top8"}
 # Their gradients are derived, but no kernels for them: a sum of quotients over heads is no fold of
-# what is summed, and logarithms of pairs are too many to save.
-NO_KERNELS = {"hedgehog_attention", "talking_heads"}
+# what is summed.
+NO_KERNELS = {"talking_heads"}
 CHEAP = ("attention", "layer_norm", "softmax", "sparsemax")
 CHEAP_AGAIN = ("softmax",)
 
