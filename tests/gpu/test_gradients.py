@@ -64,13 +64,15 @@ def test_a_repeated_call_waits_for_nothing() -> None:
         torch.cuda.set_sync_debug_mode("default")
 
 
-@pytest.mark.parametrize("name", ["causal", "softcap", "pair_bias", "gqa"])
+@pytest.mark.parametrize("name", ["causal", "softcap", *["pair_bias"][: int(ON_GPU)]])
 def test_the_same_bits(name: str) -> None:
     """Each time: nothing is added up in the order in which it comes."""
     from monocomp.checking.random_inputs import random_inputs
 
     kernel = mc.compile(library.load(name), backend="triton")
-    sizes = {"b": 1, "h": 2, "g": 1, "q": 70, "k": 70, "d": 16, "e": 16, "c": 8}
+    sizes = {"b": 1, "h": 2, "q": 70, "k": 70, "d": 16, "e": 16}
+    if ON_GPU:
+        sizes = {"b": 1, "h": 8, "q": 256, "k": 256, "d": 64, "e": 64, "c": 16}
     known = {i: n for i, n in sizes.items() if i in kernel.declared.extent_of}
     params = {n: 2.0 for n, p in kernel.declared.params.items() if p.default is None}
     inputs = {
