@@ -432,6 +432,7 @@ _OPERATORS: dict[str, Callable[..., Value]] = {
 _HELPERS: dict[str, Callable[..., Value]] = {
     "cdiv": lambda a, b: -(-a // b),
     "in_turns": _in_turns,
+    "unknown": lambda x: x,
     "between": lambda places, low, high: (low <= places) & (places < high),
     "tanh": lambda x, fast: np.tanh(_float(x)),
     "floordiv": np.floor_divide,

@@ -15,7 +15,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from monocomp import errors, library, schedules
+    from monocomp import errors, explorer, hf, library, schedules
+    from monocomp.dot_products import sdpa
     from monocomp.errors import MonocompError
     from monocomp.gradients.derived import grad
     from monocomp.kernel import Kernel, compile
@@ -30,10 +31,13 @@ __all__ = [
     "compile",
     "errors",
     "evaluate",
+    "explorer",
     "grad",
+    "hf",
     "library",
     "monoid",
     "schedules",
+    "sdpa",
 ]
 
 _HOMES = {
@@ -44,8 +48,9 @@ _HOMES = {
     "evaluate": "monocomp.reference.oracle",
     "grad": "monocomp.gradients.derived",
     "monoid": "monocomp.monoids",
+    "sdpa": "monocomp.dot_products",
 }
-_MODULES = ("errors", "library", "schedules")
+_MODULES = ("errors", "explorer", "hf", "library", "schedules")
 
 
 def __getattr__(name: str) -> Any:

@@ -59,6 +59,17 @@ class Forward:
         self.others = tuple(n for n in program.declared.inputs if n not in self.kept)
         self.pushed: dict[Names, tuple[Calls, dict[str, str], dict[str, str]]] = {}
         self.backwards: dict[tuple[object, ...], Backward] = {}
+        self._layouts: dict[Names, tuple[tuple[int, ...], Names]] = {}
+
+    def layout(self, names: Names) -> tuple[tuple[int, ...], Names]:
+        """Which of the tensors of a call with these names, and of its results, are kept: their
+        places and names."""
+        found = self._layouts.get(names)
+        if found is None:
+            every = (*names, *self.outputs)
+            kept = tuple(n for n in self.kept if n in every)
+            found = self._layouts[names] = tuple(map(every.index, kept)), kept
+        return found
 
     def backward(self, wrt: Mapping[str, torch.dtype], outputs: Names) -> Backward:
         """What computes gradients.
@@ -85,9 +96,10 @@ class Forward:
         outputs = tuple(o for n, o in enumerate(self.outputs) if n not in self.constant)
         found = self.pushed.get(wrt)
         if found is None:
-            pulled = gradient(self.program, wrt, outputs)
+            pulled = gradient(self.program, wrt, outputs, plans=False)
             names = tuple(pulled.cotangents[o] for o in outputs)
-            pushed = gradient(pulled.equations, names, tuple(pulled.gradients[n] for n in wrt))
+            results = tuple(pulled.gradients[n] for n in wrt)
+            pushed = gradient(pulled.equations, names, results, plans=False)
             calls = self.calls.of(pushed.equations)
             tangents = {n: pushed.cotangents[pulled.gradients[n]] for n in wrt}
             found = self.pushed[wrt] = calls, tangents, dict(zip(outputs, names, strict=True))
@@ -97,8 +109,8 @@ class Forward:
         names = (*calls.declared.inputs, *calls.declared.params)
         # They do not matter, but for their sizes.
         known.update((n, torch.zeros_like(values[o])) for o, n in cotangents.items() if n in names)
-        results = calls.differentiable({n: known[n] for n in names if n in known})
-        return dict(zip(outputs, results, strict=True))
+        found_tangents = calls.differentiable({n: known[n] for n in names if n in known})
+        return dict(zip(outputs, found_tangents, strict=True))
 
 
 @dataclass(frozen=True)
@@ -123,7 +135,7 @@ class Backward:
     @classmethod
     def of(cls, forward: Forward, wrt: Mapping[str, torch.dtype], outputs: Names) -> Backward:
         """That of a program, for results that have gradients, in the dtypes of inputs."""
-        found = gradient(forward.program, tuple(wrt), outputs)
+        found = gradient(forward.program, tuple(wrt), outputs, plans=False)
         dtypes = {n: str(dtype).removeprefix("torch.") for n, dtype in wrt.items()}
         results = tuple(
             Output(found.gradients[n], dtype if dtype in DTYPES else None)
@@ -155,7 +167,10 @@ class Backward:
         known = dict(values)
         if self.recompute is not None:
             outputs = (o.name for o in self.recompute.declared.outputs)
-            known.update(zip(outputs, self.recompute.differentiable(values), strict=True))
+            declared = self.recompute.declared
+            names = (n for n in (*declared.inputs, *declared.params) if n in values)
+            results = self.recompute.differentiable({n: values[n] for n in names})
+            known.update(zip(outputs, results, strict=True))
         for name, given in cotangents.items():
             known[self.cotangents[name]] = given
         results = self.calls.differentiable({n: known[n] for n in self.names if n in known})
@@ -315,30 +330,35 @@ class Recorded:
     ) -> None:
         self.forward, self.names, self.others = forward, names, others
         self.dtypes = [t.dtype for t in tensors]
-        values = dict(zip(names, tensors, strict=True))
-        self.sized = [(n, values[n].shape, values[n].dtype) for n in forward.others]
-        values.update(zip(forward.outputs, results, strict=True))
-        self.kept = [n for n in forward.kept if n in values]
+        places, self.kept = forward.layout(names)
+        every = (*tensors, *results)
+        self.sized: Sequence[tuple[str, torch.Size, torch.dtype]] = ()
+        if forward.others:
+            given = dict(zip(names, tensors, strict=True))
+            self.sized = [(n, given[n].shape, given[n].dtype) for n in forward.others]
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*[results[n] for n in forward.constant])
-        ctx.save_for_backward(*[values[n] for n in self.kept])
+        if forward.constant:
+            ctx.mark_non_differentiable(*[results[n] for n in forward.constant])
+        ctx.save_for_backward(*[every[n] for n in places])
 
     def gradients(
         self, ctx: Any, needed: Sequence[bool], cotangents: Sequence[torch.Tensor | None]
     ) -> list[torch.Tensor | None]:
         """The gradients of the tensors of the call, as far as they are needed."""
-        tensors = zip(self.names, self.dtypes, needed, strict=True)
-        wrt = {n: dtype for n, dtype, is_needed in tensors if is_needed}
-        pairs = zip(self.forward.outputs, cotangents, strict=True)
-        given = {n: c for n, c in pairs if c is not None}
+        names, forward = self.names, self.forward
+        wrt = {
+            n: d for n, d, is_needed in zip(names, self.dtypes, needed, strict=True) if is_needed
+        }
+        given = {n: c for n, c in zip(forward.outputs, cotangents, strict=True) if c is not None}
         if not wrt or not given:
-            return [None] * len(self.names)
-        values = {**self.others, **dict(zip(self.kept, ctx.saved_tensors, strict=True))}
+            return [None] * len(names)
+        values = dict(self.others)
+        values.update(zip(self.kept, ctx.saved_tensors, strict=True))
         for name, shape, dtype in self.sized:
             of_any = next(iter(given.values()))
             values[name] = of_any.new_zeros((), dtype=dtype).expand(shape)
-        found = self.forward.backward(wrt, tuple(given))(given, values)
-        return [found.get(n) for n in self.names]
+        found = forward.backward(wrt, tuple(given))(given, values)
+        return [found.get(n) for n in names]
 
     def tangents(
         self, ctx: Any, tangents: Sequence[torch.Tensor | None]

@@ -10,6 +10,8 @@ import hashlib
 import importlib.util
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from monocomp.arguments import (
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from monocomp.equations import Equations
 
 
+NO_PARAMS: dict[str, object] = {}
 _ALL: weakref.WeakSet[Calls] = weakref.WeakSet()
 
 
@@ -109,7 +112,11 @@ class Calls:
             if plan is not None:
                 self.last = self.language, plan.device
                 return _unpacked(self._plans.run(plan, values))
-        inputs, params = signature(self.declared, args, kwargs)
+        names = self.declared.inputs
+        if not kwargs and len(args) == len(names) == len(self.kinds):  # there are no parameters
+            inputs, params = dict(zip(names, args, strict=True)), NO_PARAMS
+        else:
+            inputs, params = signature(self.declared, args, kwargs)
         if self.backend == "numpy":
             check_no_gradients({**inputs, **params}, self.backend)
             return _unpacked(self.call({**inputs, **params}))
@@ -118,31 +125,32 @@ class Calls:
     def differentiable(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
         """The results for torch tensors and parameters by name, with their gradients if any is
         asked for."""
-        from monocomp.autograd import function, is_traced, recorded, wanted
-
-        if is_traced(values):
+        autograd = _autograd()
+        if autograd.is_traced(values):
             from monocomp.operators import operator
 
             for name in self.declared.inputs:
                 check_dense(name, values[name])
             return operator(self, values)(values)
-        wrt = wanted(self.kinds, values)
+        wrt = autograd.wanted(self.kinds, values)
         if wrt is None:
             return self.call(values)
         forward = self.forward(wrt)
-        given = {n: v for n, v in values.items() if n in self.declared.inputs or n in wrt}
-        others = {n: v for n, v in values.items() if n not in given}
-        results = recorded(forward, given, others, function())
+        given, others = values, NO_PARAMS
+        if len(values) > len(self.declared.inputs):
+            given = {n: v for n, v in values.items() if n in self.declared.inputs or n in wrt}
+            others = {n: v for n, v in values.items() if n not in given}
+        results: tuple[torch.Tensor, ...] = autograd.recorded(
+            forward, given, others, autograd.function()
+        )
         self.last = forward.calls.last
         return results
 
     def forward(self, wrt: tuple[str, ...]) -> Forward:
         """The program for calls whose gradients with respect to some inputs are asked for."""
-        from monocomp.autograd import Forward
-
         found = self._forwards.get(wrt)
         if found is None:
-            found = Forward(self, wrt)
+            found = _autograd().Forward(self, wrt)
             found = self._forwards.setdefault(wrt, found)
         return found
 
@@ -343,6 +351,15 @@ class Calls:
             )
             runner = self._runners.setdefault(key, runner)
         return runner
+
+
+@cache
+def _autograd() -> ModuleType:
+    """What needs torch, which calls of the backend numpy do without; an import takes microseconds
+    each time."""
+    from monocomp import autograd
+
+    return autograd
 
 
 def _narrow(inputs: Mapping[str, Any]) -> dict[str, str]:

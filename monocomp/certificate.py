@@ -23,6 +23,7 @@ from monocomp.pipeline import CHOICES, RULES
 from monocomp.proving.proofs import certificate, certify_rule_law
 from monocomp.proving.prover import Law, is_proved
 from monocomp.proving.rule_laws import EVERYWHERE, RULE_LAWS
+from monocomp.rendering import Rendered
 from monocomp.rewriting import Step
 from monocomp.terms.facts import FACTS
 from monocomp.terms.printer import show
@@ -79,7 +80,7 @@ class Condition:
 
 
 @dataclass(frozen=True, repr=False)
-class Certificate:
+class Certificate(Rendered):
     """What a compilation rests on; see the module.
 
     Attributes:

@@ -203,13 +203,26 @@ def _emit_options(command: argparse.ArgumentParser) -> None:
     add("--tf32", action="store_true", help="products of fp32 in tf32")
     _extent(command)
     add("--minimal", action="store_true", help="kernels for these sizes and little else, to paste")
+    add("--gradient", action="store_true", help="with its gradients, for autograd")
+    _of_gradients(command)
     add("--name", metavar="NAME", help="the kernel's name")
     add("-o", "--output", metavar="FILE", help="where to write it (standard output)")
 
 
+def _of_gradients(command: argparse.ArgumentParser) -> None:
+    _several(command, "--wrt", "NAME", "inputs to differentiate with respect to (all floats)")
+    command.add_argument(
+        "--save",
+        nargs="*",
+        metavar="NAME",
+        help="what to read of the program's values, outputs among them (what costs least)",
+    )
+
+
 def _grad_options(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
-    _several(command, "--wrt", "NAME", "inputs to differentiate with respect to (all floats)")
+    _of_gradients(command)
+    _extent(command)
     _several(command, "--outputs", "NAME", "outputs that have a derivative (all floats)")
     add("--forward", action="store_true", help="print the program with what it saves instead")
     add("-o", "--output", metavar="FILE", help="where to write it (standard output)")
@@ -222,6 +235,8 @@ def _explain_options(command: argparse.ArgumentParser) -> None:
         "--origins", action="store_true", help="with --stage source: what each statement computes"
     )
     command.add_argument("--backend", default="auto", metavar="NAME", help="what runs it (auto)")
+    command.add_argument("--gradient", action="store_true", help="how its gradient follows")
+    _of_gradients(command)
     looks = command.add_mutually_exclusive_group()
     looks.add_argument(
         "--stage",
@@ -232,10 +247,24 @@ def _explain_options(command: argparse.ArgumentParser) -> None:
         "--before", metavar="PASS", help="print what a rule, or a pass over blocks, found"
     )
     looks.add_argument("--after", metavar="PASS", help="print what it left")
+    looks.add_argument(
+        "--html", metavar="FILE", help="write all of it as a page to walk through, for a browser"
+    )
+    looks.add_argument(
+        "--picture", metavar="NAME", help="draw bracketings, tiles, roofline or timeline, as SVG"
+    )
+    _no_notes(command)
     _extent(command)
 
 
+def _no_notes(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--no-notes", action="store_true", help="no remarks on what may surprise in the program"
+    )
+
+
 def _check_options(command: argparse.ArgumentParser) -> None:
+    _no_notes(command)
     _extent(command)
     _param(command)
     _seed(command)

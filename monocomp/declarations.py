@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from monocomp.errors import Span, UsageError, did_you_mean
+from monocomp.notes import Note
 from monocomp.vocabulary import Kind
 
 Size = TypeVar("Size")  # what a declared extent is
@@ -129,11 +130,13 @@ class Origin:
         text: the program.
         name: what it is called.
         spans: where its inputs, definitions and monoids stand, and the extents of indices.
+        notes: what the text means where that may surprise.
     """
 
     text: str = ""
     name: str | None = None
     spans: Mapping[str, Span] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
 
     def span(self, name: str) -> tuple[Span, ...]:
         """The place of what has this name, if it has one."""

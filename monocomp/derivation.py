@@ -3,8 +3,9 @@
 The rewriter records what it does. A derivation prints in a terminal, renders itself in
 Jupyter, dumps to JSON, and gives a short outline for the header of an emitted file. Each
 step holds the whole program before and after it, so whoever doubts one can have it
-evaluated (`check`); whoever wants less of it can stop before any step (`first`), take
-others (`apply`), have the rest made (`finish`), and `compile` from there.
+evaluated (`check`); whoever wants less of it can stop before any step (`first`, `undo`), take
+others (`applicable`, `apply`), have the rest made (`finish`), set two side by side (`compare`), and
+`compile` from there.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, overload
 
 from monocomp import pipeline
 from monocomp.equations import Equations
 from monocomp.errors import UsageError
+from monocomp.rendering import Rendered
 from monocomp.rewriting import Rewriter, Step
 
 if TYPE_CHECKING:  # loaded when they are asked for: compiling needs none of them
@@ -43,11 +44,10 @@ LOWERING = (
     "fuse_folds",
     "tile",
 )
-_OPEN = 12  # derivations of at most so many steps are unfolded in HTML
 
 
 @dataclass(frozen=True, repr=False)
-class Derivation:
+class Derivation(Rendered):
     """The steps from a program to its normal form, a sequence of `Step`.
 
     Attributes:
@@ -105,6 +105,20 @@ class Derivation:
             raise UsageError(f"{rule} does not apply in {place or ', '.join(known)}{why}")
         rewriter.finished = False
         return Derivation.of(rewriter)
+
+    def undo(self, count: int = 1) -> Derivation:
+        """Without the last steps. A derivation never changes: who keeps one and goes on from it
+        in two ways has two branches (`compare`)."""
+        return self.first(max(0, len(self.steps) - count))
+
+    def applicable(self) -> tuple[str, ...]:
+        """The rules that would match now, for `apply`."""
+        found = (name for name in pipeline.RULES if self.rewriter().apply(pipeline.chosen([name])))
+        return tuple(found)
+
+    def compare(self, other: Derivation) -> Comparison:
+        """This one and another side by side, to print or to look at in Jupyter."""
+        return Comparison(self, other)
 
     def finish(self) -> Derivation:
         """The steps that are left: every rule set in its turn, on what the last step gave."""
@@ -236,16 +250,41 @@ class Derivation:
         }
         return json.dumps(whole, indent=2)
 
-    def _repr_html_(self) -> str:
-        unfolded = len(self.steps) <= _OPEN
-        parts = [f"<p><b>{escape(self.title)}</b></p>", _program_html(self.start)]
-        parts += [_step_html(number, step, unfolded) for number, step in enumerate(self.steps, 1)]
-        if self.steps:
-            parts += ["<p><b>Result</b></p>", _program_html(self.result)]
-            parts += ["<p><b>Cost</b></p>", _costs_html(*self.costs)]
-        if self.refusals:
-            parts += ["<p><b>Refused</b></p>", *map(_refusal_html, self.refusals)]
-        return f'<div style="text-align: left; max-width: 75em">{"".join(parts)}</div>'
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Rendered):
+    """Two derivations side by side.
+
+    Attributes:
+        left, right: the derivations.
+    """
+
+    left: Derivation
+    right: Derivation
+
+    @property
+    def shared(self) -> int:
+        """The number of steps that both begin with."""
+        pairs = itertools.takewhile(
+            lambda pair: (pair[0].rule, pair[0].program) == (pair[1].rule, pair[1].program),
+            zip(self.left, self.right, strict=False),
+        )
+        return sum(1 for _ in pairs)
+
+    def __str__(self) -> str:
+        both = self.left.first(self.shared)
+        parts = [f"Both: {both.title}", *(f"    {line}" for line in both.outline())]
+        for name, one in (("left", self.left), ("right", self.right)):
+            rest = Derivation(one.start, one.steps[self.shared :])
+            parts += [
+                f"Then {name}: {len(rest)} steps",
+                *(f"    {line}" for line in rest.outline()),
+            ]
+            parts += [_program_text(one.result), _costs_text(*one.costs)]
+        return "\n".join(parts)
+
+    def __repr__(self) -> str:
+        return f"<{len(self.left)} and {len(self.right)} steps, {self.shared} of them shared>"
 
 
 # Text
@@ -301,49 +340,3 @@ def _costs_text(before: Cost, after: Cost) -> str:
 def _refusal_text(refusal: Refusal) -> str:
     whole = f"{refusal} ({refusal.rule}, in {', '.join(refusal.place)})"
     return wrap_formula(whole, "    ", "        ")
-
-
-# HTML: colours and fonts are inherited, so that it reads on light and on dark pages
-
-_CODE = "white-space: pre-wrap; overflow-wrap: anywhere; background: none; color: inherit"
-_CELL = "text-align: left; vertical-align: top; padding: 0.1em 1em 0.1em 0"
-_BOX = "margin: 0.3em 0; padding: 0.2em 0.6em; border-left: 3px solid rgba(128, 128, 128, 0.5)"
-
-
-def _code(text: str) -> str:
-    return f'<code style="{_CODE}">{escape(text)}</code>'
-
-
-def _program_html(program: Equations) -> str:
-    return f'<div style="{_BOX}">{"<br>".join(map(_code, program.readable_lines()))}</div>'
-
-
-def _step_html(number: int, step: Step, unfolded: bool) -> str:
-    place = f" in {_code(', '.join(step.place))}" if step.place else ""
-    law = f": {escape(step.law)}" if step.law else ""
-    rows = "".join(
-        f'<tr><th style="{_CELL}">{label}</th><td style="{_CELL}">{_code(text)}</td></tr>'
-        for label, text in (("before", step.before), ("after", step.after))
-    )
-    return (
-        f'<details style="{_BOX}"{" open" if unfolded else ""}>'
-        f"<summary>{number}. <b>{escape(step.rule)}</b>{place}{law}</summary>"
-        f'<table style="background: none; color: inherit">{rows}</table></details>'
-    )
-
-
-def _costs_html(before: Cost, after: Cost) -> str:
-    rows = "".join(
-        f'<tr><th style="{_CELL}">{label}</th><td style="{_CELL}">{_code(old)}</td>'
-        f'<td style="{_CELL}">{_code(new)}</td></tr>'
-        for (label, old), (_, new) in zip(before.rows(), after.rows(), strict=True)
-    )
-    return f'<table style="background: none; color: inherit">{rows}</table>'
-
-
-def _refusal_html(refusal: Refusal) -> str:
-    place = _code(", ".join(refusal.place))
-    return (
-        f'<div style="{_BOX}">{escape(str(refusal))} '
-        f"(<b>{escape(refusal.rule)}</b> in {place})</div>"
-    )

@@ -58,6 +58,11 @@ def _dtype_name(name: str, known: Mapping[str, str]) -> str:
     return known[name]
 
 
+def itemsize(dtype: str) -> int:
+    """The bytes of a float."""
+    return {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}.get(dtype, 1)
+
+
 def is_narrow(tensor: Any) -> bool:
     """Is this a tensor of floats of 8 bits?"""
     return str(tensor.dtype).removeprefix("torch.") in NARROW

@@ -31,4 +31,20 @@ def _name(key: str, args: int, kwargs: str, tensors: str) -> str:
     return operator(calls, dict.fromkeys(tensors.split(","), torch.empty(0))).name
 
 
-torch.compiler.assume_constant_result(_name)  # type: ignore[no-untyped-call]
+def traced_form(backend: str, given: Mapping[str, Any], *form: Any) -> torch.Tensor:
+    """A call of softmax attention (`dot_products`), by the fields of its form."""
+    found = traced(_key_of_form(backend, *form), (), given)
+    assert isinstance(found, torch.Tensor)
+    return found
+
+
+def _key_of_form(backend: str, *form: Any) -> str:
+    """The key of a form's kernel, which is compiled."""
+    from monocomp.dot_products import Form
+
+    key: str = Form(*form).kernel(backend).calls.key
+    return key
+
+
+for constant in (_name, _key_of_form):
+    torch.compiler.assume_constant_result(constant)  # type: ignore[no-untyped-call]

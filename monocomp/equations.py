@@ -54,9 +54,9 @@ class Equations:
     that depend on them; `parts` are parameters that a backend sets to say into how many parts a
     stream is cut, by the extent of the parts; `views` are outputs that only lay out anew what
     another equation computes, in the same order: that one's name, by theirs; `slices` are what some
-    are computed for, one after the other; `given` are the definitions of inputs that are given with one, each written out but for those before it; `kept`
-    are definitions that are not inlined, once that is decided; `as_written` gives what a text says,
-    for sizes.
+    are computed for, one after the other; `given` are the definitions of inputs that are given with
+    one, each written out but for those before it; `kept` are definitions that are not inlined, once
+    that is decided; `as_written` gives what a text says, for sizes.
     """
 
     declared: Declarations[Term]
@@ -153,10 +153,11 @@ class Equations:
         """The names that printing must not give to bound indices."""
         return Names(self._taken)
 
-    def reader_names(self, whole: Term | None = None) -> Names:
-        """Names that print known subterms by their names, all but `whole` itself."""
+    def reader_names(self, whole: Term | None = None, of: str = "") -> Names:
+        """Names that print known subterms by their names, all but `whole` itself; in the equation
+        `of` a name, not by that."""
         names = self.names()
-        names.abbreviate = abbreviator(self.known, whole)
+        names.abbreviate = abbreviator([a for a in self.known if a.name != of], whole)
         return names
 
     def readable_lines(self) -> list[str]:
@@ -164,7 +165,9 @@ class Equations:
         names = self.reader_names()
         lines = [
             ("input " if e.given else "")
-            + definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
+            + definition_line(
+                e.name, (i.attr[0] for i in e.indices), e.body, self.reader_names(of=e.name)
+            )
             for e in (*self.given, *self.equations)
         ]
         used = [

@@ -102,15 +102,28 @@ class MonocompError(Exception):
         return line_and_column(self.text, self.spans[0].start)
 
     def __str__(self) -> str:
-        head = f"{type(self).__name__}: {self.message}"
-        out = [head]
-        if self.text is not None and self.spans:
-            out[0] += f" (line {self.line}, column {self.column})"
-            out += _excerpt(self.text, self.spans)
-        out += ["  " + note for note in self.notes]
-        if self.help is not None:
-            out.append("  help: " + self.help)
-        return "\n".join(out)
+        return message(
+            f"{type(self).__name__}: {self.message}", self.text, self.spans, self.notes, self.help
+        )
+
+
+def message(
+    head: str,
+    text: str | None,
+    spans: tuple[Span, ...],
+    notes: Iterable[str] = (),
+    help: str | None = None,
+) -> str:
+    """What is to be said of places in a text, in the shape that all messages have."""
+    out = [head]
+    if text is not None and spans:
+        line, column = line_and_column(text, spans[0].start)
+        out[0] += f" (line {line}, column {column})"
+        out += _excerpt(text, spans)
+    out += ["  " + note for note in notes]
+    if help is not None:
+        out.append("  help: " + help)
+    return "\n".join(out)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

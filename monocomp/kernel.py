@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
+from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any
 
 from monocomp.backends.dialects import DIALECTS
 from monocomp.building import BUILDING
 from monocomp.calls import Calls
-from monocomp.declarations import Declarations, Origin, by_representative
+from monocomp.declarations import Declarations, Input, Origin, by_representative
 from monocomp.derivation import Derivation
 from monocomp.equations import Equations
 from monocomp.errors import UnsupportedError, UsageError, did_you_mean
+from monocomp.notes import Notes
+from monocomp.planning.notes import repeated_notes, stored_notes, summary
 from monocomp.planning.plan import Plan, Planner
 from monocomp.reading import read_equations
+from monocomp.rendering import Rendered
 from monocomp.source import minimal_source, module
 from monocomp.stages import Stages
 from monocomp.terms import Term
@@ -86,6 +91,29 @@ def _compiled(text: str, options: Mapping[str, Any]) -> Kernel:
     return compile(text, **options)
 
 
+def _signature(declared: Declarations[Any]) -> Signature:
+    """How the kernel is called: inputs with their kinds and dimensions, then parameters."""
+    inputs = [
+        Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=_annotated(at))
+        for name, at in declared.inputs.items()
+    ]
+    params = [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if at.default is None else at.default,
+            annotation=at.kind,
+        )
+        for name, at in declared.params.items()
+    ]
+    return Signature([*inputs, *params])
+
+
+def _annotated(at: Input) -> str:
+    dims = ",".join("_" if dim.startswith(".") else dim for dim in at.dims)
+    return f"{at.kind}[{dims}]"
+
+
 def _require_backend(backend: str, *known: str) -> None:
     if backend not in known:
         raise UsageError(
@@ -95,7 +123,7 @@ def _require_backend(backend: str, *known: str) -> None:
         )
 
 
-class Kernel:
+class Kernel(Rendered):
     """A compiled program, callable on tensors.
 
     Call it with the inputs by position, in the order of their first appearance, or by
@@ -132,6 +160,8 @@ class Kernel:
             equations, derivation, steps=steps, rules=rules, processors=processors
         )
         self.calls = Calls(self.planner, backend, checked=checked, tf32=tf32)
+        with suppress(ValueError):  # a name may be a word of Python
+            self.__signature__ = _signature(self.declared)
 
     @property
     def program(self) -> Origin:
@@ -174,6 +204,16 @@ class Kernel:
     ) -> tuple[TileProgram, ...]:
         """The kernels of the plan, in the order in which they run; extents by representative."""
         return self.planner.plan(extents, processors).kernels
+
+    def notes(self, extents: Mapping[str, int] | None = None) -> Notes:
+        """What may surprise: what the text means, and what the plan for these sizes stores."""
+        plan = self.plan(extents)
+        notes = (*self.program.notes, *stored_notes(plan), *repeated_notes(plan))
+        return Notes(notes, self.program.text)
+
+    def summary(self, extents: Mapping[str, int] | None = None) -> str:
+        """In one line: passes, how operations grow, what is stored."""
+        return summary(self.plan(extents))
 
     @property
     def stages(self) -> Stages:

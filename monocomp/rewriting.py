@@ -55,7 +55,8 @@ class Step:
         left, right: the texts `before` and `after`, or what makes them when they are read.
         start: the whole program before the step.
         program: the whole program after the step.
-        redex: the term that was rewritten, where the step is that of a rule.
+        redex, contractum: the term that was rewritten, and what it became, where the step is
+            that of a rule.
         reason: why it was taken, where there was a choice; it ends the text `after`.
         cost: what the choice makes of the work, where it was weighed.
     """
@@ -68,6 +69,7 @@ class Step:
     start: Equations
     program: Equations
     redex: Term | None = None
+    contractum: Term | None = None
     reason: str = ""
     cost: Saving | None = None
 
@@ -140,11 +142,13 @@ class Rewriter:
         after: str | Callable[[], str],
         program: Equations,
         redex: Term | None = None,
+        contractum: Term | None = None,
     ) -> None:
         """Take a step."""
         if len(self.steps) >= STEP_LIMIT:
             raise InternalError(f"the rewrites did not end within {STEP_LIMIT} steps")
-        step = Step(rule, law, tuple(place), before, after, self.program, program, redex)
+        texts = (before, after)
+        step = Step(rule, law, tuple(place), *texts, self.program, program, redex, contractum)
         for name in step.place:
             if name in program.by_name:
                 require_small(program.by_name[name], program, WEIGHT_LIMIT, "as it is derived")
@@ -275,8 +279,9 @@ class Rewriter:
             return False
         rule, choice = found
         places = self.program.changed(choice.program)
-        before, after = self._shown(choice.before), self._shown(choice.after)
-        self.record(rule.name, rule.law, places, before, after, choice.program, choice.before)
+        terms = choice.before, choice.after
+        before, after = map(self._shown, terms)
+        self.record(rule.name, rule.law, places, before, after, choice.program, *terms)
         return True
 
     def _choose(self, rules: RuleSet, place: str | None) -> tuple[Rule, Choice] | None:

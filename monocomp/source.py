@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from monocomp.building import BUILDING
-from monocomp.dtypes import NARROW, dtypes_of
+from monocomp.declarations import by_representative
+from monocomp.dtypes import NARROW, dtypes_of, itemsize
 from monocomp.errors import UnsupportedDtypeError, UnsupportedError, UsageError
 from monocomp.planning.plan import Plan, Planner
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from monocomp.backends.triton.dialect import Dialect
     from monocomp.backends.triton.emit import Module
     from monocomp.backends.triton.schedule import Schedule
+    from monocomp.gradients.derived import Gradient
 
 
 def minimal_source(
@@ -29,7 +32,7 @@ def minimal_source(
     from monocomp.backends.triton.dialect import TRITON
     from monocomp.backends.triton.emit import emit_minimal
 
-    plan, dtypes, schedules = _scheduled(planner, extents, dtype, target, TRITON)
+    plan, dtypes, schedules = scheduled(planner, extents, dtype, target, TRITON)
     plan = plan.of_dtypes(dtypes)
     is_cuda = target is not None and target.startswith("cuda")
     with BUILDING:
@@ -68,7 +71,7 @@ def module(
     from monocomp.backends.triton.emit import emit
 
     dialect = DIALECTS[backend]()
-    plan, dtypes, schedules = _scheduled(planner, extents, dtype, target, dialect)
+    plan, dtypes, schedules = scheduled(planner, extents, dtype, target, dialect)
     narrow = {n: d for n, d in dtypes.items() if d in NARROW}  # the others may be any
     plan = plan.of_dtypes(narrow)
     with BUILDING:
@@ -93,14 +96,70 @@ def module(
     return made
 
 
-def _scheduled(
+def gradient_source(
+    found: Gradient,
+    extents: Mapping[str, int],
+    dtype: str | Mapping[str, str],
+    target: str | None,
+    *,
+    tf32: bool,
+    minimal: bool,
+) -> str:
+    """A file in Triton with a program and its gradients; arguments as for `module`, extents by
+    index."""
+    from monocomp.backends.triton.dialect import TRITON
+    from monocomp.backends.triton.gradient import Half, emit_gradient
+    from monocomp.backends.triton.known_arguments import Promises
+
+    declared = found.program.declared
+    for name in found.gradients:
+        if name in declared.params:
+            raise UnsupportedError(
+                f"a file has no gradient with respect to the parameter '{name}', which is a number",
+                help=f"declare it as an input of the program: input {name}",
+            )
+    if not found.cotangents:
+        raise UnsupportedError("the program has no output of kind float, and so no gradient")
+    dtypes = dtypes_of(declared, dtype)
+    for name in found.gradients:
+        if dtypes[name] in NARROW:
+            raise UnsupportedDtypeError(
+                f"torch has no gradients of tensors of {dtypes[name]}, and '{name}' is one",
+                help="say with wrt which inputs are to have gradients",
+            )
+    wide = {d for d in dtypes.values() if d not in NARROW} or {"bfloat16"}
+    of_results = wide.pop() if len(wide) == 1 else "float32"
+    every = dict.fromkeys((*found.cotangents, *found.cotangents.values()), of_results)
+    every |= {**dict.fromkeys(found.saved, "float32"), **every, **dtypes}
+    sizes = by_representative(declared, extents)
+    precision = "tf32" if tf32 else "ieee"
+    name = found.program.origin.name or "kernel"
+    halves = []
+    is_cuda = target is not None and target.startswith("cuda")
+    for program, kind in ((found.forward, "forward"), (found.equations, "backward")):
+        program = replace(program, origin=replace(program.origin, name=f"{name}_{kind}"))
+        inputs = {n: every[n] for n, i in program.declared.inputs.items() if i.kind == "float"}
+        plan, dtypes, schedules = scheduled(Planner(program), sizes, inputs, target, TRITON)
+        narrow = {n: d for n, d in dtypes.items() if minimal or d in NARROW}
+        promises = None
+        if minimal:
+            fast = is_cuda and of_results != "float32"
+            promises = Promises(precision, fast, {n: itemsize(d) for n, d in dtypes.items()})
+        halves.append(Half(program.of_dtypes(narrow), plan.of_dtypes(narrow), schedules, promises))
+    with BUILDING:
+        return emit_gradient(
+            found, (halves[0], halves[1]), sizes=sizes, precision=precision, target=target
+        )
+
+
+def scheduled(
     planner: Planner,
     extents: Mapping[str, int],
     dtype: str | Mapping[str, str],
     target: str | None,
     dialect: Dialect,
 ) -> tuple[Plan, dict[str, str], list[Schedule]]:
-    """The plan, the dtypes of inputs, and the first schedule of each kernel."""
+    """The plan, the dtypes of inputs, and the first schedule of each kernel; see `module`."""
     from monocomp.backends.triton.legal import element_bytes
     from monocomp.backends.triton.schedule import processors_of
 

@@ -23,6 +23,7 @@ from monocomp.errors import UsageError, did_you_mean
 if TYPE_CHECKING:  # a kernel has stages
     from monocomp.backends.triton.dialect import Dialect
     from monocomp.backends.triton.emit import Module
+    from monocomp.backends.triton.schedule import Schedule
     from monocomp.blocks import program as B
     from monocomp.kernel import Kernel
     from monocomp.planning.plan import Plan
@@ -166,13 +167,28 @@ class Stages(Mapping[str, str]):
         tf32 = kernel.tf32
         return module(kernel.language, kernel.planner, sizes, "bf16", self.target, tf32=tf32)
 
-    def _blocks(self, passes: tuple[str, ...]) -> str:
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The schedules with which the source begins, one a kernel."""
+        from monocomp.source import scheduled
+
+        sizes = by_representative(self.kernel.declared, self.extents)
+        found = scheduled(self.kernel.planner, sizes, "bf16", self.target, self.dialect)
+        return tuple(found[2])
+
+    @property
+    def blocks(self) -> tuple[B.BlockProgram, ...]:
+        """The block programs of the kernels, after all passes."""
+        return self._block_programs(self.passes)
+
+    def _block_programs(self, passes: tuple[str, ...]) -> tuple[B.BlockProgram, ...]:
         from monocomp.backends.triton.kernel_source import block_program
 
-        programs = (
-            block_program(k, passes=passes, dialect=self.dialect) for k in self.plan.kernels
-        )
-        return "\n\n".join(map(str, programs))
+        kernels = self.plan.kernels
+        return tuple(block_program(k, passes=passes, dialect=self.dialect) for k in kernels)
+
+    def _blocks(self, passes: tuple[str, ...]) -> str:
+        return "\n\n".join(map(str, self._block_programs(passes)))
 
 
 def _lines(equations: Any) -> str:

@@ -200,6 +200,8 @@ class _Translator:
             condition, *branches = e.args
             parts = [self._condition(condition)]
             parts += [self.expr(a) for a in branches]
+        elif e.function == "int":  # which NaN has, too
+            parts = [self.asked(a) for a in e.args]
         else:
             parts = [self.expr(a) for a in e.args]
         return function(e.function, *parts, exact=self._exact)

@@ -10,7 +10,7 @@ Kind: TypeAlias = Literal["int", "float", "bool"]
 FUNCTIONS: dict[str, int | None] = {
     **dict.fromkeys(("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "abs", "sign", "floor"), 1),
     **dict.fromkeys(("tanh", "sigmoid", "relu", "silu", "gelu", "erf", "softplus", "elu"), 1),
-    **dict.fromkeys(("sin", "cos", "stop"), 1),
+    **dict.fromkeys(("sin", "cos", "int", "stop"), 1),
     "maximum": 2,
     "minimum": 2,
     "where": 3,

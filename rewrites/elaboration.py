@@ -34,7 +34,7 @@ def expand_exact_quotient(t: Term) -> Term | None:
         return None
     a, b, there = t.args
     is_zero = T.conjunction(T.compare("==", b, T.ZERO), there)
-    return T.function("where", is_zero, T.exactly("div", a, T.ZERO), T.divide(a, b))
+    return T.function("where", is_zero, T.exactly("div", a, T.ZERO, attr=T.PLAIN), T.divide(a, b))
 
 
 @elaboration.rule

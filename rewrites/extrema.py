@@ -143,7 +143,7 @@ def _exponential_of_extremum(t: Term, nested: Iterable[Term]) -> Term | None:
     if any(T.substitute(T.exp(x), {name: place}) is e for e, place in places):
         return None
     found = T.exp(T.fold(t.attr.monoid, (bound,), T.conjunction(condition, *brackets), x))
-    if t.attr.monoid == "min" or T.has_element(t):
+    if t.attr.monoid == "min":
         return found
     count = T.fold("sum", (bound,), condition, T.const(1))
     return T.where(T.compare("<", T.const(0), count), found, T.NEG_INF)

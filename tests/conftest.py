@@ -49,6 +49,8 @@ def _share_cores() -> None:
 
 _private_caches()
 _share_cores()
+# Triton 3.9 warns that 3.10 will not fuse multiplications and additions unless asked to.
+os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
 settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)

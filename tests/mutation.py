@@ -77,7 +77,7 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "hoisting.filter_masked_extremum: if all((m is T.TRUE for m in masks))": SAME,
     "hoisting.hoist_factor: if common is one": SAME,
     "hoisting.hoist_factor: name in factor.free": "a further step takes the 1 that is left",
-    "hoisting.hoist_addend: not outside": SAME,
+    "hoisting.hoist_addend: if not outside": SAME,
     "hoisting.hoist_positive_factor: if number == 1 and (not outside)": SAME,
     "quotients._apart_from_rest: if rest": "0 over a divisor is no addend",
     "quotients.factor_number: if all((number == 1 for number, _ in found))": SAME,
@@ -86,6 +86,9 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     ),
     "extrema._picked: ... if o is not c": "at the place that it names it is true",
     "extrema._solved: c.op != 'compare'": "nothing else has the attribute ==",
+    "quotients.cancel_denominator: base.op != 'add'": (
+        "a product with one term has cancelled in a quotient by it already"
+    ),
     "quotients.cancel_denominator: inverse.attr == -1": (
         "a power of the divisor is one addend, so that nothing gets shorter"
     ),

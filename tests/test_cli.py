@@ -675,7 +675,8 @@ def test_list(call) -> None:
 def test_explain(call) -> None:
     result = call("explain", "causal")
     assert (result.status, result.err) == (0, "")
-    assert result.out.startswith("Derivation of O in ")
+    assert result.out.startswith("1 pass over k; operations grow as ")
+    assert "\n\nDerivation of O in " in result.out
     assert "lift_weighted_sum" in result.out and "\nResult\n" in result.out
 
 

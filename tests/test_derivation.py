@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
 
@@ -110,66 +109,12 @@ def test_outline(causal: Derivation) -> None:
     assert lawless.outline() == [causal[0].rule]
 
 
-class Page(HTMLParser):
-    """The text of an HTML fragment; it fails where tags are not balanced."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: list[str] = []
-        self.texts: list[str] = []
-        self.attributes: set[str] = set()
-        self.feed(html)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append(tag)
-        self.attributes |= {name for name, _ in attrs}
-        if tag != "br":
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-
-
-TAGS = {"div", "p", "b", "br", "details", "summary", "table", "tr", "th", "td", "code"}
-
-
-def test_html(causal: Derivation) -> None:
-    page = Page(causal._repr_html_())
-    assert set(page.seen) <= TAGS
-    assert page.attributes <= {"style", "open"}
-    assert page.seen.count("details") == len(causal)
-    for step in causal:
-        assert step.before in page.texts and step.after in page.texts and step.rule in page.texts
-    for line in (*causal.start.lines(), *causal.result.readable_lines()):
-        assert line in page.texts
-    assert "k &lt;= q" in causal._repr_html_()
-
-
-def test_html_works_on_light_and_dark_pages(causal: Derivation) -> None:
-    html = causal._repr_html_()
-    assert "#" not in html.replace("&#x27;", "")  # no fixed colour
-    assert "color: inherit" in html
-
-
-def test_html_escapes_everything(causal: Derivation) -> None:
-    bad = "<script>alert('&')</script>"
-    step = replace(causal[0], rule=bad, law=bad, place=(bad,), left=bad, right=bad)
-    html = Derivation(causal.start, (step,))._repr_html_()
-    assert "<script" not in html and "alert('" not in html
-    assert Page(html).texts.count(bad) == 4  # the fifth follows ": "
-    assert ": " + bad in Page(html).texts
-
-
-def test_long_derivations_are_folded(causal: Derivation) -> None:
-    many = Derivation(causal.start, causal.steps * 5)
-    assert "open" in Page(causal._repr_html_()).attributes
-    assert "open" not in Page(many._repr_html_()).attributes
+def test_a_finished_derivation_compiles_to_the_same_kernel() -> None:
+    """What was lifted is not taken apart again."""
+    kernel = mc.compile("O[q,e] = softmax[k if k <= q](S[q,k]) * V[k,e]")
+    again = kernel.derivation.compile()
+    assert again.source() == kernel.source()
+    assert [s.rule for s in again.derivation] == [s.rule for s in kernel.derivation]
 
 
 def test_every_beginning_can_be_read() -> None:

@@ -19,6 +19,7 @@ from monocomp.equations import Equations, stored_in
 from monocomp.errors import MonocompError
 from monocomp.language.checker import check
 from monocomp.pipeline import derive
+from monocomp.proving.proofs import certify_rule_law
 from monocomp.translation import translate
 from tests import special_programs
 from tests.backends.running import exact, make_inputs, run
@@ -215,6 +216,10 @@ def test_uses_of_shares(body: str) -> None:
 )
 def test_what_is_no_share_is_lifted(text: str) -> None:
     assert lifts(text)
+
+
+def test_a_share_is_at_most_1_by_a_law() -> None:
+    assert all(law.holds for law in certify_rule_law("shares"))
 
 
 def test_shares() -> None:

@@ -37,7 +37,7 @@ def files_of_the_package() -> set[str]:
     found = set()
     for folder, _, names in os.walk(ROOT / "monocomp", followlinks=True):
         for name in names:
-            if name.endswith((".py", ".lark", ".mc", ".json")) or name == "py.typed":
+            if name.endswith((".py", ".lark", ".mc", ".json", ".css", ".js")) or name == "py.typed":
                 found.add((Path(folder) / name).relative_to(ROOT).as_posix())
     return found
 
@@ -240,8 +240,8 @@ def test_no_text_is_run_as_code() -> None:
     assert found == set(AUDITED), "read each new place, then list it in AUDITED with its reason"
 
 
-# Two that know one another: what is printed and its printer, a kernel, its derivation and stages,
-# calls and what differentiates or records them.
+# Two that know one another: what is printed and its printer, a kernel or gradients, their
+# derivation, choices, stages and files, calls and what differentiates or records them.
 MUTUAL = {
     ("monocomp.tile.program", "monocomp.tile.printer"),
     ("monocomp.blocks.program", "monocomp.blocks.text"),
@@ -249,6 +249,10 @@ MUTUAL = {
     ("monocomp.stages", "monocomp.kernel"),
     ("monocomp.autograd", "monocomp.calls"),
     ("monocomp.operators", "monocomp.calls"),
+    ("monocomp.source", "monocomp.gradients.derived"),
+    ("monocomp.gradients.derived", "monocomp.source"),
+    ("monocomp.gradients.derived", "monocomp.gradients.derivation"),
+    ("monocomp.gradients.choosing", "monocomp.gradients.derived"),
 }
 
 
@@ -307,14 +311,14 @@ def test_modules_import_in_one_direction() -> None:
 # The rooms of the house, each built on those before it.
 ROOMS = (
     *("language", "terms", "proving", "rewrites", "checking", "tile", "lowering", "planning"),
-    *("gradients", "blocks", "host", "backends", "command_line"),
+    *("gradients", "blocks", "host", "backends", "explorer", "command_line", "examples"),
 )
 # What every room may use, and what these use in turn. The oracle reads checked programs and shares
 # no code with what turns them into kernels.
 CLOSED = {
-    "language": {"errors", "vocabulary", "declarations", "cache"},
+    "language": {"errors", "vocabulary", "declarations", "notes", "cache"},
     "library": {"errors"},
-    "reference": {"errors", "vocabulary", "declarations", "cache", "binding", "language"}
+    "reference": {"errors", "vocabulary", "declarations", "notes", "cache", "binding", "language"}
     | {"counter_rng"},
 }
 # A step of a derivation tells what it costs.

@@ -11,6 +11,7 @@ import torch
 
 import monocomp as mc
 from monocomp.planning import cost, storing
+from monocomp.planning.slicing import length_of_slices
 from tests.backends import interpreted
 
 LAYER = """
@@ -38,7 +39,7 @@ def slices_of_four() -> Iterator[None]:
     with (
         mock.patch.object(storing, "length_of_slices", lambda *_: 4),
         mock.patch.object(storing, "time_of", lambda *_: 0.0),
-        mock.patch.object(storing, "_largest_tensor", lambda program, sizes: sizes["t"] * 5),
+        mock.patch.object(storing, "tensor_sizes", lambda program, sizes: [sizes["t"] * 5]),
         mock.patch.object(cost, "LAUNCH_TIME", 0),
     ):
         yield
@@ -111,7 +112,7 @@ def test_what_is_not_sliced(in_slices: None, line: str) -> None:
 
 
 def test_slices_are_large_enough_and_not_too_large() -> None:
-    size = storing.length_of_slices(8192, 8192 * 32768, 32768 * 2048)
+    size = length_of_slices(8192, 8192 * 32768, 32768 * 2048)
     assert size == 1024
-    assert storing.length_of_slices(128, 128 * 32768, 32768 * 2048) is None
-    assert storing.length_of_slices(8192, 8192 * 2**24, 2**20) is None
+    assert length_of_slices(128, 128 * 32768, 32768 * 2048) is None
+    assert length_of_slices(8192, 8192 * 2**24, 2**20) is None

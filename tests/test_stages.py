@@ -128,3 +128,10 @@ def test_lines_of_gluon_know_their_terms() -> None:
 def test_unknown_names(look, message: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(UsageError, match=message):
         look(CAUSAL.stages)
+
+
+def test_no_equation_is_said_by_its_own_name() -> None:
+    """A definition that is returned and read is a name for readers of the others alone."""
+    kernel = mc.compile("T[i] = max[k](X[i,k])\nO[i] = sum[k](exp(X[i,k] - T[i]))\nreturn T, O")
+    lines = kernel.stages["equations"].split("\n")
+    assert "T[i] = max[k](X[i,k])" in lines and "T[i] = T[i]" not in lines

@@ -16,6 +16,14 @@ def in_turns(pid, blocks, places, abreast):
         count = tl.minimum(count, places - first)
         pid = ((first + turn % count) * blocks + turn // count).to(tl.int32)
     return pid''',
+    "unknown": '''@triton.jit
+def unknown(x):
+    """x, of which the compiler knows nothing. Of what a reduction comes to it does not even know
+    that: where a loop begins there, it would load what is at the loop's places one by one."""
+    found = tl.program_id(0).to(x.dtype)
+    while found != x:
+        found = x
+    return found''',
     "between": '''@triton.jit
 def between(places, low, high):
     """low <= places < high, for the columns of a product. A thread holds the same columns of

@@ -22,7 +22,7 @@ from monocomp.backends.triton.minimal import MinimalHost
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines, sizes_for
 from monocomp.blocks.program import BlockProgram, Statement
-from monocomp.dtypes import NARROW
+from monocomp.dtypes import itemsize
 from monocomp.equations import Equations
 from monocomp.errors import UnsupportedError
 from monocomp.host import program as H
@@ -60,7 +60,7 @@ class Module:
 
 
 @dataclass(frozen=True)
-class _Written:
+class Written:
     """What all files of a program share."""
 
     dialect: Dialect
@@ -77,13 +77,13 @@ class _Written:
         programs = (s.program for s in self.sources)
         return list(map(_config, self.schedules, programs))
 
-    def kernels(self) -> list[str]:
-        """The lines of the kernels, and of the functions that they call, each after those that
-        it calls."""
-        texts = ["\n".join(s.lines) for s in self.sources]
-        texts += dict.fromkeys(f for s in self.sources for f in s.functions.values())
-        helpers = dict.fromkeys(h for s in self.sources for h in s.helpers)
-        return _apart(*texts, *(self.dialect.device_functions[h] for h in helpers))
+    def settings_lines(self) -> list[str]:
+        """The lines that give the schedules."""
+        lines = []
+        for setting, config in zip(self.settings, self.configs, strict=True):
+            entries = (f'    "{k}": {v},' for k, v in config.items())
+            lines += [f"{setting} = {{", *entries, "}"]
+        return lines
 
     def origins(self, before: int) -> dict[int, Statement]:
         """The statements that lines of the kernels come from, after so many other lines."""
@@ -94,7 +94,7 @@ class _Written:
         return found
 
 
-def _write(
+def write(
     start: Equations,
     kernels: Sequence[TileProgram],
     schedules: Sequence[Schedule],
@@ -102,11 +102,13 @@ def _write(
     dialect: Dialect,
     sizes: Mapping[str, int],
     promises: Promises | None = None,
-) -> _Written:
-    """The kernels of a file, and its host program."""
+    before: Written | None = None,
+) -> Written:
+    """The kernels of a program, and its host program; `before` is written in the same file."""
     pairs = zip(kernels, schedules, strict=True)
     kernels = [split_padding(k, s.in_two) for k, s in pairs]
     taken = {*DEVICE_FUNCTIONS, *dialect.host_functions, *RESERVED, *dialect.reserved}
+    taken |= before.taken if before is not None else set()
     names = Identifiers({*taken, *HOST_NAMES})
     declared = start.declared
     if not declared.inputs:
@@ -129,14 +131,15 @@ def _write(
         programs.append(
             block_program(kernel, name=name, functions=functions, dialect=dialect, known=known)
         )
+    first = 1 + (len(before.settings) if before is not None else 0)
     settings = tuple(
-        names.of("config", k.name, "CONFIG" if n == 0 else f"CONFIG_{n + 1}")
-        for n, k in enumerate(kernels)
+        names.of("config", k.name, "CONFIG" if n == 1 else f"CONFIG_{n}")
+        for n, k in enumerate(kernels, first)
     )
     interfaces = [interface(*each) for each in zip(kernels, programs, strict=True)]
     # The function never reads its own name, so what is inside may have it too, as a tensor.
     taken |= {*kernel_names, *functions.values(), *settings, "TensorDescriptor"}
-    return _Written(
+    return Written(
         dialect,
         names,
         frozenset(taken),
@@ -176,44 +179,29 @@ def emit(
     sizes = packed_extents(lowered, sizes or {})
     if lowered.slices is not None:  # the last may be shorter
         sizes.pop(lowered.slices.part, None)
-    written = _write(start, kernels, schedules, lowered, dialect, sizes)
+    written = write(start, kernels, schedules, lowered, dialect, sizes)
     names, program = written.names, written.program
     host = Identifiers(written.taken).of("host", start.origin.name or "kernel")
     # What the file computes is printed as it was written, for the sizes that it was lowered for.
     here = replace(start, sizes=lowered.sizes)
     checked = sizes_for(here, sizes)
     lines = [
-        *_header(start, target),
-        *_derivation(outline, schedules, checked is not None),
-        *_imports(dialect, any(s.program.blocks for s in written.sources)),
+        *header(start, target),
+        *derivation(outline),
+        *derived_for(schedules, checked is not None),
+        *imports(written),
+        *written.settings_lines(),
     ]
-    for setting, config in zip(written.settings, written.configs, strict=True):
-        entries = (f'    "{k}": {v},' for k, v in config.items())
-        lines += [f"{setting} = {{", *entries, "}"]
     origins = written.origins(len(lines))
-    lines += written.kernels()
-    has_sums = any(isinstance(s, H.Clear) for s in program.statements())
-    arguments = [a for s in program.statements() if isinstance(s, H.Launch) for a in s.arguments]
-    aligns = any(isinstance(s, H.Align) for s in program.statements())
-    needed = {
-        "two_tiles": any(isinstance(s, H.TwoTiles) for s in program.statements()),
-        "step": any(isinstance(a.value, H.Step) for a in arguments),
-        "descriptor": any(isinstance(a.value, H.Descriptor) for a in arguments),
-        "copy_rows": aligns,
-        "aligned": aligns,
-        "clear_elements": has_sums,
-        "clear": has_sums,
-    }
-    texts = (text for f, text in dialect.host_functions.items() if needed.get(f, True))
-    lines += _apart(*texts)
+    lines += [*kernels_of(written), *host_functions(written)]
     lines += ["", "", *HostSource(start, program, names, written.settings).lines(host, precision)]
     if checked is not None:
-        identifiers = _identifiers(start, names)
-        lines += ["", "", *reference_lines(start, identifiers)]
-        lines += ["", "", *main_lines(here, identifiers, host, dialect.devices, checked)]
+        found = identifiers(start, names)
+        lines += ["", "", *reference_lines(start, found)]
+        lines += ["", "", *main_lines(here, found, host, dialect.devices, checked)]
     params = {n: names.of("param", n) for n in start.declared.params}
     return Module(
-        _text(lines),
+        text_of(lines),
         host,
         tuple(written.settings),
         tuple(s.program for s in written.sources),
@@ -242,17 +230,51 @@ def emit_minimal(
         fast: may functions be as accurate as results of 16 bits?
     """
     dtypes = {i.name: i.dtype for i in start.declared.inputs.values() if i.kind == "float"}
-    widths = {n: 1 if d in NARROW else 4 if d == "float32" else 2 for n, d in dtypes.items()}
+    widths = {n: itemsize(d or "bfloat16") for n, d in dtypes.items()}
     promises = Promises(precision, fast, widths)
-    written = _write(start, kernels, schedules, lowered, TRITON, sizes, promises)
-    body = tuple(written.program.statements())
+    written = write(start, kernels, schedules, lowered, TRITON, sizes, promises)
     name = Identifiers(written.taken).of("host", start.origin.name or "kernel")
     host = MinimalHost(start, written.program, written.names, written.configs)
+    lines = [*kernels_of(written), *minimal_functions(written)]
+    lines = [*header(start, target), *imports(written), *lines[1:], "", "", *host.lines(name)]
+    return text_of(lines)
+
+
+def kernels_of(*parts: Written) -> list[str]:
+    """The lines of the kernels, and of the functions that they call, each after those that it
+    calls."""
+    sources = [s for part in parts for s in part.sources]
+    texts = ["\n".join(s.lines) for s in sources]
+    texts += dict.fromkeys(f for s in sources for f in s.functions.values())
+    helpers = dict.fromkeys(h for s in sources for h in s.helpers)
+    return _apart(*texts, *(parts[0].dialect.device_functions[h] for h in helpers))
+
+
+def host_functions(*parts: Written) -> list[str]:
+    """What host functions call."""
+    body = [s for part in parts for s in part.program.statements()]
+    has_sums = any(isinstance(s, H.Clear) for s in body)
+    arguments = [a for s in body if isinstance(s, H.Launch) for a in s.arguments]
+    aligns = any(isinstance(s, H.Align) for s in body)
+    needed = {
+        "two_tiles": any(isinstance(s, H.TwoTiles) for s in body),
+        "step": any(isinstance(a.value, H.Step) for a in arguments),
+        "descriptor": any(isinstance(a.value, H.Descriptor) for a in arguments),
+        "copy_rows": aligns,
+        "aligned": aligns,
+        "clear_elements": has_sums,
+        "clear": has_sums,
+    }
+    functions = parts[0].dialect.host_functions
+    return _apart(*(text for f, text in functions.items() if needed.get(f, True)))
+
+
+def minimal_functions(*parts: Written) -> list[str]:
+    """What the host functions of minimal files call."""
+    body = [s for part in parts for s in part.program.statements()]
     statements = {"two_tiles": H.TwoTiles, "span": H.Wide}
     needed = (f for f, kind in statements.items() if any(isinstance(s, kind) for s in body))
-    lines = [*written.kernels(), *_apart(*map(HOST_FUNCTIONS.__getitem__, needed))]
-    imports = _imports(TRITON, any(isinstance(s, H.Describe) for s in body))
-    return _text([*_header(start, target), *imports, *lines[1:], "", "", *host.lines(name)])
+    return _apart(*map(HOST_FUNCTIONS.__getitem__, needed))
 
 
 def _apart(*texts: str) -> list[str]:
@@ -260,7 +282,7 @@ def _apart(*texts: str) -> list[str]:
     return [line for text in texts for line in ("", "", text)]
 
 
-def _text(lines: Sequence[str]) -> str:
+def text_of(lines: Sequence[str]) -> str:
     """The text of a file."""
     return "\n".join(lines).rstrip() + "\n"
 
@@ -282,7 +304,7 @@ def _config(schedule: Schedule, kernel: BlockProgram) -> dict[str, int]:
     return entries | {a.name.attr: said[a.purpose] for a in given}
 
 
-def _identifiers(start: Equations, names: Identifiers) -> dict[str, str]:
+def identifiers(start: Equations, names: Identifiers) -> dict[str, str]:
     """Identifiers of the program's names inside the self-check, which has its own scope."""
     declared = start.declared
     given = {n: names.of("tensor", n) for n in declared.inputs}
@@ -297,19 +319,29 @@ def _comment(text: str) -> str:
     return "# " + "".join(c if c.isprintable() else " " for c in safe)
 
 
-def _header(start: Equations, target: str | None) -> list[str]:
+def header(start: Equations, target: str | None) -> list[str]:
+    """What a file is, and the program that it computes."""
     made_for = f" for {target}" if target else ""
-    out = [f"# Generated by monocomp {__version__}{made_for}.", "#", "# Program:", "#"]
-    for line in start.origin.text.strip("\n").splitlines():
-        out.append(_comment("    " + line).rstrip())
-    return out
+    return [
+        f"# Generated by monocomp {__version__}{made_for}.",
+        *quoted("Program", start.origin.text),
+    ]
 
 
-def _derivation(
-    outline: Iterable[str], schedules: Sequence[Schedule], is_checked: bool
-) -> list[str]:
-    out = ["#", "# Derivation:", "#"]
-    out += [_comment("    " + line).rstrip() for line in outline]
+def quoted(title: str, text: str) -> list[str]:
+    """A text as a comment under its title."""
+    out = ["#", f"# {title}:", "#"]
+    return out + [_comment("    " + line).rstrip() for line in text.strip("\n").splitlines()]
+
+
+def derivation(outline: Iterable[str], of: str = "") -> list[str]:
+    """How kernels follow from their program."""
+    return quoted(f"Derivation{of}", "\n".join(outline))
+
+
+def derived_for(schedules: Iterable[Schedule], is_checked: bool) -> list[str]:
+    """What schedules do to axes, and whether the file checks itself."""
+    out = []
     held = dict.fromkeys(axis for s in schedules for axis in s.in_two)
     if held:
         out += ["#", _comment(f"In two tiles, to be padded less: {', '.join(held)}.")]
@@ -319,6 +351,9 @@ def _derivation(
     return [*out, "# sizes: a file that is not for them checks itself."]
 
 
-def _imports(dialect: Dialect, is_described: bool) -> list[str]:
+def imports(*parts: Written) -> list[str]:
+    """The imports of a file."""
+    dialect = parts[0].dialect
+    is_described = any(s.program.blocks for part in parts for s in part.sources)
     lines = ["", "import torch", "import triton", "import triton.language as tl", *dialect.imports]
     return [*lines, *[dialect.descriptor_import] * is_described, ""]

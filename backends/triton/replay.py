@@ -230,8 +230,10 @@ class Plans:
                     return None
                 if value.is_neg():  # its elements are others than memory has
                     return None
-                look += (value.shape, value.stride(), value.dtype, value.device)
-                look.append(value.data_ptr() % _ALIGNMENT)
+                # Numbers, whose hashes are cheap, up to what is none.
+                look += value.shape
+                look += value.stride()
+                look += (value.dtype, value.device, value.data_ptr() % _ALIGNMENT)
         except RuntimeError:  # a tensor without strides or storage
             return None
         unseen = len(values) - len(self.inputs)

@@ -286,7 +286,8 @@ class Resources:
             if isinstance(s, P.Let) and not _has_product(s.value):  # in place
                 live = {name for name in live if last.get(name, -1) > n}
             if isinstance(s, P.Loop):
-                yield from self._moments(s.body, (*around, *live, *_given(s)), bodies)
+                outside = [n for n in (*around, *live) if n not in _taken_over(s)]
+                yield from self._moments(s.body, (*outside, *_given(s)), bodies)
             live |= _given(s).keys()
             parts = (e for root in P.roots(s) for e in P.subexpressions(root))
             products = tuple(e for e in parts if e.op == "contract")
@@ -470,6 +471,13 @@ def _given(s: P.Statement) -> dict[str, frozenset[str]]:
         case P.Fold():
             return dict.fromkeys(s.names, s.elements[0].axes)
     return {}
+
+
+def _taken_over(loop: P.Loop) -> set[str]:
+    """What becomes the state of a loop, and is read nowhere else in it."""
+    starts = {f.start.attr for f in loop.state if f.start.op == "local"}
+    read = {e.attr for e in P.expressions(loop.body) if e.op == "local"}
+    return starts - read
 
 
 def _has_product(e: P.Expr) -> bool:

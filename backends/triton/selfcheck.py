@@ -27,7 +27,7 @@ __all__ = ["RESERVED", "main_lines", "reference_lines", "sizes_for"]
 
 # Names of the file that the identifiers of a program and its host function must leave alone; the
 # function is passed to `main`, where names are its own.
-RESERVED = reference.RESERVED | {"main", "error"}
+RESERVED = reference.RESERVED | {"main", "error", "differentiated"}
 
 _LARGEST_PARAM = 9  # so that a window, say, is smaller than the inputs
 _TINY, _SMALL, _LARGE = (3, 5, 7, 9, 11), (17, 19, 21, 23, 25), (133, 139, 37, 41, 27)
@@ -42,6 +42,25 @@ def error(result, exact):
         return torch.inf
     same = (result == exact) | (result.isnan() & exact.isnan())
     return torch.where(same, 0.0, (result - exact).abs()).max().item()
+'''
+
+_DIFFERENTIATED = '''
+def differentiated(function, inputs, **options):
+    """The results of a function, and the gradients of their sum with weights."""
+    leaves = [x.detach().requires_grad_(n in PLACES) for n, x in enumerate(inputs)]
+    results = function(*leaves, **options)
+    results = results if isinstance(results, tuple) else (results,)
+    generator = torch.Generator().manual_seed(0)
+    weights = [torch.randint(-8, 9, x.shape, generator=generator) / 8 for x in results]
+    pairs = [(x, w.to(x)) for x, w in zip(results, weights) if x.requires_grad]
+    found = torch.autograd.grad(
+        [x for x, _ in pairs],
+        [x for x in leaves if x.requires_grad],
+        [w for _, w in pairs],
+        allow_unused=True,
+        materialize_grads=True,
+    )
+    return (*(x.detach() for x in results), *found)
 '''
 
 _HEAD = '''
@@ -61,16 +80,31 @@ DEVICES = """
         return 2
 """
 
-_LOOP = """
-    good = True
-    for dtype in dtypes:
-        inputs = [x.to(device, dtype if x.dtype == torch.float else None) for x in made]
+_RESULTS = """
         results = {results}
         exact = reference(*inputs, **params)
         naive = reference(*inputs, **params, dtype=dtype)
         for name, result, x, y in zip(names, results, exact, naive):
+"""
+
+_GRADIENTS = """
+        results = differentiated(kernel, inputs, **params)
+        wide = [x.double() if x.is_floating_point() else x for x in inputs]
+        exact = differentiated(reference, wide, **params)
+        naive = differentiated(reference, inputs, **params, dtype=dtype)
+        for name, result, x, y in zip(names, results, exact, naive):
+            # Of what is masked out autograd may have NaN, where 0 is right.
+            masked = x.isnan() | y.isnan()
+            result, x, y = (t.masked_fill(masked, 0) for t in (result, x, y))
+"""
+
+_LOOP = """
+    good = True
+    for dtype in dtypes:
+        inputs = [x.to(device, dtype if x.dtype == torch.float else None) for x in made]
+{compared}
             scale = x.double().abs().nan_to_num(0.0, 0.0).max().item()
-            floor = max(1e-6, torch.finfo(dtype).eps / 2) * scale
+            floor = max({least}, torch.finfo(dtype).eps / 2) * scale
             found, usual = error(result, x), error(y, x)
             print(f"{{name}}, {{dtype}}: error {{found:.1e}}, without the kernel {{usual:.1e}}")
             unknown = usual != usual  # overflows in this precision
@@ -90,6 +124,7 @@ def main_lines(
     host: str,
     devices: str = DEVICES,
     sizes: Sizes | None = None,
+    gradients: Mapping[str, str] | None = None,
 ) -> list[str]:
     """The source of `main` and of the call to it.
 
@@ -103,16 +138,23 @@ def main_lines(
         host: the name of the host function.
         devices: where it runs, and in which dtypes.
         sizes: those of the inputs, as `sizes_for` gives them.
+        gradients: the names of those that are compared as well, by input, in the order of these.
     """
     params = _params(equations)
     sizes = sizes or _sizes(Sizes(equations, {}, params), {}, False)
     if host in RESERVED:
         raise InternalError(f"the host function's name is reserved: {host}")
+    order = list(equations.declared.inputs)
     several = len(equations.declared.outputs) > 1
     call = "kernel(*inputs, **params)"
     outputs = [f'"{o.name}"' for o in equations.declared.outputs]
+    outputs += [f'"{name}"' for name in (gradients or {}).values()]
     keywords = [f'"{identifiers[name]}": {default_text(value)}' for name, value in params.items()]
-    out = [*_ERROR.strip().splitlines(), "", "", *_HEAD.strip().splitlines()]
+    out = [*_ERROR.strip().splitlines(), "", ""]
+    if gradients:
+        places = tuple_text([str(order.index(n)) for n in gradients])
+        out += [*_DIFFERENTIATED.replace("PLACES", places).strip().splitlines(), "", ""]
+    out += _HEAD.strip().splitlines()
     out += [*devices.rstrip().splitlines(), "    torch.manual_seed(0)"]
     inputs = []
     for declared, made in _inputs(equations, sizes):
@@ -123,16 +165,19 @@ def main_lines(
     out += ["    made = [", *inputs, "    ]"] if inputs else ["    made = []"]
     out += call_lines("params = {", keywords, "}")
     if equations.given:
-        order = list(equations.declared.inputs)
         places = tuple_text([str(order.index(e.name)) for e in equations.given])
         out += [
             f"    for place, values in zip({places}, given(*made, **params)):",
             "        made[place] = values.to(made[place].dtype)",
         ]
-    out += call_lines("names = (", outputs, ")" if several else ",)")
-    out += (
-        _LOOP.format(host=host, results=call if several else f"({call},)").strip("\n").splitlines()
+    out += call_lines("names = (", outputs, ")" if len(outputs) > 1 else ",)")
+    compared = (
+        _GRADIENTS if gradients else _RESULTS.format(results=call if several else f"({call},)")
     )
+    # A saved logarithm of 100 is known to some 1e-5 in float32, and so is the weight that it gives.
+    least = "1e-5" if gradients else "1e-6"
+    loop = _LOOP.format(host=host, compared=compared.strip("\n"), least=least)
+    out += loop.strip("\n").splitlines()
     return out
 
 

@@ -117,15 +117,16 @@ def _load_elements(c: Context, s: P.Let) -> None:
 def _guarded(
     c: Context, guard: P.Expr | None, layout: Layout, masks: list[B.Expr]
 ) -> B.Expr | None:
-    """Where all masks hold, and a guard."""
-    mask = joined("&", masks) if masks else None
-    if guard is None:
+    """Where all masks hold, and a guard. Scalars beside tiles choose, as in operations."""
+    if guard is not None:
+        masks = [*masks, value(c, guard, layout if c.order(guard.axes) else ())]
+    scalars = [m for m in masks if not m.layout] if layout else []
+    tiles = [m for m in masks if m not in scalars]
+    mask = joined("&", tiles) if tiles else None
+    if not scalars:
         return mask
-    if layout and not c.order(guard.axes):  # a scalar beside tiles, as in operations
-        both = number(True, "bool") if mask is None else mask
-        return where(value(c, guard, ()), both, number(False, "bool"))
-    found = value(c, guard, layout)
-    return found if mask is None else infix("&", mask, found)
+    both = number(True, "bool") if mask is None else mask
+    return where(joined("&", scalars), both, number(False, "bool"))
 
 
 def _in_range(

@@ -16,7 +16,7 @@ from monocomp.blocks.operations import (
     joined,
     negated,
     number,
-    reduced,
+    scalar,
     spread,
     where,
 )
@@ -152,9 +152,7 @@ def _interval(c: Context, e: P.Expr) -> _Interval:
         test = joined("&", inside)
         least = where(test, least, number(_LARGEST_INT))
         most = where(test, most, number(-_LARGEST_INT - 1))
-    for _ in layout:
-        least, most = reduced(least, "min", 0), reduced(most, "max", 0)
-    return _Interval(least, most)
+    return _Interval(scalar(least, "min"), scalar(most, "max"))
 
 
 def _quotient(c: Context, e: P.Expr, dividend: Expr) -> Expr:

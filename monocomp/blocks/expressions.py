@@ -114,6 +114,8 @@ def _bare(c: Context, e: P.Expr, want: Layout) -> Expr:
             return _masked(c, e, want)
         case "cast":
             dtype = FLOAT32 if e.kind == "float" else INT32
+            if (e.args[0].kind, e.kind) == ("float", "int"):
+                dtype = INT64
             operand = value(c, e.args[0], want)
             is_tile = bool(c.order(e.args[0].axes))  # else it may be a plain number
             return to(operand, dtype) if is_tile else cast(operand, dtype)

@@ -25,13 +25,14 @@ from monocomp.blocks.operations import (
     name,
     none,
     number,
-    reduced,
+    scalar,
     select,
     spread,
     to,
     where,
 )
 from monocomp.blocks.periods import name_first_places, name_moves
+from monocomp.blocks.phases import parts
 from monocomp.tile import Assign, Loop
 
 Body = Callable[[Context, Loop], None]  # writes what a loop does with a block
@@ -45,11 +46,12 @@ def loop(c: Context, loop: Loop, body: Body) -> None:
             start = whole_tile(c, state.start, c.order(state.axes))
             c.assign(c.local(state.name, start), start)
     hoist_bases(c, loop)
-    phases = c.choices.phases[loop]
-    stream = Stream(loop, phases)
-    c.streams.append(stream)
-    _FORMS[phases.form](c, stream, body)
-    c.streams.pop()
+    for part in parts(loop):
+        phases = c.choices.phases[part]
+        stream = Stream(part, phases)
+        c.streams.append(stream)
+        _FORMS[phases.form](c, stream, body)
+        c.streams.pop()
 
 
 def _plus(axis: str, first: B.Expr) -> B.Expr:
@@ -282,9 +284,7 @@ def _each_run(
     inside = joined("&", [spread(c.names.inside(a), rows) for a in rows])
 
     def outermost(op: str, found: B.Expr) -> B.Expr:
-        for _ in rows:
-            found = reduced(found, op, 0)
-        return cast(found, B.INDEX)
+        return cast(scalar(found, op), B.INDEX)
 
     c.say("One run of elements that rows admit after the other.")
     c.assign(to_, where(inside, to_, number(0)))

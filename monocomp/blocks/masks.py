@@ -159,10 +159,10 @@ def _slid_domain(
 
 def _admitted(c: Context, stream: Stream, admitted: Expr, want: tuple[str, ...]) -> Expr:
     """What the mask admits; in segments without a mask all."""
-    return joined("|", [spread(admitted, want), *unmasked_segments(c, stream.loop)])
+    return joined("|", [spread(admitted, want), *_unmasked_segments(c, stream.loop)])
 
 
-def unmasked_segments(c: Context, loop: P.Loop) -> list[Expr]:
+def _unmasked_segments(c: Context, loop: P.Loop) -> list[Expr]:
     """Tests for the segments of a loop without a mask."""
     segment = c.names.plain("segment", loop.axis.name)
     found = enumerate(loop.segments)
@@ -193,8 +193,7 @@ def admit(
         return None
     count = name(c.names.of("members", axis, f"any_{axis}"), INT32)
     c.assign(count, reduced(to(c.names.inside(axis), INT32), "max", 0))
-    some = infix(">", count, number(0))
-    return joined("or", [*unmasked_segments(c, stream.loop), some])
+    return infix(">", count, number(0))
 
 
 def _leave_out(c: Context, stream: Stream, mask: P.Expr, value_of: Translate) -> None:

@@ -130,6 +130,13 @@ def helper(called: str, *args: B.Expr, layout: B.Layout, dtype: B.Dtype) -> B.Ex
     return B.Expr("helper", args, called, layout, dtype)
 
 
+def scalar(x: B.Expr, by: str) -> B.Expr:
+    """A tile of ints combined along all dimensions, for loops to begin or end at."""
+    while x.layout:
+        x = reduced(x, by, 0)
+    return helper("unknown", x, layout=(), dtype=x.dtype)
+
+
 def arange(axis: str) -> B.Expr:
     """0, 1, ... in a block of an axis."""
     return B.Expr("arange", (), None, (axis,), B.INT32)

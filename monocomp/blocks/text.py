@@ -3,66 +3,75 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import TypeAlias
 
 from monocomp.blocks import program as B
+
+Line: TypeAlias = tuple[str, B.Statement | None]  # None: what is declared
 
 
 def show_program(p: B.BlockProgram) -> str:
     """The kernel, with the functions that it calls before it."""
-    lines: list[str] = []
+    return "\n".join(text for text, _ in program_lines(p))
+
+
+def program_lines(p: B.BlockProgram) -> Iterator[Line]:
+    """The lines of the kernel's text, each with its statement."""
     for f in p.functions.values():
-        _function(f, lines)
-    lines += [f"kernel {p.name}({', '.join(a.name.attr for a in p.arguments)})"]
+        yield f"function {f.name}({', '.join(map(show, f.operands))})", None
+        yield from _body(f.body, "  ")
+        yield f"  return {', '.join(map(show, f.results))}", None
+    yield f"kernel {p.name}({', '.join(a.name.attr for a in p.arguments)})", None
     if p.producer:
-        lines.append("  producer:")
-        _body(p.producer.body, "    ", lines)
-        lines.append("  consumers:")
-    _body(p.body, "    " if p.producer else "  ", lines)
-    return "\n".join(lines)
+        yield "  producer:", None
+        yield from _body(p.producer.body, "    ")
+        yield "  consumers:", None
+    yield from _body(p.body, "    " if p.producer else "  ")
 
 
-def _function(f: B.Function, lines: list[str]) -> None:
-    lines.append(f"function {f.name}({', '.join(map(show, f.operands))})")
-    _body(f.body, "  ", lines)
-    lines.append(f"  return {', '.join(map(show, f.results))}")
-
-
-def _body(body: B.Body, indent: str, lines: list[str]) -> None:
-    inner = indent + "  "
+def _body(body: B.Body, indent: str) -> Iterator[Line]:
     for s in body:
+        yield f"{indent}{_statement(s)}", s
         match s:
-            case B.Assign():
-                lines.append(f"{indent}{', '.join(map(_typed, s.targets))} = {show(s.value)}")
-            case B.Load():
-                lines.append(f"{indent}{_typed(s.target)} = load {s.tensor} {_access(s.access)}")
-            case B.Store():
-                sign = "+=" if s.mode == "add" else "="
-                lines.append(f"{indent}store {s.output} {_access(s.access)} {sign} {show(s.value)}")
-            case B.For():
-                lines.append(f"{indent}for {s.variable.attr} in {_range(s.range)}:")
-                _body(s.body, inner, lines)
-            case B.While():
-                lines.append(f"{indent}while {show(s.test)}:")
-                _body(s.body, inner, lines)
+            case B.For() | B.While():
+                yield from _body(s.body, indent + "  ")
             case B.If():
-                lines.append(f"{indent}if {show(s.test)}:")
-                _body(s.body, inner, lines)
+                yield from _body(s.body, indent + "  ")
                 if s.orelse:
-                    lines.append(f"{indent}else:")
-                    _body(s.orelse, inner, lines)
-            case B.Give():
-                lines.append(f"{indent}give {s.ring.name} {_access(s.access)}")
-            case B.Take():
-                lines.append(f"{indent}{_typed(s.target)} = take {s.ring.name}")
-            case B.Release():
-                lines.append(f"{indent}release {s.ring.name}")
-            case B.Issue():
-                lines.append(f"{indent}{_typed(s.target)} = issue {show(s.product)}")
-            case B.Wait():
-                behind = f", {s.behind} behind it" if s.behind else ""
-                lines.append(f"{indent}wait for {s.target.attr}{behind}")
-            case B.Comment():
-                lines.append(f"{indent}# {s.text}")
+                    yield f"{indent}else:", s
+                    yield from _body(s.orelse, indent + "  ")
+
+
+def _statement(s: B.Statement) -> str:
+    """A statement, of a compound one the line above what it holds."""
+    match s:
+        case B.Assign():
+            return f"{', '.join(map(_typed, s.targets))} = {show(s.value)}"
+        case B.Load():
+            return f"{_typed(s.target)} = load {s.tensor} {_access(s.access)}"
+        case B.Store():
+            sign = "+=" if s.mode == "add" else "="
+            return f"store {s.output} {_access(s.access)} {sign} {show(s.value)}"
+        case B.For():
+            return f"for {s.variable.attr} in {_range(s.range)}:"
+        case B.While():
+            return f"while {show(s.test)}:"
+        case B.If():
+            return f"if {show(s.test)}:"
+        case B.Give():
+            return f"give {s.ring.name} {_access(s.access)}"
+        case B.Take():
+            return f"{_typed(s.target)} = take {s.ring.name}"
+        case B.Release():
+            return f"release {s.ring.name}"
+        case B.Issue():
+            return f"{_typed(s.target)} = issue {show(s.product)}"
+        case B.Wait():
+            behind = f", {s.behind} behind it" if s.behind else ""
+            return f"wait for {s.target.attr}{behind}"
+        case B.Comment():
+            return f"# {s.text}"
 
 
 def _typed(target: B.Expr) -> str:

@@ -143,9 +143,9 @@ def difference(found: Array, expected: Array, or_nan: bool = False) -> float:
 
 
 def _compares_aggregates(program: Equations) -> bool:
-    """Does a comparison, or a choice of the largest, depend on an aggregate?"""
+    """Does a comparison, a choice of the largest, or an int depend on an aggregate?"""
     return any(
-        (t.op == "compare" or (t.op in ("fold", "fold_at") and t.attr.monoid in _CHOICES))
+        (t.op in ("compare", "int") or (t.op in ("fold", "fold_at") and t.attr.monoid in _CHOICES))
         and any(a.folded or a.names for a in t.args)
         for t in T.subterms(*(e.body for e in program.equations))
     )

@@ -14,18 +14,28 @@ import re
 import zipfile
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from monocomp import library
 from monocomp.command_line import files, streams
-from monocomp.errors import DeviceError, UnsupportedDtypeError, UsageError, did_you_mean, shorten
+from monocomp.errors import (
+    DeviceError,
+    UnsupportedDtypeError,
+    UnsupportedError,
+    UsageError,
+    did_you_mean,
+    shorten,
+)
 from monocomp.plain_files import require_writable, write
 from monocomp.stages import Stages
 
 if TYPE_CHECKING:
     from monocomp.declarations import Declarations
     from monocomp.equations import Equations
+    from monocomp.gradients.derived import Gradient
     from monocomp.kernel import Kernel
+    from monocomp.notes import Notes
 
 OK, FAILED = 0, 1
 STANDARD_OUTPUT = (None, "-", "/dev/stdout")  # a file there is written on, not replaced
@@ -155,9 +165,20 @@ def _equations(options: Namespace, name: str | None = None) -> Equations:
 
 
 def _compile(options: Namespace, name: str | None = None, **more: Any) -> Kernel:
+    return _kernel(_equations(options, name), **more)
+
+
+def _kernel(equations: Equations, **more: Any) -> Kernel:
     from monocomp.kernel import Kernel
 
-    return Kernel(_equations(options, name), **more)
+    return Kernel(equations, **more)
+
+
+def _gradient(options: Namespace, equations: Equations, outputs: Iterable[str] = ()) -> Gradient:
+    from monocomp.gradients.derived import gradient
+
+    extents = _extents(options)
+    return gradient(equations, options.wrt or None, list(outputs) or None, options.save, extents)
 
 
 # Output
@@ -203,59 +224,101 @@ def emit(options: Namespace) -> int:
     name, extents = _name(options), _extents(options)
     dtype, named = _dtypes(options)
     _require_output(options.output, options.program)
-    kernel = _compile(options, name)
+    equations = _equations(options, name)
     if named and dtype is not None:
-        floats = [n for n, i in kernel.declared.inputs.items() if i.kind == "float"]
+        floats = [n for n, i in equations.declared.inputs.items() if i.kind == "float"]
         named = {**dict.fromkeys(floats, dtype), **named}
-    source = kernel.source(
-        options.backend,
-        target=options.target,
-        dtype=named or dtype,
-        extents=extents or None,
-        tf32=options.tf32,
-        minimal=options.minimal,
-    )
+    how = {
+        "target": options.target,
+        "dtype": named or dtype or "bf16",
+        "extents": extents or None,
+        "tf32": options.tf32,
+        "minimal": options.minimal,
+    }
+    if options.gradient:
+        if options.backend != "triton":
+            raise UsageError("gradients are emitted for backend 'triton'")
+        source = _gradient(options, equations).source(**how)
+    else:
+        _refuse_of_gradients(options)
+        source = _kernel(equations).source(options.backend, **how)
     _deliver(options.output, source)
     return OK
 
 
 def grad(options: Namespace) -> int:
     """`monocomp grad`: the gradient as a program, or the program that saves what it reads."""
-    from monocomp.gradients.derived import gradient
-
-    found = gradient(_equations(options), options.wrt or None, options.outputs or None)
+    found = _gradient(options, _equations(options), options.outputs)
     _deliver(options.output, found.forward.text() if options.forward else f"{found}\n")
     return OK
 
 
 def explain(options: Namespace) -> int:
     """`monocomp explain`."""
+    import monocomp
+
     extents = _extents(options)
+    if options.gradient:
+        return _explain_gradient(options)
+    _refuse_of_gradients(options)
     kernel = _compile(options, backend=options.backend)
     stages = Stages(kernel, extents)
+    if options.html is not None:
+        _require_output(options.html, options.program)
     if options.origins and options.stage != "source":
         raise UsageError("--origins goes with --stage source", help="add --stage source")
     looks = (
         (lambda stage: stages.traced() if options.origins else stages[stage], options.stage),
         (stages.before, options.before),
         (stages.after, options.after),
+        (lambda _: monocomp.explorer.page(kernel, stages), options.html),
+        (lambda name: monocomp.explorer.picture(stages, name), options.picture),
     )
     for look, name in looks:
         if name is not None:
             if options.json or options.steps is not None:
                 raise UsageError("--json and --steps are of a derivation, not of one stage")
-            _say(look(name))
+            _deliver(options.html, look(name))
             return OK
     derivation = kernel.plan(extents).derivation
     if options.steps is not None:
         derivation = derivation.first(options.steps)
-    _say(derivation.to_json() if options.json else str(derivation))
+    if options.json:
+        _say(derivation.to_json())
+        return OK
+    _say(f"{kernel.summary(extents)}\n\n{derivation}")
+    _say_notes(options, kernel.notes(extents))
     return OK
+
+
+def _say_notes(options: Namespace, notes: Notes) -> None:
+    if notes and not options.no_notes:
+        _say(f"\n{notes}")
+
+
+def _explain_gradient(options: Namespace) -> int:
+    if options.stage or options.before or options.after or options.origins:
+        raise UsageError(
+            "a gradient has no stages before it is compiled",
+            help="monocomp grad PROGRAM -o grad.mc, then monocomp explain grad.mc",
+        )
+    derivation = _gradient(options, _equations(options)).derivation
+    shown = derivation if options.steps is None else derivation.first(options.steps)
+    _say(shown.to_json() if options.json else f"{shown}\n\n{shown.certify()}")
+    return OK
+
+
+def _refuse_of_gradients(options: Namespace) -> None:
+    for option in ("wrt", "save"):
+        if getattr(options, option):
+            raise UsageError(f"--{option} goes with --gradient", help="add --gradient")
 
 
 def check(options: Namespace) -> int:
     """`monocomp check`: a line for each finding as it comes."""
     from monocomp.command_line.verification import verify
+    from monocomp.kernel import Kernel
+    from monocomp.notes import Notes
 
     extents, params = _extents(options), _params(options)
     program = _equations(options)
@@ -267,6 +330,11 @@ def check(options: Namespace) -> int:
             section = finding.section
         _say(f"  {finding}")
         failed |= finding.ok is False
+    notes = Notes(program.origin.notes, program.origin.text)
+    if not failed:
+        with suppress(UnsupportedError):  # no kernel computes it, as was said
+            notes = Kernel(program).notes(extents)
+    _say_notes(options, notes)
     return FAILED if failed else OK
 
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from monocomp import terms as T
 from monocomp.building import BUILDING
-from monocomp.declarations import Declarations, Input, Output
+from monocomp.declarations import Declarations, Input, Output, by_representative
 from monocomp.equations import Equation, Equations
 from monocomp.errors import UsageError, did_you_mean
+from monocomp.gradients.choosing import Choice, choose, weighed
 from monocomp.gradients.definitions import with_definitions, with_names, with_parts
-from monocomp.gradients.reverse import LEAVES, Adjoints, transposed
+from monocomp.gradients.reverse import LEAVES, Adjoints, Visit, transposed
 from monocomp.gradients.saving import Reading, candidates, is_logarithm
+from monocomp.gradients.trace import Trace
 from monocomp.planning.naming import new_name, taken_names
 from monocomp.reading import read_equations
 from monocomp.rewrites.anchoring import anchoring
@@ -29,7 +32,11 @@ from monocomp.rewriting import Rewriter
 from monocomp.terms import Term
 
 if TYPE_CHECKING:
+    from monocomp.gradients.derivation import GradientDerivation
     from monocomp.monoids import Monoid
+
+
+_WIDE = ("accumulated", "float32", "float64")  # dtypes of sums
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,7 @@ class Gradient:
     """What `gradient` derives.
 
     Attributes:
+        program: what is differentiated, as it is written.
         forward: the program, which also returns the values that it saves.
         equations: the program that computes it.
         saved: what it reads of the program's values, by the name of the input that it is, and what
@@ -44,16 +52,44 @@ class Gradient:
         cotangents: by output of the program, the input that is the derivative of the loss with
             respect to it.
         gradients: by input of the program, the output that is its gradient.
+        choices: what becomes of each value that may be saved, and why.
+        trace: what was done.
     """
 
+    program: Equations
     forward: Equations
     equations: Equations
     saved: Mapping[str, Equation]
     cotangents: Mapping[str, str]
     gradients: Mapping[str, str]
+    choices: tuple[Choice, ...]
+    trace: Trace = field(repr=False, compare=False)
+
+    @cached_property
+    def derivation(self) -> GradientDerivation:
+        """How it follows from the program, step by step, with its certificate."""
+        from monocomp.gradients.derivation import GradientDerivation
+
+        trace = replace(self.trace, choices=self.choices)
+        return GradientDerivation.made(self.program, self.equations, trace)
 
     def __str__(self) -> str:
         return self.equations.text().rstrip()
+
+    def source(
+        self,
+        *,
+        target: str | None = None,
+        dtype: str | Mapping[str, str] = "bf16",
+        extents: Mapping[str, int] | None = None,
+        tf32: bool = False,
+        minimal: bool = False,
+    ) -> str:
+        """A file in Triton, to paste: the program as a function that autograd records, with the
+        kernels of both; arguments as for `Kernel.source`."""
+        from monocomp.source import gradient_source
+
+        return gradient_source(self, extents or {}, dtype, target, tf32=tf32, minimal=minimal)
 
 
 def grad(
@@ -61,6 +97,9 @@ def grad(
     wrt: Sequence[str] | None = None,
     *,
     outputs: Sequence[str] | None = None,
+    save: Sequence[str] | None = None,
+    extents: Mapping[str, int] | None = None,
+    name: str | None = None,
     monoids: Iterable[Monoid] = (),
 ) -> Gradient:
     """The gradient of a program, as a program: `mc.compile(str(mc.grad(text)))` computes it.
@@ -73,29 +112,36 @@ def grad(
         wrt: the inputs and params of kind float to differentiate with respect to; all inputs of
             that kind, unless given.
         outputs: those that have a derivative; all of kind float, unless given.
-        monoids: as for `compile`.
+        save: what is read of the program's values, by name, outputs among them; what costs least
+            (`choices`), unless given.
+        extents: sizes that are known, by index, for that choice.
+        name, monoids: as for `compile`.
 
     Raises:
         MonocompError: what is wrong with the program, with its place.
         UnsupportedError: it holds an aggregate for which no derivative is known.
     """
-    return gradient(read_equations(text_or_path, monoids=monoids), wrt, outputs)
+    return gradient(read_equations(text_or_path, name, monoids), wrt, outputs, save, extents)
 
 
-def normalised(program: Equations) -> Equations:
-    """The program with its definitions inlined, as sums of products of exponentials."""
+def normalising(program: Equations) -> Rewriter:
+    """The rewrites of the program to one with its definitions inlined, as sums of products of
+    exponentials."""
     rewriter = Rewriter(program)
     rewriter.inline_definitions()
     rewriter.name_logits()
     for rules in (emptiness, elaboration, normal_form, anchoring):
         rewriter.exhaust(rules)
-    return rewriter.program
+    return rewriter
 
 
 def gradient(
     program: Equations,
     wrt: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
+    save: Sequence[str] | None = None,
+    extents: Mapping[str, int] | None = None,
+    plans: bool = True,
 ) -> Gradient:
     """The gradient of `sum(cotangent * output)` with respect to inputs.
 
@@ -103,13 +149,26 @@ def gradient(
         program: equations as they are written.
         wrt: names of inputs and params of kind float; all that are, unless given.
         outputs: which outputs have a cotangent; all of kind float, unless given.
+        save, extents: as for `grad`.
+        plans: may values be saved that are worth it only as both programs are planned?
 
     Raises:
-        UsageError: there is no such input or output, or it is no float.
+        UsageError: there is no such input, output or value, or it is no float.
         UnsupportedError: an aggregate has no derivative.
     """
     with BUILDING:
-        return _Derivation(program, outputs).gradient(_wanted(program, wrt))
+        sizes = by_representative(program.declared, extents or {})
+        wanted = _wanted(program, wrt)
+
+        def derive(save: Sequence[str] | None) -> Gradient:
+            return _Derivation(program, outputs, save, sizes).gradient(wanted)
+
+        found = derive(save)
+        if save is not None:
+            return found
+        if plans:
+            return weighed(found, derive, sizes)
+        return derive([c.name for c in found.choices if c.is_saved and not c.is_open])
 
 
 def _wanted(program: Equations, wrt: Sequence[str] | None) -> list[str]:
@@ -132,9 +191,19 @@ def _wanted(program: Equations, wrt: Sequence[str] | None) -> list[str]:
 class _Derivation:
     """Differentiates the equations of a program, each after those that read it."""
 
-    def __init__(self, program: Equations, outputs: Sequence[str] | None) -> None:
+    def __init__(
+        self,
+        program: Equations,
+        outputs: Sequence[str] | None,
+        save: Sequence[str] | None,
+        sizes: Mapping[str, int],
+    ) -> None:
         self.written = program
-        self.program = normalised(program)
+        self.save, self.sizes = save, sizes
+        self.choices: list[Choice] = []
+        rewriter = normalising(program)
+        self.program, self.steps = rewriter.program, rewriter.steps
+        self.visited: list[tuple[str, Visit]] = []
         self.taken = taken_names(self.program) | {*self.program.declared.extent_of}
         self.taken |= {a.name for a in self.program.known}
         names: dict[str, list[str]] = {}
@@ -166,6 +235,8 @@ class _Derivation:
         for e in reversed(self.program.equations):
             if e.body.kind == "float":
                 found += self._differentiated(e)
+                self.visited += [(e.name, v) for v in self.adjoints.visited]
+                self.adjoints.visited.clear()
         gradients = {name: self.new(f"d{name}") for name in wrt}
         nodes = [n for n in self.adjoints.leaves if n.term.op != "ref"]
         nodes = [n for n in nodes if _name(n.term) in gradients]
@@ -183,7 +254,23 @@ class _Derivation:
         read_names = {_name(s) for e in found for s in T.subterms(e.body) if s.op in LEAVES}
         self.saved = {n: e for n, e in self.saved.items() if n in read_names}
         backward = self._program(found, gradients)
-        return Gradient(self._forward(), backward, self.saved, self.cotangents, gradients)
+        return Gradient(
+            self.written,
+            self._forward(),
+            backward,
+            self.saved,
+            self.cotangents,
+            gradients,
+            tuple(self.choices),
+            Trace(
+                tuple(self.steps),
+                tuple(self.visited),
+                tuple(self.choices),
+                tuple(self.saved.values()),
+                (*named, *definitions),
+                tuple((n, e) for n in wrt for e in found if e.name == gradients[n]),
+            ),
+        )
 
     def _forward(self) -> Equations:
         """The program with the values that it saves, in the dtype in which they are computed."""
@@ -204,13 +291,23 @@ class _Derivation:
 
     def _reading(self) -> Reading:
         """What reads saved values."""
-        saved = []
+        values = []
         for s in candidates(self.program, self.adjoints.fresh):
-            if is_logarithm(s.equation.body):
-                indices = tuple(sorted(s.equation.indices, key=self._place))
-                equation = Equation(self.new(s.equation.name), indices, s.equation.body)
-                saved.append(replace(s, equation=equation))
-        return Reading(self._with_values(), self.program.outputs, saved, self._saved)
+            indices = tuple(sorted(s.equation.indices, key=self._place))
+            equation = Equation(self.new(s.equation.name), indices, s.equation.body)
+            values.append(replace(s, equation=equation))
+        # A weight is the exponential of what is subtracted: of a logarithm no bit may be lost.
+        wide = {o.name for o in self.program.declared.outputs if o.dtype in _WIDE}
+        floats = (e for e in self.program.outputs if e.body.kind == "float")
+        outputs = [e for e in floats if e.name in wide or not is_logarithm(e.body)]
+        self.choices = choose(self.program, outputs, values, self.sizes, self.save)
+        kept = {c.name for c in self.choices if c.is_saved}
+        return Reading(
+            self._with_values(),
+            [e for e in outputs if e.name in kept],
+            [v for v in values if v.equation.name in kept],
+            self._saved,
+        )
 
     def _saved(self, e: Equation, subscripts: Sequence[Term]) -> Term:
         """A saved value. Of a logarithm it is known of what: of what it bounds."""

@@ -1,8 +1,9 @@
 """Partial derivatives of aggregates with respect to their elements.
 
-A maximum hands its adjoint to the first element that is equal to it. An aggregate in any monoid is
-what comes before an element, the element, and what comes after it, combined; so its derivative is
-that of two combines, whatever the monoid is.
+A maximum hands its adjoint to the first element that is equal to it, also one in a user's monoid:
+halves, as the larger of two numbers has them, would depend on how the elements are grouped. An
+aggregate in any monoid is what comes before an element, the element, and what comes after it,
+combined; so its derivative is that of two combines, whatever the monoid is.
 """
 
 from __future__ import annotations
@@ -136,6 +137,22 @@ def derivative(t: Term, x: Term) -> Term:
         T.ZERO,
         *(
             T.where(p.condition, T.mul(p.factor, derivative(p.operand, x)), T.ZERO)
-            for p in partials(t)
+            for p in _partials_in_order(t)
         ),
     )
+
+
+def _partials_in_order(t: Term) -> Iterable[Partial]:
+    """The partial derivatives of an operation in `combine`: the first of two that are equal is the
+    larger, the one of the elements on the left."""
+    if t.op not in ("maximum", "minimum"):
+        return partials(t)
+    op = ">" if t.op == "maximum" else "<"
+    left, right = sorted(t.args, key=_is_right)
+    wins = T.compare(op, right, left)
+    return Partial(left, T.ONE, T.negate(wins)), Partial(right, T.ONE, wins)
+
+
+def _is_right(t: Term) -> bool:
+    """Is it of the elements on the right?"""
+    return any(s.op == "param" and s.attr.endswith("'") for s in T.subterms(t))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from monocomp import terms as T
 from monocomp.gradients.folds import Fresh as Fresh
@@ -38,7 +39,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class _Edge:
+class Edge:
     """How the adjoint of a term goes to an operand: `sum[summed if where](adjoint * factor)`."""
 
     operand: Node
@@ -47,32 +48,42 @@ class _Edge:
     where: Term
 
 
+class Visit(NamedTuple):
+    """A term that is differentiated, and how its adjoint goes on."""
+
+    node: Node
+    edges: tuple[Edge, ...]
+
+
 @dataclass
 class Adjoints:
     """The adjoints of the leaves that equations read: elements of tensors, params.
 
     Attributes:
         names: index names by extent, in the order in which bound indices get them.
+        visited: what was differentiated, in order.
     """
 
     names: Mapping[str, Sequence[str]]
     leaves: dict[Node, list[Term]] = field(default_factory=dict)
+    visited: list[Visit] = field(default_factory=list)
 
     def add(self, body: Term, indices: Sequence[Term], cotangent: Term) -> None:
         """Go backwards through `[indices] = body`, of whose elements `cotangent` is the adjoint."""
         start = _edge(Partial(body, T.ONE), indices, T.TRUE)
-        found: dict[Node, list[Term]] = {start.operand: [_along(start, cotangent)]}
+        found: dict[Node, list[Term]] = {start.operand: [handed_on(start, cotangent)]}
         for node, edges in reversed(self._ordered(start.operand)):
             adjoint = T.add(T.ZERO, *found.pop(node))
+            self.visited.append(Visit(node, edges))
             if node.term.op in LEAVES:
                 self.leaves.setdefault(node, []).append(adjoint)
             for edge in edges:
-                found.setdefault(edge.operand, []).append(_along(edge, adjoint))
+                found.setdefault(edge.operand, []).append(handed_on(edge, adjoint))
 
-    def _ordered(self, start: Node) -> list[tuple[Node, tuple[_Edge, ...]]]:
+    def _ordered(self, start: Node) -> list[tuple[Node, tuple[Edge, ...]]]:
         """Every node that is differentiated, operands before what is made of them."""
-        known: dict[Node, tuple[_Edge, ...]] = {}
-        ordered: list[tuple[Node, tuple[_Edge, ...]]] = []
+        known: dict[Node, tuple[Edge, ...]] = {}
+        ordered: list[tuple[Node, tuple[Edge, ...]]] = []
         stack = [(start, False)]
         while stack:
             node, done = stack.pop()
@@ -84,7 +95,7 @@ class Adjoints:
                 stack += [(e.operand, False) for e in edges]
         return ordered
 
-    def _edges(self, node: Node) -> Iterator[_Edge]:
+    def _edges(self, node: Node) -> Iterator[Edge]:
         t = node.term
         if t.op in ("fold", "fold_at", "field"):
             for bound, p in fold_partials(t, self.fresh):
@@ -118,21 +129,22 @@ def free_indices(t: Term) -> tuple[Term, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def _edge(p: Partial, scope: Iterable[Term], condition: Term) -> _Edge:
+def _edge(p: Partial, scope: Iterable[Term], condition: Term) -> Edge:
     """From a term with the indices of `scope` to an operand, which may have fewer."""
     parts = T.conjuncts(T.conjunction(condition, p.condition))
     indices = tuple(sorted(scope, key=lambda i: i.attr[0]))
     if p.operand.op in LEAVES:
-        return _Edge(Node(p.operand, T.conjunction(*parts), indices), p.factor, (), T.TRUE)
+        return Edge(Node(p.operand, T.conjunction(*parts), indices), p.factor, (), T.TRUE)
     summed = tuple(i for i in indices if i.attr[0] not in p.operand.free)
     gone = {i.attr[0] for i in summed}
     inside = [c for c in parts if not gone.isdisjoint(c.free)]
     stays = T.conjunction(*(c for c in parts if c not in inside))
     own = tuple(i for i in indices if i not in summed)
-    return _Edge(Node(p.operand, stays, own), p.factor, summed, T.conjunction(*inside))
+    return Edge(Node(p.operand, stays, own), p.factor, summed, T.conjunction(*inside))
 
 
-def _along(edge: _Edge, adjoint: Term) -> Term:
+def handed_on(edge: Edge, adjoint: Term) -> Term:
+    """What an operand gets of the adjoint of a term."""
     return _summed(edge.summed, edge.where, T.mul(adjoint, edge.factor))
 
 

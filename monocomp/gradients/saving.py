@@ -3,9 +3,10 @@
     sum_k exp(S[q,k])              is exp(L[q]), with L saved: a weight over it is exp(S - L)
     sum_k exp(S[q,k]) * V[k,e]     is O[q,e] * exp(L[q]), where O = that over the sum above
 
-A sum of exponentials is saved as its logarithm, as it may be too large for a float; of a product
-that the program returns, a factor is what it returns over the others. Any other aggregate is saved
-as it is.
+A sum of exponentials is saved as its logarithm, as it may be too large for a float. So may a sum of
+what they weigh: it is saved over the sum of weights by which it is divided. Of a product that the
+program returns, a factor is what it returns over the others. An aggregate without exponentials is
+saved as it is.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from monocomp.terms import Term
 from monocomp.terms.monomials import addends, content, exponent_of, factors
 from monocomp.terms.shares import exponents
 
+SAVING_LAW = (
+    "a value may be stored and read again; exp(s) / sum(exp(s)) = exp(s - log(sum(exp(s))))"
+)
 Value = Callable[[Sequence[Term]], Term | None]  # at subscripts, if there is one there
 
 
@@ -31,7 +35,8 @@ class Saved:
 
     Attributes:
         equation: what it is, by the name under which it is stored.
-        of: the term that it stands for: itself, or what it is the logarithm of.
+        of: the term that it stands for: itself, what it is the logarithm of, or what it is over a
+            sum of weights.
     """
 
     equation: Equation
@@ -43,29 +48,52 @@ def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
     divides by."""
     close = Closing(program)
     known = {close(e.body)[0] for e in program.outputs}
+    terms = list(T.subterms(*(e.body for e in program.equations)))
+    divisors = dict(_divided(terms))
+    # They have to be recognised in sums of them.
+    exponents_of_weights = {*T.subterms(*(t.args[0] for t in terms if t.op == "exp"))}
     found: dict[Term, Saved] = {}
-    for t in T.subterms(*(e.body for e in program.equations)):
+    for t in terms:
         t = t.args[0] if t.op == "pow" and t.attr < 0 else t
         is_log = t.kind == "float" and is_exponential_sum(t)
         if not is_log and not _is_aggregate(t):
             continue
-        closed, _ = close(t)
-        if closed in found or closed in known:
+        whole = t if is_log or not _has_exponential(t) else divisors.get(t)
+        if whole is None or t in exponents_of_weights:
             continue
-        t = _with_names(t, fresh)
-        value = as_logsumexp(T.log(t)) if is_log else t
-        found[closed] = Saved(Equation("L" if is_log else "M", free_indices(t), value), t)
+        closed, closed_whole = close(t)[0], close(whole)[0]
+        if closed in found or closed in known or closed_whole in known:
+            continue
+        opened = _names_for(whole, fresh)
+        t, whole = T.substitute(t, opened), T.substitute(whole, opened)
+        value = as_logsumexp(T.log(t)) if is_log else whole
+        found[closed] = Saved(Equation("L" if is_log else "M", free_indices(whole), value), t)
     return list(found.values())
 
 
-def _with_names(t: Term, fresh: Fresh) -> Term:
-    """A term with names of the program for the indices that are free in it because folds around it
-    are open."""
+def _divided(terms: Iterable[Term]) -> Iterator[tuple[Term, Term]]:
+    """Aggregates of what exponentials weigh, and the same over the sum of weights that divides
+    them."""
+    for t in terms:
+        if t.op == "mul":
+            totals = [f for f in t.args if f.op == "pow" and f.attr < 0]
+            totals = [f for f in totals if is_exponential_sum(f.args[0])]
+            if len(totals) == 1 and totals[0].attr == -1:
+                for a in filter(_is_aggregate, t.args):
+                    yield a, T.mul(a, totals[0])
+
+
+def _has_exponential(t: Term) -> bool:
+    return any(s.op == "exp" for s in T.subterms(t))
+
+
+def _names_for(t: Term, fresh: Fresh) -> dict[str, Term]:
+    """Names of the program for the indices that are free in a term because folds around it are
+    open."""
     opened = [i for i in free_indices(t) if not i.attr[0].isidentifier()]
     taken = {i.attr[0] for i in free_indices(t)}
     names = fresh([i.attr[1] for i in opened], taken)
-    here = {i.attr[0]: T.index(n, i.attr[1]) for i, n in zip(opened, names, strict=True)}
-    return T.substitute(t, here)
+    return {i.attr[0]: T.index(n, i.attr[1]) for i, n in zip(opened, names, strict=True)}
 
 
 def is_logarithm(t: Term) -> bool:
@@ -122,8 +150,10 @@ class Reading:
         for e in outputs:
             self._know_output(e)
         for s in saved:
-            is_log = is_logarithm(s.equation.body)
-            self._know(self.logarithms if is_log else self.values, s.of, s.equation)
+            if is_logarithm(s.equation.body):
+                self._know(self.logarithms, s.of, s.equation)
+            else:
+                self._know_output(s.equation)
         self.memo.clear()  # more is known now
 
     def _know(

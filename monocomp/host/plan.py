@@ -46,8 +46,8 @@ class Plan:
             known[name] = known[name].to(dtype)
         for name, shape, dtype in self.allocations:
             known[name] = empty(shape, dtype=dtype, device=self.device)
-        for name, tensor, place in self.slices:
-            known[name] = known[tensor][place]
+        for name, tensor, here in self.slices:
+            known[name] = known[tensor][here]
         for launch in self.launches:
             args = launch.args.copy()
             for place, name in launch.given:

@@ -32,9 +32,11 @@ from monocomp.language import syntax as S
 from monocomp.language.functions import written_out
 from monocomp.language.implied_sums import FreeIndices, add_implied_sums
 from monocomp.language.kinds import Kinds
+from monocomp.language.notes import notes_on, unused_params, used_names
 from monocomp.language.parser import parse
 from monocomp.language.resolving import Resolver
 from monocomp.language.scoping import Scope
+from monocomp.notes import Note
 from monocomp.vocabulary import DTYPES
 
 
@@ -88,6 +90,9 @@ class _Checker:
         declared = {key: at.kind for key, at in self.scope.inputs.items() if at.kind is not None}
         kinds = Kinds(declared, self.scope.params, self.definitions)
         extents = _Extents(self)
+        definitions = {
+            key: replace(at, body=extents.in_part(at.body)) for key, at in self.definitions.items()
+        }
         places = self._places_of_inputs()
         known = kinds.definitions
         inputs = {
@@ -102,10 +107,17 @@ class _Checker:
             outputs=outputs,
             extent_of=extents.table(inputs),
             bounds=bounds,
-            origin=Origin(self.scope.text, name, places),
+            origin=Origin(self.scope.text, name, places, self._notes(kinds)),
             monoids=self.monoids,
-            definitions=self.definitions,
+            definitions=definitions,
             kinds=known,
+        )
+
+    def _notes(self, kinds: Kinds) -> tuple[Note, ...]:
+        used = used_names(self.scope.bodies())
+        return (
+            *notes_on(self.scope.text, self.definitions, kinds.of),
+            *unused_params(self.scope.params, used),
         )
 
     def _definitions(self, bodies: dict[str, S.Expr]) -> dict[str, S.Definition]:
@@ -253,14 +265,20 @@ class _Extents:
             **{key: at.dims for key, at in self.scope.inputs.items()},
             **{key: at.indices for key, at in self.scope.given.items()},
         }
-        for read, names in checker.reads():
-            self._meet(read, names)
+        # Indices that are a part of another's extent meet none of it: those come first.
+        self._parts: dict[tuple[Span, int], str] = {}
+        self._equal = {n: b.index for n, b in self._bounds.items() if isinstance(b, S.Extent)}
+        bounded = self._bounds.keys() - self._equal.keys()
+        reads = checker.reads()
+        for read, names in reads:
+            self._meet(read, tuple("" if name in bounded else name for name in names))
+        for read, names in reads:
+            self._meet(read, tuple(name if name in bounded else "" for name in names))
         self.dims = {
             key: tuple(dim or made_up(key, number) for number, dim in enumerate(dims))
             for key, dims in self.dims.items()
         }
         # `index i < |j|` says that the two share an extent.
-        self._equal = {n: b.index for n, b in self._bounds.items() if isinstance(b, S.Extent)}
         self._given = {self.find(dim) for dims in self.dims.values() for dim in dims}
         for name, bound in self._bounds.items():
             self._check_bound(bound, name)
@@ -290,11 +308,40 @@ class _Extents:
             known = self.dims.setdefault(read.name, ("",) * len(read.subscripts))
         dims = list(known)
         for number, name in enumerate(names):
+            if name and dims[number] and self._is_part(name, dims[number]):
+                self._parts[read.span, number] = dims[number]
+                continue
             if name and dims[number]:
                 self._union(dims[number], name)
             dims[number] = dims[number] or name
         if read.name not in self.scope.definitions:
             self.dims[read.name] = tuple(dims)
+
+    def _is_part(self, name: str, whole: str) -> bool:
+        """Is the extent of an index computed from another's, as in `index p < |d| // 2`?"""
+        todo, seen = [name], {name}
+        while todo:
+            bound = self._bounds.get(todo.pop())
+            for part in () if bound is None else S.walk(bound):
+                if isinstance(part, S.Extent) and part.index not in seen:
+                    if self.find(part.index) == self.find(whole):
+                        return name not in self._equal
+                    seen.add(part.index)
+                    todo.append(part.index)
+        return False
+
+    def in_part(self, node: S.Expr) -> S.Expr:
+        """An expression whose reads of a part of a dimension say that they stay inside of it."""
+        children = [self.in_part(part) for part in S.children(node)]
+        if isinstance(node, S.Read):
+            for number, part in enumerate(children):
+                whole = self._parts.get((node.span, number))
+                if whole is not None and isinstance(part, S.Name):
+                    at = part.span
+                    inside = S.Compare(("<",), (part, S.Extent(whole, span=at)), span=at)
+                    outside = S.Number(-1, span=at)
+                    children[number] = S.Call("where", (inside, part, outside), span=at)
+        return S.with_children(node, children)
 
     def _check_given(self) -> None:
         for name, place in self.scope.indices.items():

@@ -131,6 +131,8 @@ class Kinds:
         kinds = [self.of(part) for part in node.args]
         if node.function == "stop":
             return kinds[0]
+        if node.function == "int":
+            return "int"
         return _number(_common(*kinds)) if node.function in _SAME_KIND else "float"
 
     def _of_reduce(self, node: S.Reduce) -> Kind:
@@ -154,7 +156,10 @@ class Kinds:
     def _need_int(self, node: S.Expr, what: str) -> None:
         kind = self.of(node)
         if kind == "float":
-            help = "integer division is //; an input of integers is declared: input T[i]: int"
+            help = (
+                "integer division is //, and int(x) the whole part of x; an input of integers is "
+                "declared: input T[i]: int"
+            )
             self._mismatch(node, f"a float where {what} is needed", help)
 
     def _mismatch(self, node: S.Expr, message: str, help: str) -> NoReturn:

@@ -78,8 +78,14 @@ def check_size(text: str) -> None:
     if size > MAX_BYTES:
         raise LimitError(f"a program has at most {MAX_BYTES} bytes, and this one has {size}")
     opened: list[re.Match[str]] = []
-    for found in re.finditer(r"#[^\n]*|[()\[\]]", text):
+    for found in re.finditer(r"#[^\n]*|\.{3,}|[()\[\]]", text):
         mark, place = found[0], Span(*found.span())
+        if mark.startswith("."):
+            raise ParseError(
+                f"'{mark}' stands for no indices: each dimension has an index of its own",
+                spans=place,
+                help="name them, O[b,h,q] = A[b,h,q]; a prefix has two points, sum[..k](x)",
+            )
         if mark in "([":
             opened.append(found)
             if len(opened) > MAX_BRACKETS:

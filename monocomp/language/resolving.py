@@ -57,7 +57,10 @@ class Resolver:
             case S.Field():
                 self._check_field(expr)
         inner = isinstance(expr, S.Field)
-        return S.with_children(expr, [self.resolve(p, local, inner) for p in S.children(expr)])
+        parts = [self.resolve(p, local, inner) for p in S.children(expr)]
+        if isinstance(expr, S.Read):
+            parts = [_whole_subscript(p) for p in parts]
+        return S.with_children(expr, parts)
 
     # Bare names
 
@@ -339,6 +342,12 @@ class Resolver:
                         todo.append(node.function)
                     seen.add(node.function)
         return True
+
+
+def _whole_subscript(part: S.Expr) -> S.Expr:
+    """A floor is a whole number, and as a subscript an int."""
+    is_floor = isinstance(part, S.Call) and part.function == "floor"
+    return S.Call("int", (part,), span=part.span) if is_floor else part
 
 
 def _form(name: str, labels: tuple[S.Label, ...]) -> str:

@@ -1,6 +1,7 @@
 """Who claims each name of a program, which names are indices, and what uses what.
 
-There is one namespace. Declarations, left sides, `def` and `monoid` lines claim names;
+There is one namespace, but that a tensor may be called like a built-in function, as `cos[q,d]` and
+`cos(x)` are read apart. Declarations, left sides, `def` and `monoid` lines claim names;
 every other name in brackets is an index, and every other name that is read with brackets
 is an input. Only the formals of a `def` and the fields of a monoid are local: they hide
 names of the program inside their own body.
@@ -124,7 +125,9 @@ class Scope:
 
     def _enter(self, table: dict[str, Any], statement: Any) -> None:
         label: S.Label = statement.name
-        self._not_built_in(label)
+        is_tensor = isinstance(statement, S.Definition | S.DeclaredInput)
+        if not (is_tensor and label in FUNCTIONS):  # cos[q,d] is read, and cos(x) is called
+            self._not_built_in(label)
         if claimed := self.claimed(label):
             self._twice(label, claimed[1], claimed[0])
         table[label] = statement
@@ -218,11 +221,14 @@ class Scope:
         self.plain.append((node, tuple(names)))
 
     def _check_head(self, node: S.Read) -> None:
-        if node.name in FUNCTIONS:
+        if node.name in FUNCTIONS and self.claimed(node.name) is None:
+            letters = zip(node.subscripts, "ijklmnopqrstuvwx", strict=False)
+            dims = (p.name if isinstance(p, S.Name) else letter for p, letter in letters)
+            form = f"{node.name}[{','.join(dims)}]"
             raise UnknownNameError(
-                f"'{node.name}' is a function, not a tensor",
+                f"'{node.name}' is a function, and no tensor is declared by this name",
                 spans=head(node, node.name),
-                help=f"its arguments stand in parentheses: {node.name}(x)",
+                help=f"a call has parentheses, {node.name}(x); a tensor is declared: input {form}",
             )
         if node.name in ALL_REDUCTIONS:
             raise ParseError(

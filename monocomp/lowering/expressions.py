@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from monocomp.terms.algebra import LEAST_INT
 from monocomp.tile import Axis, Expr, apply, number
 
 _LONG = 32  # operands of a condition that stand in one row
@@ -27,6 +28,13 @@ def where_equal(value: Expr, special: float, result: float, otherwise: Expr) -> 
     """The result where the value is a special one."""
     is_special = apply("compare", value, number(special, value.kind), attr="==")
     return apply("where", is_special, number(result, otherwise.kind), otherwise)
+
+
+def whole(value: Expr) -> Expr:
+    """A float as an int, rounded towards 0; what is no int64 is the least one."""
+    bound = -float(LEAST_INT)
+    fits = apply("compare", apply("abs", value), number(bound), attr="<")
+    return apply("cast", apply("where", fits, value, number(-bound)), attr="int")
 
 
 def divide(over: Expr, divisor: Expr) -> Expr:

@@ -95,7 +95,9 @@ class Factors:
         )
 
     def with_frames(self) -> list[Term]:
-        """The factors, their scale 1 where the sum over nothing that has it divides them."""
+        """The factors, their scale finite where the sum over nothing that has it divides them.
+
+        A scale is the reciprocal of that sum's. What is exp(-inf) there is 0, and stays it."""
         unsettled = [d.args[0] for d in self.divisors if d not in self.settled]
         if not unsettled:
             return self.parts
@@ -104,7 +106,9 @@ class Factors:
         for f in self.parts:
             for a in T.addends(f.args[0]) if f.op == "exp" else ():
                 number_, m = T.split_coefficient(a)
-                if m is not None and divisors.says(_is_there(m)):
+                if m is None or (number_ > 0) == _is_greatest(m):
+                    continue
+                if divisors.says(_is_there(m)):
                     there = T.mul(T.const(number_, "float"), _if_there(m))
                     f = T.exp(T.add(T.sub(f.args[0], a), there))
             found.append(f)
@@ -136,7 +140,7 @@ class Factors:
         unsettled = [d for d in self.divisors if d not in self.settled]
         if unsettled:
             # Where there is nothing, the scale that divides it is infinite, and 0 times that none.
-            rest = [f for f in self.with_frames() if f not in self.divisors]
+            rest = [f for f in self.with_frames() if f.op != "pow" or f.attr > 0]
             yield rest or [T.ONE]
         elif any(map(may_be_infinite_by_itself, self.parts)):
             infinite = [f for f in self.parts if may_be_infinite_by_itself(f)]
@@ -227,7 +231,16 @@ def is_infinite_with(t: Term, exponent: Term) -> bool:
     if t.op == "pow":
         return t.attr > 0 and is_infinite_with(t.args[0], exponent)
     varying = {_unscaled(a) for a in T.addends(exponent) if not is_missing_nowhere(a)}
-    return any(_unscaled(a) in varying for a in T.addends(t))
+    return any(
+        _unscaled(a) in varying or any(is_infinite_with(f, exponent) for f in _sums_in(a))
+        for a in T.addends(t)
+    )
+
+
+def _sums_in(addend: Term) -> Iterable[Term]:
+    """The sums that a product is made of."""
+    parts = factors(_unscaled(addend))
+    return (f for f in parts if len(T.addends(f)) > 1)
 
 
 def is_missing_nowhere(t: Term) -> bool:

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from monocomp import terms as T
 from monocomp.errors import InternalError
-from monocomp.lowering.expressions import chain, divide, general_power, plus, where_equal
+from monocomp.lowering.expressions import chain, divide, general_power, plus, where_equal, whole
 from monocomp.lowering.functions import EXPANSIONS
 from monocomp.lowering.guards import READS, guarded_by, in_order, is_computed, reads_computed
 from monocomp.lowering.naming import base_name
@@ -115,13 +115,15 @@ class Values(Scopes):
                 return general_power(*map(self.value, t.args))
             case "exactly":
                 inert = T.as_it_stands(t)
-                if t.attr[0] == "div" and (T.is_bracket(t.args[1]) or t.args[1] is T.ZERO):
-                    return apply("div", *map(self.value, t.args))  # 0 / 0 is no number, either
+                if t.attr == ("div", T.PLAIN):
+                    return apply("div", *map(self.value, t.args))
                 if inert.op == "mul":  # 0 * inf is no number, also where 0 is a truth value
                     return self._pinned_product(1.0, inert)
                 return self._build(inert, guard)
             case "cast":
                 return apply("cast", self.value(t.args[0]), attr=t.kind)
+            case "int":
+                return whole(self.value(t.args[0]))
             case "fold":
                 return self.fold(t)
             case "where":

@@ -22,6 +22,7 @@ from monocomp.equations import Equation, Equations
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.lowering.guards import guard_reads
 from monocomp.lowering.kernels import lower
+from monocomp.planning.bounding import bound
 from monocomp.planning.holding import roles_by_cost
 from monocomp.planning.report import report
 from monocomp.planning.roles import (
@@ -35,6 +36,7 @@ from monocomp.planning.splitting import split
 from monocomp.planning.storing import cut
 from monocomp.planning.tiling import tiling_steps
 from monocomp.proving.proofs import require_program
+from monocomp.rendering import Rendered
 from monocomp.rewrites.equalities import equalities
 from monocomp.rewriting import Rewriter, Step
 from monocomp.sizes import (
@@ -63,7 +65,7 @@ class PlannedKernel:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(Rendered):
     """How a program is computed; see the module.
 
     Attributes:
@@ -182,7 +184,8 @@ class Planner:
                 self._start = self._derived(equations)
             else:
                 self._start = derivation.rewriter()
-                pipeline.complete(self._start)
+                if not self._start.finished:  # elaboration would take apart what was lifted
+                    pipeline.complete(self._start)
             require_program(equations)
             require_program(self._start.program)
 
@@ -221,7 +224,8 @@ class Planner:
         known = Rewriter(rewriter.program)
         known.exhaust(equalities)
         program, steps = cut(known.program, sizes)
-        steps = [*known.steps, *steps]
+        program, more = bound(program, sizes)
+        steps = [*known.steps, *steps, *more]
         if processors > 1:
             program, more = split(program, sizes, processors, divides=divides)
             steps = [*steps, *more]

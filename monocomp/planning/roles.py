@@ -302,7 +302,12 @@ READS = ("read", "stored")
 
 
 def streamed_reads(f: Term) -> list[Term]:
-    """Reads inside a fold that vary with its index."""
-    opened, parts = T.open_fold(f)
+    """Reads inside a fold that vary with its index: those of elements, or where these are not
+    read, of the filter."""
+    opened, (condition, *bodies) = T.open_fold(f)
     names = {i.attr[0] for i in opened}
-    return [t for t in T.subterms(*parts[1:]) if t.op in READS and names & t.free]
+
+    def varying(*terms: Term) -> list[Term]:
+        return [t for t in T.subterms(*terms) if t.op in READS and names & t.free]
+
+    return varying(*bodies) or varying(condition)

@@ -17,9 +17,8 @@ where in the whole a slice lies.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from monocomp import terms as T
 from monocomp.declarations import Input
@@ -30,7 +29,6 @@ from monocomp.planning.naming import new_name, taken_names
 from monocomp.planning.roles import READS, outer_folds
 from monocomp.rewriting import Step
 from monocomp.terms import Term
-from monocomp.terms.printer import show
 
 SLICING_LAW = "a sum over an index is the sum over its slices, and each element lies in one"
 SHORTEST_SLICE = 128  # less leaves kernels without work
@@ -164,10 +162,10 @@ class _Slicing:
         late: set[str] = set()
         for e in in_order(equations):
             read = {s.name for s in stored_in(e.body)}
-            tensors = {self.tensors[t.attr][0] for t in T.subterms(e.body) if t.op == "read" and t.attr in self.tensors}
+            names = {t.attr for t in T.subterms(e.body) if t.op == "read"}
             if e.name not in inside and read & (inside | late):
                 late.add(e.name)
-            elif (read | tensors) & late:
+            elif late & (read | {self.tensors[n][0] for n in names & self.tensors.keys()}):
                 raise _NotSliced
 
     def _named(self, base: str) -> str:

@@ -120,7 +120,7 @@ def _choices(
 ) -> Iterator[tuple[list[Step], bool]]:
     """Steps that store values: those with the same indices, and those of the same loop; and what
     one sum of several comes to. Are they all stored by kernels that compute them anyway?"""
-    limit = _largest_tensor(program, sizes)
+    limit = max(tensor_sizes(program, sizes))
     for values in _sets(kernels, sizes, close, limit):
         yield _store(program, values, close), all(v.beside is not None for v in values)
     for step in partial_sums(program, kernels, sizes, limit):
@@ -147,7 +147,7 @@ def _in_slices(
 ) -> list[Step]:
     """The steps that store values, of which there are too many, for a slice of an index at a time,
     if that is worth it."""
-    limit = _largest_tensor(program, sizes)
+    limit = max(tensor_sizes(program, sizes))
     best: list[Step] = []
     for values in _sets(kernels, sizes, close, math.inf):
         count = sum(elements(v.indices, sizes) for v in values)
@@ -159,8 +159,10 @@ def _in_slices(
         extents = [i.attr[1] for i in values[0].indices]
         for extent in (e for e in dict.fromkeys(extents) if extents.count(e) == 1):
             length = length_of_slices(sizes[extent], count, limit)
-            step = length and sliced(stored[-1].program, names, extent, length, _reason(values[0]))
-            if not step:
+            if length is None:
+                continue
+            step = sliced(stored[-1].program, names, extent, length, _reason(values[0]))
+            if step is None or step.program.slices is None:
                 continue
             known = {**sizes, step.program.slices.part: length}
             least = time_of(step.program, estimate(step.program, known), known)
@@ -169,11 +171,12 @@ def _in_slices(
     return best
 
 
-def _largest_tensor(program: Equations, sizes: Mapping[str, int]) -> int:
+def tensor_sizes(program: Equations, sizes: Mapping[str, int]) -> list[int]:
+    """The numbers of elements of the inputs and outputs."""
     declared = program.declared
     shapes = [[sizes[e] for e in declared.extents(name)] for name in declared.inputs]
     shapes += [[sizes[i.attr[1]] for i in e.indices] for e in program.outputs]
-    return max(map(math.prod, shapes))
+    return list(map(math.prod, shapes))
 
 
 def _repeated_values(

@@ -268,6 +268,15 @@ def _minimum(r: ExtendedReals, a: Value, b: Value) -> Value:
     return r.mul(minus, r.maximum(r.mul(minus, a), r.mul(minus, b)))
 
 
+def _whole(r: ExtendedReals, x: Value) -> Value:
+    if not is_finite(x):
+        raise UnsupportedTermError("int")  # of what is no number
+    zero, minus = r.number(Fraction(0)), r.number(Fraction(-1))
+    if r.less(x, zero):
+        return r.mul(minus, r.function("floor", r.mul(minus, x)))
+    return r.function("floor", x)
+
+
 def _floordiv(r: ExtendedReals, a: Value, b: Value) -> Value:
     return r.function("floor", r.mul(a, r.power(b, Fraction(-1))))
 
@@ -292,6 +301,7 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "relu": lambda r, x: r.maximum(x, r.number(Fraction(0))),
     "abs": lambda r, x: r.mul(_sign(r, x), x) if is_finite(x) else abs(x),
     "sign": _sign,
+    "int": _whole,
     "stop": lambda r, x: x,
     "maximum": lambda r, a, b: r.maximum(a, b),
     "minimum": _minimum,

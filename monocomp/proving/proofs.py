@@ -21,7 +21,7 @@ from monocomp.cache import JsonStore
 from monocomp.equations import Equations
 from monocomp.errors import InternalError, MonoidLawError, Span
 from monocomp.proving import laws as L
-from monocomp.proving.claims import Values, shown_values
+from monocomp.proving.claims import Claim, Values, shown_values
 from monocomp.proving.framed_laws import framed_claims
 from monocomp.proving.prover import (
     TIME_LIMIT,
@@ -163,6 +163,13 @@ def certify_rule_law(name: str, fresh: bool = False) -> tuple[Law, ...]:
         return [[(name, [claim]) for claim in law.claims()]]
 
     return _certified(("rule", law.key), plans, fresh)
+
+
+def certify_claims(
+    name: str, content: object, claims: Sequence[Claim], fresh: bool = False
+) -> tuple[Law, ...]:
+    """The laws that claims are, remembered under their content."""
+    return _certified((name, content), lambda: [[(name, [c]) for c in claims]], fresh)
 
 
 def _certified(

@@ -142,6 +142,8 @@ _not_c = T.negate(_c)
 _HALF = Fraction(1, 2)
 _MINUS = T.const(-1, "float")
 _POSITIVE = T.compare("<", T.ZERO, _a)
+_SHARE = _mul(_x, _power(_add(_x, _y), -1))
+_NONNEGATIVE = T.conjunction(T.compare("<=", T.ZERO, _x), T.compare("<=", T.ZERO, _y))
 
 law(
     "distributivity",
@@ -313,6 +315,12 @@ law(
         _add(_mul(_cos(_a), _cos(_b)), _mul(_MINUS, _sin(_a), _sin(_b))),
     ),
     sine=Identity(_sin(_add(_a, _b)), _add(_mul(_sin(_a), _cos(_b)), _mul(_cos(_a), _sin(_b)))),
+)
+law(
+    "shares",
+    "one of several numbers that are at least 0 is at most their sum, by induction over the others",
+    element=Identity(_max(_x, _add(_x, _y)), _add(_x, _y), _NONNEGATIVE),
+    quotient=Identity(_min(_SHARE, T.ONE), _SHARE, T.conjunction(_NONNEGATIVE, _less(T.ZERO, _x))),
 )
 law(
     "scaled numbers",

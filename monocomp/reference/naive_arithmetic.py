@@ -20,8 +20,8 @@ MASKED: an element that a filter or the literal -inf excludes, and a sum or mean
 
 A number stays absent only while it is 0 or infinite. A product or quotient is absent if an
 operand is; an infinite sum, if an infinite operand is; a sum that is 0, if both are; the larger and
-the smaller of two, while they are infinite. A function of what is MASKED is EMPTY, but for exp, log
-and sqrt, which undo one another.
+the smaller of two, while they are infinite. A function of what is MASKED is EMPTY, but for exp,
+log, sqrt and abs, which undo one another, or are sqrt(x ** 2).
 """
 
 from __future__ import annotations
@@ -243,11 +243,23 @@ def apply(w: Wide, name: str, operand: Value) -> Value:
     function = FLOAT_FUNCTIONS.get(name) or NUMBER_FUNCTIONS[name]
     result = np.asarray(function(w, x), x.dtype)
     absent = still_absent(operand.absent, result)
-    if absent is not None and name not in ("exp", "exp2", "log", "sqrt"):
+    if absent is not None and name not in ("exp", "exp2", "log", "sqrt", "abs"):
         absent = np.minimum(absent, np.uint8(EMPTY))
     if name in ("exp", "exp2") and (nothing := empty_where(x == -math.inf)) is not None:
         absent = nothing if absent is None else np.maximum(absent, nothing)
     return Value(operand.axes, result, absent)
+
+
+def whole(w: Wide, operand: Value) -> Value:
+    """int(x): rounded towards 0. What is no int64, NaN among it, is the least one."""
+    operand = as_number(operand)
+    if not is_wide(w, operand):
+        return replace(operand, absent=None)
+    x, bound = operand.array, w.number(2.0**63)
+    fits = np.asarray((x > -bound) & (x < bound), bool)
+    x = np.where(fits, x, -bound)
+    floor = w.elementary["floor"]
+    return Value(operand.axes, np.where(x < 0, -floor(-x), floor(x)).astype(np.int64))
 
 
 def larger_or_smaller(w: Wide, name: str, a: Value, b: Value) -> Value:

@@ -360,6 +360,8 @@ class _Evaluator:
         if node.function == "uniform":
             axes, counters = N.aligned(*map(arithmetic.as_number, values))
             return N.Value(axes, self.wide.lift(counter_rng.uniform(*counters)))
+        if node.function == "int":
+            return arithmetic.whole(self.wide, values[0])
         return arithmetic.apply(self.wide, node.function, values[0])
 
     # Reductions

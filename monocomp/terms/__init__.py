@@ -72,7 +72,7 @@ from monocomp.terms.leaves import (
     stored,
 )
 from monocomp.terms.logic import conjunction, conjuncts, disjunction
-from monocomp.terms.losses import as_it_stands, exactly, losses
+from monocomp.terms.losses import PLAIN, as_it_stands, exactly, losses
 from monocomp.terms.nodes import Binder, Equation, Number, Term, UserMonoid, inert
 from monocomp.terms.parts import (
     addends,

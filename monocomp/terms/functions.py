@@ -61,6 +61,17 @@ def _of_its_kind(name: str, operand: Term) -> Term:
     return intern(name, (operand,), None, operand.kind)
 
 
+def _whole(x: Term) -> Term:
+    """int(x): a float without what follows its point. It is an int whatever x is, NaN included."""
+    if x.kind != "float":
+        return as_int(x)
+    if x.op == "cast":
+        return as_int(x.args[0])
+    if x.op == "const" and isinstance(x.attr, Fraction):
+        return const(int(x.attr))
+    return intern("int", (x,), None, "int")
+
+
 def _homogeneous(name: str, operand: Term) -> Term:
     """abs and relu, which positive factors leave."""
     if is_nonnegative(operand):
@@ -190,6 +201,7 @@ _FUNCTIONS: dict[str, Callable[..., Term]] = {
     "abs": lambda x: _homogeneous("abs", as_int(x)),
     "exp": exp,
     "exp2": lambda x: exp(mul(x, _LOG_2)),
+    "int": _whole,
     "log": log,
     "log2": lambda x: divide(log(x), _LOG_2),
     "maximum": partial(_extremum, "maximum"),

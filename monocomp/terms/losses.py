@@ -21,6 +21,7 @@ from monocomp.terms.nodes import Term, inert, intern
 from monocomp.vocabulary import Kind
 
 _NOTED: list[list[Term]] = []
+PLAIN = "plain"  # a division of which 0 / 0 is no number, whatever is divided
 
 
 @contextmanager
@@ -64,8 +65,8 @@ def losing_nothing(make: Callable[[], Term]) -> Term:
 
 def exactly(op: str, *args: Term, attr: Any = None, kind: Kind = "float") -> Term:
     """An operation as IEEE 754 has it, x / x and x - x included: no operand cancels another.
-    `div` is one, too, and may have a third operand: where 0 / 0 is no number, as neither is an
-    aggregate over nothing."""
+    `div` is one, too: one that is `PLAIN`, or of what may be of nothing. That may have a third
+    operand: where 0 / 0 is no number, as neither is an aggregate over nothing."""
     return intern("exactly", args, (op, attr), kind)
 
 

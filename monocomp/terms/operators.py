@@ -31,11 +31,17 @@ def binary(op: str, a: Term, b: Term, exact: bool = False) -> Term:
     make = _BINARY[op]
     if not exact:
         return make(a, b)
+    if op == "**" and T.as_float(b).op == "const" and b.attr < 0:
+        return binary("/", T.ONE, make(T.as_float(a), T.neg(b)), exact)
     if op == "/":
         a, b = T.as_float(a), T.as_float(b)
         there = T.no_number_over(a, b)
-        if there.op != "const":
+        if there.op != "const" or (there.attr and T.may_be_empty(b)):
             return T.exactly("div", a, b, there)
+    if op == "*":  # 0 * inf, where that is a quotient by 0, is no number where 0 / 0 is none
+        (x, y), (z, w) = _as_quotient(a), _as_quotient(b)
+        if y is not T.ONE or w is not T.ONE:
+            return binary("/", binary("*", x, z, exact), T.mul(y, w), exact)
     with T.losses() as lost:
         found = make(a, b)
     if found.kind != "float" or not (lost or _may_make_infinite(op, a, b)):
@@ -47,10 +53,21 @@ def binary(op: str, a: Term, b: Term, exact: bool = False) -> Term:
         case "*":
             return T.exactly("mul", a, b)
         case "/":
-            return T.exactly("div", a, b)
+            return T.exactly("div", a, b, attr=T.PLAIN if there.attr else None)
         case "**":
             return T.exactly("power", a, b)
     return found
+
+
+def _as_quotient(t: Term) -> tuple[Term, Term]:
+    """(x, y) with t = x / y, for a y that may be 0."""
+    if t.op == "exactly" and t.attr[0] == "div":
+        return t.args[0], t.args[1]
+    number, rest = T.split_coefficient(t)
+    parts = [] if rest is None else list(factors(rest))
+    under = [f for f in parts if f.op == "pow" and f.attr < 0 and _may_vanish(f.args[0])]
+    over = T.mul(T.const(number, t.kind), *(f for f in parts if f not in under))
+    return over, T.mul(T.ONE, *(T.power_of(f.args[0], -f.attr) for f in under))
 
 
 def _may_make_infinite(op: str, a: Term, b: Term) -> bool:
@@ -69,6 +86,10 @@ def _may_be_zero(t: Term) -> bool:
         return True
     is_number = t.op == "const" and t.attr != 0
     return not (is_number or T.is_weight(t) or T.may_be_empty(t))
+
+
+def _may_vanish(t: Term) -> bool:
+    return T.may_be_empty(t) or _may_be_zero(t)
 
 
 def compare(op: str, a: Term, b: Term) -> Term:
@@ -100,6 +121,6 @@ def function(name: str, *args: Term, exact: bool = False) -> Term:
         case "sqrt" | "rsqrt":
             half = Fraction(1, 2)
             return T.exactly("pow", floats[0], attr=half if name == "sqrt" else -half)
-        case "where":
+        case "where" | "int":
             return found
     return T.exactly(name, *floats)

@@ -6,6 +6,7 @@ compares a quotient has to know which of these a 0 is. That is asked of terms as
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from monocomp.terms.binders import open_fold, rename
@@ -24,13 +25,19 @@ _AGGREGATES = ("sum", "mean", "var", "max", "min")
 
 
 def no_number_over(a: Term, b: Term) -> Term:
-    """Where a / b is no number if both are 0: one of them stands for an element."""
-    if losing_nothing(lambda: _stands_there(b)) is TRUE:
-        return TRUE
+    """Where a / b is no number if both are 0: one of them stands for an element, and a is not
+    masked."""
     weights = Product(list(factors([a])))
     is_there_with = is_element(a, b) or any(weights.vanishes_with(f, b) for f in weights.factors)
-    parts = [b] if is_there_with else [a, b]
-    return losing_nothing(lambda: disjunction(*map(_stands_there, filter(_may_be_zero, parts))))
+    parts = [b] if is_there_with else [b, a]
+
+    def found() -> Term:
+        if _stands_there(b) is TRUE:
+            return _is_looked_at(a)
+        there = disjunction(*map(_stands_there, filter(_may_be_zero, parts)))
+        return conjunction(there, _is_looked_at(a))
+
+    return losing_nothing(found)
 
 
 @lru_cache(maxsize=65536)
@@ -79,14 +86,72 @@ def _stands_there(t: Term) -> Term:
         case "add":
             return disjunction(*map(_stands_there, t.args))
         case "where":
-            condition, a, b = t.args
-            sides = (condition, a), (negate(condition), b)
-            return disjunction(*(conjunction(c, _stands_there(x)) for c, x in sides))
+            return _of_choice(t, _stands_there)
         case "exactly":
             return _stands_there(as_it_stands(t))
         case "power":
             return _stands_there(t.args[0])
         case "pow" | "cast" if t.args[0].kind != "bool":
             return _stands_there(t.args[0])
-    is_function = t.op in FUNCTIONS and len(t.args) == 1
+    is_function = t.op in FUNCTIONS and t.op != "int" and len(t.args) == 1
     return _stands_there(t.args[0]) if is_function else TRUE
+
+
+@lru_cache(maxsize=65536)
+def _is_looked_at(t: Term) -> Term:
+    """The condition that t is not masked where it is 0: masked is what a filter or the literal -inf
+    leaves nothing of."""
+    match t.op:
+        case "fold" if t.attr.monoid in ("sum", "mean", "var"):
+            opened, (condition, body) = open_fold(t)
+            there = _is_looked_at(body)
+            is_said = there is TRUE and has_element(t)
+            return TRUE if is_said else fold("any", opened, condition, there)
+        case "fold_at" if t.attr.monoid in ("sum", "mean", "var"):
+            (bound,), (condition, body) = open_fold(t)
+            there = conjunction(condition, _is_looked_at(body))
+            return compare("<", const(0), fold_at("sum", t.args[0], bound, there, const(1)))
+        case "fold_at" if t.attr.monoid in KEEPING_REDUCTIONS:
+            (bound,), (condition, x) = open_fold(t)
+            there = conjunction(condition, _is_admitted(x))
+            return rename(there, {bound.attr[0]: t.args[0]}, {})
+        case "exp":
+            return _is_admitted(t.args[0])
+        case "mul":
+            return conjunction(*map(_is_looked_at, t.args))
+        case "add":
+            return disjunction(*map(_is_looked_at, t.args))
+        case "where":
+            return _of_choice(t, _is_looked_at)
+        case "exactly":
+            return _is_looked_at(as_it_stands(t))
+        case "pow" if t.attr > 0:
+            return _is_looked_at(t.args[0])
+        case "abs" | "power":
+            return _is_looked_at(t.args[0])
+        case "cast" if t.args[0].kind != "bool":
+            return _is_looked_at(t.args[0])
+    return TRUE
+
+
+def _is_admitted(x: Term) -> Term:
+    """The condition that an exponent is not the literal -inf."""
+    match x.op:
+        case "const":
+            return const(x is not NEG_INF)
+        case "add":
+            return conjunction(*map(_is_admitted, x.args))
+        case "where":
+            return _of_choice(x, _is_admitted)
+        case "log":
+            return _is_looked_at(x.args[0])
+    return TRUE
+
+
+def _of_choice(t: Term, says: Callable[[Term], Term]) -> Term:
+    """What is said of the side that is taken."""
+    condition, a, b = t.args
+    sides = (condition, a), (negate(condition), b)
+    if says(a) is TRUE and says(b) is TRUE:
+        return TRUE
+    return disjunction(*(conjunction(c, says(x)) for c, x in sides))

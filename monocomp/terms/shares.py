@@ -3,7 +3,8 @@
 An input L may be given with its definition, log(sum[k](exp(S[q,k]))) say, or the sum itself
 (`nodes.Equation`). One of several numbers that are at least 0 is at most their sum, and the
 logarithm is increasing: so wherever the sum has the element, S[q,k] - L[q] is at most 0, and
-exp(S[q,k]) / Z[q] at most 1. Such a weight needs no frame, as long as it is not taken apart.
+exp(S[q,k]) / Z[q] at most 1: the law "shares" (`proving.rule_laws`). Such a weight needs no frame,
+as long as it is not taken apart.
 """
 
 from __future__ import annotations

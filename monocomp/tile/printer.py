@@ -20,10 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
+from typing import TypeAlias
 
 from monocomp.tile import program as P
 from monocomp.tile.operations import OPERATIONS
 
+Line: TypeAlias = tuple[str, P.Statement | None]  # None: what is declared
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
 INFIX |= {"and": "and", "or": "or"}
 MARKED = {"floordiv": "nonnegative", "mod": "nonnegative"}  # with this mark they are written so
@@ -31,20 +33,24 @@ MARKED = {"floordiv": "nonnegative", "mod": "nonnegative"}  # with this mark the
 
 def show_program(p: P.TileProgram) -> str:
     """The kernel as text."""
+    return "\n".join(text for text, _ in program_lines(p))
+
+
+def program_lines(p: P.TileProgram) -> Iterator[Line]:
+    """The lines of the kernel's text, each with its statement."""
     hidden = set(P.names(p.body))
     printer = _Printer(hidden, hidden | p.axes.keys())
     inputs = (*map(_tensor, p.inputs.values()), *(f"{n}: {kind}" for n, kind in p.params.items()))
     outputs = ", ".join(map(_tensor, p.outputs))
-    lines = [f"kernel {p.name}({', '.join(inputs)}) -> {outputs}"]
+    yield f"kernel {p.name}({', '.join(inputs)}) -> {outputs}", None
     for role, axes in groupby(p.axes.values(), lambda a: a.role):
-        lines.append(f"  {role} {', '.join(map(_axis, axes))}")
+        yield f"  {role} {', '.join(map(_axis, axes))}", None
     if p.parts:
-        lines.append(f"  parts {', '.join(sorted(p.parts))}")
+        yield f"  parts {', '.join(sorted(p.parts))}", None
     folds = (s.monoid for s in P.walk(p.body) if isinstance(s, P.Fold))
     combines = dict.fromkeys(tuple(_combine(m)) for m in folds if isinstance(m, P.Combine))
-    lines += (line for combine in combines for line in combine)
-    lines += printer.body(p.body, "  ")
-    return "\n".join(lines)
+    yield from ((line, None) for combine in combines for line in combine)
+    yield from printer.body(p.body, "  ")
 
 
 def _tensor(t: P.Tensor | P.OutputTensor) -> str:
@@ -64,7 +70,7 @@ def _combine(m: P.Combine) -> Iterator[str]:
     commuting = "commuting " if m.commutes else ""
     yield f"  {commuting}combine {m.name}({left}; {', '.join(m.right)}):"
     printer = _Printer()
-    yield from printer.body(m.body, "    ")
+    yield from (line for line, _ in printer.body(m.body, "    "))
     yield f"    give {printer.list(m.results)}"
 
 
@@ -80,16 +86,16 @@ class _Printer:
         self.locals = locals
         self.others = others
 
-    def body(self, body: Iterable[P.Statement], indent: str) -> Iterator[str]:
+    def body(self, body: Iterable[P.Statement], indent: str) -> Iterator[Line]:
         for s in body:
             if isinstance(s, P.Loop):
-                yield from (f"{indent}# {fold}" for fold in s.folds)
+                yield from ((f"{indent}# {fold}", s) for fold in s.folds)
                 for state in s.state:
-                    yield f"{indent}state {show_state(state)} = {self.show(state.start)}"
-                yield f"{indent}{self.header(s)}:"
+                    yield f"{indent}state {show_state(state)} = {self.show(state.start)}", s
+                yield f"{indent}{self.header(s)}:", s
                 yield from self.body(s.body, indent + "  ")
             else:
-                yield indent + self.statement(s)
+                yield indent + self.statement(s), s
 
     def statement(self, s: P.Let | P.Fold | P.Mask | P.Assign | P.Store) -> str:
         match s:

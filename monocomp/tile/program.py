@@ -30,6 +30,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from monocomp.errors import InternalError
+from monocomp.rendering import Rendered
 from monocomp.terms import Term
 from monocomp.terms.printer import show
 from monocomp.tile.operations import OPERATIONS, result_kind
@@ -297,7 +298,7 @@ class OutputTensor:
 
 
 @dataclass
-class TileProgram:
+class TileProgram(Rendered):
     """One kernel.
 
     `parts` are the extents of the parts that its streams are cut into, whose number is part of

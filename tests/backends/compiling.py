@@ -156,6 +156,11 @@ def accepted(target: str, launch: Launch) -> str:
     return str(module)
 
 
+def compiled_to(stage: str, launch: Launch) -> str:
+    """What Triton makes of a launch on Hopper, in one of its own languages."""
+    return str(_compiled("cuda:90", launch).asm[stage])
+
+
 def instructions(launch: Launch) -> list[str]:
     """The instructions of a launch on Hopper, with their modifiers."""
     return [re.sub(r"^@!?\w+ ", "", text).split()[0] for _, text in machine_code(launch)]

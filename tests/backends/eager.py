@@ -67,6 +67,15 @@ def alibi(Q: Tensor, K: Tensor, V: Tensor, slope: Tensor) -> Tensor:
     return attend(logits(Q, K) - slope[:, None, None] * (q - k), V, k <= q)
 
 
+def t5(Q: Tensor, K: Tensor, V: Tensor, bias: Tensor) -> Tensor:
+    q, k = places(Q, K)
+    distance = (k - q).abs()
+    starts = distance.new_tensor([8, 12, 16, 23, 32, 46, 64, 91])  # of the buckets that are shared
+    far = 7 + (distance[..., None] >= starts).sum(-1)
+    bucket = torch.where(distance < 8, distance, far) + 16 * (k > q)
+    return attend(Q @ K.mT + bias[bucket].permute(2, 0, 1), V)
+
+
 def softmax(X: Tensor) -> Tensor:
     return X.softmax(-1)
 

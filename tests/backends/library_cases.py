@@ -221,6 +221,7 @@ CASES = {
         Case("naive_attention", same_kernel_as="attention", thorough=True),
         Case("safe_attention", same_kernel_as="attention", thorough=True),
         Case("lazy_attention", same_kernel_as="attention", thorough=True),
+        Case("t5", move=product(scale=1.0)),
         Case("attention_statistics"),
         Case("attention_jvp"),
         Case("attention_moments"),

@@ -26,6 +26,7 @@ from monocomp.backends.triton.schedule import Schedule
 from monocomp.declarations import by_representative
 from monocomp.errors import UnsupportedError
 from monocomp.sizes import packed_extents
+from monocomp.tile import Loop
 from tests.backends.compiling import TARGETS, compile_for, launches_of, without_elements
 from tests.marks import slow_unless
 
@@ -348,3 +349,21 @@ def test_what_registers_hold(name: str, head: int) -> None:
     (launch,) = launches_of(kernel, programs, [schedule], without_elements(kernel, sizes))
     # A guard at the end of dropout, whose rate may be 1, looks at the whole tile once.
     assert compile_for("cuda:90", launch).spilled <= (320 if name == "dropout" else 128)
+
+
+def test_what_a_loop_takes_over_is_held_once() -> None:
+    """The gradients of keys that heads share: the loop over queries goes on with what the loop over
+    heads carries."""
+    text = (
+        "input Q[h,q,d], K[g,k,d], V[g,k,e]\nG[h] = h // (|h| // |g|)\n"
+        "O[h,q,e] = softmax[k](sum[d](Q[h,q,d] * K[G[h],k,d])) * V[G[h],k,e]"
+    )
+    sizes = {"h": 32, "g": 8, "q": 4096, "k": 4096, "d": 128, "e": 128}
+    kernel = mc.compile(str(mc.grad(text)))
+    plan = kernel.plan(sizes)
+    (loop,) = (s for s in plan.kernels[-1].body if isinstance(s, Loop))
+    (inner,) = (s for s in loop.body if isinstance(s, Loop))
+    assert {s.start.attr for s in inner.state} == {s.name for s in loop.state}
+    known = {plan.program.declared.extent_of[i]: n for i, n in sizes.items()}
+    legal = Legal(plan.kernels[-1], known, 2, "cuda:90", 132)
+    assert legal.schedule(Shape.parse("64/64 4w 2s")) is not None

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import monocomp as mc
 from monocomp.checking.random_inputs import random_inputs
@@ -65,8 +66,11 @@ def tuple_of(found: Any) -> tuple[Any, ...]:
 
 def check_by_differences(text: str) -> Gradient:
     """The gradient along a random direction, by the oracle and by kernels, is the slope."""
-    program = translate(check(text))
-    found = gradient(program)
+    return check_gradient_by_differences(text, gradient(translate(check(text))))
+
+
+def check_gradient_by_differences(text: str, found: Gradient) -> Gradient:
+    program = found.program
     generator = np.random.default_rng(0)
     inputs = random_inputs(program, {}, dtype="float64")
     outputs = {
@@ -124,7 +128,7 @@ def test_second_order() -> None:
 
 def test_a_part() -> None:
     found = mc.grad(mc.library.load("attention_statistics"), wrt=["V"], outputs=["O"])
-    assert list(found.equations.declared.inputs) == ["Q", "K", "dO", "L"]
+    assert list(found.equations.declared.inputs) == ["Q", "K", "dO", "L_2"]
     assert str(found).endswith("return dV")
 
 
@@ -138,3 +142,85 @@ def test_a_part() -> None:
 def test_mistakes(wrt: list[str] | None, outputs: list[str] | None, message: str) -> None:
     with pytest.raises(MonocompError, match=message):
         mc.grad(PROGRAMS["gather"], wrt, outputs=outputs)
+
+
+LOGARITHM = """
+S[q,k] = sum[d](Q[q,d] * K[k,d])
+O[q,e] = softmax[k](S[q,k]) * V[k,e]
+L[q] = logsumexp[k](S[q,k])
+return O, L{0}
+"""
+
+
+def test_a_logarithm_is_read_in_the_dtype_of_sums() -> None:
+    """One that the program returns is rounded, unless it says otherwise."""
+    rounded, exact = (mc.grad(LOGARITHM.format(how)) for how in ("", ": float32"))
+    assert set(rounded.saved) == {"O", "L_2"} and set(exact.saved) == {"O", "L"}
+    assert "return O, L, L_2: accumulated" in rounded.forward.text()
+    assert "return O, L: float32" in exact.forward.text()
+
+
+def test_gradients_beside_a_rounded_logarithm() -> None:
+    """Of large logits the logarithm in bf16 is off by so much that weights would be twice as large,
+    or half."""
+    torch.manual_seed(0)
+    shapes = {"Q": (64, 32), "K": (64, 32), "V": (64, 16)}
+    inputs = {n: torch.randn(shape).bfloat16() for n, shape in shapes.items()}
+    inputs["Q"][:, 0] = inputs["K"][:, 0] = 16  # in all logits: 256, which changes no weight
+    given = [x.clone().requires_grad_() for x in inputs.values()]
+    result, _ = mc.compile(LOGARITHM.format(""))(*given)
+    cotangent = torch.randn_like(result)
+    found = torch.autograd.grad(result, given, cotangent)
+    wide = [x.double().requires_grad_() for x in inputs.values()]
+    weights = torch.softmax(wide[0] @ wide[1].T, dim=-1)
+    exact = torch.autograd.grad(weights @ wide[2], wide, cotangent.double())
+    for x, y in zip(found, exact, strict=True):
+        assert (x.double() - y).norm() <= 0.02 * y.norm()
+
+
+# --- what is saved --------------------------------------------------------------------------
+
+
+def test_saved_by_cost() -> None:
+    """The logarithm of attention's weights; a sum of a row where both programs are faster for it;
+    nothing that is as large as the logits."""
+    choices = {c.name: c for c in mc.grad(mc.library.load("causal")).choices}
+    assert {n for n, c in choices.items() if c.is_saved} == {"O", "L"} == set(choices)
+    assert choices["L"].reason.startswith("by cost: 2.81e+14 to store and read it, 1.09e+18")
+    found = mc.grad("S[i] = sum[k](sin(X[i,k]))\nO[i,k] = S[i] ** 3 * X[i,k]")
+    assert "M" in found.saved
+    assert (
+        found.choices[-1].reason
+        == "forward and backward cost 2.95e+08 with it and 3.04e+08 without"
+    )
+    large = mc.grad(mc.library.load("two_simplicial")).choices
+    reasons = {c.text: c.reason for c in large if not c.is_saved}
+    assert any(t.startswith("logsumexp[k]") and "as it is large" in reasons[t] for t in reasons)
+
+
+def test_saved_depends_on_sizes() -> None:
+    """A sum over what is short costs less to compute again than to store."""
+    text = "O[i] = logsumexp[k](X[i,k]) ** 2"
+    assert set(mc.grad(text).saved) == {"L"}
+    assert not mc.grad(text, extents={"k": 1, "i": 4096}).saved
+
+
+@pytest.mark.parametrize("save", [[], ["L"], ["O"], ["L", "O"]])
+def test_saved_as_asked_for(save: list[str]) -> None:
+    """The gradients are the same, whatever is read of the forward."""
+    text = "O[q] = softmax[k](Q[q,d] * K[k,d]) * V[k]"
+    found = mc.grad(text, save=save)
+    assert set(found.saved) <= {"L"} & set(save) | {"O"} & set(save)
+    assert ("input O" in str(found), "input L" in str(found)) == ("O" in save, "L" in save)
+    check_gradient_by_differences(text, found)
+
+
+def test_saving_what_there_is_not() -> None:
+    with pytest.raises(MonocompError) as error:
+        mc.grad("O[q] = softmax[k](S[q,k]) * V[k]", save=["Z"])
+    assert str(error.value) == (
+        "UsageError: there is no value 'Z' to save\n"
+        "  what can be saved:\n"
+        "  O = sum[k](V[k] * exp(S[q,k])) / sum[k](exp(S[q,k]))\n"
+        "  L = logsumexp[k](S[q,k])"
+    )

@@ -146,6 +146,32 @@ def test_empty_rows_and_empty_extents() -> None:
         assert not any(g.any() for g in found)
 
 
+@pytest.mark.parametrize("logarithm", ["log(softmax[k{}]({}))", "log_softmax[k{}]({})"])
+def test_weights_of_0_have_gradients_of_0(logarithm: str) -> None:
+    """Also beside their logarithm, whether a filter or an added mask makes them 0."""
+    found = []
+    m = torch.tensor([[1, 1, 0, 1], [0, 0, 0, 0], [1, 0, 1, 1]], dtype=torch.bool)
+    added = torch.zeros(3, 4).double().masked_fill(~m, -torch.inf)
+    s = float64(3, 4)
+    for logits in ((" if m[q,k]", "S[q,k]"), ("", "S[q,k] + M[q,k]")):
+        text = f"O[q] = -sum[k](softmax[k{{}}]({{}}) * {logarithm})".format(*logits, *logits)
+        declared = "input m[q,k]: bool\n" if logits[0] else ""
+        mask = {"m": m} if logits[0] else {"M": added}
+        found += grad(mc.compile(declared + text)(S=s, **mask).sum(), [s])
+    assert found[0].any() and not found[0][~m].any()
+    torch.testing.assert_close(*found)
+
+
+def test_ties_in_a_monoid_have_one_share() -> None:
+    """The first of the largest has it, as in a maximum, however many are equal."""
+    text = "monoid M(s, x) = unit (0, -inf), combine (s + s', maximum(x, x'))\n"
+    text += "O[q] = M[k](S[q,k], S[q,k]).x"
+    s = torch.tensor([[1, 1, 1.0], [0, 2, 2], [3, 1, 3]], requires_grad=True)
+    found = [grad(mc.compile(t)(S=s).sum(), [s])[0] for t in (text, "O[q] = max[k](S[q,k])")]
+    torch.testing.assert_close(*found, rtol=0, atol=0)
+    assert found[0].tolist() == [[1, 0, 0], [0, 1, 0], [1, 0, 0]]
+
+
 def test_layouts() -> None:
     """Strides of inputs, and cotangents with strides of 0, as `sum` gives them."""
     inputs = [float64(1, 2, 3, 4).detach().transpose(2, 3).requires_grad_() for _ in range(3)]

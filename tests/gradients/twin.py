@@ -40,6 +40,7 @@ _FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     **{n: getattr(F, n) for n in ("relu", "silu", "gelu", "elu")},
     "softplus": lambda x: torch.logaddexp(x, torch.zeros_like(x)),
     "stop": lambda x: x.detach(),
+    "int": lambda x: int(x.detach()),
 }
 _OF_INTS: dict[str, Callable[[int], int]] = {
     **{"abs": abs, "floor": int, "stop": int, "relu": lambda n: max(n, 0)},
@@ -52,9 +53,10 @@ def gradients(
     inputs: Mapping[str, Array],
     cotangents: Mapping[str, Array],
     wrt: Sequence[str],
+    params: Mapping[str, float] | None = None,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """The outputs of a program, and the gradients of sum(cotangent * output) by torch."""
-    twin = Twin(text, inputs)
+    twin = Twin(text, inputs, params or {})
     outputs = {o.name: twin.tensor(o.name) for o in twin.program.outputs}
     loss = torch.zeros((), dtype=torch.float64, requires_grad=True)
     for name, cotangent in cotangents.items():
@@ -96,11 +98,11 @@ def _is_float(x: Number) -> bool:
 class Twin:
     """The values of a program's equations, element by element, each computed once."""
 
-    def __init__(self, text: str, inputs: Mapping[str, Array]) -> None:
+    def __init__(self, text: str, inputs: Mapping[str, Array], params: Mapping[str, float]) -> None:
         self.program = program = check(text)
         shapes = {n: np.shape(a) for n, a in inputs.items()}
         size = functools.partial(declared_extent, program.extent_of)
-        bound = binding.bind(program, program.origin, shapes, {}, size)
+        bound = binding.bind(program, program.origin, shapes, params, size)
         self.extents, self.params = bound.extents, bound.params
         self.leaves = {n: self._leaf(n, np.asarray(inputs[n])) for n in program.inputs}
         self.memo: dict[Any, Number] = {}

@@ -33,6 +33,7 @@ from monocomp.host.program import (
     Pointer,
     Return,
     Size,
+    Slices,
     Split,
     Statement,
     Stride,
@@ -221,7 +222,7 @@ def test_those_of_tile_programs(name: str) -> None:
 def test_every_statement_occurs() -> None:
     """In the host programs that are compared above, but one about sizes of 0."""
     found = {type(s) for case in SPECIAL for s in emitted(*case)[0].program.body}
-    assert {*get_args(Statement)} - found == {CheckEmpty, Clear}
+    assert {*get_args(Statement)} - found == {CheckEmpty, Clear, Slices}
 
 
 TEXT = """\

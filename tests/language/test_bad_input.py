@@ -302,12 +302,30 @@ CASES = {
         """,
     ),
     "a built-in function as a name": (
-        "exp[i] = A[i]",
+        "index exp < 4\nO[exp] = A[exp]",
         """
-        ReservedNameError: 'exp' is a built-in function and cannot name anything else (line 1, column 1)
-            exp[i] = A[i]
-            ^^^
+        ReservedNameError: 'exp' is a built-in function and cannot name anything else (line 1, column 7)
+            index exp < 4
+                  ^^^
           help: choose another name, such as 'exp_'
+        """,
+    ),
+    "a tensor that no line declares, called like a function": (
+        "O[q,d] = X[q,d] * cos[q,d]",
+        """
+        UnknownNameError: 'cos' is a function, and no tensor is declared by this name (line 1, column 19)
+            O[q,d] = X[q,d] * cos[q,d]
+                              ^^^
+          help: a call has parentheses, cos(x); a tensor is declared: input cos[q,d]
+        """,
+    ),
+    "an ellipsis": (
+        "O[..., q] = A[..., q]",
+        """
+        ParseError: '...' stands for no indices: each dimension has an index of its own (line 1, column 3)
+            O[..., q] = A[..., q]
+              ^^^
+          help: name them, O[b,h,q] = A[b,h,q]; a prefix has two points, sum[..k](x)
         """,
     ),
     "a built-in reduction as a name": (
@@ -548,7 +566,7 @@ CASES = {
         TypeMismatchError: a float where an index is needed (line 1, column 10)
             O[i] = A[B[i] / 2]
                      ^^^^^^^^
-          help: integer division is //; an input of integers is declared: input T[i]: int
+          help: integer division is //, and int(x) the whole part of x; an input of integers is declared: input T[i]: int
         """,
     ),
     "a float as a condition": (
@@ -876,7 +894,7 @@ def test_invisible_characters_do_not_break_a_message(character: str) -> None:
     assert len(message.split("\n")) == 3
 
 
-@pytest.mark.parametrize("name", ["tl", "__class__", "exec", "lambda", "None", "int", "self"])
+@pytest.mark.parametrize("name", ["tl", "__class__", "exec", "lambda", "None", "float", "self"])
 def test_words_of_python_have_no_power(name: str) -> None:
     assert list(check(f"O[i] = {name}[i]").inputs) == [name]
     assert list(check(f"{name} = A[i]\nO[j] = {name} * B[j]").definitions) == [name, "O"]

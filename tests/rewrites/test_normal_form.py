@@ -494,6 +494,7 @@ VARIANTS = {
     ],
     "weigh_choice": [
         ("where(B[i] > 0, 0, exp(S[i])) / Z[i]", "(not B[i] > 0) * exp(S[i]) / Z[i]"),
+        ("where(B[i] > 0, exp(2), 0) * exp(B[i])", "(B[i] > 0) * exp(2 + B[i])"),
         *(  # whichever stands first
             (
                 f"where(B[i] > {a}, exp(2), 0) * exp(B[i]) / Y[0]",
@@ -539,6 +540,7 @@ VARIANTS = {
         ("sum[k if k < i](B[i])", "B[i] * sum[k if k < i](1.0)"),
         ("sum[k](mean[l](Y[l]) * X[i,k])", "mean[k](Y[k]) * sum[k](X[i,k])"),
         ("sum[k](B[i] / X[i,k])", "B[i] * sum[k](1 / X[i,k])"),
+        ("sum[k]((-1 - Y[k]) * X[i,k])", "-sum[k]((1 + Y[k]) * X[i,k])"),
         (
             "sum[k](B[i] * sum[j if j < k](D[i,j,k]))",
             "B[i] * sum[k](sum[j if j < k](D[i,j,k]))",

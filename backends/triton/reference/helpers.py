@@ -61,6 +61,11 @@ def modulo(a, b):
     """a % b for integers, where a % 0 = 0."""
     return torch.where(b == 0, 0, a % torch.where(b == 0, 1, b))
 ''',
+    "whole": '''
+def whole(x):
+    """x as an integer, rounded towards 0; the least one where x is none."""
+    return torch.where(x.abs() < 2.0**63, x, -(2.0**63)).long()
+''',
     "uniform": _UNIFORM,
     "top": '''
 def top(x, axis, rank, count):

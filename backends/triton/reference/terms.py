@@ -154,6 +154,9 @@ class Terms(ABC):
                 return Code(made.text, number=True)
             case "stop":
                 return self.code(t.args[0])
+            case "int":
+                (x,) = self.tensors(t.args)
+                return self.call(self.scope.helper("whole"), x)
             case "softplus":
                 (x,) = self.tensors(t.args)
                 x = x if x.text.isidentifier() else self.assign("term", x)

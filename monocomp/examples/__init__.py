@@ -1,0 +1,1 @@
+"""Programs that use monocomp, to read and to run."""

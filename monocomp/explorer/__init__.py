@@ -1,0 +1,125 @@
+"""Derivations, kernels and what belongs to them as pages: for notebooks, and as files.
+
+html(x)        a fragment for a notebook's cell: complete without scripts, needs nothing else
+markdown(x)    for viewers that keep no markup
+page(kernel)   a file of its own, with pictures
+picture(kernel, name)   one of `PICTURES` as SVG
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from html import escape
+
+from monocomp.certificate import Certificate
+from monocomp.derivation import Comparison, Derivation
+from monocomp.errors import MonocompError, UsageError
+from monocomp.explorer import html as markup
+from monocomp.explorer.comparing import comparison_body
+from monocomp.explorer.overview import kernel_body, tile_body
+from monocomp.explorer.page import derivation_body, plan_body, proofs, stages_section
+from monocomp.explorer.pictures import PICTURES, picture
+from monocomp.kernel import Kernel
+from monocomp.planning.plan import Plan
+from monocomp.stages import Stages
+from monocomp.tile import TileProgram
+
+__all__ = ["PICTURES", "html", "markdown", "page", "picture"]
+
+
+@singledispatch
+def html(x: object) -> str:
+    """A fragment that shows something, for a cell of a notebook."""
+    raise TypeError(f"a {type(x).__name__} has no page")
+
+
+@html.register
+def _(x: Derivation) -> str:
+    return markup.fragment(x.title, derivation_body(x, _after(x)), walks=True)
+
+
+@html.register
+def _(x: Kernel) -> str:
+    return markup.fragment(f"Kernel {x.name}", kernel_body(x), walks=True)
+
+
+@html.register
+def _(x: Certificate) -> str:
+    return markup.fragment(x.title, proofs(x))
+
+
+@html.register
+def _(x: Plan) -> str:
+    return markup.fragment("Plan", plan_body(x))
+
+
+@html.register
+def _(x: TileProgram) -> str:
+    return markup.fragment(f"Tile program {x.name}", tile_body(x))
+
+
+@html.register
+def _(x: Comparison) -> str:
+    return markup.fragment("Two derivations", comparison_body(x))
+
+
+def markdown(x: object) -> str:
+    """The same in short, for viewers that keep no markup."""
+    if isinstance(x, Kernel):
+        return f"{_fenced(x.equations.lines())}\n{_fenced([repr(x)])}"
+    if isinstance(x, Derivation):
+        steps = [
+            f"{n}. `{s.rule}`{f': {_plain(s.law)}' if s.law else ''}" for n, s in enumerate(x, 1)
+        ]
+        ends = _fenced(x.start.readable_lines()), _fenced(x.result.readable_lines())
+        return "\n\n".join([f"**{x.title}**", ends[0], "\n".join(steps), ends[1]])
+    return _fenced([str(x)])
+
+
+def _fenced(lines: list[str]) -> str:
+    """Lines as they stand; no text has so many of these signs on a line."""
+    return "\n".join(["~~~~~~~~", *lines, "~~~~~~~~"])
+
+
+def _plain(text: str) -> str:
+    """Text in which markdown sees no signs of its own."""
+    return "".join(f"\\{c}" if c in r"\`*_{}[]<>#|~" else c for c in text)
+
+
+def page(kernel: Kernel, stages: Stages | None = None) -> str:
+    """A file about a kernel: its derivation, its stages, its proofs.
+
+    Args:
+        kernel: the kernel.
+        stages: for which sizes and target; any, unless given.
+    """
+    stages = stages or kernel.stages
+    derivation = stages.plan.derivation
+    body = derivation_body(derivation, stages_section(stages) + _pictures(stages))
+    return markup.document(
+        f"{kernel.name}: {derivation.title}", markup.fragment(derivation.title, body, walks=True)
+    )
+
+
+def _after(derivation: Derivation) -> str:
+    """The stages that follow a derivation; of one that has not ended, the rules that match now."""
+    if not derivation.finished:
+        rules = ", ".join(derivation.applicable()) or "none"
+        return markup.section("Rules that apply now", markup.code(rules))
+    try:
+        return stages_section(Stages(derivation.compile()))
+    except MonocompError as error:  # no kernel computes it: a derivation it is all the same
+        return markup.section("No kernel", markup.code(str(error)))
+
+
+def _pictures(stages: Stages) -> str:
+    """All pictures; of one that has nothing to show, why."""
+    parts = []
+    for name, (about, _) in PICTURES.items():
+        try:
+            drawn = picture(stages, name)
+            shown = markup.picture(drawn, drawn.said)
+        except UsageError as error:
+            shown = f'<p class="mc-soft">{escape(error.message)}</p>'
+        parts.append(f'<div class="mc-label mc-also">{escape(about)}</div>{shown}')
+    return markup.section("Pictures", "".join(parts))

@@ -1,0 +1,206 @@
+"""A derivation for people: its steps in phases, what each changes and costs, and which decide.
+
+All that the page shows of a derivation is decided here, as data.
+
+    phase      neighbouring steps of one rule set, and those that make loops; names that a step
+               gives belong to what follows
+    decisive   a pass less, far fewer operations, or a monoid that wasn't there
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from monocomp import pipeline
+from monocomp.certificate import Certificate, Condition
+from monocomp.derivation import LOWERING, Derivation
+from monocomp.equations import Equations
+from monocomp.explorer.marking import Pair, pairs
+from monocomp.planning.cost import Cost, formula
+from monocomp.planning.counting import cost
+from monocomp.rewriting import NAMING_LAW, Step
+from monocomp.rules import RuleSet
+from monocomp.sizes import LONG, nominal_sizes
+
+KERNELS = "kernels", "what is stored, how indices are walked, and what one loop carries"
+_MUCH = 4  # times fewer operations
+NAMES = "names", "names stand for what they are defined to be"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A cost: its name, the formula, and its share of the largest on the way."""
+
+    name: str
+    text: str
+    value: float
+    share: float
+    start: float  # the share that the program has as it is written
+
+
+@dataclass(frozen=True)
+class Link:
+    """A step, as it is shown.
+
+    Attributes:
+        number: from 1.
+        step: the step.
+        pairs: the equations that it changes, with marks.
+        bars: what the program costs after it.
+        decisive: why it decides, "" if it doesn't.
+        conditions: the facts that it needed.
+        seal: is its law proved, or a definition? "" where what is done is no equation's affair.
+    """
+
+    number: int
+    step: Step
+    pairs: tuple[Pair, ...]
+    bars: tuple[Bar, ...]
+    decisive: str
+    conditions: tuple[Condition, ...]
+    seal: str
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Neighbouring steps of one purpose."""
+
+    name: str
+    purpose: str
+    links: tuple[Link, ...]
+
+    @property
+    def rules(self) -> str:
+        """The rules in their order, those that are repeated with their number."""
+        counted = [
+            (rule, len(list(group)))
+            for rule, group in groupby(self.links, key=lambda at: at.step.rule)
+        ]
+        return ", ".join(f"{rule} × {n}" if n > 1 else rule for rule, n in counted)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A derivation, as it is shown."""
+
+    derivation: Derivation
+    certificate: Certificate
+    phases: tuple[Phase, ...]
+    all_costs: tuple[Cost, ...]
+
+    @property
+    def costs(self) -> tuple[Cost, Cost]:
+        """Of the program as it is written, and after the last step."""
+        return self.all_costs[0], self.all_costs[-1]
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """All steps."""
+        return tuple(link for phase in self.phases for link in phase.links)
+
+
+def chain(derivation: Derivation) -> Chain:
+    """What is to be shown of a derivation."""
+    programs = [derivation.start, *(s.program for s in derivation)]
+    costs = [cost(programs[0])]
+    for before, after in pairwise(programs):
+        costs.append(costs[-1] if after.equations == before.equations else cost(after))
+    bars = bars_of(derivation.start, costs)
+    certificate = derivation.certify()
+    links = [
+        Link(
+            n,
+            step,
+            pairs(step),
+            bars[n],
+            _decisive(step, costs[: n + 1], [at[2].value for at in bars[: n + 1]]),
+            tuple(c for c in certificate.conditions if c.step == n),
+            _seal(n, step, certificate),
+        )
+        for n, step in enumerate(derivation, 1)
+    ]
+    return Chain(derivation, certificate, _phases(links), tuple(costs))
+
+
+def _seal(number: int, step: Step, certificate: Certificate) -> str:
+    used = [t for t in certificate.theories if any(number in use.steps for use in t.uses)]
+    if any(not law.holds and not law.is_fact for t in used for law in t.laws):
+        return "not proved"
+    is_definition = any(number in use.steps for use in certificate.definitions)
+    if used:
+        return "proved"
+    return "definition" if is_definition or step.law == NAMING_LAW else ""
+
+
+def bars_of(program: Equations, costs: Sequence[Cost]) -> list[tuple[Bar, ...]]:
+    """Costs, each beside the largest; the first is that of the program as it is written."""
+    sizes = nominal_sizes(program.declared, program.sizes)
+    rows = []
+    for name in ("passes", "bytes", "flops", "state"):
+        texts, values = [], []
+        for at in costs:
+            if name == "passes":
+                texts.append(at.shown_passes)
+                values.append(float(sum(at.passes.values())))
+                continue
+            amount = formula(getattr(at, name))
+            known = {e: sizes.get(e, LONG) for e in amount.extents}
+            texts.append(str(amount))
+            values.append(float(amount.at(known)))
+        most = max(values) or 1.0
+        shares = [v / most for v in values]
+        rows.append([Bar(name, *x, shares[0]) for x in zip(texts, values, shares, strict=True)])
+    return list(zip(*rows, strict=True))
+
+
+def _decisive(step: Step, costs: Sequence[Cost], operations: Sequence[float]) -> str:
+    """Why a step decides; the last costs are those after it.
+
+    A step may cost more so that a later one saves: what counts is the least so far.
+    """
+    *before, after = costs
+    least = min(operations[:-1])
+    if operations[-1] * _MUCH < least:
+        return f"{least / max(operations[-1], 1):.0f} times fewer operations"
+    fewest = min(before, key=lambda at: sum(at.passes.values()))
+    if sum(after.passes.values()) < sum(fewest.passes.values()):
+        return f"{after.shown_passes} where it was {fewest.shown_passes}"
+    new = [m.name for m in step.program.monoids if m not in step.start.monoids]
+    return f"folds in {', '.join(new)}" if new else ""
+
+
+def _phases(links: Sequence[Link]) -> tuple[Phase, ...]:
+    """Rule sets come in their order; what a later one brings is simplified by rules that it shares
+    with earlier ones."""
+    at = 0
+    names: list[tuple[str, str] | None] = []
+    for link in links:
+        found = _set_of(link.step, at)
+        if link.step.rule in LOWERING:
+            names.append(KERNELS)
+        elif found is None:
+            names.append(None)  # what gives a name belongs to what follows
+        else:
+            at, rules = found
+            names.append((rules.name, rules.purpose))
+    following = NAMES
+    for n, name in reversed(list(enumerate(names))):
+        following = names[n] = name or following
+    numbered = zip(names, links, strict=True)
+    phases = []
+    for key, group in groupby(numbered, key=lambda pair: pair[0]):
+        phase = key or NAMES
+        phases.append(Phase(phase[0], phase[1], tuple(link for _, link in group)))
+    return tuple(phases)
+
+
+def _set_of(step: Step, start: int) -> tuple[int, RuleSet] | None:
+    """The first rule set with the step's rule, from one on and then from the beginning."""
+    rule = pipeline.RULES.get(step.rule)
+    numbered = list(enumerate(pipeline.RULE_SETS))
+    for n, rules in (*numbered[start:], *numbered[:start]):
+        if rule in rules.rules or rule in rules.choices:
+            return n, rules
+    return None

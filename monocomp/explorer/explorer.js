@@ -1,0 +1,120 @@
+(() => {
+  // The page is complete without this: it adds a walk along the steps, and lights what belongs
+  // together. No names of its own outside, no requests, nothing stored.
+  const self = document.currentScript;
+  const root = (self && self.closest(".mc")) || document.querySelector(".mc:not(.mc-ready)");
+  if (!root || root.classList.contains("mc-ready")) return;
+  root.classList.add("mc-ready");
+  const all = (selector) => [...root.querySelectorAll(selector)];
+
+  // What a term and the lines that compute it share
+  const linked = all("[data-o]");
+  const light = (number, from) => {
+    for (const e of linked) e.classList.toggle("mc-lit", e.dataset.o === number);
+    for (const box of all(".mc-listing")) {
+      const first = box.querySelector(".mc-lit");
+      if (!first || box.contains(from)) continue;
+      const y = first.getBoundingClientRect().top - box.getBoundingClientRect().top;
+      box.scrollTop += y - box.clientHeight / 3;
+    }
+  };
+  for (const e of linked) {
+    if (e.localName === "mrow") e.setAttribute("tabindex", "0");
+    e.addEventListener("click", (event) => {
+      event.stopPropagation();
+      light(e.classList.contains("mc-lit") ? null : e.dataset.o, e);
+    });
+  }
+
+  // The walk
+  const steps = all(".mc-step");
+  if (!steps.length) return listen(() => false);
+  const bar = document.createElement("div");
+  bar.className = "mc-bar-top";
+  const button = (text, said) => {
+    const b = document.createElement("button");
+    b.type = "button";
+    b.textContent = text;
+    b.setAttribute("aria-label", said);
+    bar.append(b);
+    return b;
+  };
+  const back = button("←", "previous step");
+  const slider = document.createElement("input");
+  Object.assign(slider, { type: "range", min: 1, max: steps.length, value: 1 });
+  slider.setAttribute("aria-label", "step");
+  bar.append(slider);
+  const on = button("→", "next step");
+  const where = document.createElement("output");
+  where.setAttribute("aria-live", "polite");
+  bar.append(where);
+  const whole = button("all steps", "show all steps or one");
+  const keys = document.createElement("p");
+  keys.className = "mc-keys";
+  keys.innerHTML =
+    "<kbd>←</kbd> <kbd>→</kbd> step · <kbd>d</kbd> next decisive · <kbd>Home</kbd> <kbd>End</kbd> · " +
+    "<kbd>a</kbd> all or one · <kbd>Enter</kbd> on a term lights its lines · <kbd>Esc</kbd> none";
+  root.querySelector(".mc-steps").before(bar, keys);
+  root.tabIndex = 0;
+
+  const were = all(".mc-steps details").map((e) => [e, e.open]);
+  let at = 1;
+  const go = (n) => {
+    at = Math.min(Math.max(n, 1), steps.length);
+    for (const e of all(".mc-here, .mc-on")) e.classList.remove("mc-here", "mc-on");
+    const step = steps[at - 1];
+    const phase = step.closest(".mc-phase");
+    step.classList.add("mc-here");
+    phase.classList.add("mc-here");
+    if (root.classList.contains("mc-walk")) step.open = phase.open = true;
+    const dot = root.querySelector(`.mc-dot[data-n="${at}"]`);
+    if (dot) dot.classList.add("mc-on");
+    slider.value = at;
+    root.dataset.at = at;
+    where.value = `step ${at} of ${steps.length}`;
+  };
+  const walk = (one) => {
+    root.classList.toggle("mc-walk", one);
+    whole.textContent = one ? "all steps" : "one step";
+    if (!one) for (const [e, open] of were) e.open = open;
+    go(at);
+  };
+  const decisive = () => {
+    const next = steps.findIndex((e, n) => n >= at && e.classList.contains("mc-key"));
+    go(next < 0 ? steps.findIndex((e) => e.classList.contains("mc-key")) + 1 || at : next + 1);
+  };
+  back.onclick = () => go(at - 1);
+  on.onclick = () => go(at + 1);
+  whole.onclick = () => walk(!root.classList.contains("mc-walk"));
+  slider.oninput = () => go(+slider.value);
+  for (const dot of all(".mc-dot")) dot.onclick = () => go(+dot.dataset.n);
+  walk(true);
+
+  const moves = {
+    ArrowLeft: () => go(at - 1),
+    ArrowRight: () => go(at + 1),
+    Home: () => go(1),
+    End: () => go(steps.length),
+    d: decisive,
+    a: () => walk(!root.classList.contains("mc-walk")),
+  };
+  listen((key) => {
+    const move = Object.hasOwn(moves, key) && moves[key];
+    if (move) move();
+    return Boolean(move);
+  });
+
+  function listen(moved) {
+    root.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      let used = true;
+      if (event.key === "Escape") light(null, null);
+      else if (event.key === "Enter" && event.target.dataset.o) event.target.dispatchEvent(
+        new MouseEvent("click", { bubbles: true }));
+      else used = moved(event.key);
+      if (!used) return;
+      event.preventDefault();
+      event.stopPropagation();
+    });
+  }
+})();

@@ -1,0 +1,298 @@
+"""Formulas as trees: what is read from the text of terms and laws, to be typeset.
+
+Terms print as text of the language, with marks around the parts that a reader is to see
+(`marks`); laws are written for people, in the same notation with a word here and there. One
+small grammar reads both. What it can't read stays text.
+
+    formula = name | number | formula operator formula | name(..) | name[..] | name[..](..)
+            | formula.field | name_index | |extent| | [condition] | (formula) | a mark around one
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+OPEN, OPENED, CLOSE = "\ue000", "\ue001", "\ue002"  # OPEN kind OPENED ... CLOSE: a mark
+
+
+_FORMULAS: WeakValueDictionary[tuple[object, ...], Formula] = WeakValueDictionary()
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class Formula:
+    """An operation on formulas. Interned like terms: equal means identical.
+
+    op and attr are one of
+        name(identifier), number(digits), sign(character): themselves,
+        infix(operator), chain(operators) of comparisons, prefix(operator),
+        call(name) of operands, read(name) of subscripts, field(name) of one,
+        fold(name) of a head and operands; head(sign) of indices, if(-) of a head and a filter,
+        at(name) of a subscript, each(name) of a subscript and an operand: laws' x_k and sum_k x,
+        extent(name), bracket of a condition, group and braces of formulas,
+        mark(kind) around one.
+    """
+
+    op: str
+    args: tuple[Formula, ...] = ()
+    attr: str = ""
+
+    def __new__(cls, op: str, args: tuple[Formula, ...] = (), attr: str = "") -> Formula:
+        return _FORMULAS.setdefault((op, args, attr), object.__new__(cls))
+
+
+class NotAFormulaError(Exception):
+    """The text is something else."""
+
+
+def marked(kind: str, text: str) -> str:
+    """Text with a mark around it."""
+    return f"{OPEN}{kind}{OPENED}{text}{CLOSE}"
+
+
+_TOKEN = re.compile(
+    rf"\s*({OPEN}[^{OPENED}]*{OPENED}|{CLOSE}"
+    r"|\d+(?:\.\d+)?(?:e-?\d+)?|[A-Za-z]\w*'*|\*\*|//|<=|>=|==|!=|->|<-|\.\.|[^\s])"
+)
+_LOOSEST, _OR, _AND, _NOT, _COMPARE, _ADD, _MUL, _UNARY, _POW = range(9)
+_INFIX = {
+    "or": _OR,
+    "and": _AND,
+    **dict.fromkeys(("=", "==", "!=", "<", "<=", ">", ">="), _COMPARE),
+    **dict.fromkeys("+-", _ADD),
+    **dict.fromkeys(("*", "/", "//", "%", "."), _MUL),
+    "**": _POW,
+}
+_WORDS = ("or", "and", "not", "if")
+
+
+def tokens(text: str) -> list[str]:
+    """The words and signs of a text; a point with a space after it is a sign, else of a field."""
+    found = []
+    for match in _TOKEN.finditer(text):
+        token = match[1]
+        is_field = token == "." and match.end() < len(text) and not text[match.end()].isspace()
+        found.append(".field" if is_field else token)
+    return found
+
+
+def parse(text: str, law: bool = False) -> Formula:
+    """The formula that a text is.
+
+    Args:
+        text: of the language, maybe with marks.
+        law: may factors stand beside one another, and names have indices, as laws have them?
+
+    Raises:
+        NotAFormulaError: it is none.
+    """
+    parser = _Parser(tokens(text), law)
+    found = parser.formula(_LOOSEST)
+    if parser.next is not None:
+        raise NotAFormulaError(text)
+    return found
+
+
+class _Parser:
+    def __init__(self, words: list[str], law: bool) -> None:
+        self.words = words
+        self.law = law
+        self.at = 0
+
+    @property
+    def next(self) -> str | None:
+        return self.words[self.at] if self.at < len(self.words) else None
+
+    def take(self, *expected: str) -> str:
+        word = self.next
+        if word is None or (expected and word not in expected):
+            raise NotAFormulaError(word)
+        self.at += 1
+        return word
+
+    def takes(self, word: str) -> bool:
+        if self.next != word:
+            return False
+        self.at += 1
+        return True
+
+    def formula(self, level: int) -> Formula:
+        left = self.prefixed()
+        while (found := self.next) is not None:
+            strength = _INFIX.get(found)
+            if strength is None:
+                if not (self.law and level <= _MUL and self._begins(found)):
+                    break
+                left = Formula("infix", (left, self.formula(_MUL + 1)), "")
+            elif strength < level:
+                break
+            elif strength == _COMPARE:
+                left = self.chain(left)
+            else:
+                self.take()
+                right = self.formula(strength if found == "**" else strength + 1)
+                left = Formula("infix", (left, right), found)
+        return left
+
+    def _begins(self, word: str) -> bool:
+        return (word[0].isalpha() and word not in _WORDS) or word in ("(", "[", "|")
+
+    def chain(self, left: Formula) -> Formula:
+        signs, sides = [], [left]
+        while _INFIX.get(self.next or "") == _COMPARE:
+            signs.append(self.take())
+            sides.append(self.formula(_ADD))
+        return Formula("chain", tuple(sides), " ".join(signs))
+
+    def prefixed(self) -> Formula:
+        if self.takes("-"):
+            return Formula("prefix", (self.formula(_UNARY),), "-")
+        if self.takes("not"):
+            return Formula("prefix", (self.formula(_NOT),), "not")
+        return self.postfixed(self.atom())
+
+    def postfixed(self, found: Formula) -> Formula:
+        while self.takes(".field"):
+            found = Formula("field", (found,), self.take())
+        return found
+
+    def atom(self) -> Formula:
+        word = self.take()
+        if word[0] == OPEN:
+            inner = self.formula(_LOOSEST)
+            self.take(CLOSE)
+            return Formula("mark", (inner,), word[1:-1])
+        if word[0].isdigit():
+            return Formula("number", attr=word)
+        if word == "(":
+            found = self.items(")")
+            # A term's brackets follow from its form; a law, of an order say, may speak of them.
+            return found[0] if len(found) == 1 and not self.law else Formula("group", found)
+        if word == "[":
+            return Formula("bracket", self.items("]"))
+        if word == "{":
+            return Formula("braces", self.items("}"))
+        if word == "|":
+            name = self.take()
+            self.take("|")
+            return Formula("extent", attr=name)
+        if not word[0].isalpha() or word in _WORDS:
+            raise NotAFormulaError(word)
+        return self.named(word)
+
+    def named(self, word: str) -> Formula:
+        name, _, below = word.partition("_")
+        is_indexed = self.law and 0 < len(below) <= _INDICES
+        if is_indexed:
+            at = Formula("name", attr=below)
+            if self.takes("("):
+                head = Formula("head", (at,), "_")
+                return Formula("fold", (head, *self.items(")")), name)
+            operand = self.next is not None and self._begins(self.next)
+            if name in ("sum", "prod", "max", "min") and operand:
+                return Formula("each", (at, self.formula(_MUL)), name)
+            return Formula("at", (at,), name)
+        name = word
+        if self.takes("("):
+            return Formula("call", self.items(")"), name)
+        if not self.takes("["):
+            return Formula("name", attr=name)
+        head = self.head()
+        if self.takes("("):
+            return Formula("fold", (head, *self.items(")")), name)
+        if head.op != "head" or head.attr:
+            raise NotAFormulaError(name)
+        return Formula("read", head.args, name)
+
+    def head(self) -> Formula:
+        """What stands in brackets: subscripts, or a fold's indices and its filter."""
+        prefix = ".." if self.takes("..") else ""
+        found = [self.formula(_LOOSEST)]
+        while self.takes(","):
+            found.append(self.formula(_LOOSEST))
+        if self.takes("->"):
+            found.append(Formula("name", attr=self.take()))
+            prefix = "->"
+        head = Formula("head", tuple(found), prefix)
+        if self.takes("if"):
+            head = Formula("if", (head, self.formula(_LOOSEST)))
+        self.take("]")
+        return head
+
+    def items(self, end: str) -> tuple[Formula, ...]:
+        if self.takes(end):
+            return ()
+        found = [self.formula(_LOOSEST)]
+        while self.takes(","):
+            found.append(self.formula(_LOOSEST))
+        self.take(end)
+        return tuple(found)
+
+
+# Sentences with formulas in them
+
+_KNOWN = ("max", "min", "sum", "inf", "top", "argmax", "argmin", "argtop", "prod")
+_INDICES = 3  # letters: with more it's a word of a rule's name
+_JOINING = ("for", "where", "with", "if", "is", "in", "and", "or", "not", "because", "as", "else")
+
+
+def sentence(text: str) -> Iterator[str | Formula]:
+    """The words of a law and the formulas between them, in their order."""
+    pieces = _pieces(text)
+    run = ""
+    for n, piece in enumerate(pieces):
+        if _is_prose(pieces, n):
+            yield from _read(run)
+            run = ""
+            yield piece
+        else:
+            run += piece
+    yield from _read(run)
+
+
+def _read(run: str) -> Iterator[str | Formula]:
+    bare = run.strip()
+    if not bare:
+        if run:
+            yield run
+        return
+    before, after = run[: run.index(bare)], run[run.index(bare) + len(bare) :]
+    if before:
+        yield before
+    try:
+        yield parse(bare, law=True)
+    except NotAFormulaError:
+        yield bare
+    if after:
+        yield after
+
+
+def _pieces(text: str) -> list[str]:
+    """Words, spaces and signs; what stands in brackets belongs to what is before it."""
+    found: list[str] = []
+    depth = 0
+    for piece in re.findall(r"[A-Za-z]\w*'*|\s+|.", text):
+        if depth or piece in "([{":
+            depth += (piece in "([{") - (piece in ")]}")
+            if depth == 1 and piece in "([{" and not (found and not found[-1].isspace()):
+                found.append(piece)
+            else:
+                found[-1] += piece
+        else:
+            found.append(piece)
+    return found
+
+
+def _is_prose(pieces: list[str], n: int) -> bool:
+    piece = pieces[n]
+    if piece in (",", ";", ":"):
+        return True
+    if piece.isidentifier() and "_" in piece and len(piece.partition("_")[2]) > _INDICES:
+        return True
+    if not piece.isalpha():
+        return False
+    if piece == "a" and n + 2 < len(pieces) and pieces[n + 1].isspace():
+        return pieces[n + 2] not in _JOINING and _is_prose(pieces, n + 2)
+    return len(piece) > 1 and piece.islower() and piece not in _KNOWN

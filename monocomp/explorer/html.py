@@ -1,0 +1,157 @@
+"""What all parts of a page are made of: formulas, sentences, code, tables, escaped everywhere."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from importlib.resources import files
+
+from monocomp.explorer.fitting import Names, fit
+from monocomp.explorer.formulas import (
+    CLOSE,
+    OPEN,
+    OPENED,
+    Formula,
+    NotAFormulaError,
+    parse,
+    sentence,
+)
+from monocomp.explorer.mathml import HUES, math, typeset
+
+_GIVEN = "input "  # before what an input is given with
+WIDTH = 46.0  # ems of a formula that fits a line of a page 1000 pixels wide
+
+
+def text_of(marked_text: str) -> str:
+    """A text without its marks."""
+    pieces = marked_text.replace(CLOSE, "").split(OPEN)
+    return pieces[0] + "".join(p.partition(OPENED)[2] for p in pieces[1:])
+
+
+def code(text: str, classes: str = "") -> str:
+    """Text as it stands, in a line."""
+    more = f" {classes}" if classes else ""
+    return f'<code class="mc-code{more}">{escape(text)}</code>'
+
+
+def formula(text: str, width: float = WIDTH) -> str:
+    """A text of the language typeset, with its parts named where it is too wide."""
+    names = Names()
+    return block(text, names, width) + where(names, width)
+
+
+def block(text: str, names: Names, width: float = WIDTH) -> str:
+    """The same; what gets a name is left to `where`."""
+    given = text.startswith(_GIVEN)
+    label = '<b class="mc-label">given</b> ' if given else ""
+    try:
+        found = parse(text.removeprefix(_GIVEN))
+    except NotAFormulaError:
+        return f'<div class="mc-eq">{code(text_of(text))}</div>'
+    return f'<div class="mc-eq">{label}{math(fit(found, width, names), text_of(text))}</div>'
+
+
+def where(names: Names, width: float = WIDTH) -> str:
+    """What the names of parts stand for."""
+    rows = [
+        f'<div class="mc-eq mc-where">{math(Formula("chain", (_chip(name), part), "="))}</div>'
+        for name, part in names.rows(width)
+    ]
+    return "".join(rows)
+
+
+def _chip(name: str) -> Formula:
+    return Formula("chip", attr=name)
+
+
+def phrase(text: str, width: float = WIDTH - 6) -> str:
+    """A sentence with its formulas typeset if all of them are narrow, else as code."""
+    pieces = list(sentence(text))
+    if any(isinstance(p, Formula) and typeset(p).width > width for p in pieces):
+        return code(text)
+    return "".join(escape(p) if isinstance(p, str) else math(p) for p in pieces)
+
+
+def details(summary: str, body: str, classes: str = "", is_open: bool = False) -> str:
+    """Something to unfold; both are markup."""
+    name = f' class="{classes}"' if classes else ""
+    return (
+        f"<details{name}{' open' if is_open else ''}><summary>{summary}</summary>{body}</details>"
+    )
+
+
+def section(title: str, body: str, is_open: bool = True) -> str:
+    """A part of a page, with its title."""
+    return details(f'<span class="mc-title">{escape(title)}</span>', body, "mc-section", is_open)
+
+
+def listing(lines: Iterable[tuple[str, int | None]], first: int | None = None) -> str:
+    """Lines of code, each with the number of the term that it computes, if it's known.
+
+    Args:
+        lines: text and number.
+        first: the number of the first line, where they are to be numbered.
+    """
+    rows = []
+    for n, (text, term) in enumerate(lines, first or 1):
+        data = "" if term is None else f' class="mc-o{term % HUES}" data-o="{term}"'
+        number = f'<i class="mc-no">{n:4}  </i>' if first is not None else ""
+        rows.append(f"<span{data}>{number}{escape(text)}\n</span>")
+    return f'<pre class="mc-listing">{joined(rows)}</pre>'
+
+
+def table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), classes: str = "") -> str:
+    """A table of markup."""
+    first = "".join(f"<th>{cell}</th>" for cell in head)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    top = f"<thead><tr>{first}</tr></thead>" if head else ""
+    return f'<table class="mc-table {classes}">{top}<tbody>{body}</tbody></table>'
+
+
+def picture(svg: str, said: str) -> str:
+    """A drawing as an image: viewers that remove drawings keep images, and say what's on them."""
+    data = b64encode(svg.encode()).decode()
+    return f'<img class="mc-picture" alt="{escape(said)}" src="data:image/svg+xml;base64,{data}">'
+
+
+def _asset(name: str) -> str:
+    return files("monocomp.explorer").joinpath(name).read_text(encoding="utf-8")
+
+
+def fragment(title: str, body: str, walks: bool = False) -> str:
+    """A piece of a page that needs nothing beside itself.
+
+    Args:
+        title: what it is, for those who can't see it.
+        body: markup.
+        walks: does the script belong to it?
+    """
+    script = f"<script>{_asset('explorer.js')}</script>" if walks else ""
+    return (
+        f'<div class="mc" role="group" aria-label="{escape(title)}" '
+        f'data-lm-suppress-shortcuts="true"><style>{_asset("explorer.css")}</style>'
+        f"{body}{script}</div>"
+    )
+
+
+def document(title: str, body: str) -> str:
+    """A file of its own around a fragment."""
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="color-scheme" content="light dark">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title>"
+        f"<style>{_asset('page.css')}</style></head><body>{body}</body></html>\n"
+    )
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Markup one after the other."""
+    return "".join(parts)
+
+
+def lines_of(texts: Iterable[str], width: float = WIDTH) -> Iterator[str]:
+    """Equations typeset, one below the other."""
+    for text in texts:
+        yield formula(text, width)

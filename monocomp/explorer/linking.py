@@ -1,0 +1,130 @@
+"""Every stage of a kernel line by line, each line with the term that it computes.
+
+A statement of a tile program has an origin, a term of an equation; block statements and lines of
+source come from tile statements. Terms are numbered in the order in which the kernels compute
+them; what has the same number belongs together, wherever it is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from monocomp import terms as T
+from monocomp.blocks import program as B
+from monocomp.blocks.text import program_lines as block_lines
+from monocomp.equations import Equations
+from monocomp.explorer.formulas import OPEN, OPENED, marked
+from monocomp.explorer.marking import Mark, lines
+from monocomp.stages import Stages
+from monocomp.terms import Term
+from monocomp.terms.binders import rename
+from monocomp.terms.printer import show
+from monocomp.tile import Axis, Origin, TileProgram
+from monocomp.tile.printer import program_lines as tile_lines
+
+LinkedLine: TypeAlias = tuple[str, int | None]  # with the number of the term, if it's known
+
+
+@dataclass(frozen=True)
+class Linked:
+    """The stages of a kernel.
+
+    Attributes:
+        terms: what lines compute, as text, by number.
+        equations: texts with marks `o:number` around terms.
+        others: terms that stand in no equation as they are, such as the frame of numbers in SE,
+            marked.
+        tile, blocks, source: the lines; of the source those that compute, and what is between.
+        first: the number of the first of these lines of the source in the file.
+    """
+
+    terms: tuple[str, ...]
+    equations: tuple[str, ...]
+    others: tuple[str, ...]
+    tile: tuple[LinkedLine, ...]
+    blocks: tuple[LinkedLine, ...]
+    source: tuple[LinkedLine, ...]
+    first: int
+
+
+def linked(stages: Stages) -> Linked:
+    """The stages of a kernel, linked by what their lines compute."""
+    plan = stages.plan
+    numbers = _Numbers()
+    tile: list[LinkedLine] = []
+    for kernel in plan.kernels:
+        tile += [("", None)] if tile else []
+        tile += [(text, numbers.of(s)) for text, s in tile_lines(kernel)]
+    blocks: list[LinkedLine] = []
+    for program in stages.blocks:
+        blocks += [("", None)] if blocks else []
+        blocks += [(text, numbers.of(s)) for text, s in block_lines(program)]
+    source = stages.lines
+    ours = [n for n, at in enumerate(source) if at.origin is not None]
+    first = ours[0]
+    shown = source[first : ours[-1] + 1]
+    lined = tuple((at.text, numbers.of(at.block)) for at in shown)
+    equations = tuple(lines(plan.program, numbers.mark(plan.program)))
+    names = plan.program.reader_names()
+    others = (
+        marked(f"o:{n}", show(origin.term, names))
+        for origin, n in numbers.origins.items()
+        if not any(f"{OPEN}o:{n}{OPENED}" in text for text in equations)
+    )
+    return Linked(
+        tuple(map(str, numbers.origins)),
+        equations,
+        tuple(others),
+        tuple(tile),
+        tuple(blocks),
+        lined,
+        first + 1,
+    )
+
+
+class _Numbers:
+    """Terms by number. A term within a fold is known whatever the fold's index is called."""
+
+    def __init__(self) -> None:
+        self.origins: dict[Origin, int] = {}
+
+    def of(self, s: object) -> int | None:
+        """The number of what a statement computes."""
+        while isinstance(s, B.Statement):
+            s = s.origin
+        if s is None or isinstance(s, Axis | TileProgram):
+            return None
+        origin = getattr(s, "origin", None)
+        return None if origin is None else self.origins.setdefault(origin, len(self.origins))
+
+    def mark(self, program: Equations) -> Mark:
+        """The marks around numbered terms."""
+        known: dict[Term, int] = {}
+        for origin, number in self.origins.items():
+            e = program.by_name.get(origin.equation)
+            free = {i.attr[0] for i in e.indices} if e is not None else set()
+            known.setdefault(_without_names(origin.term, free), number)
+        outputs = {i.attr[0] for e in program.equations for i in e.indices}
+
+        def found(t: Term) -> str | None:
+            number = known.get(_without_names(t, outputs)) if t.args else None
+            return None if number is None else f"o:{number}"
+
+        return found
+
+
+def _without_names(t: Term, free: Iterable[str]) -> Term:
+    """The term with bound indices called by their extents."""
+    others = {i.attr[0]: i for i in _indices(t) if i.attr[0] not in free}
+    named = {name: T.index(f"@{i.attr[1]}", i.attr[1]) for name, i in others.items()}
+    return rename(t, named, {})
+
+
+def _indices(t: Term) -> Iterator[Term]:
+    if t.op == "index":
+        yield t
+    for a in t.args:
+        if a.free:
+            yield from _indices(a)

@@ -1,0 +1,60 @@
+"""A kernel at a glance, and a tile program by itself."""
+
+from __future__ import annotations
+
+from html import escape
+
+from monocomp.explorer.html import code, details, formula, joined, listing, section
+from monocomp.explorer.page import cost_table, derivation_body, stages_section
+from monocomp.kernel import Kernel
+from monocomp.tile import TileProgram
+from monocomp.tile.printer import program_lines
+
+
+def kernel_body(kernel: Kernel) -> str:
+    """What a kernel computes, what that costs, how it follows, and its stages."""
+    declared = kernel.declared
+    inputs = joined(
+        f"<span>{code(_typed(i.name, i.dims))}</span>" for i in declared.inputs.values()
+    )
+    derivation = kernel.derivation
+    outputs = ", ".join(o.name for o in declared.outputs)
+    head = (
+        f'<header class="mc-head"><div class="mc-kicker">Kernel {escape(kernel.name)}</div>'
+        f'<div class="mc-start">{joined(map(formula, kernel.equations.readable_lines()))}</div>'
+        f'<p class="mc-facts mc-inputs">{inputs} <span>→ {code(outputs)}</span></p></header>'
+    )
+    stages = stages_section(kernel.stages)
+    return (
+        head
+        + cost_table(derivation)
+        + details(
+            f'<span class="mc-title">{escape(derivation.title)}</span>',
+            derivation_body(derivation, headed=False),
+            "mc-section",
+        )
+        + stages
+    )
+
+
+def _typed(name: str, dims: tuple[str, ...]) -> str:
+    return f"{name}[{','.join(d.lstrip('.') for d in dims)}]" if dims else name
+
+
+def tile_body(program: TileProgram) -> str:
+    """The program, with its axes by their roles, and the terms that its statements compute."""
+    axes = joined(
+        f'<span class="mc-role">{escape(a.name)} <span class="mc-soft">{escape(a.role)}</span>'
+        "</span> "
+        for a in program.axes.values()
+    )
+    lines = list(program_lines(program))
+    origins = dict.fromkeys(
+        s.origin for _, s in lines if s is not None and getattr(s, "origin", None) is not None
+    )
+    numbers = {origin: n for n, origin in enumerate(origins)}
+    rows = [(text, numbers.get(getattr(s, "origin", None))) for text, s in lines]
+    terms = joined(f"<div>{code(str(o))}</div>" for o in origins)
+    head = f'<div class="mc-kicker">Tile program {escape(program.name)}</div>'
+    computed = section("What its statements compute", terms, is_open=False) if terms else ""
+    return f'{head}<p class="mc-facts">{axes}</p>{listing(rows)}{computed}'

@@ -1,0 +1,332 @@
+"""A derivation as a page: everything is there without a script, which only adds the walk.
+
+head      what is derived, in one line, with its costs
+rail      the phases and their steps; those that decide stand out
+steps     in each the rule, its law, what it changes, what it costs
+stages    equations, tile program, block program and source, linked by what they compute
+proofs    the monoids, the laws, the facts; and what was refused
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from monocomp.certificate import Certificate, Theory
+from monocomp.derivation import Derivation
+from monocomp.explorer.chain import Bar, Chain, Link, Phase, chain
+from monocomp.explorer.fitting import Names
+from monocomp.explorer.html import (
+    WIDTH,
+    block,
+    code,
+    details,
+    formula,
+    joined,
+    listing,
+    phrase,
+    section,
+    table,
+    where,
+)
+from monocomp.explorer.linking import linked
+from monocomp.planning.plan import Plan
+from monocomp.refusals import Refusal
+from monocomp.stages import Stages
+from monocomp.terms import UserMonoid
+from monocomp.terms.printer import Names as TermNames
+from monocomp.terms.printer import show
+
+_SHORT = 12  # steps that are all shown at once
+_COSTS = {"passes": "passes", "bytes": "bytes", "flops": "operations", "state": "state"}
+
+
+def derivation_body(derivation: Derivation, stages: str = "", headed: bool = True) -> str:
+    """What there is to say about a derivation.
+
+    Args:
+        derivation: the derivation.
+        stages: markup about the stages that follow.
+        headed: does it begin with what is derived?
+    """
+    found = chain(derivation)
+    parts = [head(found) if headed else "", _rail(found), _steps(found), stages]
+    parts += [_refused(derivation.refusals), proofs(found.certificate, derivation.result.monoids)]
+    return joined(parts)
+
+
+# The head
+
+
+def head(found: Chain, what: str = "Derivation of ", facts: bool = True) -> str:
+    """What is derived, in how many steps, and what is won."""
+    derivation = found.derivation
+    outputs = ", ".join(o.name for o in derivation.start.declared.outputs)
+    count = len(derivation)
+    proved = "all laws proved" if found.certificate.holds else "not all laws are proved"
+    said = [f"{count} step{'' if count == 1 else 's'}", _passes(found), proved]
+    return (
+        f'<header class="mc-head"><div class="mc-kicker">{escape(what + outputs)}</div>'
+        f'<div class="mc-start">{joined(map(formula, derivation.start.readable_lines()))}</div>'
+        f'<p class="mc-facts">{" · ".join(map(escape, said if facts else said[1:2]))}</p></header>'
+    )
+
+
+def _passes(found: Chain) -> str:
+    before, after = (c.shown_passes for c in found.costs)
+    return f"{before} as written, {after} derived" if before != after else after
+
+
+def _rail(found: Chain) -> str:
+    """The steps as dots, in their phases."""
+    if not found.links:
+        return ""
+    parts = []
+    for phase in found.phases:
+        dots = joined(
+            f'<span class="mc-dot{" mc-key" if link.decisive else ""}" '
+            f'data-n="{link.number}" title="{link.number} {escape(link.step.rule)}"></span>'
+            for link in phase.links
+        )
+        parts.append(
+            f'<span class="mc-part" title="{escape(phase.purpose)}">'
+            f'<span class="mc-dots">{dots}</span>'
+            f'<span class="mc-name">{escape(phase.name.replace("_", " "))}</span></span> '
+        )
+    return f'<nav class="mc-rail">{joined(parts)}</nav>'
+
+
+# The steps
+
+
+def _steps(found: Chain) -> str:
+    short = len(found.links) <= _SHORT
+    parts = (_phase(phase, short) for phase in found.phases)
+    return f'<section class="mc-steps">{joined(parts)}</section>'
+
+
+def _phase(phase: Phase, short: bool) -> str:
+    summary = (
+        f'<b class="mc-phase-name">{escape(phase.name.replace("_", " "))}</b> '
+        f'<span class="mc-soft">{escape(phase.purpose)}</span> '
+        f'<span class="mc-rules">{escape(phase.rules)}</span>'
+    )
+    body = joined(step(link, short or bool(link.decisive)) for link in phase.links)
+    is_open = short or any(link.decisive for link in phase.links)
+    return details(summary, body, "mc-phase", is_open)
+
+
+def step(link: Link, is_open: bool, width: float = WIDTH - 8) -> str:
+    """A step as a card; `width` is that of a line in it, in ems."""
+    made, passes = link.step, link.bars[0]
+    place = (
+        f' <span class="mc-soft">in {escape(", ".join(made.place))}</span>' if made.place else ""
+    )
+    badge = f' <span class="mc-badge">{escape(link.decisive)}</span>' if link.decisive else ""
+    summary = (
+        f'<span class="mc-number">{link.number}</span> '
+        f'<b class="mc-rule">{escape(made.rule)}</b>{place}{badge} '
+        f'<span class="mc-passes" title="{escape(passes.text)}">{_blocks(passes)}</span>'
+    )
+    parts = []
+    if made.law:
+        seal = f' <span class="mc-seal">· {link.seal}</span>' if link.seal else ""
+        parts.append(
+            f'<div class="mc-law"><b class="mc-label">law</b> '
+            f'<span class="mc-said">{phrase(made.law, width)}</span>{seal}</div>'
+        )
+    parts.append(_change(link, width))
+    if made.reason:
+        parts.append(_row("why", escape(made.reason)))
+    if made.cost is not None:
+        parts.append(_row("weighed", escape(str(made.cost))))
+    facts = joined(
+        f"<div>{escape(c.fact) if c.by == 'form' else phrase(c.fact, width)}</div>"
+        for c in link.conditions
+    )
+    if facts:
+        parts.append(_row("since", facts))
+    parts.append(bars(link.bars))
+    return (
+        f'<details class="mc-step{" mc-key" if link.decisive else ""}" data-n="{link.number}"'
+        f"{' open' if is_open else ''}><summary>{summary}</summary>"
+        f'<div class="mc-card">{joined(parts)}</div></details>'
+    )
+
+
+def _row(label: str, body: str) -> str:
+    return (
+        f'<div class="mc-line"><b class="mc-label">{label}</b> '
+        f'<div class="mc-said">{body}</div></div>'
+    )
+
+
+def _change(link: Link, width: float) -> str:
+    """The equations before and after; of what changes no equation the texts of the step."""
+    step, names = link.step, Names()
+    pairs = [(p.before, p.after) for p in link.pairs]
+    if not pairs:
+        pairs = [(step.before, step.after)]
+    before = joined(block(part, names, width) for old, _ in pairs for part in _parts(old))
+    after = joined(block(part, names, width) for _, new in pairs for part in _parts(new))
+    return (
+        f'<div class="mc-before">{_row("before", before)}</div>'
+        f'<div class="mc-after">{_row("after", after)}</div>'
+        + (_row("where", where(names, width)) if names.parts else "")
+    )
+
+
+def _parts(text: str) -> Iterable[str]:
+    """The folds of a loop are several terms in one text."""
+    return [part for part in text.split("; ") if part]
+
+
+def _blocks(bar: Bar) -> str:
+    count = round(bar.value)
+    return f"{'▮' * min(count, 12)} {count}"
+
+
+def bars(found: Sequence[Bar]) -> str:
+    """What a program costs beside what the one that is derived costs as it is written."""
+    cells = []
+    for bar in found:
+        share = bar.share / bar.start if bar.start else 1.0
+        said = str(round(bar.value)) if bar.name == "passes" else _percent(share)
+        cells.append(
+            f'<span class="mc-bar" title="{escape(bar.text)}"><span class="mc-label">'
+            f'{_COSTS[bar.name]}</span> <span class="mc-value">{said}</span>'
+            f'<span class="mc-track"><span class="mc-fill" style="width: {100 * bar.share:.1f}%">'
+            f'</span><span class="mc-ghost" style="width: {100 * bar.start:.1f}%"></span></span>'
+            "</span> "
+        )
+    return f'<div class="mc-bars">{joined(cells)}</div>'
+
+
+def _percent(share: float) -> str:
+    if share >= 10:
+        return f"{share:,.0f} ×"
+    return f"{100 * share:.0f} %" if share >= 0.01 or not share else "< 1 %"
+
+
+def cost_table(derivation: Derivation) -> str:
+    """What a program costs as it is written and as it is derived, as formulas."""
+    rows = []
+    for (label, old), (_, new) in zip(*(c.rows() for c in derivation.costs), strict=True):
+        rows.append((escape(label), *(_amount(label, text) for text in (old, new))))
+    return table(rows, ("", "as written", "derived"), "mc-costs")
+
+
+def _amount(label: str, text: str) -> str:
+    return escape(text) if label in ("passes", "reads") else phrase(text, WIDTH / 2)
+
+
+# The stages
+
+
+def stages_section(stages: Stages) -> str:
+    """The kernel's stages, linked."""
+    found = linked(stages)
+    equations = joined(map(formula, found.equations))
+    if found.others:
+        equations += '<div class="mc-soft mc-also">and on the way</div>'
+        equations += joined(map(formula, found.others))
+    sides = (
+        f'<div class="mc-side"><div class="mc-label">tile program</div>{listing(found.tile)}</div>'
+        f'<div class="mc-side"><div class="mc-label">source, from line {found.first}</div>'
+        f"{listing(found.source, found.first)}</div>"
+    )
+    body = (
+        f'<div class="mc-linked"><div class="mc-equations">{equations}</div>'
+        f'<div class="mc-sides">{sides}</div>'
+        + details("block program", listing(found.blocks), "mc-more")
+        + "</div>"
+    )
+    title = "From terms to source"
+    hint = '<p class="mc-soft">A colour is what a term and the lines that compute it share.</p>'
+    return section(title, hint + body) + section("Plan", plan_body(stages.plan))
+
+
+def plan_body(plan: Plan) -> str:
+    """The kernels, with the roles of their indices and why."""
+    parts = []
+    taken = ", ".join(f"{e.lstrip('.')} = {n}" for e, n in plan.sizes.items())
+    if taken:
+        parts.append(f'<p class="mc-soft">for {escape(taken)}</p>')
+    for step in plan.decisions:
+        place = f' <span class="mc-soft">in {escape(", ".join(step.place))}</span>'
+        cost = f' <span class="mc-soft">{escape(str(step.cost))}</span>' if step.cost else ""
+        parts.append(
+            f'<div class="mc-line"><span class="mc-rule">{escape(step.rule)}</span>{place} '
+            f"{code(step.after)}{cost}</div>"
+        )
+    for kernel in plan.planned:
+        rows = [
+            (f"<b>{escape(c.axis.name)}</b>", _role(c.axis.role), escape(c.why))
+            for c in kernel.roles
+        ]
+        parts.append(
+            f'<div class="mc-kernel">{code(kernel.tiles.name)} '
+            f'<span class="mc-soft">computes {escape(", ".join(kernel.names))}</span></div>'
+            + table(rows)
+        )
+    return joined(parts)
+
+
+def _role(role: str) -> str:
+    return f'<span class="mc-role">{escape(role)}</span>'
+
+
+# Proofs and refusals
+
+
+def _refused(refusals: Sequence[Refusal]) -> str:
+    if not refusals:
+        return ""
+    rows = [
+        (
+            f'<span class="mc-rule">{escape(r.rule)}</span>',
+            code(", ".join(r.place)),
+            escape(str(r)),
+        )
+        for r in refusals
+    ]
+    return section("Refused, and why", table(rows))
+
+
+def proofs(certificate: Certificate, monoids: Sequence[UserMonoid] = ()) -> str:
+    """The monoids, and all laws that a certificate holds."""
+    by_name = {t.name: t for t in certificate.theories}
+    first = joined(_monoid(m, by_name.get(m.name)) for m in monoids)
+    theories = joined(_theory(t) for t in certificate.theories)
+    found = section(f"Monoid{'s' if len(monoids) > 1 else ''}", first) if first else ""
+    count = sum(law.holds or not law.is_fact for law in certificate.laws)
+    held = "all proved" if certificate.holds else "not all proved"
+    return found + section(f"{count} laws, {held}", theories, is_open=False)
+
+
+def _monoid(monoid: UserMonoid, theory: Theory | None) -> str:
+    """The definition, field by field, and its laws."""
+    names = TermNames()
+    rows = []
+    for field, unit, combine in zip(monoid.fields, monoid.unit, monoid.combine, strict=True):
+        rows.append((code(field), formula(show(unit, names)), formula(show(combine, names))))
+    fields = ", ".join(monoid.fields)
+    head = f'<div class="mc-kernel">{code(f"{monoid.name}({fields})")}</div>'
+    body = head + table(rows, ("field", "unit", "x . y"))
+    return body + (_theory(theory, is_open=True) if theory is not None else "")
+
+
+def _theory(theory: Theory, is_open: bool = False) -> str:
+    rows = []
+    for law in theory.laws:
+        seal = "proved" if law.holds else "need not hold" if law.is_fact else "not proved"
+        said = phrase(law.statement)
+        if law.counterexample is not None:
+            said += f" {code(law.counterexample)}"
+        rows.append((escape(law.short), said, f'<span class="mc-seal">{seal}</span>'))
+    uses = ", ".join(map(str, theory.uses)) or "every step"
+    summary = (
+        f"<b>{escape(theory.name)}</b> "
+        f'<span class="mc-soft">{escape(theory.about)} · {escape(uses)}</span>'
+    )
+    return details(summary, table(rows), "mc-theory", is_open)

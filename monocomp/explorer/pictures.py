@@ -1,0 +1,82 @@
+"""The pictures by their names, for a kernel at given sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import unescape
+from typing import Any
+
+from monocomp.declarations import by_representative
+from monocomp.errors import UsageError, did_you_mean
+from monocomp.explorer.bracketings import bracketings
+from monocomp.explorer.html import picture as image
+from monocomp.explorer.roofline import roofline
+from monocomp.explorer.timeline import timeline
+from monocomp.explorer.touched import tiles
+from monocomp.kernel import Kernel
+from monocomp.stages import Stages
+
+
+def _bracketings(stages: Stages) -> str:
+    return bracketings(stages.plan, stages.kernel.derivation.certify())
+
+
+def _tiles(stages: Stages) -> str:
+    return tiles(stages.plan, by_representative(stages.kernel.declared, stages.extents))
+
+
+def _roofline(stages: Stages) -> str:
+    sizes = by_representative(stages.kernel.declared, stages.extents)
+    return roofline(stages.plan.derivation, sizes)
+
+
+def _timeline(stages: Stages) -> str:
+    plan, schedule = stages.plan, stages.schedules[0]
+    chosen = dict(schedule.blocks)
+    lengths: dict[str, int] = {}
+    for kernel in plan.kernels:
+        for axis in kernel.axes.values():
+            if axis.role in ("row", "stream", "whole"):
+                size = plan.sizes.get(axis.extent, 64)
+                lengths.setdefault(axis.name, chosen.get(axis.name, min(size, 64)))
+    return timeline(stages.blocks, lengths, schedule.num_stages)
+
+
+PICTURES: dict[str, tuple[str, Callable[[Stages], str]]] = {
+    "bracketings": ("one aggregate as a stream, a tree, split streams and a ring", _bracketings),
+    "tiles": ("which tiles a filter touches: full, in part, empty", _tiles),
+    "roofline": ("the program under the roofs of the cost model", _roofline),
+    "timeline": ("loads and products of a block program's loop", _timeline),
+}
+
+
+class Picture(str):
+    """A drawing as SVG, that notebooks show as an image."""
+
+    @property
+    def said(self) -> str:
+        """What is to be seen on it, in words."""
+        return unescape(self.partition("<title>")[2].partition("</title>")[0])
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/plain": self.said, "text/html": image(self, self.said)}
+
+
+def picture(of: Kernel | Stages, name: str) -> Picture:
+    """A picture of a kernel, as SVG.
+
+    Args:
+        of: a kernel, or its stages for sizes and a target: `kernel.stages.at(q=4096)`.
+        name: one of `PICTURES`.
+
+    Raises:
+        UsageError: there is none of this name, or the program has nothing to show in it.
+    """
+    if name not in PICTURES:
+        raise UsageError(
+            f"there is no picture {name!r}",
+            notes=[f"pictures: {', '.join(PICTURES)}"],
+            help=did_you_mean(name, PICTURES),
+        )
+    stages = of.stages if isinstance(of, Kernel) else of
+    return Picture(PICTURES[name][1](stages))

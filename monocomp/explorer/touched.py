@@ -1,0 +1,204 @@
+"""Which tiles a filter touches: full, in part, or not at all, over rows and stream.
+
+The filter is evaluated at every pair of positions, so the picture is exact for its sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from monocomp import terms as T
+from monocomp.errors import UsageError
+from monocomp.explorer.drawing import GREY, KEY, Drawing
+from monocomp.planning.plan import Plan
+from monocomp.terms import Term
+from monocomp.terms.printer import show
+
+_TILES = 16
+_LENGTH, _MOST = 1024, 2048  # positions a side: so many unless given, and at most
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A condition over a row and a stream; both are indices, the row's None if none is in it."""
+
+    row: Term | None
+    stream: Term
+    condition: Term
+
+
+def filters(plan: Plan) -> list[Filter]:
+    """The distinct filters of what kernels stream."""
+    found: dict[Term, Filter] = {}
+    for kernel in plan.planned:
+        roles = {c.axis.extent: c.axis.role for c in kernel.roles}
+        rows = {c.axis.name for c in kernel.roles if c.axis.role == "row"}
+        for name in kernel.names:
+            e = plan.program.by_name[name]
+            for t in T.subterms(e.body):
+                if t.op != "fold" or len(t.attr.indices) != 1:
+                    continue
+                (stream,), (condition, *_) = T.open_fold(t)
+                if condition is T.TRUE or roles.get(stream.attr[1]) == "whole":
+                    continue
+                inside = [i for i in e.indices if i.attr[0] in condition.free]
+                row = next((i for i in inside if i.attr[0] in rows), None)
+                found.setdefault(
+                    condition, Filter(row or next(iter(inside), None), stream, condition)
+                )
+    return list(found.values())
+
+
+def tiles(plan: Plan, extents: Mapping[str, int]) -> str:
+    """The first filter's tiles, for sizes by representative where they're given."""
+    found = filters(plan)
+    if not found:
+        raise UsageError(
+            "no filter cuts what this program streams: every tile is full",
+            help="a filter is written in brackets: sum[k if k <= q](..)",
+        )
+    at = found[0]
+    sizes = _sizes(plan, at, extents)
+    indices = [i for i in (at.row, at.stream) if i is not None]
+    lengths = [sizes[i.attr[1]] for i in indices]
+    for i, length in zip(indices, lengths, strict=True):
+        if not 1 <= length <= _MOST * 8:
+            name = i.attr[1].lstrip(".")
+            raise UsageError(
+                f"the extent of '{name}' must lie in 1 to {_MOST * 8} for this picture"
+            )
+    block = -(-max(lengths) // _TILES)
+    counts = _counts(plan, at, sizes, block)
+    return _drawn(plan, at, counts, block, lengths)
+
+
+def _sizes(plan: Plan, at: Filter, extents: Mapping[str, int]) -> dict[str, int]:
+    """Long enough that the numbers of the filter are seen."""
+    declared = plan.program.declared
+    used = {t.attr for t in T.subterms(at.condition) if t.op == "param"}
+    defaults = [declared.params[n].default for n in sorted(used) if n in declared.params]
+    longest = max([_LENGTH // 4, *(int(v) for v in defaults if isinstance(v, int))])
+    return {e: min(4 * longest, _MOST * 8) for e in declared.extent_of.values()} | dict(extents)
+
+
+def _counts(plan: Plan, at: Filter, sizes: Mapping[str, int], block: int) -> Any:
+    """How many pairs of each tile are kept, as a share."""
+    rows = np.arange(sizes[at.row.attr[1]] if at.row is not None else 1)
+    stream = np.arange(sizes[at.stream.attr[1]])
+    starts = range(0, len(rows), block)
+    found = []
+    for first in starts:
+        some = rows[first : first + block][:, None]
+        where = {at.stream.attr[0]: stream[None, :]}
+        if at.row is not None:
+            where[at.row.attr[0]] = some
+        kept = np.broadcast_to(_value(at.condition, where, sizes, plan), (len(some), len(stream)))
+        cells = [kept[:, n : n + block].mean() for n in range(0, len(stream), block)]
+        found.append(cells)
+    return np.array(found)
+
+
+_FUNCTIONS: dict[str, Any] = {
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "not": np.logical_not,
+    "floordiv": np.floor_divide,
+    "mod": np.mod,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "abs": np.abs,
+    "add": np.add,
+    "mul": np.multiply,
+    "where": np.where,
+}
+_COMPARISONS: dict[str, Any] = {
+    "==": np.equal,
+    "!=": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+}
+
+
+def _value(t: Term, where: Mapping[str, Any], sizes: Mapping[str, int], plan: Plan) -> Any:
+    """A term of indices, extents and parameters."""
+    if t.op == "const":
+        return (
+            bool(t.attr)
+            if t.kind == "bool"
+            else float(t.attr)
+            if t.kind == "float"
+            else int(t.attr)
+        )
+    if t.op == "index":
+        return where.get(t.attr[0], 0)
+    if t.op == "extent":
+        return sizes[t.attr]
+    if t.op == "param":
+        declared = plan.program.declared.params.get(t.attr)
+        if declared is None or declared.default is None:
+            raise UsageError(f"the filter needs a number for '{t.attr}', and it has no default")
+        return declared.default
+    if t.op in ("read", "stored", "ref", "fold", "field"):
+        name = show(t, plan.program.reader_names())
+        raise UsageError(f"which tiles the filter touches depends on data: it reads {name}")
+    operands = [_value(a, where, sizes, plan) for a in t.args]
+    if t.op == "compare":
+        return _COMPARISONS[t.attr](*operands)
+    if t.op == "cast":
+        return operands[0]
+    if t.op == "pow":
+        return np.power(np.asarray(operands[0], dtype=float), float(t.attr))
+    if t.op not in _FUNCTIONS:
+        raise UsageError(f"'{t.op}' in a filter isn't drawn")
+    total = operands[0]
+    if t.op in ("not", "abs", "where"):
+        return _FUNCTIONS[t.op](*operands)
+    for other in operands[1:]:
+        total = _FUNCTIONS[t.op](total, other)
+    return total
+
+
+def _drawn(plan: Plan, at: Filter, counts: Any, block: int, lengths: list[int]) -> str:
+    names = plan.program.reader_names()
+    stream = at.stream.attr[1].lstrip(".")
+    names.names[at.stream.attr[0]] = stream
+    condition = show(at.condition, names)
+    row = "" if at.row is None else at.row.attr[0]
+    side = 400 / _TILES
+    height, width = counts.shape[0] * side, counts.shape[1] * side
+    d = Drawing(720, max(height, 160) + 110)
+    full, empty = (int((counts == share).sum()) for share in (1, 0))
+    part = counts.size - full - empty
+    d.text(60, 28, f"{stream} if {condition}", "m b")
+    shown = " × ".join(str(n) for n in lengths)
+    d.text(60, 50, f"{shown} positions in tiles of {block}", "s")
+    for (r, c), share in np.ndenumerate(counts):
+        x, y = 60 + c * side, 74 + r * side
+        if share == 0:
+            d.box(x + 1, y + 1, side - 2, side - 2, GREY, rx=2, fill_opacity=0.14)
+        elif share == 1:
+            d.box(x + 1, y + 1, side - 2, side - 2, KEY, rx=2, fill_opacity=0.9)
+        else:
+            d.box(x + 1, y + 1, side - 2, side - 2, KEY, rx=2, fill_opacity=0.22, stroke=KEY)
+            d.line((x + 4, y + side - 4), (x + side - 4, y + 4), stroke=KEY)
+    d.text(60 + width / 2, 74 + height + 22, f"{stream} →", "s", "middle")
+    d.text(48, 74 + height / 2, row, "s", "end")
+    x = 60 + width + 36
+    for n, (label, count, opacity) in enumerate(
+        (
+            ("full: no mask", full, 0.9),
+            ("in part: masked", part, 0.22),
+            ("empty: skipped", empty, 0.14),
+        )
+    ):
+        y = 84 + 30 * n
+        d.box(x, y, 16, 16, GREY if "empty" in label else KEY, rx=2, fill_opacity=opacity)
+        d.text(x + 26, y + 13, f"{count}  {label}")
+    kept = float(counts.mean())
+    d.text(x, 196, f"{100 * kept:.3g} % of all pairs", "s")
+    d.text(x, 216, f"in {100 * (full + part) / counts.size:.3g} % of the tiles", "s")
+    return d.svg(f"Tiles of {condition}: {full} full, {part} in part, {empty} empty")

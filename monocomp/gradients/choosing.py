@@ -1,0 +1,178 @@
+"""Which values the forward saves, and which the backward pass computes anew.
+
+A value is saved where to store it once and to read it again costs less than to compute it, by the
+one cost model (`planning.cost`). A logarithm may have no more elements than the largest tensor that
+a call gives or gets, so that nothing that fusion removed comes back; another value must be small
+beside them all, so that a call keeps what it gets and some numbers a row. Kernels may compute it
+anyway: both programs are planned with it and without.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from monocomp import pipeline
+from monocomp import terms as T
+from monocomp.declarations import Output
+from monocomp.equations import Equation, Equations
+from monocomp.errors import LimitError, UnsupportedError, UsageError, did_you_mean
+from monocomp.gradients.saving import Saved, is_logarithm
+from monocomp.planning.cost import BYTE_TIME, STORED_BYTES
+from monocomp.planning.counting import elements
+from monocomp.planning.holding import estimate
+from monocomp.planning.storing import WORTH_STORING, cut, tensor_sizes
+from monocomp.rewrites.equalities import equalities
+from monocomp.rewriting import Rewriter
+from monocomp.sizes import nominal_sizes
+from monocomp.terms.printer import show
+
+if TYPE_CHECKING:
+    from monocomp.gradients.derived import Gradient
+
+_SMALL = 16  # times as much have a call's tensors together
+_PLANNED = 300  # terms of programs that are planned to be weighed, which takes long for more
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What becomes of a value.
+
+    Attributes:
+        name: under which it is, or would be, saved.
+        text: the value.
+        is_saved: is it stored, or else computed anew?
+        reason: why.
+        is_open: is it to be weighed within the programs?
+    """
+
+    name: str
+    text: str
+    is_saved: bool
+    reason: str
+    is_open: bool = False
+
+    def __str__(self) -> str:
+        kept = "saved" if self.is_saved else "computed anew"
+        return f"{self.name} = {self.text}: {kept}, {self.reason}"
+
+
+def choose(
+    program: Equations,
+    outputs: Sequence[Equation],
+    values: Sequence[Saved],
+    sizes: Mapping[str, int],
+    asked: Iterable[str] | None,
+) -> list[Choice]:
+    """A choice for each output, and then for each value that may be saved.
+
+    Args:
+        program: in normal form.
+        outputs: those that may be read again.
+        values: by their final names.
+        sizes: extents that are known, by representative.
+        asked: what to save, by name; None where cost decides.
+
+    Raises:
+        UsageError: a name is that of no output and no value.
+    """
+    equations = [*outputs, *(v.equation for v in values)]
+    names = [e.name for e in equations]
+    shown = [show(e.body, program.reader_names(e.body)) for e in equations]
+    if asked is not None:
+        wanted = list(asked)
+        for name in wanted:
+            if name not in names:
+                could = (f"{n} = {text}" for n, text in zip(names, shown, strict=True))
+                raise UsageError(
+                    f"there is no value '{name}' to save",
+                    notes=("what can be saved:", *could) if names else ("nothing can be saved",),
+                    help=did_you_mean(name, names),
+                )
+        reasons = [(n in wanted, "as asked for") for n in names]
+    else:
+        known = _sizes(program, sizes)
+        reasons = [(True, "as it is returned") for _ in outputs]
+        reasons += [_by_cost(program, v.equation, known) for v in values]
+    settled = [asked is not None or e in outputs or is_logarithm(e.body) for e in equations]
+    return [
+        Choice(name, text, is_saved, reason, is_saved and not is_settled)
+        for name, text, (is_saved, reason), is_settled in zip(
+            names, shown, reasons, settled, strict=True
+        )
+    ]
+
+
+def weighed(
+    found: Gradient, derive: Callable[[list[str]], Gradient], sizes: Mapping[str, int]
+) -> Gradient:
+    """The gradients with the choice of values to save with which both programs cost least.
+
+    Args:
+        found: with all that are worth it by themselves.
+        derive: gives those with others.
+        sizes: extents that are known, by representative.
+    """
+    still_open = [c.name for c in found.choices if c.is_open and c.name in found.saved]
+    if not still_open:
+        return found
+    without = derive([c.name for c in found.choices if c.is_saved and not c.is_open])
+    more, less = _cost(found, sizes), _cost(without, sizes)
+    best = found if more < less * WORTH_STORING else without
+    names = " and ".join(still_open) if len(still_open) > 1 else "it"
+    reason = f"forward and backward cost {more:.3g} with {names} and {less:.3g} without"
+    kept = {c.name: c for c in found.choices}
+    for name in kept:
+        if kept[name].is_open:
+            kept[name] = replace(
+                kept[name],
+                is_saved=best is found and name in still_open,
+                reason=reason if name in still_open else "as the gradients do not read it",
+                is_open=False,
+            )
+    return replace(best, choices=tuple(kept.values()))
+
+
+def _cost(found: Gradient, sizes: Mapping[str, int]) -> float:
+    """That of both programs, as far as they can be planned."""
+    programs = found.forward, found.equations
+    if sum(1 for p in programs for _ in _terms(p)) > _PLANNED:
+        return math.inf
+    try:
+        return sum(_planned(p, _sizes(p, sizes)) for p in programs)
+    except (LimitError, UnsupportedError):
+        return math.inf
+
+
+def _terms(program: Equations) -> Iterable[T.Term]:
+    return T.subterms(*(e.body for e in program.equations))
+
+
+def _planned(program: Equations, sizes: Mapping[str, int]) -> float:
+    derived = Rewriter(pipeline.derive(program).program)
+    derived.exhaust(equalities)
+    program, _ = cut(derived.program, sizes)
+    return sum(k.cost.time for k in estimate(program, sizes, {}))
+
+
+def _sizes(program: Equations, known: Mapping[str, int]) -> dict[str, int]:
+    given = {e: n for e, n in known.items() if e in program.declared.extent_of.values()}
+    return {e: max(n, 1) for e, n in nominal_sizes(program.declared, given).items()}
+
+
+def _by_cost(program: Equations, value: Equation, sizes: Mapping[str, int]) -> tuple[bool, str]:
+    size, tensors = elements(value.indices, sizes), tensor_sizes(program, sizes)
+    limit = max(tensors) if is_logarithm(value.body) else sum(tensors) // _SMALL
+    if size > limit:
+        return False, f"as it is large: {size:.3g} elements, more than {limit:.3g}"
+    keeping = 2 * size * STORED_BYTES * BYTE_TIME
+    alone = replace(
+        program,
+        equations=(*(e for e in program.equations if e.name in value.body.names), value),
+        declared=replace(program.declared, outputs=(Output(value.name),)),
+    )
+    computing = sum(k.cost.work for k in estimate(alone, sizes, {}))
+    both = f"{keeping:.3g} to store and read it, {computing:.3g} to compute it"
+    return computing > keeping, f"by cost: {both}"

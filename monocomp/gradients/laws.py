@@ -1,0 +1,134 @@
+"""What differentiation rests on: the derivative of each operation, proved.
+
+The table of partial derivatives is asked for those of an operation on symbols; sympy differentiates
+the operation, case by case, away from its kinks. Constants such as 2 / sqrt(pi) stand for the
+floats nearest to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from functools import lru_cache
+
+from monocomp import terms as T
+from monocomp.gradients.partials import Partial, partials
+from monocomp.proving.case_analysis import Path
+from monocomp.proving.claims import Claim, Operands, Sides
+from monocomp.proving.extended_reals import Cases, UnsupportedTermError, Value
+from monocomp.proving.proofs import certify_claims
+from monocomp.proving.prover import Law
+from monocomp.terms import Term
+from monocomp.terms.algebra import is_selection
+from monocomp.terms.printer import show
+
+FOLDS = {
+    "sum": "d sum(x) = sum(dx)",
+    "max": "d max(x) = dx where x is the first that is largest",
+    "min": "d min(x) = dx where x is the first that is smallest",
+    "prod": "d prod(x) = sum(dx * prod(the others))",
+    "fold_at": "a value of a prefix is the aggregate up to its place",
+    "selection": "an entry of a selection is the element whose place it has",
+    "field": "d (a . x . b) = dx through both combines, for a before x and b after it",
+}
+_SYMBOLS = ("x", "y")
+_KINKS = ("abs", "relu", "elu", "sign")
+
+
+def law_of(t: Term) -> str:
+    """The law by which a term is differentiated, in a line."""
+    if t.op == "fold" and t.attr.monoid in FOLDS:
+        return FOLDS[t.attr.monoid]
+    if t.op in ("fold", "fold_at", "field"):
+        return FOLDS["selection" if is_selection(t) else t.op]
+    generic = on_symbols(t)
+    parts = [f"{_in_sum(_slope(p))} * d{show(p.operand)}" for p in _partials(generic)]
+    return f"d({show(generic)}) = {' + '.join(parts) or '0'}".replace("1.0 * ", "")
+
+
+def on_symbols(t: Term) -> Term:
+    """An operation on symbols; of sums and products two are enough."""
+    kinds = [a.kind for a in t.args][: 2 if t.op in ("add", "mul") else None]
+    names = iter(_SYMBOLS)
+    args = [T.param("c", "bool") if k == "bool" else T.param(next(names), "float") for k in kinds]
+    return T.inert(t.op, *args, attr=t.attr)
+
+
+def certified(terms: Iterable[Term], fresh: bool = False) -> tuple[Law, ...]:
+    """The laws of the operations that terms are, with their proofs."""
+    generic = dict.fromkeys(on_symbols(t) for t in terms)
+    return tuple(law for t in generic for law in _certified(t, fresh))
+
+
+def _certified(t: Term, fresh: bool) -> tuple[Law, ...]:
+    claims = list(_claims(t))
+    content = t.key[2], tuple(c.statement for c in claims)
+    return certify_claims("derivatives", content, claims, fresh)
+
+
+@lru_cache(maxsize=256)
+def _partials(t: Term) -> tuple[Partial, ...]:
+    """One for each operand, of what an operation on symbols is."""
+    found: dict[Term, Term] = {}
+    for p in partials(t):
+        found[p.operand] = T.add(found.get(p.operand, T.ZERO), _slope(p))
+    return tuple(Partial(x, slope) for x, slope in found.items())
+
+
+def _slope(p: Partial) -> Term:
+    return T.where(p.condition, p.factor, T.ZERO)
+
+
+def _in_sum(t: Term) -> str:
+    return f"({show(t)})" if t.op == "add" else show(t)
+
+
+def _claims(t: Term) -> Iterator[Claim]:
+    for p in _partials(t):
+        name = show(p.operand)
+
+        def check(cases: Cases, shown: Operands, p: Partial = p) -> Sides:
+            if not isinstance(cases, Path):
+                raise UnsupportedTermError("what is differentiated are symbols")
+            given: dict[str, Value] = {}
+            for s in T.subterms(t):
+                if s.op == "param":
+                    is_bool = s.kind == "bool"
+                    given[s.attr] = bool(cases.choose(2)) if is_bool else cases.real(s.attr)
+            cases.assume(all(cases.evaluate(c, given) for c in _smooth(t)))
+            value, slope = (cases.evaluate(x, given) for x in (t, p.factor))
+            found = _differentiated(cases, value, given[p.operand.attr])
+            return Sides((found,), (_exact(cases, slope),))
+
+        place = "" if not _smooth(t) else ", for " + " and ".join(map(show, _smooth(t)))
+        yield Claim(
+            f"d({show(t)}) / d{name}", f"d({show(t)}) / d{name}", show(p.factor), check, place
+        )
+
+
+def _smooth(t: Term) -> tuple[Term, ...]:
+    """Where an operation is differentiated."""
+    x, zero = t.args[0], T.ZERO
+    if t.op in ("maximum", "minimum"):
+        return (T.compare("!=", x, t.args[1]),)
+    if t.op in _KINKS or (t.op == "pow" and t.attr.denominator == 1 and t.attr < 0):
+        return (T.compare("!=", x, zero),)
+    if t.op in ("log", "power") or (t.op == "pow" and t.attr.denominator > 1):
+        return (T.compare("<", zero, x),)
+    return (T.compare("!=", t.args[1], zero),) if t.op == "mod" else ()
+
+
+def _differentiated(cases: Path, value: Value, x: Value) -> Value:
+    sympy = cases.algebra.sympy
+    value = value + sympy.Integer(0)  # which may be a number of Python's
+    steps = {f: sympy.Dummy() for f in value.atoms(sympy.floor)}  # constant but for jumps
+    found = sympy.diff(value.xreplace(steps), x)
+    return found.xreplace({d: f for f, d in steps.items()})
+
+
+def _exact(cases: Path, value: Value) -> Value:
+    """With the constants that floats stand for."""
+    sympy = cases.algebra.sympy
+    constants = (2 / sympy.sqrt(sympy.pi), 1 / sympy.sqrt(2), 1 / sympy.sqrt(2 * sympy.pi))
+    rounded = {cases.number(Fraction(float(c))): c for c in constants}
+    return (value + sympy.Integer(0)).xreplace(rounded)

@@ -1,0 +1,31 @@
+"""What was done to derive a gradient, for whoever asks how it follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from monocomp.equations import Equation
+from monocomp.gradients.choosing import Choice
+from monocomp.gradients.reverse import Visit
+from monocomp.rewriting import Step
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What was done.
+
+    Attributes:
+        steps: to the normal form.
+        visited: by equation, what was differentiated, in order.
+        choices: what becomes of values that may be saved.
+        saved: those that are read, by name.
+        named: definitions of what several gradients share.
+        results: the equations of the gradients, by input.
+    """
+
+    steps: tuple[Step, ...]
+    visited: tuple[tuple[str, Visit], ...]
+    choices: tuple[Choice, ...]
+    saved: tuple[Equation, ...]
+    named: tuple[Equation, ...]
+    results: tuple[tuple[str, Equation], ...]

@@ -1,0 +1,284 @@
+"""Derived kernels as attention of Hugging Face transformers.
+
+    import monocomp.hf
+    monocomp.hf.register(name="monocomp")                      # softmax attention, as models ask
+    monocomp.hf.register("windowed.mc", name="windowed")       # a program of one's own
+    model.set_attn_implementation("monocomp")
+
+A program's first three inputs are queries, keys and values, `Q[b,h,q,d]`, `K[b,g,k,d]`,
+`V[b,g,k,e]`. What else it takes it names: inputs `mask[b,h,q,k]: bool`, `sinks[h]`,
+`bias[b,h,q,k]`, parameters `scale` and `softcap`. Whatever a model asks for that the program does
+not take is refused. transformers hands over fewer queries than keys while it generates: the last
+query is that of the last key, `k <= q + |k| - |q|`, and a program is tried for that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from monocomp.dot_products import Form
+from monocomp.errors import UnsupportedError, UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+    from monocomp.kernel import Kernel
+
+OPTIONAL = ("mask", "sinks", "bias", "scale", "softcap")
+
+
+def register(
+    program: str | os.PathLike[str] | Kernel | None = None,
+    name: str = "monocomp",
+    *,
+    backend: str = "auto",
+) -> None:
+    """Make a kernel an attention implementation of transformers.
+
+    Both of what transformers needs are registered: the attention, and the mask that it is to get.
+    A registration of the attention alone would lose the mask.
+
+    Args:
+        program: the text, file or kernel; softmax attention with what a model asks for (a mask,
+            shared heads, a cap, sinks), unless given.
+        name: for `attn_implementation`.
+        backend: as for `monocomp.compile`.
+    """
+    attentions = _of_transformers("transformers.modeling_utils", "AttentionInterface")
+    masks = _of_transformers("transformers.masking_utils", "AttentionMaskInterface")
+    sdpa_mask = _of_transformers("transformers.masking_utils", "sdpa_mask")
+    function = attention(program, backend=backend)
+    attentions.register(name, function)
+    masks.register(name, partial(dense_mask, sdpa_mask) if function.takes_mask else no_mask)
+
+
+def _of_transformers(module: str, name: str) -> Any:
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError):
+        raise UnsupportedError(
+            "transformers is not installed, or older than version 5",
+            help="pip install 'transformers>=5'",
+        ) from None
+
+
+def attention(
+    program: str | os.PathLike[str] | Kernel | None = None, *, backend: str = "auto"
+) -> Attention:
+    """The attention that `register` registers, from what it takes."""
+    if program is None:
+        return Attention(None, backend)
+    from monocomp.kernel import Kernel, compile
+
+    kernel = program if isinstance(program, Kernel) else compile(program, backend=backend)
+    _require_inputs(kernel)
+    _require_alignment(kernel)
+    return Attention(kernel, backend)
+
+
+class Attention:
+    """The function that models call.
+
+    Attributes:
+        kernel: that of a program; None for what a model asks for.
+        takes_mask: does it have a mask as an input?
+    """
+
+    def __init__(self, kernel: Kernel | None, backend: str) -> None:
+        self.kernel, self.backend = kernel, backend
+        self.takes_mask = kernel is None or "mask" in kernel.declared.inputs
+
+    def __call__(
+        self,
+        module: torch.nn.Module,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        dropout: float = 0.0,
+        scaling: float | None = None,
+        is_causal: bool | None = None,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, None]:
+        """Queries (b, h, q, d), keys and values (b, g, k, d); the result is (b, q, h, e)."""
+        if dropout:
+            raise UnsupportedError(
+                f"the model drops weights, dropout={dropout}, and the kernel drops none",
+                help="set attention_dropout=0.0 in the model's configuration",
+            )
+        if kwargs.get("output_attentions"):
+            raise UnsupportedError(
+                "the model is to return its weights, and the kernel never has all of them",
+                help="set output_attentions=False, or attn_implementation='eager'",
+            )
+        if kwargs.get("cache") is not None:
+            key, value = kwargs["cache"].update(
+                key_states=key, value_states=value, layer_idx=module.layer_idx, kwargs=kwargs
+            )
+        length, keys = query.shape[2], key.shape[2]
+        asked = {
+            "sinks": kwargs.get("s_aux"),
+            "softcap": kwargs.get("softcap"),
+            "bias": kwargs.get("position_bias"),
+            "scale": query.shape[-1] ** -0.5 if scaling is None else scaling,
+        }
+        if self.takes_mask:
+            causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+            asked["mask"] = _mask(query, attention_mask, keys, bool(causal) and length > 1)
+        elif attention_mask is not None:
+            raise UsageError(
+                "the model has a mask, and the program takes none",
+                help="declare it: input mask[b,h,q,k]: bool, and filter by it",
+            )
+        given = {n: x for n, x in asked.items() if x is not None}
+        run = self._called if self.kernel is None else self._called_program
+        return run(query, key, value, given).transpose(1, 2).contiguous(), None
+
+    def _called_program(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, given: dict[str, Any]
+    ) -> torch.Tensor:
+        """The program's result, if it takes what is asked for."""
+        assert self.kernel is not None
+        names = list(self.kernel.declared.inputs)
+        known = (*names, *self.kernel.declared.params)
+        for n in _DECLARED:
+            if n in given and n not in known:
+                raise UsageError(
+                    f"the model asks for '{n}', and the program does not take it",
+                    help=f"declare it: {_DECLARED[n]}",
+                )
+        others = {n: x for n, x in given.items() if n in known}
+        first = dict(zip(names, (query, key, value), strict=False))
+        found: torch.Tensor = self.kernel(**first, **others)
+        return found
+
+    def _called(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, given: dict[str, Any]
+    ) -> torch.Tensor:
+        """Softmax attention with what is asked for."""
+        mask = given["mask"]
+        bias = given.pop("bias", None)
+        if bias is not None:  # it is added to logits, as a mask of floats is
+            mask = bias[..., : key.shape[2]].masked_fill(~mask, float("-inf")).expand(mask.shape)
+        form = Form(
+            mask="bool" if bias is None else "float",
+            shares=query.shape[1] != key.shape[1],
+            softcap="softcap" in given,
+            sinks="sinks" in given,
+        )
+        return form.call({**given, "Q": query, "K": key, "V": value, "mask": mask}, self.backend)
+
+
+_DECLARED = {
+    "sinks": "input sinks[h]",
+    "softcap": "param softcap: float",
+    "bias": "input bias[b,h,q,k]",
+}
+
+
+def _mask(
+    query: torch.Tensor, given: torch.Tensor | None, keys: int, is_causal: bool
+) -> torch.Tensor:
+    """The mask for all heads, true where a key is seen; no memory is taken for what is repeated."""
+    import torch
+
+    batch, heads, length = query.shape[:3]
+    if given is None:
+        given = torch.ones(length, keys, dtype=torch.bool, device=query.device)
+        given = given.tril() if is_causal else given
+    if given.dtype != torch.bool:
+        raise UsageError(
+            f"the model's mask has dtype {str(given.dtype).removeprefix('torch.')}",
+            help="pass a mask of truth values, true where a key is seen, or let the model make it",
+        )
+    return given[..., :keys].expand(batch, heads, length, keys)
+
+
+def dense_mask(sdpa_mask: Callable[..., Any], *args: Any, **kwargs: Any) -> torch.Tensor:
+    """The mask of a model as truth values, never left out: what it is left out for depends on how
+    torch's own kernels count."""
+    kwargs |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+    mask: torch.Tensor = sdpa_mask(*args, **kwargs)
+    return mask
+
+
+def no_mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: int = 0,
+    kv_offset: int = 0,
+    mask_function: Callable[..., Any] | None = None,
+    attention_mask: torch.Tensor | None = None,
+    **kwargs: Any,
+) -> None:
+    """For a program that says itself which keys are seen: nothing, if that is all there is."""
+    if attention_mask is not None and not bool(attention_mask.all()):
+        raise UsageError(
+            "the batch is padded, and the program takes no mask",
+            help="declare it: input mask[b,h,q,k]: bool, and filter by it",
+        )
+    if int(q_offset) + int(q_length) != int(kv_offset) + int(kv_length):
+        raise UsageError(
+            f"the cache has room for {int(kv_length)} keys, of which fewer are there, and the "
+            "program takes no mask",
+            help="use a dynamic cache, or declare input mask[b,h,q,k]: bool",
+        )
+
+
+def _require_inputs(kernel: Kernel) -> None:
+    declared = kernel.declared
+    inputs = list(declared.inputs.values())
+    others = [n for n in (*list(declared.inputs)[3:], *declared.params) if n not in OPTIONAL]
+    needed = [n for n in others if n not in declared.params or declared.params[n].default is None]
+    if len(inputs) < 3 or any(len(at.dims) != 4 for at in inputs[:3]) or needed:
+        shown = ", ".join(map(str, (*inputs, *declared.params.values())))
+        raise UsageError(
+            f"a model calls with queries, keys and values, and the program takes {shown}",
+            help="its first three inputs are Q[b,h,q,d], K[b,g,k,d], V[b,g,k,e]; others are "
+            f"{', '.join(OPTIONAL)}",
+        )
+    if len(declared.outputs) != 1:
+        raise UsageError(
+            f"a model takes one result, and the program has {len(declared.outputs)}",
+            help="write return O",
+        )
+
+
+def _require_alignment(kernel: Kernel) -> None:
+    """The last query, given alone, must see what it sees among all: so models generate."""
+    import torch
+
+    declared, length, heads = kernel.declared, 5, 4
+    dims = [[declared.extent_of[i] for i in at.dims] for at in declared.inputs.values()]
+    groups = heads if dims[0][1] == dims[1][1] else 2
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator)
+
+    names = list(declared.inputs)
+    query, key, value = (draw(1, n, length, 64) for n in (heads, groups, groups))
+    params = {"scale": 0.125, "softcap": 30.0}
+    more: dict[str, Any] = {n: v for n, v in params.items() if n in declared.params}
+    if "sinks" in names:
+        more["sinks"] = draw(heads)
+
+    def last(count: int) -> torch.Tensor:
+        square = {"mask": torch.ones(1, heads, count, length, dtype=torch.bool)}
+        square["bias"] = torch.zeros(1, heads, count, length)
+        here = {n: t for n, t in square.items() if n in names}
+        first = dict(zip(names, (query[:, :, length - count :], key, value), strict=False))
+        found: torch.Tensor = kernel(**first, **here, **more)
+        return found[:, :, -1]
+
+    if not torch.allclose(last(1), last(length), atol=1e-4):
+        raise UsageError(
+            "the last query alone gives another result than among all, and models generate with "
+            "one query at a time",
+            help="count queries from the last key: q + |k| - |q| in place of q",
+        )

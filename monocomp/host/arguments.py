@@ -1,0 +1,202 @@
+"""What kernels are given: tensors, sizes, strides, and what is made of them, as data.
+
+Sizes go by the name of their extent, tensors by their own name, and what a schedule chooses by the
+name of the kernel's parameter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from monocomp.terms import Term
+from monocomp.terms.printer import show
+
+PROGRAMS, DESCRIPTORS = "PROGRAMS", "DESCRIPTORS"  # what a schedule tells the host alone
+
+# Names by what they name; `verifier` looks for each where it is used.
+TensorName: TypeAlias = str
+ExtentName: TypeAlias = str
+ParamName: TypeAlias = str
+SettingName: TypeAlias = str  # of a schedule
+AxisName: TypeAlias = str  # with a length that is computed
+FlagName: TypeAlias = Literal["index", "precision", "fast"]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A part of a host program; `text` shows its fields, and it defines those in `defines`."""
+
+    text: ClassVar[str]
+    defines: ClassVar[tuple[str, ...]] = ()
+
+    def __str__(self) -> str:
+        return self.text.format(**{f.name: shown(getattr(self, f.name)) for f in fields(self)})
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join("1" if v is None else shown(v) for v in value) or "none"
+    return show(value) if isinstance(value, Term) else str(value).lstrip(".")
+
+
+@dataclass(frozen=True)
+class Count(Node):
+    """How many program instances there are along an axis of a grid: one for each element, or, if
+    a parameter of the kernel is named, for each block of that length."""
+
+    extent: ExtentName
+    block: SettingName | None = None
+
+    def __str__(self) -> str:
+        size = shown(self.extent)
+        return size if self.block is None else f"{size} / {self.block}"
+
+
+@dataclass(frozen=True)
+class AnyLength(Node):
+    """How long a kernel's blocks are along an axis."""
+
+    axis: str
+    extent: ExtentName
+
+
+@dataclass(frozen=True)
+class Length(AnyLength):
+    """As a schedule says."""
+
+    parameter: SettingName
+
+    text = "{parameter}"
+
+
+@dataclass(frozen=True)
+class HeldLength(AnyLength):
+    """One tile holds the axis."""
+
+    text = "tile({extent})"
+
+
+@dataclass(frozen=True)
+class HalfLength(AnyLength):
+    """One of two tiles that hold it together; `first` is the axis of the first, of a second one."""
+
+    axis: AxisName
+    first: AxisName | None
+
+    text = "length_{axis}"
+
+
+@dataclass(frozen=True)
+class FixedLength(AnyLength):
+    """As the size that is known wants it."""
+
+    length: int
+
+    text = "{length}"
+
+
+@dataclass(frozen=True)
+class Even(Node):
+    """Is no element of a block beyond the end of the axis?"""
+
+    length: AnyLength
+
+    text = "{length} divides"
+
+
+@dataclass(frozen=True)
+class Pointer(Node):
+    """A tensor."""
+
+    tensor: TensorName
+
+    text = "{tensor}"
+
+
+@dataclass(frozen=True)
+class Descriptor(Node):
+    """What loads blocks of a tensor, or nothing: of a length, or one element (None), along each
+    dimension."""
+
+    parameter: str
+    tensor: TensorName
+    lengths: tuple[AnyLength | None, ...]
+
+    text = "blocks of {tensor}: {lengths}"
+
+    @property
+    def key(self) -> str:
+        """The same for descriptors of the same blocks, of several kernels too."""
+        return repr((self.tensor, tuple(n.axis if n else None for n in self.lengths)))
+
+
+@dataclass(frozen=True)
+class Stride(Node):
+    """A stride of a tensor."""
+
+    tensor: TensorName
+    dim: int
+
+    text = "{tensor}.stride({dim})"
+
+
+@dataclass(frozen=True)
+class Extent(Node):
+    """A size."""
+
+    name: ExtentName
+
+    text = "{name}"
+
+
+@dataclass(frozen=True)
+class Param(Node):
+    """A parameter of the program, or into how many parts a stream is cut."""
+
+    name: ParamName
+
+    text = "{name}"
+
+
+@dataclass(frozen=True)
+class Step(Node):
+    """What divides the strides of tensors but these."""
+
+    held: tuple[Stride, ...]
+
+    text = "step of strides but {held}"
+
+
+@dataclass(frozen=True)
+class Flag(Node):
+    """The type of indices, the precision of products, or may functions be less accurate?"""
+
+    name: FlagName
+
+    text = "{name}"
+
+
+Value: TypeAlias = Pointer | Descriptor | Stride | Extent | Param | AnyLength | Even | Step | Flag
+POSITIONAL = (Pointer, Descriptor, Stride, Extent, Param)  # the others go by name
+
+
+@dataclass(frozen=True)
+class Argument(Node):
+    """What a kernel is given for one of its parameters."""
+
+    parameter: str
+    value: Value
+
+    text = "{parameter} = {value}"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a kernel takes: its parameters, those among them that the schedule gives, and the
+    ranks of its tensors."""
+
+    name: str
+    parameters: tuple[str, ...]
+    scheduled: tuple[str, ...]
+    ranks: tuple[tuple[str, int], ...]

@@ -1,0 +1,138 @@
+"""Notes on what a text means: found in the checked program, in which implied sums are written out.
+
+V[b,h,j,e] beside P[b,h,q,k]     an index that stands in one factor of a product only
+sum[k](softmax[k](x))            weights that are summed alone: 1
+sum[j if j <= i](x[j])           a prefix that is summed anew for each i
+x // 2 for a float x             rounded down
+param c that nothing reads
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from monocomp.language import syntax as S
+from monocomp.notes import Note
+
+KindOf = Callable[[S.Expr], str]
+
+
+def notes_on(
+    text: str,
+    definitions: Mapping[str, S.Definition],
+    kind_of: KindOf,
+) -> Iterator[Note]:
+    """What may surprise in definitions whose implied sums are explicit."""
+    found = _Finder(text, definitions, kind_of)
+    for definition in definitions.values():
+        yield from found.in_expression(definition.body)
+
+
+def unused_params(params: Mapping[str, S.Param], used: frozenset[str]) -> Iterator[Note]:
+    """Parameters that no definition reads."""
+    for name, param in params.items():
+        if name not in used:
+            yield Note(
+                f"parameter '{name}' is used nowhere",
+                (param.name.span,),
+                "remove it, or write it where it was to stand",
+            )
+
+
+class _Finder:
+    def __init__(self, text: str, definitions: Mapping[str, S.Definition], kind_of: KindOf) -> None:
+        self.text, self.definitions, self.kind_of = text, definitions, kind_of
+
+    def in_expression(self, node: S.Expr, is_factor: bool = False) -> Iterator[Note]:
+        """The notes on an expression and its parts."""
+        match node:
+            case S.Reduce() if not is_factor:
+                yield from self._sum_of_weights(node)
+            case S.Binary(op="//") if self.kind_of(node) == "float":
+                yield Note(
+                    "'//' of floats rounds down",
+                    (node.span,),
+                    "a quotient is x / y; say floor(x / y) if it is to be rounded",
+                )
+            case S.Binary(op="*" | "/") if not is_factor:
+                yield from self._alone(node)
+        for part in S.children(node):
+            yield from self.in_expression(
+                part, isinstance(node, S.Binary) and node.op in ("*", "/")
+            )
+
+    def _sum_of_weights(self, node: S.Reduce) -> Iterator[Note]:
+        body = node.args[0]
+        weights = self._weights(body) if node.op == "sum" and node.condition is None else None
+        if weights is not None and set(weights) == set(node.indices):
+            names = ", ".join(node.indices)
+            yield Note(
+                f"this softmax is summed over '{names}' by itself, which gives 1",
+                (body.span,),
+                f"to keep the weights, name '{names}' on the left: P[..., {names}] = ...; "
+                "a mean by them multiplies: softmax[k](S[q,k]) * V[k,e]",
+            )
+
+    def _alone(self, product: S.Expr) -> Iterator[Note]:
+        """Factors of a product that have an index of their own, and so a sum of their own."""
+        summed = [
+            f
+            for f in _factors(product)
+            if isinstance(f, S.Reduce) and f.implied and not _is_product(f.args[0])
+        ]
+        alone = [f for f in summed if self._weights(f.args[0]) is None]
+        if not alone:
+            for f in summed:
+                yield from self._sum_of_weights(f)
+            return
+        index, body = alone[-1].indices[-1], alone[-1].args[0]
+        quoted = " ".join(self.text[body.span.start : body.span.stop].split())
+        others = [i for f in summed for i in f.indices if i != index]
+        help = f"if that is meant, say so: sum[{index}]({quoted})"
+        if others:
+            help = (
+                f"did you mean '{others[0]}' for '{index}'? Otherwise write sum[{index}]({quoted})"
+            )
+        yield Note(
+            f"'{index}' stands in one factor of this product only, which is summed over it alone",
+            (body.span,),
+            help,
+        )
+
+    def _weights(self, node: S.Expr) -> tuple[str, ...] | None:
+        """The indices over which an expression is a softmax, by the names that it has here."""
+        if isinstance(node, S.Reduce) and node.op == "softmax" and not node.prefix:
+            return tuple(node.indices)
+        if isinstance(node, S.Read) and node.name in self.definitions:
+            definition = self.definitions[node.name]
+            inner = self._weights(definition.body)
+            names = dict(zip(definition.indices, node.subscripts, strict=True))
+            parts = [names.get(S.Label(i, node.span)) for i in inner or ()]
+            if inner and all(isinstance(p, S.Name) and p.kind == "index" for p in parts):
+                return tuple(p.name for p in parts if isinstance(p, S.Name))
+        return None
+
+
+def _is_product(node: S.Expr) -> bool:
+    return isinstance(node, S.Binary) and node.op == "*"
+
+
+def _factors(node: S.Expr) -> Iterator[S.Expr]:
+    """The factors of a product, and of those that are summed."""
+    if isinstance(node, S.Binary) and node.op in ("*", "/"):
+        yield from _factors(node.left)
+        yield from _factors(node.right)
+    elif isinstance(node, S.Reduce) and node.implied and _is_product(node.args[0]):
+        yield from _factors(node.args[0])
+    else:
+        yield node
+
+
+def used_names(bodies: Iterator[tuple[S.Expr, frozenset[str]]]) -> frozenset[str]:
+    """The names that stand in expressions, but for those that are local there."""
+    return frozenset(
+        node.name
+        for body, local in bodies
+        for node in S.walk(body)
+        if isinstance(node, S.Name) and node.name not in local
+    )

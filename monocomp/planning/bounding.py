@@ -1,0 +1,152 @@
+"""Bounding: where a loop begins and ends that a filter by data leaves little of.
+
+The keys of packed documents are weighed by the queries of their own document:
+
+    dV[k,e] = sum[q if start[q] <= k and k < end[q]](P[q,k] * dO[q,e])
+
+No bound on q follows from that for a given k, as nothing is known of `start` and `end`, so the
+loop would look at every q. But the filter is cheap to ask, beside what it guards. A kernel of its
+own stores the first and the last place that each row admits, and how many it admits:
+
+    A[k] = min[q if start[q] <= k and k < end[q]](q)
+    Z[k] = max[q if start[q] <= k and k < end[q]](q)
+    C[k] = sum[q if start[q] <= k and k < end[q]](1)
+
+Loops run from the first to the last, whatever the data are. Where as many are admitted as lie
+between the two, these are all of them, and the filter need not be asked again:
+
+    q is admitted  =  A[k] <= q <= Z[k] and (Z[k] < A[k] + C[k] or start[q] <= k and k < end[q])
+
+Of a row that admits nothing the bounds are the units of min and max, between which nothing lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from monocomp import terms as T
+from monocomp.domain import split
+from monocomp.equations import Equation, Equations, in_order
+from monocomp.planning.counting import Estimate
+from monocomp.planning.holding import estimate
+from monocomp.planning.naming import new_name, taken_names
+from monocomp.planning.roles import READS, scan_of
+from monocomp.rewriting import Saving, Step
+from monocomp.terms import Term
+from monocomp.terms.printer import show
+
+BOUNDING_LAW = (
+    "a filter admits nothing before the first place that it admits, or after the last, and all "
+    "between them if it admits as many"
+)
+ADMITTED = 0.5  # what a filter by data is taken to leave of the work of loops that it guards
+
+
+def bound(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[Step]]:
+    """Store the bounds of filters by data, where finding them costs little.
+
+    Args:
+        program: equations in kernels, as `cut` leaves them.
+        sizes: a number for every extent.
+
+    Returns:
+        The program with equations for bounds, and the steps to it.
+    """
+    steps: list[Step] = []
+    known: dict[tuple[Equation, ...], Estimate] = {}
+    for f in _filters(program):
+        step = _bounded(program, f)
+        kernels = estimate(program, sizes, known)
+        before = sum(k.cost.time for k in kernels)
+        after = sum(k.cost.time for k in estimate(step.program, sizes, known))
+        guarded = (k for k in kernels if any(e.name in step.place for e in k.equations))
+        after -= (1 - ADMITTED) * sum(k.cost.work for k in guarded)
+        if after < before:
+            steps.append(replace(step, cost=Saving(before, after)))
+            program = step.program
+    return program, steps
+
+
+@dataclass(frozen=True)
+class _Filter:
+    """What one index passes that data decide on.
+
+    Attributes:
+        domain: of the folds that it guards (`terms.domain_of`).
+        rows: the indices with which it varies.
+    """
+
+    domain: tuple[tuple[str, ...], Term]
+    rows: tuple[Term, ...]
+
+    def guards(self, t: Term) -> bool:
+        """Is this a fold of what passes?"""
+        return t.op in ("fold", "fold_at") and T.domain_of(t) == self.domain
+
+
+def _filters(program: Equations) -> list[_Filter]:
+    """Filters that no bounds follow from, each once; not beside folds that look at all elements
+    of the same extent anyway."""
+    found: dict[_Filter, None] = {}
+    for e in program.computed:
+        folds = [t for t in T.subterms(e.body) if t.op in ("fold", "fold_at")]
+        own = {i.attr[0]: i for i in e.indices}
+        for t in folds if scan_of([e]) is None else ():
+            f = _Filter(T.domain_of(t), tuple(i for n, i in own.items() if n in t.args[-2].free))
+            (extents, condition) = f.domain
+            names = {"@0", *(i.attr[0] for i in f.rows)}
+            others = (s for s in folds if s.op == "fold_at" or not f.guards(s))
+            is_alone = all(extents != s.attr.extents for s in others)
+            if len(extents) == 1 and condition.free <= names and is_alone and _is_by_data(f):
+                found[f] = None
+    return list(found)
+
+
+def _is_by_data(f: _Filter) -> bool:
+    """Is something read along the index, of which nothing is known, to decide what passes?"""
+    (extent,), condition = f.domain
+    passing = T.index("@0", extent)
+    parts = T.conjuncts(split(passing, condition).mask)
+    read = (s for c in parts for s in T.subterms(c) if s.op in READS)
+    return bool(f.rows) and any("@0" in s.free for s in read)
+
+
+def _bounded(program: Equations, f: _Filter) -> Step:
+    """The step that stores the bounds of what passes."""
+    (extent,), condition = f.domain
+    passing = T.index("@0", extent)
+    taken = taken_names(program) | {a.name for a in program.known} | program.declared.names
+    names = [new_name(letter, taken) for letter in "AZC"]
+    first, last, count = (
+        Equation(name, f.rows, T.fold(monoid, (passing,), condition, body))
+        for name, monoid, body in (
+            (names[0], "min", passing),
+            (names[1], "max", passing),
+            (names[2], "sum", T.const(1)),
+        )
+    )
+    stored = (first, last, count)
+    lower, upper, number = (T.stored(e, f.rows) for e in stored)
+    end = T.add(lower, number)
+
+    def bounded(t: Term) -> Term:
+        if not f.guards(t):
+            return T.map_children(t, bounded)
+        (here,), (holds, *bodies) = T.open_fold(t)
+        within = T.compare("<=", lower, here), T.compare("<=", here, upper)
+        asked = T.disjunction(T.compare("<", upper, end), holds)
+        return T.refold(t, T.conjunction(*within, asked), *bodies, opened=(here,))
+
+    changed = [replace(e, body=bounded(e.body)) for e in program.equations]
+    place = [e.name for e, old in zip(changed, program.equations, strict=True) if e != old]
+    after = replace(program, equations=in_order([*stored, *changed]))
+    left = partial(show, condition, program.reader_names())
+    right = partial(_shown, after, (lower, upper, number))
+    step = Step("bound_filter", BOUNDING_LAW, tuple(place), left, right, program, after)
+    return replace(step, reason="as no bounds follow from what is read")
+
+
+def _shown(program: Equations, terms: Sequence[Term]) -> str:
+    return ", ".join(show(t, program.reader_names()) for t in terms)

@@ -1,0 +1,140 @@
+"""Filters by data: a kernel of its own stores where what they admit begins and ends."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+import torch
+
+import monocomp as mc
+from monocomp import library
+from monocomp.backends.triton.launch import interpreted
+from monocomp.backends.triton.schedule import Schedule
+from monocomp.planning.bounding import BOUNDING_LAW
+from monocomp.planning.plan import Plan
+from tests.backends.compiling import compiled_to, launches_of, without_elements
+from tests.backends.running import BACKENDS, cut_for_long_extents, exact, run
+from tests.backends.test_domains import EXTENTS, inputs_for, poisoned, program
+from tests.backends.tolerances import ALONE, Bound
+
+# What no bounds follow from: which keys a query sees depends on what is read of the keys.
+BY_DATA = (
+    "document numbers",
+    "tree",
+    "prefix and tree",
+    "columns",
+    "guarded truth value",
+    "mask before bounds",
+)
+SIZES = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}
+
+
+def bounds(plan: Plan) -> list[str]:
+    return [s.after for s in plan.decisions if s.rule == "bound_filter"]
+
+
+@pytest.mark.parametrize("length", range(7))
+def test_law(length: int) -> None:
+    """Whatever a filter admits, also nothing: between the first and the last it is asked where
+    it admits fewer than lie there."""
+    places = range(length)
+    for admitted in product((False, True), repeat=length):
+        inside = [q for q in places if admitted[q]]
+        first, last = min(inside, default=2**63 - 1), max(inside, default=-(2**63))
+        is_all = last < first + len(inside)
+        assert [first <= q <= last and (is_all or admitted[q]) for q in places] == [*admitted]
+
+
+@pytest.mark.parametrize("name", BY_DATA)
+def test_bounds_are_stored(name: str) -> None:
+    plan = mc.compile(program(name)).plan()
+    plan.verify()
+    assert len(bounds(plan)) == 1
+    (step,) = (s for s in plan.decisions if s.rule == "bound_filter")
+    assert step.law == BOUNDING_LAW and step.place == ("O", "L")
+    assert step.cost is not None and step.cost.after < step.cost.before
+    assert [len(k.outputs) for k in plan.kernels] == [3, 2]
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", BY_DATA)
+def test_results(name: str, backend: str) -> None:
+    """Queries that see no key, keys between those seen, and NaN in those that none sees."""
+    text = program(name)
+    with cut_for_long_extents():
+        assert len(bounds(mc.compile(text).plan({**EXTENTS}))) == 1
+    for seed in range(1 if backend == "triton" else 2):
+        inputs = inputs_for(text, seed)
+        if seed:  # all that are seen lie together
+            inputs |= {n: x.sort(-1).values for n, x in inputs.items() if n in ("some", "anc")}
+        found = run(backend, text, poisoned(name, inputs), storing=True)
+        bound = Bound(0.0, 4 * ALONE[backend].floor)
+        for got, wanted in zip(found, exact(text, inputs), strict=True):
+            bound.check(got, wanted)
+
+
+@pytest.mark.parametrize("sizes", [{"q": 0}, {"k": 0}, {"q": 1, "k": 1}, {"b": 0}, {"q": 3}])
+def test_special_sizes(sizes: dict[str, int]) -> None:
+    """Nothing to look at, and a block of one."""
+    text = (
+        "input doc[b,k]: int, own[b,q]: int\nS[b,q,k] = Q[b,q,d] * K[b,k,d]\n"
+        "O[b,q,e] = softmax[k if doc[b,k] == own[b,q]](S[b,q,k]) * V[b,k,e]"
+    )
+    n = {"b": 2, "q": 5, "k": 9, "d": 4, "e": 3, **sizes}
+    shapes = {"Q": "bqd", "K": "bkd", "V": "bke", "doc": "bk", "own": "bq"}
+    torch.manual_seed(0)
+    inputs = {
+        t: torch.randn(*(n[i] for i in dims), dtype=torch.float64)
+        if t.isupper()
+        else torch.randint(0, 3, [n[i] for i in dims])
+        for t, dims in shapes.items()
+    }
+    given = {t: inputs[t] for t in ("doc", "own", "Q", "K", "V")}
+    for got, wanted in zip(
+        run("numpy", text, given, storing=True), exact(text, given), strict=True
+    ):
+        ALONE["numpy"].check(got, wanted)
+
+
+def test_gradients_of_documents() -> None:
+    """The queries of a key are found; the keys of a query are bounded by what is read of it."""
+    forward = library.load("document")
+    assert bounds(mc.compile(forward).plan(SIZES)) == []
+    gradient = mc.compile(str(mc.grad(forward)))
+    plan = gradient.plan(SIZES)
+    (after,) = bounds(plan)
+    assert after == "A[b,k], Z[b,k], C[b,k], as no bounds follow from what is read"
+    assert [k.names for k in plan.planned] == [("A", "Z", "C"), ("F", "dQ"), ("dK", "dV")]
+    # Where little is to be done, looking for bounds is not worth a launch.
+    assert bounds(gradient.plan({**SIZES, "b": 1, "h": 1, "q": 64, "k": 64})) == []
+
+
+@pytest.mark.parametrize("name", ["causal", "sliding_window", "gqa", "prefix_lm", "varlen"])
+def test_what_is_bounded_anyway(name: str) -> None:
+    """Bounds that follow from indices, parameters and what is read of rows are not looked for."""
+    assert bounds(mc.compile(library.load(name)).plan()) == []
+
+
+def test_what_is_looked_at_anyway() -> None:
+    """The gradient of a table's row is a sum over the tokens that read it, beside one over all."""
+    text = str(mc.grad(library.load("cross_entropy")))
+    assert bounds(mc.compile(text).plan({"t": 8192, "v": 32768, "d": 2048})) == []
+
+
+@pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
+def test_loads_from_where_rows_say() -> None:
+    """A loop that begins where a reduction says loads ahead, several elements at a time: Triton
+    loses what it knows of addresses where a loop begins at what a reduction comes to."""
+    kernel = mc.compile(str(mc.grad(library.load("document"))))
+    programs = kernel.plan(SIZES).kernels
+    schedules = [
+        Schedule((("k", 16), ("q", 512)), 2, 2),
+        Schedule((("q", 64), ("e", 64), ("k", 64)), 4, 2),
+        Schedule((("k", 64), ("q", 32)), 4, 3),
+    ]
+    *_, found = launches_of(kernel, programs, schedules, without_elements(kernel, SIZES))
+    text = compiled_to("ttgir", found)
+    # Queries and their cotangents, in three stages.
+    assert text.count("ttg.local_alloc : () -> !ttg.memdesc<3x32x128xbf16") == 2

@@ -1,0 +1,136 @@
+"""Gradients on a GPU: in CUDA graphs, the same bits each time, beside eager torch at the edges."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import grad
+
+import monocomp as mc
+from monocomp import library
+from tests.gpu.comparing import DEVICE, ON_GPU, REPEATS
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::RuntimeWarning")]  # of NumPy
+needs_gpu = pytest.mark.skipif(not ON_GPU, reason="no interpreter has this")
+BITS16 = torch.bfloat16 if ON_GPU else torch.float16
+
+
+def tensors(n: int, d: int, dtype: torch.dtype, heads: int = 2) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(n * 31 + d)
+    found = [torch.randn(1, heads, n, d, generator=generator) for _ in range(4)]
+    return [x.to(DEVICE, dtype).requires_grad_(m < 3) for m, x in enumerate(found)]
+
+
+@needs_gpu
+def test_a_graph_repeats_forward_and_backward() -> None:
+    """No call waits for the GPU, and all memory is of the graph's pool."""
+    kernel = mc.compile(library.load("causal"))
+    q, k, v, cotangent = tensors(200, 64, torch.bfloat16)
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            grad(kernel(q, k, v), (q, k, v), cotangent)
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = kernel(q, k, v)
+        found = grad(result, (q, k, v), cotangent)
+    others = tensors(201, 64, torch.bfloat16)
+    with torch.no_grad():
+        for x, y in zip((q, k, v, cotangent), others, strict=True):
+            x.copy_(y[:, :, :200])
+    graph.replay()
+    torch.cuda.synchronize()
+    again = kernel(q, k, v)
+    assert torch.equal(result, again)
+    for captured, called in zip(found, grad(again, (q, k, v), cotangent), strict=True):
+        assert torch.equal(captured, called)
+
+
+@needs_gpu
+def test_a_repeated_call_waits_for_nothing() -> None:
+    kernel = mc.compile(library.load("causal"))
+    q, k, v, cotangent = tensors(200, 64, torch.bfloat16)
+    for _ in range(3):
+        grad(kernel(q, k, v), (q, k, v), cotangent)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        grad(kernel(q, k, v), (q, k, v), cotangent)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("name", ["causal", "softcap", "pair_bias", "gqa"])
+def test_the_same_bits(name: str) -> None:
+    """Each time: nothing is added up in the order in which it comes."""
+    from monocomp.checking.random_inputs import random_inputs
+
+    kernel = mc.compile(library.load(name), backend="triton")
+    sizes = {"b": 1, "h": 2, "g": 1, "q": 70, "k": 70, "d": 16, "e": 16, "c": 8}
+    known = {i: n for i, n in sizes.items() if i in kernel.declared.extent_of}
+    params = {n: 2.0 for n, p in kernel.declared.params.items() if p.default is None}
+    inputs = {
+        n: torch.as_tensor(x).to(DEVICE).requires_grad_(x.dtype.kind == "f")
+        for n, x in random_inputs(kernel.equations, known).items()
+    }
+    floats = [x for x in inputs.values() if x.requires_grad]
+    first = None
+    for _ in range(REPEATS):
+        found = grad(kernel(**inputs, **params).square().sum(), floats)
+        first = first or found
+        assert all(torch.equal(x, y) for x, y in zip(found, first, strict=True))
+
+
+def eager(q: Tensor, k: Tensor, v: Tensor, shift: float) -> Tensor:
+    """Causal attention whose logits are shifted by a number, as autograd differentiates it."""
+    n = q.shape[2]
+    later = torch.ones(n, n, dtype=torch.bool, device=q.device).triu(1)
+    logits = (q @ k.mT / math.sqrt(q.shape[3]) + shift).masked_fill(later, -math.inf)
+    return logits.softmax(-1) @ v
+
+
+SHIFTED = (
+    "param shift: float\nO[b,h,q,e] = softmax[k if k <= q]"
+    "(Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|) + shift) * V[b,h,k,e]"
+)
+
+
+@pytest.mark.parametrize("n", [70, 133] if ON_GPU else [37])
+@pytest.mark.parametrize("shift", [-20.0, 20.0, -100.0])
+def test_shifted_logits(shift: float, n: int) -> None:
+    """Rows whose logarithms lie below -90, on tails of tiles, are as exact as twice eager's."""
+    kernel = mc.compile(SHIFTED, backend="triton")
+    q, k, v, cotangent = tensors(n, 32, BITS16)
+    found = grad(kernel(q, k, v, shift=shift), (q, k, v), cotangent)
+    usual = grad(eager(q, k, v, shift), (q, k, v), cotangent)
+    wide = [x.detach().double().requires_grad_() for x in (q, k, v)]
+    exact = grad(eager(*wide, shift), wide, cotangent.double())  # type: ignore[call-arg]
+    for ours, theirs, right in zip(found, usual, exact, strict=True):
+        floor = torch.finfo(BITS16).eps * right.abs().max()
+        assert ours.isfinite().all()
+        error, limit = (ours.double() - right).abs().max(), (theirs.double() - right).abs().max()
+        assert error <= 2 * limit + floor, (error.item(), limit.item())
+
+
+def test_keys_that_are_masked_out_and_rows_without_any() -> None:
+    """NaN there changes no gradient, and gradients of empty rows are 0."""
+    text = (
+        "input Q[q,d], K[k,d], V[k,e], length: int, first: int\n"
+        "O[q,e] = softmax[k if k < length and first <= q](Q[q,d] * K[k,d]) * V[k,e]"
+    )
+    kernel = mc.compile(text, backend="triton")
+    numbers = [torch.tensor(n, device=DEVICE) for n in (21, 4)]
+    found = []
+    for poison in (0.0, math.nan):
+        q, k, v = (x.detach()[0, 0] for x in tensors(37, 16, torch.float32)[:3])
+        k[21:] = v[21:] = poison
+        leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+        found.append(grad(kernel(*leaves, *numbers).sum(), leaves))
+    for clean, poisoned in zip(*found, strict=True):
+        assert torch.equal(clean, poisoned) and clean.any()
+    dq, dk, dv = found[1]
+    assert not dq[:4].any() and not dk[21:].any() and not dv[21:].any()

@@ -1,0 +1,92 @@
+"""How gradients follow from programs: the steps, and the laws that they rest on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+
+import monocomp as mc
+from monocomp import library
+from monocomp import terms as T
+from monocomp.cli import main
+from monocomp.gradients.laws import certified, law_of
+from monocomp.gradients.partials import _DERIVATIVES
+from tests.gradients.test_derived import PROGRAMS
+
+X, Y, C = T.param("x", "float"), T.param("y", "float"), T.param("c", "bool")
+OPERATIONS = {
+    "add": T.inert("add", X, Y),
+    "mul": T.inert("mul", X, Y),
+    "power": T.inert("power", X, Y),
+    "where": T.inert("where", C, X, Y),
+    "maximum": T.inert("maximum", X, Y),
+    "minimum": T.inert("minimum", X, Y),
+    "mod": T.inert("mod", X, Y),
+    **{f"pow {n}": T.inert("pow", X, attr=Fraction(n)) for n in ("2", "-1", "1/2", "-3/2", "7")},
+    **{name: T.inert(name, X) for name in _DERIVATIVES},
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_derivatives_are_proved(name: str) -> None:
+    """Those of every operation, by sympy."""
+    laws = certified([OPERATIONS[name]], fresh=True)
+    assert laws and all(law.holds for law in laws), laws
+
+
+def test_a_wrong_derivative_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_DERIVATIVES, "tanh", lambda x: T.function("tanh", x))
+    from monocomp.gradients import laws
+
+    laws._partials.cache_clear()
+    found = certified([OPERATIONS["tanh"]], fresh=True)
+    laws._partials.cache_clear()
+    assert [law.holds for law in found] == [None]
+
+
+def test_laws_in_words() -> None:
+    assert law_of(OPERATIONS["mul"]) == "d(x * y) = y * dx + x * dy"
+    assert law_of(OPERATIONS["tanh"]) == "d(tanh(x)) = (1 - tanh(x) ** 2) * dx"
+
+
+def test_of_attention(golden: Callable[[str, str], None]) -> None:
+    """Step by step, down to what is saved and why."""
+    golden("causal.gradient.txt", f"{mc.grad(library.load('causal')).derivation}\n")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_certificates(name: str) -> None:
+    """Every derivation ends at the gradient, and all of its laws are proved."""
+    found = mc.grad(PROGRAMS[name])
+    derivation = found.derivation
+    assert derivation.result is found.equations
+    assert {s.rule for s in derivation} >= {"add_up_reads"}
+    assert derivation.certify().holds
+
+
+def test_normal_form_is_checked() -> None:
+    derivation = mc.grad(library.load("attention")).derivation
+    checks = derivation.check(extents={"q": 3, "k": 5})
+    assert checks and len(checks) == len(derivation.rewrites) < len(derivation)
+
+
+def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "O[q] = softmax[k](S[q,k]) * V[k]"
+    assert main(["explain", text, "--gradient", "--wrt", "S"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Derivation of dS in ") and "differentiate_exp" in out
+    assert "after   exp(L[q]), by cost: " in out and "derivatives: reverse mode" in out
+    assert main(["explain", text, "--gradient", "--save", "--json"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    assert "compute_value_anew" in [s["rule"] for s in whole["steps"]]
+    assert whole["result"].endswith("return dS, dV\n") and "input L" not in whole["result"]
+    for words in (["--stage", "plan"], ["--origins"]):
+        assert main(["explain", text, "--gradient", *words]) == 2
+    assert "a gradient has no stages" in capsys.readouterr().err
+    assert main(["grad", text, "--save", "Z"]) == 2
+    assert "there is no value 'Z' to save" in capsys.readouterr().err
+    assert main(["grad", text, "--extent", "q=4", "k=1"]) == 0
+    assert "input L" not in capsys.readouterr().out

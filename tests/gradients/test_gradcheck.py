@@ -1,0 +1,55 @@
+"""Every program of the library by torch's gradcheck and gradgradcheck, in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+
+import monocomp as mc
+from monocomp import library
+from monocomp.checking.random_inputs import random_inputs
+from monocomp.checking.steps import small_params
+
+# Entries of `top` of fewer elements than it takes are -inf, which has no differences.
+NO_DIFFERENCES = {"softmax_top8"}
+# Conditions on computed numbers have no derivative, and differences see their jumps.
+CHEAP = ("attention", "layer_norm", "softmax", "sparsemax")
+CHEAP_AGAIN = ("softmax",)
+
+
+def case(name: str) -> tuple[Any, list[torch.Tensor]]:
+    """A function of a program's floats, and values for them."""
+    kernel = mc.compile(library.load(name), backend="torch", name=name)
+    params = small_params(kernel.declared)
+    drawn = random_inputs(kernel.equations, {}, dtype="float64", params=params)
+    given = {n: torch.as_tensor(x) for n, x in drawn.items()}
+    floats = [n for n, x in given.items() if x.is_floating_point()]
+
+    def function(*values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        found = kernel(**{**given, **dict(zip(floats, values, strict=True))}, **params)
+        results = found if isinstance(found, tuple) else (found,)
+        return tuple(r for r in results if r.requires_grad)
+
+    return function, [given[n].requires_grad_() for n in floats]
+
+
+def some(names: list[str], cheap: tuple[str, ...]) -> list[Any]:
+    return [n if n in cheap else pytest.param(n, marks=pytest.mark.slow) for n in names]
+
+
+NAMES = sorted({*library.names()} - NO_DIFFERENCES)
+
+
+@pytest.mark.parametrize("name", some(NAMES, CHEAP))
+def test_gradients(name: str) -> None:
+    function, values = case(name)
+    assert gradcheck(function, values, fast_mode=True)
+
+
+@pytest.mark.parametrize("name", some(NAMES, CHEAP_AGAIN))
+def test_second_derivatives(name: str) -> None:
+    function, values = case(name)
+    assert gradgradcheck(function, values, fast_mode=True)

@@ -1,0 +1,131 @@
+"""Words that programs were found to need: int(x), floors as subscripts, parts of a dimension, and
+tensors that are called like functions. Each with its meaning, its kernel, and its gradient."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import monocomp as mc
+from monocomp.language.checker import check
+
+LEAST = -(2**63)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (2.75, 2),
+        (-2.75, -2),
+        (-0.5, 0),
+        (2.0**40 + 0.5, 2**40),
+        (math.nan, LEAST),
+        (math.inf, LEAST),
+        (-math.inf, LEAST),
+        (2.0**63, LEAST),
+        (-(2.0**63), LEAST),
+    ],
+)
+def test_the_whole_part(value: float, expected: int) -> None:
+    text = "O[i] = int(A[i])"
+    given = np.array([value, value])
+    assert mc.evaluate(text, {"A": given}).tolist() == [expected] * 2
+    for backend in ("numpy", "torch"):
+        found = mc.compile(text, backend=backend)(torch.from_numpy(given))
+        assert found.tolist() == [expected] * 2
+
+
+def test_the_whole_part_of_nothing_is_a_number_like_others() -> None:
+    """A sum over nothing over one like it is 0; what int gives is a plain 0, and 0 / 0 is NaN."""
+    sums = "sum[k if k < i](A[k])"
+    given = np.array([2.0, 3.0])
+    for text, expected in (
+        (f"O[i] = {sums} / {sums}", [0.0, 1.0]),
+        (f"O[i] = int({sums}) / {sums}", [math.nan, 1.0]),
+        (f"O[i] = 1 / int({sums})", [math.inf, 0.5]),
+    ):
+        text += "\nindex i < |k|"
+        np.testing.assert_array_equal(mc.evaluate(text, {"A": given}), expected)
+        found = mc.compile(text)(torch.from_numpy(given)).numpy()
+        promised = ~np.isnan(expected)
+        np.testing.assert_array_equal(found[promised], np.array(expected)[promised])
+
+
+def test_what_is_asked_keeps_what_is_no_number() -> None:
+    """x - x is 0 in a result, but int(x - x) asks of an infinite x, too."""
+    text = "O[i] = int(A[i] - A[i])"
+    given = np.array([1.5, math.inf])
+    assert mc.evaluate(text, {"A": given}).tolist() == [0, LEAST]
+    assert mc.compile(text)(torch.from_numpy(given)).tolist() == [0, LEAST]
+
+
+def test_a_floor_is_a_subscript() -> None:
+    text = "index n < 8\nO[i] = T[floor(A[i])] + T[int(A[i])] + 0 * T[n]"
+    text = "input T[n]\nindex n < 8\nO[i] = T[floor(A[i])] + 10 * T[int(A[i])]"
+    table, places = torch.arange(8.0), torch.tensor([0.5, 3.9, 7.0])
+    expected = 11 * torch.tensor([0.0, 3.0, 7.0])
+    assert torch.equal(mc.compile(text)(table, places), expected)
+    checked = mc.compile(text, checked=True)
+    with pytest.raises(mc.errors.IndexRangeError):
+        checked(table, torch.tensor([math.nan, 0.0, 0.0]))
+
+
+def test_what_is_piecewise_constant_has_no_gradient() -> None:
+    kernel = mc.compile("input T[n]\nO[i] = A[i] * int(2 * A[i]) + T[int(A[i])]")
+    places = torch.tensor([0.75, 1.25], requires_grad=True)
+    table = torch.arange(4.0, requires_grad=True)
+    kernel(T=table, A=places).sum().backward()
+    assert places.grad is not None and table.grad is not None
+    assert places.grad.tolist() == [1.0, 2.0]
+    assert table.grad.tolist() == [1.0, 1.0, 0.0, 0.0]
+
+
+HALVES = """
+    input Q[q,d], C[q,p], D[q,p]
+    index p < |d| // 2
+    O[q,p] = Q[q,p] * C[q,p] - Q[q, p + |p|] * D[q,p]
+    N[q]   = Q[q,p] * Q[q,p]
+"""
+
+
+def test_an_index_of_half_an_extent() -> None:
+    kernel = mc.compile(HALVES)
+    Q = torch.randn(5, 8, dtype=torch.float64, requires_grad=True)
+    C, D = torch.randn(2, 5, 4, dtype=torch.float64)
+    x, y = Q.chunk(2, 1)
+    found, expected = kernel(Q, C, D), (x * C - y * D, (x * x).sum(1))
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b)
+    (gradient,) = torch.autograd.grad(sum(t.sum() for t in found), Q)
+    torch.testing.assert_close(gradient, torch.autograd.grad(sum(t.sum() for t in expected), Q)[0])
+
+
+def test_the_order_of_reads_of_a_part_decides_nothing() -> None:
+    one = check("index p < |d| // 2\nO[q] = Q[q,p]\nN[q] = Q[q,d]")
+    other = check("index p < |d| // 2\nN[q] = Q[q,d]\nO[q] = Q[q,p]")
+    assert one.inputs == other.inputs and one.extent_of == other.extent_of
+
+
+def test_a_part_that_is_larger_than_the_whole_is_out_of_range() -> None:
+    text = "input A[d]\nindex p < 2 * |d|\nO[p] = A[p]"
+    with pytest.raises(mc.errors.IndexRangeError):
+        mc.evaluate(text, {"A": np.ones(3)})
+    with pytest.raises(mc.errors.IndexRangeError):
+        mc.compile(text, checked=True)(torch.ones(3))
+
+
+def test_an_extent_that_is_given_by_itself_is_still_refused() -> None:
+    with pytest.raises(mc.errors.RecursiveDefinitionError):
+        check("index p < |p| // 2\nO[p] = A[p]")
+
+
+def test_a_tensor_may_be_called_like_a_function() -> None:
+    kernel = mc.compile("input cos[q,d], exp\nO[q,d] = cos(X[q,d]) * cos[q,d] + exp + exp(0.0)")
+    X, C = torch.randn(2, 3, 4)
+    found = kernel(cos=C, exp=torch.tensor(2.0), X=X)
+    torch.testing.assert_close(found, X.cos() * C + 3)
+    assert "cos_ptr" in kernel.source("triton")
+    assert kernel.derivation.check().ok

@@ -1,0 +1,188 @@
+"""Mistakes in meaning and in syntax: each message alone leads to the fix.
+
+A case is a program, what its message says, and the program that the message leads to.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import monocomp as mc
+from monocomp import library
+from monocomp.cli import main
+from tests.variants.papers import VARIANTS
+
+_WEIGHTS = "softmax[k](Q[b,h,q,d] * K[b,h,k,d])"
+_GATED = """input Q[h,t,d], K[h,t,d], V[h,t,e], A[h,t,d]
+M[h,t,d,e] = Affine[..t](A[h,t,d], K[h,t,d] * V[h,t,e]).u
+O[h,t,e]   = Q[h,t,d] * M[h,t,d,e]"""
+_SELECTED = """S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d]
+X[b,q,k]   = where(k < q, relu(S[b,0,q,k]), 0)
+O[b,h,q,e] = softmax[k if k <= q](S[b,h,q,k] - sum[..q](X[b,q,k])) * V[b,h,k,e]"""
+
+# What surprises: notes, and refusals of what could be meant two ways.
+MEANINGS = {
+    "another index than was meant": (
+        f"O[b,h,q,e] = {_WEIGHTS} * V[b,h,j,e]",
+        "did you mean 'k' for 'j'?",
+        f"O[b,h,q,e] = {_WEIGHTS} * V[b,h,k,e]",
+    ),
+    "an index that nothing else has": (
+        "O[i] = A[i] * B[j]",
+        "if that is meant, say so: sum[j](B[j])",
+        "O[i] = A[i] * sum[j](B[j])",
+    ),
+    "weights that are summed": (
+        "O[q] = softmax[k](S[q,k])",
+        "to keep the weights, name 'k' on the left",
+        "O[q,k] = softmax[k](S[q,k])",
+    ),
+    "weights of a definition that are summed": (
+        "P[q,k] = softmax[k](S[q,k])\nO[q] = sum[k](P[q,k])",
+        "a mean by them multiplies: softmax[k](S[q,k]) * V[k,e]",
+        "P[q,k] = softmax[k](S[q,k])\nO[q,e] = sum[k](P[q,k] * V[k,e])",
+    ),
+    "a quotient of sums": (
+        "O[q,e] = sum[k](Q[q,d] * K[k,d] * V[k,e]) / sum[k](Q[q,d] * K[k,d])",
+        "or sum[d](sum[k](Q[q,d] * K[k,d] * V[k,e])) / sum[d](sum[k](Q[q,d] * K[k,d]))",
+        "O[q,e] = sum[d](sum[k](Q[q,d] * K[k,d] * V[k,e])) / sum[d](sum[k](Q[q,d] * K[k,d]))",
+    ),
+    "one element under a function": (
+        "O[q] = exp(A[q,k])",
+        "write sum[k](exp(A[q,k])) or exp(sum[k](A[q,k]))",
+        "O[q] = sum[k](exp(A[q,k]))",
+    ),
+    "a prefix that is summed again and again": (
+        _GATED,
+        "what is returned is stored, in |t| steps: return O, M",
+        _GATED + "\nreturn O, M",
+    ),
+    "weights that are stored": (
+        _SELECTED,
+        "is stored, |b|*|k|*|q| numbers",
+        _SELECTED.replace("sum[..q](X[b,q,k])", "X[b,q,k]"),
+    ),
+    "a parameter without use": (
+        "param scale: float = 2.0\nO[i] = 2 * A[i]",
+        "parameter 'scale' is used nowhere",
+        "param scale: float = 2.0\nO[i] = scale * A[i]",
+    ),
+    "a quotient that is rounded": (
+        "O[i] = A[i] // 2",
+        "a quotient is x / y",
+        "O[i] = A[i] / 2",
+    ),
+    "a condition for all elements": (
+        "O[q] = sum[k if q < 3](A[q,k])",
+        "belongs in where(c, x, 0)",
+        "O[q] = where(q < 3, sum[k](A[q,k]), 0)",
+    ),
+}
+
+SYNTAX = {
+    "no sign for a product": (
+        "O[i] = A[i,k] B[k]",
+        "products are written out: A[i,k] * B[k]",
+        "O[i] = A[i,k] * B[k]",
+    ),
+    "one sign for equality": (
+        "O[i] = where(i = 0, A[i], 0)",
+        "equality is ==",
+        "O[i] = where(i == 0, A[i], 0)",
+    ),
+    "no comma": ("O[i] = A[i k] * B[k]", "write i, k", "O[i] = A[i,k] * B[k]"),
+    "a slice": ("O[i] = sum(A[i,:])", "no slices", "O[i] = sum[k](A[i,k])"),
+    "an ellipsis": ("O[...] = 2 * A[...]", "name them, O[b,h,q] = A[b,h,q]", "O[b] = 2 * A[b]"),
+    "a reduction without its index": ("O[i] = sum(A[i,k])", "sum[k](x)", "O[i] = sum[k](A[i,k])"),
+    "a matrix product of Python": (
+        "O[i,j] = A @ B",
+        "products are written with their indices: A[i,k] * B[k,j]",
+        "O[i,j] = A[i,k] * B[k,j]",
+    ),
+    "a choice of Python": (
+        "O[i] = A[i] if i > 0 else B[i]",
+        "where(condition, a, b)",
+        "O[i] = where(i > 0, A[i], B[i])",
+    ),
+    "a power of other languages": ("O[i] = A[i] ^ 2", "**", "O[i] = A[i] ** 2"),
+    "a misspelt function": ("O[i] = sofplus(A[i])", "softplus(x)", "O[i] = softplus(A[i])"),
+    "a reduction in an argument's place": (
+        "O[i,k] = softmax(A[i,k], k)",
+        "softmax[k](x)",
+        "O[i,k] = softmax[k](A[i,k])",
+    ),
+}
+
+
+def said(text: str) -> str:
+    """What is said of a program."""
+    try:
+        return str(mc.compile(text).notes())
+    except mc.MonocompError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("name", [*MEANINGS, *SYNTAX])
+def test_the_message_leads_to_the_fix(name: str) -> None:
+    text, says, fixed = (MEANINGS | SYNTAX)[name]
+    found = said(text)
+    assert says in found, found
+    assert "(line " in found or "is stored" in found, "no place"
+    assert not said(fixed)
+
+
+@pytest.mark.parametrize("name", library.names())
+def test_no_program_of_the_library_surprises(name: str) -> None:
+    assert not mc.compile(library.load(name)).notes()
+
+
+def test_notes_on_the_variants() -> None:
+    """Where something is stored, or computed anew, for a reason."""
+    found = [name for name, v in VARIANTS.items() if mc.compile(v.text).notes()]
+    assert found == ["selective", "retention as a recurrence", "gated linear"]
+
+
+def test_a_note_in_full() -> None:
+    text = "input A[i,k], B[j]\nO[i] = sum[k](A[i,k]) + 2 * A[i,k] * B[j]"
+    (note,) = mc.compile(text).program.notes
+    assert str(note.shown(text)) == (
+        "note: 'j' stands in one factor of this product only, which is summed over it alone "
+        "(line 2, column 38)\n"
+        "    O[i] = sum[k](A[i,k]) + 2 * A[i,k] * B[j]\n"
+        "                                         ^^^^\n"
+        "  help: did you mean 'k' for 'j'? Otherwise write sum[j](B[j])"
+    )
+
+
+def test_what_is_meant_gives_no_note() -> None:
+    for text in (
+        "O[i] = A[i] * sum[j](B[j])",
+        "O[i] = sum[j](B[i,j])",
+        "O[i] = B[i,j]",
+        "O[q] = sum[k if k < 3](softmax[k](S[q,k]))",
+        "O[q,e] = softmax[k](S[q,k]) * V[k,e]",
+        "input n[i]: int\nO[i] = n[i] // 2",
+        "O[q,e] = mean[k](A[q,k]) * V[e]",
+    ):
+        assert not mc.compile(text).notes(), text
+
+
+def test_summary() -> None:
+    kernel = mc.compile(library.load("causal"))
+    assert kernel.summary() == (
+        "1 pass over k; operations grow as |b|*|h|*|k|*|q|*(|d| + |e|); stores nothing on the way"
+    )
+    assert "stores L[b,h,q], M[b,h,q] on" in mc.compile(library.load("column_sums")).summary()
+
+
+def test_the_command_line_says_them(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "O[i] = A[i] * B[j]"
+    for verb in ("explain", "check"):
+        assert main([verb, text]) == 0
+        assert "note: 'j' stands in one factor" in capsys.readouterr().out
+        assert main([verb, text, "--no-notes"]) == 0
+        assert "note:" not in capsys.readouterr().out
+    assert main(["explain", text]) == 0
+    assert capsys.readouterr().out.startswith(
+        "1 pass over j, 1 over i; operations grow as |i| + |j|; "
+    )

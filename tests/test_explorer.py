@@ -1,0 +1,339 @@
+"""Pages about derivations and kernels: what stands there, with no browser and no script."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import monocomp as mc
+from monocomp import explorer
+from monocomp.cli import main
+from monocomp.derivation import Derivation
+from monocomp.explorer.chain import chain
+from monocomp.explorer.fitting import Names, fit
+from monocomp.explorer.formulas import Formula, NotAFormulaError, marked, parse, sentence
+from monocomp.explorer.html import text_of
+from monocomp.explorer.linking import linked
+from monocomp.explorer.marking import pairs
+from monocomp.explorer.mathml import letters, math, typeset
+from monocomp.pipeline import RULES
+from tests.pages import Page, Sanitised, plain
+from tests.program_generator import programs
+
+LIBRARY = Path(mc.library.__file__).parent
+PROGRAMS = ("causal", "hedgehog_attention", "rms_norm", "softmax_top8", "sparsemax", "int8_cache")
+BAD = "<script>alert('&')</script>"
+
+
+@pytest.fixture(scope="module")
+def causal() -> mc.Kernel:
+    return mc.compile(LIBRARY / "causal.mc")
+
+
+@pytest.fixture(scope="module")
+def longest() -> mc.Kernel:
+    return mc.compile(LIBRARY / "hedgehog_attention.mc")
+
+
+# Formulas
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_letters_of_formulas_are_their_text(name: str) -> None:
+    """Where a viewer removes MathML, text of the language is left."""
+    derivation = mc.compile(LIBRARY / f"{name}.mc").derivation
+    texts = {line for s in derivation for line in s.program.readable_lines()}
+    assert texts
+    for text in texts:
+        assert plain(letters(math(parse(text)))) == plain(text)
+
+
+@pytest.mark.parametrize("law", sorted({r.law for r in RULES.values()}))
+def test_letters_of_laws_are_their_text(law: str) -> None:
+    """But for brackets: a law has some that are not needed, and a word in brackets is none."""
+    shown = "".join(p if isinstance(p, str) else letters(math(p)) for p in sentence(law))
+    without = str.maketrans("", "", "()")
+    assert plain(shown).translate(without) == plain(law).translate(without)
+
+
+def test_brackets_of_laws_stay() -> None:
+    """An order of operations may be what a law is about."""
+    (law,) = sentence("(x . y) . z = x . (y . z)")
+    assert isinstance(law, Formula)
+    assert plain(letters(math(law))) == "(x.y).z=x.(y.z)"
+    assert "(" not in re.sub("<mi hidden>.</mi>", "", math(parse("(a + b) / c", law=True)))
+
+
+def test_laws_are_formulas_between_words() -> None:
+    found = list(sentence("max(a * x) = a * max(x) for a > 0, and max(-x) = -min(x)"))
+    assert [p.strip() for p in found if isinstance(p, str) and p.strip()] == ["for", ",", "and"]
+    assert [p.op for p in found if isinstance(p, Formula)] == ["chain"] * 3
+    assert next(sentence("a fold without elements is the unit")) == "a"
+
+
+@pytest.mark.parametrize("text", ["", "a +", "sum[k](", "fold over k", "x y", "]", "a = = b", "|d"])
+def test_what_is_no_formula_is_refused(text: str) -> None:
+    with pytest.raises(NotAFormulaError):
+        parse(text)
+
+
+def test_typeset() -> None:
+    markup = math(parse("O[q] = sum[k if k <= q](V[k] / 2) * exp(S[q,k]) / sqrt(|d|)"))
+    for tag in ("munder", "mfrac", "msup", "msqrt", "msub"):
+        assert f"<{tag}>" in markup
+    assert "≤" in markup and "∑" in markup and "mfrac" not in math(parse("exp(a) ** 2"))
+    assert parse("a * (b + c)") is parse("a*(b+c)") is not parse("a * b + c")
+    assert "(" in letters(math(parse("a * (b + c)"))) and "(" not in letters(math(parse("a * b")))
+
+
+def shown(text: str) -> str:
+    """What is seen of a formula, in a row."""
+    return plain(letters(re.sub("<mi hidden>.*?</mi>", "", math(parse(text)))))
+
+
+def test_what_a_fold_takes_in_is_clear() -> None:
+    """Its brackets are left out where nothing follows."""
+    assert shown("O = sum[k](A[k])") == "O=sumkAk"
+    assert shown("O = B * sum[k](A[k])") == "O=BsumkAk"
+    for text in ("sum[k](A[k]) * B", "sum[k](A[k]) ** 2", "sum[k](A[k]) + B", "sum[k](A[k] + 1)"):
+        assert "(" in shown(text)
+    assert shown("max[k](A[k]) / sum[k](A[k])") == "maxkAksumkAk"
+
+
+def test_parts_of_a_wide_formula_get_names() -> None:
+    parts = " + ".join(f"exp(A[q,{i}] - B[q,{i}] * maximum(X[{i}], Y[{i}]))" for i in "klmn")
+    f, names = parse(f"O[q] = {parts}"), Names()
+    assert typeset(f).width > 40
+    fitted = fit(f, 40, names)
+    assert typeset(fitted).width <= 40 and names.parts
+    rows = dict(names.rows(40))
+    assert all(typeset(row).width <= 40 for row in rows.values())
+
+    def written_out(f: Formula) -> Formula:
+        if f.op == "chip":
+            return written_out(rows[f.attr])
+        return replace(f, args=tuple(map(written_out, f.args)))
+
+    assert written_out(fitted) is f
+
+
+def test_a_marked_part_keeps_its_place() -> None:
+    text = f"O[q] = A[q] * {marked('was', 'B[q] + C[q]')}"
+    assert text_of(text) == "O[q] = A[q] * B[q] + C[q]"  # the mark was the bracket
+    assert plain(letters(math(parse(text)))) == "O[q]=A[q]*(B[q]+C[q])"
+    assert '<mrow class="mc-was">' in math(parse(text))
+
+
+def test_steps_mark_what_they_change(causal: mc.Kernel) -> None:
+    lift = next(s for s in causal.derivation if s.rule == "lift_weighted_sum")
+    (pair,) = pairs(lift)
+    (was,) = re.findall("\ue000was\ue001(.*?)\ue002", pair.before)
+    assert was == lift.before
+    now = re.findall("\ue000now\ue001(.*?)\ue002", pair.after)
+    assert now == [lift.after.partition(" * ")[0]]  # the scale went into an exponent
+    assert text_of(pair.before) == lift.start.lines(lift.start.reader_names())[0]
+
+
+# Derivations
+
+
+def test_phases_and_what_decides(causal: mc.Kernel) -> None:
+    found = chain(causal.derivation)
+    assert [p.name for p in found.phases] == ["elaboration", "normal_form", "lifting", "kernels"]
+    decisive = {link.step.rule: link.decisive for link in found.links if link.decisive}
+    assert decisive == {
+        "expand_softmax": "2 passes over k where it was 3 passes over k",
+        "filter_bracket": "1 pass over k where it was 2 passes over k",
+        "lift_weighted_sum": "folds in SE",
+    }
+    assert [link.number for link in found.links] == list(range(1, len(causal.derivation) + 1))
+    seals = [link.seal for link in found.links]
+    assert seals == ["definition"] * 2 + ["proved"] * 8
+    passes = [link.bars[0].value for link in found.links]
+    assert passes[0] == 3 and passes[-1] == 1
+
+
+def test_runs_of_a_rule_are_counted(longest: mc.Kernel) -> None:
+    rules = [p.rules for p in chain(longest.derivation).phases]
+    assert rules[0] == "inline_definition × 3, exchange_sums × 2"
+    assert sum(len(p.links) for p in chain(longest.derivation).phases) == len(longest.derivation)
+
+
+def test_everything_is_there_without_a_script(causal: mc.Kernel, longest: mc.Kernel) -> None:
+    for kernel in (causal, longest):
+        page = Page(explorer.page(kernel))
+        assert page.seen.count("script") == 1
+        derivation = kernel.derivation
+        steps = [v for tag, n, v in page.attributes if (tag, n) == ("details", "class")]
+        assert sum("mc-step" in (v or "") for v in steps) == len(derivation)
+        for step in derivation:
+            assert step.rule in page.texts and plain(step.reason) in page.text
+        for refusal in derivation.refusals:
+            assert plain(str(refusal)) in page.text
+        for line in (*kernel.stages["tile"].split("\n"), *kernel.stages["blocks"].split("\n")):
+            assert plain(line) in page.text
+        for law in kernel.certificate.laws:
+            assert law.short in page.texts
+    text = Page(explorer.page(causal)).text
+    for step in causal.derivation:
+        assert plain(step.before.split("; ")[0]) in text and plain(step.law) in text
+
+
+def test_pages_ask_for_nothing(longest: mc.Kernel) -> None:
+    html = explorer.page(longest)
+    assert "http:" not in html and "https:" not in html and "@import" not in html
+    page = Page(html)
+    sources = [value for _, name, value in page.attributes if name in ("src", "href")]
+    assert sources and all((s or "").startswith("data:image/svg+xml;base64,") for s in sources)
+    assert not {name for _, name, _ in page.attributes if name == "id" or name.startswith("on")}
+    widths = [v for _, name, v in page.attributes if name == "style" and "width" in (v or "")]
+    assert widths and all(re.fullmatch(r"width: [\d.]+%", v or "") for v in widths)
+
+
+def test_pages_are_small(longest: mc.Kernel) -> None:
+    assert len(longest.derivation) >= 26  # none of the library is longer
+    assert len(explorer.page(longest).encode()) < 2_000_000
+    assert len(longest.derivation._repr_html_().encode()) < 700_000
+
+
+def test_pages_are_the_same_each_time() -> None:
+    texts = {explorer.page(mc.compile(LIBRARY / "softmax.mc")) for _ in range(2)}
+    assert len(texts) == 1
+
+
+def test_pages_tell_no_times(causal: mc.Kernel) -> None:
+    """They're stored in notebooks, and compared."""
+    for x in (causal, causal.derivation):
+        assert not re.search(r"\d s\b", " ".join(Page(x._repr_html_()).texts))
+
+
+def test_everything_is_escaped(causal: mc.Kernel) -> None:
+    text = f"# </code></pre>{BAD}\nO[i] = sum[k](X[i,k] * W[k])  # {BAD}"
+    kernel = mc.compile(text, name="kernel<b>")
+    for html in (explorer.page(kernel), *(x._repr_html_() for x in (kernel, kernel.derivation))):
+        page = Page(html)
+        assert page.seen.count("script") == 1 and "b" not in set(page.seen) - {"b"}
+        assert "alert('" not in html and "<b>" not in re.sub(r"<b>\w+</b>", "", html)
+    step = replace(causal.derivation[0], rule=BAD, law=BAD, place=(BAD,), left=BAD, right=BAD)
+    html = Derivation(causal.derivation.start, (step,))._repr_html_()
+    assert Page(html).seen.count("script") == 1 and "alert('" not in html
+    assert plain(BAD) in Page(html).text
+
+
+@pytest.mark.parametrize("name", ["causal", "hedgehog_attention", "differential"])
+def test_terms_and_lines_are_linked(name: str) -> None:
+    """Every term that a line computes is shown, and so is every one that is marked."""
+    kernel = mc.compile(LIBRARY / f"{name}.mc")
+    found = linked(kernel.stages)
+    shown = "".join((*found.equations, *found.others))
+    marks = {int(n) for n in re.findall("\ue000o:(\\d+)\ue001", shown)}
+    assert marks == set(range(len(found.terms)))
+    for lines in (found.tile, found.blocks, found.source):
+        computed = {n for _, n in lines if n is not None}
+        assert computed and computed <= marks
+    tile = {n for _, n in found.tile if n is not None}
+    assert tile == {n for _, n in found.source if n is not None} | tile
+    source = kernel.source().split("\n")
+    assert [text for text, _ in found.source] == source[found.first - 1 :][: len(found.source)]
+
+
+def test_what_notebooks_show(causal: mc.Kernel) -> None:
+    plan = causal.plan()
+    shown = (causal, causal.derivation, causal.certificate, plan, plan.kernels[0])
+    for x in (*shown, causal.derivation.compare(causal.derivation.undo(3))):
+        bundle = x._repr_mimebundle_()
+        assert set(bundle) == {"text/plain", "text/markdown", "text/html"}
+        page = Page(bundle["text/html"])
+        assert page.seen[0] == "div" and "style" in page.seen
+        assert bundle["text/plain"] == str(x) and bundle["text/markdown"]
+        colours = re.sub(r"(?s)<style>.*?</style>|<script>.*?</script>", "", bundle["text/html"])
+        assert "color:" not in colours
+    assert "4. `filter_bracket`" in causal.derivation._repr_mimebundle_()["text/markdown"]
+
+
+def test_branches_side_by_side(causal: mc.Kernel) -> None:
+    derivation = causal.derivation
+    start = derivation.first(4)
+    assert start.undo(2).steps == derivation.first(2).steps and len(start.undo(9)) == 0
+    assert "lift_weighted_sum" in start.applicable()
+    assert "expand_softmax" not in start.applicable()
+    for rule in start.applicable():
+        assert len(start.apply(rule)) == 5
+    branch = start.apply("lift_weighted_sum")
+    found = start.finish().compare(branch)
+    assert found.shared == 5 and found.right is branch
+    assert derivation.compare(derivation).shared == len(derivation)
+    assert "Then right: 0 steps" in str(found)
+    page = Page(found._repr_html_())
+    assert "5 steps that both take" in page.texts and "no step more" in page.texts
+
+
+def test_an_unfinished_derivation_has_a_page(causal: mc.Kernel) -> None:
+    for count in range(len(causal.derivation)):
+        begun = causal.derivation.first(count)
+        texts = Page(begun._repr_html_()).texts
+        assert "Rules that apply now" in texts and ", ".join(begun.applicable()) in texts
+
+
+# The command line
+
+
+def test_html_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "causal.html"
+    assert main(["explain", "causal", "--html", str(path), "--extent", "q=128"]) == 0
+    assert not any(capsys.readouterr())
+    html = path.read_text(encoding="utf-8")
+    assert html.startswith("<!DOCTYPE html>") and "lift_weighted_sum" in Page(html).texts
+    assert main(["explain", "causal", "--html", str(tmp_path / "no" / "file.html")]) == 2
+    assert "cannot write" in capsys.readouterr().err
+
+
+def test_pictures_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "causal", "--picture", "tiles", "--extent", "q=64", "k=64"]) == 0
+    assert capsys.readouterr().out.startswith("<svg ")
+    assert main(["explain", "causal", "--picture", "tile"]) == 2
+    assert capsys.readouterr().err == (
+        "UsageError: there is no picture 'tile'\n"
+        "  pictures: bracketings, tiles, roofline, timeline\n"
+        "  help: did you mean 'tiles'?\n"
+    )
+
+
+def test_a_notebook_that_is_not_trusted_shows_plain_text(causal: mc.Kernel) -> None:
+    """Its viewer removes scripts, styles, MathML and drawings, and keeps their letters."""
+    left = Sanitised(causal.derivation._repr_html_()).html
+    page = Page(left)
+    assert {"math", "svg", "script", "style", "mrow"}.isdisjoint(page.seen)
+    rows = [
+        plain(row) for row in re.split(r"</?(?:div|details|summary|td|p)[^>]*>", unescape(left))
+    ]
+    rows = [re.sub(r"<[^>]*>", "", row) for row in rows]
+    for step in causal.derivation:
+        assert any(f"{step.rule}in{','.join(step.place)}" in row for row in rows)
+        for pair in pairs(step):
+            assert plain(text_of(pair.before)) in rows and plain(text_of(pair.after)) in rows
+        assert any(row.startswith("law" + plain(step.law)) for row in rows)
+
+
+def test_what_is_divided_by_is_marked() -> None:
+    derivation = mc.compile(LIBRARY / "attention.mc").derivation
+    step = next(s for s in derivation if s.rule == "expand_softmax")
+    (pair,) = pairs(step)
+    now = re.findall("\ue000now\ue001([^\ue000]*?)\ue002", pair.after)
+    assert " / ".join(now) == step.after
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs())
+def test_pages_of_any_program(text: str) -> None:
+    """Every formula is typeset with its own letters, and the page is whole."""
+    kernel = mc.compile(text)
+    page = Page(explorer.page(kernel))
+    assert page.seen.count("script") == 1
+    for line in kernel.derivation.result.lines():
+        assert plain(letters(math(parse(line)))) == plain(line)

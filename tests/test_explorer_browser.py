@@ -1,0 +1,172 @@
+"""The explorer in a browser: sizes, keys, links, and nothing asked of the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import monocomp as mc
+from monocomp import explorer
+from monocomp.explorer.html import document
+from tests.browser import CHROMIUM, WITHOUT, Browser
+
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason=WITHOUT)
+LIBRARY = Path(mc.library.__file__).parent
+CTRL = 2
+AT = "Number(document.querySelector('.mc').dataset.at)"
+WIDTH = "document.documentElement.scrollWidth"
+# Formulas that are wider or higher than the box that they stand in.
+OUTSIDE = """[...document.querySelectorAll('.mc math')].filter(m => {
+    const r = m.getBoundingClientRect();
+    const b = m.closest('.mc-eq, .mc-said, td').getBoundingClientRect();
+    return m.checkVisibility() && (r.left < b.left - 1 || r.right > b.right + 1
+        || r.top < b.top - 1 || r.bottom > b.bottom + 1);
+}).map(m => m.getAttribute('aria-label') || m.textContent)"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    browser = Browser()
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    found = {}
+    for name in ("causal", "hedgehog_attention", "differential"):
+        found[name] = folder / f"{name}.html"
+        kernel = mc.compile(LIBRARY / f"{name}.mc")
+        found[name].write_text(explorer.page(kernel), encoding="utf-8")
+    two = "".join(
+        mc.compile(LIBRARY / f"{n}.mc").derivation._repr_html_() for n in ("softmax", "gqa")
+    )
+    found["two"] = folder / "two.html"
+    found["two"].write_text(document("two", two), encoding="utf-8")
+    return found
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("name", ["causal", "hedgehog_attention", "two"])
+def test_a_page_opens(browser: Browser, pages: dict[str, Path], name: str, dark: bool) -> None:
+    browser.open(pages[name], dark=dark)
+    assert browser.value(WIDTH) <= 1000
+    assert browser.complaints == [] and browser.requests == [pages[name].as_uri()]
+    rgb = browser.value("getComputedStyle(document.body).backgroundColor")
+    brightness = sum(map(int, rgb[4:-1].split(",")))
+    assert brightness < 150 if dark else brightness > 600
+
+
+def test_every_step_fits(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["hedgehog_attention"])
+    browser.value("document.querySelector('.mc').focus()")
+    browser.press("Home")
+    steps = browser.value("document.querySelectorAll('.mc-step').length")
+    for number in range(1, steps + 1):
+        assert browser.value(AT) == number
+        assert browser.value(WIDTH) <= 1000
+        assert browser.value(OUTSIDE) == []
+        assert browser.value("document.querySelectorAll('.mc-step.mc-here').length") == 1
+        browser.press("ArrowRight")
+    assert browser.value(AT) == steps
+
+
+def test_keys(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["causal"])
+    steps = browser.value("document.querySelectorAll('.mc-step').length")
+    browser.value("document.querySelector('.mc').focus()")
+    browser.press("ArrowRight")
+    assert browser.value(AT) == 2
+    browser.press("ArrowRight", modifiers=CTRL)
+    assert browser.value(AT) == 2
+    browser.press("End")
+    assert browser.value(AT) == steps == int(browser.value("document.querySelector('input').value"))
+    browser.press("Home")
+    seen = []
+    for _ in range(3):
+        browser.press("d")
+        seen.append(browser.value(AT))
+    assert seen == [2, 4, 5]
+    assert browser.value("document.querySelector('output').value") == f"step 5 of {steps}"
+    browser.press("a")
+    shown = "[...document.querySelectorAll('.mc-step')].filter(e => e.offsetParent).length"
+    assert browser.value(shown) == steps
+    browser.press("a")
+    assert browser.value(shown) == 1
+    browser.value("document.querySelector('.mc input').focus()")
+    browser.press("ArrowLeft")
+    assert browser.value(AT) == 4  # once, not by the slider and the page
+
+
+def test_tab_reaches_terms_and_enter_lights_their_lines(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    browser.open(pages["causal"])
+    browser.value("document.querySelector('.mc').focus()")
+    for _ in range(60):
+        browser.press("Tab")
+        if browser.value("document.activeElement.localName") == "mrow":
+            break
+    number = browser.value("document.activeElement.dataset.o")
+    assert number is not None
+    browser.press("Enter")
+    lit = "[...new Set([...document.querySelectorAll('.mc-lit')].map(e => e.dataset.o))]"
+    assert browser.value(lit) == [number]
+    browser.press("Escape")
+    assert browser.value(lit) == []
+
+
+@pytest.mark.parametrize("name", ["causal", "hedgehog_attention", "differential"])
+def test_clicks_link_terms_and_lines(browser: Browser, pages: dict[str, Path], name: str) -> None:
+    """Each term lights lines of the tile program, and each line its term."""
+    browser.open(pages[name])
+    found = browser.value("""(() => {
+        const terms = [...document.querySelectorAll('mrow[data-o]')];
+        const dark = [];
+        for (const t of terms) {
+            t.dispatchEvent(new MouseEvent('click', {bubbles: true}));
+            const lit = [...document.querySelectorAll('.mc-sides .mc-listing .mc-lit')];
+            if (!lit.length || lit.some(e => e.dataset.o != t.dataset.o)) dark.push(t.textContent);
+            t.dispatchEvent(new MouseEvent('click', {bubbles: true}));
+        }
+        for (const s of document.querySelectorAll('.mc-listing span[data-o]')) {
+            s.click();
+            if (!document.querySelector('mrow.mc-lit')) dark.push(s.textContent);
+            s.click();
+        }
+        return [terms.length, dark, document.querySelectorAll('.mc-lit').length];
+    })()""")
+    assert found[0] > 5 and found[1:] == [[], 0]
+
+
+def test_a_real_click(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["causal"])
+    browser.click(".mc-listing span[data-o='1']")
+    lit = "[...document.querySelectorAll('.mc-lit')].every(e => e.dataset.o == '1')"
+    assert browser.value(lit) and browser.value("document.querySelectorAll('.mc-lit').length") > 1
+
+
+def test_two_explorers_do_not_interfere(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["two"])
+    at = "[...document.querySelectorAll('.mc')].map(e => Number(e.dataset.at))"
+    assert browser.value(at) == [1, 1]
+    browser.value("document.querySelectorAll('.mc')[1].focus()")
+    browser.press("ArrowRight")
+    assert browser.value(at) == [1, 2]
+
+
+def test_all_is_there_where_scripts_are_off(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["causal"], scripts=False)
+    assert browser.value(WIDTH) <= 1000
+    boxes = browser.value(
+        "[...document.querySelectorAll('.mc-card')].filter(e => e.offsetHeight > 60).length"
+    )
+    derivation = mc.compile(LIBRARY / "causal.mc").derivation
+    assert boxes == len(derivation)
+    assert browser.value("document.querySelectorAll('.mc-bar-top').length") == 0
+    text = browser.value("document.body.innerText")
+    for step in derivation:
+        assert step.rule in text

@@ -1,0 +1,59 @@
+"""Sums that multiply the same columns are one, at special points too."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import monocomp as mc
+from monocomp.language.checker import check
+from monocomp.pipeline import derive
+from monocomp.planning.joined_sums import join_sums
+from monocomp.translation import translate
+
+POINTS = (0.0, -0.0, 1.0, -2.0, math.inf, -math.inf, math.nan)
+JOINED = [
+    "O[v,d] = sum[t](X[t,d] * P[t,v]) * c[v] - sum[t if v == label[t]](X[t,d] * g[t])",
+    "O[v,d] = sum[t if g[t] > 0](X[t,d] * P[t,v]) + sum[t if t < 1](X[t,d] * abs(g[t])) + c[v]",
+    "O[v,d] = sum[t if t < 2](X[t,d] * tanh(P[t,v])) + sum[t if t > 0](X[t,d] * (P[t,v] + g[t]))",
+]
+APART = [
+    "O[v,d] = sum[t](X[t,d] * P[t,v]) / c[v] - sum[t](X[t,d] * g[t])",  # 1 / 0
+    "O[v,d] = sum[t](X[t,d] * P[t,v]) + sum[t](Y[t,d] * g[t])",  # other columns
+    "O[v] = sum[t](tanh(P[t,v]) * g[t]) + sum[t if t < 1](tanh(P[t,v]))",  # not read
+]
+
+
+def steps_of(line: str) -> list:
+    text = "input label[t]: int\n" + line if "label" in line else line
+    return list(join_sums(derive(translate(check(text))).program))
+
+
+@pytest.mark.parametrize("line", JOINED)
+def test_joined(line: str) -> None:
+    """Wherever the source is a number, the result is the same: whatever no filter admits."""
+    (step,) = steps_of(line)
+    before, after = (p.text() for p in (step.start, step.program))
+    assert after.count("sum[") == 1
+    generator = np.random.default_rng(0)
+    for p, g in itertools.product(POINTS, POINTS):
+        inputs = {
+            "X": generator.normal(size=(3, 2)),
+            "P": generator.choice([p, 1.0, -0.5], size=(3, 2)),
+            "g": np.array([g, 0.5, -1.0]),
+            "c": np.array([2.0, 0.0]),
+            "label": np.array([0, 5, 1]),
+        }
+        given = {n: inputs[n] for n in step.start.declared.inputs}
+        with np.errstate(all="ignore"):
+            wanted, found = mc.evaluate(before, given), mc.evaluate(after, given)
+        there = ~np.isnan(wanted)
+        np.testing.assert_allclose(found[there], wanted[there], rtol=1e-12)
+
+
+@pytest.mark.parametrize("line", APART)
+def test_apart(line: str) -> None:
+    assert not steps_of(line)
