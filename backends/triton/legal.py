@@ -219,14 +219,17 @@ class Legal:
 
     def holds(self, schedule: Schedule) -> bool:
         """Does all of it fit? Registers that are missing are slow, so that they count, but where
-        little is known of them: of products in full precision."""
+        little is known of them: of products in full precision, and of some in limbs up to twice as
+        many as there are."""
         resources = self.resources_of(schedule)
         if not resources.fits(schedule):
             return False
         if all(n <= MIN_DOT for _, n in schedule.blocks):
             return True  # there is nothing smaller
         if self.element_bytes <= 2 and resources.spills(schedule):
-            return False
+            much = resources.registers(schedule) > 2 * resources.gpu.registers
+            if much or not resources.in_parts:
+                return False
         return resources.tile(schedule) <= schedule.num_warps * LARGEST_TILE
 
     def admits(self, schedule: Schedule) -> bool:
