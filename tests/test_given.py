@@ -201,6 +201,13 @@ def test_uses_of_shares(body: str) -> None:
     assert not lifts(f"{SAVED['logsumexp']}\nO[q,e] = {body}")
 
 
+def test_shares_of_two_elements() -> None:
+    """As second derivatives of a softmax have them."""
+    given = "input L[q] = logsumexp[k](S[q,k])\nindex j < |k|\n"
+    assert not lifts(f"{given}O[q,j] = sum[k](exp(S[q,k] + S[q,j] - 2 * L[q]) * V[k])")
+    assert lifts(f"{given}O[q,j] = sum[k](exp(S[q,k] + T[q,j] - 2 * L[q]) * V[k])")
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -36,7 +36,7 @@ def shares(t: Term, known: Iterable[Term] = ()) -> tuple[Term, Term]:
     conditions = frozenset(known).union(*(conjuncts(f.args[0]) for f in parts if is_bracket(f)))
     share = ONE
     for gone, times, total in given:
-        found = _element_of(total, times, exponent, conditions)
+        found = _elements_of(total, times, exponent, conditions)
         if found is None:
             continue
         if gone in parts:
@@ -77,6 +77,23 @@ def _divisors(parts: Iterable[Term]) -> Iterator[tuple[Term, Fraction, Term]]:
 
 def _is_given(t: Term) -> bool:
     return t.op == "stored" and t.attr.given
+
+
+def _elements_of(
+    total: Term, times: Fraction, exponent: Term, known: frozenset[Term]
+) -> Term | None:
+    """The addends of an exponent that are `times` the logarithm of one element, or the logarithms
+    of so many."""
+    found = _element_of(total, times, exponent, known)
+    if found is not None or times.denominator != 1:
+        return found
+    found = ZERO
+    for _ in range(int(times)):
+        one = _element_of(total, Fraction(1), exponent, known)
+        if one is None:
+            return None
+        found, exponent = add(found, one), sub(exponent, one)
+    return found
 
 
 def _element_of(
