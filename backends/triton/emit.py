@@ -354,6 +354,7 @@ def derived_for(schedules: Iterable[Schedule], is_checked: bool) -> list[str]:
 def imports(*parts: Written) -> list[str]:
     """The imports of a file."""
     dialect = parts[0].dialect
-    is_described = any(s.program.blocks for part in parts for s in part.sources)
+    body = [s for part in parts for s in part.program.statements()]
+    is_described = any(isinstance(s, H.Describe) for s in body)
     lines = ["", "import torch", "import triton", "import triton.language as tl", *dialect.imports]
     return [*lines, *[dialect.descriptor_import] * is_described, ""]

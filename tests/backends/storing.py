@@ -43,8 +43,9 @@ PROGRAMS = {
     "lengths": Stored(
         "input len[q]: int\nS[q,k] = Q[q,d] * K[k,d]\n"
         "C[k] = sum[q](softmax[k if k < len[q]](S[q,k]))",
-        ("L", "M"),
+        ("L", "M", "A", "Z", "C_2"),
         "L[q], which is needed in the loop over q for every k",
+        3,  # the places that rows admit, too
     ),
     "talking heads": Stored(
         "T[h,q,k] = W[g,h] * (Q[g,q,d] * K[g,k,d])\n"

@@ -371,9 +371,9 @@ def test_a_plan_runs_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "device", lambda d: entered.append(d) or nullcontext())
     for index in (0, 1):
-        assert plans.run(Plan(torch.device("cuda", index), (), (), (), ()), {}) == ()
+        assert plans.run(Plan(torch.device("cuda", index), (), (), (), (), ()), {}) == ()
     assert entered == [torch.device("cuda", 1)]
-    plan = Plan(torch.device("cpu"), (), (), (), ())
+    plan = Plan(torch.device("cpu"), (), (), (), (), ())
     plans.keep({"X": torch.empty(3)}, plan)
     assert plans.find({"X": torch.zeros(3)}) is plan
     assert plans.find({"X": torch.empty(3, device="meta")}) is None
