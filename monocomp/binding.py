@@ -226,7 +226,7 @@ def _shown_value(given: object) -> str:
         return f"an integer of {given.bit_length()} bits"
     try:
         return shorten(ascii(given))
-    except Exception:
+    except Exception:  # of a user's own `__repr__`, which may raise anything
         return f"a {type(given).__name__}"
 
 

@@ -39,7 +39,7 @@ def slices_of_four() -> Iterator[None]:
     with (
         mock.patch.object(storing, "length_of_slices", lambda *_: 4),
         mock.patch.object(storing, "time_of", lambda *_: 0.0),
-        mock.patch.object(storing, "tensor_sizes", lambda program, sizes: [sizes["t"] * 5]),
+        mock.patch.object(storing, "_largest_tensor", lambda program, sizes: sizes["t"] * 5),
         mock.patch.object(cost, "LAUNCH_TIME", 0),
     ):
         yield

@@ -75,9 +75,9 @@ def _joined(e: Equation) -> Term | None:
     """The body with sums joined, if two can be."""
     sums = [s for a in addends(e.body) if (s := _sum(a)) is not None]  # with columns
     for n, one in enumerate(sums):
-        for common in {s.columns & one.columns for s in sums[n + 1 :]} - {frozenset()}:
+        for common in dict.fromkeys(s.columns & one.columns for s in sums[n + 1 :]):
             chosen = [s for s in sums if s.bound is one.bound and common <= s.columns]
-            if len(chosen) > 1:
+            if common and len(chosen) > 1:
                 others = [a for a in addends(e.body) if a not in [s.addend for s in chosen]]
                 return T.add(_total(chosen, common), *others)
     return None

@@ -64,7 +64,8 @@ def sliced(
         after = _Slicing(program, frozenset(stored), extent, length).program()
     except _NotSliced:
         return None
-    place = tuple(after.slices.computed) if after.slices else ()
+    inside = after.slices.computed if after.slices else frozenset()
+    place = tuple(e.name for e in after.computed if e.name in inside)
     before = extent.lstrip(".")
     shown = f"slices of {length}"
     step = Step("slice_index", SLICING_LAW, place, before, shown, program, after)
@@ -139,7 +140,7 @@ class _Slicing:
             ),
             equations=in_order(equations),
             given=(*start.given, *self.given.values()),
-            views={own: name for name, (own, _) in written.items()},
+            views={whole: name for name, (whole, _) in written.items()},
             slices=slices,
         )
 

@@ -120,7 +120,7 @@ def _choices(
 ) -> Iterator[tuple[list[Step], bool]]:
     """Steps that store values: those with the same indices, and those of the same loop; and what
     one sum of several comes to. Are they all stored by kernels that compute them anyway?"""
-    limit = max(tensor_sizes(program, sizes))
+    limit = _largest_tensor(program, sizes)
     for values in _sets(kernels, sizes, close, limit):
         yield _store(program, values, close), all(v.beside is not None for v in values)
     for step in partial_sums(program, kernels, sizes, limit):
@@ -147,7 +147,7 @@ def _in_slices(
 ) -> list[Step]:
     """The steps that store values, of which there are too many, for a slice of an index at a time,
     if that is worth it."""
-    limit = max(tensor_sizes(program, sizes))
+    limit = _largest_tensor(program, sizes)
     best: list[Step] = []
     for values in _sets(kernels, sizes, close, math.inf):
         count = sum(elements(v.indices, sizes) for v in values)
@@ -169,6 +169,10 @@ def _in_slices(
             if least < WORTHWHILE * whole:
                 whole, best = least / WORTHWHILE, [*stored, step]
     return best
+
+
+def _largest_tensor(program: Equations, sizes: Mapping[str, int]) -> int:
+    return max(tensor_sizes(program, sizes))
 
 
 def tensor_sizes(program: Equations, sizes: Mapping[str, int]) -> list[int]:
