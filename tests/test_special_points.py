@@ -432,6 +432,10 @@ AGGREGATES = [
     "O[q,k] = logsumexp[e](V[k,e] * sum[l if l < q](exp(S[q,l] - V[k,e] - "
     "max[l if l < q](S[q,l] - V[k,e])) * W[l]))",
     "O[q] = softmax[q](sum[k](softmax[k if W[k] > 5](S[0,k]) * (1 - T[q]) ** 1.5))",
+    # What is 0 over nothing, beside a weight in a frame that is inf, as that of nothing is -inf.
+    "L[q,e] = V[0,e] - logsumexp[k if k != e and W[k] > 5](S[q,k] + V[k,e])\n"
+    "O[q] = sum[e if e >= q]("
+    "exp(L[q,e] - max[e if e >= q](L[q,e])) * sum[k if W[k] > 5](S[q,k]))",
     f"{LARGEST}O[q] = Largest[k](S[q,k] + Mask[q,k], Mask[q,k]).a"
     " - Largest[k](S[q,k] + Mask[q,k], Mask[q,k]).b",
     # Weights that are all 0 have no quotient by their sum; those over nothing are 0.

@@ -91,7 +91,8 @@ class FramedSums:
                     start = UNITS[extremum.attr.monoid]
                     scale = where_equal(at.value(frame.old), start, 0.0, scale)
             scaled = apply("mul", scaled, scale)
-        at.bounded |= {SE.embed(new, T.ONE, masked)}
+        if T.is_below_infinity(whole):
+            at.bounded |= {SE.embed(new, T.ONE, masked)}
         element = SE.embed(new, value, masked)
         safe = all(f.op == "exp" or T.is_read(f) for f in factors(element))
         absorbed = _absorbed(SE.embed(new, value, exponent), self.bound.attr[0])

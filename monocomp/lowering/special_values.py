@@ -149,9 +149,10 @@ class Factors:
                 yield rest
             if len(infinite) > 1:
                 yield from ([f] for f in infinite)
+        beside = (f for f in self.parts if not (unsettled and f in self.divisors))
+        others = [f for f in beside if f not in self.settled | self.bounded]
         for f in self.sums:
-            others = (g for g in self.parts if g is not f and g not in self.settled | self.bounded)
-            if not unsettled and not all(_is_bounded(g) or T.empties_with(g, f) for g in others):
+            if not all(g is f or _is_bounded(g) or T.empties_with(g, f) for g in others):
                 # Not where another factor is 0: what is asked exactly may be divided by 0 then.
                 empty = [g for g in factors(f) if T.is_bracket(g) or T.may_be_empty(g)]
                 yield empty or [f]
