@@ -436,6 +436,15 @@ AGGREGATES = [
     "L[q,e] = V[0,e] - logsumexp[k if k != e and W[k] > 5](S[q,k] + V[k,e])\n"
     "O[q] = sum[e if e >= q]("
     "exp(L[q,e] - max[e if e >= q](L[q,e])) * sum[k if W[k] > 5](S[q,k]))",
+    # Centres that are infinite, or no number, of nothing: a field, and functions of a maximum.
+    *(
+        f"{LARGEST}O[q] = sum[k if k >= q](T[k] * (S[q,k] - {centre}) ** 2)"
+        for centre in (
+            "Largest[k if k >= q](S[q,k], W[k]).b",
+            "tanh(max[k if k >= q](S[q,k] + Mask[q,k]))",
+            "maximum(max[k if k >= q](S[q,k] + Mask[q,k]), mean[k if k >= q](S[q,k]))",
+        )
+    ),
     f"{LARGEST}O[q] = Largest[k](S[q,k] + Mask[q,k], Mask[q,k]).a"
     " - Largest[k](S[q,k] + Mask[q,k], Mask[q,k]).b",
     # Weights that are all 0 have no quotient by their sum; those over nothing are 0.

@@ -258,7 +258,8 @@ def may_be_infinite_by_itself(t: Term) -> bool:
     """Is t infinite where it stands for nothing: a maximum, minimum or logarithm of that?"""
     match t.op:
         case "fold":
-            return t.attr.monoid in EXTREMA and not T.is_finite(t)
+            is_extremum = t.attr.monoid in EXTREMA and not T.is_finite(t)
+            return is_extremum and not (t.attr.monoid == "min" and T.is_below_infinity(t))
         case "maximum" | "minimum" | "mul" | "abs":
             return any(map(may_be_infinite_by_itself, t.args))
         case "add" | "where":
@@ -298,6 +299,12 @@ def _is_least(t: Term) -> bool:
         return _is_least(t.attr.body)
     is_extremum = t.op == "minimum" or (t.op == "fold" and t.attr.monoid == "min")
     return is_extremum or _unit_of_field(t) is T.INF
+
+
+def begins_infinite(t: Term) -> bool:
+    """Is what a loop carries for this fold, or field of one, infinite before its first element?"""
+    is_extremum = t.op == "fold" and t.attr.monoid in EXTREMA
+    return is_extremum or _unit_of_field(t) in (T.INF, T.NEG_INF)
 
 
 def _unit_of_field(t: Term) -> Term | None:
