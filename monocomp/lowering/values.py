@@ -307,8 +307,8 @@ class Values(Scopes):
         self.settled = outer
         if isinstance(coefficient, float):
             total = where_equal(self.value(rest), 0.0, 0.0, total)
-        for zero in parts.zeros():
-            total = where_equal(self.value(times(1, zero)), 0.0, 0.0, total)
+        for zero in dict.fromkeys(map(tuple, parts.zeros())):
+            total = where_equal(self.value(times(1, [*zero])), 0.0, 0.0, total)
         for f in filter(is_infinite_bracket, factors(rest)):
             (condition,) = f.args[0].args
             others = self.value(T.mul(T.const(coefficient, "float"), *parts.there(condition)))
