@@ -807,7 +807,7 @@ def _rounded(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
         return apply
 
     def log_softmax(w: Any, x: Any, admitted: Any) -> Any:
-        total = np.asarray(rounded(naive_folds.fold_logsumexp)(w, x, admitted))[..., None]
+        total = np.asarray(rounded(naive_folds.fold_logsumexp, 1)(w, x, admitted))[..., None]
         return np.where(wide.is_infinite(total), w.number(-INF), x - total)
 
     wide_ = wide.LONGDOUBLE
@@ -825,7 +825,7 @@ def _rounded(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
     # The largest exponent leaves a logarithm, and comes back to what it is added to.
     functions = {name: rounded(f, 60 * (name == "log")) for name, f in wide_.elementary.items()}
     arithmetic = {op: rounded(f) for op, f in naive_arithmetic._ARITHMETIC.items()}
-    folds = {name: rounded(f) for name, f in naive_folds.FOLDS.items()}
+    folds = {name: rounded(f, name == "logsumexp") for name, f in naive_folds.FOLDS.items()}
     for _ in range(5):
         with (
             np.errstate(all="ignore"),
