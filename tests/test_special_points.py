@@ -445,6 +445,16 @@ AGGREGATES = [
             "maximum(max[k if k >= q](S[q,k] + Mask[q,k]), mean[k if k >= q](S[q,k]))",
         )
     ),
+    "O[q] = exp(sum[k if W[k] > 5](T[k]) * logsumexp[k if W[k] > T[q]](T[k]))",
+    "O[q] = sum[k]((S[q,k] - sum[k](S[q,k])) * min[l if Kept[q,l] > 1](T[l] * S[q,k]))",
+    # Exponents with a unit in the last place of more than 1: the largest is exactly the maximum.
+    *(
+        f"O[q,k] = softmax[k]({x}) + T[q]"
+        for x in (
+            "S[q,k] * sum[k](exp(8 * S[q,k]) * S[q,k])",
+            "(S[q,k] - W[k] ** 2) * sum[k](exp(8 * S[q,k]))",
+        )
+    ),
     f"{LARGEST}O[q] = Largest[k](S[q,k] + Mask[q,k], Mask[q,k]).a"
     " - Largest[k](S[q,k] + Mask[q,k], Mask[q,k]).b",
     # Weights that are all 0 have no quotient by their sum; those over nothing are 0.

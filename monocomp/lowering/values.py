@@ -15,6 +15,7 @@ from monocomp.lowering.guards import READS, guarded_by, in_order, is_computed, r
 from monocomp.lowering.naming import base_name
 from monocomp.lowering.scopes import Scopes
 from monocomp.lowering.special_values import (
+    EXTREMA,
     Factors,
     clamped,
     in_no_frame,
@@ -270,16 +271,25 @@ class Values(Scopes):
         under = [f for f in inverse if f.attr.denominator == 1 or T.may_be_empty(f.args[0])]
         over = [f for f in group if f not in inverse]
         over += [f for f in inverse if f not in under]
+        # A maximum comes last, as its elements do, which are multiplied with what is known before
+        # them: so their products round alike.
+        extrema = [f for f in over if f.op == "fold" and f.attr.monoid in EXTREMA]
         for f in over:
-            value = self.value(f)
-            total = value if total is None else apply("mul", total, value)
+            if f not in extrema:
+                total = self._times(total, f)
         for f in under:
             divisor = self.value(T.power_of(f.args[0], -f.attr))
             total = divide(total or number(1.0), divisor)
             if f in self.settled:  # whatever stands there: nobody need have looked at it
                 total = where_equal(divisor, 0.0, 0.0, total)
+        for f in extrema:
+            total = self._times(total, f)
         assert total is not None
         return total
+
+    def _times(self, total: Expr | None, f: Term) -> Expr:
+        value = self.value(f)
+        return value if total is None else apply("mul", total, value)
 
     def _quotient(self, over: Expr, divisor: Expr) -> Expr:
         """over / divisor, for an aggregate that may be of nothing: 0 / 0 = 0 then."""
@@ -377,7 +387,8 @@ class Values(Scopes):
         over = T.mul(T.ONE, *(f for f in factors(scale) if f not in divisors))
         value = self._hoisted([over], self._product(log2_e, over))
         total = apply("mul", value, total)
-        if any(map(T.may_be_empty, factors(over))) and not all(map(T.is_finite, rest)):
+        may_be_none = any(T.may_be_empty(f) or f.op == "exp" for f in factors(over))
+        if may_be_none and not (T.is_positive(over) or all(map(T.is_finite, rest))):
             total = where_equal(value, 0.0, 0.0, total)
         for f in divisors:
             divisor = self.value(T.power_of(f.args[0], -f.attr))
@@ -411,7 +422,7 @@ def _common_scale(addends: list[Term]) -> tuple[Term | None, list[Term]]:
     common = [f for f in parts[0] if not T.is_bracket(f)]
     common = [f for f in common if all(f in p and len(p) > 1 for p in parts)]
     is_difference = len(addends) == 2 and sum(numbers) == 0
-    if len(addends) < 2 or any(f.op == "exp" for f in common) or not (common or is_difference):
+    if len(addends) < 2 or not (common or is_difference):
         return None, addends
     size = abs(numbers[0]) if len({abs(n) for n in numbers}) == 1 else Fraction(1)
     left = [
