@@ -431,6 +431,19 @@ AGGREGATES = [
     "O[q,k] = logsumexp[e](V[k,e] * sum[l if l < q](exp(S[q,l] - V[k,e] - "
     "max[l if l < q](S[q,l] - V[k,e])) * W[l]))",
     "O[q] = softmax[q](sum[k](softmax[k if W[k] > 5](S[0,k]) * (1 - T[q]) ** 1.5))",
+    # What is 0 over nothing, beside a weight in a frame that is inf, as that of nothing is -inf.
+    "L[q,e] = V[0,e] - logsumexp[k if k != e and W[k] > 5](S[q,k] + V[k,e])\n"
+    "O[q] = sum[e if e >= q]("
+    "exp(L[q,e] - max[e if e >= q](L[q,e])) * sum[k if W[k] > 5](S[q,k]))",
+    # Centres that are infinite, or no number, of nothing: a field, and functions of a maximum.
+    *(
+        f"{LARGEST}O[q] = sum[k if k >= q](T[k] * (S[q,k] - {centre}) ** 2)"
+        for centre in (
+            "Largest[k if k >= q](S[q,k], W[k]).b",
+            "tanh(max[k if k >= q](S[q,k] + Mask[q,k]))",
+            "maximum(max[k if k >= q](S[q,k] + Mask[q,k]), mean[k if k >= q](S[q,k]))",
+        )
+    ),
     f"{LARGEST}O[q] = Largest[k](S[q,k] + Mask[q,k], Mask[q,k]).a"
     " - Largest[k](S[q,k] + Mask[q,k], Mask[q,k]).b",
     # Weights that are all 0 have no quotient by their sum; those over nothing are 0.
@@ -788,22 +801,24 @@ def _is_between(wanted: Any, found: Any, other: Any) -> Any:
 def _rounded(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
     """The outputs with other last digits of what is computed on the way, logarithms of sums of
     exponentials included, with divisors of 0 that are a few of those, and without exponentials that
-    underflow. Numbers of few digits are exact."""
+    underflow. Numbers of few digits are exact, but those with an absolute error."""
     rng = np.random.default_rng(0)
 
-    def rounded(f: Any, absolute: float = 0, keeps_short: bool = True) -> Any:
+    def rounded(f: Any, absolute: float | None = None) -> Any:
         def apply(*args: Any) -> Any:
             result = f(*args)
             if np.asarray(result).dtype.kind != "f":
                 return result
-            noise = 4e-16 * rng.standard_normal(np.shape(result)) * (np.abs(result) + absolute)
-            is_short = (result == np.asarray(result, np.float32)) & keeps_short
+            noise = (
+                4e-16 * rng.standard_normal(np.shape(result)) * (np.abs(result) + (absolute or 0))
+            )
+            is_short = (result == np.asarray(result, np.float32)) & (absolute is None)
             return np.where(is_short | ~wide.is_finite(result), result, result + noise)
 
         return apply
 
     def log_softmax(w: Any, x: Any, admitted: Any) -> Any:
-        total = np.asarray(rounded(naive_folds.fold_logsumexp)(w, x, admitted))[..., None]
+        total = np.asarray(rounded(naive_folds.fold_logsumexp, 1)(w, x, admitted))[..., None]
         return np.where(wide.is_infinite(total), w.number(-INF), x - total)
 
     wide_ = wide.LONGDOUBLE
@@ -821,11 +836,12 @@ def _rounded(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
     # The largest exponent leaves a logarithm, and comes back to what it is added to; the addends of
     # an exponent are rounded apart, so that exp(a + b - max) may differ from 1 at the largest.
     functions = {name: rounded(f) for name, f in wide_.elementary.items()}
-    functions["log"] = rounded(wide_.elementary["log"], 60, keeps_short=False)
-    functions["exp"] = rounded(wide_.elementary["exp"], keeps_short=False)
+    functions["log"] = rounded(wide_.elementary["log"], 60)
+    functions["exp"] = rounded(wide_.elementary["exp"], 0)
     arithmetic = {op: rounded(f) for op, f in naive_arithmetic._ARITHMETIC.items()}
-    softmax = rounded(naive_folds.softmax, keeps_short=False)
+    softmax = rounded(naive_folds.softmax, 0)
     folds = {name: rounded(f) for name, f in naive_folds.FOLDS.items()}
+    folds["logsumexp"] = rounded(naive_folds.fold_logsumexp, 1)
     for _ in range(5):
         with (
             np.errstate(all="ignore"),
