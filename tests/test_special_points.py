@@ -469,6 +469,11 @@ AGGREGATES = [
         )
     ),
     "O[q,k] = softmax[k](S[q,k] + Mask[q,k]) / sum[k](exp(S[q,k] + Mask[q,k]) * W[q])",
+    # Nor does it leave a sum of quotients by nothing, in another order of sums.
+    *(
+        f"O[k] = sum[l](sum[q](R[q,l] * exp(Mask[q,k]) / sum[j if j <= l](exp(Mask[q,j]))){x})"
+        for x in ("", " * W[l]")
+    ),
     # Addends that are 0, of which the exponent is largest.
     "O[q] = log(exp(Far[q]) * W[q] ** 2 + exp(T[q]))",
     "O[q] = log(maximum(exp(Far[q]) * W[q] ** 2, exp(T[q])))",
