@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal
 
 from monocomp.errors import InternalError
@@ -96,14 +95,16 @@ def _level(e: ast.expr) -> int:
 def _flat(e: ast.expr, level: int = 0) -> str:
     if isinstance(e, ast.Name):
         return e.id
-    write = _WRITERS.get(type(e))
-    if write is None:
-        raise InternalError(f"no layout for {ast.dump(e)}")
-    text = write(e)
+    known = vars(e)  # each level of brackets asks for what stands inside of it
+    text = known.get("flat")
+    if text is None:
+        write = _WRITERS.get(type(e))
+        if write is None:
+            raise InternalError(f"no layout for {ast.dump(e)}")
+        text = known["flat"] = write(e)
     return f"({text})" if level and _level(e) < level else text
 
 
-@lru_cache(maxsize=1024)  # each level of brackets asks for what stands inside of it
 def _flat_operands(e: ast.expr) -> str:
     if _is_power(e):
         return "".join([p if isinstance(p, str) else p.flat for p in _pieces(e)])
@@ -115,7 +116,6 @@ def _flat_logic(e: ast.BoolOp) -> str:
     return sign.join([_flat(x, _COMPARE) for x in e.values])
 
 
-@lru_cache(maxsize=1024)
 def _flat_call(e: ast.Call) -> str:
     items = [*map(_flat, e.args), *[f"{k.arg}={_flat(k.value)}" for k in e.keywords]]
     return f"{_flat(e.func, _ATOM)}({', '.join(items)})"

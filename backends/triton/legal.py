@@ -195,7 +195,7 @@ class Legal:
 
     def shape(self, schedule: Schedule) -> Shape:
         """The shape of a schedule."""
-        lengths = dict(schedule.blocks)
+        lengths = schedule.lengths
         return Shape(
             tuple(lengths[a] for a in self.rows),
             tuple(lengths[a] for a in self.streams),
