@@ -126,6 +126,7 @@ class Rewriter:
         self.finished = False  # has every rule been applied that should be?
         self.depends_on_sizes = False  # would other extents have led elsewhere?
         self._refused: defaultdict[Term, set[Rule]] = defaultdict(set)  # rules that leave a term
+        self._normal: defaultdict[RuleSet, set[Term]] = defaultdict(set)  # terms that a set leaves
         self._idle: dict[Rule, Equations] = {}  # the program that a choice leaves as it is
 
     @property
@@ -158,12 +159,13 @@ class Rewriter:
     def again(self) -> Rewriter:
         """Another one that starts from here, and knows which rules have nothing to do."""
         other = Rewriter(self.program)
-        other._refused, other._idle = self._refused, self._idle
+        other._refused, other._normal, other._idle = self._refused, self._normal, self._idle
         return other
 
     def forget(self) -> None:
         """Let go of which rules have nothing to do, once all is done."""
         self._refused.clear()
+        self._normal.clear()
         self._idle.clear()
 
     def follow(self, other: Rewriter) -> None:
@@ -260,7 +262,7 @@ class Rewriter:
 
     def exhaust(self, rules: RuleSet) -> None:
         """Apply the rules, innermost place first, until none matches."""
-        normal: set[Term] = set()
+        normal = self._normal[rules]
         while not self.stopped and self._apply(rules, normal, None):
             pass
 
@@ -306,9 +308,10 @@ class Rewriter:
                 found = rules.first(t, self._refused[t])
                 if found is not None:
                     choice = Choice.replacing(t, found[1], self.program)
-                    # Under exp, say, the canonical form may undo the rule.
                     if self.program.changed(choice.program):
                         return found[0], choice
+                    # Under exp, say, the canonical form may undo the rule: here, not everywhere.
+                    self._normal.pop(rules, None)
                 normal.add(t)
         return None
 
@@ -327,9 +330,13 @@ def _indices(t: Term) -> Iterator[Term]:
 
 def _unvisited(root: Term, normal: set[Term]) -> Iterator[Term]:
     """Subterms that are not known to be normal, operands first."""
-    if root in normal:
-        return
-    for t in T.children(root):
-        yield from _unvisited(t, normal)
-    if root not in normal:
-        yield root
+    stack: list[Term | None] = [root]
+    while stack:
+        t = stack.pop()
+        if t is None:  # all that stood above is done
+            t = stack.pop()
+            assert t is not None
+            if t not in normal:
+                yield t
+        elif t not in normal:
+            stack += (t, None, *reversed(T.children(t)))

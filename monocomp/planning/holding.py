@@ -44,8 +44,8 @@ def estimate(
     found = []
     for group in map(tuple, kernel_groups(program, sizes)):
         if group not in known:
-            roles = roles_by_cost(program, group, fits, sizes)
-            known[group] = _estimate(program, group, roles, sizes)
+            roles, counted = _chosen(program, group, fits, sizes)
+            known[group] = counted or _estimate(program, group, roles, sizes)
         found.append(known[group])
     return found
 
@@ -71,12 +71,18 @@ def roles_by_cost(
         fits: can an axis of this extent be held entirely?
         sizes: a number for every extent.
     """
+    return _chosen(program, group, fits, sizes)[0]
 
-    def work(roles: Roles) -> float:
-        return _estimate(program, group, roles, sizes).cost.work
 
+def _chosen(
+    program: Equations,
+    group: Sequence[Equation],
+    fits: Callable[[str], bool],
+    sizes: Mapping[str, int],
+) -> tuple[Roles, Estimate | None]:
+    """The roles, and the work with them where there was a choice."""
     best = _held(program, group, fits, sizes, frozenset())
-    least: float | None = None
+    counted: Estimate | None = None
     everywhere = {i.attr[0] for i in set.intersection(*(set(e.indices) for e in group))}
     for lesser in _lesser(group, best):
         roles = _held(program, group, fits, sizes, lesser)
@@ -84,11 +90,11 @@ def roles_by_cost(
         # An output that lacks an index is stored once: not by each instance along it.
         is_more = bool(more) and _grid(roles) > _grid(best) and more <= everywhere
         if is_more:
-            least = work(best) if least is None else least
-            tried = work(roles)
-            if WORTHWHILE * tried <= least:
-                best, least = roles, tried
-    return best
+            counted = counted or _estimate(program, group, best, sizes)
+            tried = _estimate(program, group, roles, sizes)
+            if WORTHWHILE * tried.cost.work <= counted.cost.work:
+                best, counted = roles, tried
+    return best, counted
 
 
 def _held(
