@@ -223,6 +223,7 @@ class Derivation(Rendered):
 
     def to_json(self) -> str:
         """Everything, as JSON; programs are texts of the language."""
+        costs = [self.first(n).costs[1].to_json() for n in range(len(self.steps) + 1)]
         steps = [
             {
                 "number": number,
@@ -233,18 +234,17 @@ class Derivation(Rendered):
                 "before": step.before,
                 "after": step.after,
                 "program": step.program.text(),
-                "cost_before": step.cost_before().to_json(),
-                "cost_after": step.cost_after().to_json(),
+                "cost_before": costs[number - 1],
+                "cost_after": costs[number],
             }
             for number, step in enumerate(self.steps, 1)
         ]
-        before, after = self.costs
         whole = {
             "start": self.start.text(),
             "steps": steps,
             "result": self.result.text(),
-            "cost_before": before.to_json(),
-            "cost_after": after.to_json(),
+            "cost_before": costs[0],
+            "cost_after": costs[-1],
             "refusals": [asdict(refusal) for refusal in self.refusals],
             "certificate": self.certify().as_data(),
         }
