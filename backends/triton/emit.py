@@ -25,6 +25,7 @@ from monocomp.blocks.program import BlockProgram, Statement
 from monocomp.dtypes import itemsize
 from monocomp.equations import Equations
 from monocomp.errors import UnsupportedError
+from monocomp.host import arguments as A
 from monocomp.host import program as H
 from monocomp.host.building import host_program
 from monocomp.sizes import packed_extents
@@ -258,8 +259,8 @@ def host_functions(*parts: Written) -> list[str]:
     aligns = any(isinstance(s, H.Align) for s in body)
     needed = {
         "two_tiles": any(isinstance(s, H.TwoTiles) for s in body),
-        "step": any(isinstance(a.value, H.Step) for a in arguments),
-        "descriptor": any(isinstance(a.value, H.Descriptor) for a in arguments),
+        "step": any(isinstance(a.value, A.Step) for a in arguments),
+        "descriptor": any(isinstance(a.value, A.Descriptor) for a in arguments),
         "copy_rows": aligns,
         "aligned": aligns,
         "clear_elements": has_sums,
