@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from monocomp import terms as T
 from monocomp.changes import Change, changes
@@ -149,12 +149,8 @@ class Rewriter:
             self.steps.append(step)
 
     def _shown(self, t: Term) -> Callable[[], str]:
-        """What makes a term's text for readers, with the names that the program gives its parts.
-
-        Few texts are ever read, and they take longer to make than the steps.
-        """
-        program = self.program
-        return lambda: show(t, program.reader_names(t))
+        """What makes a term's text: few are ever read, and they take longer than the steps."""
+        return partial(self.program.shown, t)
 
     def inline_definitions(self) -> None:
         """Replace names by what they stand for, so that rules see through them, but for those of

@@ -110,7 +110,7 @@ def _steps(program: Equations, trace: Trace) -> Iterator[Step]:
         if edges:
             pairs = ((show(e.operand.term, names), handed_on(e, _ADJOINT)) for e in edges)
             after = ", ".join(f"d({operand}) += {show(x, names)}" for operand, x in pairs)
-            shown = show(node.term, program.reader_names(node.term))
+            shown = program.shown(node.term)
             yield step(f"differentiate_{_word(node.term)}", law_of(node.term), place, shown, after)
     saved = {e.name: e for e in trace.saved}
     for choice in trace.choices:
@@ -126,7 +126,7 @@ def _steps(program: Equations, trace: Trace) -> Iterator[Step]:
             text, reason = choice.text, choice.reason
             yield step("compute_value_anew", _ANEW_LAW, choice.name, text, text, reason)
     for e in trace.named:
-        body = show(e.body, program.reader_names(e.body))
+        body = program.shown(e.body)
         yield step("name_shared_factor", NAMING_LAW, e.name, body, _left(e))
     for name, e in trace.results:
         line = definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
