@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from monocomp import __version__
+from monocomp.backends.eager import reference_lines
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
@@ -20,7 +21,7 @@ from monocomp.backends.triton.kernel_source import KernelSource, block_program, 
 from monocomp.backends.triton.known_arguments import Known, Promises
 from monocomp.backends.triton.minimal import MinimalHost
 from monocomp.backends.triton.schedule import Schedule
-from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines, sizes_for
+from monocomp.backends.triton.selfcheck import RESERVED, main_lines, sizes_for
 from monocomp.blocks.program import BlockProgram, Statement
 from monocomp.dtypes import itemsize
 from monocomp.equations import Equations

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from monocomp import terms as T
-from monocomp.backends.triton.eager import eager
+from monocomp.backends.eager.calls import eager
 from monocomp.equations import Equations
 from monocomp.errors import MonocompError
 from monocomp.kernel import Kernel
