@@ -132,6 +132,11 @@ class Derivation(Rendered):
 
         return Kernel(self.start, derivation=self, **options)
 
+    @property
+    def rewrites(self) -> tuple[Step, ...]:
+        """The steps that keep what the program gives."""
+        return self.steps
+
     def check(
         self,
         extents: Mapping[str, int] | None = None,
@@ -148,7 +153,7 @@ class Derivation(Rendered):
         from monocomp.checking.steps import Case, Checks, check_steps
 
         case = Case.of(self.start, extents or {}, params or {}, seed, self.start.text())
-        return Checks(case, tuple(check_steps(self.start, self.steps, case)))
+        return Checks(case, tuple(check_steps(self.start, self.rewrites, case)))
 
     def certify(self, fresh: bool = False) -> Certificate:
         """The laws and facts that the steps rest on, with their proofs.
@@ -158,7 +163,7 @@ class Derivation(Rendered):
         """
         from monocomp.certificate import certify
 
-        return certify(self.start, self.steps, fresh)
+        return certify(self.start, self.rewrites, fresh)
 
     @cached_property
     def refusals(self) -> tuple[Refusal, ...]:
