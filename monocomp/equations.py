@@ -160,6 +160,10 @@ class Equations:
         names.abbreviate = abbreviator([a for a in self.known if a.name != of], whole)
         return names
 
+    def shown(self, t: Term) -> str:
+        """A term's text for readers, with the names that the program gives its parts."""
+        return show(t, self.reader_names(t))
+
     def readable_lines(self) -> list[str]:
         """Like `lines`, with known names, and what those stand for before them."""
         names = self.reader_names()

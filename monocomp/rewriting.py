@@ -8,10 +8,9 @@ be printed, checked against the oracle, and a derivation can be stopped anywhere
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
+from functools import cached_property, partial
 
 from monocomp import terms as T
 from monocomp.changes import Change, changes
@@ -22,9 +21,6 @@ from monocomp.sharing import kept, require_small
 from monocomp.terms import Term
 from monocomp.terms.abbreviation import Abbreviation
 from monocomp.terms.printer import show
-
-if TYPE_CHECKING:
-    from monocomp.planning.cost import Cost
 
 STEP_LIMIT = 10_000
 WEIGHT_LIMIT = 1_000_000  # terms of an equation as it is written out
@@ -88,29 +84,6 @@ class Step:
     def changes(self) -> tuple[Change, ...]:
         """Where the programs before and after differ; nowhere, if only loops do."""
         return changes(self.start, self.program)
-
-    @overload
-    def cost_before(self) -> Cost: ...
-    @overload
-    def cost_before(self, extents: Mapping[str, int]) -> dict[str, Any]: ...
-    def cost_before(self, extents: Mapping[str, int] | None = None) -> Cost | dict[str, Any]:
-        """What the program costs before the step: formulas, or numbers for given extents."""
-        return _cost(self.start, extents)
-
-    @overload
-    def cost_after(self) -> Cost: ...
-    @overload
-    def cost_after(self, extents: Mapping[str, int]) -> dict[str, Any]: ...
-    def cost_after(self, extents: Mapping[str, int] | None = None) -> Cost | dict[str, Any]:
-        """What the program costs after the step."""
-        return _cost(self.program, extents)
-
-
-def _cost(program: Equations, extents: Mapping[str, int] | None) -> Cost | dict[str, Any]:
-    from monocomp.planning.counting import cost  # which reads steps' programs
-
-    found = cost(program)
-    return found if extents is None else found.at(extents, program)
 
 
 class Rewriter:
@@ -178,12 +151,8 @@ class Rewriter:
             self.steps.append(step)
 
     def _shown(self, t: Term) -> Callable[[], str]:
-        """What makes a term's text for readers, with the names that the program gives its parts.
-
-        Few texts are ever read, and they take longer to make than the steps.
-        """
-        program = self.program
-        return lambda: show(t, program.reader_names(t))
+        """What makes a term's text: few are ever read, and they take longer than the steps."""
+        return partial(self.program.shown, t)
 
     def inline_definitions(self) -> None:
         """Replace names by what they stand for, so that rules see through them, but for those of
