@@ -235,7 +235,7 @@ def run_case(case: Case, setting: Setting) -> Result:
     result.launches = len(launches)
     calls: dict[str, Launch] = {"call": lambda: kernel(*tensors, **case.params)}
     if case.differentiated:
-        calls["autograd"] = lambda: Bare.apply(*tensors)  # type: ignore[no-untyped-call]
+        calls["autograd"] = lambda: Bare.apply(*tensors)
     if launches:
         calls["launch"] = lambda: [each.compiled() for each in launches]
         calls["Triton"] = lambda: [each.through_triton() for each in launches]
