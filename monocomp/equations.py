@@ -176,13 +176,12 @@ class Equations:
             )
             for e in (*self.given, *self.equations)
         ]
-        used = [
-            definition_line(a.name, names.of_all(a.indices), a.body, self.reader_names(a.body))
-            for a in reversed(self.known)
-            if any(f"{a.name}[" in line.split("=", 1)[1] for line in lines)
-            and a.name not in self.by_name
-        ]
-        return used + lines
+        for a in self.known:  # those that came later stand for what has earlier ones in it
+            used = any(f"{a.name}[" in line.split("=", 1)[1] for line in lines)
+            if used and a.name not in self.by_name:
+                body = self.reader_names(a.body)
+                lines.insert(0, definition_line(a.name, names.of_all(a.indices), a.body, body))
+        return lines
 
     def lines(self, names: Names | None = None) -> list[str]:
         """One line an equation, without declarations."""

@@ -16,6 +16,8 @@ from monocomp import terms as T
 from monocomp.changes import Change, changes
 from monocomp.equations import Equation, Equations
 from monocomp.errors import InternalError
+from monocomp.paragraphs import heading, row
+from monocomp.rendering import Rendered
 from monocomp.rules import Choice, Rule, RuleSet
 from monocomp.sharing import kept, require_small
 from monocomp.terms import Term
@@ -40,9 +42,9 @@ class Saving:
         return f"costs {self.after:.3g} where it was {self.before:.3g}"
 
 
-@dataclass(frozen=True)
-class Step:
-    """One rewrite: which rule, where, and the program before and after.
+@dataclass(frozen=True, repr=False)
+class Step(Rendered):
+    """One rewrite: which rule, where, and the program before and after. It prints as in its derivation.
 
     Attributes:
         rule: the rule's name.
@@ -68,6 +70,22 @@ class Step:
     contractum: Term | None = None
     reason: str = ""
     cost: Saving | None = None
+
+    def __str__(self) -> str:
+        return self.shown()
+
+    def shown(self, number: str = "") -> str:
+        """Rule, law, before and after, in lines; the first begins with a number."""
+        rows = (("law", self.law), ("before", self.before), ("after", self.after))
+        lines = (row(label, text) for label, text in rows if text)
+        return "\n".join([*heading(f"{number}{self._named}"), *lines])
+
+    def __repr__(self) -> str:
+        return f"<Step {self._named}; print it to see it>"
+
+    @property
+    def _named(self) -> str:
+        return ", in ".join(filter(None, (self.rule, ", ".join(self.place))))
 
     @cached_property
     def before(self) -> str:
@@ -205,7 +223,8 @@ class Rewriter:
         It will stand in several sums, and a reader wants to recognise it. Only the steps'
         text uses the name; the program stays as it is.
         """
-        taken = self.program.declared.names | self.program.by_name.keys()
+        taken = {*self.program.declared.names, *self.program.by_name}
+        taken |= {a.name for a in self.program.known}
         free_names = (c for c in "STUVWXYZ" if c not in taken)
         for equation in self.program.equations:
             for t in T.subterms(equation.body):
