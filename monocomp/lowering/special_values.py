@@ -257,6 +257,8 @@ def _unscaled(t: Term) -> Term:
 def may_be_infinite_by_itself(t: Term) -> bool:
     """Is t infinite where it stands for nothing: a maximum, minimum or logarithm of that?"""
     match t.op:
+        case "fold" if t.attr.monoid == "sum":
+            return any(map(may_be_infinite_by_itself, factors(t.args[-1])))
         case "fold":
             is_extremum = t.attr.monoid in EXTREMA and not T.is_finite(t)
             return is_extremum and not (t.attr.monoid == "min" and T.is_below_infinity(t))
