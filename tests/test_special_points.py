@@ -411,6 +411,7 @@ AGGREGATES = [
             "O[q,k] = P0[q,k] / P1[q,k]",
             "O[q] = max[k if k > 0](P0[q,k] / P1[q,k])",
             "O[q] = sum[k](minimum(P0[q,k] / P1[q,k], 2))",
+            "O[q] = sum[k](exp(log(P0[q,k]) - log(P1[q,k])) * T[k])",
         )
     ),
     "O[q,k] = exp(log_softmax[k](Large[q,k]) - log_softmax[k](S[q,k] + Off[k]))",
