@@ -411,10 +411,12 @@ AGGREGATES = [
             "O[q,k] = P0[q,k] / P1[q,k]",
             "O[q] = max[k if k > 0](P0[q,k] / P1[q,k])",
             "O[q] = sum[k](minimum(P0[q,k] / P1[q,k], 2))",
-            "O[q] = sum[k](exp(log(P0[q,k]) - log(P1[q,k])) * T[k])",
         )
     ),
     "O[q,k] = exp(log_softmax[k](Large[q,k]) - log_softmax[k](S[q,k] + Off[k]))",
+    "O[q] = sum[k](exp(log_softmax[k](S[q,k] + Mask[q,k]) - log_softmax[k](R[q,k] + Mask[q,k]))"
+    " * T[k])",
+    "O[q] = logsumexp[k if k > 2](W[k] + log(sum[k](exp(W[k] + T[0]) * S[q,1])))",
     # Entries of a list at computed ranks.
     *(
         f"index r < 3\nL[q,r] = top[k -> r](S[q,k])\nI[q,r] = argtop[k -> r](S[q,k])\n{x}"
