@@ -297,6 +297,7 @@ NEAR_MISSES = {
             )
         ),
         "A[i] = (B[i] + C[i]) / D[i]",  # nothing cancels
+        "A[i] = (B[i] - C[i]) / B[i] ** 3",  # nor all of a divisor: inf - inf where it is 0
         "A[i] = (B[i] * C[i] + D[i]) * C[i]",
         "A[i] = (exp(B[i]) + C[i]) / D[i]",
         "A[i] = B[i] * C[i] / D[i]",
@@ -697,6 +698,7 @@ VARIANTS = {
             "sum[k if k < i](1.0) * X[i,0] / sum[k if k < i](1.0)"
             " + (B[i] - Y[0]) / sum[k if k < i](1.0)",
         ),
+        ("(B[i] * X[i,0] + Y[0] - 1) / B[i]", "X[i,0] + (Y[0] - 1) / B[i]"),
     ],
     "cancel_denominator": [
         ("exp(B[i]) / (exp(B[i]) + X[i,1]) + X[i,1] / (exp(B[i]) + X[i,1])", "1"),
