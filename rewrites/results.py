@@ -191,7 +191,9 @@ def _separated(t: Term, bound: Term, condition: Term) -> dict[Term, Term]:
                 ):
                     return {T.ONE: s}
                 others = [f for f in s.args if [f] != sums] if sums else []
-                if not all(map(T.is_finite_if_there, others)):
+                if not all(map(T.is_finite_if_there, others)) or any(
+                    _may_be_of_nothing(f, elements) for f in others
+                ):
                     return {T.ONE: s}  # inf * (a - b) is a number, inf * a - inf * b is none
                 found = {T.ONE: T.const(1, s.kind)}
                 for part in parts:

@@ -307,8 +307,8 @@ class Values(Scopes):
         self.settled = outer
         if isinstance(coefficient, float):
             total = where_equal(self.value(rest), 0.0, 0.0, total)
-        for zero in parts.zeros():
-            total = where_equal(self.value(times(1, zero)), 0.0, 0.0, total)
+        for zero in dict.fromkeys(map(tuple, parts.zeros())):
+            total = where_equal(self.value(times(1, [*zero])), 0.0, 0.0, total)
         for f in filter(is_infinite_bracket, factors(rest)):
             (condition,) = f.args[0].args
             others = self.value(T.mul(T.const(coefficient, "float"), *parts.there(condition)))
@@ -375,7 +375,10 @@ class Values(Scopes):
         total = self._signed_sum(rest, self.value)
         divisors = [f for f in factors(scale) if is_divisor(f)]
         over = T.mul(T.ONE, *(f for f in factors(scale) if f not in divisors))
-        total = apply("mul", self._hoisted([over], self._product(log2_e, over)), total)
+        value = self._hoisted([over], self._product(log2_e, over))
+        total = apply("mul", value, total)
+        if any(map(T.may_be_empty, factors(over))) and not all(map(T.is_finite, rest)):
+            total = where_equal(value, 0.0, 0.0, total)
         for f in divisors:
             divisor = self.value(T.power_of(f.args[0], -f.attr))
             total = self._quotient(total, divisor)

@@ -83,7 +83,11 @@ def _is_extremum_of_nothing(t: Term) -> bool:
 def is_inverse_of_nothing(factor: Term) -> bool:
     if factor.op != "exp":
         return factor.op == "pow" and factor.attr < 0 and may_be_empty(factor.args[0])
-    (exponent,) = factor.args
+    return any(True for _ in infinite_frames(factor.args[0]))
+
+
+def infinite_frames(exponent: Term) -> Iterable[tuple[Number, Term]]:
+    """The addends of an exponent that are inf over nothing: -max(s), and min(s)."""
     signs = {"max": 1, "min": -1}
     for number, m in map(split_coefficient, addends(exponent)):
         if m is None or m.op != "fold" or m.attr.monoid not in signs:
@@ -91,8 +95,13 @@ def is_inverse_of_nothing(factor: Term) -> bool:
         sign = signs[m.attr.monoid]
         largest = construct("mul", const(sign), m)
         if sign * number < 0 and is_weight_there(largest) is not None:
-            return True
-    return False
+            yield number, m
+
+
+def holds_addend(exponent: Term, number: Number, t: Term) -> bool:
+    """Is number * t, or more of it, a part of the exponent?"""
+    numbers = (n for n, rest in map(split_coefficient, addends(exponent)) if rest is t)
+    return any(n * number > 0 and abs(n) >= abs(number) for n in numbers)
 
 
 def is_scale(t: Term, product: Iterable[Term]) -> bool:
