@@ -159,8 +159,6 @@ def is_at_most_zero(exponent: Term, condition: Term) -> bool:
     if exponent.op == "fold" and exponent.attr.monoid == "max":
         _, (inside, body) = T.open_fold(exponent)
         return is_at_most_zero(body, T.conjunction(condition, inside))
-    if exponent.op == "where" and exponent.args[2] is T.NEG_INF:
-        return is_at_most_zero(exponent.args[1], T.conjunction(condition, exponent.args[0]))
     unsigned = [f for f in factors(exponent) if not T.is_nonnegative(f)]
     if len(unsigned) == 1 and unsigned[0].op == "add":
         exponent = unsigned[0]

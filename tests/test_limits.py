@@ -229,6 +229,21 @@ def test_means_are_anchored_once(text: str) -> None:
     assert [s.rule for s in derive(translate(check(text)), 50).steps].count("anchor_means") == 1
 
 
+GIVEN = "input L[q] = logsumexp[k](S[q,k])\n"
+JOINED = [
+    "O[q,k] = ((X[q,k] - Y[q]) * exp(S[q,k] - L[q]) + 0.5 * exp(R[q,k] - N[q]) * (Z[q] - X[q,k]))"
+    " * exp(M[q,k])",
+    f"{GIVEN}O[q,k] = exp(R[q,k]) / (exp(S[q,k] - L[q]) + exp(R[q,k] - S[q,k]))",
+]
+
+
+@pytest.mark.parametrize("text", JOINED)
+def test_exponentials_are_joined_once(text: str) -> None:
+    """What stands before them, or is known to be a share, does not hide that they have been."""
+    steps = derive(translate(check(text)), 50).steps
+    assert [s.rule for s in steps].count("join_exponentials") == 1
+
+
 def depth(e: Expr) -> int:
     return 1 + max(map(depth, e.args), default=0)
 
