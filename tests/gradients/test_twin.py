@@ -194,6 +194,15 @@ def test_long_text(name: str) -> None:
     assert [e.body for e in again.equations] == [e.body for e in found.equations.equations]
 
 
+def test_saved_values_of_definitions_that_stay() -> None:
+    """A value is given with what it is made of, and comes after that in the text."""
+    lines = (f"X{n + 1}[i] = logsumexp[j](X{n}[j] + S[i,j])" for n in range(8))
+    text = "\n".join(["input X0[i], S[i,j]", *lines, "return X8"])
+    generator = np.random.default_rng(0)
+    assert "\nX7[i] = " in str(mc.grad(text))
+    assert check_by_twin(text, {"X0": generator.normal(size=3), "S": generator.normal(size=(3, 3))})
+
+
 def test_guard_of_a_constant_place() -> None:
     text = "input W[j], Y[k]\nO[k] = where(any[j if j == 2](W[j] < 0.5), 1, 2) * Y[k]"
     assert check_by_twin(text, {"W": np.ones(1), "Y": np.ones(2)})
