@@ -6,6 +6,7 @@ that is allowed, of the process and not of the clock: what explodes takes minute
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 
@@ -174,6 +175,19 @@ def test_texts_do_not_explode(name: str) -> None:
     source = kernel.source("triton", target="cuda:90")
     assert len(source) < 500_000
     compile(source, name, "exec")
+
+
+@pytest.mark.parametrize("name", ["attention", "squares", "logsumexps", "holes", "wheres"])
+def test_gradients_of_large_programs(name: str) -> None:
+    """They are derived, and their texts do not explode; whether those are programs is another
+    question."""
+    start = time.process_time()
+    text = str(mc.grad(COMPILED[name]))
+    assert time.process_time() - start < SECONDS
+    assert len(text) < 100_000
+    with contextlib.suppress(LimitError):
+        mc.compile(text)
+    assert time.process_time() - start < SECONDS
 
 
 RIGHT = {
