@@ -307,6 +307,8 @@ class _Reading:
         self.memo: dict[Term, Term] = {}
 
     def __call__(self, t: Term) -> Term:
+        if not self.closed.folded <= t.folded:
+            return t
         found = self.memo.get(t)
         if found is None:
             found = self.memo[t] = self._read(t)
