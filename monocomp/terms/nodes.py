@@ -70,7 +70,7 @@ class Term:
     key: tuple[int, str, str]
 
     def __reduce__(self) -> Any:
-        raise TypeError("terms are interned and are not pickled; print and parse them instead")
+        return intern, (self.op, self.args, self.attr, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,9 @@ class UserMonoid:
 
     def __new__(cls, *parts: Any, **named: Any) -> UserMonoid:
         return _MONOIDS.setdefault((*parts, *named.values()), object.__new__(cls))
+
+    def __reduce__(self) -> Any:
+        return UserMonoid, (self.name, self.fields, self.unit, self.combine)
 
     def unit_of(self, name: str) -> Term:
         """The unit of a field."""

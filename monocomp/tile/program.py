@@ -273,12 +273,16 @@ Statement: TypeAlias = Let | Fold | Mask | Assign | Store | Loop
 _S = TypeVar("_S", bound=Statement)
 
 
+# The dtype of what is stored for products of matrices alone: that of what they multiply it with.
+OPERAND = "operand"
+
+
 @dataclass(frozen=True)
 class Tensor:
     """A tensor argument of the kernel; `dims` names the extent of each dimension.
 
     `is_stored` says that an earlier kernel has computed it; `dtype` is that of an input, where it
-    is known.
+    is known, or OPERAND.
     """
 
     name: str
@@ -287,13 +291,18 @@ class Tensor:
     is_stored: bool = False
     dtype: str | None = None
 
+    @property
+    def is_wide(self) -> bool:
+        """Has it the precision that sums are accumulated in?"""
+        return self.is_stored and self.kind == "float" and self.dtype != OPERAND
+
 
 @dataclass(frozen=True)
 class OutputTensor:
     """A result; `dims` names the extent of each dimension.
 
-    What is stored for other kernels has the precision that sums are accumulated in. What stores
-    add to starts as 0.
+    What is stored for other kernels has the precision that sums are accumulated in, but for what
+    only products of matrices read. What stores add to starts as 0.
     """
 
     name: str
@@ -301,6 +310,11 @@ class OutputTensor:
     kind: Kind
     dtype: str | None
     is_stored: bool = False
+
+    @property
+    def is_wide(self) -> bool:
+        """Has it the precision that sums are accumulated in?"""
+        return self.is_stored and self.kind == "float" and self.dtype != OPERAND
 
 
 @dataclass
@@ -321,7 +335,7 @@ class TileProgram(Rendered):
 
     def of_dtypes(self, dtypes: Mapping[str, str]) -> TileProgram:
         """The same for inputs of dtypes, as far as they are known."""
-        inputs = {n: replace(t, dtype=dtypes.get(n)) for n, t in self.inputs.items()}
+        inputs = {n: replace(t, dtype=dtypes.get(n, t.dtype)) for n, t in self.inputs.items()}
         return replace(self, inputs=inputs)
 
     @cached_property
