@@ -317,7 +317,7 @@ def _indices(t: Term) -> Iterator[Term]:
 
 
 def _unvisited(root: Term, normal: set[Term]) -> Iterator[Term]:
-    """Subterms that are not known to be normal, operands first."""
+    """Subterms with operands that are not known to be normal, operands first."""
     stack: list[Term | None] = [root]
     while stack:
         t = stack.pop()
@@ -326,5 +326,5 @@ def _unvisited(root: Term, normal: set[Term]) -> Iterator[Term]:
             assert t is not None
             if t not in normal:
                 yield t
-        elif t not in normal:
+        elif t.args and t not in normal:
             stack += (t, None, *reversed(T.children(t)))

@@ -201,7 +201,11 @@ def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:
     if m.op != "fold" or m.attr.monoid != monoid or len(m.attr.indices) != 1:
         return False
     (bound,), (condition, body) = T.open_fold(m)
+    if not s.folded <= body.folded:
+        return False
     for name in s.free:
+        if not s.free <= body.free | {name}:  # which is all that an element has
+            continue
         here = {bound.attr[0]: T.index(name, bound.attr[1])}
         element = T.substitute(body, here)
         # In an exponent nothing is joined: exp multiplies it out.

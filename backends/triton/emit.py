@@ -318,7 +318,9 @@ def identifiers(start: Equations, names: Identifiers) -> dict[str, str]:
 
 def _comment(text: str) -> str:
     safe = text.encode("ascii", "backslashreplace").decode("ascii")
-    return "# " + "".join(c if c.isprintable() else " " for c in safe)
+    if not safe.isprintable():
+        safe = "".join(c if c.isprintable() else " " for c in safe)
+    return f"# {safe}"
 
 
 def header(start: Equations, target: str | None) -> list[str]:
