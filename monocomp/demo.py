@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import monocomp as mc
 from monocomp.cli import guarded
 from monocomp.command_line.progress import Progress
-from monocomp.derivation import wrap_formula
+from monocomp.paragraphs import wrap_formula
 
 if TYPE_CHECKING:
     import torch

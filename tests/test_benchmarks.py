@@ -22,7 +22,7 @@ FEW = {
     "gpu_variants": ("full", "documents", "softcap-window-gqa"),
     "gpu_gradients": ("alibi", "gqa-causal"),
     "gpu_floor": ("causal", "layer_norm", "cross_entropy", "rolling_cache", "fp8_attention"),
-    "gpu_launch": ("prefix_lm", "layer_norm"),
+    "gpu_launch": ("prefix_lm", "layer_norm, gradients"),
 }
 ON_GPU = tuple(name for name in NAMES if name.startswith("gpu_"))
 

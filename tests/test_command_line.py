@@ -117,7 +117,7 @@ def test_help_may_be_asked_for_as_a_command(call) -> None:
 
 
 def test_sizes_that_are_missing_are_proposed(call) -> None:
-    status, _, err = call("bench", "causal", "--extent", "b=1")
+    status, _, err = call("run", "causal", "--random", "--extent", "b=1")
     assert status == 2 and "the extent of h, q, d, k, e is missing" in err
     proposed = re.search(r"say (--extent .*)", err)[1].split()
     assert proposed[1] == "b=1"

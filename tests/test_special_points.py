@@ -491,6 +491,11 @@ AGGREGATES = [
     "O[q] = sigmoid(M[q] + log(sum[k if Yes[k] and k < q](exp(S[q,k] - M[q]))))",
     # What is 0 over nothing leaves a sum of what is infinite over nothing.
     "O[q] = sum[l](exp(max[k if k < q](S[q,k])) * (logsumexp[k if k > l](W[k]) + T[l]))",
+    # Nor does it leave a sum of quotients by nothing, in another order of sums.
+    *(
+        f"O[k] = sum[l](sum[q](R[q,l] * exp(Mask[q,k]) / sum[j if j <= l](exp(Mask[q,j]))){x})"
+        for x in ("", " * W[l]")
+    ),
     # Addends that are 0, of which the exponent is largest.
     "O[q] = log(exp(Far[q]) * W[q] ** 2 + exp(T[q]))",
     "O[q] = log(maximum(exp(Far[q]) * W[q] ** 2, exp(T[q])))",

@@ -144,7 +144,8 @@ class HostSource:
             case H.Buffer():
                 first = self.tensor(next(iter(self.start.declared.inputs)))
                 shape = tuple_text([self.size(e) for e in s.shape])
-                text = f"{self.empty}({shape}, dtype={_dtype(s.dtype)}, device={first}.device)"
+                dtype = _promoted([self.tensor(n) for n in s.beside]) or _dtype(s.dtype)
+                text = f"{self.empty}({shape}, dtype={dtype}, device={first}.device)"
                 self.fit(f"{self.tensor(s.name)} = ", text)
             case H.Clear():
                 self.put(f"clear({self.tensor(s.tensor)}, launch)")
@@ -317,6 +318,14 @@ class HostSource:
             case A.Flag("index"):
                 return "tl.int64 if wide else tl.int32"
         return value.name
+
+
+def _promoted(tensors: Sequence[str]) -> str:
+    """The dtype to which those of tensors are promoted."""
+    found = f"{tensors[0]}.dtype" if tensors else ""
+    for x in tensors[1:]:
+        found = f"torch.promote_types({found}, {x}.dtype)"
+    return found
 
 
 def _dtype(name: str) -> str:

@@ -11,7 +11,7 @@ from monocomp.equations import Equations, Slices
 from monocomp.host import arguments as A
 from monocomp.host import program as H
 from monocomp.sizes import without_elements
-from monocomp.tile import OutputTensor, TileProgram
+from monocomp.tile import OPERAND, Expr, Let, OutputTensor, TileProgram, expressions, walk
 
 MANY_BLOCKS = 8  # of rows, whose reading takes longer than a copy, if rows are odd
 
@@ -157,7 +157,11 @@ def _buffers(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Sta
             if slices is not None and name in slices.written:
                 name, dim = slices.written[name]
                 dims[dim] = slices.whole
-            yield H.Buffer(name, tuple(dims), o.kind, _dtype(o))
+            dtype, beside = _dtype(o), ()
+            if o.dtype == OPERAND:
+                beside = _multiplied_with(lowered, kernels, o.name)
+                dtype = OPERAND if beside else "promoted"
+            yield H.Buffer(name, tuple(dims), o.kind, dtype, beside)
             if k.kernel.is_added_to(o.name):
                 yield H.Clear(o.name)
     for k in kernels:
@@ -191,8 +195,35 @@ def _in_slices(slices: Slices, body: Sequence[H.Statement]) -> H.Slices:
     return H.Slices(slices.part, slices.whole, slices.length, views, tuple(body))
 
 
+def _multiplied_with(
+    lowered: Equations, kernels: Sequence[Interface], name: str
+) -> tuple[str, ...]:
+    """The inputs with which products of matrices multiply a stored tensor, but for those of 8
+    bits, to which nothing is rounded."""
+    declared, slices = lowered.declared.inputs, lowered.slices
+    found: dict[str, None] = {}
+    for k in kernels:
+        lets = {s.name: s.value for s in walk(k.kernel.body) if isinstance(s, Let)}
+        for e in expressions(k.kernel.body):
+            read = [_loaded(a, lets) for a in e.args[:2]] if e.op == "contract" else []
+            if name in read:
+                found |= dict.fromkeys(n for n in read if n in declared)
+    narrow = {n for n in found if declared[n].dtype in NARROW}
+    whole = {} if slices is None else slices.read
+    return tuple(dict.fromkeys(whole[n][0] if n in whole else n for n in found if n not in narrow))
+
+
+def _loaded(e: Expr, lets: Mapping[str, Expr]) -> str | None:
+    """The tensor that a tile is loaded from, if it is as it is read."""
+    while e.op in ("local", "masked"):
+        if e.op == "local" and e.attr not in lets:
+            return None
+        e = lets[e.attr] if e.op == "local" else e.args[0]
+    return e.attr if e.op == "load" else None
+
+
 def _dtype(output: OutputTensor) -> str:
-    if output.is_stored and output.kind == "float":
+    if output.is_wide:
         return "accumulated"
     return output.dtype or {"float": "promoted", "int": "int64", "bool": "bool"}[output.kind]
 

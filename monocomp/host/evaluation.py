@@ -144,7 +144,9 @@ class Evaluation:
             case H.Convert():
                 self._convert(s)
             case H.Buffer():
-                self._allocate(s.name, self._shape(s.shape), self.target.dtype(s, self.dtype))
+                beside = [self.tensors[n] for n in s.beside]
+                found = self.target.promoted(beside, "") if beside else self.dtype
+                self._allocate(s.name, self._shape(s.shape), self.target.dtype(s, found))
             case H.Clear():
                 given = ((0, self.names[s.tensor]),)
                 self.launches.append(Launched(self.target.clear, [None], {}, given))

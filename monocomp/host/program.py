@@ -146,15 +146,20 @@ class Convert(Node):
 class Buffer(Node):
     """A tensor that kernels write is allocated.
 
-    `dtype` is a name, or "promoted" (that of results) or "accumulated" (that of sums).
+    `dtype` is a name, or "promoted" (that of results) or "accumulated" (that of sums), or "operand",
+    that to which those of other tensors are promoted.
     """
 
     name: TensorName
     shape: tuple[ExtentName, ...]
     kind: Kind
     dtype: str
+    beside: tuple[TensorName, ...] = ()
 
     text, defines = "{name} = empty[{shape}]: {dtype}", ("name",)
+
+    def __str__(self) -> str:
+        return " ".join([super().__str__(), *([f"of {', '.join(self.beside)}"] if self.beside else [])])
 
 
 @dataclass(frozen=True)
