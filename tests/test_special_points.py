@@ -778,8 +778,7 @@ def check_program(text: str, seed: int, backend: str = "torch", device: str = "c
             if not right.all() and (cancelled := _cancelled(program)) != program:
                 with np.errstate(all="ignore"):
                     right |= np.isnan(f) & np.isnan(_listed(evaluate(cancelled, inputs))[place])
-            may_answer = weak and profile == "masked" and not right.all()
-            for o in _answered(program, inputs) if may_answer else ():
+            for o in _answered(program, inputs) if weak and not right.all() else ():
                 right |= is_right(o[place], f)
             is_checked = is_exact or right.all()
             for o in () if is_checked else _without_infinities(program, inputs):
@@ -829,7 +828,7 @@ def _rounded(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
     wide_ = wide.LONGDOUBLE
 
     def divide(x: Any, y: Any) -> Any:
-        return x / np.where(np.abs(y) < 1e-15, 0, y)
+        return x / np.where(np.abs(y) < 1e-12, 0, y)
 
     def exp(x: Any) -> Any:
         return np.where(x == -INF, 0, np.maximum(np.exp(x), np.finfo(np.longdouble).tiny))
