@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from fractions import Fraction
 
@@ -274,7 +275,10 @@ def _collect(pairs: Iterable[tuple[Term, Term]]) -> dict[Term, Term]:
 
 
 def _product(left: dict[Term, Term], right: dict[Term, Term]) -> dict[Term, Term]:
-    return _collect((T.mul(a, b), T.mul(x, y)) for a, x in left.items() for b, y in right.items())
+    """The product of sums. Elements are multiplied as they are written: weights of nothing that
+    cancel leave the condition that they are there."""
+    pairs = itertools.product(left.items(), right.items())
+    return _collect((T.mul(a, b), T.construct("mul", x, y)) for (a, x), (b, y) in pairs)
 
 
 @results.rule

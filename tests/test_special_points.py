@@ -414,6 +414,9 @@ AGGREGATES = [
         )
     ),
     "O[q,k] = exp(log_softmax[k](Large[q,k]) - log_softmax[k](S[q,k] + Off[k]))",
+    "O[q] = sum[k](exp(log_softmax[k](S[q,k] + Mask[q,k]) - log_softmax[k](R[q,k] + Mask[q,k]))"
+    " * T[k])",
+    "O[q] = logsumexp[k if k > 2](W[k] + log(sum[k](exp(W[k] + T[0]) * S[q,1])))",
     # Entries of a list at computed ranks.
     *(
         f"index r < 3\nL[q,r] = top[k -> r](S[q,k])\nI[q,r] = argtop[k -> r](S[q,k])\n{x}"
@@ -442,6 +445,16 @@ AGGREGATES = [
             "Largest[k if k >= q](S[q,k], W[k]).b",
             "tanh(max[k if k >= q](S[q,k] + Mask[q,k]))",
             "maximum(max[k if k >= q](S[q,k] + Mask[q,k]), mean[k if k >= q](S[q,k]))",
+        )
+    ),
+    "O[q] = exp(sum[k if W[k] > 5](T[k]) * logsumexp[k if W[k] > T[q]](T[k]))",
+    "O[q] = sum[k]((S[q,k] - sum[k](S[q,k])) * min[l if Kept[q,l] > 1](T[l] * S[q,k]))",
+    # Exponents with a unit in the last place of more than 1: the largest is exactly the maximum.
+    *(
+        f"O[q,k] = softmax[k]({x}) + T[q]"
+        for x in (
+            "S[q,k] * sum[k](exp(8 * S[q,k]) * S[q,k])",
+            "(S[q,k] - W[k] ** 2) * sum[k](exp(8 * S[q,k]))",
         )
     ),
     f"{LARGEST}O[q] = Largest[k](S[q,k] + Mask[q,k], Mask[q,k]).a"

@@ -139,7 +139,7 @@ class FramedSums:
             return found
         # The frame is known from an earlier pass and moves no more, or is of other terms, or is an
         # increasing function of one: where an element is missing, exp(-inf) = 0 is not.
-        return self.body.masked_symbol(exponent, UNITS["max"])
+        return self.body.masked_symbol(found, UNITS["max"])
 
 
 def _absorbed(body: Term, name: str) -> Term | None:
