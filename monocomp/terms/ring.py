@@ -30,6 +30,7 @@ from monocomp.terms.nodes import Number, Term, intern
 from monocomp.terms.parts import (
     addends,
     base_and_power,
+    exact_power,
     factors,
     is_bracket,
     is_over_nothing,
@@ -402,7 +403,7 @@ def power_of(base: Term, power: Fraction | int) -> Term:
     if base.op == "const":
         if base.attr == 0:  # 0, or infinite whatever the power
             return base if power > 0 else intern("pow", (base,), Fraction(-1), base.kind)
-        exact = _exact_power(base.attr, power)
+        exact = exact_power(base.attr, power)
         if exact is not None:
             return const(exact, base.kind)
     if is_bracket(base):
@@ -443,24 +444,6 @@ def leading_positive(t: Term) -> Term:
     parts = [(number, rest) for number, rest in map(split_coefficient, t.args) if rest is not None]
     number, _ = min(parts, key=lambda part: part[1].key)
     return neg(t) if number < 0 else t
-
-
-def _exact_power(number: Number, power: Fraction) -> Number | None:
-    """number ** power where that is a rational number of moderate size."""
-    if number == 1:
-        return number
-    if isinstance(number, float) or abs(power.numerator) > 64 or (number == 0 and power < 0):
-        return None
-    if power.denominator == 1:
-        size = max(number.numerator.bit_length(), number.denominator.bit_length())
-        if size > 64 and abs(power) != 1:
-            return None
-        return number ** int(power)
-    if power.denominator == 2 and number > 0:
-        roots = math.isqrt(number.numerator), math.isqrt(number.denominator)
-        if roots[0] ** 2 == number.numerator and roots[1] ** 2 == number.denominator:
-            return _exact_power(Fraction(*roots), Fraction(power.numerator))
-    return None
 
 
 def exp(exponent: Term) -> Term:
