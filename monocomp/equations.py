@@ -28,6 +28,7 @@ class Slices:
     Attributes:
         whole: the extent that is sliced.
         part: that of a slice.
+        start: the parameter that says where a slice begins, if that is asked.
         length: of a slice; the last may be shorter.
         read: inputs that are slices, with the tensor and the dimension of each.
         written: equations that are slices of outputs, with the output and the dimension of each.
@@ -37,6 +38,7 @@ class Slices:
 
     whole: str
     part: str
+    start: str | None
     length: int
     read: Mapping[str, tuple[str, int]]
     written: Mapping[str, tuple[str, int]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, prod, sqrt
+from math import ceil, isqrt, prod, sqrt
 
 from monocomp.backends.triton.schedule import (
     MOST_ABREAST,
@@ -20,7 +20,7 @@ from monocomp.backends.triton.schedule import (
 from monocomp.blocks.descriptors import described_loads
 from monocomp.blocks.kernels import takes_turns
 from monocomp.blocks.operands import Operands
-from monocomp.sizes import LONG, SHORT
+from monocomp.sizes import LONG, SHORT, power_of_two
 from monocomp.tile import program as P
 
 TILE_LIMIT = 1 << 20  # elements that Triton lets a tile have
@@ -420,10 +420,13 @@ class Resources:
         """How many places of the grid may take turns, the best first. Where rows bound what they
         stream, some have more to do than others: the heaviest of several places come first, so
         that light ones even out the end, but of no more places than share the cache. Where all
-        are alike, the rows of one place, which read the same, follow each other."""
+        are alike, the rows of one place, which read the same, follow each other. Of blocks along
+        two axes those that run at a time make about a square, which reads least."""
         loops, rows = self._loops(), prod(map(self.size, self.program.axis_names("row")))
         if not takes_turns(self.program) or not loops or self.program.parts or rows <= _FEW:
             return [1]
+        if not self.program.axis_names("grid"):
+            return [power_of_two(isqrt(self.gpu.processors)), 1]
         places = prod(map(self.size, self.program.axis_names("grid")))
         abreast, streamed = MOST_ABREAST // 2, max(1, self._streamed_bytes())
         while abreast > 1 and abreast * streamed > self.gpu.cached * places:

@@ -155,6 +155,7 @@ def estimate_of(
         return math.ceil(size / length)
 
     counter = _Counter(group, roles, dims, outputs, sizes.__getitem__, blocks, fits)
+    counter.added = frozenset() if program.slices is None else program.slices.added
     cost = counter.cost()
     indices = dict.fromkeys(i for e in group for i in e.indices)
     grid = frozenset(i for i in indices if roles[i.attr[0]].role == "grid")
@@ -211,6 +212,7 @@ class _Counter:
         self.reads: dict[str, set[str]] = {}
         self.folds: dict[Term, list[Place]] = {}
         self.operands: dict[Term, list[Place]] = {}
+        self.added: frozenset[str] = frozenset()  # equations whose results are added up
 
     def cost(self) -> Cost:
         """The cost of all loops and outputs."""
@@ -235,7 +237,8 @@ class _Counter:
         """The bytes of an output, or of what another kernel reads."""
         wide = equation.name not in self.outputs and equation.body.kind == "float"
         extents = (self.extent(i.attr[1]) for i in equation.indices)
-        return product(extents) * (STORED_BYTES if wide else ELEMENT_BYTES)
+        times = 2 if equation.name in self.added else 1  # read, and written
+        return product(extents) * times * (STORED_BYTES if wide else ELEMENT_BYTES)
 
     def _carried(self, fold: Term) -> Iterator[str]:
         """Extents of the axes of a fold's state."""
