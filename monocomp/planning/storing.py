@@ -22,7 +22,7 @@ from monocomp.planning.counting import Estimate, Place, elements
 from monocomp.planning.holding import Known, estimate
 from monocomp.planning.joined_sums import join_sums
 from monocomp.planning.naming import new_index, new_name, taken_names
-from monocomp.planning.nested_sums import longest_first, partial_sums
+from monocomp.planning.nested_sums import order_sums, partial_sums
 from monocomp.planning.operands import computed_side, stored_operands, with_side
 from monocomp.planning.roles import rows_of
 from monocomp.planning.slicing import lengths_of_slices, sliced, time_of
@@ -73,7 +73,7 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
         if best is None:
             steps += _in_slices(program, kernels, sizes, close, whole)
             program = steps[-1].program if steps else program
-            steps += longest_first(program, sizes)
+            steps += order_sums(program, sizes)
             return steps[-1].program if steps else program, steps
         # Values that are stored together were weighed together: the last step has the cost.
         steps += [*best[0][:-1], replace(best[0][-1], cost=Saving(whole, least))]
