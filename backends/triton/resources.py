@@ -201,6 +201,7 @@ class Resources:
         new = (s.value for s in P.walk(program.body) if isinstance(s, P.Assign))
         self.passed = {n for n in once if not _has_product(self.lets[n])}
         self.passed |= {e.attr for e in new if e.op == "local"} & self.lets.keys()
+        self.passed |= self._finishing()
         self.held = {a: held_length(program, a, self.size(a)) for a in self.blocked}
         self.given = {name: axes for s in P.walk(program.body) for name, axes in _given(s).items()}
         self.loads: dict[int, list[tuple[str, frozenset[str]]]] = {}
@@ -215,6 +216,23 @@ class Resources:
                 return set()
             found += [e.attr for e in P.subexpressions(value) if e.op == "local"]
         return {*found}
+
+    def _finishing(self) -> set[str]:
+        """Values of elements that only stores need after all loops: one element at a time goes
+        from what loops have come to, to where it is stored."""
+        body = self.program.body
+        loops = [n for n, s in enumerate(body) if isinstance(s, P.Loop)]
+        found: set[str] = set()
+        needed: set[str] = set()  # by what is no element by itself
+        for s in reversed(body[loops[-1] + 1 :] if loops else []):
+            names = {e.attr for e in P.expressions([s]) if e.op == "local"}
+            parts = [e for root in P.roots(s) for e in P.subexpressions(root)]
+            is_alone = all(e.op != "contract" and P.over(e) is None for e in parts)
+            if isinstance(s, P.Let) and is_alone and s.name not in needed and s.value.op != "load":
+                found.add(s.name)
+            elif not isinstance(s, P.Store):
+                needed |= names
+        return found
 
     def size(self, axis: str) -> int:
         """The extent of an axis, or what it is taken for."""
