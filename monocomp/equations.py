@@ -56,8 +56,8 @@ class Equations:
     that depend on them; `parts` are parameters that a backend sets to say into how many parts a
     stream is cut, by the extent of the parts; `views` are outputs that only lay out anew what
     another equation computes, in the same order: that one's name, by theirs; `slices` are what some
-    are computed for, one after the other; `operands` are stored values in the dtype in which products
-    of matrices take them, as nothing else does; `given` are the definitions of inputs that are given with
+    are computed for, one after the other; `operands` are stored for products of matrices alone, in
+    the dtype in which these take them; `given` are the definitions of inputs that are given with
     one, each written out but for those before it; `kept` are definitions that are not inlined, once
     that is decided; `as_written` gives what a text says, for sizes.
     """

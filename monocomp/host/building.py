@@ -193,9 +193,7 @@ def _launches(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.St
 def _in_slices(slices: Slices, body: Sequence[H.Statement]) -> H.Slices:
     tensors = {**slices.read, **slices.written}
     views = tuple(H.Slice(name, *of) for name, of in tensors.items())
-    return H.Slices(
-        slices.part, slices.whole, slices.start, slices.length, views, tuple(body)
-    )
+    return H.Slices(slices.part, slices.whole, slices.start, slices.length, views, tuple(body))
 
 
 def _multiplied_with(

@@ -9,7 +9,7 @@ two products: so it is stored in that dtype, in half the bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from monocomp import terms as T
 from monocomp.equations import Equation, Equations

@@ -149,7 +149,10 @@ class _Slicing:
             declared=replace(
                 declared,
                 inputs={**declared.inputs, **self.inputs},
-                params={**declared.params, **({start_of: Param(start_of, "int", 0)} if self.counts else {})},
+                params={
+                    **declared.params,
+                    **({start_of: Param(start_of, "int", 0)} if self.counts else {}),
+                },
                 extent_of={**declared.extent_of, part: part},
                 bounds={**declared.bounds, part: bound},
             ),

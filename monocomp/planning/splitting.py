@@ -164,7 +164,6 @@ def _long_stream(
     value = partial(evaluated, extents=sizes, params=_defaults(program))
     found = stretch(folds, {i.attr[0]: _block(i, sizes) for i in varying}, value, shortest)
     few = max((sizes[i.attr[1]] for i in rows), default=1) <= FEW_ROWS
-
     together = packed if few else None
     instances = _instances(roles.values(), together, sizes, PRODUCT_ROWS if is_long else ROWS)
     is_idle = 2 * instances <= processors and found.expected(value) >= 2 * shortest

@@ -37,7 +37,7 @@ from monocomp.terms.printer import show
 STORING_LAW = "a value may be stored and read again"
 TRIALS = 100  # ways to cut that are tried for one program, each in the time that it takes to count
 WORTHWHILE = 0.75  # what is left of the work; more than that is not worth another kernel
-TOLERABLE = 1.05  # times the least time, for values that take less memory
+TOLERABLE = 1.02  # times the least time, for values that take less memory
 WORTH_STORING = 0.98  # the same for what kernels store that compute it anyway
 
 
@@ -165,8 +165,10 @@ def _in_slices(
         start = stored[-1].program
         names = {e.name for e in start.equations} - program.by_name.keys()
         wide = names - stored_operands(start)
-        taken = count // len(names) * (
-            STORED_BYTES * len(wide) + ELEMENT_BYTES * (len(names) - len(wide))
+        taken = (
+            count
+            // len(names)
+            * (STORED_BYTES * len(wide) + ELEMENT_BYTES * (len(names) - len(wide)))
         )
         extents = [i.attr[1] for i in values[0].indices]
         for extent in (e for e in dict.fromkeys(extents) if extents.count(e) == 1):
