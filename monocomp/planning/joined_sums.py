@@ -57,6 +57,11 @@ class _Sum:
     parts: tuple[Term, ...]
 
     @property
+    def is_product(self) -> bool:
+        """Do several factors vary with the index?"""
+        return sum(self.bound.attr[0] in f.free for f in self.parts) > 1
+
+    @property
     def columns(self) -> frozenset[Term]:
         """Factors that are read, with an index that nothing else of the elements has."""
         return frozenset(
@@ -119,11 +124,12 @@ def _sum(addend: Term) -> _Sum | None:
 
 
 def _row(addend: Term, sums: Sequence[_Sum]) -> _Sum | None:
-    """An addend as a sum of one element, where it has a row of what one of the sums multiplies."""
+    """An addend as a sum of one element, where it has a row of what one of the sums multiplies by
+    something else."""
     condition, value = T.TRUE, addend
     if addend.op == "where" and addend.args[2] is T.ZERO:
         condition, value, _ = addend.args
-    for column, bound in ((c, s.bound) for s in sums for c in s.columns):
+    for column, bound in ((c, s.bound) for s in sums for c in s.columns if s.is_product):
         for f in factors(value):
             place = _place_of_row(f, column, bound)
             others = [g for g in factors(value) if g is not f]
