@@ -164,6 +164,10 @@ class Equations:
         names.abbreviate = abbreviator([a for a in self.known if a.name != of], whole)
         return names
 
+    def shown(self, t: Term) -> str:
+        """A term's text for readers, with the names that the program gives its parts."""
+        return show(t, self.reader_names(t))
+
     def readable_lines(self) -> list[str]:
         """Like `lines`, with known names, and what those stand for before them."""
         names = self.reader_names()
@@ -174,13 +178,12 @@ class Equations:
             )
             for e in (*self.given, *self.equations)
         ]
-        used = [
-            definition_line(a.name, names.of_all(a.indices), a.body, self.reader_names(a.body))
-            for a in reversed(self.known)
-            if any(f"{a.name}[" in line.split("=", 1)[1] for line in lines)
-            and a.name not in self.by_name
-        ]
-        return used + lines
+        for a in self.known:  # those that came later stand for what has earlier ones in it
+            used = any(f"{a.name}[" in line.split("=", 1)[1] for line in lines)
+            if used and a.name not in self.by_name:
+                body = self.reader_names(a.body)
+                lines.insert(0, definition_line(a.name, names.of_all(a.indices), a.body, body))
+        return lines
 
     def lines(self, names: Names | None = None) -> list[str]:
         """One line an equation, without declarations."""

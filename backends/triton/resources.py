@@ -242,7 +242,7 @@ class Resources:
 
     def length(self, axis: str, schedule: Schedule) -> int:
         """How long an axis is in a tile."""
-        return dict(schedule.blocks).get(axis) or self.held.get(axis, 1)
+        return schedule.lengths.get(axis) or self.held.get(axis, 1)
 
     def elements(self, axes: Iterable[str], schedule: Schedule) -> int:
         """How many elements a tile with these axes has."""
@@ -279,7 +279,7 @@ class Resources:
         return working + max(
             sum(map(held.__getitem__, m.live))
             + sum(map(pointers.__getitem__, m.bodies))
-            + self._passing(m.products, schedule)
+            + (self._passing(m.products, schedule) if m.products else 0)
             for m in self.moments
         )
 

@@ -22,87 +22,17 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from monocomp.host.arguments import (
-    DESCRIPTORS as DESCRIPTORS,
+    Argument,
+    AxisName,
+    Count,
+    Descriptor,
+    ExtentName,
+    Node,
+    ParamName,
+    Signature,
+    TensorName,
+    shown,
 )
-from monocomp.host.arguments import (
-    POSITIONAL as POSITIONAL,
-)
-from monocomp.host.arguments import (
-    PROGRAMS as PROGRAMS,
-)
-from monocomp.host.arguments import (
-    AnyLength as AnyLength,
-)
-from monocomp.host.arguments import (
-    Argument as Argument,
-)
-from monocomp.host.arguments import (
-    AxisName as AxisName,
-)
-from monocomp.host.arguments import (
-    Count as Count,
-)
-from monocomp.host.arguments import (
-    Descriptor as Descriptor,
-)
-from monocomp.host.arguments import (
-    Even as Even,
-)
-from monocomp.host.arguments import (
-    Extent as Extent,
-)
-from monocomp.host.arguments import (
-    ExtentName as ExtentName,
-)
-from monocomp.host.arguments import (
-    FixedLength as FixedLength,
-)
-from monocomp.host.arguments import (
-    Flag as Flag,
-)
-from monocomp.host.arguments import (
-    FlagName as FlagName,
-)
-from monocomp.host.arguments import (
-    HalfLength as HalfLength,
-)
-from monocomp.host.arguments import (
-    HeldLength as HeldLength,
-)
-from monocomp.host.arguments import (
-    Length as Length,
-)
-from monocomp.host.arguments import (
-    Node as Node,
-)
-from monocomp.host.arguments import (
-    Param as Param,
-)
-from monocomp.host.arguments import (
-    ParamName as ParamName,
-)
-from monocomp.host.arguments import (
-    Pointer as Pointer,
-)
-from monocomp.host.arguments import (
-    SettingName as SettingName,
-)
-from monocomp.host.arguments import (
-    Signature as Signature,
-)
-from monocomp.host.arguments import (
-    Step as Step,
-)
-from monocomp.host.arguments import (
-    Stride as Stride,
-)
-from monocomp.host.arguments import (
-    TensorName as TensorName,
-)
-from monocomp.host.arguments import (
-    Value as Value,
-)
-from monocomp.host.arguments import shown
 from monocomp.terms import Term
 from monocomp.vocabulary import Kind
 

@@ -49,8 +49,9 @@ def estimate(
     for group in map(tuple, kernel_groups(program, sizes)):
         narrow = operands & {e.name for e in group}.union(*map(program.read_by, group))
         if (group, narrow) not in known:
-            roles = roles_by_cost(program, group, fits, sizes)
-            known[group, narrow] = _estimate(program, group, roles, sizes, narrow)
+            roles, counted = _chosen(program, group, fits, sizes, narrow)
+            counted = counted or _estimate(program, group, roles, sizes, narrow)
+            known[group, narrow] = counted
         found.append(known[group, narrow])
     return found
 
@@ -80,12 +81,19 @@ def roles_by_cost(
         fits: can an axis of this extent be held entirely?
         sizes: a number for every extent.
     """
+    return _chosen(program, group, fits, sizes)[0]
 
-    def work(roles: Roles) -> float:
-        return _estimate(program, group, roles, sizes).cost.work
 
+def _chosen(
+    program: Equations,
+    group: Sequence[Equation],
+    fits: Callable[[str], bool],
+    sizes: Mapping[str, int],
+    narrow: frozenset[str] = frozenset(),
+) -> tuple[Roles, Estimate | None]:
+    """The roles, and the work with them where there was a choice."""
     best = _held(program, group, fits, sizes, frozenset())
-    least: float | None = None
+    counted: Estimate | None = None
     everywhere = {i.attr[0] for i in set.intersection(*(set(e.indices) for e in group))}
     for lesser in _lesser(group, best):
         roles = _held(program, group, fits, sizes, lesser)
@@ -93,11 +101,11 @@ def roles_by_cost(
         # An output that lacks an index is stored once: not by each instance along it.
         is_more = bool(more) and _grid(roles) > _grid(best) and more <= everywhere
         if is_more:
-            least = work(best) if least is None else least
-            tried = work(roles)
-            if WORTHWHILE * tried <= least:
-                best, least = roles, tried
-    return best
+            counted = counted or _estimate(program, group, best, sizes, narrow)
+            tried = _estimate(program, group, roles, sizes, narrow)
+            if WORTHWHILE * tried.cost.work <= counted.cost.work:
+                best, counted = roles, tried
+    return best, counted
 
 
 def _held(

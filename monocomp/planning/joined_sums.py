@@ -26,7 +26,6 @@ from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting import Step
 from monocomp.terms import Term
 from monocomp.terms.monomials import addends, content, factors
-from monocomp.terms.printer import show
 
 JOINING_LAW = "c * sum[k](x * y) + sum[k](x * z) is sum[k](x * (c * y + z))"
 
@@ -38,12 +37,8 @@ def join_sums(program: Equations) -> Iterator[Step]:
             start, e = program, program.by_name[name]
             equations = (replace(e, body=found) if x is e else x for x in start.equations)
             program = replace(start, equations=tuple(equations))
-            before, after = partial(_shown, start, e.body), partial(_shown, program, found)
+            before, after = partial(start.shown, e.body), partial(program.shown, found)
             yield Step("join_sums", JOINING_LAW, (name,), before, after, start, program)
-
-
-def _shown(program: Equations, t: Term) -> str:
-    return show(t, program.reader_names(t))
 
 
 @dataclass(frozen=True)

@@ -265,17 +265,13 @@ def _store(program: Equations, values: Sequence[_Value], close: Closing) -> list
         ]
         known = tuple(a for a in program.known if a.name != equation.name)
         start = program
-        before = partial(_shown, start, equation.body)
+        before = partial(start.shown, equation.body)
         program = replace(program, equations=in_order([equation, *changed]), known=known)
         place = tuple(e.name for e in program.equations if e.name in value.readers)
         after = partial(_left, program, equation)
         step = Step("store_value", STORING_LAW, place, before, after, start, program)
         steps.append(replace(step, reason=_reason(value)))
     return steps
-
-
-def _shown(program: Equations, t: Term) -> str:
-    return show(t, program.reader_names(t))
 
 
 def _store_kept(program: Equations) -> list[Step]:
@@ -286,7 +282,7 @@ def _store_kept(program: Equations) -> list[Step]:
         if readers:
             start, equation = program, program.by_name[name]
             program = reading_stored(program, equation)
-            before = partial(_shown, start, equation.body)
+            before = partial(start.shown, equation.body)
             left = show(T.stored(equation, equation.indices), start.names())
             step = Step("store_value", STORING_LAW, readers, before, left, start, program)
             steps.append(replace(step, reason="of which there would be too many copies"))

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from monocomp.errors import InternalError
@@ -84,6 +85,11 @@ class Expr:
     def guard(self) -> Expr | None:
         """What admits the elements of a load, if it is guarded."""
         return self.args[-1] if self.guarded else None
+
+    @cached_property
+    def below(self) -> tuple[Expr, ...]:
+        """Its operands and theirs, operands first."""
+        return tuple([x for a in self.args for x in (*a.below, a)])
 
 
 @dataclass(frozen=True)
@@ -406,14 +412,13 @@ def expressions(body: list[Statement]) -> Iterator[Expr]:
     """Every expression in the body, operands before what uses them."""
     for s in walk(body):
         for root in roots(s):
-            yield from subexpressions(root)
+            yield from root.below
+            yield root
 
 
-def subexpressions(e: Expr) -> Iterator[Expr]:
+def subexpressions(e: Expr) -> tuple[Expr, ...]:
     """e and its operands, operands first."""
-    for a in e.args:
-        yield from subexpressions(a)
-    yield e
+    return (*e.below, e)
 
 
 def leaves(e: Expr) -> Iterator[Expr]:
