@@ -306,7 +306,7 @@ def _without_common_frames(
 ) -> tuple[list[Term], Term]:
     """Factors and the exponent of what divides them `power` times, without the frames of both that
     are infinite over nothing. A frame of the divisor alone is 0 there: what it scales is 0."""
-    for number, m in infinite_frames(exponent):
+    for number, m, there in infinite_frames(exponent):
         exponent = sub(exponent, mul(const(number, "float"), m))
         for n, f in enumerate(found):
             if f.op == "exp" and holds_addend(f.args[0], number * power, m):
@@ -314,9 +314,8 @@ def _without_common_frames(
                 found = [*found[:n], exp(rest), *found[n + 1 :]]
                 break
         else:
-            is_infinite = construct("compare", INF, construct("abs", m), attr="==")
-            settled = construct("where", is_infinite, ZERO, m)
-            exponent = add(exponent, mul(const(number, "float"), settled))
+            if_there = construct("where", there, m, ZERO)
+            exponent = add(exponent, mul(const(number, "float"), if_there))
     return found, exponent
 
 

@@ -99,16 +99,17 @@ def is_inverse_of_nothing(factor: Term) -> bool:
     return any(True for _ in infinite_frames(factor.args[0]))
 
 
-def infinite_frames(exponent: Term) -> Iterable[tuple[Number, Term]]:
-    """The addends of an exponent that are inf over nothing: -max(s), and min(s)."""
+def infinite_frames(exponent: Term) -> Iterable[tuple[Number, Term, Term]]:
+    """The addends of an exponent that are inf over nothing, -max(s) and min(s): the number, the
+    extremum, and that it is of something."""
     signs = {"max": 1, "min": -1}
     for number, m in map(split_coefficient, addends(exponent)):
         if m is None or m.op != "fold" or m.attr.monoid not in signs:
             continue
         sign = signs[m.attr.monoid]
-        largest = construct("mul", const(sign), m)
-        if sign * number < 0 and is_weight_there(largest) is not None:
-            yield number, m
+        there = is_weight_there(construct("mul", const(sign), m))
+        if sign * number < 0 and there is not None:
+            yield number, m, there
 
 
 def holds_addend(exponent: Term, number: Number, t: Term) -> bool:
