@@ -107,7 +107,17 @@ class Loops(Values):
         sides = sides_of(self, body, bound.attr[0])
         if len(sides) == 2 and _can_be_filtered(condition, sides):
             return True
-        return len(self.tile_axes(body)) <= (1 if body.folded else 2)
+        inner = (g for g in T.subterms(body) if g.op == "fold")
+        return len(self.tile_axes(body)) <= (2 if all(map(self._is_product, inner)) else 1)
+
+    def _is_product(self, t: Term) -> bool:
+        """Is this a product of matrices that are there without a loop?"""
+        if t.attr.monoid != "sum" or len(t.attr.indices) != 1:
+            return False
+        (bound,), (condition, body) = T.open_fold(t)
+        sides = sides_of(self, body, bound.attr[0])
+        is_there = self.is_short(t.attr.extents[0]) and not any(s.op == "fold" for s in T.subterms(body))
+        return is_there and len(sides) == 2 and _can_be_filtered(condition, sides)
 
     def definition(self, t: Term) -> str | None:
         """What the program calls a term, if it does."""
