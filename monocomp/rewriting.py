@@ -48,7 +48,7 @@ class Saving:
 
 @dataclass(frozen=True, repr=False)
 class Step(Rendered):
-    """One rewrite: which rule, where, and the program before and after. It prints as in its derivation.
+    """One rewrite: which rule, where, and the program before and after.
 
     Attributes:
         rule: the rule's name.
