@@ -1,4 +1,4 @@
-"""Both ends of every range in pyproject.toml, tried: `make ranges`, or `python -m tests.ranges least`.
+"""Both ends of every range in pyproject.toml, tried: `make ranges`, `python -m tests.ranges least`.
 
     least     the oldest Python, and of every requirement the oldest release that is allowed
     newest    the newest Python that is found here, and what `pip install` brings today
