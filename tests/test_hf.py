@@ -142,7 +142,7 @@ CACHES = {"dynamic": "DynamicSlidingWindowLayer", "static": "StaticSlidingWindow
 
 
 def model_of(name: str, implementation: str) -> Any:
-    transformers = pytest.importorskip("transformers", "5.0")
+    transformers = pytest.importorskip("transformers", "5.4")
     config = getattr(transformers, f"{name}Config")(**TINY, **MODELS[name])
     config._attn_implementation = implementation
     torch.manual_seed(0)
@@ -151,7 +151,7 @@ def model_of(name: str, implementation: str) -> Any:
 
 @pytest.fixture(scope="module")
 def registered() -> str:
-    pytest.importorskip("transformers", "5.0")
+    pytest.importorskip("transformers", "5.4")
     hf.register(name="derived")
     return "derived"
 
@@ -207,7 +207,7 @@ def test_a_program_of_ones_own(registered: str) -> None:
 
 
 def test_a_model_that_sees_all(registered: str) -> None:
-    transformers = pytest.importorskip("transformers", "5.0")
+    transformers = pytest.importorskip("transformers", "5.4")
     config = {k: v for k, v in TINY.items() if k not in ("num_key_value_heads", "head_dim")}
     batch, results = padded(), []
     for how in ("eager", registered):
