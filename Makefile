@@ -34,7 +34,8 @@ endif
 KEY := $(shell (pwd; cat pyproject.toml constraints.txt) | cksum | cut -d ' ' -f 1)
 STAMP := $(VENV)/.installed-$(KEY)
 # Downloads show how far they are: a bar in a terminal, a line for each file elsewhere.
-PIP = $(BIN)/python -m pip install --no-input --disable-pip-version-check -c constraints.txt \
+# What setuptools has to say about editable installations is of no use here.
+PIP = PYTHONWARNINGS=ignore $(BIN)/python -m pip install --no-input --disable-pip-version-check -c constraints.txt \
 	--progress-bar $$(if test -t 1; then echo on; else echo off; fi)
 
 help:
