@@ -97,7 +97,11 @@ class _Finder:
     def _nothing_times_infinity(self, product: S.Binary) -> Iterator[Note]:
         for factor, other in ((product.left, product.right), (product.right, product.left)):
             number = factor.operand if isinstance(factor, S.Unary) else factor
-            if isinstance(number, S.Number) and number.value == inf and self.kind_of(other) == "bool":
+            if (
+                isinstance(number, S.Number)
+                and number.value == inf
+                and self.kind_of(other) == "bool"
+            ):
                 condition, value = (self.text[x.span.start : x.span.stop] for x in (other, factor))
                 yield Note(
                     "where the condition is false, inf * 0 is NaN",
