@@ -77,7 +77,7 @@ $(STAMP):
 	@touch $@
 
 demo: $(STAMP)
-	@$(BIN)/python -m monocomp.demo
+	@$(BIN)/python -m monocomp demo
 
 test: lint
 	@echo 'test: pytest'
