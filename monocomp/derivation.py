@@ -130,6 +130,11 @@ class Derivation(Rendered):
 
         return Kernel(self.start, derivation=self, **options)
 
+    @property
+    def rewrites(self) -> tuple[Step, ...]:
+        """The steps that keep what the program gives."""
+        return self.steps
+
     def check(
         self,
         extents: Mapping[str, int] | None = None,
@@ -146,7 +151,7 @@ class Derivation(Rendered):
         from monocomp.checking.steps import Case, Checks, check_steps
 
         case = Case.of(self.start, extents or {}, params or {}, seed, self.start.text())
-        return Checks(case, tuple(check_steps(self.start, self.steps, case)))
+        return Checks(case, tuple(check_steps(self.start, self.rewrites, case)))
 
     def certify(self, fresh: bool = False) -> Certificate:
         """The laws and facts that the steps rest on, with their proofs.
@@ -156,7 +161,7 @@ class Derivation(Rendered):
         """
         from monocomp.certificate import certify
 
-        return certify(self.start, self.steps, fresh)
+        return certify(self.start, self.rewrites, fresh)
 
     @cached_property
     def refusals(self) -> tuple[Refusal, ...]:
@@ -221,6 +226,7 @@ class Derivation(Rendered):
 
     def to_json(self) -> str:
         """Everything, as JSON; programs are texts of the language."""
+        costs = [self.first(n).costs[1].to_json() for n in range(len(self.steps) + 1)]
         steps = [
             {
                 "number": number,
@@ -231,18 +237,17 @@ class Derivation(Rendered):
                 "before": step.before,
                 "after": step.after,
                 "program": step.program.text(),
-                "cost_before": step.cost_before().to_json(),
-                "cost_after": step.cost_after().to_json(),
+                "cost_before": costs[number - 1],
+                "cost_after": costs[number],
             }
             for number, step in enumerate(self.steps, 1)
         ]
-        before, after = self.costs
         whole = {
             "start": self.start.text(),
             "steps": steps,
             "result": self.result.text(),
-            "cost_before": before.to_json(),
-            "cost_after": after.to_json(),
+            "cost_before": costs[0],
+            "cost_after": costs[-1],
             "refusals": [asdict(refusal) for refusal in self.refusals],
             "certificate": self.certify().as_data(),
         }

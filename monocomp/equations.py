@@ -54,7 +54,8 @@ class Equations:
     that depend on them; `parts` are parameters that a backend sets to say into how many parts a
     stream is cut, by the extent of the parts; `views` are outputs that only lay out anew what
     another equation computes, in the same order: that one's name, by theirs; `slices` are what some
-    are computed for, one after the other; `given` are the definitions of inputs that are given with
+    are computed for, one after the other; `operands` are stored values in the dtype in which products
+    of matrices take them, as nothing else does; `given` are the definitions of inputs that are given with
     one, each written out but for those before it; `kept` are definitions that are not inlined, once
     that is decided; `as_written` gives what a text says, for sizes.
     """
@@ -67,6 +68,7 @@ class Equations:
     parts: Mapping[str, str] = field(default_factory=dict, compare=False)
     views: Mapping[str, str] = field(default_factory=dict, compare=False)
     slices: Slices | None = None
+    operands: frozenset[str] = frozenset()
     given: tuple[Equation, ...] = ()
     kept: frozenset[str] | None = field(default=None, compare=False)
     as_written: Callable[[Mapping[str, int]], Equations] | None = field(default=None, compare=False)
@@ -159,6 +161,10 @@ class Equations:
         names = self.names()
         names.abbreviate = abbreviator([a for a in self.known if a.name != of], whole)
         return names
+
+    def shown(self, t: Term) -> str:
+        """A term's text for readers, with the names that the program gives its parts."""
+        return show(t, self.reader_names(t))
 
     def readable_lines(self) -> list[str]:
         """Like `lines`, with known names, and what those stand for before them."""

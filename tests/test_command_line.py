@@ -154,7 +154,7 @@ def test_bench_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch, call) -
 
 @pytest.mark.parametrize("name", ["gqa", "sliding_window", "linear_attention", "cross_entropy"])
 def test_eager_torch_is_the_program(name: str) -> None:
-    from monocomp.backends.triton.eager import eager
+    from monocomp.backends.eager.calls import eager
     from monocomp.checking.random_inputs import random_inputs
     from monocomp.checking.sizes import complete_extents
 

@@ -145,8 +145,8 @@ def test_json(causal: Derivation) -> None:
         "before": causal[0].before,
         "after": causal[0].after,
         "program": causal[0].program.text(),
-        "cost_before": causal[0].cost_before().to_json(),
-        "cost_after": causal[0].cost_after().to_json(),
+        "cost_before": causal.costs[0].to_json(),
+        "cost_after": causal.first(1).costs[1].to_json(),
     }
     assert whole["cost_before"] == whole["steps"][0]["cost_before"]
     assert whole["cost_before"]["passes"] == {"k": 3}

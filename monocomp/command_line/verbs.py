@@ -324,7 +324,7 @@ def tune(options: Namespace) -> int:
     """`monocomp tune`: what was chosen, and what a call takes with it."""
     import torch
 
-    from monocomp import schedules
+    from monocomp.backends.triton import remembered
     from monocomp.command_line.progress import Progress
 
     extents, params = words.extents(options), words.params(options)
@@ -339,7 +339,7 @@ def tune(options: Namespace) -> int:
             help="run it where there is one; -o FILE writes what other machines can use",
         )
     if options.output is not None:
-        schedules.require_file(options.output)
+        remembered.require_file(options.output)
     arrays = _random(kernel, extents, params, dtype, options.seed)
     tensors = files.tensors(arrays, dtypes, "triton")
     with Progress() as progress:
@@ -351,7 +351,7 @@ def tune(options: Namespace) -> int:
             progress=progress,
         )
     if options.output is not None and found.entry is not None:
-        schedules.add(options.output, [found.entry])
+        remembered.add(options.output, [found.entry])
     _say(str(found))
     return OK if found.is_checked else FAILED
 
