@@ -89,9 +89,10 @@ def _call(*command: str, quiet: bool = False, **environment: str) -> int:
 
 def main(ends: list[str]) -> int:
     """Try the ends that are named, or both."""
-    failed = [end for end in ends or ENDS if attempt(end)]
-    print(f"failed: {', '.join(failed)}" if failed else "both ends are fine", flush=True)
-    return len(failed)
+    found = {end: attempt(end) for end in ends or ENDS}
+    for end, status in found.items():
+        print(f"{end}: {'failed' if status else 'all is well'}", flush=True)
+    return int(any(found.values()))
 
 
 if __name__ == "__main__":
