@@ -17,11 +17,11 @@ from fractions import Fraction
 from monocomp.terms.constructors import CONSTRUCTORS, construct
 from monocomp.terms.emptiness import Product, is_there, may_be_empty
 from monocomp.terms.facts import (
-    has_element,
     is_finite,
     is_finite_if_there,
     is_nonnegative,
     is_positive,
+    is_small,
 )
 from monocomp.terms.leaves import INF, NEG_INF, ONE, TRUE, ZERO, as_int, const
 from monocomp.terms.logic import conjunction, conjuncts
@@ -162,26 +162,6 @@ def _join_casts(coefficients: dict[Term, Number]) -> Number:
         return number
     coefficients[rest] = coefficients.get(rest, _NONE) + number
     return _NONE
-
-
-def is_small(t: Term) -> bool:
-    """Is this an int of indices and extents, whose sums and small multiples are far from 2**63?"""
-    match t.op:
-        case "index" | "extent":
-            return True
-        case "const":
-            return bool(abs(t.attr) < 2**40)
-        case "add" | "floordiv" | "mod" | "maximum" | "minimum" | "abs" | "where":
-            return all(map(is_small, t.args[t.op == "where" :]))
-        case "mul":
-            small = [a for a in t.args if a.op != "const"]
-            return len(small) < 3 and all(map(is_small, t.args))
-        case "fold":
-            if t.attr.monoid in ("max", "min"):
-                return is_small(t.args[1]) and has_element(t)
-            is_count = t.attr.monoid == "sum" and t.args[1].op == "const"
-            return is_count or t.attr.monoid in ("argmax", "argmin")
-    return t.kind == "bool" or (t.op == "cast" and t.args[0].kind == "bool")
 
 
 def _is_whole(number: Number) -> bool:
