@@ -178,9 +178,11 @@ class Equations:
             )
             for e in (*self.given, *self.equations)
         ]
+        shown = {*self.by_name}
         for a in self.known:  # those that came later stand for what has earlier ones in it
             used = any(f"{a.name}[" in line.split("=", 1)[1] for line in lines)
-            if used and a.name not in self.by_name:
+            if used and a.name not in shown:
+                shown.add(a.name)
                 body = self.reader_names(a.body)
                 lines.insert(0, definition_line(a.name, names.of_all(a.indices), a.body, body))
         return lines

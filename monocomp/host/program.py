@@ -147,7 +147,7 @@ class Convert(Node):
 class Buffer(Node):
     """A tensor that kernels write is allocated.
 
-    `dtype` is a name, or "promoted" (that of results) or "accumulated" (that of sums), or "operand",
+    `dtype` is a name, or "promoted" (that of results), "accumulated" (that of sums), or "operand",
     that to which those of other tensors are promoted.
     """
 

@@ -24,13 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 from monocomp import terms as T
 from monocomp.domain import split
 from monocomp.equations import Equation, Equations, in_order
-from monocomp.planning.counting import Estimate
-from monocomp.planning.holding import estimate
+from monocomp.planning.holding import Known, estimate
 from monocomp.planning.naming import new_name, taken_names
 from monocomp.planning.roles import READS, scan_of
 from monocomp.rewriting import Saving, Step
@@ -55,7 +54,7 @@ def bound(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list
         The program with equations for bounds, and the steps to it.
     """
     steps: list[Step] = []
-    known: dict[tuple[Equation, ...], Estimate] = {}
+    known: Known = {}
     for f in _filters(program):
         step = _bounded(program, f)
         kernels = estimate(program, sizes, known)
@@ -132,6 +131,7 @@ def _bounded(program: Equations, f: _Filter) -> Step:
     lower, upper, number = (T.stored(e, f.rows) for e in stored)
     end = T.add(lower, number)
 
+    @cache
     def bounded(t: Term) -> Term:
         if not f.guards(t):
             return T.map_children(t, bounded)
