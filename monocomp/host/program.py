@@ -160,7 +160,9 @@ class Buffer(Node):
     text, defines = "{name} = empty[{shape}]: {dtype}", ("name",)
 
     def __str__(self) -> str:
-        return " ".join([super().__str__(), *([f"of {', '.join(self.beside)}"] if self.beside else [])])
+        return " ".join(
+            [super().__str__(), *([f"of {', '.join(self.beside)}"] if self.beside else [])]
+        )
 
 
 @dataclass(frozen=True)
