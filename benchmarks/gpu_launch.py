@@ -26,9 +26,10 @@ from torch.autograd import grad
 from torch.nn.functional import scaled_dot_product_attention
 
 import monocomp as mc
-from benchmarks import gpu
-from benchmarks.gpu import DTYPE, Setting
+from benchmarks import errors, gpu, peers
+from benchmarks.gpu import Setting
 from benchmarks.gpu_decode import PAGED
+from benchmarks.peers import DTYPE
 from benchmarks.report import Report, table
 
 WANTED_US, WANTED_WITH_GRADIENTS_US, TOLERATED = 25.0, 40.0, 2e-2
@@ -167,8 +168,8 @@ def recorded() -> Iterator[dict[int, Launches]]:
 def launches_of(case: Case, tensors: list[Tensor]) -> list[Launches]:
     """The launches of a call; a kernel of its own makes them, as others may repeat themselves
     without Triton's noticing."""
-    kernel = gpu.kernel(case.program)
-    fresh = mc.compile(gpu.text(case.program), backend=kernel.backend, name=kernel.program.name)
+    kernel = peers.kernel(case.program)
+    fresh = mc.compile(peers.text(case.program), backend=kernel.backend, name=kernel.program.name)
     with recorded() as found:
         followed(lambda: fresh(*tensors, **case.params), tensors, case.differentiated)()
     return list(found.values())
@@ -225,12 +226,12 @@ def run_case(case: Case, setting: Setting) -> Result:
     """Check, then time."""
     result = Result(case.name, case.wanted)
     inputs = case.inputs(setting.device)
-    tensors, kernel = list(inputs.values()), gpu.kernel(case.program)
+    tensors, kernel = list(inputs.values()), peers.kernel(case.program)
     there = {n: x.detach().cpu() for n, x in inputs.items()}
     wide = {n: x.double() if x.is_floating_point() else x for n, x in there.items()}
-    exact = mc.evaluate(gpu.text(case.program), wide, **case.params)
+    exact = mc.evaluate(peers.text(case.program), wide, **case.params)
     found = first_of(kernel(*tensors, **case.params)).detach().cpu()
-    result.error = gpu.relative_error(found, torch.as_tensor(first_of(exact)))
+    result.error = errors.relative_error(found, torch.as_tensor(first_of(exact)))
     launches = launches_of(case, tensors)
     result.launches = len(launches)
     calls: dict[str, Launch] = {"call": lambda: kernel(*tensors, **case.params)}

@@ -224,6 +224,14 @@ FIRST_STEPS = (
     f"bench sliding_window {SIZES} --param window=128",
 )
 VERBS = {
+    "demo": _Verb(
+        verbs.demo,
+        LOOK,
+        "a program, its derivation, its kernel, and a run on this machine",
+        lambda command: None,
+        ("demo",),
+        takes_program=False,
+    ),
     "list": _Verb(
         programs.list_programs,
         LOOK,
@@ -286,7 +294,7 @@ VERBS = {
         MAKE,
         "time it beside eager torch and what else gives the same",
         options.bench,
-        (f"bench causal {SIZES}", f"bench sliding_window {SIZES} --param window=128 --json"),
+        ("bench causal", f"bench sliding_window {SIZES} --param window=128 --json"),
     ),
     "tune": _Verb(
         verbs.tune,

@@ -28,6 +28,7 @@ class Slices:
     Attributes:
         whole: the extent that is sliced.
         part: that of a slice.
+        start: the parameter that says where a slice begins, if that is asked.
         length: of a slice; the last may be shorter.
         read: inputs that are slices, with the tensor and the dimension of each.
         written: equations that are slices of outputs, with the output and the dimension of each.
@@ -37,6 +38,7 @@ class Slices:
 
     whole: str
     part: str
+    start: str | None
     length: int
     read: Mapping[str, tuple[str, int]]
     written: Mapping[str, tuple[str, int]]
@@ -54,7 +56,8 @@ class Equations:
     that depend on them; `parts` are parameters that a backend sets to say into how many parts a
     stream is cut, by the extent of the parts; `views` are outputs that only lay out anew what
     another equation computes, in the same order: that one's name, by theirs; `slices` are what some
-    are computed for, one after the other; `given` are the definitions of inputs that are given with
+    are computed for, one after the other; `operands` are stored for products of matrices alone, in
+    the dtype in which these take them; `given` are the definitions of inputs that are given with
     one, each written out but for those before it; `kept` are definitions that are not inlined, once
     that is decided; `as_written` gives what a text says, for sizes.
     """
@@ -67,6 +70,7 @@ class Equations:
     parts: Mapping[str, str] = field(default_factory=dict, compare=False)
     views: Mapping[str, str] = field(default_factory=dict, compare=False)
     slices: Slices | None = None
+    operands: frozenset[str] = frozenset()
     given: tuple[Equation, ...] = ()
     kept: frozenset[str] | None = field(default=None, compare=False)
     as_written: Callable[[Mapping[str, int]], Equations] | None = field(default=None, compare=False)
@@ -160,6 +164,10 @@ class Equations:
         names.abbreviate = abbreviator([a for a in self.known if a.name != of], whole)
         return names
 
+    def shown(self, t: Term) -> str:
+        """A term's text for readers, with the names that the program gives its parts."""
+        return show(t, self.reader_names(t))
+
     def readable_lines(self) -> list[str]:
         """Like `lines`, with known names, and what those stand for before them."""
         names = self.reader_names()
@@ -170,13 +178,14 @@ class Equations:
             )
             for e in (*self.given, *self.equations)
         ]
-        used = [
-            definition_line(a.name, names.of_all(a.indices), a.body, self.reader_names(a.body))
-            for a in reversed(self.known)
-            if any(f"{a.name}[" in line.split("=", 1)[1] for line in lines)
-            and a.name not in self.by_name
-        ]
-        return used + lines
+        shown = {*self.by_name}
+        for a in self.known:  # those that came later stand for what has earlier ones in it
+            used = any(f"{a.name}[" in line.split("=", 1)[1] for line in lines)
+            if used and a.name not in shown:
+                shown.add(a.name)
+                body = self.reader_names(a.body)
+                lines.insert(0, definition_line(a.name, names.of_all(a.indices), a.body, body))
+        return lines
 
     def lines(self, names: Names | None = None) -> list[str]:
         """One line an equation, without declarations."""
@@ -191,7 +200,8 @@ class Equations:
         declared = self.declared
         names = self.names()
         given = {e.name: e for e in self.given}
-        out = []
+        out: list[str] = []
+        after: dict[str, list[str]] = {}  # what reads a definition comes after it
         for i in declared.inputs.values():
             # The name that comes first in a text stands for the extent, so it is said first.
             labels: list[str] = []
@@ -201,8 +211,10 @@ class Equations:
             labels = [name.lstrip(".") for name in labels]
             if i.name in given:
                 e = _called(given[i.name], labels)
-                out.append(f"input {definition_line(e.name, labels, e.body, names)}")
-                out += [f"index {n} < |{n}|" for n in labels if n not in e.body.free]
+                read = [d.name for d in self.equations if d.name in e.body.names]
+                place = after.setdefault(read[-1], []) if read else out
+                place.append(f"input {definition_line(e.name, labels, e.body, names)}")
+                place += [f"index {n} < |{n}|" for n in labels if n not in e.body.free]
                 continue
             dims = ",".join(labels)
             kind = "" if i.kind == "float" else f": {i.kind}"
@@ -218,7 +230,8 @@ class Equations:
             if name not in names.read and name != extent.lstrip("."):
                 out.append(f"index {name} < |{extent.lstrip('.')}|")
         out += [show_monoid(m) for m in self.monoids]
-        out += lines
+        for e, line in zip(self.equations, lines, strict=True):
+            out += [line, *after.get(e.name, ())]
         results = ", ".join(o.name + (f": {o.dtype}" if o.dtype else "") for o in declared.outputs)
         return "\n".join([*out, f"return {results}"]) + "\n"
 

@@ -21,11 +21,11 @@ from monocomp.derivation import Derivation
 from monocomp.equations import Equations
 from monocomp.errors import UnsupportedError, UsageError, did_you_mean
 from monocomp.notes import Notes
-from monocomp.planning.notes import repeated_notes, stored_notes, summary
+from monocomp.planning.notes import notes_on, summary
 from monocomp.planning.plan import Plan, Planner
 from monocomp.reading import read_equations
 from monocomp.rendering import Rendered
-from monocomp.source import minimal_source, module
+from monocomp.source import module
 from monocomp.stages import Stages
 from monocomp.terms import Term
 from monocomp.tile import TileProgram
@@ -207,9 +207,7 @@ class Kernel(Rendered):
 
     def notes(self, extents: Mapping[str, int] | None = None) -> Notes:
         """What may surprise: what the text means, and what the plan for these sizes stores."""
-        plan = self.plan(extents)
-        notes = (*self.program.notes, *stored_notes(plan), *repeated_notes(plan))
-        return Notes(notes, self.program.text)
+        return notes_on(self.plan(extents))
 
     def summary(self, extents: Mapping[str, int] | None = None) -> str:
         """In one line: passes, how operations grow, what is stored."""
@@ -262,9 +260,8 @@ class Kernel(Rendered):
         if backend in INTERPRETED:
             return "\n\n".join(map(str, self.tile_programs(sizes))) + "\n"
         tf32 = self.tf32 if tf32 is None else tf32
-        if minimal:
-            return minimal_source(self.planner, sizes, dtype or "bf16", target, tf32=tf32)
-        return module(backend, self.planner, sizes, dtype or "bf16", target, tf32=tf32).source
+        of, dtype = self.planner, dtype or "bf16"
+        return module(backend, of, sizes, dtype, target, tf32=tf32, minimal=minimal).source
 
     def report(self, extents: Mapping[str, int] | None = None) -> dict[str, Any]:
         """What the kernels do: passes over each index, number of kernels, and the cost.

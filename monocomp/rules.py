@@ -75,9 +75,10 @@ class Rule:
         return missing(law for name in self.claims for law in certify_rule_law(name))
 
 
-@dataclass
+@dataclass(eq=False)
 class RuleSet:
-    """Rules that are applied together, in order, until none matches.
+    """Rules that are applied together, in order, until none matches. A term without operands is
+    as simple as can be, and no rule is asked about it.
 
     `choices` are rules that look at the whole program, for they decide which of several equal
     forms it gets. They give a term and what replaces it everywhere, or the new program.

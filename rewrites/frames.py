@@ -11,7 +11,7 @@ from monocomp.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import frame
 from monocomp.terms.facts import remembered
-from monocomp.terms.monomials import addends, exponent_of, factors
+from monocomp.terms.monomials import addends, common_number, exponent_of, factors
 
 
 def scaled(t: Term) -> tuple[Term, Term]:
@@ -133,7 +133,8 @@ def condition_of(t: Term, exponent: Term) -> Term:
 def _nonzero(t: Term, exponent: Term) -> Iterable[Term]:
     for base, power in map(T.base_and_power, factors(t)):
         if base.op in ("read", "add", "abs") and power > 0 and base.free <= exponent.free:
-            yield T.compare("!=", base, T.ZERO)
+            _, primitive = common_number(base)  # whatever number stands before it
+            yield T.compare("!=", primitive, T.ZERO)
 
 
 def are_bounded(terms: tuple[Term, ...]) -> bool:
@@ -146,9 +147,10 @@ def are_bounded(terms: tuple[Term, ...]) -> bool:
 
 def is_bounded_by_form(addend: Term) -> bool:
     """Is the exponent at most 0 by its form, wherever the addend is there?"""
-    condition = condition_of(addend, exponent_of(addend))
+    exponent = exponent_of(addend)
+    condition = condition_of(addend, exponent)
     _, rest = T.shares(addend, T.conjuncts(condition))
-    return is_at_most_zero(exponent_of(rest), condition)
+    return any(is_at_most_zero(e, condition) for e in (exponent, exponent_of(rest)))
 
 
 def is_at_most_zero(exponent: Term, condition: Term) -> bool:
@@ -167,11 +169,18 @@ def is_at_most_zero(exponent: Term, condition: Term) -> bool:
         if len(extrema) != 1 or isinstance(number, float) or not all(map(T.is_nonnegative, scale)):
             continue
         rest = T.sub(exponent, a)  # c (s - max(s)), or c (min(s) - s), for c > 0
-        inverse = [T.power_of(f, -1) for f in scale]
-        s = T.add(*(T.mul(T.const(-1 / number, "float"), b, *inverse) for b in addends(rest)))
+        inverse = T.const(-1 / number, "float")
+        s = T.add(*(T.mul(inverse, _without(b, scale)) for b in addends(rest)))
         if _is_extremum(extrema[0], s, "max" if number < 0 else "min", known):
             return True
     return exponent is T.ZERO
+
+
+def _without(t: Term, scale: Iterable[Term]) -> Term:
+    """t over its scale, of which the factors leave it, those too that may be 0."""
+    parts = factors(t)
+    missing = (T.power_of(f, -1) for f in scale if f not in parts)
+    return T.mul(T.ONE, *(f for f in parts if f not in scale), *missing)
 
 
 def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:
@@ -192,7 +201,11 @@ def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:
     if m.op != "fold" or m.attr.monoid != monoid or len(m.attr.indices) != 1:
         return False
     (bound,), (condition, body) = T.open_fold(m)
+    if not s.folded <= body.folded:
+        return False
     for name in s.free:
+        if not s.free <= body.free | {name}:  # which is all that an element has
+            continue
         here = {bound.attr[0]: T.index(name, bound.attr[1])}
         element = T.substitute(body, here)
         # In an exponent nothing is joined: exp multiplies it out.

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.compare import compare
-from benchmarks.gpu import OURS, Outcome, Run, Setting, UnknownWordError
+from benchmarks.gpu import Outcome, Run, Setting, UnknownWordError
 from benchmarks.guards import CASES as GUARDED
 from benchmarks.guards import emitted, without_guards
+from benchmarks.peers import OURS
 from benchmarks.run import NAMES
 
 ROOT = Path(__file__).parents[1]

@@ -102,7 +102,8 @@ def test_unknown_command(call) -> None:
         2,
         "",
         "UsageError: there is no command 'emitt'\n"
-        "  commands: list, show, explain, grad, emit, run, bench, tune, check, doctor, completion\n"
+        "  commands: demo, list, show, explain, grad, emit, run, bench, tune, check, doctor, "
+        "completion\n"
         "  help: did you mean 'monocomp emit'?\n",
     )
 
@@ -928,7 +929,7 @@ def test_tune(call, monkeypatch, tmp_path) -> None:
     """Random inputs go into a search; what it finds is shown, and written."""
     import torch
 
-    from monocomp import schedules
+    from monocomp.backends.triton import remembered as schedules
     from monocomp.backends.triton.schedule import Schedule
     from monocomp.backends.triton.search import Tuning
     from monocomp.calls import Calls

@@ -9,8 +9,9 @@ import pytest
 
 import monocomp as mc
 from monocomp import library
-from monocomp.derivation import WIDTH, Derivation, wrap_formula
+from monocomp.derivation import Derivation
 from monocomp.language.checker import check
+from monocomp.paragraphs import WIDTH, wrap_formula
 from monocomp.pipeline import derive
 from monocomp.translation import translate
 
@@ -130,6 +131,16 @@ def test_every_beginning_can_be_read() -> None:
         assert "Cost" in str(derivation.first(count)) or count == 0
 
 
+@pytest.mark.parametrize("name", ["causal", "tree", "column_sums"])
+def test_kernels_are_planned_again(name: str) -> None:
+    """Whatever the plan has done: stored values, bounds, loops."""
+    found = mc.compile(library.load(name)).derivation
+    assert 0 < found.planned < len(found)
+    for again in (found, found.undo(found.planned), found.undo()):
+        assert str(again.compile().derivation) == str(found)
+    assert found.rewriter().steps == list(found.first(len(found) - found.planned))
+
+
 def test_json(causal: Derivation) -> None:
     whole = json.loads(causal.to_json())
     parts = ["start", "steps", "result", "cost_before", "cost_after", "refusals", "certificate"]
@@ -144,8 +155,8 @@ def test_json(causal: Derivation) -> None:
         "before": causal[0].before,
         "after": causal[0].after,
         "program": causal[0].program.text(),
-        "cost_before": causal[0].cost_before().to_json(),
-        "cost_after": causal[0].cost_after().to_json(),
+        "cost_before": causal.costs[0].to_json(),
+        "cost_after": causal.first(1).costs[1].to_json(),
     }
     assert whole["cost_before"] == whole["steps"][0]["cost_before"]
     assert whole["cost_before"]["passes"] == {"k": 3}
@@ -170,3 +181,13 @@ def test_json(causal: Derivation) -> None:
 )
 def test_right_steps_pass_the_check(text: str) -> None:
     assert derivation_of(text).check(seed=18).ok
+
+
+def test_a_step_prints_as_in_its_derivation(causal: Derivation) -> None:
+    text = str(causal)
+    for number, step in enumerate(causal, 1):
+        assert f"\n\n{number:2}. {step}\n" in text
+    assert str(causal[1]).startswith(
+        "expand_softmax, in O\n    law     definition of softmax\n    before  "
+    )
+    assert repr(causal[1]) == "<Step expand_softmax, in O; print it to see it>"

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from monocomp.backends.triton.resources import Gpu, Resources, gpu
 from monocomp.backends.triton.schedule import MIN_DOT, Schedule, one_tile, shortest
@@ -19,7 +20,7 @@ from monocomp.blocks.descriptors import described_loads
 from monocomp.blocks.kernels import takes_turns
 from monocomp.errors import UnsupportedError
 from monocomp.sizes import power_of_two
-from monocomp.tile import Loop, TileProgram, expressions, walk
+from monocomp.tile import Loop, TileProgram
 from monocomp.tile.split_padding import divisible, split_padding
 
 LARGEST_TILE = 1 << 12  # elements of a tile that a warp can hold in registers
@@ -30,8 +31,7 @@ _MOST_INSTANCES = 6
 _TEXT = re.compile(r"([\dx]*)/([\dx]*) (\d+)w (\d+)s(?: (\d+)i)?( two)?( tma)?")
 
 
-@dataclass(frozen=True, order=True)
-class Shape:
+class Shape(NamedTuple):
     """A schedule without names.
 
     Attributes:
@@ -72,7 +72,7 @@ class Shape:
 def element_bytes(program: TileProgram, inputs: Mapping[str, int]) -> int:
     """The size of a matrix' elements in products, from the sizes of elements of float inputs.
     The widest counts that is read as a matrix: scales and biases of rows are in no product."""
-    read = [e for e in expressions(program.body) if e.op == "load" and e.attr in inputs]
+    read = [e for e in program.expressions if e.op == "load" and e.attr in inputs]
     blocked = {a.name for a in program.axes.values() if a.role not in ("grid", "serial")}
     matrices = {e.attr for e in read if len(e.axes & blocked) > 1}
     return max((n for name, n in inputs.items() if name in (matrices or inputs)), default=4)
@@ -109,19 +109,19 @@ class Legal:
     @cached_property
     def streams(self) -> list[str]:
         """The streamed axes, those of outer loops first."""
-        loops = (s.axis.name for s in walk(self.program.body) if isinstance(s, Loop))
+        loops = (s.axis.name for s in self.program.statements if isinstance(s, Loop))
         streams = {*self.program.axis_names("stream")}
         return [a for a in dict.fromkeys(loops) if a in streams]
 
     @cached_property
     def multiplies(self) -> bool:
         """Does the kernel multiply matrices?"""
-        return any(e.op == "contract" for e in expressions(self.program.body))
+        return any(e.op == "contract" for e in self.program.expressions)
 
     @cached_property
     def in_two(self) -> tuple[str, ...]:
         """The axes that are padded less in two tiles, in a kernel that multiplies matrices."""
-        products = [e for e in expressions(self.program.body) if e.op == "contract"]
+        products = [e for e in self.program.expressions if e.op == "contract"]
         if not any(a.kind == "float" for e in products for a in e.args[:2]):
             return ()
         axes = [self.program.axes[a] for a in divisible(self.program)]
@@ -195,7 +195,7 @@ class Legal:
 
     def shape(self, schedule: Schedule) -> Shape:
         """The shape of a schedule."""
-        lengths = dict(schedule.blocks)
+        lengths = schedule.lengths
         return Shape(
             tuple(lengths[a] for a in self.rows),
             tuple(lengths[a] for a in self.streams),
@@ -254,27 +254,27 @@ class Legal:
                 tuple(n // 2 if n == longest else n for n in lengths)
                 for lengths in (shape.rows, shape.streams)
             )
-            shape = replace(shape, rows=rows, streams=streams)
+            shape = shape._replace(rows=rows, streams=streams)
             yield shape
-        yield replace(shape, stages=1, descriptors=False)
+        yield shape._replace(stages=1, descriptors=False)
 
     def neighbours(self, shape: Shape) -> list[Shape]:
         """The shapes one step away that fit: a length doubled or halved, other warps, a stage or an
         instance more or less, another way to load or to hold axes."""
-        steps = [replace(shape, warps=w) for w in (shape.warps * 2, shape.warps // 2)]
+        steps = [shape._replace(warps=w) for w in (shape.warps * 2, shape.warps // 2)]
         for n, length in enumerate(shape.streams):
             for new in (length * 2, length // 2):
-                steps.append(replace(shape, streams=_with(shape.streams, n, new)))
+                steps.append(shape._replace(streams=_with(shape.streams, n, new)))
         for n, length in enumerate(shape.rows):
             for new in (length * 2, length // 2):
-                moved = replace(shape, rows=_with(shape.rows, n, new))
-                steps += [moved, replace(moved, warps=shape.warps * new // length)]
+                moved = shape._replace(rows=_with(shape.rows, n, new))
+                steps += [moved, moved._replace(warps=shape.warps * new // length)]
         if self.streams:
-            steps += [replace(shape, stages=shape.stages + n) for n in (1, -1)]
+            steps += [shape._replace(stages=shape.stages + n) for n in (1, -1)]
         if shape.instances:
-            steps += [replace(shape, instances=shape.instances + n) for n in (1, -1)]
-        steps += [replace(shape, descriptors=not shape.descriptors)]
-        steps += [replace(shape, in_two=not shape.in_two)]
+            steps += [shape._replace(instances=shape.instances + n) for n in (1, -1)]
+        steps += [shape._replace(descriptors=not shape.descriptors)]
+        steps += [shape._replace(in_two=not shape.in_two)]
         least = MIN_DOT if self.multiplies else SHORTEST
         kept = (
             s

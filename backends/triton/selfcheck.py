@@ -12,10 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from monocomp import terms as T
-from monocomp.backends.triton import reference
+from monocomp.backends import eager
+from monocomp.backends.eager.code import call_lines, default_text
 from monocomp.backends.triton.layout import tuple_text
-from monocomp.backends.triton.reference import reference_lines
-from monocomp.backends.triton.reference.code import call_lines, default_text
 from monocomp.checking.sizes import Sizes
 from monocomp.declarations import Input, free_extents
 from monocomp.dtypes import NARROW
@@ -23,11 +22,9 @@ from monocomp.equations import Equations
 from monocomp.errors import InternalError
 from monocomp.sizes import without_elements
 
-__all__ = ["RESERVED", "main_lines", "reference_lines", "sizes_for"]
-
 # Names of the file that the identifiers of a program and its host function must leave alone; the
 # function is passed to `main`, where names are its own.
-RESERVED = reference.RESERVED | {"main", "error", "differentiated"}
+RESERVED = eager.RESERVED | {"main", "error", "differentiated"}
 
 _LARGEST_PARAM = 9  # so that a window, say, is smaller than the inputs
 _TINY, _SMALL, _LARGE = (3, 5, 7, 9, 11), (17, 19, 21, 23, 25), (133, 139, 37, 41, 27)
@@ -233,6 +230,7 @@ def _inputs(equations: Equations, sizes: Sizes) -> Iterator[tuple[Input, str]]:
 def _sizes(start: Sizes, known: Mapping[str, int], is_tiny: bool) -> Sizes:
     """An odd size for each extent that is not known, where computed subscripts allow it."""
     equations, free = start.program, start.fit
+    any_fit = not free or not start.subscripts
     declared = equations.declared
     given = {e: known[e] for e in free_extents(declared) if e in known}
     terms = T.subterms(*(e.body for e in (*equations.given, *equations.equations)))
@@ -247,7 +245,7 @@ def _sizes(start: Sizes, known: Mapping[str, int], is_tiny: bool) -> Sizes:
         sizes = _TINY if is_tiny else _sizes_like(equations, name)
         sizes = _PAIRED if name in paired and sizes == _LARGE else sizes
         size = next((n for n in sizes if n not in given.values()), sizes[0])
-        if not free or start.at({**given, name: size}).fit:
+        if any_fit or start.at({**given, name: size}).fit:
             given[name] = size
     if not free:  # a computed subscript of unknown range, and a dimension that only it reads
         made_up = {root for root in declared.extent_of.values() if root.startswith(".")}

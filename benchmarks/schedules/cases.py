@@ -15,6 +15,7 @@ from torch import Tensor
 
 import monocomp as mc
 from benchmarks.gpu_floor import ATTENTION, E4M3, FULL, MATRIX, SHORT, Full
+from benchmarks.variants import VARIANTS
 from monocomp.backends.triton import table
 from monocomp.backends.triton.emit import Module, emit
 from monocomp.backends.triton.launch import load
@@ -34,7 +35,9 @@ FEW_ROWS = (
     "softpick", "tree",
 )  # fmt: skip
 # Those of these programs, too, as they are trained.
-GRADIENTS = ("attention", "causal", "sliding_window", "softcap", "alibi", "gqa", "document")
+GRADIENTS = (
+    "attention", "causal", "sliding_window", "softcap", "alibi", "gqa", "document", "gqa-causal",
+)  # fmt: skip
 GRADIENT = "gradient of "
 CACHES = ("paged_attention", "int8_cache", "rolling_cache", "fp8_cache")
 
@@ -44,7 +47,7 @@ class Case:
     """A program at some sizes.
 
     Attributes:
-        program: of the library, by name, or the gradient of one.
+        program: of the library or a variant of attention, by name, or the gradient of one.
         sizes: by index, in the order of the names.
         dtype: of floats, but for those that are stored in 8 bits.
         tier: 0 for what matters most.
@@ -67,9 +70,11 @@ def case(program: str, sizes: Mapping[str, int], dtype: str = "bfloat16", tier: 
 
 
 def _text(program: str) -> str:
-    """Of the library, by name, or a gradient of one; or one's own."""
+    """Of the library or a variant of attention, by name, or a gradient of one; or one's own."""
     if program.startswith(GRADIENT):
-        return str(mc.grad(mc.library.load(program.removeprefix(GRADIENT))))
+        return str(mc.grad(_text(program.removeprefix(GRADIENT))))
+    variants = {v.name: v.program for v in VARIANTS}
+    program = variants.get(program, program)
     return mc.library.load(program) if program in mc.library.names() else program
 
 
@@ -132,8 +137,11 @@ def _cases() -> Iterator[Case]:
     for name in GRADIENTS:
         for head, heads in ((128, 16), (64, 32)):
             sizes = {"b": 4, "h": heads, "q": 4096, "k": 4096, "d": head, "e": head}
-            sizes |= {"h": 32, "g": 8} if name == "gqa" else {}
+            sizes |= {"h": 32, "g": 8} if name.startswith("gqa") else {}
             yield case(GRADIENT + name, sizes)
+    for name in ("attention", "causal"):
+        sizes = {"b": 4, "h": 8, "q": 4096, "k": 4096, "d": 256, "e": 256}
+        yield case(GRADIENT + name, sizes, tier=1)
 
 
 class Prepared:
@@ -159,6 +167,7 @@ class Prepared:
         self.sizes = plan.extents(extents)
         floats = {n: t for n, t in self.inputs.items() if t.is_floating_point()}
         widths = {n: t.element_size() for n, t in floats.items()}
+        widths = plan.program.with_slices(widths)
         self.narrow = {n: str(t.dtype)[6:] for n, t in floats.items() if is_narrow(t)}
         how = [(k, self.sizes, element_bytes(k, widths), target, processors) for k in self.kernels]
         self.legal = [Legal(*h) for h in how]

@@ -67,7 +67,7 @@ def with_parts(
     equations: Sequence[Equation], fresh: Callable[[str], str], order: Callable[[Term], Any]
 ) -> list[Equation]:
     """The equations of a long program with names for the aggregates and choices that are written
-    more than once, each before the first equation that reads it."""
+    more than once, or other terms, each before the first equation that reads it."""
     found = list(equations)
     sizes = _sizes(found)
     if sum(sizes[e.body] for e in found) <= _LONG:
@@ -93,15 +93,25 @@ def _sizes(equations: Iterable[Equation]) -> dict[Term, int]:
 
 
 def _repeated(equations: Sequence[Equation]) -> Term | None:
-    """The largest aggregate or choice with an aggregate that stands in two places."""
+    """The largest aggregate or choice with an aggregate that stands in two places, or in a long
+    program the largest term."""
     sizes = _sizes(equations)
     times = Counter(e.body for e in equations)
     for t in reversed(sizes):
         for a in T.children(t):
             times[a] += times[t]
-    parts = (t for t in sizes if t.op in ("fold", "where") and t.folded and t.kind == "float")
-    named = (t for t in parts if times[t] > 1 and all(map(_has_name, free_indices(t))))
-    return max(named, key=lambda t: sizes[t], default=None)
+    parts = [t for t in sizes if times[t] > 1 and _is_part(t)]
+    large = [t for t in parts if t.folded and t.op in ("fold", "field", "where")]
+    if not large and sum(sizes[e.body] for e in equations) > _LONG:
+        large = parts
+    return max(large, key=lambda t: sizes[t], default=None)
+
+
+def _is_part(t: Term) -> bool:
+    """Is it a number that may get a name? Of an aggregate in a user's monoid a field is one."""
+    is_number = t.kind == "float" and t.op not in _PLAIN
+    has_fields = t.op in ("fold", "fold_at") and not isinstance(t.attr.monoid, str)
+    return is_number and not has_fields and all(map(_has_name, free_indices(t)))
 
 
 def _has_name(i: Term) -> bool:

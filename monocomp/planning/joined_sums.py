@@ -7,7 +7,11 @@ factors of their own:
             = sum[t](X[t,d] * (P[t,v] * c - where(v == label[t], g[t], 0)))
 
 Each sum is a product of its own else, and an accumulator. An element that no filter admits stays
-out, and what stands before a sum is finite where what is read is.
+out, and what stands before a sum is finite where what is read is. One row of what a sum multiplies
+is a sum of one element:
+
+    dX[t,d] = sum[v](W[v,d] * P[t,v]) * g[t] - W[label[t],d] * g[t]
+            = sum[v](W[v,d] * (P[t,v] * g[t] - where(v == label[t], g[t], 0)))
 """
 
 from __future__ import annotations
@@ -22,7 +26,6 @@ from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting import Step
 from monocomp.terms import Term
 from monocomp.terms.monomials import addends, content, factors
-from monocomp.terms.printer import show
 
 JOINING_LAW = "c * sum[k](x * y) + sum[k](x * z) is sum[k](x * (c * y + z))"
 
@@ -34,12 +37,8 @@ def join_sums(program: Equations) -> Iterator[Step]:
             start, e = program, program.by_name[name]
             equations = (replace(e, body=found) if x is e else x for x in start.equations)
             program = replace(start, equations=tuple(equations))
-            before, after = partial(_shown, start, e.body), partial(_shown, program, found)
+            before, after = partial(start.shown, e.body), partial(program.shown, found)
             yield Step("join_sums", JOINING_LAW, (name,), before, after, start, program)
-
-
-def _shown(program: Equations, t: Term) -> str:
-    return show(t, program.reader_names(t))
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,11 @@ class _Sum:
     bound: Term
     condition: Term
     parts: tuple[Term, ...]
+
+    @property
+    def is_product(self) -> bool:
+        """Do several factors vary with the index?"""
+        return sum(self.bound.attr[0] in f.free for f in self.parts) > 1
 
     @property
     def columns(self) -> frozenset[Term]:
@@ -73,14 +77,26 @@ class _Sum:
 
 def _joined(e: Equation) -> Term | None:
     """The body with sums joined, if two can be."""
-    sums = [s for a in addends(e.body) if (s := _sum(a)) is not None]  # with columns
+    parts = _addends(e.body)
+    sums = [s for a in parts if (s := _sum(a)) is not None]  # with columns
+    others = [a for a in parts if a not in [s.addend for s in sums]]
+    sums += [row for a in others if (row := _row(a, sums)) is not None]
     for n, one in enumerate(sums):
         for common in dict.fromkeys(s.columns & one.columns for s in sums[n + 1 :]):
             chosen = [s for s in sums if s.bound is one.bound and common <= s.columns]
             if common and len(chosen) > 1:
-                others = [a for a in addends(e.body) if a not in [s.addend for s in chosen]]
+                others = [a for a in parts if a not in [s.addend for s in chosen]]
                 return T.add(_total(chosen, common), *others)
     return None
+
+
+def _addends(t: Term) -> Sequence[Term]:
+    """The addends of a sum, or of one that is multiplied by what is finite."""
+    sums = [f for f in factors(t) if f.op == "add"]
+    others = [f for f in factors(t) if f not in sums]
+    if len(sums) == 1 and all(map(T.is_finite_if_read, others)):
+        return [T.mul(a, *others) for a in addends(sums[0])]
+    return addends(t)
 
 
 def _total(sums: Sequence[_Sum], common: frozenset[Term]) -> Term:
@@ -100,6 +116,39 @@ def _sum(addend: Term) -> _Sum | None:
             if found.columns and all(map(T.is_finite_if_read, others)):
                 return found
     return None
+
+
+def _row(addend: Term, sums: Sequence[_Sum]) -> _Sum | None:
+    """An addend as a sum of one element, where it has a row of what one of the sums multiplies by
+    something else."""
+    condition, value = T.TRUE, addend
+    if addend.op == "where" and addend.args[2] is T.ZERO:
+        condition, value, _ = addend.args
+    for column, bound in ((c, s.bound) for s in sums for c in s.columns if s.is_product):
+        for f in factors(value):
+            place = _place_of_row(f, column, bound)
+            others = [g for g in factors(value) if g is not f]
+            if place is not None and all(map(T.is_finite_if_read, others)):
+                asked = (c for c in T.conjuncts(condition) if c not in _in_range(place, bound))
+                here = T.conjunction(T.compare("==", bound, place), *asked)
+                return _Sum(addend, bound, here, (*others, column))
+    return None
+
+
+def _in_range(place: Term, index: Term) -> tuple[Term, Term]:
+    """That an index takes this value."""
+    end = T.extent_of(index.attr[1])
+    return T.compare("<=", T.const(0), place), T.compare("<", place, end)
+
+
+def _place_of_row(f: Term, column: Term, bound: Term) -> Term | None:
+    """Where an index is in a read that is like another but for it."""
+    if f.op != column.op or f.op not in ("read", "stored") or f.attr != column.attr:
+        return None
+    place = f.args[column.args.index(bound)] if bound in column.args else None
+    if place is None or T.substitute(column, {bound.attr[0]: place}) is not f:
+        return None
+    return place
 
 
 def _separated(element: Term) -> Iterator[Term]:

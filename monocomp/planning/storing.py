@@ -17,13 +17,16 @@ from functools import partial
 
 from monocomp import terms as T
 from monocomp.equations import Equation, Equations, in_order, stored_in
+from monocomp.planning.cost import ELEMENT_BYTES, STORED_BYTES
 from monocomp.planning.counting import Estimate, Place, elements
-from monocomp.planning.holding import estimate
+from monocomp.planning.holding import Known, estimate
 from monocomp.planning.joined_sums import join_sums
 from monocomp.planning.naming import new_index, new_name, taken_names
-from monocomp.planning.nested_sums import longest_first, partial_sums
+from monocomp.planning.nested_sums import order_sums, partial_sums
+from monocomp.planning.operands import computed_side, stored_operands, with_side
 from monocomp.planning.roles import rows_of
-from monocomp.planning.slicing import length_of_slices, sliced, time_of
+from monocomp.planning.slicing import lengths_of_slices, sliced, time_of
+from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting import Saving, Step
 from monocomp.sharing import reading_stored
 from monocomp.terms import Term
@@ -34,6 +37,7 @@ from monocomp.terms.printer import show
 STORING_LAW = "a value may be stored and read again"
 TRIALS = 100  # ways to cut that are tried for one program, each in the time that it takes to count
 WORTHWHILE = 0.75  # what is left of the work; more than that is not worth another kernel
+TOLERABLE = 1.02  # times the least time, for values that take less memory
 WORTH_STORING = 0.98  # the same for what kernels store that compute it anyway
 
 
@@ -51,14 +55,15 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     program = steps[-1].program if steps else program
     steps += join_sums(program)
     program = steps[-1].program if steps else program
-    known: dict[tuple[Equation, ...], Estimate] = {}  # most kernels are the same in all trials
+    known: Known = {}  # most kernels are the same in all trials
     kernels = estimate(program, sizes, known)
     close = Closing(program)
     trials = 0
     while True:
         whole, least = sum(k.cost.time for k in kernels), math.inf
         best: tuple[list[Step], list[Estimate]] | None = None
-        for tried, is_beside in _choices(program, kernels, sizes, close):
+        values = list(_repeated_values(kernels, sizes, close))
+        for tried, is_beside in _choices(program, kernels, values, sizes, close):
             if trials == TRIALS:
                 break
             trials += 1
@@ -67,9 +72,9 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
             if cost < min(least, whole * (WORTH_STORING if is_beside else WORTHWHILE)):
                 least, best = cost, (tried, trial)
         if best is None:
-            steps += _in_slices(program, kernels, sizes, close, whole)
+            steps += _in_slices(program, values, sizes, close, whole)
             program = steps[-1].program if steps else program
-            steps += longest_first(program, sizes)
+            steps += order_sums(program, sizes)
             return steps[-1].program if steps else program, steps
         # Values that are stored together were weighed together: the last step has the cost.
         steps += [*best[0][:-1], replace(best[0][-1], cost=Saving(whole, least))]
@@ -97,6 +102,7 @@ class _Value:
     Attributes:
         closed: the term, as a function of `@0`, `@1`, ...
         indices: those.
+        is_operand: is it one side of products of matrices, and no sum?
         beside: where a kernel for the same rows computes it and can store it, if one does.
         reader: where it is computed most often, of the places that are to read it.
         readers: names of the equations that are to read it.
@@ -104,43 +110,50 @@ class _Value:
 
     closed: Term
     indices: tuple[Term, ...]
+    is_operand: bool
     beside: _Use | None
     reader: _Use
     readers: frozenset[str]
 
     @property
-    def loop(self) -> object:
-        """What values have in common that one loop computes."""
-        fold = self.closed.args[0] if self.closed.op == "field" else self.closed
-        return T.domain_of(fold)
+    def sets(self) -> Iterator[object]:
+        """What values have in common that are stored together: their indices, or the loop that
+        computes them."""
+        yield self.is_operand, self.indices
+        if not self.is_operand:
+            yield T.domain_of(self.closed.args[0] if self.closed.op == "field" else self.closed)
 
 
 def _choices(
-    program: Equations, kernels: Sequence[Estimate], sizes: Mapping[str, int], close: Closing
+    program: Equations,
+    kernels: Sequence[Estimate],
+    values: Sequence[_Value],
+    sizes: Mapping[str, int],
+    close: Closing,
 ) -> Iterator[tuple[list[Step], bool]]:
     """Steps that store values: those with the same indices, and those of the same loop; and what
     one sum of several comes to. Are they all stored by kernels that compute them anyway?"""
     limit = _largest_tensor(program, sizes)
-    for values in _sets(kernels, sizes, close, limit):
-        yield _store(program, values, close), all(v.beside is not None for v in values)
+    for together in _sets(values, sizes, limit):
+        yield _store(program, together, close), all(v.beside is not None for v in together)
     for step in partial_sums(program, kernels, sizes, limit):
         yield [step], True
 
 
 def _sets(
-    kernels: Sequence[Estimate], sizes: Mapping[str, int], close: Closing, limit: float
+    values: Iterable[_Value], sizes: Mapping[str, int], limit: float
 ) -> Iterable[list[_Value]]:
     sets: dict[object, list[_Value]] = {}
-    for v in _repeated_values(kernels, sizes, close):
+    for v in values:
         if elements(v.indices, sizes) <= limit:
-            sets.setdefault(v.indices, []).append(v)
-            sets.setdefault(v.loop, []).append(v)
+            for key in v.sets:
+                sets.setdefault(key, []).append(v)
     return sets.values()
 
 
 def _in_slices(
     program: Equations,
-    kernels: Sequence[Estimate],
+    values: Sequence[_Value],
     sizes: Mapping[str, int],
     close: Closing,
     whole: float,
@@ -148,27 +161,34 @@ def _in_slices(
     """The steps that store values, of which there are too many, for a slice of an index at a time,
     if that is worth it."""
     limit = _largest_tensor(program, sizes)
-    best: list[Step] = []
-    for values in _sets(kernels, sizes, close, math.inf):
-        count = sum(elements(v.indices, sizes) for v in values)
-        if count <= limit or any(v.indices != values[0].indices for v in values):
+    found: list[tuple[float, int, list[Step]]] = []  # the time, the bytes, and how
+    for together in _sets(values, sizes, math.inf):
+        count = sum(elements(v.indices, sizes) for v in together)
+        if count <= limit or any(v.indices != together[0].indices for v in together):
             continue
-        stored = _store(program, values, close)
-        equations = [s.program.equations for s in stored]
-        names = {e.name for e in equations[-1]} - program.by_name.keys()
-        extents = [i.attr[1] for i in values[0].indices]
+        stored = _store(program, together, close)
+        start = stored[-1].program
+        names = {e.name for e in start.equations} - program.by_name.keys()
+        wide = names - stored_operands(start)
+        taken = (
+            count
+            // len(names)
+            * (STORED_BYTES * len(wide) + ELEMENT_BYTES * (len(names) - len(wide)))
+        )
+        extents = [i.attr[1] for i in together[0].indices]
         for extent in (e for e in dict.fromkeys(extents) if extents.count(e) == 1):
-            length = length_of_slices(sizes[extent], count, limit)
-            if length is None:
-                continue
-            step = sliced(stored[-1].program, names, extent, length, _reason(values[0]))
-            if step is None or step.program.slices is None:
-                continue
-            known = {**sizes, step.program.slices.part: length}
-            least = time_of(step.program, estimate(step.program, known), known)
-            if least < WORTHWHILE * whole:
-                whole, best = least / WORTHWHILE, [*stored, step]
-    return best
+            for length in lengths_of_slices(sizes[extent], taken, limit):
+                step = sliced(start, names, extent, length, _reason(together[0]))
+                if step is None or step.program.slices is None:
+                    break
+                known = {**sizes, step.program.slices.part: length}
+                time = time_of(step.program, estimate(step.program, known), known)
+                found.append((time, taken * length // sizes[extent], [*stored, step]))
+    least = min((time for time, _, _ in found), default=math.inf)
+    if least >= WORTHWHILE * whole:
+        return []
+    # Memory is worth a little time.
+    return min((f for f in found if f[0] <= TOLERABLE * least), key=lambda f: f[1])[2]
 
 
 def _largest_tensor(program: Equations, sizes: Mapping[str, int]) -> int:
@@ -186,12 +206,14 @@ def tensor_sizes(program: Equations, sizes: Mapping[str, int]) -> list[int]:
 def _repeated_values(
     kernels: Sequence[Estimate], sizes: Mapping[str, int], close: Closing
 ) -> Iterator[_Value]:
-    found: dict[Term, list[_Use]] = {}
+    found: dict[tuple[Term, bool], list[_Use]] = {}
     for kernel in kernels:
-        for t, places in kernel.folds.items():
-            closed, subscripts = close(t)
-            found.setdefault(closed, []).extend(_Use(t, subscripts, p, kernel) for p in places)
-    for closed, uses in found.items():
+        for is_operand, computed in ((False, kernel.folds), (True, kernel.operands)):
+            for t, places in computed.items():
+                closed, subscripts = close(t)
+                uses = found.setdefault((closed, is_operand), [])
+                uses += (_Use(t, subscripts, p, kernel) for p in places)
+    for (closed, is_operand), uses in found.items():
         indices = close(closed)[1]
         is_repeated = sum(use.place.times for use in uses) >= 2 * elements(indices, sizes)
         if not is_repeated and not any(map(_reads_anew_for_weights, uses)):
@@ -201,7 +223,7 @@ def _repeated_values(
         if readers:
             most = max(readers, key=lambda use: use.place.times)
             names = frozenset(e.name for use in readers for e in use.kernel.equations)
-            yield _Value(closed, indices, beside, most, names)
+            yield _Value(closed, indices, is_operand, beside, most, names)
 
 
 def _reads_anew_for_weights(use: _Use) -> bool:
@@ -241,24 +263,20 @@ def _store(program: Equations, values: Sequence[_Value], close: Closing) -> list
     steps = []
     for value in values:
         equation = _equation(program, value, close)
-        reading = _Reading(equation, value.closed, close)
+        reading = _Reading(equation, value, close)
         changed = [
             replace(e, body=reading(e.body)) if e.name in value.readers else e
             for e in program.equations
         ]
         known = tuple(a for a in program.known if a.name != equation.name)
         start = program
-        before = partial(_shown, start, equation.body)
+        before = partial(start.shown, equation.body)
         program = replace(program, equations=in_order([equation, *changed]), known=known)
         place = tuple(e.name for e in program.equations if e.name in value.readers)
         after = partial(_left, program, equation)
         step = Step("store_value", STORING_LAW, place, before, after, start, program)
         steps.append(replace(step, reason=_reason(value)))
     return steps
-
-
-def _shown(program: Equations, t: Term) -> str:
-    return show(t, program.reader_names(t))
 
 
 def _store_kept(program: Equations) -> list[Step]:
@@ -269,7 +287,7 @@ def _store_kept(program: Equations) -> list[Step]:
         if readers:
             start, equation = program, program.by_name[name]
             program = reading_stored(program, equation)
-            before = partial(_shown, start, equation.body)
+            before = partial(start.shown, equation.body)
             left = show(T.stored(equation, equation.indices), start.names())
             step = Step("store_value", STORING_LAW, readers, before, left, start, program)
             steps.append(replace(step, reason="of which there would be too many copies"))
@@ -281,7 +299,7 @@ def _equation(program: Equations, value: _Value, close: Closing) -> Equation:
     known = (a.name for a in program.known if close(a.body)[0] is value.closed)
     name = next((n for n in known if n not in program.by_name), None)
     taken = taken_names(program) | {a.name for a in program.known}
-    name = name or new_name(_letter(value.closed), taken | program.declared.extent_of.keys())
+    name = name or new_name(_letter(value), taken | program.declared.extent_of.keys())
     taken.add(name)
     own = value.beside.subscripts if value.beside else value.indices
     indices = []
@@ -292,8 +310,12 @@ def _equation(program: Equations, value: _Value, close: Closing) -> Equation:
     return Equation(name, tuple(indices), T.substitute(value.closed, named))
 
 
-def _letter(t: Term) -> str:
-    """What the value is called where nothing else is known: a maximum, a sum in SE, a fold."""
+def _letter(value: _Value) -> str:
+    """What a value is called where nothing else is known: an operand, a maximum, a sum in SE, a
+    fold."""
+    t = value.closed
+    if value.is_operand:
+        return "G"
     if t.op == "fold" and t.attr.monoid in ("max", "min"):
         return "M"
     return "L" if is_mantissa(t) else "F"
@@ -302,22 +324,35 @@ def _letter(t: Term) -> str:
 class _Reading:
     """Rewrites terms to read an equation's value wherever they compute it."""
 
-    def __init__(self, equation: Equation, closed: Term, close: Closing) -> None:
-        self.equation, self.closed, self.close = equation, closed, close
+    def __init__(self, equation: Equation, value: _Value, close: Closing) -> None:
+        self.equation, self.closed, self.close = equation, value.closed, close
+        self.is_operand = value.is_operand
         self.memo: dict[Term, Term] = {}
 
     def __call__(self, t: Term) -> Term:
+        if not self.closed.folded <= t.folded:
+            return t
         found = self.memo.get(t)
         if found is None:
             found = self.memo[t] = self._read(t)
         return found
 
     def _read(self, t: Term) -> Term:
-        if t.op == self.closed.op and t.kind == self.closed.kind:
-            closed, subscripts = self.close(t)
+        side = _computed_side(t) if self.is_operand else (t,)
+        found = T.mul(*side) if side else t
+        if side and found.op == self.closed.op and found.kind == self.closed.kind:
+            closed, subscripts = self.close(found)
             if closed is self.closed:
-                return T.stored(self.equation, subscripts)
+                value = T.stored(self.equation, subscripts)
+                return with_side(t, side, value) if self.is_operand else value
         return T.map_children(t, self)
+
+
+def _computed_side(t: Term) -> tuple[Term, ...]:
+    if not is_fold(t, "sum") or t.kind != "float":
+        return ()
+    (bound,), (_, element) = T.open_fold(t)
+    return computed_side(bound, element)
 
 
 def _left(program: Equations, equation: Equation) -> str:
@@ -361,9 +396,9 @@ class Closing:
         return found
 
     def _close(self, t: Term) -> tuple[Term, tuple[Term, ...]]:
-        opened = t
+        opened, parts = t, _parts(t)
         stands_for: dict[str, Term] = {}
-        while computed := self._computed_subscripts(opened):
+        while computed := self._computed_subscripts(opened, parts):
             # One that holds another goes first: without the other it would not be found.
             subscript = next(
                 a for a in computed if not any(T.holds(b, a) for b in computed if b is not a)
@@ -371,8 +406,9 @@ class Closing:
             variable = T.index(f"@@{len(stands_for)}", computed[subscript])
             stands_for[variable.attr[0]] = subscript
             opened = T.replace(opened, subscript, variable)
+            parts = _parts(opened)
         places: dict[Term, list[tuple[int, str]]] = {}
-        for part in _parts(opened):
+        for part in parts:
             for n, a in enumerate(part.args):
                 if a.op == "index" and a.attr[0] in opened.free:
                     is_subscript = part.op in ("read", "stored")
@@ -383,10 +419,10 @@ class Closing:
         subscripts = tuple(stands_for.get(i.attr[0], i) for i in ordered)
         return T.substitute(opened, names), subscripts
 
-    def _computed_subscripts(self, t: Term) -> dict[Term, str]:
+    def _computed_subscripts(self, t: Term, parts: Iterable[Term]) -> dict[Term, str]:
         """Computed subscripts without bound indices, with the extent of what they subscript."""
         found: dict[Term, set[str]] = {}
-        for part in _parts(t):
+        for part in parts:
             if part.op in ("read", "stored"):
                 for a, extent in zip(part.args, self._extents(part), strict=True):
                     if a.op not in ("index", "const") and a.free and a.free <= t.free:
@@ -399,11 +435,11 @@ class Closing:
         return self.dims[read.attr]
 
 
-def _parts(t: Term) -> Iterator[Term]:
+def _parts(t: Term) -> list[Term]:
     """Every subterm once, as it stands: bound indices stay bound."""
-    seen, stack = {t}, [t]
-    while stack:
-        part = stack.pop()
-        yield part
-        stack.extend(a for a in part.args if a not in seen)
-        seen.update(part.args)
+    found, parts = {t: None}, [t]
+    for part in parts:  # which grow
+        new = dict.fromkeys(a for a in part.args if a not in found)
+        found |= new
+        parts += new
+    return parts

@@ -61,7 +61,8 @@ class _Verifier:
             same = first is not None and (first.extent, first.role) == (axis.extent, axis.role)
             _require(halves and same, f"{name} has no tile {axis.after} before it")
         for t in self.program.inputs.values():
-            fits = t.dtype is None or kind_of(t.dtype) == t.kind
+            kind = "float" if t.is_stored and t.dtype == P.OPERAND else kind_of(t.dtype or "")
+            fits = t.dtype is None or kind == t.kind
             _require(fits, f"{t.name} is {t.kind}, and not {t.dtype}")
         self._body(self.program.body)
         for name in self.outputs:
@@ -195,7 +196,7 @@ class _Verifier:
         if s.mode == "set":
             _require(s.value.axes <= axes, f"several elements are stored in one of {s.output}")
             return
-        is_wide = output.kind == "int" or output.is_stored or output.dtype in _WIDE
+        is_wide = output.kind == "int" or output.is_wide or output.dtype in _WIDE
         _require(is_wide and output.kind != "bool", f"{s.output} is too narrow to be added to")
         # What lacks an axis that is cut into blocks is added once a block, so it must be a sum
         # over the block.
