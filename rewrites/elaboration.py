@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from monocomp import terms as T
-from monocomp.rewrites.frames import largest
+from monocomp.rewrites.frames import maxima
+from monocomp.rewrites.normal_form import normalise
 from monocomp.rewrites.single_folds import reads_computed
 from monocomp.rules import RuleSet
 from monocomp.terms import Term
@@ -252,10 +253,9 @@ def expand_scaled(t: Term) -> Term | None:
         return None
     opened, (condition, value, exponent) = T.open_fold(t.args[0])
     total = T.fold("sum", opened, condition, T.mul(value, T.exp(exponent)))
-    frame = T.fold("max", opened, condition, exponent)
-    if len(opened) == 1:  # as lifting will write it, so that it cancels
-        frame = largest(*opened, condition, exponent)
-    return T.mul(total, T.exp(T.neg(frame)))
+    # In the form of the frames that it is multiplied with, which it cancels.
+    largest = normalise(T.fold("max", opened, condition, exponent), maxima)
+    return T.mul(total, T.exp(T.neg(largest)))
 
 
 @elaboration.rule
