@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 
 from monocomp import terms as T
@@ -358,6 +359,7 @@ def _variation(i: Interval) -> tuple[int, list[tuple[int, str, str]]]:
     return len(frozenset().union(*(t.free for t in bounds))), [t.key for t in bounds]
 
 
+@lru_cache(maxsize=16384)
 def prefix_of(f: Term) -> Term | None:
     """The index t of a prefix: `fold[j if j <= t](x[j])`, where nothing else varies with t."""
     if f.op != "fold" or len(f.attr.indices) != 1 or f.args[0] is T.TRUE:

@@ -28,6 +28,7 @@ class Slices:
     Attributes:
         whole: the extent that is sliced.
         part: that of a slice.
+        start: the parameter that says where a slice begins, if that is asked.
         length: of a slice; the last may be shorter.
         read: inputs that are slices, with the tensor and the dimension of each.
         written: equations that are slices of outputs, with the output and the dimension of each.
@@ -37,6 +38,7 @@ class Slices:
 
     whole: str
     part: str
+    start: str | None
     length: int
     read: Mapping[str, tuple[str, int]]
     written: Mapping[str, tuple[str, int]]
@@ -54,8 +56,8 @@ class Equations:
     that depend on them; `parts` are parameters that a backend sets to say into how many parts a
     stream is cut, by the extent of the parts; `views` are outputs that only lay out anew what
     another equation computes, in the same order: that one's name, by theirs; `slices` are what some
-    are computed for, one after the other; `operands` are stored values in the dtype in which products
-    of matrices take them, as nothing else does; `given` are the definitions of inputs that are given with
+    are computed for, one after the other; `operands` are stored for products of matrices alone, in
+    the dtype in which these take them; `given` are the definitions of inputs that are given with
     one, each written out but for those before it; `kept` are definitions that are not inlined, once
     that is decided; `as_written` gives what a text says, for sizes.
     """
@@ -176,9 +178,11 @@ class Equations:
             )
             for e in (*self.given, *self.equations)
         ]
+        shown = {*self.by_name}
         for a in self.known:  # those that came later stand for what has earlier ones in it
             used = any(f"{a.name}[" in line.split("=", 1)[1] for line in lines)
-            if used and a.name not in self.by_name:
+            if used and a.name not in shown:
+                shown.add(a.name)
                 body = self.reader_names(a.body)
                 lines.insert(0, definition_line(a.name, names.of_all(a.indices), a.body, body))
         return lines

@@ -87,8 +87,10 @@ def _has_products(program: P.TileProgram) -> bool:
 
 
 def takes_turns(program: P.TileProgram) -> bool:
-    """Can instances take turns: are there blocks of rows at each place of a grid?"""
-    return bool(program.axis_names("row") and program.axis_names("grid"))
+    """Can instances take turns: are there blocks of rows at each place of a grid, or blocks along
+    two axes?"""
+    rows = program.axis_names("row")
+    return bool(rows and program.axis_names("grid")) or len(rows) > 1
 
 
 # --- arguments --------------------------------------------------------------------------------
@@ -185,9 +187,9 @@ def _program_ids(c: Context, grid: Sequence[P.Axis]) -> None:
             counts[axis.name] = c.assign(count, blocks)
     pid = B.Expr("program_id", (), None, (), B.INT32)
     if takes_turns(c.program):
+        inner = sum(a.role == "row" for a in grid) if grid[-1].role == "grid" else 1
         rows, places = (
-            joined("*", [counts[a.name] for a in grid if a.role == role])
-            for role in ("row", "grid")
+            joined("*", [counts[a.name] for a in axes]) for axes in (grid[:inner], grid[inner:])
         )
         order = option("ABREAST")
         pid = helper("in_turns", pid, rows, places, order, layout=(), dtype=B.INT32)

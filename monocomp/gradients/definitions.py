@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -58,7 +57,8 @@ def with_names(
         named = (p for p in places if p is not None and all(map(_has_name, p)))
         if (indices := next(named, None)) is not None:
             here = {i.attr[0]: at for i, at in zip(a.indices, indices, strict=True)}
-            found = [replace(e, body=_named(a, e.body)) for e in found]
+            named_in: dict[Term, Term] = {}
+            found = [replace(e, body=_named(a, e.body, named_in)) for e in found]
             needed.insert(0, Equation(a.name, tuple(indices), T.substitute(a.body, here)))
     return found, needed
 
@@ -118,12 +118,17 @@ def _has_name(i: Term) -> bool:
     return i.op == "index" and str(i.attr[0]).isidentifier()
 
 
-def _named(a: Abbreviation, t: Term) -> Term:
+def _named(a: Abbreviation, t: Term, memo: dict[Term, Term]) -> Term:
     """A term with the name of an abbreviation for what equals it."""
-    subscripts = a.subscripts(t)
-    if subscripts is not None:
-        return T.ref(a.name, subscripts, t.kind)
-    return T.map_children(t, partial(_named, a))
+    found = memo.get(t)
+    if found is None:
+        subscripts = a.subscripts(t)
+        if subscripts is None:
+            found = T.map_children(t, lambda part: _named(a, part, memo))
+        else:
+            found = T.ref(a.name, subscripts, t.kind)
+        memo[t] = found
+    return found
 
 
 def _shared(terms: Sequence[Term]) -> Term | None:

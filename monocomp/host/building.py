@@ -102,7 +102,9 @@ def host_program(
         body.append(H.View(name, packed, shape))
     body.append(H.Return(tuple(o.name for o in declared.outputs)))
     inputs = tuple((n, len(declared.inputs[n].dims)) for n in given)
-    params = tuple(n for n in declared.params if n not in lowered.parts.values())
+    start = None if lowered.slices is None else lowered.slices.start
+    own = {start, *lowered.parts.values()}
+    params = tuple(n for n in declared.params if n not in own)
     return H.HostProgram(inputs, params, tuple(k.signature for k in kernels), tuple(body))
 
 
@@ -192,7 +194,7 @@ def _launches(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.St
 def _in_slices(slices: Slices, body: Sequence[H.Statement]) -> H.Slices:
     tensors = {**slices.read, **slices.written}
     views = tuple(H.Slice(name, *of) for name, of in tensors.items())
-    return H.Slices(slices.part, slices.whole, slices.length, views, tuple(body))
+    return H.Slices(slices.part, slices.whole, slices.start, slices.length, views, tuple(body))
 
 
 def _multiplied_with(

@@ -147,7 +147,7 @@ class Convert(Node):
 class Buffer(Node):
     """A tensor that kernels write is allocated.
 
-    `dtype` is a name, or "promoted" (that of results) or "accumulated" (that of sums), or "operand",
+    `dtype` is a name, or "promoted" (that of results), "accumulated" (that of sums), or "operand",
     that to which those of other tensors are promoted.
     """
 
@@ -272,16 +272,19 @@ class Slice(Node):
 
 @dataclass(frozen=True)
 class Slices(Node):
-    """The statements run for each slice of an extent; `part` is that of the slice."""
+    """The statements run for each slice of an extent; `part` is that of the slice, and `start`
+    where it begins."""
 
     part: ExtentName
     whole: ExtentName
+    start: ParamName | None
     length: int
     views: tuple[Slice, ...]
     body: tuple[Statement, ...]
 
     def __str__(self) -> str:
         head = f"for each {self.length} of {shown(self.whole)} as {shown(self.part)}"
+        head += f" from {self.start}" if self.start else ""
         inside = [line for s in (*self.views, *self.body) for line in str(s).splitlines()]
         return "\n".join([head, *(f"    {line}" for line in inside)])
 

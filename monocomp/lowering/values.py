@@ -46,6 +46,10 @@ class Values(Scopes):
         """The value of a fold."""
         raise InternalError(f"no loop for {t!r}")
 
+    def field(self, t: Term) -> Expr:
+        """The value of a field of an aggregate."""
+        self.refuse(t.args[0])
+
     def entry(self, t: Term) -> Expr:
         """The value of an entry of `top` or `argtop`."""
         raise InternalError(f"no loop for {t!r}")
@@ -154,8 +158,10 @@ class Values(Scopes):
             return self._build(expanded, guard) if leaf is None else leaf
         if is_selection(t):
             return self.entry(t)
-        if t.op in ("fold_at", "field", "ref"):
-            self.refuse(t.args[0] if t.op == "field" else t)
+        if t.op == "field":
+            return self.field(t)
+        if t.op in ("fold_at", "ref"):
+            self.refuse(t)
         return apply(t.op, *(self.value(a) for a in t.args))
 
     def _load(self, t: Term, guard: Term | None) -> Expr:

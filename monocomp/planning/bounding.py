@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 from monocomp import terms as T
 from monocomp.domain import split
@@ -132,6 +132,7 @@ def _bounded(program: Equations, f: _Filter) -> Step:
     lower, upper, number = (T.stored(e, f.rows) for e in stored)
     end = T.add(lower, number)
 
+    @cache
     def bounded(t: Term) -> Term:
         if not f.guards(t):
             return T.map_children(t, bounded)

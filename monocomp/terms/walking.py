@@ -117,7 +117,7 @@ def free_indices(t: Term) -> frozenset[tuple[str, str]]:
     return frozenset(i for a in children(t) for i in free_indices(a) if i[0] in t.free)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=16384)
 def unnamed(t: Term) -> Term:
     """The term with names for its free indices that tell their extents only: the same for two
     outputs, or within two folds."""
