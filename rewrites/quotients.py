@@ -130,16 +130,16 @@ def divide_addends(t: Term) -> Term | None:
 
 
 def _apart_from_rest(total: Term, divisors: Mapping[Term, Fraction]) -> list[Term]:
-    """The addends, and as one those in which a divisor that may be 0 does not cancel: each over it is
-    infinite, and inf - inf has no value."""
+    """The addends, and as one those in which a divisor that may be 0 does not cancel: each over it
+    is infinite, and inf - inf has no value."""
     zero = [(base, n) for base, n in divisors.items() if not _is_never_zero(base)]
     rest = [a for a in total.args if not all(_is_divisible(a, base, -n) for base, n in zero)]
     return [*(a for a in total.args if a not in rest), *([T.add(*rest)] if rest else [])]
 
 
 def _is_divisible(addend: Term, base: Term, power: Fraction) -> bool:
-    """Does base ** power cancel? What may be over nothing need not do so altogether: what it divides
-    is mostly nothing, too."""
+    """Does base ** power cancel? What may be over nothing need not do so altogether: what it
+    divides is mostly nothing, too."""
     least = Fraction(0) if T.may_be_empty(base) else power
     powers = [n for b, n in map(T.base_and_power, factors(addend)) if b is base]
     return any(n > 0 and n >= least for n in powers)

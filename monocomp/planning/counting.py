@@ -313,8 +313,8 @@ class _Counter:
                 part[:1] = factors(part[0])
             for element in part:
                 self._visit(element, inner, scope)
-        if fold.attr.monoid == "sum" and (found := computed_side(opened[0], parts[0])):
-            operand = T.mul(*found)
+        if fold.attr.monoid == "sum" and (computed := computed_side(opened[0], parts[0])):
+            operand = T.mul(*computed)
             place = self._place(operand, self._home(operand, inner))
             self.operands.setdefault(operand, []).append(place)
         if fold.attr.monoid is SE_PAIR:
