@@ -30,6 +30,7 @@ from monocomp.terms.nodes import Number, Term, intern
 from monocomp.terms.parts import (
     addends,
     base_and_power,
+    exact_power,
     factors,
     is_bracket,
     is_over_nothing,
@@ -277,7 +278,9 @@ def _with_quotients_that_cancel(found: list[Term]) -> list[Term]:
             product = mul(exp(exponent), *(g for g in product.args if g is not scale))
         elif not any(g.op == "pow" and g.args[0] in divisors for g in inverses):
             continue
-        found = [g for g in found if g is not f] + [_dividing_by_weights(product, power)]
+        cancels = all(g.op != "pow" or g.args[0] in divisors for g in inverses)
+        over = power_of(product, power) if cancels else _power(product, power)
+        found = [g for g in found if g is not f] + [_over_weights(over, product)]
     return list(factors(found))
 
 
@@ -345,16 +348,15 @@ def _power_as_written(base: Term, power: Fraction) -> Term:
     """
     if power > 0 or is_quotient(base):
         return _power(base, power)
-    return _dividing_by_weights(base, power)
+    return _over_weights(power_of(base, power), base)
 
 
-def _dividing_by_weights(base: Term, power: Fraction) -> Term:
-    """The inverse of a product, over [w != 0] for each weight w in it."""
-    found = power_of(base, power)
-    weights = (f.args[0] for f in factors([base]) if f.op == "exp")
+def _over_weights(quotient: Term, divisor: Term) -> Term:
+    """What a product divides, over [w != 0] for each weight w in it."""
+    weights = (f.args[0] for f in factors([divisor]) if f.op == "exp")
     there = (is_weight_there(a) for x in weights for a in addends(x))
     divisors = [power_of(bracket(c), -1) for c in there if c is not None]
-    return mul(found, *divisors) if divisors else found
+    return mul(quotient, *divisors) if divisors else quotient
 
 
 def _power(base: Term, power: Fraction) -> Term:
