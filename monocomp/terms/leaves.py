@@ -89,21 +89,3 @@ CONSTRUCTORS.update(
     ref=lambda args, attr, kind: ref(attr, args, kind),
     stored=lambda args, attr, kind: stored(attr, args),
 )
-
-
-def exact_power(number: Number, power: Fraction) -> Number | None:
-    """number ** power where that is a rational number of moderate size."""
-    if number == 1:
-        return number
-    if isinstance(number, float) or abs(power.numerator) > 64 or (number == 0 and power < 0):
-        return None
-    if power.denominator == 1:
-        size = max(number.numerator.bit_length(), number.denominator.bit_length())
-        if size > 64 and abs(power) != 1:
-            return None
-        return number ** int(power)
-    if power.denominator == 2 and number > 0:
-        roots = math.isqrt(number.numerator), math.isqrt(number.denominator)
-        if roots[0] ** 2 == number.numerator and roots[1] ** 2 == number.denominator:
-            return exact_power(Fraction(*roots), Fraction(power.numerator))
-    return None

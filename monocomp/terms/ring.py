@@ -23,7 +23,7 @@ from monocomp.terms.facts import (
     is_positive,
     is_small,
 )
-from monocomp.terms.leaves import INF, NEG_INF, ONE, TRUE, ZERO, as_int, const, exact_power
+from monocomp.terms.leaves import INF, NEG_INF, ONE, TRUE, ZERO, as_int, const
 from monocomp.terms.logic import conjunction, conjuncts
 from monocomp.terms.losses import lose, losing_nothing, remembered
 from monocomp.terms.nodes import Number, Term, intern
