@@ -159,10 +159,9 @@ def _buffers(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Sta
             if slices is not None and name in slices.written:
                 name, dim = slices.written[name]
                 dims[dim] = slices.whole
-            dtype, beside = _dtype(o), ()
-            if o.dtype == OPERAND:
-                beside = _multiplied_with(lowered, kernels, o.name)
-                dtype = OPERAND if beside else "promoted"
+            is_operand = o.dtype == OPERAND
+            beside = _multiplied_with(lowered, kernels, o.name) if is_operand else ()
+            dtype = _dtype(o) if beside or not is_operand else "promoted"
             yield H.Buffer(name, tuple(dims), o.kind, dtype, beside)
             if k.kernel.is_added_to(o.name):
                 yield H.Clear(o.name)
@@ -209,7 +208,7 @@ def _multiplied_with(
         for e in expressions(k.kernel.body):
             read = [_loaded(a, lets) for a in e.args[:2]] if e.op == "contract" else []
             if name in read:
-                found |= dict.fromkeys(n for n in read if n in declared)
+                found |= dict.fromkeys(n for n in read if n is not None and n in declared)
     narrow = {n for n in found if declared[n].dtype in NARROW}
     whole = {} if slices is None else slices.read
     return tuple(dict.fromkeys(whole[n][0] if n in whole else n for n in found if n not in narrow))

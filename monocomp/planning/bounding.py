@@ -29,8 +29,7 @@ from functools import partial
 from monocomp import terms as T
 from monocomp.domain import split
 from monocomp.equations import Equation, Equations, in_order
-from monocomp.planning.counting import Estimate
-from monocomp.planning.holding import estimate
+from monocomp.planning.holding import Known, estimate
 from monocomp.planning.naming import new_name, taken_names
 from monocomp.planning.roles import READS, scan_of
 from monocomp.rewriting import Saving, Step
@@ -55,7 +54,7 @@ def bound(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list
         The program with equations for bounds, and the steps to it.
     """
     steps: list[Step] = []
-    known: dict[tuple[Equation, ...], Estimate] = {}
+    known: Known = {}
     for f in _filters(program):
         step = _bounded(program, f)
         kernels = estimate(program, sizes, known)
