@@ -60,9 +60,10 @@ def weigh_choice(t: Term) -> Term | None:
     """
     for f in factors(t):
         condition, x = _unmasked(f, T.ZERO)
+        if condition is T.TRUE or exponent_of(x) is T.ZERO:
+            continue
         others = [g for g in factors(t) if g is not f]
-        may_be_scaled = any(g.op == "exp" or T.base_and_power(g)[1] < 0 for g in others)
-        if condition is not T.TRUE and may_be_scaled and exponent_of(x) is not T.ZERO:
+        if any(g.op == "exp" or T.base_and_power(g)[1] < 0 for g in others):
             return T.mul(T.bracket(condition), x, *others)
     return None
 

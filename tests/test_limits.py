@@ -6,6 +6,7 @@ that is allowed, of the process and not of the clock: what explodes takes minute
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 
@@ -176,6 +177,19 @@ def test_texts_do_not_explode(name: str) -> None:
     compile(source, name, "exec")
 
 
+@pytest.mark.parametrize("name", ["attention", "squares", "logsumexps", "holes", "wheres"])
+def test_gradients_of_large_programs(name: str) -> None:
+    """They are derived, and their texts do not explode; whether those are programs is another
+    question."""
+    start = time.process_time()
+    text = str(mc.grad(COMPILED[name]))
+    assert time.process_time() - start < SECONDS
+    assert len(text) < 100_000
+    with contextlib.suppress(LimitError):
+        mc.compile(text)
+    assert time.process_time() - start < SECONDS
+
+
 RIGHT = {
     "attention": attention(5),
     "attention with skips": attention(4, " + X_[t,c]"),
@@ -227,6 +241,21 @@ DIVERGED = [
 @pytest.mark.parametrize("text", DIVERGED)
 def test_means_are_anchored_once(text: str) -> None:
     assert [s.rule for s in derive(translate(check(text)), 50).steps].count("anchor_means") == 1
+
+
+GIVEN = "input L[q] = logsumexp[k](S[q,k])\n"
+JOINED = [
+    "O[q,k] = ((X[q,k] - Y[q]) * exp(S[q,k] - L[q]) + 0.5 * exp(R[q,k] - N[q]) * (Z[q] - X[q,k]))"
+    " * exp(M[q,k])",
+    f"{GIVEN}O[q,k] = exp(R[q,k]) / (exp(S[q,k] - L[q]) + exp(R[q,k] - S[q,k]))",
+]
+
+
+@pytest.mark.parametrize("text", JOINED)
+def test_exponentials_are_joined_once(text: str) -> None:
+    """What stands before them, or is known to be a share, does not hide that they have been."""
+    steps = derive(translate(check(text)), 50).steps
+    assert [s.rule for s in steps].count("join_exponentials") == 1
 
 
 def depth(e: Expr) -> int:

@@ -83,7 +83,7 @@ def build(
 
 
 def _has_products(program: P.TileProgram) -> bool:
-    return any(e.op == "contract" for e in P.expressions(program.body))
+    return any(e.op == "contract" for e in program.expressions)
 
 
 def takes_turns(program: P.TileProgram) -> bool:
@@ -117,7 +117,7 @@ def _arguments(c: Context, held: Mapping[str, int]) -> Iterator[B.Argument]:
         yield B.Argument("block", a, 0, names.block(a), True)
     for a in blocked:
         yield B.Argument("even", a, 0, names.even(a), True)
-    found = list(P.expressions(program.body))
+    found = list(program.expressions)
     yield B.Argument("option", "INDEX", 0, option("INDEX"), True)
     if _has_products(program):
         yield B.Argument("option", "PRECISION", 0, option("PRECISION"), True)
@@ -135,14 +135,14 @@ def _constants(c: Context) -> set[str]:
     of a page, a division takes a shift, or a multiplication."""
     return {a.extent for a in c.program.axes.values() if a.role == "whole"} | {
         e.args[1].attr
-        for e in P.expressions(c.program.body)
+        for e in c.program.expressions
         if e.op in ("floordiv", "mod") and e.args[1].op == "extent" and c.order(e.axes)
     }
 
 
 def _added_params(c: Context) -> list[str]:
     """The integer parameters of sums and products, where large ones could leave 32 bits."""
-    sums = [e for e in P.expressions(c.program.body) if e.op in _SUMS and e.kind == "int"]
+    sums = [e for e in c.program.expressions if e.op in _SUMS and e.kind == "int"]
     found = {param for e in sums for param in _params_in(c, e)}
     return [param for param in c.program.params if param in found]
 
@@ -225,7 +225,7 @@ def _enter_rows(c: Context, axis: P.Axis, start: B.Expr, bounds: bool) -> None:
 def _bounding_rows(c: Context, upper_only: bool = False) -> set[str]:
     """Rows on which a loop's bounds depend."""
     found: set[str] = set()
-    for s in P.walk(c.program.body):
+    for s in c.program.statements:
         if isinstance(s, P.Loop):
             bounds = [e for x in s.segments for e in x.upper] if upper_only else s.bounds
             found |= {a for e in bounds for a in e.axes if c.program.axes[a].role == "row"}

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from monocomp.host.arguments import (
@@ -330,7 +331,7 @@ class HostProgram:
             if isinstance(s, Slices):
                 yield from s.body
 
-    @property
+    @cached_property
     def known(self) -> dict[str, int]:
         """The sizes that are numbers."""
         bounds = (s for s in self.body if isinstance(s, Bound) and s.value.op == "const")

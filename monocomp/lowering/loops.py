@@ -306,6 +306,14 @@ class Loops(Values):
             and all(len(self.tile_axes(s)) == 2 for s in sides)
         )
 
+    def field(self, t: Term) -> Expr:
+        """What a loop outside of the one that is being built has left of an aggregate."""
+        self._prepare_at_home(t)
+        found = self.lookup(t)
+        if found is None:
+            self.refuse(t.args[0])
+        return found
+
     def fold(self, t: Term, *initial: Expr) -> Expr:
         """A fold that is no loop: a product of tiles, or a reduction of one."""
         self._prepare_at_home(t)

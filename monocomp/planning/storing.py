@@ -62,7 +62,8 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     while True:
         whole, least = sum(k.cost.time for k in kernels), math.inf
         best: tuple[list[Step], list[Estimate]] | None = None
-        for tried, is_beside in _choices(program, kernels, sizes, close):
+        values = list(_repeated_values(kernels, sizes, close))
+        for tried, is_beside in _choices(program, kernels, values, sizes, close):
             if trials == TRIALS:
                 break
             trials += 1
@@ -71,7 +72,7 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
             if cost < min(least, whole * (WORTH_STORING if is_beside else WORTHWHILE)):
                 least, best = cost, (tried, trial)
         if best is None:
-            steps += _in_slices(program, kernels, sizes, close, whole)
+            steps += _in_slices(program, values, sizes, close, whole)
             program = steps[-1].program if steps else program
             steps += order_sums(program, sizes)
             return steps[-1].program if steps else program, steps
@@ -124,22 +125,26 @@ class _Value:
 
 
 def _choices(
-    program: Equations, kernels: Sequence[Estimate], sizes: Mapping[str, int], close: Closing
+    program: Equations,
+    kernels: Sequence[Estimate],
+    values: Sequence[_Value],
+    sizes: Mapping[str, int],
+    close: Closing,
 ) -> Iterator[tuple[list[Step], bool]]:
     """Steps that store values: those with the same indices, and those of the same loop; and what
     one sum of several comes to. Are they all stored by kernels that compute them anyway?"""
     limit = _largest_tensor(program, sizes)
-    for values in _sets(kernels, sizes, close, limit):
-        yield _store(program, values, close), all(v.beside is not None for v in values)
+    for together in _sets(values, sizes, limit):
+        yield _store(program, together, close), all(v.beside is not None for v in together)
     for step in partial_sums(program, kernels, sizes, limit):
         yield [step], True
 
 
 def _sets(
-    kernels: Sequence[Estimate], sizes: Mapping[str, int], close: Closing, limit: float
+    values: Iterable[_Value], sizes: Mapping[str, int], limit: float
 ) -> Iterable[list[_Value]]:
     sets: dict[object, list[_Value]] = {}
-    for v in _repeated_values(kernels, sizes, close):
+    for v in values:
         if elements(v.indices, sizes) <= limit:
             for key in v.sets:
                 sets.setdefault(key, []).append(v)
@@ -148,7 +153,7 @@ def _sets(
 
 def _in_slices(
     program: Equations,
-    kernels: Sequence[Estimate],
+    values: Sequence[_Value],
     sizes: Mapping[str, int],
     close: Closing,
     whole: float,
@@ -157,11 +162,11 @@ def _in_slices(
     if that is worth it."""
     limit = _largest_tensor(program, sizes)
     found: list[tuple[float, int, list[Step]]] = []  # the time, the bytes, and how
-    for values in _sets(kernels, sizes, close, math.inf):
-        count = sum(elements(v.indices, sizes) for v in values)
-        if count <= limit or any(v.indices != values[0].indices for v in values):
+    for together in _sets(values, sizes, math.inf):
+        count = sum(elements(v.indices, sizes) for v in together)
+        if count <= limit or any(v.indices != together[0].indices for v in together):
             continue
-        stored = _store(program, values, close)
+        stored = _store(program, together, close)
         start = stored[-1].program
         names = {e.name for e in start.equations} - program.by_name.keys()
         wide = names - stored_operands(start)
@@ -170,10 +175,10 @@ def _in_slices(
             // len(names)
             * (STORED_BYTES * len(wide) + ELEMENT_BYTES * (len(names) - len(wide)))
         )
-        extents = [i.attr[1] for i in values[0].indices]
+        extents = [i.attr[1] for i in together[0].indices]
         for extent in (e for e in dict.fromkeys(extents) if extents.count(e) == 1):
             for length in lengths_of_slices(sizes[extent], taken, limit):
-                step = sliced(start, names, extent, length, _reason(values[0]))
+                step = sliced(start, names, extent, length, _reason(together[0]))
                 if step is None or step.program.slices is None:
                     break
                 known = {**sizes, step.program.slices.part: length}
@@ -325,6 +330,8 @@ class _Reading:
         self.memo: dict[Term, Term] = {}
 
     def __call__(self, t: Term) -> Term:
+        if not self.closed.folded <= t.folded:
+            return t
         found = self.memo.get(t)
         if found is None:
             found = self.memo[t] = self._read(t)
@@ -389,9 +396,9 @@ class Closing:
         return found
 
     def _close(self, t: Term) -> tuple[Term, tuple[Term, ...]]:
-        opened = t
+        opened, parts = t, _parts(t)
         stands_for: dict[str, Term] = {}
-        while computed := self._computed_subscripts(opened):
+        while computed := self._computed_subscripts(opened, parts):
             # One that holds another goes first: without the other it would not be found.
             subscript = next(
                 a for a in computed if not any(T.holds(b, a) for b in computed if b is not a)
@@ -399,8 +406,9 @@ class Closing:
             variable = T.index(f"@@{len(stands_for)}", computed[subscript])
             stands_for[variable.attr[0]] = subscript
             opened = T.replace(opened, subscript, variable)
+            parts = _parts(opened)
         places: dict[Term, list[tuple[int, str]]] = {}
-        for part in _parts(opened):
+        for part in parts:
             for n, a in enumerate(part.args):
                 if a.op == "index" and a.attr[0] in opened.free:
                     is_subscript = part.op in ("read", "stored")
@@ -411,10 +419,10 @@ class Closing:
         subscripts = tuple(stands_for.get(i.attr[0], i) for i in ordered)
         return T.substitute(opened, names), subscripts
 
-    def _computed_subscripts(self, t: Term) -> dict[Term, str]:
+    def _computed_subscripts(self, t: Term, parts: Iterable[Term]) -> dict[Term, str]:
         """Computed subscripts without bound indices, with the extent of what they subscript."""
         found: dict[Term, set[str]] = {}
-        for part in _parts(t):
+        for part in parts:
             if part.op in ("read", "stored"):
                 for a, extent in zip(part.args, self._extents(part), strict=True):
                     if a.op not in ("index", "const") and a.free and a.free <= t.free:
@@ -427,11 +435,11 @@ class Closing:
         return self.dims[read.attr]
 
 
-def _parts(t: Term) -> Iterator[Term]:
+def _parts(t: Term) -> list[Term]:
     """Every subterm once, as it stands: bound indices stay bound."""
-    seen, stack = {t}, [t]
-    while stack:
-        part = stack.pop()
-        yield part
-        stack.extend(a for a in part.args if a not in seen)
-        seen.update(part.args)
+    found, parts = {t: None}, [t]
+    for part in parts:  # which grow
+        new = dict.fromkeys(a for a in part.args if a not in found)
+        found |= new
+        parts += new
+    return parts

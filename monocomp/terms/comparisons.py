@@ -92,10 +92,9 @@ def _compare_ints(op: str, a: Term, b: Term) -> Term:
     if op in ("==", "!=") and rest % divisor != 0:
         return const(op == "!=")
     rest //= divisor  # rounded down: of whole numbers that is the same bound
-    left, right = (
-        [_times(abs(int(n)) // divisor, t) for n, t in parts if (n > 0) == side]
-        for side in (False, True)
-    )
+    scaled = [(int(n) // divisor, t) for n, t in parts]
+    left = [_times(-n, t) for n, t in scaled if n < 0]
+    right = [_times(n, t) for n, t in scaled if n > 0]
     if op in ("<", "<="):
         if not left and rest + _least(right) >= 0 and all(map(is_nonnegative, right)):
             return TRUE

@@ -481,7 +481,7 @@ def _exp(exponent: Term) -> Term:
             if not is_positive(x):
                 lose(rest)
             leaving.append(_power_as_written(*_of_root(x, number)))
-        elif number > 0 and rest is not None and rest.op == "where" and NEG_INF in rest.args[1:]:
+        elif rest is not None and rest.op == "where" and number > 0 and NEG_INF in rest.args[1:]:
             condition, a, b = rest.args
             if a is NEG_INF:
                 condition, a, b = construct("not", condition), b, a
