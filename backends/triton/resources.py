@@ -149,19 +149,18 @@ class Resources:
     def _finishing(self) -> set[str]:
         """Values of elements that only stores need after all loops: one element at a time goes
         from what loops have come to, to where it is stored."""
-        body = self.program.body
-        loops = [n for n, s in enumerate(body) if isinstance(s, P.Loop)]
         found: set[str] = set()
         needed: set[str] = set()  # by what is no element by itself
-        for s in reversed(body[loops[-1] + 1 :] if loops else []):
-            names = {e.attr for e in P.expressions([s]) if e.op == "local"}
-            parts = [e for root in P.roots(s) for e in P.subexpressions(root)]
-            is_alone = all(e.op != "contract" and P.over(e) is None for e in parts)
-            if isinstance(s, P.Let) and is_alone and s.name not in needed and s.value.op != "load":
+        for s in reversed(self.program.body):
+            if isinstance(s, P.Loop):
+                return found
+            parts = list(P.expressions([s]))
+            is_alone = not any(e.op in ("contract", "load") or P.over(e) for e in parts)
+            if isinstance(s, P.Let) and is_alone and s.name not in needed:
                 found.add(s.name)
             elif not isinstance(s, P.Store):
-                needed |= names
-        return found
+                needed |= {e.attr for e in parts if e.op == "local"}
+        return set()
 
     def size(self, axis: str) -> int:
         """The extent of an axis, or what it is taken for."""

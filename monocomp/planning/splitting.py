@@ -155,7 +155,6 @@ def _long_stream(
     folds = [f for f in folds if f in inside]
     rows = [T.index(a.name, a.extent) for a in roles.values() if a.role == "row"]
     packed = packed_rows(group, folds, sizes)
-    # Of what is streamed one by one each element has a loop of its own.
     inner = min(map(partial(_length_of_products, sizes=sizes), folds), default=0)
     shortest = max(1, SHORTEST_PART // inner) if inner else SHORTEST_PART
     if sizes[longest] < 2 * shortest and (rows or packed is None):
@@ -176,9 +175,8 @@ def _long_stream(
         is_cut = is_idle or not (is_in_order or not rows)
         order = is_in_order, not rows, reason
         return _Stream(tuple(folds), packed, found, is_cut, *order, alignment, shortest)
-    if not is_idle:
-        return None
-    return _Stream(tuple(folds), packed, found, True, False, False, reason, alignment, shortest)
+    cut = _Stream(tuple(folds), packed, found, True, False, False, reason, alignment, shortest)
+    return cut if is_idle else None
 
 
 def _length_of_products(f: Term, sizes: Mapping[str, int]) -> int:
