@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from monocomp import terms as T
 from monocomp.equations import Equation, Equations
 from monocomp.gradients.reverse import Fresh, free_indices
-from monocomp.planning.storing import Closing
+from monocomp.planning.closing import Closing
 from monocomp.rewrites.single_folds import reads_computed
 from monocomp.terms import Term
 from monocomp.terms.monomials import addends, content, exponent_of, factors

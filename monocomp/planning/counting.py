@@ -30,6 +30,7 @@ from functools import lru_cache, partial
 from monocomp import terms as T
 from monocomp.domain import prefix_of
 from monocomp.equations import Equation, Equations
+from monocomp.planning.closing import Closing
 from monocomp.planning.cost import (
     ELEMENT_BYTES,
     ELEMENTWISE,
@@ -69,18 +70,21 @@ def cost(program: Equations) -> Cost:
 
 def elements_of_folds(program: Equations) -> int:
     """Elements of all distinct folds, at a program's sizes or nominal ones: each counts once for
-    all values of its free indices, wherever loops will compute it."""
+    all values of its free indices, or of its computed subscripts if these are fewer, wherever loops
+    will compute it."""
     sizes = nominal_sizes(program.declared, program.sizes)
+    opened = Closing(program).opened
+
+    def count(t: Term) -> int:
+        extents = [e for _, e in T.free_indices(t)] + list(t.attr.extents)
+        return math.prod(max(1, sizes[e]) for e in extents)
+
     folds = {
-        T.unnamed(t)
+        min(T.unnamed(t), T.unnamed(opened(t)[0]), key=count)
         for t in T.subterms(*(e.body for e in program.equations))
         if t.op in ("fold", "fold_at")
     }
-    total = 0
-    for t in folds:
-        extents = [e for _, e in T.free_indices(t)] + list(t.attr.extents)
-        total += math.prod(max(1, sizes[e]) for e in extents)
-    return total
+    return sum(map(count, folds))
 
 
 @lru_cache(maxsize=256)
@@ -317,12 +321,12 @@ class _Counter:
         self, fold: Term, elements: Sequence[Term], opened: Sequence[Term]
     ) -> list[list[Term]] | None:
         """The factors of both sides, if a fold is a product of two matrices, not of several at
-        once; an exponent is one."""
+        once, but in loops: these go one value at a time. An exponent is a factor."""
         if fold.attr.monoid not in ("sum", SE_PAIR) or len(opened) != 1 or fold.kind != "float":
             return None
         parts = [f for f in (*factors(elements[0]), *elements[1:]) if f.op != "const"]
         found = largest_sides([f.free - self.grid for f in parts], opened[0].attr[0])
-        if found is None or found[0] & found[1]:
+        if found is None or any(not n.startswith("$") for n in found[0] & found[1]):
             return None
         first = found[0] | {opened[0].attr[0]}
         left = [f for f in parts if f.free - self.grid <= first]
