@@ -311,7 +311,7 @@ def _share(t: Term, total: Term, logarithm: Term, known: frozenset[Term]) -> Ter
 def _is_element(weight: Term, total: Term, known: frozenset[Term]) -> bool:
     """Is exp(s) an element of a sum, or that times more?"""
     parts = addends(weight.args[0])
-    found = exponents(total, weight.free, known)
+    found = exponents(total, weight, known)
     return any(all(a in parts for a in addends(e)) for e in found)
 
 

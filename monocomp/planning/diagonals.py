@@ -27,7 +27,7 @@ from monocomp.planning.counting import elements
 from monocomp.planning.holding import estimate
 from monocomp.planning.naming import new_name, taken_names
 from monocomp.planning.roles import READS, outer_folds
-from monocomp.planning.storing import tensor_sizes
+from monocomp.planning.storing import WORTHWHILE, tensor_sizes
 from monocomp.planning.stretches import extremes
 from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting import Saving, Step
@@ -62,7 +62,7 @@ def along_diagonals(program: Equations, sizes: Mapping[str, int]) -> tuple[Equat
         before, after = (
             sum(k.cost.time for k in estimate(p, known)) for p in (program, step.program)
         )
-        if after < before:
+        if after < WORTHWHILE * before:
             steps.append(replace(step, cost=Saving(before, after)))
             program = step.program
     return program, steps
