@@ -134,7 +134,8 @@ class TorchTarget:
         return self.results or reduce(torch.promote_types, found)
 
     def dtype(self, buffer: Buffer, promoted: torch.dtype) -> torch.dtype:
-        found = {"promoted": promoted, "accumulated": self.accumulated}.get(buffer.dtype)
+        named = {"accumulated": self.accumulated, "promoted": promoted, "operand": promoted}
+        found = named.get(buffer.dtype)
         return found or getattr(torch, buffer.dtype)
 
     def stand_in(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

@@ -13,47 +13,38 @@ mean nothing; with TRITON_INTERPRET=1 it runs the emitted source.
 from __future__ import annotations
 
 import gc
-import importlib
 import math
-import os
 import statistics
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.attention.flex_attention import flex_attention
-from torch.nn.functional import scaled_dot_product_attention
 
-import monocomp as mc
-from benchmarks.report import Report, listed, options, today, versions, write_json
-from monocomp.backends.triton import table
-from monocomp.sizes import packed_extents
+from benchmarks.errors import poison
+from benchmarks.peers import DTYPE as DTYPE  # these three for `compare`, in any checkout
+from benchmarks.peers import OURS, Call, Prepare, is_ours
+from benchmarks.peers import kernel as kernel
+from benchmarks.peers import schedule as schedule
+from benchmarks.report import (
+    Report,
+    in_one_line,
+    listed,
+    options,
+    today,
+    versions,
+    write_json,
+)
 
-# As the peers search their own options, first calls search schedules, unless told not to.
-os.environ.setdefault("MONOCOMP_TUNE", "1")
-
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # in rehearsals
-DTYPE = torch.float16 if INTERPRETED else torch.bfloat16  # whose products are not interpreted
 ROUNDS, QUICK_ROUNDS = 9, 5
 BURST_MS, REST_S = 3.0, 0.004
 BUSY_CYCLES = 2_000_000  # about a millisecond
-CHECKED_ROWS = 256  # at the start, in the middle and at the end
 SECONDS = 480.0  # what a run may take
 MiB = 1 << 20
-OURS, FLEX, CUDNN, FLASH, FA3 = "monocomp", "Flex", "cuDNN", "FA2", "FA3"
-
-Call: TypeAlias = Callable[[], Any]  # of a tensor, or several
-Prepare: TypeAlias = Callable[[], Call]
-Score: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
-Mask: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-Mods: TypeAlias = tuple[Score | None, Mask | None]
 
 
 class HasWords(Protocol):
@@ -118,260 +109,6 @@ class Setting:
         return [
             c for c in cases if all(not k or w in k for w, k in zip(c.words, kinds, strict=True))
         ]
-
-
-# The contenders
-
-
-@cache
-def kernel(program: str, name: str | None = None) -> mc.Kernel:
-    """A program of the library, by its name, or a text, compiled.
-
-    In a rehearsal with TRITON_INTERPRET=1 it is emitted source that runs.
-    """
-    backend = "triton" if INTERPRETED else "auto"
-    if program in mc.library.names():
-        name = program
-    return mc.compile(text(program), name=name, backend=backend)
-
-
-def text(program: str) -> str:
-    """The text of a program of the library, or the text itself."""
-    return mc.library.load(program) if program in mc.library.names() else program
-
-
-def ours(program: str, *inputs: Tensor, **params: Any) -> Prepare:
-    """Our kernel; of several outputs the first."""
-
-    def prepare() -> Call:
-        compiled = kernel(program)
-
-        def call() -> Tensor:
-            result = compiled(*inputs, **params)
-            first = result[0] if isinstance(result, tuple) else result
-            assert isinstance(first, Tensor)
-            return first
-
-        return call
-
-    return prepare
-
-
-def schedule(program: str, *tensors: Tensor, **params: Any) -> str:
-    """What is chosen for these inputs, in words; empty where nothing is to be chosen."""
-    return "; ".join(schedules(program, *tensors, **params))
-
-
-def schedules(program: str, *tensors: Tensor, **params: Any) -> tuple[str, ...]:
-    """The same of each kernel that is launched."""
-    if tensors[0].device.type != "cuda" and not INTERPRETED:
-        return ()
-    try:
-        return _schedules(kernel(program), tensors, params)
-    except Exception as fault:  # only words: no measurement is lost for them
-        return (in_one_line(fault),)
-
-
-def _schedules(
-    compiled: mc.Kernel, tensors: Sequence[Tensor], params: Mapping[str, Any]
-) -> tuple[str, ...]:
-    inputs = dict(zip(compiled.declared.inputs, tensors, strict=True))
-    binding = compiled.calls.bind({n: tuple(t.shape) for n, t in inputs.items()}, params)
-    runner = compiled.calls.runner(inputs, binding)
-    extents = packed_extents(runner.program, binding.extents)
-    chosen = runner.schedules(inputs, binding.params, extents)
-    return tuple(map(str, chosen))
-
-
-def in_one_tile(program: str, *tensors: Tensor) -> Prepare:
-    """Our kernel with the first schedule that holds every axis as one tile."""
-
-    def prepare() -> Call:
-        compiled = kernel(program)
-        inputs = dict(zip(compiled.declared.inputs, tensors, strict=True))
-        if tensors[0].device.type != "cuda" and not INTERPRETED:
-            return ours(program, *tensors)()
-        binding = compiled.calls.bind({n: tuple(t.shape) for n, t in inputs.items()}, {})
-        runner = compiled.calls.runner(inputs, binding)
-        legal = runner.legal(inputs, packed_extents(runner.program, binding.extents))
-        chosen = tuple(next(s for s in table.ranked(x) if not s.in_two) for x in legal)
-        _, plan = runner._call(inputs, binding.params, chosen)
-        return lambda: plan(inputs, torch.empty)[0]
-
-    return prepare
-
-
-# FlexAttention's: the blocks that it takes by itself, and those that its own search would try,
-# those before that have won more often
-FLEX_OPTIONS: tuple[dict[str, int], ...] = (
-    {},
-    {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 3},
-    {"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 4, "num_stages": 3},
-    {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8, "num_stages": 2},
-)
-
-
-def reset_flex() -> None:
-    """Forget what was compiled, so that no limit on the number of compilations is met."""
-    torch._dynamo.reset()
-
-
-def flex(q: Tensor, k: Tensor, v: Tensor, score: Score | None, block_mask: Any, **how: Any) -> Call:
-    """FlexAttention, compiled for these shapes; as it stands on the CPU."""
-    attend: Any = flex_attention
-    if q.device.type == "cuda":
-        attend = torch.compile(flex_attention, dynamic=False)
-    how = {"score_mod": score, "block_mask": block_mask, **how}
-    if q.shape[1] != k.shape[1]:
-        how["enable_gqa"] = True
-    return lambda: attend(q, k, v, **how)
-
-
-def sdpa(backend: SDPBackend, q: Tensor, k: Tensor, v: Tensor, **how: Any) -> Prepare:
-    """A backend of scaled_dot_product_attention; whichever runs on the CPU."""
-    if q.shape[1] != k.shape[1]:
-        how["enable_gqa"] = True
-
-    def call() -> Tensor:
-        if q.device.type != "cuda":
-            return scaled_dot_product_attention(q, k, v, **how)
-        with sdpa_kernel([backend]):
-            return scaled_dot_product_attention(q, k, v, **how)
-
-    return lambda: call
-
-
-@cache
-def fa3() -> Any:
-    """The module that wraps FlashAttention-3's compiled operators, loaded."""
-    folder = os.environ.get("FA3_DIR")
-    if not folder:
-        raise LookupError("FA3_DIR is not set")
-    module = importlib.import_module("fa3")
-    module.load(folder)
-    return module
-
-
-def rows(x: Tensor) -> Tensor:
-    """A copy of (B, H, N, D) as FlashAttention-3 takes it: (B, N, H, D)."""
-    return x.transpose(1, 2).contiguous()
-
-
-def flash3(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, **how: Any) -> Prepare:
-    """FlashAttention-3 of tensors (B, N, H, D), or of pages (P, S, H, D) with a `page_table`."""
-
-    def prepare() -> Call:
-        module = fa3()
-
-        def call() -> Tensor:
-            result: Tensor = module.fwd(q, k, v, causal, **how)[0]
-            return result.transpose(1, 2)
-
-        return call
-
-    return prepare
-
-
-# Is it right?
-
-
-def relative_error(found: Tensor, exact: Tensor) -> float:
-    """|found - exact| / |exact|; infinite if an element is not finite or was not written."""
-    if not bool(torch.isfinite(found).all()):
-        return math.inf
-    difference = (found.double() - exact.double()).norm()
-    return float(difference / exact.double().norm())
-
-
-@dataclass(frozen=True)
-class Reference:
-    """Some heads and rows of the right result, and the error of eager torch in bf16."""
-
-    heads: tuple[tuple[int, int], ...]
-    rows: Tensor
-    exact: Tensor
-    eager_error: float
-
-    def part(self, result: Tensor) -> Tensor:
-        """The same heads and rows of a result."""
-        return torch.stack([result[b, h][self.rows] for b, h in self.heads])
-
-    def error(self, result: Tensor) -> float:
-        """The relative error; infinite if any element is not finite or was not written."""
-        if not bool(torch.isfinite(result).all()):
-            return math.inf
-        return relative_error(self.part(result), self.exact)
-
-
-def reference(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mods: Callable[[Mapping[str, Tensor]], Mods] = lambda extras: (None, None),
-    extras: Mapping[str, Tensor] | None = None,
-    heads: tuple[tuple[int, int], ...] | None = None,
-    scale: float | None = None,
-    wide_dtype: torch.dtype = torch.float32,
-) -> Reference:
-    """Eager torch in a wide dtype and in the inputs' dtype, where results are compared.
-
-    Args:
-        q: queries (B, H, N, D).
-        k: keys (B, G, M, D), G a divisor of H.
-        v: values (B, G, M, E).
-        mods: FlexAttention's score_mod and mask_mod, from the further inputs.
-        extras: the further inputs.
-        heads: pairs of batch and head to compare; the first and the last by default.
-        scale: of the logits; 1 / sqrt(D) by default.
-        wide_dtype: what the right result is computed in.
-    """
-    batch, count_heads, length, _ = q.shape
-    count = min(CHECKED_ROWS, -(-length // 3))
-    middle = max(0, (length - count) // 2 + 1)  # starts inside a tile
-    starts = (0, middle, length - count)
-    rows = torch.cat([torch.arange(s, s + count, device=q.device) for s in starts])
-    rows = rows.clamp(max=length - 1)
-    heads = heads or ((0, 0), (batch - 1, count_heads - 1))
-    given = dict(extras or {})
-    wide = {n: x.to(wide_dtype) if x.is_floating_point() else x for n, x in given.items()}
-    exact, eager = (
-        torch.stack([_eager(q, k, v, at, rows, mods(x), dtype, scale) for at in heads])
-        for x, dtype in ((wide, wide_dtype), (given, q.dtype))
-    )
-    return Reference(heads, rows, exact, relative_error(eager, exact))
-
-
-def _eager(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    at: tuple[int, int],
-    rows: Tensor,
-    mods: Mods,
-    dtype: torch.dtype,
-    scale: float | None,
-) -> Tensor:
-    b, h = at
-    group = h // (q.shape[1] // k.shape[1])
-    queries, keys, values = (x.to(dtype) for x in (q[b, h][rows], k[b, group], v[b, group]))
-    logits = queries @ keys.T * (scale or 1 / math.sqrt(q.shape[-1]))
-    score, mask = mods
-    batch, head = (torch.tensor(n, device=q.device) for n in at)
-    places = rows[:, None], torch.arange(k.shape[2], device=q.device)[None, :]
-    if score is not None:
-        logits = score(logits, batch, head, *places)
-    if mask is not None:
-        logits = logits.masked_fill(~mask(batch, head, *places), -math.inf)
-    return torch.softmax(logits, dim=-1) @ values
-
-
-def poison(like: Tensor | Sequence[Tensor], blocks: int = 3) -> None:
-    """Fill memory that the next outputs will lie in with NaN, or a wrong number."""
-    filled = []
-    for x in (like,) if isinstance(like, Tensor) else like:
-        value = math.nan if x.is_floating_point() else -7777
-        filled += [torch.full_like(x, value) for _ in range(blocks)]
-    del filled
 
 
 # How fast, and how much memory?
@@ -471,11 +208,6 @@ class Outcome:
             "faults": self.faults,
             "first_call_seconds": self.first_call_s,
         }
-
-
-def is_ours(name: str) -> bool:
-    """Is this contender one of monocomp's?"""
-    return name.startswith(OURS)
 
 
 @dataclass
@@ -633,12 +365,6 @@ class Run:
         right = not self.failed and all(r.right for r in found)
         cases = [r.to_json() for r in found]
         return Report(name, "\n".join(lines), {**self.to_json(), **data, "cases": cases}, right)
-
-
-def in_one_line(fault: BaseException) -> str:
-    """An error's class and the beginning of its text."""
-    name, words = type(fault).__name__, str(fault).split()
-    return " ".join([f"{name}:", *words] if words[:1] != [f"{name}:"] else words)[:200]
 
 
 def say(line: str) -> None:

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from benchmarks import gpu
-from benchmarks.gpu import OURS, Setting
+from benchmarks import errors, gpu, peers
+from benchmarks.gpu import Setting
+from benchmarks.peers import OURS
 from benchmarks.report import Report, table
 from benchmarks.variants import VARIANTS, Shape, admitted_pairs, tensors
 
@@ -100,11 +101,11 @@ def run_case(case: Case, run: gpu.Run) -> Result:
     extras = variant.inputs(shape, device)
     pairs = admitted_pairs(variant, shape, extras, device)
     q, k, v = tensors(shape, device)
-    right = gpu.reference(q, k, v, lambda x: variant.mods(shape, x), extras)
+    right = errors.reference(q, k, v, lambda x: variant.mods(shape, x), extras)
     inputs, params = (q, k, v, *extras.values()), variant.params(shape)
-    contenders = {OURS: gpu.ours(variant.program, *inputs, **params)}
+    contenders = {OURS: peers.ours(variant.program, *inputs, **params)}
     outcome = run.hold(contenders, right.error, right.eager_error)
-    chosen = gpu.schedule(variant.program, *inputs, **params) if OURS in outcome.errors else ""
+    chosen = peers.schedule(variant.program, *inputs, **params) if OURS in outcome.errors else ""
     gpu.say(f"{case.label}: {outcome.median(OURS):.3f} ms; {outcome.faults or chosen}")
     return Result(case, outcome, pairs, chosen)
 

@@ -21,8 +21,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from benchmarks import gpu
-from benchmarks.gpu import DTYPE, OURS, Call, Prepare, Setting
+from benchmarks import errors, gpu, peers
+from benchmarks.gpu import Setting
+from benchmarks.peers import DTYPE, OURS, Call, Prepare
 from benchmarks.report import Report, table
 
 STATISTICS, LIGER = f"{OURS}, 5 statistics", "Liger"
@@ -117,7 +118,7 @@ def _forward(case: Case, run: gpu.Run) -> Result:
     in_bf16 = cross_entropy(x[few] @ w.T, label[few], reduction="none")
 
     def error(loss: Tensor) -> float:
-        return gpu.relative_error(loss[few], exact) if loss.isfinite().all() else math.inf
+        return errors.relative_error(loss[few], exact) if loss.isfinite().all() else math.inf
 
     def compiled() -> Call:
         torch._dynamo.reset()
@@ -136,18 +137,18 @@ def _forward(case: Case, run: gpu.Run) -> Result:
         return call
 
     contenders: dict[str, Prepare] = {
-        OURS: gpu.ours(LOSS, x, w, label),
-        STATISTICS: gpu.ours("cross_entropy", x, w, label, z=0.0),
+        OURS: peers.ours(LOSS, x, w, label),
+        STATISTICS: peers.ours("cross_entropy", x, w, label, z=0.0),
         "eager": lambda: lambda: eager(x, w, label),
         "compiled": compiled,
         LIGER: liger,
     }
-    outcome = run.hold(contenders, error, gpu.relative_error(in_bf16, exact), memory=True)
+    outcome = run.hold(contenders, error, errors.relative_error(in_bf16, exact), memory=True)
     schedules = {}
     if OURS in outcome.errors:
-        schedules[OURS] = gpu.schedule(LOSS, x, w, label)
+        schedules[OURS] = peers.schedule(LOSS, x, w, label)
     if STATISTICS in outcome.errors:
-        schedules[STATISTICS] = gpu.schedule("cross_entropy", x, w, label, z=0.0)
+        schedules[STATISTICS] = peers.schedule("cross_entropy", x, w, label, z=0.0)
     result = Result(case, outcome, schedules)
     gpu.say(f"{result.table()}\n{outcome.faults}")
     return result
@@ -168,7 +169,7 @@ def _gradients(case: Case, run: gpu.Run) -> Result:
 
     def error(found: tuple[Tensor, Tensor]) -> float:
         there = all(bool(g.isfinite().all()) for g in found)
-        return gpu.relative_error(found[0][few], exact) if there else math.inf
+        return errors.relative_error(found[0][few], exact) if there else math.inf
 
     def of(loss: Callable[[], Tensor]) -> Prepare:
         return lambda: lambda: torch.autograd.grad(loss(), (x, w))
@@ -190,12 +191,12 @@ def _gradients(case: Case, run: gpu.Run) -> Result:
         return call
 
     contenders: dict[str, Prepare] = {
-        OURS: of(lambda: gpu.kernel(LOSS)(x, w, label).mean()),
+        OURS: of(lambda: peers.kernel(LOSS)(x, w, label).mean()),
         "eager": of(lambda: eager(x, w, label).mean()),
         "compiled": compiled,
         LIGER: liger,
     }
-    limit = 2 * gpu.relative_error(few_rows(DTYPE), exact)
+    limit = 2 * errors.relative_error(few_rows(DTYPE), exact)
     outcome = run.hold(contenders, error, limit, memory=True)
     result = Result(case, outcome, {})
     gpu.say(f"{result.table()}\n{outcome.faults}")

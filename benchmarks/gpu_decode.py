@@ -20,8 +20,9 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend
 from torch.nn.functional import scaled_dot_product_attention
 
-from benchmarks import gpu
-from benchmarks.gpu import CUDNN, DTYPE, FA3, FLASH, FLEX, OURS, Call, Prepare, Setting
+from benchmarks import errors, gpu, peers
+from benchmarks.gpu import Setting
+from benchmarks.peers import CUDNN, DTYPE, FA3, FLASH, FLEX, OURS, Call, Prepare
 from benchmarks.report import Report, table
 
 PEERS = (FA3, CUDNN, FLASH, FLEX)
@@ -150,17 +151,17 @@ def run_grouped(case: Case, run: gpu.Run) -> Result:
     q = _random(b, case.heads, 1, d, device=device)
     k, v = (_random(b, g, n, d, device=device) for _ in range(2))
     lengths = torch.full((b,), n, device=device, dtype=torch.int32)
-    right = gpu.reference(q, k, v, heads=_compared_heads(case))
+    right = errors.reference(q, k, v, heads=_compared_heads(case))
 
     def flex() -> Call:
-        gpu.reset_flex()
-        return gpu.flex(q, k, v, None, None)
+        peers.reset_flex()
+        return peers.flex(q, k, v, None, None)
 
     contenders: dict[str, Prepare] = {
-        OURS: gpu.ours("gqa", q, k, v),
-        FA3: gpu.flash3(*map(gpu.rows, (q, k, v)), num_splits=0),
-        CUDNN: gpu.sdpa(SDPBackend.CUDNN_ATTENTION, q, k, v),
-        FLASH: gpu.sdpa(SDPBackend.FLASH_ATTENTION, q, k, v),
+        OURS: peers.ours("gqa", q, k, v),
+        FA3: peers.flash3(*map(peers.rows, (q, k, v)), num_splits=0),
+        CUDNN: peers.sdpa(SDPBackend.CUDNN_ATTENTION, q, k, v),
+        FLASH: peers.sdpa(SDPBackend.FLASH_ATTENTION, q, k, v),
         FLEX: flex,
     }
     inputs: dict[str, tuple[str, tuple[Tensor, ...]]] = {OURS: ("gqa", (q, k, v))}
@@ -169,12 +170,12 @@ def run_grouped(case: Case, run: gpu.Run) -> Result:
         keys, values = (paged(x, places, size) for x in (k, v))
         name = at_pages(OURS, size)
         inputs[name] = PAGED, (q, keys, values, places, lengths)
-        contenders[name] = gpu.ours(PAGED, *inputs[name][1])
-        contenders[at_pages(FA3, size)] = gpu.flash3(
-            gpu.rows(q), keys, values, num_splits=0, seqused_k=lengths, page_table=places
+        contenders[name] = peers.ours(PAGED, *inputs[name][1])
+        contenders[at_pages(FA3, size)] = peers.flash3(
+            peers.rows(q), keys, values, num_splits=0, seqused_k=lengths, page_table=places
         )
     outcome = run.hold(contenders, right.error, right.eager_error)
-    chosen = {n: gpu.schedule(t, *x) for n, (t, x) in inputs.items() if n in outcome.errors}
+    chosen = {n: peers.schedule(t, *x) for n, (t, x) in inputs.items() if n in outcome.errors}
     return Result(case, outcome, chosen)
 
 
@@ -186,7 +187,7 @@ def run_latent(case: Case, run: gpu.Run) -> Result:
     latent, rotated = _random(b, n, c, device=device), _random(b, n, r, device=device)
     queries, keys = torch.cat([qc, qr], -1), torch.cat([latent, rotated], -1)
     values = latent[:, None]
-    right = gpu.reference(
+    right = errors.reference(
         queries, keys[:, None], values, heads=_compared_heads(case), scale=LATENT_SCALE
     )
     as_rows = queries.transpose(1, 2)  # heads are rows of one head
@@ -200,20 +201,20 @@ def run_latent(case: Case, run: gpu.Run) -> Result:
         return found.transpose(1, 2)
 
     contenders: dict[str, Prepare] = {
-        OURS: gpu.ours(LATENT, qc, qr, latent, rotated),
+        OURS: peers.ours(LATENT, qc, qr, latent, rotated),
         "eager": lambda: eager,
         "SDPA": lambda: dense,
-        FA3 + ", latent": gpu.flash3(
-            gpu.rows(qr),
+        FA3 + ", latent": peers.flash3(
+            peers.rows(qr),
             rotated[:, :, None],
             latent[:, :, None],
             num_splits=0,
-            qv=gpu.rows(qc),
+            qv=peers.rows(qc),
             scale=LATENT_SCALE,
         ),
     }
     outcome = run.hold(contenders, right.error, right.eager_error)
-    chosen = gpu.schedule(LATENT, qc, qr, latent, rotated) if OURS in outcome.errors else ""
+    chosen = peers.schedule(LATENT, qc, qr, latent, rotated) if OURS in outcome.errors else ""
     return Result(case, outcome, {OURS: chosen})
 
 

@@ -29,8 +29,9 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from benchmarks import gpu
-from benchmarks.gpu import DTYPE, OURS, Setting
+from benchmarks import errors, gpu, peers
+from benchmarks.gpu import Setting
+from benchmarks.peers import DTYPE, OURS
 from benchmarks.report import Report, table
 from monocomp.checking.sizes import complete_extents
 from tests.backends.library_cases import CASES, Inputs, gentle_slopes
@@ -305,7 +306,7 @@ def error_at_small_size(name: str, setting: Setting) -> float:
     except NotImplementedError:  # torch has no cdist in bf16: take the exact result, rounded once
         eager = tuple(x.to(DTYPE) if x.is_floating_point() else x for x in exact)
     there = [t.to(setting.device) for t in inputs.values()]
-    found = _all(gpu.kernel(name)(*there, **case.params))
+    found = _all(peers.kernel(name)(*there, **case.params))
     worst = 0.0
     for ours, theirs, right in zip(found, eager, exact, strict=True):
         ours = ours.cpu()
@@ -313,20 +314,20 @@ def error_at_small_size(name: str, setting: Setting) -> float:
             worst = max(worst, 0.0 if (ours == right).double().mean() > 0.9 else math.inf)
             continue
         least = torch.finfo(DTYPE).eps / 4  # eager torch may be right by chance
-        worst = max(worst, gpu.relative_error(ours, right) / max(_error(theirs, right), least))
+        worst = max(worst, errors.relative_error(ours, right) / max(_error(theirs, right), least))
     return worst
 
 
 def _error(found: Tensor, exact: Tensor) -> float:
     """Of eager torch, whose bf16 may not be finite."""
-    error = gpu.relative_error(found, exact)
+    error = errors.relative_error(found, exact)
     return error if math.isfinite(error) else 1.0
 
 
 def full_inputs(name: str, setting: Setting) -> dict[str, Tensor]:
     """Inputs at the full size."""
     full, device = FULL.get(name, Full()), setting.device
-    equations = gpu.kernel(name).equations
+    equations = peers.kernel(name).equations
     longest = REHEARSED if setting.rehearse else max(full.sizes.values())
     given = {
         n: min(size, longest) for n, size in full.sizes.items() if n in equations.declared.extent_of
@@ -353,7 +354,7 @@ def run_case(name: str, setting: Setting) -> Result:
     result, full = Result(name), FULL.get(name, Full())
     result.error = error_at_small_size(name, setting)
     inputs = full_inputs(name, setting)
-    kernel, tensors = gpu.kernel(name), list(inputs.values())
+    kernel, tensors = peers.kernel(name), list(inputs.values())
     table_of = kernel.declared.extent_of
     shapes = {n: tuple(t.shape) for n, t in inputs.items()}
     known = kernel.calls.bind(shapes, full.params).extents
@@ -361,7 +362,7 @@ def run_case(name: str, setting: Setting) -> Result:
     result.sizes = " ".join(f"{n}={size}" for n, size in sizes.items() if n[0] != ".")
     found = _all(kernel(*tensors, **full.params))
     for output in found:
-        gpu.poison(output)
+        errors.poison(output)
     again = _all(kernel(*tensors, **full.params))
     for first, second in zip(found, again, strict=True):
         if not bool(torch.isfinite(second).all()):
@@ -370,7 +371,7 @@ def run_case(name: str, setting: Setting) -> Result:
             raise ArithmeticError("two calls give different results")
     result.operations = full.operations(sizes)
     result.bytes = sum(float(t.nbytes) for t in (*tensors, *found))
-    chosen = gpu.schedules(name, *tensors, **full.params)
+    chosen = peers.schedules(name, *tensors, **full.params)
     result.kernels = len(chosen) or kernel.report(sizes)["kernels"]
     result.schedule = "; ".join(chosen)
     del found, again

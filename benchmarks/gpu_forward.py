@@ -21,8 +21,9 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend
 from torch.nn.attention.flex_attention import create_block_mask
 
-from benchmarks import gpu
-from benchmarks.gpu import CUDNN, FA3, FLASH, FLEX, OURS, Call, Mods, Prepare, Setting
+from benchmarks import errors, gpu, peers
+from benchmarks.gpu import Setting
+from benchmarks.peers import CUDNN, FA3, FLASH, FLEX, OURS, Call, Mods, Prepare
 from benchmarks.report import Report, table
 from benchmarks.variants import Shape, tensors
 
@@ -72,11 +73,11 @@ def cases(setting: Setting) -> list[Case]:
 
 def _flex(case: Case, q: Tensor, k: Tensor, v: Tensor) -> Prepare:
     def prepare() -> Call:
-        gpu.reset_flex()
+        peers.reset_flex()
         _, mask = case.mods({})
         length = case.length
         built = mask and create_block_mask(mask, None, None, length, length, device=q.device)
-        return gpu.flex(q, k, v, None, built)
+        return peers.flex(q, k, v, None, built)
 
     return prepare
 
@@ -84,11 +85,11 @@ def _flex(case: Case, q: Tensor, k: Tensor, v: Tensor) -> Prepare:
 def contenders(case: Case, q: Tensor, k: Tensor, v: Tensor) -> dict[str, Prepare]:
     """Who takes part."""
     return {
-        OURS: gpu.ours(case.program, q, k, v),
+        OURS: peers.ours(case.program, q, k, v),
         FLEX: _flex(case, q, k, v),
-        CUDNN: gpu.sdpa(SDPBackend.CUDNN_ATTENTION, q, k, v, is_causal=case.causal),
-        FLASH: gpu.sdpa(SDPBackend.FLASH_ATTENTION, q, k, v, is_causal=case.causal),
-        FA3: gpu.flash3(*map(gpu.rows, (q, k, v)), causal=case.causal),
+        CUDNN: peers.sdpa(SDPBackend.CUDNN_ATTENTION, q, k, v, is_causal=case.causal),
+        FLASH: peers.sdpa(SDPBackend.FLASH_ATTENTION, q, k, v, is_causal=case.causal),
+        FA3: peers.flash3(*map(peers.rows, (q, k, v)), causal=case.causal),
     }
 
 
@@ -117,9 +118,9 @@ class Result(gpu.Contest[Case]):
 def run_case(case: Case, run: gpu.Run) -> Result:
     """Check, then time, whatever of the contenders runs here."""
     q, k, v = case.inputs(run.setting.device)
-    right = gpu.reference(q, k, v, case.mods)
+    right = errors.reference(q, k, v, case.mods)
     outcome = run.hold(contenders(case, q, k, v), right.error, right.eager_error, memory=True)
-    chosen = gpu.schedule(case.program, q, k, v) if OURS in outcome.errors else ""
+    chosen = peers.schedule(case.program, q, k, v) if OURS in outcome.errors else ""
     return Result(case, outcome, chosen)
 
 
@@ -169,7 +170,7 @@ def tables(setting: Setting) -> Report:
         "",
         _error_table(results, shown),
     ]
-    shape = {"B": BATCH, "H": HEADS, "dtype": str(gpu.DTYPE)}
+    shape = {"B": BATCH, "H": HEADS, "dtype": str(peers.DTYPE)}
     return run.report("gpu_forward", lines, results, shape=shape)
 
 

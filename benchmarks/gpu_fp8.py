@@ -17,8 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks import gpu
-from benchmarks.gpu import FA3, OURS, Mods, Prepare, Setting
+from benchmarks import errors, gpu, peers
+from benchmarks.gpu import Setting
+from benchmarks.peers import FA3, OURS, Mods, Prepare
 from benchmarks.report import Report, table
 from benchmarks.variants import Shape, tensors
 
@@ -141,7 +142,7 @@ class Result(gpu.Contest[Case]):
 def run_case(case: Case, run: gpu.Run) -> Result:
     """Check, then time."""
     q, k, v = tensors(case.shape, run.setting.device)
-    right = gpu.reference(q, k, v, case.mods, wide_dtype=torch.float64)
+    right = errors.reference(q, k, v, case.mods, wide_dtype=torch.float64)
     made = {
         WHOLE: (program(case.causal, blocks=False), [quantised(x, None) for x in (q, k, v)]),
         BLOCKS: (program(case.causal, blocks=True), [quantised(x, BLOCK) for x in (q, k, v)]),
@@ -149,12 +150,12 @@ def run_case(case: Case, run: gpu.Run) -> Result:
     inputs = {n: [x for x, _ in made[n][1]] + [scale for _, scale in made[n][1]] for n in made}
 
     def flash3(dtype: torch.dtype) -> Prepare:
-        return gpu.flash3(*(gpu.rows(x.to(dtype)) for x in (q, k, v)), causal=case.causal)
+        return peers.flash3(*(peers.rows(x.to(dtype)) for x in (q, k, v)), causal=case.causal)
 
     contenders: dict[str, Prepare] = {
-        OURS: gpu.ours(case.name, q, k, v),
-        **{name: gpu.ours(text, *inputs[name]) for name, (text, _) in made.items()},
-        FA3: flash3(gpu.DTYPE),
+        OURS: peers.ours(case.name, q, k, v),
+        **{name: peers.ours(text, *inputs[name]) for name, (text, _) in made.items()},
+        FA3: flash3(peers.DTYPE),
         THEIRS: flash3(E4M3),
     }
     outcome = run.hold(contenders, right.error, right.eager_error)
@@ -162,12 +163,12 @@ def run_case(case: Case, run: gpu.Run) -> Result:
     for name, (text, parts) in made.items():
         if name in outcome.errors:
             rounded_q, rounded_k, rounded_v = (restored(x, scale) for x, scale in parts)
-            exact = gpu.reference(
+            exact = errors.reference(
                 rounded_q, rounded_k, rounded_v, case.mods, wide_dtype=torch.float64
             )
-            own[name] = exact.error(gpu.ours(text, *inputs[name])()())
-    schedules = {OURS: gpu.schedule(case.name, q, k, v)} if OURS in outcome.errors else {}
-    schedules |= {name: gpu.schedule(made[name][0], *inputs[name]) for name in own}
+            own[name] = exact.error(peers.ours(text, *inputs[name])()())
+    schedules = {OURS: peers.schedule(case.name, q, k, v)} if OURS in outcome.errors else {}
+    schedules |= {name: peers.schedule(made[name][0], *inputs[name]) for name in own}
     return Result(case, outcome, own, schedules)
 
 
@@ -180,7 +181,7 @@ def tables(setting: Setting) -> Report:
     unsupported: dict[str, str] = {}
     for r in results:
         shape = r.case.shape
-        unsupported |= {n: fault for n, fault in r.outcome.faults.items() if gpu.is_ours(n)}
+        unsupported |= {n: fault for n, fault in r.outcome.faults.items() if peers.is_ours(n)}
         for name, error in r.outcome.errors.items():
             rate = r.teraflops(name)
             found = gpu.numbers((rate, rate / r.teraflops(OURS)), (".0f", ".2f"))

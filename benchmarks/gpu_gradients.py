@@ -20,29 +20,17 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask
 
-from benchmarks import gpu
-from benchmarks.gpu import FLEX, OURS, Call, Prepare, Setting
+from benchmarks import errors, gpu, peers
+from benchmarks.gpu import Setting
+from benchmarks.peers import FLEX, OURS, Call, Prepare
 from benchmarks.report import Report, table
-from benchmarks.variants import VARIANTS, Shape, Variant, admitted_pairs, tensors
+from benchmarks.variants import VARIANTS, Case, Shape, admitted_pairs, tensors
 
 TOKENS = 16384
 HEADS, GROUPS = {128: 16, 64: 32, 256: 8}, (32, 8)
 LIMIT = 2.0  # errors of gradients over those of eager torch
 BOTH = " with forward"
 NAMES = ("full", "causal", "window", "softcap", "alibi", "documents", "gqa-causal", "relative-bias")
-
-
-@dataclass(frozen=True)
-class Case:
-    """A variant at one size."""
-
-    variant: Variant
-    shape: Shape
-
-    @property
-    def words(self) -> tuple[str, str, str]:
-        """What `--only` is compared with."""
-        return self.variant.name, f"d={self.shape.head}", f"N={self.shape.length}"
 
 
 def cases(setting: Setting) -> list[Case]:
@@ -99,7 +87,7 @@ class Reference:
     def error(self, found: Sequence[Tensor]) -> float:
         """The largest error of a gradient over eager torch's."""
         pairs = zip(_first_group(found), self.exact, self.eager, strict=True)
-        return max(gpu.relative_error(f, x) / e for f, x, e in pairs)
+        return max(errors.relative_error(f, x) / e for f, x, e in pairs)
 
 
 def _first_group(gradients: Sequence[Tensor]) -> list[Tensor]:
@@ -137,7 +125,7 @@ def reference(case: Case, inputs: Mapping[str, Tensor], cotangent: Tensor) -> Re
 
     exact, eager = gradients(torch.float32), gradients(q.dtype)
     pairs = zip(eager, exact, strict=True)
-    return Reference(exact, tuple(gpu.relative_error(e, x) for e, x in pairs))
+    return Reference(exact, tuple(errors.relative_error(e, x) for e, x in pairs))
 
 
 def run_case(case: Case, run: gpu.Run) -> Result:
@@ -165,7 +153,7 @@ def run_case(case: Case, run: gpu.Run) -> Result:
         return lambda: lambda: torch.autograd.grad(forward(), wanted, cotangent)
 
     def ours() -> Tensor:
-        call = gpu.kernel(variant.program)
+        call = peers.kernel(variant.program)
         found = call(q, k, v, *extras.values(), **variant.params(shape))
         assert isinstance(found, Tensor)
         return found
@@ -174,13 +162,13 @@ def run_case(case: Case, run: gpu.Run) -> Result:
 
     def flex() -> Tensor:
         if not attend:
-            gpu.reset_flex()
+            peers.reset_flex()
             score, mask = variant.mods(shape, extras)
             batch, n = shape.batch if variant.per_batch else None, shape.length
             blocks = None
             if mask is not None:
                 blocks = create_block_mask(mask, batch, None, n, n, device=device)
-            attend.append(gpu.flex(q, k, v, score, blocks))
+            attend.append(peers.flex(q, k, v, score, blocks))
         return attend[0]()
 
     contenders: dict[str, Prepare] = {

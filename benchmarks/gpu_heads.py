@@ -17,8 +17,9 @@ from unittest.mock import patch
 from torch import Tensor
 from torch.nn.attention import SDPBackend
 
-from benchmarks import gpu
-from benchmarks.gpu import CUDNN, FLASH, OURS, Mods, Prepare, Setting
+from benchmarks import errors, gpu, peers
+from benchmarks.gpu import Setting
+from benchmarks.peers import CUDNN, FLASH, OURS, Mods, Prepare
 from benchmarks.report import Report, table
 from benchmarks.variants import Shape, tensors
 
@@ -69,9 +70,9 @@ def contenders(case: Case, q: Tensor, k: Tensor, v: Tensor) -> dict[str, Prepare
     if case.head % 8:  # FlashAttention alone pads such heads
         backends = {n: b for n, b in backends.items() if n == FLASH}
     is_causal = case.program == "causal"
-    peers = {n: gpu.sdpa(b, q, k, v, is_causal=is_causal) for n, b in backends.items()}
-    ours = gpu.ours(case.program, q, k, v)
-    return {OURS: ours, ONE_TILE: gpu.in_one_tile(case.program, q, k, v), **peers}
+    others = {n: peers.sdpa(b, q, k, v, is_causal=is_causal) for n, b in backends.items()}
+    ours = peers.ours(case.program, q, k, v)
+    return {OURS: ours, ONE_TILE: peers.in_one_tile(case.program, q, k, v), **others}
 
 
 @dataclass
@@ -90,9 +91,9 @@ def run_case(case: Case, run: gpu.Run) -> Result:
     """Check, then time, whatever of the contenders runs here."""
     shape = Shape(BATCH, HEADS, HEADS, case.length, case.head)
     q, k, v = tensors(shape, run.setting.device)
-    right = gpu.reference(q, k, v, case.mods)
+    right = errors.reference(q, k, v, case.mods)
     outcome = run.hold(contenders(case, q, k, v), right.error, right.eager_error)
-    return Result(case, outcome, gpu.schedule(case.program, q, k, v))
+    return Result(case, outcome, peers.schedule(case.program, q, k, v))
 
 
 def _table(results: Sequence[Result]) -> str:
@@ -126,7 +127,7 @@ def tables(setting: Setting) -> Report:
         "",
         _table(results),
     ]
-    shape = {"B": BATCH, "H": HEADS, "N": LENGTH, "dtype": str(gpu.DTYPE)}
+    shape = {"B": BATCH, "H": HEADS, "N": LENGTH, "dtype": str(peers.DTYPE)}
     return run.report("gpu_heads", lines, results, shape=shape)
 
 

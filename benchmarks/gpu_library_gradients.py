@@ -19,9 +19,10 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from benchmarks import gpu
-from benchmarks.gpu import DTYPE, OURS, Call, Prepare, Setting
-from benchmarks.gpu_floor import CHECKED, FULL, SHORT, SMALL, Full, full_inputs
+from benchmarks import errors, gpu, peers
+from benchmarks.gpu import Setting
+from benchmarks.gpu_floor import CHECKED, FULL, SHORT, SMALL, Case, Full, full_inputs
+from benchmarks.peers import DTYPE, OURS, Call, Prepare
 from benchmarks.report import Report, table
 from tests.backends.library_cases import CASES
 
@@ -45,18 +46,6 @@ SIZES: Mapping[str, Mapping[str, int]] = {
 
 Function: TypeAlias = Callable[..., tuple[Tensor, ...]]
 Inputs: TypeAlias = Mapping[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Case:
-    """A program of the library."""
-
-    name: str
-
-    @property
-    def words(self) -> tuple[str]:
-        """What `--only` is compared with."""
-        return (self.name,)
 
 
 @dataclass
@@ -122,7 +111,7 @@ def gradients(function: Function, inputs: Inputs, cotangents: Sequence[Tensor]) 
 
 def ours(name: str) -> Function:
     """Our kernel, of tensors by name."""
-    kernel, params = gpu.kernel(name), CASES[name].params
+    kernel, params = peers.kernel(name), CASES[name].params
 
     def function(**inputs: Tensor) -> tuple[Tensor, ...]:
         found = kernel(**inputs, **params)
@@ -156,9 +145,9 @@ def error_at_small_size(name: str, setting: Setting) -> float:
     for one, theirs, right in zip(found, in_bf16, exact, strict=True):
         if right is None or not bool(right.any()):
             continue
-        error = gpu.relative_error(theirs, right)
+        error = errors.relative_error(theirs, right)
         least = torch.finfo(DTYPE).eps / 4  # eager torch may be right by chance
-        worst = max(worst, gpu.relative_error(one.cpu(), right) / max(error, least))
+        worst = max(worst, errors.relative_error(one.cpu(), right) / max(error, least))
     return worst
 
 

@@ -18,28 +18,16 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask
 
-from benchmarks import gpu
-from benchmarks.gpu import FLEX, OURS, Call, Mods, Prepare, Setting
+from benchmarks import errors, gpu, peers
+from benchmarks.gpu import Setting
+from benchmarks.peers import FLEX, OURS, Call, Mods, Prepare
 from benchmarks.report import Report, table
-from benchmarks.variants import VARIANTS, Extras, Shape, Variant, admitted_pairs, tensors
+from benchmarks.variants import VARIANTS, Case, Extras, Shape, Variant, admitted_pairs, tensors
 
 TOKENS = 16384
 HEADS, GROUPS = {128: 16, 64: 32}, (32, 8)
 FLEX_FLASH = "Flex FLASH"  # its backend in the way of FlashAttention-4
 MOST_OPTIONS = 2  # of FlexAttention's are measured again at further lengths
-
-
-@dataclass(frozen=True)
-class Case:
-    """A variant at one size."""
-
-    variant: Variant
-    shape: Shape
-
-    @property
-    def words(self) -> tuple[str, str, str]:
-        """What `--only` is compared with."""
-        return self.variant.name, f"d={self.shape.head}", f"N={self.shape.length}"
 
 
 def cases(setting: Setting) -> list[Case]:
@@ -99,7 +87,7 @@ class FlexOptions:
     """The kernel options that are tried: all at first, later the fastest of those before."""
 
     def __init__(self, setting: Setting) -> None:
-        self.all = gpu.FLEX_OPTIONS[: MOST_OPTIONS if setting.quick else None]
+        self.all = peers.FLEX_OPTIONS[: MOST_OPTIONS if setting.quick else None]
         self.ranked: dict[tuple[str, int], list[dict[str, int]]] = {}
         self.chosen = ""
 
@@ -110,7 +98,7 @@ class FlexOptions:
         taken: list[tuple[float, int, Call]] = []
         fault: Exception | None = None
         for number, options in enumerate(tried):
-            call = gpu.flex(q, k, v, mods[0], mask, kernel_options=options)
+            call = peers.flex(q, k, v, mods[0], mask, kernel_options=options)
             try:
                 call()
                 if q.device.type == "cuda":
@@ -137,7 +125,7 @@ def run_case(case: Case, run: gpu.Run, flex_options: FlexOptions) -> Result:
     pairs = admitted_pairs(variant, shape, extras, device)
     q, k, v = tensors(shape, device)
     inputs = (q, k, v, *extras.values())
-    right = gpu.reference(q, k, v, lambda x: variant.mods(shape, x), extras)
+    right = errors.reference(q, k, v, lambda x: variant.mods(shape, x), extras)
     mods = variant.mods(shape, extras)
 
     def block_mask() -> Any:
@@ -147,14 +135,14 @@ def run_case(case: Case, run: gpu.Run, flex_options: FlexOptions) -> Result:
         return create_block_mask(mods[1], batch, None, shape.length, shape.length, device=device)
 
     def flex() -> Call:
-        gpu.reset_flex()
+        peers.reset_flex()
         return flex_options.fastest(case, q, k, v, mods, block_mask())
 
     def flex_flash() -> Call:
-        return gpu.flex(q, k, v, mods[0], block_mask(), kernel_options={"BACKEND": "FLASH"})
+        return peers.flex(q, k, v, mods[0], block_mask(), kernel_options={"BACKEND": "FLASH"})
 
     contenders: dict[str, Prepare] = {
-        OURS: gpu.ours(variant.program, *inputs, **variant.params(shape)),
+        OURS: peers.ours(variant.program, *inputs, **variant.params(shape)),
         FLEX: flex,
         FLEX_FLASH: flex_flash,
     }
@@ -162,7 +150,7 @@ def run_case(case: Case, run: gpu.Run, flex_options: FlexOptions) -> Result:
     outcome = run.hold(contenders, right.error, right.eager_error)
     chosen = ""
     if OURS in outcome.errors:
-        chosen = gpu.schedule(variant.program, *inputs, **variant.params(shape))
+        chosen = peers.schedule(variant.program, *inputs, **variant.params(shape))
     result = Result(case, outcome, pairs, flex_options.chosen, chosen)
     gpu.say(
         f"{' '.join(case.words)}: {result.teraflops(OURS):.0f} TFLOP/s, Flex "

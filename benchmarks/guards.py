@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 import monocomp as mc
-from benchmarks import gpu
+from benchmarks import errors, gpu
 from benchmarks.report import listed, table, today
 
 ROUNDS = 9
@@ -147,7 +147,7 @@ def measure(name: str, folder: Path) -> list[object]:
         calls[word] = lambda host=host: host(*inputs)  # type: ignore[misc]
     results = [_first(call()) for call in calls.values()]
     for other in results[1:]:
-        assert gpu.relative_error(other, results[0]) < 1e-2, name
+        assert errors.relative_error(other, results[0]) < 1e-2, name
     taken = {word: statistics.median(ms) for word, ms in gpu.times(calls, ROUNDS).items()}
     ratios = (taken["all"] / taken[word] for word in ("some", "none"))
     ms = f"{taken['all']:.3f}"

@@ -71,6 +71,12 @@ def load() -> str:
     return f"load average {os.getloadavg()[0]:.1f}"
 
 
+def in_one_line(fault: BaseException) -> str:
+    """An error's class and the beginning of its text."""
+    name, words = type(fault).__name__, str(fault).split()
+    return " ".join([f"{name}:", *words] if words[:1] != [f"{name}:"] else words)[:200]
+
+
 def versions(*packages: str) -> dict[str, str]:
     """Versions of Python, monocomp and of packages that are installed."""
     from importlib.metadata import PackageNotFoundError, version

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from benchmarks.gpu import DTYPE, Mods
+from benchmarks.peers import DTYPE, Mods
 
 Extras: TypeAlias = Mapping[str, Tensor]
 SINK, CAP = 4, 30.0
@@ -95,6 +95,19 @@ class Variant:
     params: Callable[[Shape], dict[str, Any]] = lambda shape: {}
     has_groups: bool = False
     per_batch: bool = False
+
+
+@dataclass(frozen=True)
+class Case:
+    """A variant at one size."""
+
+    variant: Variant
+    shape: Shape
+
+    @property
+    def words(self) -> tuple[str, str, str]:
+        """What `--only` is compared with."""
+        return self.variant.name, f"d={self.shape.head}", f"N={self.shape.length}"
 
 
 def tensors(shape: Shape, device: str) -> tuple[Tensor, Tensor, Tensor]:

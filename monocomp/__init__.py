@@ -15,7 +15,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from monocomp import errors, explorer, hf, library, schedules
+    from monocomp import errors, explorer, hf, library
+    from monocomp.backends.triton import remembered as schedules
     from monocomp.dot_products import sdpa
     from monocomp.errors import MonocompError
     from monocomp.gradients.derived import grad
@@ -50,14 +51,15 @@ _HOMES = {
     "monoid": "monocomp.monoids",
     "sdpa": "monocomp.dot_products",
 }
-_MODULES = ("errors", "explorer", "hf", "library", "schedules")
+_MODULES = {name: f"monocomp.{name}" for name in ("errors", "explorer", "hf", "library")}
+_MODULES["schedules"] = "monocomp.backends.triton.remembered"
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
     elif name in _MODULES:
-        value = import_module(f"{__name__}.{name}")
+        value = import_module(_MODULES[name])
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value

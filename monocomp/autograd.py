@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -21,10 +22,13 @@ from monocomp.vocabulary import DTYPES
 
 if TYPE_CHECKING:
     from monocomp.calls import Calls
+    from monocomp.host.plan import Plan
 
 Names: TypeAlias = tuple[str, ...]
 Values: TypeAlias = Mapping[str, Any]  # of inputs and parameters
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+is_grad_enabled = torch.is_grad_enabled
+is_cast = torch._C._is_any_autocast_enabled  # may operations get tensors in other dtypes?
 
 
 class Forward:
@@ -59,16 +63,13 @@ class Forward:
         self.others = tuple(n for n in program.declared.inputs if n not in self.kept)
         self.pushed: dict[Names, tuple[Calls, dict[str, str], dict[str, str]]] = {}
         self.backwards: dict[tuple[object, ...], Backward] = {}
-        self._layouts: dict[Names, tuple[tuple[int, ...], Names]] = {}
+        self._sites: dict[Names, Site] = {}
 
-    def layout(self, names: Names) -> tuple[tuple[int, ...], Names]:
-        """Which of the tensors of a call with these names, and of its results, are kept: their
-        places and names."""
-        found = self._layouts.get(names)
+    def site(self, names: Names) -> Site:
+        """Calls with tensors of these names."""
+        found = self._sites.get(names)
         if found is None:
-            every = (*names, *self.outputs)
-            kept = tuple(n for n in self.kept if n in every)
-            found = self._layouts[names] = tuple(map(every.index, kept)), kept
+            found = self._sites.setdefault(names, Site(self, names))
         return found
 
     def backward(self, wrt: Mapping[str, torch.dtype], outputs: Names) -> Backward:
@@ -157,24 +158,20 @@ class Backward:
         names = (*declared.inputs, *declared.params)
         return cls(calls, names, tuple(wrt), found.cotangents, recompute)
 
-    def __call__(self, cotangents: Values, values: Values) -> dict[str, torch.Tensor]:
-        """Gradients by name.
+    def __call__(self, values: Values) -> tuple[torch.Tensor, ...]:
+        """Gradients.
 
         Args:
-            cotangents: of results, by name.
-            values: inputs, parameters and results, by name.
+            values: inputs, parameters and results by name, and the cotangents of results by that
+                of its inputs.
         """
-        known = dict(values)
         if self.recompute is not None:
             outputs = (o.name for o in self.recompute.declared.outputs)
             declared = self.recompute.declared
             names = (n for n in (*declared.inputs, *declared.params) if n in values)
             results = self.recompute.differentiable({n: values[n] for n in names})
-            known.update(zip(outputs, results, strict=True))
-        for name, given in cotangents.items():
-            known[self.cotangents[name]] = given
-        results = self.calls.differentiable({n: known[n] for n in self.names if n in known})
-        return dict(zip(self.wrt, results, strict=True))
+            values = {**values, **dict(zip(outputs, results, strict=True))}
+        return self.calls.differentiable({n: values[n] for n in self.names if n in values})
 
 
 def _leaves(equations: Iterable[T.Equation]) -> Names:
@@ -193,6 +190,12 @@ def is_traced(values: Values) -> bool:
     return False
 
 
+def is_watched() -> bool:
+    """May a call on plain tensors, none of which needs a gradient, have to be more than run?"""
+    is_traced = torch._C._len_torch_dispatch_stack() > 0 or forward_ad._current_level >= 0
+    return is_traced or torch._C._are_functorch_transforms_active()
+
+
 def is_transformed() -> bool:
     """May tensors stand for others, or carry tangents?"""
     is_pushed = forward_ad._current_level >= 0 and torch._C._is_fwd_grad_enabled()
@@ -207,16 +210,16 @@ def wanted(kinds: Mapping[str, str], values: Values) -> Names | None:
         kinds: of inputs and parameters, by name.
         values: theirs.
     """
-    transformed = is_transformed()
-    if not transformed and not torch.is_grad_enabled():
-        return None
-    found = []
-    for name, value in values.items():
-        is_float = kinds[name] == "float" and isinstance(value, torch.Tensor)
-        # What an outer transform asks for cannot be seen.
-        if is_float and (transformed or value.requires_grad):
-            found.append(name)
-    return tuple(found) if found or transformed else None
+    if not is_transformed():
+        return requiring(values) or None if torch.is_grad_enabled() else None
+    # What an outer transform asks for cannot be seen.
+    floats = ((n, v) for n, v in values.items() if kinds[n] == "float")
+    return tuple(n for n, v in floats if isinstance(v, torch.Tensor))
+
+
+def requiring(values: Values) -> Names:
+    """The names of tensors that require a gradient."""
+    return tuple([n for n, v in values.items() if isinstance(v, torch.Tensor) and v.requires_grad])
 
 
 def function() -> type[torch.autograd.Function]:
@@ -229,6 +232,7 @@ def recorded(
     tensors: Values,
     others: Values,
     function: type[torch.autograd.Function],
+    plan: Plan | None = None,
 ) -> tuple[torch.Tensor, ...]:
     """The results of a call, with their gradients.
 
@@ -237,9 +241,11 @@ def recorded(
         tensors: inputs, and parameters that need a gradient.
         others: the other parameters.
         function: what tells autograd.
+        plan: that of the call, if it is known.
     """
+    site = forward.site(tuple(tensors))
     results: tuple[torch.Tensor, ...] = function.apply(  # type: ignore[no-untyped-call]
-        forward, tuple(tensors), others, *tensors.values()
+        site, others, plan, *tensors.values()
     )
     return results[: len(forward.results)]
 
@@ -249,19 +255,18 @@ class Call(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        forward: Forward,
-        names: Names,
-        others: Values,
-        *tensors: torch.Tensor,
+        ctx: Any, site: Site, others: Values, plan: Plan | None, *tensors: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        results = forward.calls.call({**others, **dict(zip(names, tensors, strict=True))})
-        ctx.recorded = Recorded(ctx, forward, names, others, tensors, results)
+        values = dict(zip(site.names, tensors, strict=True))
+        if others:
+            values.update(others)
+        results = site.forward.calls.call(values, plan)
+        ctx.recorded = Recorded(ctx, site, others, tensors, results)
         return results
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        return None, None, None, *ctx.recorded.gradients(ctx, ctx.needs_input_grad[3:], cotangents)
+        return None, None, None, *ctx.recorded.gradients(ctx, cotangents)
 
 
 class Transformed(torch.autograd.Function):
@@ -271,19 +276,20 @@ class Transformed(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        forward: Forward, names: Names, others: Values, *tensors: torch.Tensor
+        site: Site, others: Values, plan: None, *tensors: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        return forward.calls.differentiable({**dict(zip(names, tensors, strict=True)), **others})
+        values = dict(zip(site.names, tensors, strict=True))
+        return site.forward.calls.differentiable({**values, **others})
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-        forward, names, others, *tensors = inputs
-        ctx.recorded = Recorded(ctx, forward, names, others, tensors, output)
+        site, others, _, *tensors = inputs
+        ctx.recorded = Recorded(ctx, site, others, tensors, output)
         ctx.save_for_forward(*tensors, *output)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        return None, None, None, *ctx.recorded.gradients(ctx, ctx.needs_input_grad[3:], cotangents)
+        return None, None, None, *ctx.recorded.gradients(ctx, cotangents)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
@@ -294,18 +300,87 @@ class Transformed(torch.autograd.Function):
     def vmap(
         info: Any,
         dims: tuple[Any, ...],
-        forward: Forward,
-        names: Names,
+        site: Site,
         others: Values,
+        plan: None,
         *tensors: Any,
     ) -> tuple[tuple[torch.Tensor, ...], tuple[int, ...]]:
         found = []
         for n in range(info.batch_size):
             pairs = zip(tensors, dims[3:], strict=True)
             of_one = (t if dim is None else t.select(dim, n) for t, dim in pairs)
-            results = Transformed.apply(forward, names, others, *of_one)  # type: ignore[no-untyped-call]
+            results = Transformed.apply(site, others, plan, *of_one)  # type: ignore[no-untyped-call]
             found.append(results)
         return tuple(torch.stack(each) for each in zip(*found, strict=True)), (0,) * len(found[0])
+
+
+class Site:
+    """Calls with tensors of some names: what they keep, and how gradients come from that.
+
+    Args:
+        forward: what is called.
+        names: of the tensors.
+
+    Attributes:
+        kept: the places of what is kept, among the tensors and the results.
+        sized: those of the tensors of which a backward pass may ask for the size.
+    """
+
+    def __init__(self, forward: Forward, names: Names) -> None:
+        self.forward, self.names = forward, names
+        every = (*names, *forward.outputs)
+        self._saved = tuple(n for n in forward.kept if n in every)
+        self.kept = tuple(map(every.index, self._saved))
+        self.sized = tuple(map(every.index, forward.others))
+        self._routes: dict[object, Route] = {}
+
+    def route(
+        self,
+        needed: tuple[bool, ...],
+        present: tuple[bool, ...],
+        dtypes: tuple[torch.dtype, ...],
+    ) -> Route:
+        """How gradients are computed.
+
+        Args:
+            needed: by tensor, is its gradient?
+            present: by result, has it a gradient?
+            dtypes: of the tensors.
+        """
+        key = needed, present, dtypes
+        found = self._routes.get(key)
+        if found is None:
+            wrt = dict(compress(zip(self.names, dtypes, strict=True), needed))
+            given = tuple(compress(self.forward.outputs, present))
+            if wrt and given:
+                found = Route.of(self.forward.backward(wrt, given), self._saved, self)
+            else:
+                found = Route(None, (), ())
+            self._routes[key] = found
+        return found
+
+
+@dataclass(frozen=True)
+class Route:
+    """How the gradients of a call come from what it has kept.
+
+    Attributes:
+        backward: computes them; None where there are none.
+        values: its inputs, by their names, and their places in what is kept, and cotangents.
+        results: by tensor of the call, the place of its gradient.
+    """
+
+    backward: Backward | None
+    values: tuple[tuple[str, int], ...]
+    results: tuple[int | None, ...]
+
+    @classmethod
+    def of(cls, backward: Backward, saved: Names, site: Site) -> Route:
+        """That of a backward pass."""
+        names = [*saved, *(backward.cotangents.get(o, "") for o in site.forward.outputs)]
+        values = tuple((n, place) for place, n in enumerate(names) if n)
+        wrt = backward.wrt
+        return cls(backward, values, tuple(wrt.index(n) if n in wrt else None for n in site.names))
 
 
 class Recorded:
@@ -313,60 +388,57 @@ class Recorded:
 
     Args:
         ctx: what autograd gives to functions.
-        forward: what was called.
-        names, tensors: with which tensors.
-        others: with which parameters that are none.
+        site: what was called.
+        others: with which parameters that are no tensors.
+        tensors: with which tensors.
         results: of the call.
     """
+
+    __slots__ = ("dtypes", "others", "shapes", "site")
 
     def __init__(
         self,
         ctx: Any,
-        forward: Forward,
-        names: Names,
+        site: Site,
         others: Values,
         tensors: Sequence[torch.Tensor],
         results: tuple[torch.Tensor, ...],
     ) -> None:
-        self.forward, self.names, self.others = forward, names, others
-        self.dtypes = [t.dtype for t in tensors]
-        places, self.kept = forward.layout(names)
-        every = (*tensors, *results)
-        self.sized: Sequence[tuple[str, torch.Size, torch.dtype]] = ()
-        if forward.others:
-            given = dict(zip(names, tensors, strict=True))
-            self.sized = [(n, given[n].shape, given[n].dtype) for n in forward.others]
+        self.site, self.others = site, others
+        self.dtypes = tuple([t.dtype for t in tensors])
+        self.shapes = [tensors[n].shape for n in site.sized]
         ctx.set_materialize_grads(False)
-        if forward.constant:
-            ctx.mark_non_differentiable(*[results[n] for n in forward.constant])
-        ctx.save_for_backward(*[every[n] for n in places])
+        if site.forward.constant:
+            ctx.mark_non_differentiable(*[results[n] for n in site.forward.constant])
+        every = (*tensors, *results)
+        ctx.save_for_backward(*[every[n] for n in site.kept])
 
     def gradients(
-        self, ctx: Any, needed: Sequence[bool], cotangents: Sequence[torch.Tensor | None]
-    ) -> list[torch.Tensor | None]:
+        self, ctx: Any, cotangents: Sequence[torch.Tensor | None]
+    ) -> Iterable[torch.Tensor | None]:
         """The gradients of the tensors of the call, as far as they are needed."""
-        names, forward = self.names, self.forward
-        wrt = {
-            n: d for n, d, is_needed in zip(names, self.dtypes, needed, strict=True) if is_needed
-        }
-        given = {n: c for n, c in zip(forward.outputs, cotangents, strict=True) if c is not None}
-        if not wrt or not given:
-            return [None] * len(names)
-        values = dict(self.others)
-        values.update(zip(self.kept, ctx.saved_tensors, strict=True))
-        for name, shape, dtype in self.sized:
-            of_any = next(iter(given.values()))
-            values[name] = of_any.new_zeros((), dtype=dtype).expand(shape)
-        found = forward.backward(wrt, tuple(given))(given, values)
-        return [found.get(n) for n in names]
+        site = self.site
+        present = tuple([c is not None for c in cotangents])
+        route = site.route(ctx.needs_input_grad[3:], present, self.dtypes)
+        if route.backward is None:
+            return [None] * len(self.dtypes)
+        every = (*ctx.saved_tensors, *cotangents)
+        values = {name: every[place] for name, place in route.values}
+        if self.others:
+            values.update(self.others)
+        for place, shape in zip(site.sized, self.shapes, strict=True):
+            of_any = next(c for c in cotangents if c is not None)
+            like = of_any.new_zeros((), dtype=self.dtypes[place])
+            values[site.names[place]] = like.expand(shape)
+        found = route.backward(values)
+        return [None if place is None else found[place] for place in route.results]
 
     def tangents(
         self, ctx: Any, tangents: Sequence[torch.Tensor | None]
     ) -> tuple[torch.Tensor | None, ...]:
         """The tangents of the results of the call."""
-        pairs = zip(self.names, tangents, strict=True)
-        given = {n: t for n, t in pairs if t is not None}
-        names = (*self.names, *self.forward.outputs)
-        values = dict(zip(names, ctx.saved_tensors, strict=True))
-        found = self.forward.tangents(given, {**self.others, **values})
-        return tuple(found.get(o) for o in self.forward.outputs)
+        forward, names = self.site.forward, self.site.names
+        given = {n: t for n, t in zip(names, tangents, strict=True) if t is not None}
+        values = dict(zip((*names, *forward.outputs), ctx.saved_tensors, strict=True))
+        found = forward.tangents(given, {**self.others, **values})
+        return tuple(found.get(o) for o in forward.outputs)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from monocomp.backends.triton.replay import Plans
     from monocomp.backends.triton.search import Tuning
     from monocomp.equations import Equations
+    from monocomp.host.plan import Plan
 
 
 NO_PARAMS: dict[str, object] = {}
@@ -106,12 +107,10 @@ class Calls:
 
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The result of a call: a tensor, or a tuple of the outputs."""
-        if self._plans is not None and not self._plans.are_cast():
-            values = {**dict(zip(self.declared.inputs, args, strict=False)), **kwargs}
-            plan = self._plans.find(values) if len(values) == len(args) + len(kwargs) else None
-            if plan is not None:
-                self.last = self.language, plan.device
-                return _unpacked(self._plans.run(plan, values))
+        if self._plans is not None or self._forwards:
+            repeated = self._repeated(args, kwargs)
+            if repeated is not None:
+                return _unpacked(repeated)
         names = self.declared.inputs
         if not kwargs and len(args) == len(names) == len(self.kinds):  # there are no parameters
             inputs, params = dict(zip(names, args, strict=True)), NO_PARAMS
@@ -122,10 +121,46 @@ class Calls:
             return _unpacked(self.call({**inputs, **params}))
         return _unpacked(self.differentiable({**in_autocast(inputs), **params}))
 
+    def _repeated(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[torch.Tensor, ...] | None:
+        """The results of a call like an earlier one, which need not be looked at closely."""
+        autograd = _autograd()
+        values = {**dict(zip(self.declared.inputs, args, strict=False)), **kwargs}
+        if len(values) < len(args) + len(kwargs) or autograd.is_cast() or autograd.is_watched():
+            return None
+        wrt = autograd.requiring(values) if autograd.is_grad_enabled() else ()
+        forward = self._forwards.get(wrt) if wrt else None
+        plans = forward.calls._plans if forward is not None else None if wrt else self._plans
+        plan = None if plans is None else plans.find(values)
+        if plans is None or plan is None:
+            return None
+        self.last = self.language, plan.device
+        if forward is None:
+            return plans.run(plan, values)
+        tensors, others = self._separated(values, wrt)
+        found: tuple[torch.Tensor, ...] = autograd.recorded(
+            forward, tensors, others, autograd.Call, plan
+        )
+        return found
+
+    def _separated(
+        self, values: Mapping[str, Any], wrt: Sequence[str]
+    ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Tensors that autograd is to see, and other parameters."""
+        if len(values) == len(self.declared.inputs):
+            return values, NO_PARAMS
+        given = {n: v for n, v in values.items() if n in self.declared.inputs or n in wrt}
+        return given, {n: v for n, v in values.items() if n not in given}
+
     def differentiable(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
         """The results for torch tensors and parameters by name, with their gradients if any is
         asked for."""
         autograd = _autograd()
+        if not autograd.is_grad_enabled() and not autograd.is_watched():
+            plan = None if self._plans is None else self._plans.find(values)
+            if plan is not None:
+                return self.call(values, plan)
         if autograd.is_traced(values):
             from monocomp.operators import operator
 
@@ -136,10 +171,7 @@ class Calls:
         if wrt is None:
             return self.call(values)
         forward = self.forward(wrt)
-        given, others = values, NO_PARAMS
-        if len(values) > len(self.declared.inputs):
-            given = {n: v for n, v in values.items() if n in self.declared.inputs or n in wrt}
-            others = {n: v for n, v in values.items() if n not in given}
+        given, others = self._separated(values, wrt)
         results: tuple[torch.Tensor, ...] = autograd.recorded(
             forward, given, others, autograd.function()
         )
@@ -154,9 +186,12 @@ class Calls:
             found = self._forwards.setdefault(wrt, found)
         return found
 
-    def call(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The results for inputs and parameters by name, without gradients."""
-        if self._plans is not None and (plan := self._plans.find(values)) is not None:
+    def call(self, values: Mapping[str, Any], plan: Plan | None = None) -> tuple[Any, ...]:
+        """The results for inputs and parameters by name, without gradients, by the call's plan if
+        it is known."""
+        if plan is None and self._plans is not None:
+            plan = self._plans.find(values)
+        if plan is not None and self._plans is not None:
             self.last = self.language, plan.device
             return self._plans.run(plan, values)
         inputs, params, binding = self._bound((), values)

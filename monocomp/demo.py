@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import monocomp as mc
 from monocomp.cli import guarded
 from monocomp.command_line.progress import Progress
-from monocomp.derivation import wrap_formula
+from monocomp.paragraphs import wrap_formula
 
 if TYPE_CHECKING:
     import torch
@@ -161,7 +161,7 @@ def _run(kernel: Kernel) -> None:
     with Progress() as progress, _one_thread():
         progress("the oracle", 0, 1)
         expected = _oracle(run.window, Q, K, V)
-        times = _times([c.compute for c in contenders], run.rounds, progress)
+        times = _times([c.compute for c in contenders], run.device, run.rounds, progress)
         results = [_with_memory(c.compute, run.device) for c in contenders]
     _say(f"    {'':14}{'largest error':>14}{'time':>13}{'memory':>13}")
     for contender, seconds, (result, taken) in zip(contenders, times, results, strict=True):
@@ -242,31 +242,18 @@ def _oracle(window: int, *tensors: torch.Tensor) -> torch.Tensor:
 
 
 def _times(
-    computations: list[Callable[[], object]], rounds: int, progress: Progress
+    computations: list[Callable[[], object]], device: str, rounds: int, progress: Progress
 ) -> list[float]:
     """The fewest seconds of each, measured in turn so that a busy machine is fair to all."""
+    from monocomp.backends.timing import timed
+
     for compute in computations:  # compiles, and warms up
-        _seconds(compute)
+        timed(compute, device)
     taken = []
     for number in range(rounds):
         progress("round", number + 1, rounds)
-        taken.append([_seconds(compute) for compute in computations])
+        taken.append([timed(compute, device) for compute in computations])
     return [min(column) for column in zip(*taken, strict=True)]
-
-
-def _seconds(compute: Callable[[], object]) -> float:
-    import torch
-
-    if not torch.cuda.is_available():
-        began = time.perf_counter()
-        compute()
-        return time.perf_counter() - began
-    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-    start.record()
-    compute()
-    stop.record()
-    torch.cuda.synchronize()
-    return float(start.elapsed_time(stop)) / 1e3
 
 
 def _with_memory(

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -23,6 +21,7 @@ from typing import TYPE_CHECKING, Any, overload
 from monocomp import pipeline
 from monocomp.equations import Equations
 from monocomp.errors import UsageError
+from monocomp.paragraphs import LABEL, row, wrap_formula
 from monocomp.rendering import Rendered
 from monocomp.rewriting import Rewriter, Step
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:  # loaded when they are asked for: compiling needs none of the
     from monocomp.planning.cost import Cost
     from monocomp.refusals import Refusal
 
-WIDTH = 100
 # Steps that are not those of rules.
 LOWERING = (
     "store_value",
@@ -132,6 +130,11 @@ class Derivation(Rendered):
 
         return Kernel(self.start, derivation=self, **options)
 
+    @property
+    def rewrites(self) -> tuple[Step, ...]:
+        """The steps that keep what the program gives."""
+        return self.steps
+
     def check(
         self,
         extents: Mapping[str, int] | None = None,
@@ -148,7 +151,7 @@ class Derivation(Rendered):
         from monocomp.checking.steps import Case, Checks, check_steps
 
         case = Case.of(self.start, extents or {}, params or {}, seed, self.start.text())
-        return Checks(case, tuple(check_steps(self.start, self.steps, case)))
+        return Checks(case, tuple(check_steps(self.start, self.rewrites, case)))
 
     def certify(self, fresh: bool = False) -> Certificate:
         """The laws and facts that the steps rest on, with their proofs.
@@ -158,7 +161,7 @@ class Derivation(Rendered):
         """
         from monocomp.certificate import certify
 
-        return certify(self.start, self.steps, fresh)
+        return certify(self.start, self.rewrites, fresh)
 
     @cached_property
     def refusals(self) -> tuple[Refusal, ...]:
@@ -201,7 +204,7 @@ class Derivation(Rendered):
 
     def __str__(self) -> str:
         parts = [self.title, _program_text(self.start)]
-        parts += [_step_text(number, step) for number, step in enumerate(self.steps, 1)]
+        parts += [step.shown(f"{number:2}. ") for number, step in enumerate(self.steps, 1)]
         if self.steps:
             parts += ["Result", _program_text(self.result)]
             parts += ["Cost", _costs_text(*self.costs)]
@@ -223,6 +226,7 @@ class Derivation(Rendered):
 
     def to_json(self) -> str:
         """Everything, as JSON; programs are texts of the language."""
+        costs = [self.first(n).costs[1].to_json() for n in range(len(self.steps) + 1)]
         steps = [
             {
                 "number": number,
@@ -233,18 +237,17 @@ class Derivation(Rendered):
                 "before": step.before,
                 "after": step.after,
                 "program": step.program.text(),
-                "cost_before": step.cost_before().to_json(),
-                "cost_after": step.cost_after().to_json(),
+                "cost_before": costs[number - 1],
+                "cost_after": costs[number],
             }
             for number, step in enumerate(self.steps, 1)
         ]
-        before, after = self.costs
         whole = {
             "start": self.start.text(),
             "steps": steps,
             "result": self.result.text(),
-            "cost_before": before.to_json(),
-            "cost_after": after.to_json(),
+            "cost_before": costs[0],
+            "cost_after": costs[-1],
             "refusals": [asdict(refusal) for refusal in self.refusals],
             "certificate": self.certify().as_data(),
         }
@@ -289,51 +292,18 @@ class Comparison(Rendered):
 
 # Text
 
-_LABEL = 12  # columns before the text of a step's rows
-_GLUE = "\0"  # stands for a space where a line must not break
-
-
-def wrap_formula(text: str, first: str, rest: str, width: int = WIDTH) -> str:
-    """A formula over several lines, broken before operators and not inside brackets."""
-    glued, depth = [], 0
-    for character in text:
-        depth += (character == "[") - (character == "]")
-        glued.append(_GLUE if character == " " and depth > 0 else character)
-    whole = re.sub(r" ([-+*/%=<>!]{1,2}|and|or|if) ", rf" \1{_GLUE}", "".join(glued))
-    lines = textwrap.wrap(
-        whole,
-        width,
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_on_hyphens=False,
-        replace_whitespace=False,
-    )
-    return "\n".join(lines).replace(_GLUE, " ")
-
 
 def _program_text(program: Equations) -> str:
     return "\n".join(wrap_formula(line, "    ", "        ") for line in program.readable_lines())
-
-
-def _step_text(number: int, step: Step) -> str:
-    head = f"{number:2}. {step.rule}"
-    if step.place:
-        head += ", in " + ", ".join(step.place)
-    lines = textwrap.wrap(head, WIDTH, subsequent_indent=" " * _LABEL, break_on_hyphens=False)
-    for label, text in (("law", step.law), ("before", step.before), ("after", step.after)):
-        if text:
-            first = "    " + label.ljust(_LABEL - 4)
-            lines.append(wrap_formula(text, first, " " * (_LABEL + 4)))
-    return "\n".join(lines)
 
 
 def _costs_text(before: Cost, after: Cost) -> str:
     """What is the same before and after stands once."""
     lines = []
     for (label, old), (_, new) in zip(before.rows(), after.rows(), strict=True):
-        lines.append(wrap_formula(old, "    " + label.ljust(_LABEL - 4), " " * (_LABEL + 4)))
+        lines.append(row(label, old))
         if new != old:
-            lines.append(wrap_formula(new, "-> ".rjust(_LABEL), " " * (_LABEL + 4)))
+            lines.append(wrap_formula(new, "-> ".rjust(LABEL), " " * (LABEL + 4)))
     return "\n".join(lines)
 
 

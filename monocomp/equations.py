@@ -54,7 +54,8 @@ class Equations:
     that depend on them; `parts` are parameters that a backend sets to say into how many parts a
     stream is cut, by the extent of the parts; `views` are outputs that only lay out anew what
     another equation computes, in the same order: that one's name, by theirs; `slices` are what some
-    are computed for, one after the other; `given` are the definitions of inputs that are given with
+    are computed for, one after the other; `operands` are stored values in the dtype in which products
+    of matrices take them, as nothing else does; `given` are the definitions of inputs that are given with
     one, each written out but for those before it; `kept` are definitions that are not inlined, once
     that is decided; `as_written` gives what a text says, for sizes.
     """
@@ -67,6 +68,7 @@ class Equations:
     parts: Mapping[str, str] = field(default_factory=dict, compare=False)
     views: Mapping[str, str] = field(default_factory=dict, compare=False)
     slices: Slices | None = None
+    operands: frozenset[str] = frozenset()
     given: tuple[Equation, ...] = ()
     kept: frozenset[str] | None = field(default=None, compare=False)
     as_written: Callable[[Mapping[str, int]], Equations] | None = field(default=None, compare=False)
@@ -160,6 +162,10 @@ class Equations:
         names.abbreviate = abbreviator([a for a in self.known if a.name != of], whole)
         return names
 
+    def shown(self, t: Term) -> str:
+        """A term's text for readers, with the names that the program gives its parts."""
+        return show(t, self.reader_names(t))
+
     def readable_lines(self) -> list[str]:
         """Like `lines`, with known names, and what those stand for before them."""
         names = self.reader_names()
@@ -170,13 +176,12 @@ class Equations:
             )
             for e in (*self.given, *self.equations)
         ]
-        used = [
-            definition_line(a.name, names.of_all(a.indices), a.body, self.reader_names(a.body))
-            for a in reversed(self.known)
-            if any(f"{a.name}[" in line.split("=", 1)[1] for line in lines)
-            and a.name not in self.by_name
-        ]
-        return used + lines
+        for a in self.known:  # those that came later stand for what has earlier ones in it
+            used = any(f"{a.name}[" in line.split("=", 1)[1] for line in lines)
+            if used and a.name not in self.by_name:
+                body = self.reader_names(a.body)
+                lines.insert(0, definition_line(a.name, names.of_all(a.indices), a.body, body))
+        return lines
 
     def lines(self, names: Names | None = None) -> list[str]:
         """One line an equation, without declarations."""

@@ -21,7 +21,7 @@ from monocomp.derivation import Derivation
 from monocomp.equations import Equations
 from monocomp.errors import UnsupportedError, UsageError, did_you_mean
 from monocomp.notes import Notes
-from monocomp.planning.notes import repeated_notes, stored_notes, summary
+from monocomp.planning.notes import notes_on, summary
 from monocomp.planning.plan import Plan, Planner
 from monocomp.reading import read_equations
 from monocomp.rendering import Rendered
@@ -207,9 +207,7 @@ class Kernel(Rendered):
 
     def notes(self, extents: Mapping[str, int] | None = None) -> Notes:
         """What may surprise: what the text means, and what the plan for these sizes stores."""
-        plan = self.plan(extents)
-        notes = (*self.program.notes, *stored_notes(plan), *repeated_notes(plan))
-        return Notes(notes, self.program.text)
+        return notes_on(self.plan(extents))
 
     def summary(self, extents: Mapping[str, int] | None = None) -> str:
         """In one line: passes, how operations grow, what is stored."""

@@ -8,23 +8,21 @@ be printed, checked against the oracle, and a derivation can be stopped anywhere
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
+from functools import cached_property, partial
 
 from monocomp import terms as T
 from monocomp.changes import Change, changes
 from monocomp.equations import Equation, Equations
 from monocomp.errors import InternalError
+from monocomp.paragraphs import heading, row
+from monocomp.rendering import Rendered
 from monocomp.rules import Choice, Rule, RuleSet
 from monocomp.sharing import kept, require_small
 from monocomp.terms import Term
 from monocomp.terms.abbreviation import Abbreviation
 from monocomp.terms.printer import show
-
-if TYPE_CHECKING:
-    from monocomp.planning.cost import Cost
 
 STEP_LIMIT = 10_000
 WEIGHT_LIMIT = 1_000_000  # terms of an equation as it is written out
@@ -44,9 +42,9 @@ class Saving:
         return f"costs {self.after:.3g} where it was {self.before:.3g}"
 
 
-@dataclass(frozen=True)
-class Step:
-    """One rewrite: which rule, where, and the program before and after.
+@dataclass(frozen=True, repr=False)
+class Step(Rendered):
+    """One rewrite: which rule, where, and the program before and after. It prints as in its derivation.
 
     Attributes:
         rule: the rule's name.
@@ -73,6 +71,22 @@ class Step:
     reason: str = ""
     cost: Saving | None = None
 
+    def __str__(self) -> str:
+        return self.shown()
+
+    def shown(self, number: str = "") -> str:
+        """Rule, law, before and after, in lines; the first begins with a number."""
+        rows = (("law", self.law), ("before", self.before), ("after", self.after))
+        lines = (row(label, text) for label, text in rows if text)
+        return "\n".join([*heading(f"{number}{self._named}"), *lines])
+
+    def __repr__(self) -> str:
+        return f"<Step {self._named}; print it to see it>"
+
+    @property
+    def _named(self) -> str:
+        return ", in ".join(filter(None, (self.rule, ", ".join(self.place))))
+
     @cached_property
     def before(self) -> str:
         """The term that was replaced, as text."""
@@ -89,29 +103,6 @@ class Step:
         """Where the programs before and after differ; nowhere, if only loops do."""
         return changes(self.start, self.program)
 
-    @overload
-    def cost_before(self) -> Cost: ...
-    @overload
-    def cost_before(self, extents: Mapping[str, int]) -> dict[str, Any]: ...
-    def cost_before(self, extents: Mapping[str, int] | None = None) -> Cost | dict[str, Any]:
-        """What the program costs before the step: formulas, or numbers for given extents."""
-        return _cost(self.start, extents)
-
-    @overload
-    def cost_after(self) -> Cost: ...
-    @overload
-    def cost_after(self, extents: Mapping[str, int]) -> dict[str, Any]: ...
-    def cost_after(self, extents: Mapping[str, int] | None = None) -> Cost | dict[str, Any]:
-        """What the program costs after the step."""
-        return _cost(self.program, extents)
-
-
-def _cost(program: Equations, extents: Mapping[str, int] | None) -> Cost | dict[str, Any]:
-    from monocomp.planning.counting import cost  # which reads steps' programs
-
-    found = cost(program)
-    return found if extents is None else found.at(extents, program)
-
 
 class Rewriter:
     """Applies rule sets to a program and records every step."""
@@ -126,6 +117,7 @@ class Rewriter:
         self.finished = False  # has every rule been applied that should be?
         self.depends_on_sizes = False  # would other extents have led elsewhere?
         self._refused: defaultdict[Term, set[Rule]] = defaultdict(set)  # rules that leave a term
+        self._normal: defaultdict[RuleSet, set[Term]] = defaultdict(set)  # terms that a set leaves
         self._idle: dict[Rule, Equations] = {}  # the program that a choice leaves as it is
 
     @property
@@ -158,12 +150,13 @@ class Rewriter:
     def again(self) -> Rewriter:
         """Another one that starts from here, and knows which rules have nothing to do."""
         other = Rewriter(self.program)
-        other._refused, other._idle = self._refused, self._idle
+        other._refused, other._normal, other._idle = self._refused, self._normal, self._idle
         return other
 
     def forget(self) -> None:
         """Let go of which rules have nothing to do, once all is done."""
         self._refused.clear()
+        self._normal.clear()
         self._idle.clear()
 
     def follow(self, other: Rewriter) -> None:
@@ -176,12 +169,8 @@ class Rewriter:
             self.steps.append(step)
 
     def _shown(self, t: Term) -> Callable[[], str]:
-        """What makes a term's text for readers, with the names that the program gives its parts.
-
-        Few texts are ever read, and they take longer to make than the steps.
-        """
-        program = self.program
-        return lambda: show(t, program.reader_names(t))
+        """What makes a term's text: few are ever read, and they take longer than the steps."""
+        return partial(self.program.shown, t)
 
     def inline_definitions(self) -> None:
         """Replace names by what they stand for, so that rules see through them, but for those of
@@ -234,7 +223,8 @@ class Rewriter:
         It will stand in several sums, and a reader wants to recognise it. Only the steps'
         text uses the name; the program stays as it is.
         """
-        taken = self.program.declared.names | self.program.by_name.keys()
+        taken = {*self.program.declared.names, *self.program.by_name}
+        taken |= {a.name for a in self.program.known}
         free_names = (c for c in "STUVWXYZ" if c not in taken)
         for equation in self.program.equations:
             for t in T.subterms(equation.body):
@@ -260,7 +250,7 @@ class Rewriter:
 
     def exhaust(self, rules: RuleSet) -> None:
         """Apply the rules, innermost place first, until none matches."""
-        normal: set[Term] = set()
+        normal = self._normal[rules]
         while not self.stopped and self._apply(rules, normal, None):
             pass
 
@@ -306,9 +296,10 @@ class Rewriter:
                 found = rules.first(t, self._refused[t])
                 if found is not None:
                     choice = Choice.replacing(t, found[1], self.program)
-                    # Under exp, say, the canonical form may undo the rule.
                     if self.program.changed(choice.program):
                         return found[0], choice
+                    # Under exp, say, the canonical form may undo the rule: here, not everywhere.
+                    self._normal.pop(rules, None)
                 normal.add(t)
         return None
 
@@ -327,9 +318,13 @@ def _indices(t: Term) -> Iterator[Term]:
 
 def _unvisited(root: Term, normal: set[Term]) -> Iterator[Term]:
     """Subterms that are not known to be normal, operands first."""
-    if root in normal:
-        return
-    for t in T.children(root):
-        yield from _unvisited(t, normal)
-    if root not in normal:
-        yield root
+    stack: list[Term | None] = [root]
+    while stack:
+        t = stack.pop()
+        if t is None:  # all that stood above is done
+            t = stack.pop()
+            assert t is not None
+            if t not in normal:
+                yield t
+        elif t not in normal:
+            stack += (t, None, *reversed(T.children(t)))

@@ -75,7 +75,7 @@ class Rule:
         return missing(law for name in self.claims for law in certify_rule_law(name))
 
 
-@dataclass
+@dataclass(eq=False)
 class RuleSet:
     """Rules that are applied together, in order, until none matches.
 

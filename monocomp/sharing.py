@@ -11,7 +11,7 @@ program, such as the logits of an attention, is copied as long as that is possib
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from monocomp import terms as T
@@ -34,7 +34,7 @@ def kept(program: Equations) -> frozenset[str]:
     """
     reads = _reads(program)
     fitting = frozenset(e.name for e in program.equations if e.name in reads) & _storable(program)
-    folded = frozenset(n for n in fitting if _depth(program.by_name[n].body) > 0)
+    folded = frozenset(n for n in fitting if program.by_name[n].body.depth > 0)
     often = frozenset(n for n in folded if len(reads[n]) > 1)
     choices = (frozenset[str](), often, folded)
     chosen = next((names for names in choices if _is_small(program, names)), folded)
@@ -66,16 +66,12 @@ def _storable(program: Equations) -> frozenset[str]:
     )
 
 
-def _is_aggregate(t: Term) -> bool:
-    return t.op in ("fold", "fold_at")
-
-
 def _is_small(program: Equations, names: frozenset[str]) -> bool:
     """Are the equations within the limit, with all but those names written out?"""
     known: dict[str, Equation] = {}
     for e in program.equations:
         known[e.name] = whole = _written_out(e, names, known)
-        if _size(whole.body) > LIMIT or _depth(whole.body) > DEPTH_LIMIT:
+        if _size(whole.body) > LIMIT or whole.body.depth > DEPTH_LIMIT:
             return False
     return True
 
@@ -91,10 +87,10 @@ def _bounded(program: Equations, names: frozenset[str], fitting: frozenset[str])
     known: dict[str, Equation] = {}
     for e in program.equations:
         whole = _written_out(e, names, known)
-        if _size(whole.body) > LIMIT or _weight(whole.body) > WEIGHT_LIMIT:
+        if _size(whole.body) > LIMIT or whole.body.weight > WEIGHT_LIMIT:
             names |= e.body.names & fitting
             whole = _written_out(e, names, known)
-        if _weight(whole.body) > MAX_WEIGHT:
+        if whole.body.weight > MAX_WEIGHT:
             names |= e.body.names
             whole = _written_out(e, names, known)
         require_small(
@@ -110,7 +106,7 @@ def _bounded(program: Equations, names: frozenset[str], fitting: frozenset[str])
 
 def require_small(e: Equation, program: Equations, limit: int, when: str, *notes: str) -> None:
     """Raise a LimitError if an equation has more terms, written out."""
-    if _weight(e.body) <= limit:
+    if e.body.weight <= limit:
         return
     raise LimitError(
         f"'{e.name}' grows past {limit} terms {when}",
@@ -130,29 +126,6 @@ def _size(t: Term) -> int:
         seen.update(new)
         stack += new
     return len(seen)
-
-
-def _weight(t: Term) -> int:
-    """The number of terms that t consists of where it is written out."""
-    return _bottom_up(t, lambda t, weights: 1 + sum(weights))
-
-
-def _depth(t: Term) -> int:
-    """How many aggregates stand in one another."""
-    return _bottom_up(t, lambda t, depths: _is_aggregate(t) + max(depths, default=0))
-
-
-def _bottom_up(t: Term, f: Callable[[Term, Iterable[int]], int]) -> int:
-    found: dict[Term, int] = {}
-    stack = [t]
-    while stack:
-        missing = [a for a in stack[-1].args if a not in found]
-        if missing:
-            stack += missing
-        else:
-            last = stack.pop()
-            found[last] = f(last, (found[a] for a in last.args))
-    return found[t]
 
 
 def reading_stored(program: Equations, equation: Equation) -> Equations:

@@ -17,6 +17,7 @@ from itertools import combinations
 
 from monocomp import terms as T
 from monocomp.equations import Equations
+from monocomp.rewrites.hoisting import may_divide_by_nothing
 from monocomp.rewrites.normal_form import normalise
 from monocomp.rewrites.products import is_product
 from monocomp.rules import Choice, RuleSet
@@ -41,7 +42,7 @@ def exchange_sums(operations: Callable[[Equations], int], program: Equations) ->
     Law:     sum_k(sum_d(a_d * b_dk) * c_k) = sum_d(a_d * sum_k(b_dk * c_k))
     Claims:  distributivity, interchange
     Needs:   the program needs fewer operations by it; or as many, and then the indices come in
-             one fixed order
+             one fixed order; no a that may be of nothing, where b is divided by what may be
     before:  index e < 2
              O[i,e] = sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e])
     after:   index e < 2
@@ -177,6 +178,8 @@ def _exchanged(t: Term) -> Term:
                 fixed, moving = _split_exponent(g, name, known)
                 outside.append(fixed)
                 inside.append(moving)
+        if any(map(may_divide_by_nothing, inside)) and any(map(_may_be_nothing, outside)):
+            return t
         total = T.fold("sum", (bound,), condition, T.mul(T.const(1, body.kind), *inside))
         total = T.mul(total, *outside)
         for index, filter_ in reversed(binders):
@@ -191,6 +194,11 @@ def _nonempty(bound: Term, condition: Term) -> Term:
         return T.ONE
     count = T.fold("sum", (bound,), condition, T.const(1))
     return T.bracket(T.compare("<", T.const(0), count))
+
+
+def _may_be_nothing(f: Term) -> bool:
+    """Is it 0 over nothing or by a mask, so that it is 0 if it is divided by such a 0?"""
+    return T.may_be_empty(f) or (f.op == "exp" and not T.is_positive(f))
 
 
 def _is_inner_sum(t: Term, name: str) -> bool:

@@ -167,11 +167,18 @@ def is_at_most_zero(exponent: Term, condition: Term) -> bool:
         if len(extrema) != 1 or isinstance(number, float) or not all(map(T.is_nonnegative, scale)):
             continue
         rest = T.sub(exponent, a)  # c (s - max(s)), or c (min(s) - s), for c > 0
-        inverse = [T.power_of(f, -1) for f in scale]
-        s = T.add(*(T.mul(T.const(-1 / number, "float"), b, *inverse) for b in addends(rest)))
+        inverse = T.const(-1 / number, "float")
+        s = T.add(*(T.mul(inverse, _without(b, scale)) for b in addends(rest)))
         if _is_extremum(extrema[0], s, "max" if number < 0 else "min", known):
             return True
     return exponent is T.ZERO
+
+
+def _without(t: Term, scale: Iterable[Term]) -> Term:
+    """t over its scale, of which the factors leave it, those too that may be 0."""
+    parts = factors(t)
+    missing = (T.power_of(f, -1) for f in scale if f not in parts)
+    return T.mul(T.ONE, *(f for f in parts if f not in scale), *missing)
 
 
 def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:

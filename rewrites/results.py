@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from fractions import Fraction
 
@@ -191,7 +192,9 @@ def _separated(t: Term, bound: Term, condition: Term) -> dict[Term, Term]:
                 ):
                     return {T.ONE: s}
                 others = [f for f in s.args if [f] != sums] if sums else []
-                if not all(map(T.is_finite_if_there, others)):
+                if not all(map(T.is_finite_if_there, others)) or any(
+                    _may_be_of_nothing(f, elements) for f in others
+                ):
                     return {T.ONE: s}  # inf * (a - b) is a number, inf * a - inf * b is none
                 found = {T.ONE: T.const(1, s.kind)}
                 for part in parts:
@@ -272,7 +275,10 @@ def _collect(pairs: Iterable[tuple[Term, Term]]) -> dict[Term, Term]:
 
 
 def _product(left: dict[Term, Term], right: dict[Term, Term]) -> dict[Term, Term]:
-    return _collect((T.mul(a, b), T.mul(x, y)) for a, x in left.items() for b, y in right.items())
+    """The product of sums. Elements are multiplied as they are written: weights of nothing that
+    cancel leave the condition that they are there."""
+    pairs = itertools.product(left.items(), right.items())
+    return _collect((T.mul(a, b), T.construct("mul", x, y)) for (a, x), (b, y) in pairs)
 
 
 @results.rule

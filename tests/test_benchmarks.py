@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.compare import compare
-from benchmarks.gpu import OURS, Outcome, Run, Setting, UnknownWordError
+from benchmarks.gpu import Outcome, Run, Setting, UnknownWordError
 from benchmarks.guards import CASES as GUARDED
 from benchmarks.guards import emitted, without_guards
+from benchmarks.peers import OURS
 from benchmarks.run import NAMES
 
 ROOT = Path(__file__).parents[1]
@@ -21,7 +22,7 @@ FEW = {
     "gpu_variants": ("full", "documents", "softcap-window-gqa"),
     "gpu_gradients": ("alibi", "gqa-causal"),
     "gpu_floor": ("causal", "layer_norm", "cross_entropy", "rolling_cache", "fp8_attention"),
-    "gpu_launch": ("prefix_lm", "layer_norm"),
+    "gpu_launch": ("prefix_lm", "layer_norm, gradients"),
 }
 ON_GPU = tuple(name for name in NAMES if name.startswith("gpu_"))
 

@@ -928,7 +928,7 @@ def test_tune(call, monkeypatch, tmp_path) -> None:
     """Random inputs go into a search; what it finds is shown, and written."""
     import torch
 
-    from monocomp import schedules
+    from monocomp.backends.triton import remembered as schedules
     from monocomp.backends.triton.schedule import Schedule
     from monocomp.backends.triton.search import Tuning
     from monocomp.calls import Calls

@@ -117,7 +117,7 @@ def test_help_may_be_asked_for_as_a_command(call) -> None:
 
 
 def test_sizes_that_are_missing_are_proposed(call) -> None:
-    status, _, err = call("bench", "causal", "--extent", "b=1")
+    status, _, err = call("run", "causal", "--random", "--extent", "b=1")
     assert status == 2 and "the extent of h, q, d, k, e is missing" in err
     proposed = re.search(r"say (--extent .*)", err)[1].split()
     assert proposed[1] == "b=1"
@@ -154,7 +154,7 @@ def test_bench_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch, call) -
 
 @pytest.mark.parametrize("name", ["gqa", "sliding_window", "linear_attention", "cross_entropy"])
 def test_eager_torch_is_the_program(name: str) -> None:
-    from monocomp.backends.triton.eager import eager
+    from monocomp.backends.eager.calls import eager
     from monocomp.checking.random_inputs import random_inputs
     from monocomp.checking.sizes import complete_extents
 

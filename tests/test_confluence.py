@@ -211,11 +211,6 @@ DIFFERENT = [
         "O[q] = sum[k](exp(S[q,k]) * V[k]) / sum[k](exp(S[q,k]))",
         "O[q] = sum[k](exp(S[q,k]) * V[k]) / (1 + sum[k](exp(S[q,k])))",
     ),
-    (  # where a later logit is infinite
-        "M[q] = max[k](S[q,k])\nE[q,k] = exp(S[q,k] - M[q])\n"
-        "O[q] = sum[k if k <= q](E[q,k] * V[k]) / sum[k if k <= q](E[q,k])",
-        "O[q] = softmax[k if k <= q](S[q,k]) * V[k]",
-    ),
     ("O[q] = max[k](c * S[q,k])\nparam c: float", "O[q] = c * max[k](S[q,k])\nparam c: float"),
 ]
 

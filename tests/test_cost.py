@@ -132,21 +132,21 @@ def test_definitions_cost_nothing() -> None:
 def test_every_step_has_costs() -> None:
     k = kernel(library.load("sliding_window"))
     sizes = {"b": 1, "h": 8, "q": 4096, "k": 4096, "d": 64, "e": 64}
-    for step, following in zip(k.derivation, k.derivation[1:], strict=False):
-        assert step.cost_after() == following.cost_before()
-        assert step.cost_after(sizes) == following.cost_before(sizes)
-    first, last = k.derivation[0].cost_before(sizes), k.derivation[-1].cost_after(sizes)
+    first, last = (c.at(sizes, k.derivation.start) for c in k.derivation.costs)
+    costs = [k.derivation.first(n).costs for n in range(len(k.derivation) + 1)]
+    assert costs[0][1] == k.derivation.costs[0] and costs[-1] == k.derivation.costs
+    assert all(before == costs[0][0] for before, _ in costs) and costs[0][1] != costs[-1][1]
     assert first["passes"] == {"k": 3} and last["passes"] == {"k": 1}
     assert last["bytes"] == k.report(sizes)["bytes"] < first["bytes"]
     assert last["flops"] < first["flops"]
 
 
 def test_missing_and_unknown_extents() -> None:
-    step = kernel(library.load("attention")).derivation[0]
+    derivation = kernel(library.load("attention")).derivation
     with pytest.raises(UsageError, match="the extent of b, d, e, h is missing"):
-        step.cost_before({"q": 3, "k": 4})
+        derivation.costs[0].at({"q": 3, "k": 4}, derivation.start)
     with pytest.raises(UsageError, match="no index 'z'"):
-        step.cost_before({"z": 3})
+        derivation.costs[0].at({"z": 3}, derivation.start)
 
 
 def test_formulas() -> None:
@@ -174,7 +174,8 @@ def test_counting_needs_no_sympy() -> None:
         "k = mc.compile(mc.library.load('causal'))\n"
         "k = mc.compile(mc.library.load('causal'))\n"
         "before = set(sys.modules)\n"
-        "print(k.derivation[0].cost_before({'b': 1, 'h': 1, 'q': 9, 'k': 9, 'd': 4, 'e': 4}))\n"
+        "print(k.derivation.costs[0].at({'b': 1, 'h': 1, 'q': 9, 'k': 9, 'd': 4, 'e': 4}, "
+        "k.derivation.start))\n"
         "print(sorted({'sympy'} & (set(sys.modules) - before)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

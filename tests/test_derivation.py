@@ -9,8 +9,9 @@ import pytest
 
 import monocomp as mc
 from monocomp import library
-from monocomp.derivation import WIDTH, Derivation, wrap_formula
+from monocomp.derivation import Derivation
 from monocomp.language.checker import check
+from monocomp.paragraphs import WIDTH, wrap_formula
 from monocomp.pipeline import derive
 from monocomp.translation import translate
 
@@ -144,8 +145,8 @@ def test_json(causal: Derivation) -> None:
         "before": causal[0].before,
         "after": causal[0].after,
         "program": causal[0].program.text(),
-        "cost_before": causal[0].cost_before().to_json(),
-        "cost_after": causal[0].cost_after().to_json(),
+        "cost_before": causal.costs[0].to_json(),
+        "cost_after": causal.first(1).costs[1].to_json(),
     }
     assert whole["cost_before"] == whole["steps"][0]["cost_before"]
     assert whole["cost_before"]["passes"] == {"k": 3}
@@ -170,3 +171,13 @@ def test_json(causal: Derivation) -> None:
 )
 def test_right_steps_pass_the_check(text: str) -> None:
     assert derivation_of(text).check(seed=18).ok
+
+
+def test_a_step_prints_as_in_its_derivation(causal: Derivation) -> None:
+    text = str(causal)
+    for number, step in enumerate(causal, 1):
+        assert f"\n\n{number:2}. {step}\n" in text
+    assert str(causal[1]).startswith(
+        "expand_softmax, in O\n    law     definition of softmax\n    before  "
+    )
+    assert repr(causal[1]) == "<Step expand_softmax, in O; print it to see it>"

@@ -91,6 +91,11 @@ def test_typeset() -> None:
     assert "(" in letters(math(parse("a * (b + c)"))) and "(" not in letters(math(parse("a * b")))
 
 
+def test_a_comparison_that_is_a_number_keeps_its_brackets() -> None:
+    text = "O = SE[k]((0 != k % 2), Y[k]).v"
+    assert plain(letters(math(parse(text)))) == plain(text)
+
+
 def shown(text: str) -> str:
     """What is seen of a formula, in a row."""
     return plain(letters(re.sub("<mi hidden>.*?</mi>", "", math(parse(text)))))
@@ -245,7 +250,7 @@ def test_terms_and_lines_are_linked(name: str) -> None:
 def test_what_notebooks_show(causal: mc.Kernel) -> None:
     plan = causal.plan()
     shown = (causal, causal.derivation, causal.certificate, plan, plan.kernels[0])
-    for x in (*shown, causal.derivation.compare(causal.derivation.undo(3))):
+    for x in (*shown, causal.derivation[1], causal.derivation.compare(causal.derivation.undo(3))):
         bundle = x._repr_mimebundle_()
         assert set(bundle) == {"text/plain", "text/markdown", "text/html"}
         page = Page(bundle["text/html"])
@@ -254,6 +259,24 @@ def test_what_notebooks_show(causal: mc.Kernel) -> None:
         colours = re.sub(r"(?s)<style>.*?</style>|<script>.*?</script>", "", bundle["text/html"])
         assert "color:" not in colours
     assert "4. `filter_bracket`" in causal.derivation._repr_mimebundle_()["text/markdown"]
+
+
+def test_what_may_surprise_is_said() -> None:
+    kernel = mc.compile("O[i] = A[i] * B[j]")
+    for html in (explorer.page(kernel), kernel._repr_html_(), kernel.derivation._repr_html_()):
+        text = Page(html).text
+        assert plain(str(kernel.notes())) in text and plain(kernel.summary()) in text
+    assert "What may surprise" not in explorer.page(mc.compile("O[i] = A[i] * sum[j](B[j])"))
+
+
+def test_no_two_parts_have_one_name() -> None:
+    text = """
+        S[q,k] = Q[q,d] * K[k,d]
+        O[q,e] = softmax[k](S[q,k] - relu(S[0,k])) * V[k,e]
+    """
+    result = mc.compile(text).derivation.result
+    names = [line.partition("[")[0] for line in result.readable_lines()]
+    assert names == ["S", "T", "O"]
 
 
 def test_branches_side_by_side(causal: mc.Kernel) -> None:

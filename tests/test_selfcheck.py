@@ -20,7 +20,8 @@ import pytest
 import torch
 
 from monocomp import library
-from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines
+from monocomp.backends.eager import reference_lines
+from monocomp.backends.triton.selfcheck import RESERVED, main_lines
 from monocomp.checking import random_inputs
 from monocomp.checking import sizes as fitting
 from monocomp.declarations import free_extents

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from monocomp import __version__
+from monocomp.backends.eager import reference_lines
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
@@ -20,11 +21,12 @@ from monocomp.backends.triton.kernel_source import KernelSource, block_program, 
 from monocomp.backends.triton.known_arguments import Known, Promises
 from monocomp.backends.triton.minimal import MinimalHost
 from monocomp.backends.triton.schedule import Schedule
-from monocomp.backends.triton.selfcheck import RESERVED, main_lines, reference_lines, sizes_for
+from monocomp.backends.triton.selfcheck import RESERVED, main_lines, sizes_for
 from monocomp.blocks.program import BlockProgram, Statement
 from monocomp.dtypes import itemsize
 from monocomp.equations import Equations
 from monocomp.errors import UnsupportedError
+from monocomp.host import arguments as A
 from monocomp.host import program as H
 from monocomp.host.building import host_program
 from monocomp.sizes import packed_extents
@@ -258,8 +260,8 @@ def host_functions(*parts: Written) -> list[str]:
     aligns = any(isinstance(s, H.Align) for s in body)
     needed = {
         "two_tiles": any(isinstance(s, H.TwoTiles) for s in body),
-        "step": any(isinstance(a.value, H.Step) for a in arguments),
-        "descriptor": any(isinstance(a.value, H.Descriptor) for a in arguments),
+        "step": any(isinstance(a.value, A.Step) for a in arguments),
+        "descriptor": any(isinstance(a.value, A.Descriptor) for a in arguments),
         "copy_rows": aligns,
         "aligned": aligns,
         "clear_elements": has_sums,

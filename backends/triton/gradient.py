@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from monocomp.backends.eager import reference_lines
+from monocomp.backends.eager.code import call_lines
 from monocomp.backends.triton.dialect import TRITON
 from monocomp.backends.triton.emit import (
     Written,
@@ -29,9 +31,8 @@ from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.known_arguments import Promises
 from monocomp.backends.triton.layout import tuple_text
 from monocomp.backends.triton.minimal import MinimalHost
-from monocomp.backends.triton.reference.code import call_lines
 from monocomp.backends.triton.schedule import Schedule
-from monocomp.backends.triton.selfcheck import main_lines, reference_lines, sizes_for
+from monocomp.backends.triton.selfcheck import main_lines, sizes_for
 from monocomp.equations import Equations
 from monocomp.gradients.derived import Gradient
 from monocomp.planning.plan import Plan

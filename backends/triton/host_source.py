@@ -11,6 +11,7 @@ from monocomp.backends.triton.schedule import MIN_DOT
 from monocomp.blocks.program import SMALL_INT
 from monocomp.equations import Equations
 from monocomp.errors import InternalError
+from monocomp.host import arguments as A
 from monocomp.host import program as H
 
 # Names that the function uses itself.
@@ -52,7 +53,7 @@ class HostSource:
     def param(self, name: str) -> str:
         return self.names.of("param", name)
 
-    def descriptor(self, d: H.Descriptor) -> str:
+    def descriptor(self, d: A.Descriptor) -> str:
         return self.names.of("descriptor", d.key, d.parameter)
 
     def setting(self, name: str, kernel: int | None = None) -> str:
@@ -113,7 +114,7 @@ class HostSource:
                 self.fit(f"{self.size(s.extent)} = ", self._int(s.value))
             case H.Split():
                 self.fit("programs = ", self._count(s.grid, s.kernel))
-                wanted = self.setting(H.PROGRAMS, s.kernel)
+                wanted = self.setting(A.PROGRAMS, s.kernel)
                 self.put(f"{self.param(s.param)} = max(1, {wanted} // max(1, programs))")
             case H.TwoTiles():
                 both = f"{self._held_length(s.first)}, {self._held_length(s.second)}"
@@ -143,7 +144,8 @@ class HostSource:
             case H.Buffer():
                 first = self.tensor(next(iter(self.start.declared.inputs)))
                 shape = tuple_text([self.size(e) for e in s.shape])
-                text = f"{self.empty}({shape}, dtype={_dtype(s.dtype)}, device={first}.device)"
+                dtype = _promoted([self.tensor(n) for n in s.beside]) or _dtype(s.dtype)
+                text = f"{self.empty}({shape}, dtype={dtype}, device={first}.device)"
                 self.fit(f"{self.tensor(s.name)} = ", text)
             case H.Clear():
                 self.put(f"clear({self.tensor(s.tensor)}, launch)")
@@ -158,8 +160,8 @@ class HostSource:
                 self.fit(f"{self.tensor(s.name)} = ", f"{self.tensor(s.tensor)}.view({sizes})")
             case H.Choose():
                 self.put(f"config = configs[{s.kernel}]{'.copy()' if s.host else ''}")
-                if H.PROGRAMS in s.host:
-                    self.put(f'config.pop("{H.PROGRAMS}")')
+                if A.PROGRAMS in s.host:
+                    self.put(f'config.pop("{A.PROGRAMS}")')
             case H.Fast():
                 cuda = f"{self.tensor(s.tensor)}.is_cuda and torch.version.hip is None"
                 self.put(f"fast = {cuda}")
@@ -218,7 +220,7 @@ class HostSource:
     def _describe(self, s: H.Describe) -> None:
         if not s.is_required:
             self.put(f"{' = '.join(map(self.descriptor, s.descriptors))} = None")
-            self.put(f'if config.pop("{H.DESCRIPTORS}") and not wide:')
+            self.put(f'if config.pop("{A.DESCRIPTORS}") and not wide:')
         for d in s.descriptors:
             block = ", ".join("1" if n is None else self._length(n) for n in d.lengths)
             text = f"descriptor({self.tensor(d.tensor)}, [{block}])"
@@ -252,7 +254,7 @@ class HostSource:
                 return f"{t.op[:3]}({', '.join(map(self._int, t.args))})"
         raise InternalError(f"an extent cannot be {t.op}")
 
-    def _count(self, grid: Sequence[H.Count], kernel: int | None = None) -> str:
+    def _count(self, grid: Sequence[A.Count], kernel: int | None = None) -> str:
         """How many program instances there are."""
         counts = []
         for c in grid:
@@ -264,58 +266,66 @@ class HostSource:
     def _held_length(self, axis: str) -> str:
         return self.names.of("length", axis, f"length_{axis}")
 
-    def _length(self, length: H.AnyLength) -> str:
+    def _length(self, length: A.AnyLength) -> str:
         match length:
-            case H.Length():
+            case A.Length():
                 return self.setting(length.parameter)
-            case H.HeldLength():
+            case A.HeldLength():
                 return f"max({MIN_DOT}, triton.next_power_of_2({self.size(length.extent)}))"
-            case H.FixedLength():
+            case A.FixedLength():
                 return str(length.length)
         return self._held_length(length.axis)
 
-    def _is_even(self, length: H.AnyLength) -> str:
+    def _is_even(self, length: A.AnyLength) -> str:
         size, text = self.size(length.extent), self._length(length)
         match length:
-            case H.Length():
+            case A.Length():
                 return f"{size} % {text} == 0"
-            case H.HalfLength(first=None):
+            case A.HalfLength(first=None):
                 return f"{size} >= {text}"
-            case H.HalfLength(first=str() as first):
+            case A.HalfLength(first=str() as first):
                 return f"{size} == {self._held_length(first)} + {text}"
         return f"{size} == {text}"
 
-    def _argument(self, a: H.Argument) -> None:
-        if isinstance(a.value, H.POSITIONAL):
+    def _argument(self, a: A.Argument) -> None:
+        if isinstance(a.value, A.POSITIONAL):
             self.put(f"{self._text(a.value)},", 2)
-        elif isinstance(a.value, H.Step):
+        elif isinstance(a.value, A.Step):
             self.fit(f"{a.parameter}=", self._text(a.value), ",", 2)
         else:
             self.put(f"{a.parameter}={self._text(a.value)},", 2)
 
-    def _text(self, value: H.Value) -> str:
+    def _text(self, value: A.Value) -> str:
         """What a kernel is given."""
         match value:
-            case H.Pointer():
+            case A.Pointer():
                 return self.tensor(value.tensor)
-            case H.Descriptor():
+            case A.Descriptor():
                 return self.descriptor(value)
-            case H.Stride():
+            case A.Stride():
                 return f"{self.tensor(value.tensor)}.stride({value.dim})"
-            case H.Extent():
+            case A.Extent():
                 return self.size(value.name)
-            case H.Param():
+            case A.Param():
                 return self.param(value.name)
-            case H.AnyLength():
+            case A.AnyLength():
                 return self._length(value)
-            case H.Even():
+            case A.Even():
                 return self._is_even(value.length)
-            case H.Step():
+            case A.Step():
                 pairs = (f"({self.tensor(held.tensor)}, {held.dim})" for held in value.held)
                 return f"step({', '.join(pairs)})"
-            case H.Flag("index"):
+            case A.Flag("index"):
                 return "tl.int64 if wide else tl.int32"
         return value.name
+
+
+def _promoted(tensors: Sequence[str]) -> str:
+    """The dtype to which those of tensors are promoted."""
+    found = f"{tensors[0]}.dtype" if tensors else ""
+    for x in tensors[1:]:
+        found = f"torch.promote_types({found}, {x}.dtype)"
+    return found
 
 
 def _dtype(name: str) -> str:

@@ -29,7 +29,8 @@ warp_size maxnreg ptx_version ptx_options ir_override enable_fp_fusion enable_re
 launch_cooperative_grid launch_pdl supported_fp8_dtypes deprecated_fp8_dot_operand_dtypes
 default_dot_input_precision allowed_dot_input_precisions max_num_imprecise_acc_default extern_libs
 backend_name sanitize_overflow arch waves_per_eu matrix_instr_nonkdim kpack allow_flush_denorm
-schedule_hint options params specialization specialize_impl backend dynamic_func JITCallable
+schedule_hint clc fpsan_homomorphic_casts llvm_fn_attrs min_shared_mem sched4reg wgp_cu_mode options
+params specialization specialize_impl backend dynamic_func JITCallable
 """
 LAUNCH = frozenset(_LAUNCH.split())  # no parameter of a kernel may have these names
 

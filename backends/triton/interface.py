@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from monocomp.blocks.program import Argument, BlockProgram
 from monocomp.errors import InternalError
-from monocomp.host import program as H
+from monocomp.host import arguments as A
 from monocomp.host.building import Interface
 from monocomp.tile import TileProgram
 
@@ -20,14 +20,14 @@ def interface(kernel: TileProgram, p: BlockProgram) -> Interface:
     for a in p.arguments:
         parameter = str(a.name.attr)
         value = None if a.purpose in _SCHEDULED else _value(p, a, lengths)
-        if value is None or isinstance(value, H.Length):
+        if value is None or isinstance(value, A.Length):
             scheduled.append(parameter)
         else:
-            arguments.append(H.Argument(parameter, value))
+            arguments.append(A.Argument(parameter, value))
     grid = []
     for axis in p.grid:
         block = str(p.lengths[axis.name].attr) if axis.role == "row" else None
-        grid.append((axis.name, H.Count(axis.extent, block)))
+        grid.append((axis.name, A.Count(axis.extent, block)))
     return Interface(
         kernel,
         p.name,
@@ -41,47 +41,47 @@ def interface(kernel: TileProgram, p: BlockProgram) -> Interface:
     )
 
 
-def _lengths(p: BlockProgram) -> dict[str, H.AnyLength]:
+def _lengths(p: BlockProgram) -> dict[str, A.AnyLength]:
     """How long blocks are along each axis that has blocks."""
-    found: dict[str, H.AnyLength] = {}
+    found: dict[str, A.AnyLength] = {}
     firsts = {a.after for a in p.axes.values()}
     for a in p.axes.values():
         length = p.lengths.get(a.name)
         if length is not None and length.op == "number":
-            found[a.name] = H.FixedLength(a.name, a.extent, length.attr)
+            found[a.name] = A.FixedLength(a.name, a.extent, length.attr)
         elif a.after is not None or a.name in firsts:
-            found[a.name] = H.HalfLength(a.name, a.extent, a.after)
+            found[a.name] = A.HalfLength(a.name, a.extent, a.after)
         elif a.role == "whole":
-            found[a.name] = H.HeldLength(a.name, a.extent)
+            found[a.name] = A.HeldLength(a.name, a.extent)
         elif a.role in ("row", "stream"):
-            found[a.name] = H.Length(a.name, a.extent, str(p.lengths[a.name].attr))
+            found[a.name] = A.Length(a.name, a.extent, str(p.lengths[a.name].attr))
     return found
 
 
-def _value(p: BlockProgram, a: Argument, lengths: Mapping[str, H.AnyLength]) -> H.Value:
+def _value(p: BlockProgram, a: Argument, lengths: Mapping[str, A.AnyLength]) -> A.Value:
     match a.purpose, a.of:
         case "pointer", tensor:
-            return H.Pointer(tensor)
+            return A.Pointer(tensor)
         case "descriptor", tensor:
             axes = p.blocks[a.dim].axes
             sides = tuple(lengths[x] if x else None for x in axes)
-            return H.Descriptor(str(a.name.attr), tensor, sides)
+            return A.Descriptor(str(a.name.attr), tensor, sides)
         case "stride", tensor:
-            return H.Stride(tensor, a.dim)
+            return A.Stride(tensor, a.dim)
         case "size", extent:
-            return H.Extent(extent)
+            return A.Extent(extent)
         case "param", param:
-            return H.Param(param)
+            return A.Param(param)
         case "block", axis:
             return lengths[axis]
         case "even", axis:
-            return H.Even(lengths[axis])
+            return A.Even(lengths[axis])
         case "option", "STEP":
-            return H.Step(tuple(H.Stride(tensor, held) for tensor, held in p.held.items()))
+            return A.Step(tuple(A.Stride(tensor, held) for tensor, held in p.held.items()))
         case "option", "INDEX":
-            return H.Flag("index")
+            return A.Flag("index")
         case "option", "PRECISION":
-            return H.Flag("precision")
+            return A.Flag("precision")
         case "option", "FAST":
-            return H.Flag("fast")
+            return A.Flag("fast")
     raise InternalError(f"no argument is {a.purpose} {a.of}")

@@ -30,7 +30,7 @@ class Promises:
         self, p: BlockProgram, schedule: Schedule, sizes: Mapping[str, int]
     ) -> dict[Key, Constant]:
         """What else is known of the arguments of a kernel with its schedule."""
-        blocks = dict(schedule.blocks)
+        blocks = schedule.lengths
         found: dict[Key, Constant] = {
             ("option", "INDEX", 0): INT32,
             ("option", "PRECISION", 0): self.precision,

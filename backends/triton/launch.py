@@ -25,8 +25,8 @@ import torch
 import triton
 from triton.runtime.errors import OutOfResources
 
-from monocomp import schedules as remembered
 from monocomp.backends import torch as interpreter
+from monocomp.backends.triton import remembered
 from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.emit import Module
 from monocomp.backends.triton.legal import Legal, element_bytes

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 from monocomp.errors import InternalError
 
@@ -94,26 +93,53 @@ def _level(e: ast.expr) -> int:
 
 
 def _flat(e: ast.expr, level: int = 0) -> str:
-    return f"({_bare(e)})" if level and _level(e) < level else _bare(e)
+    if isinstance(e, ast.Name):
+        return e.id
+    known = vars(e)  # each level of brackets asks for what stands inside of it
+    text = known.get("flat")
+    if text is None:
+        write = _WRITERS.get(type(e))
+        if write is None:
+            raise InternalError(f"no layout for {ast.dump(e)}")
+        text = known["flat"] = write(e)
+    return f"({text})" if level and _level(e) < level else text
 
 
-@lru_cache(maxsize=1024)  # each level of brackets asks for what stands inside of it
-def _bare(e: ast.expr) -> str:
-    match e:
-        case ast.Constant():
-            return _constant(e.value)
-        case ast.Name():
-            return e.id
-        case ast.Attribute():
-            return f"{_flat(e.value, _ATOM)}.{e.attr}"
-        case ast.Slice(lower=None, upper=None, step=None):
-            return ":"
-        case ast.BoolOp():
-            sign = " and " if isinstance(e.op, ast.And) else " or "
-            return sign.join(_flat(x, _COMPARE) for x in e.values)
-        case ast.IfExp() | ast.Compare() | ast.BinOp() if not _is_power(e):
-            return " ".join([sign + _flat(x, level) for sign, x, level in _operands(e)])
-    return "".join(p if isinstance(p, str) else p.flat for p in _pieces(e))
+def _flat_operands(e: ast.expr) -> str:
+    if _is_power(e):
+        return "".join([p if isinstance(p, str) else p.flat for p in _pieces(e)])
+    return " ".join([sign + _flat(x, level) for sign, x, level in _operands(e)])
+
+
+def _flat_logic(e: ast.BoolOp) -> str:
+    sign = " and " if isinstance(e.op, ast.And) else " or "
+    return sign.join([_flat(x, _COMPARE) for x in e.values])
+
+
+def _flat_call(e: ast.Call) -> str:
+    items = [*map(_flat, e.args), *[f"{k.arg}={_flat(k.value)}" for k in e.keywords]]
+    return f"{_flat(e.func, _ATOM)}({', '.join(items)})"
+
+
+def _flat_subscript(e: ast.Subscript) -> str:
+    items = e.slice.elts if isinstance(e.slice, ast.Tuple) else [e.slice]
+    return f"{_flat(e.value, _ATOM)}[{', '.join(map(_flat, items))}]"
+
+
+_WRITERS: dict[type[ast.expr], Callable[[Any], str]] = {
+    ast.Constant: lambda e: _constant(e.value),
+    ast.Attribute: lambda e: f"{_flat(e.value, _ATOM)}.{e.attr}",
+    ast.Slice: lambda e: ":" if e.lower is e.upper is e.step is None else ast.unparse(e),
+    ast.UnaryOp: lambda e: _SIGNS[type(e.op)] + _flat(e.operand, _UNARY),
+    ast.BinOp: _flat_operands,
+    ast.Compare: _flat_operands,
+    ast.IfExp: _flat_operands,
+    ast.BoolOp: _flat_logic,
+    ast.Call: _flat_call,
+    ast.Subscript: _flat_subscript,
+    ast.List: lambda e: f"[{', '.join(map(_flat, e.elts))}]",
+    ast.Tuple: lambda e: tuple_text(list(map(_flat, e.elts))),
+}
 
 
 def _is_power(e: ast.expr) -> bool:
@@ -245,7 +271,7 @@ def _pieces(e: ast.expr, level: int = 0) -> Iterator[str | _Brackets]:
                 yield " " * (n > 0) + sign
                 yield from _pieces(x, inner)
         case ast.Constant() | ast.Name() | ast.Slice() | ast.BoolOp() | ast.IfExp():
-            yield _bare(e)
+            yield _flat(e)
         case _:
             raise InternalError(f"no layout for {ast.dump(e)}")
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from monocomp.backends.triton.resources import Gpu, Resources, gpu
 from monocomp.backends.triton.schedule import MIN_DOT, Schedule, one_tile, shortest
@@ -30,8 +31,7 @@ _MOST_INSTANCES = 6
 _TEXT = re.compile(r"([\dx]*)/([\dx]*) (\d+)w (\d+)s(?: (\d+)i)?( two)?( tma)?")
 
 
-@dataclass(frozen=True, order=True)
-class Shape:
+class Shape(NamedTuple):
     """A schedule without names.
 
     Attributes:
@@ -195,7 +195,7 @@ class Legal:
 
     def shape(self, schedule: Schedule) -> Shape:
         """The shape of a schedule."""
-        lengths = dict(schedule.blocks)
+        lengths = schedule.lengths
         return Shape(
             tuple(lengths[a] for a in self.rows),
             tuple(lengths[a] for a in self.streams),
@@ -254,27 +254,27 @@ class Legal:
                 tuple(n // 2 if n == longest else n for n in lengths)
                 for lengths in (shape.rows, shape.streams)
             )
-            shape = replace(shape, rows=rows, streams=streams)
+            shape = shape._replace(rows=rows, streams=streams)
             yield shape
-        yield replace(shape, stages=1, descriptors=False)
+        yield shape._replace(stages=1, descriptors=False)
 
     def neighbours(self, shape: Shape) -> list[Shape]:
         """The shapes one step away that fit: a length doubled or halved, other warps, a stage or an
         instance more or less, another way to load or to hold axes."""
-        steps = [replace(shape, warps=w) for w in (shape.warps * 2, shape.warps // 2)]
+        steps = [shape._replace(warps=w) for w in (shape.warps * 2, shape.warps // 2)]
         for n, length in enumerate(shape.streams):
             for new in (length * 2, length // 2):
-                steps.append(replace(shape, streams=_with(shape.streams, n, new)))
+                steps.append(shape._replace(streams=_with(shape.streams, n, new)))
         for n, length in enumerate(shape.rows):
             for new in (length * 2, length // 2):
-                moved = replace(shape, rows=_with(shape.rows, n, new))
-                steps += [moved, replace(moved, warps=shape.warps * new // length)]
+                moved = shape._replace(rows=_with(shape.rows, n, new))
+                steps += [moved, moved._replace(warps=shape.warps * new // length)]
         if self.streams:
-            steps += [replace(shape, stages=shape.stages + n) for n in (1, -1)]
+            steps += [shape._replace(stages=shape.stages + n) for n in (1, -1)]
         if shape.instances:
-            steps += [replace(shape, instances=shape.instances + n) for n in (1, -1)]
-        steps += [replace(shape, descriptors=not shape.descriptors)]
-        steps += [replace(shape, in_two=not shape.in_two)]
+            steps += [shape._replace(instances=shape.instances + n) for n in (1, -1)]
+        steps += [shape._replace(descriptors=not shape.descriptors)]
+        steps += [shape._replace(in_two=not shape.in_two)]
         least = MIN_DOT if self.multiplies else SHORTEST
         kept = (
             s

@@ -13,6 +13,7 @@ import torch
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources, PTXASError
 
+from monocomp.backends.timing import timed
 from monocomp.backends.triton.search import Choice, DoesNotFit, Outputs
 
 _BURST_MS = 2.0  # how long a measurement takes, about
@@ -65,24 +66,15 @@ class GpuBench:
             for _ in range(calls):
                 self.call(choice)
         graph.replay()
-        return lambda: _milliseconds(graph.replay) / calls
+        return lambda: timed(graph.replay) * 1e3 / calls
 
     def _once(self, choice: Choice) -> float:
         self.call(choice)
-        return _milliseconds(lambda: self.call(choice))
+        return timed(lambda: self.call(choice)) * 1e3
 
     def agree(self, found: Outputs, expected: Outputs) -> bool:
         """Are these the same but for rounding?"""
         return all(same(a, b, self.tolerance) for a, b in zip(found, expected, strict=True))
-
-
-def _milliseconds(run: Callable[[], object]) -> float:
-    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-    start.record()
-    run()
-    stop.record()
-    torch.cuda.synchronize()
-    return float(start.elapsed_time(stop))
 
 
 def _first_line(fault: Exception) -> str:

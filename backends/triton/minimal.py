@@ -13,6 +13,7 @@ from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.layout import tuple_text
 from monocomp.blocks.program import SMALL_INT
 from monocomp.equations import Equations
+from monocomp.host import arguments as A
 from monocomp.host import program as H
 
 
@@ -85,7 +86,7 @@ class MinimalHost(HostSource):
     def _launch(self, s: H.Launch) -> None:
         arguments = []
         for a in s.arguments:
-            name = "" if isinstance(a.value, H.POSITIONAL) else f"{a.parameter}="
+            name = "" if isinstance(a.value, A.POSITIONAL) else f"{a.parameter}="
             arguments.append(name + self._text(a.value))
         config = self.schedules[s.kernel]
         scheduled = self.host.kernels[s.kernel].scheduled

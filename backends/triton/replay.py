@@ -173,9 +173,6 @@ class Plans:
         checked: the parameters whose values a call may be refused for.
     """
 
-    # May operations be given tensors in other dtypes, as autocast asks for?
-    are_cast = staticmethod(torch._C._is_any_autocast_enabled)
-
     def __init__(self, declared: Declarations[T.Term], checked: Iterable[str] = ()) -> None:
         self.inputs = tuple(declared.inputs)
         self.params = declared.params
@@ -222,13 +219,11 @@ class Plans:
         kernels, what Triton distinguishes; of any other parameter, its value.
         """
         look: list[Any] = []
-        gradients = torch.is_grad_enabled()
         try:
             for name in self.inputs:
                 value: Any = values.get(name)
-                if type(value) not in _TENSORS or (gradients and value.requires_grad):
-                    return None
-                if value.is_neg():  # its elements are others than memory has
+                # The elements of a negative view are others than memory has.
+                if type(value) not in _TENSORS or value.is_neg():
                     return None
                 # Numbers, whose hashes are cheap, up to what is none.
                 look += value.shape

@@ -185,7 +185,7 @@ class Resources:
         self.renewed = {s.name for loop in inner for s in loop.body if isinstance(s, P.Let)}
         multiplying = [x for x in loops if any(e.op == "contract" for e in P.expressions([x]))]
         self.beside = {s.name for x in multiplying for s in x.body if isinstance(s, P.Let)}
-        self.stored = {n for n in self.operands if program.inputs[self.lets[n].attr].is_stored}
+        self.stored = {n for n in self.operands if program.inputs[self.lets[n].attr].is_wide}
         # What is loaded for operands that are computed is loaded as far ahead; they are kept where
         # loops load nothing for them.
         computed = [a for e in self.products for a in e.args[:2] if a.op == "local"]
@@ -224,7 +224,7 @@ class Resources:
 
     def length(self, axis: str, schedule: Schedule) -> int:
         """How long an axis is in a tile."""
-        return dict(schedule.blocks).get(axis) or self.held.get(axis, 1)
+        return schedule.lengths.get(axis) or self.held.get(axis, 1)
 
     def elements(self, axes: Iterable[str], schedule: Schedule) -> int:
         """How many elements a tile with these axes has."""
@@ -261,7 +261,7 @@ class Resources:
         return working + max(
             sum(map(held.__getitem__, m.live))
             + sum(map(pointers.__getitem__, m.bodies))
-            + self._passing(m.products, schedule)
+            + (self._passing(m.products, schedule) if m.products else 0)
             for m in self.moments
         )
 
@@ -412,7 +412,7 @@ class Resources:
 
     def _width(self, load: P.Expr) -> int:
         """The bytes of an element that is loaded: what another kernel has stored is float32."""
-        return _STORED if self.program.inputs[load.attr].is_stored else self.element_bytes
+        return _STORED if self.program.inputs[load.attr].is_wide else self.element_bytes
 
     # --- order --------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 from monocomp.blocks.program import MIN_DOT as MIN_DOT
@@ -34,6 +35,11 @@ class Schedule:
     in_two: tuple[str, ...] = ()
     descriptors: bool = False
     abreast: int = 1
+
+    @cached_property
+    def lengths(self) -> dict[str, int]:
+        """Of blocks, by axis."""
+        return dict(self.blocks)
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""

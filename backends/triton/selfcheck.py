@@ -12,10 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from monocomp import terms as T
-from monocomp.backends.triton import reference
+from monocomp.backends import eager
+from monocomp.backends.eager.code import call_lines, default_text
 from monocomp.backends.triton.layout import tuple_text
-from monocomp.backends.triton.reference import reference_lines
-from monocomp.backends.triton.reference.code import call_lines, default_text
 from monocomp.checking.sizes import Sizes
 from monocomp.declarations import Input, free_extents
 from monocomp.dtypes import NARROW
@@ -23,11 +22,9 @@ from monocomp.equations import Equations
 from monocomp.errors import InternalError
 from monocomp.sizes import without_elements
 
-__all__ = ["RESERVED", "main_lines", "reference_lines", "sizes_for"]
-
 # Names of the file that the identifiers of a program and its host function must leave alone; the
 # function is passed to `main`, where names are its own.
-RESERVED = reference.RESERVED | {"main", "error", "differentiated"}
+RESERVED = eager.RESERVED | {"main", "error", "differentiated"}
 
 _LARGEST_PARAM = 9  # so that a window, say, is smaller than the inputs
 _TINY, _SMALL, _LARGE = (3, 5, 7, 9, 11), (17, 19, 21, 23, 25), (133, 139, 37, 41, 27)

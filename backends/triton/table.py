@@ -19,7 +19,7 @@ from functools import cache, cached_property
 from heapq import nsmallest
 from importlib.resources import files
 from itertools import islice
-from math import inf, log, prod
+from math import dist, inf, log, prod
 from operator import sub
 from typing import Any
 
@@ -57,6 +57,7 @@ _WEIGHTS = {
 _LIMITS = {"rows": 2, "row": 8, "length": 16, "places": 12, "products": 6, "limbs": 2}
 _NEAR = 12  # rows vote
 _NEARNESS, _SHARPNESS = 0.1, 4  # a row at distance d has the weight (nearness + d) ** -sharpness
+_ROUNDING = 1 + 1e-9
 _DOUBT, _DOUBTED = 0.3, 0.3  # the weight, for all votes, of one that this much time is lost
 _IDLE = 0.5  # of the logarithm of how many processors there are for each instance
 
@@ -145,8 +146,8 @@ def candidates(legal: Legal, count: int = 12) -> list[Schedule]:
         raise legal.refusal()
     shape = legal.shape(chosen)
     others = (
-        legal.schedule(replace(shape, descriptors=not shape.descriptors)),
-        legal.schedule(replace(shape, in_two=not shape.in_two)),
+        legal.schedule(shape._replace(descriptors=not shape.descriptors)),
+        legal.schedule(shape._replace(in_two=not shape.in_two)),
         *(replace(chosen, abreast=n) for n in legal.orders[1:]),
     )
     found = dict.fromkeys([chosen, *filter(None, others)])
@@ -169,13 +170,13 @@ def _elected(legal: Legal, rows: Sequence[Row]) -> list[Shape]:
     """The shapes that the nearest rows have, the best first."""
     own = features(legal).numbers()
     here = point(own)
-    far = [distance(here, row.point) for row in rows]
+    far = _nearest(here, rows)
     scores: dict[Shape, float] = {}
     voters: dict[Shape, float] = {}
     total = 0.0
     alike = cache(lambda text: legal.alike(_parsed(text)))  # rows have many shapes in common
-    for n in nsmallest(_NEAR, range(len(rows)), key=far.__getitem__):
-        weight = (_NEARNESS + far[n]) ** -_SHARPNESS
+    for n, away in far.items():
+        weight = (_NEARNESS + away) ** -_SHARPNESS
         total += weight
         for shape, vote in _votes(rows[n], alike).items():
             scores[shape] = scores.get(shape, 0.0) + weight * vote
@@ -187,6 +188,16 @@ def _elected(legal: Legal, rows: Sequence[Row]) -> list[Shape]:
         return mean + _idle(shape, own, legal.gpu.processors)
 
     return sorted(scores, key=score)
+
+
+def _nearest(here: Sequence[float], rows: Sequence[Row]) -> dict[int, float]:
+    """The numbers of the rows that vote, the nearest first, and their distances. A sum of
+    differences is no less than their root of squares, which is soon known."""
+    least = [dist(here, row.point) for row in rows]
+    some = nsmallest(_NEAR, range(len(rows)), key=least.__getitem__)
+    limit = max(distance(here, rows[n].point) for n in some) * _ROUNDING
+    far = {n: distance(here, rows[n].point) for n, at_least in enumerate(least) if at_least <= limit}
+    return {n: far[n] for n in nsmallest(_NEAR, far, key=far.__getitem__)}
 
 
 def _votes(row: Row, alike: Callable[[str], Shape]) -> dict[Shape, float]:

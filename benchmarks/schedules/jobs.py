@@ -20,6 +20,7 @@ from triton.runtime.errors import OutOfResources
 
 from benchmarks.schedules.cases import Case, Prepared
 from benchmarks.schedules.workers import Tell
+from monocomp.backends.timing import timed
 from monocomp.backends.triton import table
 from monocomp.backends.triton.features import features
 from monocomp.backends.triton.legal import Shape
@@ -201,7 +202,7 @@ def _results(
 def _timer(run: Callable[[], None], pool: Any) -> Callable[[], float]:
     """Milliseconds of a run, when called; what it returns keeps the memory of the run, which a
     graph alone does not."""
-    once = _milliseconds(run)
+    once = timed(run) * 1e3
     calls = max(1, min(MOST_CALLS, int(BURST_MS / max(1e-3, once))))
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, pool):
@@ -210,18 +211,9 @@ def _timer(run: Callable[[], None], pool: Any) -> Callable[[], float]:
     graph.replay()
 
     def timer(kept: Callable[[], None] = run) -> float:
-        return _milliseconds(graph.replay) / calls
+        return timed(graph.replay) * 1e3 / calls
 
     return timer
-
-
-def _milliseconds(run: Callable[[], object]) -> float:
-    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    run()
-    stop.record()
-    torch.cuda.synchronize()
-    return float(start.elapsed_time(stop))
 
 
 def _faked(case: Case, number: int, text: str) -> float | None:

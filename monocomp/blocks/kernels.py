@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from monocomp.blocks import masks
 from monocomp.blocks import program as B
 from monocomp.blocks.accesses import held_dims, load, store
+from monocomp.blocks.combining import fold
 from monocomp.blocks.context import Context
 from monocomp.blocks.expressions import tile, value
-from monocomp.blocks.folds import fold
 from monocomp.blocks.loops import loop
 from monocomp.blocks.names import PID, Scope, option
 from monocomp.blocks.operations import (

@@ -32,7 +32,6 @@ from monocomp.blocks.operations import (
     where,
 )
 from monocomp.blocks.periods import name_first_places, name_moves
-from monocomp.blocks.phases import parts
 from monocomp.tile import Assign, Loop
 
 Body = Callable[[Context, Loop], None]  # writes what a loop does with a block
@@ -46,7 +45,7 @@ def loop(c: Context, loop: Loop, body: Body) -> None:
             start = whole_tile(c, state.start, c.order(state.axes))
             c.assign(c.local(state.name, start), start)
     hoist_bases(c, loop)
-    for part in parts(loop):
+    for part in c.choices.parts[loop]:
         phases = c.choices.phases[part]
         stream = Stream(part, phases)
         c.streams.append(stream)

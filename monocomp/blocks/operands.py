@@ -42,7 +42,7 @@ class Operands:
             case "local" if e.attr in self.lets:
                 return self.is_exact(self.lets[e.attr])
             case "load":
-                return not self.inputs[e.attr].is_stored
+                return not self.inputs[e.attr].is_wide
             case "cast" if e.args[0].kind == "bool":
                 return True
             case "cast" | "masked" | "neg":

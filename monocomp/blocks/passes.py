@@ -9,9 +9,9 @@ from monocomp.blocks.alignment import Period, align
 from monocomp.blocks.descriptors import described_loads
 from monocomp.blocks.dtypes import Product, choose_dtypes
 from monocomp.blocks.layouts import Layouts
-from monocomp.blocks.phases import Phases, peel, unpeeled
+from monocomp.blocks.phases import Phases, parts, peel, unpeeled
 from monocomp.blocks.program import Block
-from monocomp.tile import Expr, Loop, TileProgram
+from monocomp.tile import Expr, Loop, TileProgram, walk
 
 PASSES = ("flip", "choose_loads", "peel", "align", "choose_dtypes")
 
@@ -23,13 +23,15 @@ class Choices:
     Attributes:
         layouts: the order of dimensions; `flip` turns some loads round.
         described: the loads that descriptors make, by name: `choose_loads`.
-        phases: how each loop runs: `peel`.
+        parts: the loops that each loop is, one after the other.
+        phases: how each of these runs: `peel`.
         periods: the places of blocks that lie in periods: `align`.
         products: how each product of matrices is done: `choose_dtypes`.
     """
 
     layouts: Layouts
     described: Mapping[str, Block]
+    parts: Mapping[Loop, tuple[Loop, ...]]
     phases: Mapping[Loop, Phases]
     periods: Mapping[Expr, Period]
     products: Mapping[Expr, Product]
@@ -50,9 +52,11 @@ def choose(
     layouts = Layouts(program, "flip" in passes)
     described = described_loads(program, resident) if "choose_loads" in passes else {}
     peeled = "peel" in passes
-    phases = peel(program, layouts, described) if peeled else unpeeled(program, layouts)
+    split = {s: parts(s) for s in walk(program.body) if isinstance(s, Loop)}
+    loops = [part for found in split.values() for part in found]
+    phases = peel(loops, layouts, described) if peeled else unpeeled(loops, layouts)
     periods = align(program, phases) if "align" in passes else {}
     products = choose_dtypes(program, layouts)
     if "choose_dtypes" not in passes:
         products = dict.fromkeys(products, Product())
-    return Choices(layouts, described, phases, periods, products)
+    return Choices(layouts, described, split, phases, periods, products)

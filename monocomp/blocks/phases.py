@@ -16,16 +16,15 @@ streamed run by run: what no row admits is not read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import groupby
 from math import gcd, prod
 from typing import Literal, TypeAlias
 
 from monocomp.blocks.layouts import Layouts
 from monocomp.blocks.program import Block
-from monocomp.tile import Expr, Let, Loop, Mask, Segment, TileProgram, walk
+from monocomp.tile import Expr, Let, Loop, Mask, Segment, walk
 
 Form: TypeAlias = Literal["split", "edges", "sliding", "masked", "serial"]
 
@@ -56,14 +55,12 @@ class Phases:
 
 
 def peel(
-    program: TileProgram, layouts: Layouts, described: Mapping[str, Block]
+    loops: Iterable[Loop], layouts: Layouts, described: Mapping[str, Block]
 ) -> dict[Loop, Phases]:
     """The phases of each loop; `described` are the loads that descriptors make, by name."""
-    loops = (part for s in walk(program.body) if isinstance(s, Loop) for part in parts(s))
     return {loop: _phases(loop, Bounds(layouts), described) for loop in loops}
 
 
-@cache
 def parts(loop: Loop) -> tuple[Loop, ...]:
     """The loops that one is, one after the other: over segments in which a mask decides, and over
     those in which none is asked."""
@@ -74,11 +71,11 @@ def parts(loop: Loop) -> tuple[Loop, ...]:
     return tuple(found) if len(found) > 1 and loop.axis.role == "stream" else (loop,)
 
 
-def unpeeled(program: TileProgram, layouts: Layouts) -> dict[Loop, Phases]:
+def unpeeled(loops: Iterable[Loop], layouts: Layouts) -> dict[Loop, Phases]:
     """The same, if all blocks ask."""
     known = Bounds(layouts)
     found = {}
-    for loop in (part for s in walk(program.body) if isinstance(s, Loop) for part in parts(s)):
+    for loop in loops:
         begins_by_row = len(loop.segments) > 1 or known.vary(loop.segments[0].lower)
         is_serial = loop.axis.role == "serial"
         found[loop] = Phases("serial" if is_serial else "masked", begins_by_row)

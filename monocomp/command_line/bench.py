@@ -17,7 +17,8 @@ from typing import Any
 import torch
 
 from monocomp import terms as T
-from monocomp.backends.triton.eager import eager
+from monocomp.backends.eager.calls import eager
+from monocomp.backends.timing import timed
 from monocomp.equations import Equations
 from monocomp.errors import MonocompError
 from monocomp.kernel import Kernel
@@ -211,24 +212,8 @@ def _free_memory(device: torch.device) -> int:
 
 
 def _seconds(compute: Callable[[], object], device: torch.device) -> float:
-    if device.type != "cuda":
-        began = time.perf_counter()
-        compute()
-        return time.perf_counter() - began
-    once, calls = _on_gpu(compute, 1), 1
-    if once < _BURST:
-        calls = int(_BURST / once) + 1
-    return _on_gpu(compute, calls)
-
-
-def _on_gpu(compute: Callable[[], object], calls: int) -> float:
-    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-    start.record()
-    for _ in range(calls):
-        compute()
-    stop.record()
-    torch.cuda.synchronize()
-    return float(start.elapsed_time(stop)) / 1e3 / calls
+    once = timed(compute, device.type)
+    return once if device.type != "cuda" else timed(compute, calls=int(_BURST / once) + 1)
 
 
 def _as_tuple(value: Any) -> Results:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from monocomp.notes import Notes
 
 OK, FAILED = 0, 1
-_USUAL = {"grid": 2, "row": 1024, "stream": 1024}  # sizes to suggest, by an index's role
+_USUAL = {"grid": 2, "row": 1024, "stream": 1024}  # sizes where none are given, by role
 STANDARD_OUTPUT = (None, "-", "/dev/stdout")  # a file there is written on, not replaced
 
 
@@ -263,6 +263,7 @@ def bench(options: Namespace) -> int:
     kernel = _compile(options)
     words.refuse_unknown_params(kernel.declared, params)
     dtypes = words.by_input(kernel.declared, dtype, named)
+    extents = _with_usual(kernel, extents)
     arrays = _random(kernel, extents, params, dtype, options.seed)
     tensors = files.tensors(arrays, dtypes, "auto")
     with Progress() as progress:
@@ -316,7 +317,7 @@ def tune(options: Namespace) -> int:
     """`monocomp tune`: what was chosen, and what a call takes with it."""
     import torch
 
-    from monocomp import schedules
+    from monocomp.backends.triton import remembered
     from monocomp.command_line.progress import Progress
 
     extents, params = words.extents(options), words.params(options)
@@ -331,7 +332,7 @@ def tune(options: Namespace) -> int:
             help="run it where there is one; -o FILE writes what other machines can use",
         )
     if options.output is not None:
-        schedules.require_file(options.output)
+        remembered.require_file(options.output)
     arrays = _random(kernel, extents, params, dtype, options.seed)
     tensors = files.tensors(arrays, dtypes, "triton")
     with Progress() as progress:
@@ -343,7 +344,7 @@ def tune(options: Namespace) -> int:
             progress=progress,
         )
     if options.output is not None and found.entry is not None:
-        schedules.add(options.output, [found.entry])
+        remembered.add(options.output, [found.entry])
     _say(str(found))
     return OK if found.is_checked else FAILED
 
@@ -356,15 +357,10 @@ def _random(
     seed: int,
 ) -> dict[str, Any]:
     from monocomp.checking.random_inputs import random_inputs
-    from monocomp.declarations import by_representative, free_extents
 
     equations = kernel.equations
-    given = by_representative(equations.declared, extents)
-    missing = [name for name in free_extents(equations.declared) if name not in given]
-    if missing:
-        axes = [a for k in kernel.tile_programs() for a in k.axes.values()]
-        roles = {a.extent: a.role for a in reversed(axes)}
-        usual = {n: extents.get(n, _USUAL.get(roles.get(n, ""), 64)) for n in (*extents, *missing)}
+    usual = _with_usual(kernel, extents)
+    if missing := [name for name in usual if name not in extents]:
         raise UsageError(
             f"the extent of {', '.join(missing)} is missing",
             help="say --extent " + " ".join(f"{name}={size}" for name, size in usual.items()),
@@ -373,6 +369,20 @@ def _random(
         return random_inputs(equations, extents, dtype=dtype or "float32", seed=seed, params=params)
     except (MemoryError, ValueError) as error:  # more elements than there are addresses
         raise UsageError(f"inputs of these sizes cannot be made: {error}") from None
+
+
+def _with_usual(kernel: Kernel, extents: Mapping[str, int]) -> dict[str, int]:
+    """The extents that are given, and sizes of some use for the others that are needed."""
+    from monocomp.declarations import by_representative, free_extents
+
+    declared = kernel.equations.declared
+    given = by_representative(declared, extents)
+    missing = [name for name in free_extents(declared) if name not in given]
+    if not missing:
+        return dict(extents)
+    axes = [a for k in kernel.tile_programs() for a in k.axes.values()]
+    roles = {a.extent: a.role for a in reversed(axes)}
+    return {**extents, **{name: _USUAL.get(roles.get(name, ""), 64) for name in missing}}
 
 
 def _save(path: str, named: Mapping[str, Any]) -> None:

@@ -258,12 +258,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--steps", type=int, default=200, help="of training (%(default)s)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write the losses as an SVG")
+    parser.add_argument("--only", choices=VARIANTS, metavar="NAME", help="one of the variants")
     parser.add_argument("--small", action="store_true", help="a model for a CPU")
     chosen = parser.parse_args(arguments)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     size = Size(16, 1, 1, 2, 24) if chosen.small else Size()
     found = {}
-    for name, variant in VARIANTS.items():
+    for name in [chosen.only] if chosen.only else VARIANTS:
+        variant = VARIANTS[name]
         began = time.perf_counter()
         runs = [
             train(derived(variant), variant.start, chosen.steps, size, device),

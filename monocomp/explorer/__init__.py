@@ -16,11 +16,12 @@ from monocomp.derivation import Comparison, Derivation
 from monocomp.errors import MonocompError, UsageError
 from monocomp.explorer import html as markup
 from monocomp.explorer.comparing import comparison_body
-from monocomp.explorer.overview import kernel_body, tile_body
-from monocomp.explorer.page import derivation_body, plan_body, proofs, stages_section
+from monocomp.explorer.overview import kernel_body, tile_body, title
+from monocomp.explorer.page import derivation_body, plan_body, proofs, stages_section, step_body
 from monocomp.explorer.pictures import PICTURES, picture
 from monocomp.kernel import Kernel
 from monocomp.planning.plan import Plan
+from monocomp.rewriting import Step
 from monocomp.stages import Stages
 from monocomp.tile import TileProgram
 
@@ -39,8 +40,13 @@ def _(x: Derivation) -> str:
 
 
 @html.register
+def _(x: Step) -> str:
+    return markup.fragment(f"Step {x.rule}", step_body(x))
+
+
+@html.register
 def _(x: Kernel) -> str:
-    return markup.fragment(f"Kernel {x.name}", kernel_body(x), walks=True)
+    return markup.fragment(title(x), kernel_body(x), walks=True)
 
 
 @html.register

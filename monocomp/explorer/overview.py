@@ -20,7 +20,7 @@ def kernel_body(kernel: Kernel) -> str:
     derivation = kernel.derivation
     outputs = ", ".join(o.name for o in declared.outputs)
     head = (
-        f'<header class="mc-head"><div class="mc-kicker">Kernel {escape(kernel.name)}</div>'
+        f'<header class="mc-head"><div class="mc-kicker">{escape(title(kernel))}</div>'
         f'<div class="mc-start">{joined(map(formula, kernel.equations.readable_lines()))}</div>'
         f'<p class="mc-facts mc-inputs">{inputs} <span>→ {code(outputs)}</span></p></header>'
     )
@@ -35,6 +35,11 @@ def kernel_body(kernel: Kernel) -> str:
         )
         + stages
     )
+
+
+def title(kernel: Kernel) -> str:
+    """With its name, where it has one."""
+    return f"Kernel {kernel.program.name}" if kernel.program.name else "Kernel"
 
 
 def _typed(name: str, dims: tuple[str, ...]) -> str:

@@ -30,8 +30,11 @@ from monocomp.explorer.html import (
     where,
 )
 from monocomp.explorer.linking import linked
+from monocomp.notes import Notes
+from monocomp.planning.notes import notes_on, summary
 from monocomp.planning.plan import Plan
 from monocomp.refusals import Refusal
+from monocomp.rewriting import Step
 from monocomp.stages import Stages
 from monocomp.terms import UserMonoid
 from monocomp.terms.printer import Names as TermNames
@@ -154,6 +157,11 @@ def step(link: Link, is_open: bool, width: float = WIDTH - 8) -> str:
     )
 
 
+def step_body(made: Step) -> str:
+    """A step by itself, beside what its program costs before it."""
+    return joined(step(link, is_open=True) for link in chain(Derivation(made.start, (made,))).links)
+
+
 def _row(label: str, body: str) -> str:
     return (
         f'<div class="mc-line"><b class="mc-label">{label}</b> '
@@ -243,12 +251,19 @@ def stages_section(stages: Stages) -> str:
     )
     title = "From terms to source"
     hint = '<p class="mc-soft">A colour is what a term and the lines that compute it share.</p>'
-    return section(title, hint + body) + section("Plan", plan_body(stages.plan))
+    parts = [_notes(notes_on(stages.plan)), section(title, hint + body)]
+    return joined([*parts, section("Plan", plan_body(stages.plan))])
+
+
+def _notes(notes: Notes) -> str:
+    """What may surprise, with lines and carets as a terminal shows them."""
+    lines = ((line, None) for line in str(notes).split("\n"))
+    return section("What may surprise", listing(lines)) if notes else ""
 
 
 def plan_body(plan: Plan) -> str:
     """The kernels, with the roles of their indices and why."""
-    parts = []
+    parts = [f"<p>{escape(summary(plan))}</p>"]
     taken = ", ".join(f"{e.lstrip('.')} = {n}" for e, n in plan.sizes.items())
     if taken:
         parts.append(f'<p class="mc-soft">for {escape(taken)}</p>')

@@ -32,7 +32,7 @@ def _roofline(stages: Stages) -> str:
 
 def _timeline(stages: Stages) -> str:
     plan, schedule = stages.plan, stages.schedules[0]
-    chosen = dict(schedule.blocks)
+    chosen = schedule.lengths
     lengths: dict[str, int] = {}
     for kernel in plan.kernels:
         for axis in kernel.axes.values():

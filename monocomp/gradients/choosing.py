@@ -27,7 +27,6 @@ from monocomp.planning.storing import WORTH_STORING, cut, tensor_sizes
 from monocomp.rewrites.equalities import equalities
 from monocomp.rewriting import Rewriter
 from monocomp.sizes import nominal_sizes
-from monocomp.terms.printer import show
 
 if TYPE_CHECKING:
     from monocomp.gradients.derived import Gradient
@@ -80,7 +79,7 @@ def choose(
     """
     equations = [*outputs, *(v.equation for v in values)]
     names = [e.name for e in equations]
-    shown = [show(e.body, program.reader_names(e.body)) for e in equations]
+    shown = [program.shown(e.body) for e in equations]
     if asked is not None:
         wanted = list(asked)
         for name in wanted:

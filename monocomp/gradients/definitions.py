@@ -99,9 +99,14 @@ def _repeated(equations: Sequence[Equation]) -> Term | None:
     for t in reversed(sizes):
         for a in T.children(t):
             times[a] += times[t]
-    parts = (t for t in sizes if t.op in ("fold", "where") and t.folded and t.kind == "float")
+    parts = (t for t in sizes if _is_part(t) and t.folded and t.kind == "float")
     named = (t for t in parts if times[t] > 1 and all(map(_has_name, free_indices(t))))
     return max(named, key=lambda t: sizes[t], default=None)
+
+
+def _is_part(t: Term) -> bool:
+    """Of an aggregate in a user's monoid a field is a number."""
+    return t.op in ("field", "where") or (t.op == "fold" and isinstance(t.attr.monoid, str))
 
 
 def _has_name(i: Term) -> bool:

@@ -7,13 +7,12 @@ a tensor's reads hand on is added up at its elements. The last step's program is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import takewhile
 
 from monocomp import terms as T
-from monocomp.certificate import Certificate, Theory, Use, certify
-from monocomp.checking.steps import Case, Checks, check_steps
+from monocomp.certificate import Certificate, Theory, Use
 from monocomp.derivation import Derivation
 from monocomp.equations import Equation, Equations
 from monocomp.gradients.laws import certified, law_of
@@ -52,29 +51,14 @@ class GradientDerivation(Derivation):
 
     @property
     def rewrites(self) -> tuple[Step, ...]:
-        """The steps to the normal form, which keep what the program gives."""
-        found = []
-        for step in self.steps:
-            if step.rule.startswith("differentiate"):
-                break
-            found.append(step)
-        return tuple(found)
-
-    def check(
-        self,
-        extents: Mapping[str, int] | None = None,
-        params: Mapping[str, Any] | None = None,
-        seed: int = 0,
-    ) -> Checks:
-        """Evaluate the program before and after every step to the normal form by the oracle. What
-        is differentiated rests on laws, which `certify` proves."""
-        case = Case.of(self.start, extents or {}, params or {}, seed, self.start.text())
-        return Checks(case, tuple(check_steps(self.start, self.rewrites, case)))
+        """The steps to the normal form. What is differentiated after them rests on laws, which
+        `certify` proves."""
+        return tuple(takewhile(lambda s: not s.rule.startswith("differentiate"), self.steps))
 
     def certify(self, fresh: bool = False) -> Certificate:
         """The laws and facts that the steps rest on, with their proofs: those of rules, and the
         derivative of each operation."""
-        found = certify(self.start, self.rewrites, fresh)
+        found = super().certify(fresh)
         scalar = [t for t in self.visited if t.op not in ("fold", "fold_at", "field", *LEAVES)]
         used: dict[str, list[int]] = {}
         for number, step in enumerate(self.steps, 1):
@@ -110,7 +94,7 @@ def _steps(program: Equations, trace: Trace) -> Iterator[Step]:
         if edges:
             pairs = ((show(e.operand.term, names), handed_on(e, _ADJOINT)) for e in edges)
             after = ", ".join(f"d({operand}) += {show(x, names)}" for operand, x in pairs)
-            shown = show(node.term, program.reader_names(node.term))
+            shown = program.shown(node.term)
             yield step(f"differentiate_{_word(node.term)}", law_of(node.term), place, shown, after)
     saved = {e.name: e for e in trace.saved}
     for choice in trace.choices:
@@ -126,7 +110,7 @@ def _steps(program: Equations, trace: Trace) -> Iterator[Step]:
             text, reason = choice.text, choice.reason
             yield step("compute_value_anew", _ANEW_LAW, choice.name, text, text, reason)
     for e in trace.named:
-        body = show(e.body, program.reader_names(e.body))
+        body = program.shown(e.body)
         yield step("name_shared_factor", NAMING_LAW, e.name, body, _left(e))
     for name, e in trace.results:
         line = definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)

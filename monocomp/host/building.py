@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from monocomp import terms as T
 from monocomp.dtypes import NARROW
 from monocomp.equations import Equations, Slices
+from monocomp.host import arguments as A
 from monocomp.host import program as H
 from monocomp.sizes import without_elements
-from monocomp.tile import OutputTensor, TileProgram
+from monocomp.tile import OPERAND, Expr, Let, OutputTensor, TileProgram, expressions, walk
 
 MANY_BLOCKS = 8  # of rows, whose reading takes longer than a copy, if rows are odd
 
@@ -34,9 +35,9 @@ class Interface:
     kernel: TileProgram
     name: str
     parameters: tuple[str, ...]
-    arguments: tuple[H.Argument, ...]
+    arguments: tuple[A.Argument, ...]
     scheduled: tuple[str, ...] | None = None
-    grid: tuple[tuple[str, H.Count], ...] = ()  # by axis
+    grid: tuple[tuple[str, A.Count], ...] = ()  # by axis
     shared: tuple[tuple[str, str], ...] = ()
     added: tuple[str, ...] = ()
     requires_descriptors: bool = False
@@ -50,29 +51,29 @@ class Interface:
     def halves(self) -> set[str]:
         """The axes that tiles hold whose lengths are to be computed."""
         values = (a.value for a in self.arguments)
-        return {x.axis for x in values if isinstance(x, H.HalfLength)}
+        return {x.axis for x in values if isinstance(x, A.HalfLength)}
 
     @property
-    def descriptors(self) -> tuple[H.Descriptor, ...]:
+    def descriptors(self) -> tuple[A.Descriptor, ...]:
         """What loads blocks of tensors."""
-        return tuple(a.value for a in self.arguments if isinstance(a.value, H.Descriptor))
+        return tuple(a.value for a in self.arguments if isinstance(a.value, A.Descriptor))
 
     @property
-    def signature(self) -> H.Signature:
+    def signature(self) -> A.Signature:
         """What it takes."""
         kernel = self.kernel
         ranks = {n: len(t.dims) for n, t in kernel.inputs.items()}
         ranks |= {o.name: len(o.dims) for o in kernel.outputs}
         scheduled = self.scheduled or ()
-        return H.Signature(self.name, self.parameters, scheduled, tuple(ranks.items()))
+        return A.Signature(self.name, self.parameters, scheduled, tuple(ranks.items()))
 
 
 def of_tile_program(kernel: TileProgram) -> Interface:
     """How an interpreter of tile programs is called: with tensors, sizes and parameters."""
     names = (*kernel.inputs, *(o.name for o in kernel.outputs))
-    arguments = [H.Argument(n, H.Pointer(n)) for n in names]
-    arguments += [H.Argument(f"size {e}", H.Extent(e)) for e in kernel.extents()]
-    arguments += [H.Argument(n, H.Param(n)) for n in kernel.params]
+    arguments = [A.Argument(n, A.Pointer(n)) for n in names]
+    arguments += [A.Argument(f"size {e}", A.Extent(e)) for e in kernel.extents()]
+    arguments += [A.Argument(n, A.Param(n)) for n in kernel.params]
     parameters = tuple(a.parameter for a in arguments)
     return Interface(kernel, kernel.name, parameters, tuple(arguments))
 
@@ -141,7 +142,7 @@ def _dtypes(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Stat
     floats = [i for i in given if i.kind == "float"]
     promoted = tuple(i.name for i in floats if i.dtype not in NARROW)
     yield H.Promote(promoted, "float32" if len(promoted) == len(floats) else "bfloat16")
-    if any(a.value == H.Flag("fast") for k in kernels for a in k.arguments):
+    if any(a.value == A.Flag("fast") for k in kernels for a in k.arguments):
         yield H.Fast(next(iter(declared.inputs)))
     whole = {} if lowered.slices is None else {s: t for s, (t, _) in lowered.slices.read.items()}
     pairs = ((whole.get(x, x), whole.get(y, y)) for k in kernels for x, y in k.shared)
@@ -156,7 +157,11 @@ def _buffers(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Sta
             if slices is not None and name in slices.written:
                 name, dim = slices.written[name]
                 dims[dim] = slices.whole
-            yield H.Buffer(name, tuple(dims), o.kind, _dtype(o))
+            dtype, beside = _dtype(o), ()
+            if o.dtype == OPERAND:
+                beside = _multiplied_with(lowered, kernels, o.name)
+                dtype = OPERAND if beside else "promoted"
+            yield H.Buffer(name, tuple(dims), o.kind, dtype, beside)
             if k.kernel.is_added_to(o.name):
                 yield H.Clear(o.name)
     for k in kernels:
@@ -190,8 +195,35 @@ def _in_slices(slices: Slices, body: Sequence[H.Statement]) -> H.Slices:
     return H.Slices(slices.part, slices.whole, slices.length, views, tuple(body))
 
 
+def _multiplied_with(
+    lowered: Equations, kernels: Sequence[Interface], name: str
+) -> tuple[str, ...]:
+    """The inputs with which products of matrices multiply a stored tensor, but for those of 8
+    bits, to which nothing is rounded."""
+    declared, slices = lowered.declared.inputs, lowered.slices
+    found: dict[str, None] = {}
+    for k in kernels:
+        lets = {s.name: s.value for s in walk(k.kernel.body) if isinstance(s, Let)}
+        for e in expressions(k.kernel.body):
+            read = [_loaded(a, lets) for a in e.args[:2]] if e.op == "contract" else []
+            if name in read:
+                found |= dict.fromkeys(n for n in read if n in declared)
+    narrow = {n for n in found if declared[n].dtype in NARROW}
+    whole = {} if slices is None else slices.read
+    return tuple(dict.fromkeys(whole[n][0] if n in whole else n for n in found if n not in narrow))
+
+
+def _loaded(e: Expr, lets: Mapping[str, Expr]) -> str | None:
+    """The tensor that a tile is loaded from, if it is as it is read."""
+    while e.op in ("local", "masked"):
+        if e.op == "local" and e.attr not in lets:
+            return None
+        e = lets[e.attr] if e.op == "local" else e.args[0]
+    return e.attr if e.op == "load" else None
+
+
 def _dtype(output: OutputTensor) -> str:
-    if output.is_stored and output.kind == "float":
+    if output.is_wide:
         return "accumulated"
     return output.dtype or {"float": "promoted", "int": "int64", "bool": "bool"}[output.kind]
 
@@ -199,8 +231,8 @@ def _dtype(output: OutputTensor) -> str:
 def _launch(number: int, k: Interface, inputs: Mapping[str, object]) -> Iterator[H.Statement]:
     if k.scheduled is not None:
         required = k.requires_descriptors
-        host = (H.PROGRAMS,) * bool(k.kernel.parts)
-        host += (H.DESCRIPTORS,) * (bool(k.descriptors) and not required)
+        host = (A.PROGRAMS,) * bool(k.kernel.parts)
+        host += (A.DESCRIPTORS,) * (bool(k.descriptors) and not required)
         yield H.Choose(number, host)
         rows = tuple(c for a, c in k.grid if k.kernel.axes[a].role == "row")[::-1]
         odd = {d.tensor: None for d in k.descriptors if required or _is_held(k.kernel, d)}
@@ -217,7 +249,7 @@ def _launch(number: int, k: Interface, inputs: Mapping[str, object]) -> Iterator
     yield H.Launch(number, k.name, k.arguments)
 
 
-def _is_held(kernel: TileProgram, descriptor: H.Descriptor) -> bool:
+def _is_held(kernel: TileProgram, descriptor: A.Descriptor) -> bool:
     """Are rows of the tensor held entirely? Then blocks of other rows read them again and again."""
     last = [n for n in descriptor.lengths if n is not None][-1]
     return kernel.axes[last.axis].role == "whole"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from monocomp.errors import InternalError, UnsupportedError
+from monocomp.host import arguments as A
 from monocomp.host import program as H
 from monocomp.host.plan import Launched, Plan
 from monocomp.intervals import evaluated
@@ -122,7 +123,7 @@ class Evaluation:
             case H.Split():
                 config = self.configs[s.kernel]
                 programs = max(1, self._count(s.grid, config))
-                self.params[s.param] = max(1, config[H.PROGRAMS] // programs)
+                self.params[s.param] = max(1, config[A.PROGRAMS] // programs)
             case H.TwoTiles():
                 both = self.scheduled.two_tiles(self.sizes[s.extent])
                 self.lengths[s.first], self.lengths[s.second] = both
@@ -143,7 +144,9 @@ class Evaluation:
             case H.Convert():
                 self._convert(s)
             case H.Buffer():
-                self._allocate(s.name, self._shape(s.shape), self.target.dtype(s, self.dtype))
+                beside = [self.tensors[n] for n in s.beside]
+                found = self.target.promoted(beside, "") if beside else self.dtype
+                self._allocate(s.name, self._shape(s.shape), self.target.dtype(s, found))
             case H.Clear():
                 given = ((0, self.names[s.tensor]),)
                 self.launches.append(Launched(self.target.clear, [None], {}, given))
@@ -156,8 +159,8 @@ class Evaluation:
                 self.shapes[s.name] = self._shape(s.shape)
             case H.Choose():
                 self.config = dict(self.configs[s.kernel])
-                self.is_described = bool(self.config.pop(H.DESCRIPTORS, False))
-                self.config.pop(H.PROGRAMS, None)
+                self.is_described = bool(self.config.pop(A.DESCRIPTORS, False))
+                self.config.pop(A.PROGRAMS, None)
             case H.Fast():
                 self.is_fast = self.scheduled.is_fast(self.tensors[s.tensor], self.dtype)
             case H.Wide():
@@ -188,30 +191,30 @@ class Evaluation:
     def _shape(self, extents: tuple[str, ...]) -> tuple[int, ...]:
         return tuple(self.sizes[e] for e in extents)
 
-    def _count(self, grid: tuple[H.Count, ...], config: Mapping[str, int]) -> int:
+    def _count(self, grid: tuple[A.Count, ...], config: Mapping[str, int]) -> int:
         """How many program instances there are."""
         return math.prod(
             -(-self.sizes[c.extent] // (1 if c.block is None else config[c.block])) for c in grid
         )
 
-    def _length(self, length: H.AnyLength) -> int:
+    def _length(self, length: A.AnyLength) -> int:
         match length:
-            case H.Length():
+            case A.Length():
                 return self.config[length.parameter]
-            case H.HeldLength():
+            case A.HeldLength():
                 return self.scheduled.tile(self.sizes[length.extent])
-            case H.FixedLength():
+            case A.FixedLength():
                 return length.length
         return self.lengths[length.axis]
 
-    def _is_even(self, length: H.AnyLength) -> bool:
+    def _is_even(self, length: A.AnyLength) -> bool:
         size, found = self.sizes[length.extent], self._length(length)
         match length:
-            case H.Length():
+            case A.Length():
                 return size % found == 0
-            case H.HalfLength(first=None):
+            case A.HalfLength(first=None):
                 return size >= found
-            case H.HalfLength(first=str() as first):
+            case A.HalfLength(first=str() as first):
                 return size == self.lengths[first] + found
         return size == found
 
@@ -250,7 +253,7 @@ class Evaluation:
             self.allocations.append((copy, tuple(found[0].shape), found[0].dtype))
             self.launches.append(found[1])
 
-    def _describe(self, d: H.Descriptor, is_required: bool) -> None:
+    def _describe(self, d: A.Descriptor, is_required: bool) -> None:
         make, tensor = None, self.tensors[d.tensor]
         if (self.is_described or is_required) and not self.is_wide:
             block = [1 if n is None else self._length(n) for n in d.lengths]
@@ -279,15 +282,15 @@ class Evaluation:
         made: list[tuple[int, str, Callable[[Any], Any]]] = []
         options: dict[str, Any] = {}
         for a in s.arguments:
-            if not isinstance(a.value, H.POSITIONAL):
+            if not isinstance(a.value, A.POSITIONAL):
                 options[a.parameter] = self._value(a.value)
                 continue
             match a.value:
-                case H.Pointer(tensor):
+                case A.Pointer(tensor):
                     given.append((len(args), self.names[tensor]))
-                case H.Param(name) if name in self.varying:
+                case A.Param(name) if name in self.varying:
                     given.append((len(args), name))
-                case H.Descriptor(parameter, tensor):
+                case A.Descriptor(parameter, tensor):
                     make = self.descriptors[parameter]
                     if make is not None:
                         made.append((len(args), self.names[tensor], make))
@@ -295,25 +298,25 @@ class Evaluation:
         run = self.target.kernel(s.kernel, self.programs)
         self.launches.append(Launched(run, args, options | self.config, tuple(given), tuple(made)))
 
-    def _value(self, value: H.Value) -> Any:
+    def _value(self, value: A.Value) -> Any:
         """What an argument is; None where a call gives it."""
         match value:
-            case H.Stride():
+            case A.Stride():
                 return self.tensors[value.tensor].stride(value.dim)
-            case H.Extent():
+            case A.Extent():
                 return self.sizes[value.name]
-            case H.Param():
+            case A.Param():
                 return None if value.name in self.varying else self.params[value.name]
-            case H.AnyLength():
+            case A.AnyLength():
                 return self._length(value)
-            case H.Even():
+            case A.Even():
                 return self._is_even(value.length)
-            case H.Step():
+            case A.Step():
                 return self.scheduled.step(*((self.tensors[x.tensor], x.dim) for x in value.held))
-            case H.Flag("index"):
+            case A.Flag("index"):
                 return self.scheduled.index(self.is_wide)
-            case H.Flag("precision"):
+            case A.Flag("precision"):
                 return self.scheduled.precision
-            case H.Flag("fast"):
+            case A.Flag("fast"):
                 return self.is_fast
         return None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from monocomp.host.arguments import PROGRAMS
 from monocomp.host.evaluation import Evaluation, Target
-from monocomp.host.program import PROGRAMS, HostProgram
+from monocomp.host.program import HostProgram
 from monocomp.tile import TileProgram
 
 Array = Any

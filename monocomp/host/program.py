@@ -22,87 +22,17 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from monocomp.host.arguments import (
-    DESCRIPTORS as DESCRIPTORS,
+    Argument,
+    AxisName,
+    Count,
+    Descriptor,
+    ExtentName,
+    Node,
+    ParamName,
+    Signature,
+    TensorName,
+    shown,
 )
-from monocomp.host.arguments import (
-    POSITIONAL as POSITIONAL,
-)
-from monocomp.host.arguments import (
-    PROGRAMS as PROGRAMS,
-)
-from monocomp.host.arguments import (
-    AnyLength as AnyLength,
-)
-from monocomp.host.arguments import (
-    Argument as Argument,
-)
-from monocomp.host.arguments import (
-    AxisName as AxisName,
-)
-from monocomp.host.arguments import (
-    Count as Count,
-)
-from monocomp.host.arguments import (
-    Descriptor as Descriptor,
-)
-from monocomp.host.arguments import (
-    Even as Even,
-)
-from monocomp.host.arguments import (
-    Extent as Extent,
-)
-from monocomp.host.arguments import (
-    ExtentName as ExtentName,
-)
-from monocomp.host.arguments import (
-    FixedLength as FixedLength,
-)
-from monocomp.host.arguments import (
-    Flag as Flag,
-)
-from monocomp.host.arguments import (
-    FlagName as FlagName,
-)
-from monocomp.host.arguments import (
-    HalfLength as HalfLength,
-)
-from monocomp.host.arguments import (
-    HeldLength as HeldLength,
-)
-from monocomp.host.arguments import (
-    Length as Length,
-)
-from monocomp.host.arguments import (
-    Node as Node,
-)
-from monocomp.host.arguments import (
-    Param as Param,
-)
-from monocomp.host.arguments import (
-    ParamName as ParamName,
-)
-from monocomp.host.arguments import (
-    Pointer as Pointer,
-)
-from monocomp.host.arguments import (
-    SettingName as SettingName,
-)
-from monocomp.host.arguments import (
-    Signature as Signature,
-)
-from monocomp.host.arguments import (
-    Step as Step,
-)
-from monocomp.host.arguments import (
-    Stride as Stride,
-)
-from monocomp.host.arguments import (
-    TensorName as TensorName,
-)
-from monocomp.host.arguments import (
-    Value as Value,
-)
-from monocomp.host.arguments import shown
 from monocomp.terms import Term
 from monocomp.vocabulary import Kind
 
@@ -216,15 +146,20 @@ class Convert(Node):
 class Buffer(Node):
     """A tensor that kernels write is allocated.
 
-    `dtype` is a name, or "promoted" (that of results) or "accumulated" (that of sums).
+    `dtype` is a name, or "promoted" (that of results) or "accumulated" (that of sums), or "operand",
+    that to which those of other tensors are promoted.
     """
 
     name: TensorName
     shape: tuple[ExtentName, ...]
     kind: Kind
     dtype: str
+    beside: tuple[TensorName, ...] = ()
 
     text, defines = "{name} = empty[{shape}]: {dtype}", ("name",)
+
+    def __str__(self) -> str:
+        return " ".join([super().__str__(), *([f"of {', '.join(self.beside)}"] if self.beside else [])])
 
 
 @dataclass(frozen=True)

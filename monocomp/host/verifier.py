@@ -9,6 +9,7 @@ from typing import Any
 
 from monocomp import terms as T
 from monocomp.errors import InternalError
+from monocomp.host import arguments as A
 from monocomp.host import program as H
 
 _NAMES = {
@@ -87,7 +88,7 @@ def _scheduled(program: H.HostProgram, kernel: int) -> set[tuple[str, str]]:
     return {("choice of the schedule", n) for n in program.kernels[kernel].scheduled}
 
 
-def _kind(node: H.Node, field: str) -> str:
+def _kind(node: A.Node, field: str) -> str:
     """What a field names, as its type says."""
     declared = next(str(f.type) for f in fields(node) if f.name == field)
     return next((kind for name, kind in _NAMES.items() if name in declared), "")
@@ -114,9 +115,9 @@ def _rank(node: Any, ranks: dict[str, int]) -> str | None:
         case H.CheckShapes(tensors):
             wrong = [t.tensor for t in tensors if len(t.shape) != ranks[t.tensor]]
             return f"{wrong[0]} has {ranks[wrong[0]]} dimensions" if wrong else None
-        case H.Size() | H.Stride() if node.dim >= ranks[node.tensor]:
+        case H.Size() | A.Stride() if node.dim >= ranks[node.tensor]:
             return f"{node.tensor} has no dimension {node.dim}"
-        case H.Descriptor() if len(node.lengths) != ranks[node.tensor]:
+        case A.Descriptor() if len(node.lengths) != ranks[node.tensor]:
             return f"{node.tensor} has {ranks[node.tensor]} dimensions"
     return None
 
@@ -125,7 +126,7 @@ def _launch_fault(program: H.HostProgram, s: H.Launch, ranks: dict[str, int]) ->
     kernel = program.kernels[s.kernel]
     given = [a.parameter for a in s.arguments]
     chosen = [p for p in kernel.parameters if p in kernel.scheduled]
-    places = [a.parameter for a in s.arguments if isinstance(a.value, H.POSITIONAL)]
+    places = [a.parameter for a in s.arguments if isinstance(a.value, A.POSITIONAL)]
     if sorted(given + chosen) != sorted(kernel.parameters):
         return f"{s.name} lacks arguments"
     if places != [*kernel.parameters[: len(places)]]:

@@ -12,11 +12,12 @@ from dataclasses import replace
 from monocomp import terms as T
 from monocomp.errors import UnsupportedError
 from monocomp.lowering.framed_sums import FramedSums
-from monocomp.lowering.special_values import EXTREMA, is_infinite_with
+from monocomp.lowering.special_values import begins_infinite, is_infinite_with
 from monocomp.moving import Centred, Unit, coefficient
 from monocomp.rewrites.frames import largest
 from monocomp.terms import Term
 from monocomp.terms.algebra import settled, value_of
+from monocomp.terms.monomials import addends, factors
 from monocomp.tile import Expr
 
 _NO_WEIGHT = T.const(-4096.0, "float")  # its exponential is 0 in every dtype
@@ -37,16 +38,19 @@ def add_centred(
     new_values = {u.name: body.next_value(u.name) for u in body.updates}
     old: dict[Term, Term] = {}
     new: dict[Term, Term] = {}
+    old_finite: dict[Term, Term] = {}
+    new_finite: dict[Term, Term] = {}
     for t, state in results.items():
         if t.op == "fold" and isinstance(t.attr.monoid, T.UserMonoid):
             continue  # what is read of it are its fields
         if t in sums.frames:
-            old[t], new[t] = settled(sums.frames[t].old), sums.frames[t].shift
-            continue
-        old[t] = at.symbol("old", state)
-        new[t] = at.symbol("new", _with_locals(state, new_values))
-        if t.op == "fold" and t.attr.monoid in EXTREMA:
-            old[t], new[t] = settled(old[t]), settled(new[t])
+            old[t], new[t], new_finite[t], _ = sums.frames[t]
+        else:
+            old[t] = at.symbol("old", state)
+            new[t] = at.symbol("new", _with_locals(state, new_values))
+        if begins_infinite(t):
+            old_finite[t] = settled(old[t])
+            new_finite.setdefault(t, settled(new[t]))
     found: dict[Term, Expr] = {}
     for f in sorted(moving, key=lambda f: sum(u.power for u in moving[f].units)):
         with at.computing(f):
@@ -55,7 +59,10 @@ def add_centred(
             def here(t: Term, name: str = taken.bound.attr[0]) -> Term:
                 return T.substitute(t, {name: sums.bound})
 
-            centres = [(_in_terms(u.centre, old), _in_terms(u.centre, new)) for u in taken.units]
+            centres = [
+                (_in_terms(u.centre, old, old_finite), _in_terms(u.centre, new, new_finite))
+                for u in taken.units
+            ]
             moves = [T.sub(before, after) for before, after in centres]
             companions = [(degrees, _multiple(c, old)) for degrees, c in taken.companions()]
             moved = [T.mul(coefficient(taken, degrees, moves), c) for degrees, c in companions]
@@ -114,9 +121,14 @@ def _with_locals(e: Expr, values: Mapping[str, Expr]) -> Expr:
     return replace(e, args=tuple(_with_locals(a, values) for a in e.args)) if e.args else e
 
 
-def _in_terms(t: Term, symbols: Mapping[Term, Term]) -> Term:
-    """t with symbols for the folds in it; a quotient by nothing is 0, and its logarithm."""
-    for fold_, symbol in symbols.items():
+def _in_terms(t: Term, symbols: Mapping[Term, Term], finite: Mapping[Term, Term]) -> Term:
+    """A centre in terms of symbols for its folds: any finite number while nothing is there."""
+    parts = [f for a in addends(t) for f in factors(a)]
+    if any(f not in parts for f in finite if f in T.subterms(t)):  # a function of one
+        for fold_, symbol in symbols.items():
+            t = T.replace(t, fold_, symbol)
+        return T.where(T.compare("<", T.function("abs", t), T.INF), t, T.ZERO)
+    for fold_, symbol in {**symbols, **finite}.items():
         t = T.replace(t, fold_, symbol)
 
     def guarded(s: Term) -> Term:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from monocomp import terms as T
 from monocomp.lowering.bodies import UNITS, Body
 from monocomp.lowering.expressions import where_equal
-from monocomp.lowering.special_values import infinite_with
+from monocomp.lowering.special_values import infinite_with, may_be_infinite_by_itself
 from monocomp.rewrites.frames import largest
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE, settled
@@ -91,7 +91,8 @@ class FramedSums:
                     start = UNITS[extremum.attr.monoid]
                     scale = where_equal(at.value(frame.old), start, 0.0, scale)
             scaled = apply("mul", scaled, scale)
-        at.bounded |= {SE.embed(new, T.ONE, masked)}
+        if T.is_below_infinity(whole) or not may_be_infinite_by_itself(exponent):
+            at.bounded |= {SE.embed(new, T.ONE, masked)}
         element = SE.embed(new, value, masked)
         safe = all(f.op == "exp" or T.is_read(f) for f in factors(element))
         absorbed = _absorbed(SE.embed(new, value, exponent), self.bound.attr[0])
@@ -138,7 +139,7 @@ class FramedSums:
             return found
         # The frame is known from an earlier pass and moves no more, or is of other terms, or is an
         # increasing function of one: where an element is missing, exp(-inf) = 0 is not.
-        return self.body.masked_symbol(exponent, UNITS["max"])
+        return self.body.masked_symbol(found, UNITS["max"])
 
 
 def _absorbed(body: Term, name: str) -> Term | None:

@@ -12,6 +12,7 @@ from monocomp.lowering.loops import Loops
 from monocomp.lowering.scopes import Scope
 from monocomp.terms import Term
 from monocomp.tile import (
+    OPERAND,
     WHOLE,
     Axis,
     Loop,
@@ -102,21 +103,23 @@ class _Kernel(Loops):
         used = list(expressions(body))
         loads = {e.attr for e in used if e.op == "load"}
         params = {e.attr for e in used if e.op == "param"}
-        dtypes = {self.program.views.get(o.name, o.name): o.dtype for o in declared.outputs}
+        results = {self.program.views.get(o.name, o.name): o.dtype for o in declared.outputs}
+        dtypes = {**results, **dict.fromkeys(self.program.operands, OPERAND)}
         outputs = tuple(
             OutputTensor(
                 e.name,
                 tuple(i.attr[1] for i in e.indices),
                 e.body.kind,
                 dtypes.get(e.name),
-                is_stored=e.name not in dtypes,
+                is_stored=e.name not in results,
             )
             for e in group
         )
         tensors = {n: Tensor(n, declared.extents(n), i.kind) for n, i in declared.inputs.items()}
         for e in self.program.computed:
             dims = tuple(i.attr[1] for i in e.indices)
-            tensors[e.name] = Tensor(e.name, dims, e.body.kind, is_stored=True)
+            dtype = OPERAND if e.name in self.program.operands else None
+            tensors[e.name] = Tensor(e.name, dims, e.body.kind, is_stored=True, dtype=dtype)
         mentioned = {a for e in used for a in e.axes}
         mentioned |= {s.axis.name for s in walk(body) if isinstance(s, Loop)}
         mentioned |= {e.attr for e in used if e.op == "coordinate"}

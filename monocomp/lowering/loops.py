@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NoReturn
 
@@ -103,9 +103,11 @@ class Loops(Values):
     def _is_contraction(self, t: Term) -> bool:
         """Is the body a product of two groups of factors with different axes, or else no
         larger than a tile of two axes that is there without a loop?"""
-        (bound,), (_, body) = T.open_fold(t)
+        (bound,), (condition, body) = T.open_fold(t)
         sides = sides_of(self, body, bound.attr[0])
-        return len(sides) == 2 or len(self.tile_axes(sides[0])) <= (1 if body.folded else 2)
+        if len(sides) == 2 and _can_be_filtered(condition, sides):
+            return True
+        return len(self.tile_axes(body)) <= (1 if body.folded else 2)
 
     def definition(self, t: Term) -> str | None:
         """What the program calls a term, if it does."""
@@ -312,8 +314,7 @@ class Loops(Values):
                 T.mul(T.bracket(condition), body) if is_float else T.where(condition, body, nothing)
             )
         sides = sides_of(self, body, name)
-        # Where the filter is a factor, 0 times what it leaves out must be 0.
-        if len(sides) == 2 and (condition is T.TRUE or all(map(T.is_finite_if_read, sides))):
+        if len(sides) == 2 and _can_be_filtered(condition, sides):
             left, right = (self._padded(self.value(s), name) for s in sides)
             return contract(axis, left, right, *initial)
         return reduce("sum", axis, masked(self.value(body), name, 0.0, {name}))
@@ -323,6 +324,11 @@ class Loops(Values):
         if self.is_load(value) or axis not in value.axes:
             return value
         return self.let(self.scopes[-1], "x", masked(value, axis, 0.0, ()))
+
+
+def _can_be_filtered(condition: Term, sides: Sequence[Term]) -> bool:
+    """May a filter be a factor of a product: is 0 times what it leaves out 0?"""
+    return condition is T.TRUE or all(map(T.is_finite_if_read, sides))
 
 
 def _visible(f: Term) -> Term:

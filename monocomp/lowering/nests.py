@@ -64,23 +64,15 @@ def _carries_too_much(at: Scopes, f: Term) -> bool:
     inner = [g for g in T.subterms(*parts) if g.op == "fold" and name in g.free]
     wide = [g for g in inner if len(_axes_of_state(at, g)) > _MOST_AXES]
     is_carried = any(not at.fits(g.attr.extents[0]) and _is_wide(at, g) for g in wide)
-    return is_carried or any(
-        (_is_wide(at, f) and _is_product(at, g)) or _is_batched(at, g, name) for g in wide
-    )
-
-
-def _is_product(at: Scopes, f: Term) -> bool:
-    (bound, *others), (_, element, *_) = T.open_fold(f)
-    is_sum = f.attr.monoid == "sum" and f.kind == "float" and not others
-    return is_sum and len(sides_of(at, element, bound.attr[0])) == 2
+    return is_carried or any(_is_batched(at, g, name) for g in wide)
 
 
 def _is_batched(at: Scopes, f: Term, name: str) -> bool:
-    """Is this a product of matrices that both vary with an index?"""
-    if not _is_product(at, f):
-        return False
-    (bound,), (_, element, *_) = T.open_fold(f)
-    return all(name in at.tile_axes(side) for side in sides_of(at, element, bound.attr[0]))
+    """Is this a product of matrices, both of which an index of a loop around it tells apart?"""
+    (bound, *others), (_, element, *_) = T.open_fold(f)
+    is_sum = f.attr.monoid == "sum" and f.kind == "float" and not others
+    sides = sides_of(at, element, bound.attr[0])
+    return is_sum and len(sides) == 2 and all(name in s.free for s in sides)
 
 
 def _axes_of_state(at: Scopes, f: Term) -> frozenset[str]:

@@ -56,6 +56,7 @@ class Scopes:
         self.scopes: list[Scope] = [Scope(None, 0)]
         self.names: set[str] = set()
         self.locals: dict[Term, Expr] = {}
+        self._held: dict[Term, frozenset[Term]] = {}  # symbols, by the term that they occur in
         self.depths: dict[str, int] = {}
         self.named: dict[str, Expr] = {}
         self.origin: Origin | None = None
@@ -147,11 +148,14 @@ class Scopes:
             axes |= self.locals[s].axes
         return axes
 
-    def _symbols(self, t: Term) -> list[Term]:
+    def _symbols(self, t: Term) -> frozenset[Term]:
         """The symbols of `symbol` that occur in t."""
-        if not self.locals:
-            return []
-        return [s for s in T.subterms(t) if s in self.locals]
+        if not self.locals or not t.args:
+            return frozenset((t,) if t in self.locals else ())
+        found = self._held.get(t)
+        if found is None:
+            found = self._held[t] = frozenset().union(*map(self._symbols, t.args))
+        return found
 
     def symbol(self, base: str, value: Expr) -> Term:
         """A term that stands for a value, to write formulas of the algebra with."""

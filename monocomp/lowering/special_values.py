@@ -149,9 +149,10 @@ class Factors:
                 yield rest
             if len(infinite) > 1:
                 yield from ([f] for f in infinite)
+        beside = (f for f in self.parts if not (unsettled and f in self.divisors))
+        others = [f for f in beside if f not in self.settled | self.bounded]
         for f in self.sums:
-            others = (g for g in self.parts if g is not f and g not in self.settled | self.bounded)
-            if not unsettled and not all(_is_bounded(g) or T.empties_with(g, f) for g in others):
+            if not all(g is f or _is_bounded(g) or T.empties_with(g, f) for g in others):
                 # Not where another factor is 0: what is asked exactly may be divided by 0 then.
                 empty = [g for g in factors(f) if T.is_bracket(g) or T.may_be_empty(g)]
                 yield empty or [f]
@@ -256,8 +257,11 @@ def _unscaled(t: Term) -> Term:
 def may_be_infinite_by_itself(t: Term) -> bool:
     """Is t infinite where it stands for nothing: a maximum, minimum or logarithm of that?"""
     match t.op:
+        case "fold" if t.attr.monoid == "sum":
+            return any(map(may_be_infinite_by_itself, factors(t.args[-1])))
         case "fold":
-            return t.attr.monoid in EXTREMA and not T.is_finite(t)
+            is_extremum = t.attr.monoid in EXTREMA and not T.is_finite(t)
+            return is_extremum and not (t.attr.monoid == "min" and T.is_below_infinity(t))
         case "maximum" | "minimum" | "mul" | "abs":
             return any(map(may_be_infinite_by_itself, t.args))
         case "add" | "where":
@@ -273,6 +277,18 @@ def may_be_infinite_by_itself(t: Term) -> bool:
         case "field":
             return _unit_of_field(t) in (T.INF, T.NEG_INF)
     return t.op == "fold_at"
+
+
+def may_be_no_number(t: Term) -> bool:
+    """Is t a logarithm or root of what may be below 0, or a product or sum with one?"""
+    match t.op:
+        case "log":
+            return not T.is_nonnegative(t.args[0])
+        case "pow" if t.attr.denominator != 1:
+            return not T.is_nonnegative(t.args[0])
+        case "add" | "mul":
+            return any(map(may_be_no_number, t.args))
+    return False
 
 
 def is_negative(t: Term) -> bool:
@@ -297,6 +313,12 @@ def _is_least(t: Term) -> bool:
         return _is_least(t.attr.body)
     is_extremum = t.op == "minimum" or (t.op == "fold" and t.attr.monoid == "min")
     return is_extremum or _unit_of_field(t) is T.INF
+
+
+def begins_infinite(t: Term) -> bool:
+    """Is what a loop carries for this fold, or field of one, infinite before its first element?"""
+    is_extremum = t.op == "fold" and t.attr.monoid in EXTREMA
+    return is_extremum or _unit_of_field(t) in (T.INF, T.NEG_INF)
 
 
 def _unit_of_field(t: Term) -> Term | None:

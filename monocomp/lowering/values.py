@@ -15,6 +15,7 @@ from monocomp.lowering.guards import READS, guarded_by, in_order, is_computed, r
 from monocomp.lowering.naming import base_name
 from monocomp.lowering.scopes import Scopes
 from monocomp.lowering.special_values import (
+    EXTREMA,
     Factors,
     clamped,
     in_no_frame,
@@ -23,6 +24,7 @@ from monocomp.lowering.special_values import (
     is_missing_nowhere,
     is_negative,
     may_be_infinite_by_itself,
+    may_be_no_number,
     may_cancel,
     subtracted,
     times,
@@ -177,21 +179,13 @@ class Values(Scopes):
         total = self._signed_sum((given.get(a, a) for a in t.args), self.value)
         if not any(may_be_infinite_by_itself(a) for a in t.args if a not in given):
             return total
-        if all(map(T.is_below_infinity, infinite)):  # nothing cancels
-            return total
+        if all(map(T.is_below_infinity, infinite)) and not any(map(may_be_no_number, t.args)):
+            return total  # nothing cancels
         if len(infinite) > 1:
             infinite = [a for a in infinite if not T.exceeds_minus_infinity(unsigned(a))]
             added = [a for a in infinite if not is_negative(a)]
-            masks = [a for a in infinite if T.is_mask(unsigned(a))]
-            of_nothing = [a for a in infinite if may_be_infinite_by_itself(unsigned(a))]
-            for a in sorted(added, key=lambda a: a not in of_nothing):
+            for a in sorted(added, key=lambda a: not may_be_infinite_by_itself(unsigned(a))):
                 total = where_equal(self.value(a), -math.inf, -math.inf, total)
-            if any(a in of_nothing for a in added if a not in masks):
-                for a in infinite:
-                    if a not in of_nothing:
-                        total = self._where_infinite(a, total)
-                for a in (a for a in added if a in masks):
-                    total = where_equal(self.value(a), -math.inf, -math.inf, total)
         return total
 
     def _given_logarithms(self, exponent: Term) -> dict[Term, Term]:
@@ -210,13 +204,6 @@ class Values(Scopes):
             x, y = y, x
         known = {c for scope in self.scopes for c in scope.known()}
         return T.is_element(x, T.neg(y), known) and T.neg(y).attr.monoid == "max"
-
-    def _where_infinite(self, a: Term, total: Expr) -> Expr:
-        """The addend where it is infinite, else the total."""
-        value = self.value(unsigned(a))
-        signed = plus(None, value, is_negative(a))
-        is_infinite = apply("compare", apply("abs", value), number(math.inf), attr="==")
-        return apply("where", is_infinite, signed, total)
 
     def _signed_sum(self, addends: Iterable[Term], value: Callable[[Term], Expr]) -> Expr:
         """The sum of value(a), what is known outside summed there first."""
@@ -270,16 +257,25 @@ class Values(Scopes):
         under = [f for f in inverse if f.attr.denominator == 1 or T.may_be_empty(f.args[0])]
         over = [f for f in group if f not in inverse]
         over += [f for f in inverse if f not in under]
+        # A maximum comes last, as its elements do, which are multiplied with what is known before
+        # them: so their products round alike.
+        extrema = [f for f in over if f.op == "fold" and f.attr.monoid in EXTREMA]
         for f in over:
-            value = self.value(f)
-            total = value if total is None else apply("mul", total, value)
+            if f not in extrema:
+                total = self._times(total, f)
         for f in under:
             divisor = self.value(T.power_of(f.args[0], -f.attr))
             total = divide(total or number(1.0), divisor)
             if f in self.settled:  # whatever stands there: nobody need have looked at it
                 total = where_equal(divisor, 0.0, 0.0, total)
+        for f in extrema:
+            total = self._times(total, f)
         assert total is not None
         return total
+
+    def _times(self, total: Expr | None, f: Term) -> Expr:
+        value = self.value(f)
+        return value if total is None else apply("mul", total, value)
 
     def _quotient(self, over: Expr, divisor: Expr) -> Expr:
         """over / divisor, for an aggregate that may be of nothing: 0 / 0 = 0 then."""
@@ -307,8 +303,8 @@ class Values(Scopes):
         self.settled = outer
         if isinstance(coefficient, float):
             total = where_equal(self.value(rest), 0.0, 0.0, total)
-        for zero in parts.zeros():
-            total = where_equal(self.value(times(1, zero)), 0.0, 0.0, total)
+        for zero in dict.fromkeys(map(tuple, parts.zeros())):
+            total = where_equal(self.value(times(1, [*zero])), 0.0, 0.0, total)
         for f in filter(is_infinite_bracket, factors(rest)):
             (condition,) = f.args[0].args
             others = self.value(T.mul(T.const(coefficient, "float"), *parts.there(condition)))
@@ -375,7 +371,11 @@ class Values(Scopes):
         total = self._signed_sum(rest, self.value)
         divisors = [f for f in factors(scale) if is_divisor(f)]
         over = T.mul(T.ONE, *(f for f in factors(scale) if f not in divisors))
-        total = apply("mul", self._hoisted([over], self._product(log2_e, over)), total)
+        value = self._hoisted([over], self._product(log2_e, over))
+        total = apply("mul", value, total)
+        may_be_none = any(T.may_be_empty(f) or f.op == "exp" for f in factors(over))
+        if may_be_none and not (T.is_positive(over) or all(map(T.is_finite, rest))):
+            total = where_equal(value, 0.0, 0.0, total)
         for f in divisors:
             divisor = self.value(T.power_of(f.args[0], -f.attr))
             total = self._quotient(total, divisor)
@@ -408,7 +408,7 @@ def _common_scale(addends: list[Term]) -> tuple[Term | None, list[Term]]:
     common = [f for f in parts[0] if not T.is_bracket(f)]
     common = [f for f in common if all(f in p and len(p) > 1 for p in parts)]
     is_difference = len(addends) == 2 and sum(numbers) == 0
-    if len(addends) < 2 or any(f.op == "exp" for f in common) or not (common or is_difference):
+    if len(addends) < 2 or not (common or is_difference):
         return None, addends
     size = abs(numbers[0]) if len({abs(n) for n in numbers}) == 1 else Fraction(1)
     left = [

@@ -145,7 +145,7 @@ def _bounded(program: Equations, f: _Filter) -> Step:
     changed = [replace(e, body=bounded(e.body)) for e in program.equations]
     place = [e.name for e, old in zip(changed, program.equations, strict=True) if e != old]
     after = replace(program, equations=in_order([*stored, *changed]))
-    left = partial(show, condition, program.reader_names())
+    left = partial(program.shown, condition)
     right = partial(_shown, after, (lower, upper, number))
     step = Step("bound_filter", BOUNDING_LAW, tuple(place), left, right, program, after)
     return replace(step, reason="as no bounds follow from what is read")

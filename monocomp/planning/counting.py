@@ -47,6 +47,7 @@ from monocomp.planning.cost import (
     one_operation,
     product,
 )
+from monocomp.planning.operands import computed_side
 from monocomp.planning.reading import kernels
 from monocomp.planning.roles import choose_roles, fits_whole, scan_of
 from monocomp.rewrites.products import largest_sides
@@ -63,7 +64,7 @@ ROW_BLOCK, LOOP_BLOCK = 128, 64  # what one load or one value serves, with the u
 def cost(program: Equations) -> Cost:
     """The cost of a program as it is written."""
     dims = tuple((name, program.declared.extents(name)) for name in program.declared.inputs)
-    outputs = tuple(o.name for o in program.declared.outputs)
+    outputs = (*(o.name for o in program.declared.outputs), *program.operands)
     counted = (_cost_of_kernel(tuple(group), dims, outputs) for group in kernels(program))
     return sum(counted, NOTHING)
 
@@ -127,12 +128,14 @@ class Estimate:
         grid: the indices of which each program instance has one value.
         cost: in numbers.
         folds: every fold (or field of one), with the places where it is computed.
+        operands: the same of what products of matrices multiply that is computed.
     """
 
     equations: Sequence[Equation]
     grid: frozenset[Term]
     cost: Cost
     folds: Mapping[Term, Sequence[Place]]
+    operands: Mapping[Term, Sequence[Place]]
 
 
 def estimate_of(
@@ -140,10 +143,12 @@ def estimate_of(
     group: Sequence[Equation],
     roles: Mapping[str, Axis],
     sizes: Mapping[str, int],
+    narrow: frozenset[str],
 ) -> Estimate:
-    """The work of one kernel, with these roles of the indices of its outputs."""
+    """The work of one kernel, with these roles of the indices of its outputs; `narrow` are stored
+    values that have no more bytes than inputs."""
     dims = {name: program.declared.extents(name) for name in program.declared.inputs}
-    outputs = [o.name for o in program.declared.outputs]
+    outputs = narrow.union(o.name for o in program.declared.outputs)
     fits = partial(fits_whole, sizes=sizes)
     lengths = {"grid": 1, "row": ROW_BLOCK}  # other axes are not cut between programs
 
@@ -157,7 +162,7 @@ def estimate_of(
     cost = counter.cost()
     indices = dict.fromkeys(i for e in group for i in e.indices)
     grid = frozenset(i for i in indices if roles[i.attr[0]].role == "grid")
-    return Estimate(group, grid, cost, counter.folds)
+    return Estimate(group, grid, cost, counter.folds, counter.operands)
 
 
 def elements(indices: Iterable[Term], sizes: Mapping[str, int]) -> int:
@@ -176,7 +181,7 @@ class _Counter:
         group: what the kernel computes.
         roles: of the indices of its outputs.
         dims: the extents of each input's dimensions.
-        outputs: the names of what a call returns.
+        outputs: the names of what a call returns, or what has as many bytes.
         extent: the amount that an extent is.
         blocks: how many blocks an index has that repeat what lacks it.
         fits: can an axis of this extent be held entirely?
@@ -209,6 +214,7 @@ class _Counter:
         self.moved: Amount = 0
         self.reads: dict[str, set[str]] = {}
         self.folds: dict[Term, list[Place]] = {}
+        self.operands: dict[Term, list[Place]] = {}
 
     def cost(self) -> Cost:
         """The cost of all loops and outputs."""
@@ -302,6 +308,10 @@ class _Counter:
             self.operations += MULTIPLY_ADD * times
             if path != self.base:
                 self.tiles.update(i for i in opened if self.fits(i.attr[1]))
+            if fold.attr.monoid == "sum" and (side := computed_side(opened[0], parts[0])):
+                operand = T.mul(*side)
+                place = self._place(operand, self._home(operand, inner))
+                self.operands.setdefault(operand, []).append(place)
             for side in sides:
                 self._multiplied(side, inner)
             parts[:1] = factors(parts[0])

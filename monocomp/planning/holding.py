@@ -15,6 +15,7 @@ from functools import partial
 
 from monocomp.equations import Equation, Equations
 from monocomp.planning.counting import Estimate, estimate_of
+from monocomp.planning.operands import stored_operands
 from monocomp.planning.roles import (
     LARGEST_TILE,
     RoleChoice,
@@ -28,12 +29,14 @@ from monocomp.terms import Term
 WORTHWHILE = 0.75  # what is left of the work; more than that is no reason to hold an index
 
 Roles = Mapping[str, RoleChoice]
+# By what a kernel computes, and what is stored in it, or read, as an operand of products.
+Known = dict[tuple[tuple[Equation, ...], frozenset[str]], Estimate]
 
 
 def estimate(
     program: Equations,
     sizes: Mapping[str, int],
-    known: dict[tuple[Equation, ...], Estimate] | None = None,
+    known: Known | None = None,
 ) -> list[Estimate]:
     """The work of each kernel; `sizes` has a number for every extent.
 
@@ -41,20 +44,27 @@ def estimate(
     """
     known = {} if known is None else known
     fits = partial(fits_whole, sizes=sizes)
+    operands = stored_operands(program)
     found = []
     for group in map(tuple, kernel_groups(program, sizes)):
-        if group not in known:
-            roles = roles_by_cost(program, group, fits, sizes)
-            known[group] = _estimate(program, group, roles, sizes)
-        found.append(known[group])
+        narrow = operands & {e.name for e in group}.union(*map(program.read_by, group))
+        if (group, narrow) not in known:
+            roles, counted = _chosen(program, group, fits, sizes, narrow)
+            counted = counted or _estimate(program, group, roles, sizes, narrow)
+            known[group, narrow] = counted
+        found.append(known[group, narrow])
     return found
 
 
 def _estimate(
-    program: Equations, group: Sequence[Equation], roles: Roles, sizes: Mapping[str, int]
+    program: Equations,
+    group: Sequence[Equation],
+    roles: Roles,
+    sizes: Mapping[str, int],
+    narrow: frozenset[str] = frozenset(),
 ) -> Estimate:
     axes = {name: choice.axis for name, choice in roles.items()}
-    return estimate_of(program, group, axes, sizes)
+    return estimate_of(program, group, axes, sizes, narrow)
 
 
 def roles_by_cost(
@@ -71,12 +81,19 @@ def roles_by_cost(
         fits: can an axis of this extent be held entirely?
         sizes: a number for every extent.
     """
+    return _chosen(program, group, fits, sizes)[0]
 
-    def work(roles: Roles) -> float:
-        return _estimate(program, group, roles, sizes).cost.work
 
+def _chosen(
+    program: Equations,
+    group: Sequence[Equation],
+    fits: Callable[[str], bool],
+    sizes: Mapping[str, int],
+    narrow: frozenset[str] = frozenset(),
+) -> tuple[Roles, Estimate | None]:
+    """The roles, and the work with them where there was a choice."""
     best = _held(program, group, fits, sizes, frozenset())
-    least: float | None = None
+    counted: Estimate | None = None
     everywhere = {i.attr[0] for i in set.intersection(*(set(e.indices) for e in group))}
     for lesser in _lesser(group, best):
         roles = _held(program, group, fits, sizes, lesser)
@@ -84,11 +101,11 @@ def roles_by_cost(
         # An output that lacks an index is stored once: not by each instance along it.
         is_more = bool(more) and _grid(roles) > _grid(best) and more <= everywhere
         if is_more:
-            least = work(best) if least is None else least
-            tried = work(roles)
-            if WORTHWHILE * tried <= least:
-                best, least = roles, tried
-    return best
+            counted = counted or _estimate(program, group, best, sizes, narrow)
+            tried = _estimate(program, group, roles, sizes, narrow)
+            if WORTHWHILE * tried.cost.work <= counted.cost.work:
+                best, counted = roles, tried
+    return best, counted
 
 
 def _held(

@@ -7,7 +7,11 @@ factors of their own:
             = sum[t](X[t,d] * (P[t,v] * c - where(v == label[t], g[t], 0)))
 
 Each sum is a product of its own else, and an accumulator. An element that no filter admits stays
-out, and what stands before a sum is finite where what is read is.
+out, and what stands before a sum is finite where what is read is. One row of what a sum multiplies
+is a sum of one element:
+
+    dX[t,d] = sum[v](W[v,d] * P[t,v]) * g[t] - W[label[t],d] * g[t]
+            = sum[v](W[v,d] * (P[t,v] * g[t] - where(v == label[t], g[t], 0)))
 """
 
 from __future__ import annotations
@@ -22,7 +26,6 @@ from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting import Step
 from monocomp.terms import Term
 from monocomp.terms.monomials import addends, content, factors
-from monocomp.terms.printer import show
 
 JOINING_LAW = "c * sum[k](x * y) + sum[k](x * z) is sum[k](x * (c * y + z))"
 
@@ -34,12 +37,8 @@ def join_sums(program: Equations) -> Iterator[Step]:
             start, e = program, program.by_name[name]
             equations = (replace(e, body=found) if x is e else x for x in start.equations)
             program = replace(start, equations=tuple(equations))
-            before, after = partial(_shown, start, e.body), partial(_shown, program, found)
+            before, after = partial(start.shown, e.body), partial(program.shown, found)
             yield Step("join_sums", JOINING_LAW, (name,), before, after, start, program)
-
-
-def _shown(program: Equations, t: Term) -> str:
-    return show(t, program.reader_names(t))
 
 
 @dataclass(frozen=True)
@@ -74,6 +73,8 @@ class _Sum:
 def _joined(e: Equation) -> Term | None:
     """The body with sums joined, if two can be."""
     sums = [s for a in addends(e.body) if (s := _sum(a)) is not None]  # with columns
+    others = [a for a in addends(e.body) if a not in [s.addend for s in sums]]
+    sums += [row for a in others if (row := _row(a, sums)) is not None]
     for n, one in enumerate(sums):
         for common in dict.fromkeys(s.columns & one.columns for s in sums[n + 1 :]):
             chosen = [s for s in sums if s.bound is one.bound and common <= s.columns]
@@ -100,6 +101,27 @@ def _sum(addend: Term) -> _Sum | None:
             if found.columns and all(map(T.is_finite_if_read, others)):
                 return found
     return None
+
+
+def _row(addend: Term, sums: Sequence[_Sum]) -> _Sum | None:
+    """An addend as a sum of one element, where it has a row of what one of the sums multiplies."""
+    for column, bound in ((c, s.bound) for s in sums for c in s.columns):
+        for f in factors(addend):
+            place = _place_of_row(f, column, bound)
+            others = [g for g in factors(addend) if g is not f]
+            if place is not None and all(map(T.is_finite_if_read, others)):
+                return _Sum(addend, bound, T.compare("==", bound, place), (*others, column))
+    return None
+
+
+def _place_of_row(f: Term, column: Term, bound: Term) -> Term | None:
+    """Where an index is in a read that is like another but for it."""
+    if f.op != column.op or f.op not in ("read", "stored") or f.attr != column.attr:
+        return None
+    place = f.args[column.args.index(bound)] if bound in column.args else None
+    if place is None or T.substitute(column, {bound.attr[0]: place}) is not f:
+        return None
+    return place
 
 
 def _separated(element: Term) -> Iterator[Term]:

@@ -32,7 +32,6 @@ from monocomp.rewrites.single_folds import is_fold, reads_computed
 from monocomp.rewriting import Step
 from monocomp.terms import Term
 from monocomp.terms.monomials import factors
-from monocomp.terms.printer import show
 
 ORDER_LAW = "sums may be taken in any order"
 PARTIAL_SUMS_LAW = f"{ORDER_LAW}, and a value stored and read again"
@@ -90,8 +89,8 @@ def _step(
     changed = replace(reader, body=T.replace(reader.body, old, new))
     others = [changed if e is reader else e for e in start.equations]
     program = replace(start, equations=in_order([*others, *more]))
-    before = partial(show, old, start.reader_names(old))
-    after = partial(show, new, program.reader_names(new))
+    before = partial(start.shown, old)
+    after = partial(program.shown, new)
     law = PARTIAL_SUMS_LAW if more else ORDER_LAW
     return Step(rule, law, (reader.name,), before, after, start, program)
 

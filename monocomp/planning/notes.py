@@ -8,7 +8,7 @@ from itertools import combinations
 
 from monocomp import terms as T
 from monocomp.equations import Equation
-from monocomp.notes import Note
+from monocomp.notes import Note, Notes
 from monocomp.planning.cost import NOTHING, Formula, formula
 from monocomp.planning.plan import Plan
 from monocomp.planning.report import tile_cost
@@ -45,6 +45,12 @@ def growth(flops: Formula) -> str:
     return (
         f"operations grow as {outer}*({inner})" if len(rest) > 1 else f"operations grow as {outer}"
     )
+
+
+def notes_on(plan: Plan) -> Notes:
+    """What may surprise: what the text means, and what the plan stores and repeats."""
+    origin = plan.program.origin
+    return Notes((*origin.notes, *stored_notes(plan), *repeated_notes(plan)), origin.text)
 
 
 def stored_notes(plan: Plan) -> Iterator[Note]:

@@ -25,6 +25,7 @@ from monocomp.lowering.kernels import lower
 from monocomp.planning.bounding import bound
 from monocomp.planning.diagonals import along_diagonals
 from monocomp.planning.holding import roles_by_cost
+from monocomp.planning.operands import stored_operands
 from monocomp.planning.report import report
 from monocomp.planning.roles import (
     WHOLE_LIMIT,
@@ -233,6 +234,7 @@ class Planner:
         if processors > 1:
             program, more = split(program, sizes, processors, divides=divides)
             steps = [*steps, *more]
+        program = replace(program, operands=stored_operands(program))
         planned = self._kernels(program, sides, sizes)
         return Plan(Derivation.of(rewriter), tuple(steps), program, planned, sizes, processors)
 

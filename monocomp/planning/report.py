@@ -141,4 +141,4 @@ def _operation(e: Expr) -> Operations:
 
 
 def _width(tensor: Tensor | OutputTensor) -> int:
-    return STORED_BYTES if tensor.is_stored and tensor.kind == "float" else ELEMENT_BYTES
+    return STORED_BYTES if tensor.is_wide else ELEMENT_BYTES

@@ -19,12 +19,14 @@ from monocomp import terms as T
 from monocomp.equations import Equation, Equations, in_order, stored_in
 from monocomp.planning.closing import Closing
 from monocomp.planning.counting import Estimate, Place, elements
-from monocomp.planning.holding import estimate
+from monocomp.planning.holding import Known, estimate
 from monocomp.planning.joined_sums import join_sums
 from monocomp.planning.naming import new_index, new_name, taken_names
 from monocomp.planning.nested_sums import longest_first, partial_sums
+from monocomp.planning.operands import computed_side, with_side
 from monocomp.planning.roles import rows_of
 from monocomp.planning.slicing import length_of_slices, sliced, time_of
+from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting import Saving, Step
 from monocomp.sharing import reading_stored
 from monocomp.terms import Term
@@ -52,7 +54,7 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     program = steps[-1].program if steps else program
     steps += join_sums(program)
     program = steps[-1].program if steps else program
-    known: dict[tuple[Equation, ...], Estimate] = {}  # most kernels are the same in all trials
+    known: Known = {}  # most kernels are the same in all trials
     kernels = estimate(program, sizes, known)
     close = Closing(program)
     trials = 0
@@ -98,6 +100,7 @@ class _Value:
     Attributes:
         closed: the term, as a function of `@0`, `@1`, ...
         indices: those.
+        is_operand: is it one side of products of matrices, and no sum?
         beside: where a kernel for the same rows computes it and can store it, if one does.
         reader: where it is computed most often, of the places that are to read it.
         readers: names of the equations that are to read it.
@@ -105,15 +108,18 @@ class _Value:
 
     closed: Term
     indices: tuple[Term, ...]
+    is_operand: bool
     beside: _Use | None
     reader: _Use
     readers: frozenset[str]
 
     @property
-    def loop(self) -> object:
-        """What values have in common that one loop computes."""
-        fold = self.closed.args[0] if self.closed.op == "field" else self.closed
-        return T.domain_of(fold)
+    def sets(self) -> Iterator[object]:
+        """What values have in common that are stored together: their indices, or the loop that
+        computes them."""
+        yield self.is_operand, self.indices
+        if not self.is_operand:
+            yield T.domain_of(self.closed.args[0] if self.closed.op == "field" else self.closed)
 
 
 def _choices(
@@ -134,8 +140,8 @@ def _sets(
     sets: dict[object, list[_Value]] = {}
     for v in _repeated_values(kernels, sizes, close):
         if elements(v.indices, sizes) <= limit:
-            sets.setdefault(v.indices, []).append(v)
-            sets.setdefault(v.loop, []).append(v)
+            for key in v.sets:
+                sets.setdefault(key, []).append(v)
     return sets.values()
 
 
@@ -187,12 +193,14 @@ def tensor_sizes(program: Equations, sizes: Mapping[str, int]) -> list[int]:
 def _repeated_values(
     kernels: Sequence[Estimate], sizes: Mapping[str, int], close: Closing
 ) -> Iterator[_Value]:
-    found: dict[Term, list[_Use]] = {}
+    found: dict[tuple[Term, bool], list[_Use]] = {}
     for kernel in kernels:
-        for t, places in kernel.folds.items():
-            closed, subscripts = close(t)
-            found.setdefault(closed, []).extend(_Use(t, subscripts, p, kernel) for p in places)
-    for closed, uses in found.items():
+        for is_operand, computed in ((False, kernel.folds), (True, kernel.operands)):
+            for t, places in computed.items():
+                closed, subscripts = close(t)
+                uses = found.setdefault((closed, is_operand), [])
+                uses += (_Use(t, subscripts, p, kernel) for p in places)
+    for (closed, is_operand), uses in found.items():
         indices = close(closed)[1]
         is_repeated = sum(use.place.times for use in uses) >= 2 * elements(indices, sizes)
         if not is_repeated and not any(map(_reads_anew_for_weights, uses)):
@@ -202,7 +210,7 @@ def _repeated_values(
         if readers:
             most = max(readers, key=lambda use: use.place.times)
             names = frozenset(e.name for use in readers for e in use.kernel.equations)
-            yield _Value(closed, indices, beside, most, names)
+            yield _Value(closed, indices, is_operand, beside, most, names)
 
 
 def _reads_anew_for_weights(use: _Use) -> bool:
@@ -242,24 +250,20 @@ def _store(program: Equations, values: Sequence[_Value], close: Closing) -> list
     steps = []
     for value in values:
         equation = _equation(program, value, close)
-        reading = _Reading(equation, value.closed, close)
+        reading = _Reading(equation, value, close)
         changed = [
             replace(e, body=reading(e.body)) if e.name in value.readers else e
             for e in program.equations
         ]
         known = tuple(a for a in program.known if a.name != equation.name)
         start = program
-        before = partial(_shown, start, equation.body)
+        before = partial(start.shown, equation.body)
         program = replace(program, equations=in_order([equation, *changed]), known=known)
         place = tuple(e.name for e in program.equations if e.name in value.readers)
         after = partial(_left, program, equation)
         step = Step("store_value", STORING_LAW, place, before, after, start, program)
         steps.append(replace(step, reason=_reason(value)))
     return steps
-
-
-def _shown(program: Equations, t: Term) -> str:
-    return show(t, program.reader_names(t))
 
 
 def _store_kept(program: Equations) -> list[Step]:
@@ -270,7 +274,7 @@ def _store_kept(program: Equations) -> list[Step]:
         if readers:
             start, equation = program, program.by_name[name]
             program = reading_stored(program, equation)
-            before = partial(_shown, start, equation.body)
+            before = partial(start.shown, equation.body)
             left = show(T.stored(equation, equation.indices), start.names())
             step = Step("store_value", STORING_LAW, readers, before, left, start, program)
             steps.append(replace(step, reason="of which there would be too many copies"))
@@ -282,7 +286,7 @@ def _equation(program: Equations, value: _Value, close: Closing) -> Equation:
     known = (a.name for a in program.known if close(a.body)[0] is value.closed)
     name = next((n for n in known if n not in program.by_name), None)
     taken = taken_names(program) | {a.name for a in program.known}
-    name = name or new_name(_letter(value.closed), taken | program.declared.extent_of.keys())
+    name = name or new_name(_letter(value), taken | program.declared.extent_of.keys())
     taken.add(name)
     own = value.beside.subscripts if value.beside else value.indices
     indices = []
@@ -293,8 +297,12 @@ def _equation(program: Equations, value: _Value, close: Closing) -> Equation:
     return Equation(name, tuple(indices), T.substitute(value.closed, named))
 
 
-def _letter(t: Term) -> str:
-    """What the value is called where nothing else is known: a maximum, a sum in SE, a fold."""
+def _letter(value: _Value) -> str:
+    """What a value is called where nothing else is known: an operand, a maximum, a sum in SE, a
+    fold."""
+    t = value.closed
+    if value.is_operand:
+        return "G"
     if t.op == "fold" and t.attr.monoid in ("max", "min"):
         return "M"
     return "L" if is_mantissa(t) else "F"
@@ -303,8 +311,9 @@ def _letter(t: Term) -> str:
 class _Reading:
     """Rewrites terms to read an equation's value wherever they compute it."""
 
-    def __init__(self, equation: Equation, closed: Term, close: Closing) -> None:
-        self.equation, self.closed, self.close = equation, closed, close
+    def __init__(self, equation: Equation, value: _Value, close: Closing) -> None:
+        self.equation, self.closed, self.close = equation, value.closed, close
+        self.is_operand = value.is_operand
         self.memo: dict[Term, Term] = {}
 
     def __call__(self, t: Term) -> Term:
@@ -314,11 +323,21 @@ class _Reading:
         return found
 
     def _read(self, t: Term) -> Term:
-        if t.op == self.closed.op and t.kind == self.closed.kind:
-            closed, subscripts = self.close(t)
+        side = _computed_side(t) if self.is_operand else (t,)
+        found = T.mul(*side) if side else t
+        if side and found.op == self.closed.op and found.kind == self.closed.kind:
+            closed, subscripts = self.close(found)
             if closed is self.closed:
-                return T.stored(self.equation, subscripts)
+                value = T.stored(self.equation, subscripts)
+                return with_side(t, side, value) if self.is_operand else value
         return T.map_children(t, self)
+
+
+def _computed_side(t: Term) -> tuple[Term, ...]:
+    if not is_fold(t, "sum") or t.kind != "float":
+        return ()
+    (bound,), (_, element) = T.open_fold(t)
+    return computed_side(bound, element)
 
 
 def _left(program: Equations, equation: Equation) -> str:

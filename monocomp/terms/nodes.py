@@ -37,6 +37,8 @@ class Term:
         folded: extents of the folds inside; a term with `e in folded` holds a result over e.
         height: the largest bound index number inside.
         names: of the definitions that it reads.
+        weight: the number of nodes where it is written out.
+        depth: how many folds stand in one another.
         key: sorts terms by structure, the same in every run.
     """
 
@@ -44,6 +46,7 @@ class Term:
         "__weakref__",
         "args",
         "attr",
+        "depth",
         "folded",
         "free",
         "height",
@@ -51,6 +54,7 @@ class Term:
         "kind",
         "names",
         "op",
+        "weight",
     )
 
     op: str
@@ -61,10 +65,12 @@ class Term:
     folded: frozenset[str]
     height: int
     names: frozenset[str]
+    weight: int
+    depth: int
     key: tuple[int, str, str]
 
     def __reduce__(self) -> Any:
-        raise TypeError("terms are interned and are not pickled; print and parse them instead")
+        return intern, (self.op, self.args, self.attr, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +116,9 @@ class UserMonoid:
     def __new__(cls, *parts: Any, **named: Any) -> UserMonoid:
         return _MONOIDS.setdefault((*parts, *named.values()), object.__new__(cls))
 
+    def __reduce__(self) -> Any:
+        return UserMonoid, (self.name, self.fields, self.unit, self.combine)
+
     def unit_of(self, name: str) -> Term:
         """The unit of a field."""
         return self.unit[self.fields.index(name)]
@@ -145,6 +154,8 @@ def intern(op: str, args: tuple[Term, ...], attr: Any, kind: Kind) -> Term:
     term.folded = _union([a.folded for a in args])
     term.names = _union([a.names for a in args])
     term.height = max([a.height for a in args], default=0)
+    term.weight = 1 + sum([a.weight for a in args])
+    term.depth = max([a.depth for a in args], default=0)
     name = ""
     if op == "index":
         term.free = frozenset((attr[0],))
@@ -163,6 +174,7 @@ def intern(op: str, args: tuple[Term, ...], attr: Any, kind: Kind) -> Term:
         term.free = (term.free - bound) | at
         term.folded |= frozenset(attr.extents)
         term.height += len(attr.indices)
+        term.depth += 1
     identity_text = repr((op, _attr_key(attr), kind, [a.key[2] for a in args]))
     digest = hashlib.blake2b(identity_text.encode(), digest_size=12).hexdigest()
     term.key = (_RANK.get(op, 5), name, digest)

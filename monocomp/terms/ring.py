@@ -11,7 +11,7 @@ their constructors (`construct`, `rebuild`): what cancels there is finite or lea
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from fractions import Fraction
 
 from monocomp.terms.constructors import CONSTRUCTORS, construct
@@ -36,7 +36,9 @@ from monocomp.terms.parts import (
     split_coefficient,
 )
 from monocomp.terms.weights import (
+    holds_addend,
     holds_ref,
+    infinite_frames,
     is_inverse_of_nothing,
     is_quotient,
     is_scale,
@@ -282,20 +284,39 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
     return parts[0] if len(parts) == 1 else intern("mul", tuple(parts), None, kind)
 
 
-def _with_quotients_that_cancel(found: list[Term]) -> Iterator[Term]:
-    """(1 / z) / (x / z) is 1 / x: the factors, with such quotients that divide written out."""
-    has_exponential = any(f.op == "exp" for f in found)
+def _with_quotients_that_cancel(found: list[Term]) -> list[Term]:
+    """The factors, with quotients that divide written out where their inverses cancel:
+    (1 / z) / (x / z) is 1 / x, and exp(s - m) / (x * exp(-m)) is exp(s) / x, over nothing, too."""
     divisors = {f.args[0] for f in found if f.op == "pow" and f.attr < 0}
+    for f in [f for f in found if f.op == "pow" and f.attr < 0 and f.args[0].op == "mul"]:
+        product, power = f.args[0], f.attr
+        inverses = [g for g in product.args if is_inverse_of_nothing(g)]
+        scale = next((g for g in inverses if g.op == "exp"), None)
+        if scale is not None and any(g.op == "exp" for g in found):
+            found, exponent = _without_common_frames(found, scale.args[0], -power)
+            product = mul(exp(exponent), *(g for g in product.args if g is not scale))
+        elif not any(g.op == "pow" and g.args[0] in divisors for g in inverses):
+            continue
+        found = [g for g in found if g is not f] + [_dividing_by_weights(product, power)]
+    return list(factors(found))
 
-    def cancels(factor: Term) -> bool:
-        return has_exponential if factor.op == "exp" else factor.args[0] in divisors
 
-    for f in found:
-        quotient = f.args[0].args if f.op == "pow" and f.attr < 0 and f.args[0].op == "mul" else ()
-        if any(is_inverse_of_nothing(g) and cancels(g) for g in quotient):
-            yield from factors([_dividing_by_weights(f.args[0], f.attr)])
+def _without_common_frames(
+    found: list[Term], exponent: Term, power: Fraction
+) -> tuple[list[Term], Term]:
+    """Factors and the exponent of what divides them `power` times, without the frames of both that
+    are infinite over nothing. A frame of the divisor alone is 0 there: what it scales is 0."""
+    for number, m, there in infinite_frames(exponent):
+        exponent = sub(exponent, mul(const(number, "float"), m))
+        for n, f in enumerate(found):
+            if f.op == "exp" and holds_addend(f.args[0], number * power, m):
+                rest = sub(f.args[0], mul(const(number * power, "float"), m))
+                found = [*found[:n], exp(rest), *found[n + 1 :]]
+                break
         else:
-            yield f
+            if_there = construct("where", there, m, ZERO)
+            exponent = add(exponent, mul(const(number, "float"), if_there))
+    return found, exponent
 
 
 def _joined_power(base: Term, first: Fraction, second: Fraction) -> tuple[Term, Fraction]:

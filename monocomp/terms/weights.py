@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from fractions import Fraction
 from functools import lru_cache
 
 from monocomp.terms.constructors import construct
@@ -25,10 +26,13 @@ from monocomp.vocabulary import LOGARITHM_OF
 def is_weight_there(exponent: Term) -> Term | None:
     """exp(exponent) != 0, if that is no matter of course."""
     number, rest = split_coefficient(exponent)
-    if rest is None or is_unmasked(rest):
+    if rest is None or is_unmasked(exponent):
         return None
-    rest = without_scale(rest)
-    sides = (NEG_INF, rest) if number > 0 else (rest, INF)
+    if isinstance(number, float):  # it is infinite, and what is multiplied with it has a sign
+        sides = NEG_INF, exponent
+    else:
+        rest = without_scale(rest)
+        sides = (NEG_INF, rest) if number > 0 else (rest, INF)
     there = construct("compare", *sides, attr="<")
     return None if there is TRUE else there
 
@@ -49,7 +53,7 @@ def that_cancel(
         for a in addends(e):
             if may_clash:
                 lose(a)
-            number, rest = split_coefficient(a)
+            number, rest = _finite_coefficient(a)
             if rest is not None and not is_finite(rest):
                 numbers.setdefault(rest, []).append(number)
     for rest, found in numbers.items():
@@ -61,6 +65,15 @@ def that_cancel(
             cancels = sign * sum(found) <= 0 and min(found) < 0 < max(found)
             if there in known or (as_written and cancels and not is_joint):
                 yield there
+
+
+def _finite_coefficient(addend: Term) -> tuple[Number, Term | None]:
+    """(number, rest) of number * rest, where inf is one of the rest."""
+    number, rest = split_coefficient(addend)
+    if rest is None or not isinstance(number, float):
+        return number, rest
+    sign = 1 if number > 0 else -1
+    return Fraction(sign), construct("mul", INF, rest)
 
 
 def is_quotient(t: Term) -> bool:
@@ -83,16 +96,26 @@ def _is_extremum_of_nothing(t: Term) -> bool:
 def is_inverse_of_nothing(factor: Term) -> bool:
     if factor.op != "exp":
         return factor.op == "pow" and factor.attr < 0 and may_be_empty(factor.args[0])
-    (exponent,) = factor.args
+    return any(True for _ in infinite_frames(factor.args[0]))
+
+
+def infinite_frames(exponent: Term) -> Iterable[tuple[Number, Term, Term]]:
+    """The addends of an exponent that are inf over nothing, -max(s) and min(s): the number, the
+    extremum, and that it is of something."""
     signs = {"max": 1, "min": -1}
     for number, m in map(split_coefficient, addends(exponent)):
         if m is None or m.op != "fold" or m.attr.monoid not in signs:
             continue
         sign = signs[m.attr.monoid]
-        largest = construct("mul", const(sign), m)
-        if sign * number < 0 and is_weight_there(largest) is not None:
-            return True
-    return False
+        there = is_weight_there(construct("mul", const(sign), m))
+        if sign * number < 0 and there is not None:
+            yield number, m, there
+
+
+def holds_addend(exponent: Term, number: Number, t: Term) -> bool:
+    """Is number * t, or more of it, a part of the exponent?"""
+    numbers = (n for n, rest in map(split_coefficient, addends(exponent)) if rest is t)
+    return any(n * number > 0 and abs(n) >= abs(number) for n in numbers)
 
 
 def is_scale(t: Term, product: Iterable[Term]) -> bool:

@@ -15,6 +15,7 @@ Everything else of the compiler imports the types from here.
 from __future__ import annotations
 
 from monocomp.tile.program import (
+    OPERAND,
     WHOLE,
     Assign,
     Axis,

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from monocomp.errors import InternalError
@@ -84,6 +85,11 @@ class Expr:
     def guard(self) -> Expr | None:
         """What admits the elements of a load, if it is guarded."""
         return self.args[-1] if self.guarded else None
+
+    @cached_property
+    def below(self) -> tuple[Expr, ...]:
+        """Its operands and theirs, operands first."""
+        return tuple([x for a in self.args for x in (*a.below, a)])
 
 
 @dataclass(frozen=True)
@@ -267,12 +273,16 @@ Statement: TypeAlias = Let | Fold | Mask | Assign | Store | Loop
 _S = TypeVar("_S", bound=Statement)
 
 
+# The dtype of what is stored for products of matrices alone: that of what they multiply it with.
+OPERAND = "operand"
+
+
 @dataclass(frozen=True)
 class Tensor:
     """A tensor argument of the kernel; `dims` names the extent of each dimension.
 
     `is_stored` says that an earlier kernel has computed it; `dtype` is that of an input, where it
-    is known.
+    is known, or OPERAND.
     """
 
     name: str
@@ -281,13 +291,18 @@ class Tensor:
     is_stored: bool = False
     dtype: str | None = None
 
+    @property
+    def is_wide(self) -> bool:
+        """Has it the precision that sums are accumulated in?"""
+        return self.is_stored and self.kind == "float" and self.dtype != OPERAND
+
 
 @dataclass(frozen=True)
 class OutputTensor:
     """A result; `dims` names the extent of each dimension.
 
-    What is stored for other kernels has the precision that sums are accumulated in. What stores
-    add to starts as 0.
+    What is stored for other kernels has the precision that sums are accumulated in, but for what
+    only products of matrices read. What stores add to starts as 0.
     """
 
     name: str
@@ -295,6 +310,11 @@ class OutputTensor:
     kind: Kind
     dtype: str | None
     is_stored: bool = False
+
+    @property
+    def is_wide(self) -> bool:
+        """Has it the precision that sums are accumulated in?"""
+        return self.is_stored and self.kind == "float" and self.dtype != OPERAND
 
 
 @dataclass
@@ -315,7 +335,7 @@ class TileProgram(Rendered):
 
     def of_dtypes(self, dtypes: Mapping[str, str]) -> TileProgram:
         """The same for inputs of dtypes, as far as they are known."""
-        inputs = {n: replace(t, dtype=dtypes.get(n)) for n, t in self.inputs.items()}
+        inputs = {n: replace(t, dtype=dtypes.get(n, t.dtype)) for n, t in self.inputs.items()}
         return replace(self, inputs=inputs)
 
     def axis_names(self, *roles: Role) -> list[str]:
@@ -392,14 +412,13 @@ def expressions(body: list[Statement]) -> Iterator[Expr]:
     """Every expression in the body, operands before what uses them."""
     for s in walk(body):
         for root in roots(s):
-            yield from subexpressions(root)
+            yield from root.below
+            yield root
 
 
-def subexpressions(e: Expr) -> Iterator[Expr]:
+def subexpressions(e: Expr) -> tuple[Expr, ...]:
     """e and its operands, operands first."""
-    for a in e.args:
-        yield from subexpressions(a)
-    yield e
+    return (*e.below, e)
 
 
 def leaves(e: Expr) -> Iterator[Expr]:

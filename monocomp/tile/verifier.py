@@ -195,7 +195,7 @@ class _Verifier:
         if s.mode == "set":
             _require(s.value.axes <= axes, f"several elements are stored in one of {s.output}")
             return
-        is_wide = output.kind == "int" or output.is_stored or output.dtype in _WIDE
+        is_wide = output.kind == "int" or output.is_wide or output.dtype in _WIDE
         _require(is_wide and output.kind != "bool", f"{s.output} is too narrow to be added to")
         # What lacks an axis that is cut into blocks is added once a block, so it must be a sum
         # over the block.

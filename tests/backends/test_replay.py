@@ -20,6 +20,8 @@ from unittest.mock import patch
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
+from torch.utils._python_dispatch import TorchDispatchMode
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import monocomp as mc
@@ -300,6 +302,30 @@ def test_errors_are_those_of_a_first_call(driver: Driver) -> None:
         kernel(*inputs.values(), inputs["V"])
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of torch itself
+def test_what_watches_a_call_sees_it(driver: Driver) -> None:
+    """A call like an earlier one is recorded for tangents, and an operator to what traces it."""
+    kernel, x = mc.compile("O[i] = sum[k](X[i,k] ** 2)", backend="triton"), torch.ones(4, 32)
+    seen = []
+
+    class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, function: Any, _: Any, args: Any = (), how: Any = None) -> Any:
+            seen.append(str(function))
+            return function(*args, **(how or {}))
+
+    kernel(x)
+    kernel(x)
+    with (
+        forward_ad.dual_level(),
+        patch("monocomp.autograd.recorded", side_effect=LookupError),
+        pytest.raises(LookupError),
+    ):
+        kernel(forward_ad.make_dual(x, x))  # type: ignore[no-untyped-call]
+    with Watch():  # type: ignore[no-untyped-call]
+        kernel(x)
+    assert len(seen) == 1 and seen[0].startswith("monocomp.")
+
+
 def test_what_is_converted_is_of_that_call(driver: Driver) -> None:
     """One product takes both; the one that is narrower is copied, each time."""
     kernel = mc.compile(MIXED, backend="triton")
@@ -454,4 +480,4 @@ def test_a_repeated_call_is_short(driver: Driver) -> None:
         kernel(*inputs)
     finally:
         sys.setprofile(None)
-    assert len(called) <= 20, called
+    assert len(called) <= 24, called

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import monocomp as mc
-from monocomp import schedules
+from monocomp.backends.triton import remembered as schedules
+from monocomp.backends.triton.remembered import Entry, Situation
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.errors import UsageError
-from monocomp.schedules import Entry, Situation
 
 FAST = Schedule((("q", 64), ("k", 32)), 4, 2)
 PLACE = Situation(

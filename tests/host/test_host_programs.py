@@ -16,27 +16,29 @@ import monocomp as mc
 from monocomp import library
 from monocomp.declarations import by_representative
 from monocomp.errors import InternalError, UnsupportedError
-from monocomp.host.building import host_program, of_tile_program
-from monocomp.host.evaluation import Evaluation
-from monocomp.host.program import (
+from monocomp.host.arguments import (
     Argument,
-    Buffer,
-    CheckEmpty,
-    Clear,
     Extent,
     Flag,
     HalfLength,
-    HostProgram,
-    Launch,
     Length,
     Param,
     Pointer,
+    Stride,
+)
+from monocomp.host.building import host_program, of_tile_program
+from monocomp.host.evaluation import Evaluation
+from monocomp.host.program import (
+    Buffer,
+    CheckEmpty,
+    Clear,
+    HostProgram,
+    Launch,
     Return,
     Size,
     Slices,
     Split,
     Statement,
-    Stride,
 )
 from monocomp.host.verifier import verify
 from monocomp.sizes import packed_extents

@@ -36,8 +36,8 @@ DEFINED = {
     Path("monocomp/terms/printer.py"),
     Path("monocomp/planning/reading.py"),  # it reads programs that have them
     Path("monocomp/rewriting.py"),  # it names their operands for readers
-    Path("backends/triton/reference/folds.py"),
-    Path("backends/triton/reference/scope.py"),
+    Path("backends/eager/statements.py"),
+    Path("backends/eager/scope.py"),
 }
 
 

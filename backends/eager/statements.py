@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from monocomp import terms as T
+from monocomp.backends.eager.code import TYPES, Code, call_lines, comment_lines
+from monocomp.backends.eager.terms import Terms, shared_terms
 from monocomp.backends.triton.layout import fit, tuple_text
-from monocomp.backends.triton.reference.code import TYPES, Code, call_lines, comment_lines
-from monocomp.backends.triton.reference.terms import Terms, shared_terms
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.terms import Term
 from monocomp.terms.printer import definition_line

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from monocomp.backends.eager import helpers
+from monocomp.backends.eager.code import call_lines, default_text
+from monocomp.backends.eager.scope import Scope
+from monocomp.backends.eager.statements import Body
 from monocomp.backends.triton.layout import fit, tuple_text
-from monocomp.backends.triton.reference import helpers
-from monocomp.backends.triton.reference.code import call_lines, default_text
-from monocomp.backends.triton.reference.folds import Body
-from monocomp.backends.triton.reference.scope import Scope
 from monocomp.declarations import Output
 from monocomp.equations import Equation, Equations
 from monocomp.errors import UnsupportedError

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from monocomp.backends.eager import RESERVED, reference_lines
 from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.launch import load
-from monocomp.backends.triton.reference import RESERVED, reference_lines
 from monocomp.equations import Equations
 
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from monocomp import terms as T
+from monocomp.backends.eager.code import TYPES, Code, number_text, split_number
+from monocomp.backends.eager.scope import Scope
 from monocomp.backends.triton.layout import fit
-from monocomp.backends.triton.reference.code import TYPES, Code, number_text, split_number
-from monocomp.backends.triton.reference.scope import Scope
 from monocomp.equations import Equation
 from monocomp.errors import UnsupportedError
 from monocomp.terms import Term
