@@ -37,6 +37,7 @@ from monocomp.terms.printer import show
 
 DIAGONALS_LAW = "sums may be taken in any order, and a value stored and read again"
 ROWS, KEYS = 128, 64  # of a block
+MOST = 4  # times what is stored: no more than all inputs and outputs together
 
 
 def along_diagonals(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[Step]]:
@@ -50,7 +51,7 @@ def along_diagonals(program: Equations, sizes: Mapping[str, int]) -> tuple[Equat
         The program with equations for sums along diagonals of blocks, and the steps to it.
     """
     steps: list[Step] = []
-    limit = max(tensor_sizes(program, sizes))
+    limit = sum(tensor_sizes(program, sizes)) // MOST
     for name in [e.name for e in program.computed]:
         found = next(_diagonals(program.by_name[name]), None)
         if found is None:
