@@ -5,7 +5,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test thorough lint format fuzz mutants golden gpu bench clean
+.PHONY: help setup demo test thorough ranges lint format fuzz mutants golden gpu bench clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -13,8 +13,8 @@ JOBS ?= 2
 GPU_PYTHON ?= python3
 
 TRY = import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] $(1))
-SEARCH = for p in python3 python3.12 python3.11; do \
-	$$p -c '$(call TRY,<= (3, 12))' 2>/dev/null && echo $$p && exit; done; \
+SEARCH = for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c '$(call TRY,<= (3, 14))' 2>/dev/null && echo $$p && exit; done; \
 	python3 -c '$(call TRY,)' 2>/dev/null && echo python3
 PYTHON ?= $(shell $(SEARCH))
 
@@ -34,13 +34,15 @@ endif
 KEY := $(shell (pwd; cat pyproject.toml constraints.txt) | cksum | cut -d ' ' -f 1)
 STAMP := $(VENV)/.installed-$(KEY)
 # Downloads show how far they are: a bar in a terminal, a line for each file elsewhere.
-PIP = $(BIN)/python -m pip install --no-input --disable-pip-version-check -c constraints.txt \
+# What setuptools has to say about editable installations is of no use here.
+PIP = PYTHONWARNINGS=ignore $(BIN)/python -m pip install --no-input --disable-pip-version-check -c constraints.txt \
 	--progress-bar $$(if test -t 1; then echo on; else echo off; fi)
 
 help:
 	@echo 'make demo     a program, its derivation, its kernel, and a run on this machine'
 	@echo 'make test     lint, types, and the tests that need no GPU, in less than ten minutes on two cores'
 	@echo 'make thorough the same, and the tests marked slow: more cases of what make test has'
+	@echo 'make ranges   the oldest and the newest versions that are allowed, each in an environment'
 	@echo 'make gpu      the tests that need an NVIDIA GPU'
 	@echo 'make bench    measure, beside what torch offers'
 	@echo 'make fuzz     10000 random programs: each step of each derivation, and kernels at special points'
@@ -60,8 +62,8 @@ $(STAMP):
 	        { $(BIN)/python -m pip --version || $(BIN)/python -m ensurepip; }; } >/dev/null 2>&1; then \
 	    python="$(PYTHON)"; \
 	    if ! "$$python" -c '$(call TRY,)' >/dev/null 2>&1; then \
-	        echo 'error: monocomp needs Python 3.11 or 3.12 with venv and pip' >&2; \
-	        echo '  found none; tried: '"$${python:-python3, python3.12, python3.11}" >&2; \
+	        echo 'error: monocomp needs Python 3.11 to 3.14 with venv and pip' >&2; \
+	        echo '  found none; tried: '"$${python:-python3, python3.14 to python3.11}" >&2; \
 	        echo '  help: install one (Debian: apt install python3-venv) or name it: make PYTHON=...' >&2; \
 	        exit 2; \
 	    fi; \
@@ -75,7 +77,7 @@ $(STAMP):
 	@touch $@
 
 demo: $(STAMP)
-	@$(BIN)/python -m monocomp.demo
+	@$(BIN)/python -m monocomp demo
 
 test: lint
 	@echo 'test: pytest'
@@ -84,6 +86,10 @@ test: lint
 thorough: lint
 	@echo 'thorough: pytest, slow tests included'
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m 'not gpu'
+
+# Downloads gigabytes into .venv-least and .venv-newest; ENDS=newest for one of them.
+ranges:
+	@$(PYTHON) -m tests.ranges $(ENDS)
 
 lint: $(STAMP)
 	@echo 'lint: ruff, mypy'

@@ -15,6 +15,7 @@ import torch
 from torch.autograd import forward_ad
 
 from monocomp import terms as T
+from monocomp.batching import batched
 from monocomp.declarations import Output
 from monocomp.gradients.derived import gradient
 from monocomp.gradients.reverse import LEAVES
@@ -64,6 +65,15 @@ class Forward:
         self.pushed: dict[Names, tuple[Calls, dict[str, str], dict[str, str]]] = {}
         self.backwards: dict[tuple[object, ...], Backward] = {}
         self._sites: dict[Names, Site] = {}
+        self._batches: dict[Names, Calls] = {}
+
+    def batch(self, own: Names) -> Calls:
+        """Calls of the program for a batch, in which each call has its own of some tensors."""
+        found = self._batches.get(own)
+        if found is None:
+            calls = self.calls.of(batched(self.program, own))
+            found = self._batches.setdefault(own, calls)
+        return found
 
     def site(self, names: Names) -> Site:
         """Calls with tensors of these names."""
@@ -303,15 +313,20 @@ class Transformed(torch.autograd.Function):
         site: Site,
         others: Values,
         plan: None,
-        *tensors: Any,
-    ) -> tuple[tuple[torch.Tensor, ...], tuple[int, ...]]:
-        found = []
-        for n in range(info.batch_size):
-            pairs = zip(tensors, dims[3:], strict=True)
-            of_one = (t if dim is None else t.select(dim, n) for t, dim in pairs)
-            results = Transformed.apply(site, others, plan, *of_one)  # type: ignore[no-untyped-call]
-            found.append(results)
-        return tuple(torch.stack(each) for each in zip(*found, strict=True)), (0,) * len(found[0])
+        *tensors: torch.Tensor,
+    ) -> tuple[tuple[torch.Tensor, ...], tuple[int | None, ...]]:
+        given = dict(zip(site.names, tensors, strict=True))
+        places = dict(zip(site.names, dims[3:], strict=True))
+        own = tuple(n for n, dim in places.items() if dim is not None)
+        calls = site.forward.batch(own)
+        values = {n: t.movedim(places[n], 0) if n in own else t for n, t in given.items()}
+        for name, of in calls.declared.inputs.items():
+            if len(of.dims) > values[name].dim():  # it is given with what each call has its own of
+                values[name] = values[name].expand(info.batch_size, *values[name].shape)
+        outputs = zip(calls.planner.equations.outputs, site.forward.program.outputs, strict=True)
+        is_batch = [len(all_calls.indices) > len(one.indices) for all_calls, one in outputs]
+        results = calls.differentiable({**values, **others})
+        return results, tuple(0 if n else None for n in is_batch)
 
 
 class Site:

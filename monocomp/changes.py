@@ -69,6 +69,20 @@ def at(root: Term, path: tuple[int, ...]) -> Term:
     return root
 
 
+def find(root: Term, t: Term) -> tuple[int, ...] | None:
+    """The path to a term, whatever its indices are called; None where it does not stand."""
+    wanted, seen = T.unnamed(t), set[Term]()
+    waiting: list[tuple[Term, tuple[int, ...]]] = [(root, ())]
+    while waiting:
+        here, path = waiting.pop()
+        if T.unnamed(here) is wanted:
+            return path
+        if here not in seen:
+            seen.add(here)
+            waiting += [(x, (*path, n)) for n, x in enumerate(operands(here, len(path)))]
+    return None
+
+
 def _differences(
     old: Term, new: Term, path: tuple[int, ...], new_path: tuple[int, ...]
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:

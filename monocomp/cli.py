@@ -224,6 +224,14 @@ FIRST_STEPS = (
     f"bench sliding_window {SIZES} --param window=128",
 )
 VERBS = {
+    "demo": _Verb(
+        verbs.demo,
+        LOOK,
+        "a program, its derivation, its kernel, and a run on this machine",
+        lambda command: None,
+        ("demo",),
+        takes_program=False,
+    ),
     "list": _Verb(
         programs.list_programs,
         LOOK,

@@ -1,4 +1,4 @@
-"""`python -m monocomp.demo`: a line of mathematics becomes a kernel, and runs here.
+"""`monocomp demo`: a line of mathematics becomes a kernel, and runs here.
 
 The program, its derivation, the kernel that follows from it, and a run on this machine's
 GPU or else its CPU, beside what torch offers for the same: the error against the oracle, the
@@ -11,14 +11,12 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import monocomp as mc
-from monocomp.cli import guarded
 from monocomp.command_line.progress import Progress
 from monocomp.paragraphs import wrap_formula
 
@@ -291,7 +289,3 @@ def _processor() -> str:
             models = [line.partition(":")[2].strip() for line in file if "model name" in line]
         name = models[0] if models else name
     return f"one thread of {name} (no GPU found)"
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

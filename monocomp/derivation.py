@@ -32,17 +32,6 @@ if TYPE_CHECKING:  # loaded when they are asked for: compiling needs none of the
     from monocomp.planning.cost import Cost
     from monocomp.refusals import Refusal
 
-# Steps that are not those of rules.
-LOWERING = (
-    "store_value",
-    "store_partial_sum",
-    "order_sums",
-    "pack_rows",
-    "split_stream",
-    "fuse_folds",
-    "tile",
-)
-
 
 @dataclass(frozen=True, repr=False)
 class Derivation(Rendered):
@@ -52,11 +41,13 @@ class Derivation(Rendered):
         start: the program before the first step.
         steps: what was done, in order.
         finished: has every rule been applied that should be?
+        planned: how many of the last steps are those of a plan of kernels.
     """
 
     start: Equations
     steps: tuple[Step, ...]
     finished: bool = False
+    planned: int = 0
 
     @classmethod
     def of(cls, rewriter: Rewriter) -> Derivation:
@@ -64,21 +55,21 @@ class Derivation(Rendered):
         return cls(rewriter.start, tuple(rewriter.steps), rewriter.finished)
 
     def rewriter(self) -> Rewriter:
-        """A rewriter that goes on from here. What kernels store and how they loop is decided
-        by the lowering, again."""
-        steps = itertools.takewhile(lambda step: step.rule not in LOWERING, self.steps)
-        rewriter = Rewriter(self.start, steps=steps)
+        """A rewriter that goes on from here; kernels are planned again."""
+        rewriter = Rewriter(self.start, steps=self.steps[: len(self.steps) - self.planned])
         rewriter.finished = self.finished
         return rewriter
 
     def then(self, steps: Iterable[Step]) -> Derivation:
-        """The same derivation with more steps at its end."""
-        return replace(self, steps=(*self.steps, *steps))
+        """The same derivation with the steps of a plan at its end."""
+        found = (*self.steps, *steps)
+        return replace(self, steps=found, planned=self.planned + len(found) - len(self.steps))
 
     def first(self, count: int) -> Derivation:
         """The first steps only."""
         steps = self.steps[:count]
-        return Derivation(self.start, steps, self.finished and len(steps) == len(self.steps))
+        planned = self.planned - (len(self.steps) - len(steps))
+        return Derivation(self.start, steps, self.finished and planned >= 0, max(0, planned))
 
     def apply(self, rule: str, place: str | None = None) -> Derivation:
         """One step more, by a rule of the caller's choice.

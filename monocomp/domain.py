@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 
 from monocomp import terms as T
@@ -358,15 +359,17 @@ def _variation(i: Interval) -> tuple[int, list[tuple[int, str, str]]]:
     return len(frozenset().union(*(t.free for t in bounds))), [t.key for t in bounds]
 
 
+@lru_cache(maxsize=16384)
 def prefix_of(f: Term) -> Term | None:
     """The index t of a prefix: `fold[j if j <= t](x[j])`, where nothing else varies with t."""
-    if f.op != "fold" or len(f.attr.indices) != 1:
+    if f.op != "fold" or len(f.attr.indices) != 1 or f.args[0] is T.TRUE:
         return None
     (bound,), (condition, *bodies) = T.open_fold(f)
-    for name in condition.free:
+    conditions = T.conjuncts(condition)
+    for name in condition.free - bound.free:
         t = T.index(name, bound.attr[1])
-        rest = [c for c in T.conjuncts(condition) if c is not T.compare("<=", bound, t)]
-        alone = all(name not in part.free for part in (*rest, *bodies))
-        if t is not bound and alone and len(rest) < len(T.conjuncts(condition)):
-            return t
+        if (until := T.compare("<=", bound, t)) in conditions:
+            rest = [c for c in conditions if c is not until]
+            if all(name not in part.free for part in (*rest, *bodies)):
+                return t
     return None

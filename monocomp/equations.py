@@ -28,6 +28,7 @@ class Slices:
     Attributes:
         whole: the extent that is sliced.
         part: that of a slice.
+        start: the parameter that says where a slice begins, if that is asked.
         length: of a slice; the last may be shorter.
         read: inputs that are slices, with the tensor and the dimension of each.
         written: equations that are slices of outputs, with the output and the dimension of each.
@@ -37,6 +38,7 @@ class Slices:
 
     whole: str
     part: str
+    start: str | None
     length: int
     read: Mapping[str, tuple[str, int]]
     written: Mapping[str, tuple[str, int]]
@@ -54,8 +56,8 @@ class Equations:
     that depend on them; `parts` are parameters that a backend sets to say into how many parts a
     stream is cut, by the extent of the parts; `views` are outputs that only lay out anew what
     another equation computes, in the same order: that one's name, by theirs; `slices` are what some
-    are computed for, one after the other; `operands` are stored values in the dtype in which products
-    of matrices take them, as nothing else does; `given` are the definitions of inputs that are given with
+    are computed for, one after the other; `operands` are stored for products of matrices alone, in
+    the dtype in which these take them; `given` are the definitions of inputs that are given with
     one, each written out but for those before it; `kept` are definitions that are not inlined, once
     that is decided; `as_written` gives what a text says, for sizes.
     """
@@ -176,9 +178,11 @@ class Equations:
             )
             for e in (*self.given, *self.equations)
         ]
+        shown = {*self.by_name}
         for a in self.known:  # those that came later stand for what has earlier ones in it
             used = any(f"{a.name}[" in line.split("=", 1)[1] for line in lines)
-            if used and a.name not in self.by_name:
+            if used and a.name not in shown:
+                shown.add(a.name)
                 body = self.reader_names(a.body)
                 lines.insert(0, definition_line(a.name, names.of_all(a.indices), a.body, body))
         return lines
@@ -196,7 +200,8 @@ class Equations:
         declared = self.declared
         names = self.names()
         given = {e.name: e for e in self.given}
-        out = []
+        out: list[str] = []
+        after: dict[str, list[str]] = {}  # what reads a definition comes after it
         for i in declared.inputs.values():
             # The name that comes first in a text stands for the extent, so it is said first.
             labels: list[str] = []
@@ -206,8 +211,10 @@ class Equations:
             labels = [name.lstrip(".") for name in labels]
             if i.name in given:
                 e = _called(given[i.name], labels)
-                out.append(f"input {definition_line(e.name, labels, e.body, names)}")
-                out += [f"index {n} < |{n}|" for n in labels if n not in e.body.free]
+                read = [d.name for d in self.equations if d.name in e.body.names]
+                place = after.setdefault(read[-1], []) if read else out
+                place.append(f"input {definition_line(e.name, labels, e.body, names)}")
+                place += [f"index {n} < |{n}|" for n in labels if n not in e.body.free]
                 continue
             dims = ",".join(labels)
             kind = "" if i.kind == "float" else f": {i.kind}"
@@ -223,7 +230,8 @@ class Equations:
             if name not in names.read and name != extent.lstrip("."):
                 out.append(f"index {name} < |{extent.lstrip('.')}|")
         out += [show_monoid(m) for m in self.monoids]
-        out += lines
+        for e, line in zip(self.equations, lines, strict=True):
+            out += [line, *after.get(e.name, ())]
         results = ", ".join(o.name + (f": {o.dtype}" if o.dtype else "") for o in declared.outputs)
         return "\n".join([*out, f"return {results}"]) + "\n"
 

@@ -61,8 +61,8 @@ def _of_transformers(module: str, name: str) -> Any:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError):
         raise UnsupportedError(
-            "transformers is not installed, or older than version 5",
-            help="pip install 'transformers>=5'",
+            "transformers is not installed, or older than 5.4",
+            help="pip install 'transformers>=5.4'",
         ) from None
 
 

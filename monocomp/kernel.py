@@ -25,7 +25,7 @@ from monocomp.planning.notes import notes_on, summary
 from monocomp.planning.plan import Plan, Planner
 from monocomp.reading import read_equations
 from monocomp.rendering import Rendered
-from monocomp.source import minimal_source, module
+from monocomp.source import module
 from monocomp.stages import Stages
 from monocomp.terms import Term
 from monocomp.tile import TileProgram
@@ -260,9 +260,8 @@ class Kernel(Rendered):
         if backend in INTERPRETED:
             return "\n\n".join(map(str, self.tile_programs(sizes))) + "\n"
         tf32 = self.tf32 if tf32 is None else tf32
-        if minimal:
-            return minimal_source(self.planner, sizes, dtype or "bf16", target, tf32=tf32)
-        return module(backend, self.planner, sizes, dtype or "bf16", target, tf32=tf32).source
+        of, dtype = self.planner, dtype or "bf16"
+        return module(backend, of, sizes, dtype, target, tf32=tf32, minimal=minimal).source
 
     def report(self, extents: Mapping[str, int] | None = None) -> dict[str, Any]:
         """What the kernels do: passes over each index, number of kernels, and the cost.

@@ -44,7 +44,7 @@ class Saving:
 
 @dataclass(frozen=True, repr=False)
 class Step(Rendered):
-    """One rewrite: which rule, where, and the program before and after. It prints as in its derivation.
+    """One rewrite: which rule, where, and the program before and after.
 
     Attributes:
         rule: the rule's name.
@@ -223,8 +223,7 @@ class Rewriter:
         It will stand in several sums, and a reader wants to recognise it. Only the steps'
         text uses the name; the program stays as it is.
         """
-        taken = {*self.program.declared.names, *self.program.by_name}
-        taken |= {a.name for a in self.program.known}
+        taken = {*self.program.declared.names, *self.program.by_name, *self._shown_names()}
         free_names = (c for c in "STUVWXYZ" if c not in taken)
         for equation in self.program.equations:
             for t in T.subterms(equation.body):
@@ -232,6 +231,13 @@ class Rewriter:
                     return
                 if t.op in ("fold", "fold_at") and t.attr.monoid in _OF_LOGITS:
                     self._name_operand(equation, T.open_fold(t)[1][1], free_names)
+
+    def _shown_names(self) -> Iterator[str]:
+        """The names of inlined definitions that readers still see; others' forms are gone."""
+        terms = list(T.subterms(*(e.body for e in self.program.equations)))
+        for a in self.program.known:
+            if any(a.subscripts(t) is not None for t in terms):
+                yield a.name
 
     def _name_operand(self, equation: Equation, operand: Term, free_names: Iterator[str]) -> None:
         names = self.program.reader_names()
@@ -317,7 +323,7 @@ def _indices(t: Term) -> Iterator[Term]:
 
 
 def _unvisited(root: Term, normal: set[Term]) -> Iterator[Term]:
-    """Subterms that are not known to be normal, operands first."""
+    """Subterms with operands that are not known to be normal, operands first."""
     stack: list[Term | None] = [root]
     while stack:
         t = stack.pop()
@@ -326,5 +332,5 @@ def _unvisited(root: Term, normal: set[Term]) -> Iterator[Term]:
             assert t is not None
             if t not in normal:
                 yield t
-        elif t not in normal:
+        elif t.args and t not in normal:
             stack += (t, None, *reversed(T.children(t)))

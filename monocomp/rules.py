@@ -77,7 +77,8 @@ class Rule:
 
 @dataclass(eq=False)
 class RuleSet:
-    """Rules that are applied together, in order, until none matches.
+    """Rules that are applied together, in order, until none matches. A term without operands is
+    as simple as can be, and no rule is asked about it.
 
     `choices` are rules that look at the whole program, for they decide which of several equal
     forms it gets. They give a term and what replaces it everywhere, or the new program.

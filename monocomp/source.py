@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,39 +14,10 @@ from monocomp.planning.plan import Plan, Planner
 
 if TYPE_CHECKING:
     from monocomp.backends.triton.dialect import Dialect
-    from monocomp.backends.triton.emit import Module
+    from monocomp.backends.triton.emit import Module, Part
     from monocomp.backends.triton.machine_code import MachineCode
     from monocomp.backends.triton.schedule import Schedule
     from monocomp.gradients.derived import Gradient
-
-
-def minimal_source(
-    planner: Planner,
-    extents: Mapping[str, int],
-    dtype: str | Mapping[str, str],
-    target: str | None,
-    *,
-    tf32: bool,
-) -> str:
-    """A file in Triton of only kernels for the known sizes, and a short host function; arguments as
-    for `module`."""
-    from monocomp.backends.triton.dialect import TRITON
-    from monocomp.backends.triton.emit import emit_minimal
-
-    plan, dtypes, schedules = scheduled(planner, extents, dtype, target, TRITON)
-    plan = plan.of_dtypes(dtypes)
-    is_cuda = target is not None and target.startswith("cuda")
-    with BUILDING:
-        return emit_minimal(
-            planner.equations.of_dtypes(dtypes),
-            plan.kernels,
-            schedules,
-            lowered=plan.program,
-            sizes=plan.extents(extents),
-            precision="tf32" if tf32 else "ieee",
-            target=target,
-            fast=is_cuda and "float32" not in dtypes.values(),
-        )
 
 
 def module(
@@ -57,6 +28,7 @@ def module(
     target: str | None,
     *,
     tf32: bool = False,
+    minimal: bool = False,
 ) -> Module:
     """A self-contained Python file, and what it consists of.
 
@@ -67,26 +39,16 @@ def module(
         dtype: of all inputs of floats, or of some by name.
         target: what to choose the schedules for: "cuda:90", "hip:gfx942", ...
         tf32: let float32 products use the tf32 units.
+        minimal: only kernels for the known sizes, and a short host function.
     """
     from monocomp.backends.dialects import DIALECTS
-    from monocomp.backends.triton.emit import emit
+    from monocomp.backends.triton.emit import emit_part
 
-    dialect = DIALECTS[backend]()
-    plan, dtypes, schedules = scheduled(planner, extents, dtype, target, dialect)
-    narrow = {n: d for n, d in dtypes.items() if d in NARROW}  # the others may be any
-    plan = plan.of_dtypes(narrow)
+    precision = "tf32" if tf32 else "ieee"
+    dtypes = dtypes_of(planner.equations.declared, dtype)
+    part = _part(planner, extents, dtypes, target, DIALECTS[backend](), precision, minimal)
     with BUILDING:
-        made = emit(
-            planner.equations.of_dtypes(narrow),
-            plan.kernels,
-            schedules,
-            lowered=plan.program,
-            outline=plan.derivation.outline(),
-            precision="tf32" if tf32 else "ieee",
-            target=target,
-            dialect=dialect,
-            sizes=plan.extents(extents),
-        )
+        made = emit_part(part, precision, target)
     for tensor in {r.block.tensor for k in made.kernels for r in k.rings}:
         if dtypes.get(tensor) not in ("bfloat16", "float16"):
             raise UnsupportedDtypeError(
@@ -130,8 +92,7 @@ def gradient_source(
     """A file in Triton with a program and its gradients; arguments as for `module`, extents by
     index."""
     from monocomp.backends.triton.dialect import TRITON
-    from monocomp.backends.triton.gradient import Half, emit_gradient
-    from monocomp.backends.triton.known_arguments import Promises
+    from monocomp.backends.triton.gradient import emit_gradient
 
     declared = found.program.declared
     for name in found.gradients:
@@ -156,22 +117,49 @@ def gradient_source(
     sizes = by_representative(declared, extents)
     precision = "tf32" if tf32 else "ieee"
     name = found.program.origin.name or "kernel"
-    halves = []
-    is_cuda = target is not None and target.startswith("cuda")
+    parts = []
     for program, kind in ((found.forward, "forward"), (found.equations, "backward")):
         program = replace(program, origin=replace(program.origin, name=f"{name}_{kind}"))
         inputs = {n: every[n] for n, i in program.declared.inputs.items() if i.kind == "float"}
-        plan, dtypes, schedules = scheduled(Planner(program), sizes, inputs, target, TRITON)
-        narrow = {n: d for n, d in dtypes.items() if minimal or d in NARROW}
-        promises = None
-        if minimal:
-            fast = is_cuda and of_results != "float32"
-            promises = Promises(precision, fast, {n: itemsize(d) for n, d in dtypes.items()})
-        halves.append(Half(program.of_dtypes(narrow), plan.of_dtypes(narrow), schedules, promises))
+        planner, wanted = Planner(program), (of_results,)
+        parts.append(_part(planner, sizes, inputs, target, TRITON, precision, minimal, wanted))
     with BUILDING:
-        return emit_gradient(
-            found, (halves[0], halves[1]), sizes=sizes, precision=precision, target=target
-        )
+        return emit_gradient(found, *parts, precision=precision, target=target)
+
+
+def _part(
+    planner: Planner,
+    extents: Mapping[str, int],
+    dtypes: Mapping[str, str],
+    target: str | None,
+    dialect: Dialect,
+    precision: str,
+    minimal: bool,
+    results: Collection[str] = (),
+) -> Part:
+    """What a program's part of a file is written from; `results` are the dtypes of results, those
+    of inputs unless given."""
+    from monocomp.backends.triton.emit import Part
+    from monocomp.backends.triton.known_arguments import Promises
+
+    plan, dtypes, schedules = scheduled(planner, extents, dtypes, target, dialect)
+    known = {n: d for n, d in dtypes.items() if minimal or d in NARROW}  # the others may be any
+    plan = plan.of_dtypes(known)
+    promises = None
+    if minimal:
+        is_cuda = target is not None and target.startswith("cuda")
+        fast = is_cuda and "float32" not in (results or dtypes.values())
+        promises = Promises(precision, fast, {n: itemsize(d) for n, d in dtypes.items()})
+    return Part(
+        planner.equations.of_dtypes(known),
+        plan.kernels,
+        schedules,
+        plan.program,
+        plan.extents(extents),
+        () if minimal else plan.derivation.outline(),
+        dialect,
+        promises,
+    )
 
 
 def scheduled(

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from monocomp.changes import find
 from monocomp.declarations import by_representative
 from monocomp.errors import UsageError, did_you_mean
 
@@ -119,6 +120,13 @@ class Stages(Mapping[str, str]):
             term = None if tile is None or isinstance(tile, Axis | TileProgram) else tile.origin
             found.append(Line(number, text, block, tile, term))
         return tuple(found)
+
+    def path(self, line: Line) -> tuple[int, ...] | None:
+        """Where in its equation the term stands that a line computes (`changes.at`); None if it
+        stands in none, as the maximum by which sums of exponentials are scaled."""
+        if line.origin is None:
+            return None
+        return find(self.plan.program.by_name[line.origin.equation].body, line.origin.term)
 
     def traced(self) -> str:
         """The source, with the term that each statement computes beside its first line."""

@@ -394,11 +394,9 @@ def centre_on_maximum(program: Equations) -> Choice | None:
     for t, bound, condition, value, exponent in sums(program):
         if exponent is None:
             continue
-        centres = {}
-        for m in extrema:
-            (_,), (domain, body) = T.open_as(m, (bound.attr[0],))
-            if m.attr.extents == (bound.attr[1],) and domain is condition:
-                centres[m] = body
+        domain = T.domain_of(T.fold("sum", (bound,), condition, T.ONE))
+        same = [m for m in extrema if T.domain_of(m) == domain]
+        centres = {m: T.open_as(m, (bound.attr[0],))[1][1] for m in same}
         moved, outside = _about(value, centres)
         if not outside:
             continue

@@ -11,7 +11,7 @@ from monocomp.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import frame
 from monocomp.terms.facts import remembered
-from monocomp.terms.monomials import addends, exponent_of, factors
+from monocomp.terms.monomials import addends, common_number, exponent_of, factors
 
 
 def scaled(t: Term) -> tuple[Term, Term]:
@@ -133,7 +133,8 @@ def condition_of(t: Term, exponent: Term) -> Term:
 def _nonzero(t: Term, exponent: Term) -> Iterable[Term]:
     for base, power in map(T.base_and_power, factors(t)):
         if base.op in ("read", "add", "abs") and power > 0 and base.free <= exponent.free:
-            yield T.compare("!=", base, T.ZERO)
+            _, primitive = common_number(base)  # whatever number stands before it
+            yield T.compare("!=", primitive, T.ZERO)
 
 
 def are_bounded(terms: tuple[Term, ...]) -> bool:
@@ -146,9 +147,10 @@ def are_bounded(terms: tuple[Term, ...]) -> bool:
 
 def is_bounded_by_form(addend: Term) -> bool:
     """Is the exponent at most 0 by its form, wherever the addend is there?"""
-    condition = condition_of(addend, exponent_of(addend))
+    exponent = exponent_of(addend)
+    condition = condition_of(addend, exponent)
     _, rest = T.shares(addend, T.conjuncts(condition))
-    return is_at_most_zero(exponent_of(rest), condition)
+    return any(is_at_most_zero(e, condition) for e in (exponent, exponent_of(rest)))
 
 
 def is_at_most_zero(exponent: Term, condition: Term) -> bool:
@@ -199,7 +201,11 @@ def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:
     if m.op != "fold" or m.attr.monoid != monoid or len(m.attr.indices) != 1:
         return False
     (bound,), (condition, body) = T.open_fold(m)
+    if not s.folded <= body.folded:
+        return False
     for name in s.free:
+        if not s.free <= body.free | {name}:  # which is all that an element has
+            continue
         here = {bound.attr[0]: T.index(name, bound.attr[1])}
         element = T.substitute(body, here)
         # In an exponent nothing is joined: exp multiplies it out.

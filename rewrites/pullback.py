@@ -46,6 +46,8 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
 
     def level_of(t: Term) -> int:
         """The number of passes that must end before t is known."""
+        if not t.folded:
+            return 0
         t = carrier(t)
         known = levels.get(t)
         if known is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from fractions import Fraction
+
 from monocomp import terms as T
 from monocomp.rewrites.single_folds import is_fold, opened_fold
 from monocomp.rules import RuleSet
@@ -97,7 +100,8 @@ def divide_addends(t: Term) -> Term | None:
 
     Law:     (a * p + b) ** n / p ** n = (a + b / p) ** n
     Claims:  distributivity
-    Needs:   the divisor is a factor of an addend; if n > 1 it may be over an empty set
+    Needs:   an addend is divided without rest, and those that are not stay together where the
+             divisor may be 0; if n > 1 it may be over an empty set
     before:  A[i] = (X[i] * Y[i] + Z[i]) / Y[i]
     after:   A[i] = X[i] * Y[i] / Y[i] + Z[i] / Y[i]
     """
@@ -107,12 +111,10 @@ def divide_addends(t: Term) -> Term | None:
     for f in t.args:
         total, power = T.base_and_power(f)
         if total.op == "add" and power.denominator == 1 and power > 0:
-            powers = [T.base_and_power(g) for a in total.args for g in factors(a)]
-            bases = {base for base, n in powers if n > 0}
             divide = {
                 base: n / power
                 for base, n in divisors.items()
-                if base in bases
+                if any(_is_divisible(a, base, -n / power) for a in total.args)
                 and (n / power).denominator == 1
                 # What is under a power has no other divisor, see `content`.
                 and (power == 1 or T.may_be_empty(base))
@@ -121,21 +123,30 @@ def divide_addends(t: Term) -> Term | None:
                 inverses = [T.power_of(base, n) for base, n in divide.items()]
                 gone = [T.power_of(i, power) for i in inverses]
                 others = (g for g in t.args if g is not f and g not in gone)
-                over = _apart_from_rest(total, set(divide))
+                over = _apart_from_rest(total, divide)
                 divided = T.add(*(T.mul(*inverses, a) for a in over))
                 return T.mul(*others, T.power_of(divided, power))
     return None
 
 
-def _apart_from_rest(total: Term, divisors: set[Term]) -> list[Term]:
-    """The addends; those that have no such factor as one, if a divisor may be 0 of nothing: what
-    they would be over it, inf - inf, has no value."""
-    rest = [
-        a for a in total.args if divisors.isdisjoint(T.base_and_power(f)[0] for f in factors(a))
-    ]
-    if not any(map(T.may_be_empty, divisors)):
-        return list(total.args)
+def _apart_from_rest(total: Term, divisors: Mapping[Term, Fraction]) -> list[Term]:
+    """The addends, and as one those in which a divisor that may be 0 does not cancel: each over it
+    is infinite, and inf - inf has no value."""
+    zero = [(base, n) for base, n in divisors.items() if not _is_never_zero(base)]
+    rest = [a for a in total.args if not all(_is_divisible(a, base, -n) for base, n in zero)]
     return [*(a for a in total.args if a not in rest), *([T.add(*rest)] if rest else [])]
+
+
+def _is_divisible(addend: Term, base: Term, power: Fraction) -> bool:
+    """Does base ** power cancel? What may be over nothing need not do so altogether: what it
+    divides is mostly nothing, too."""
+    least = Fraction(0) if T.may_be_empty(base) else power
+    powers = [n for b, n in map(T.base_and_power, factors(addend)) if b is base]
+    return any(n > 0 and n >= least for n in powers)
+
+
+def _is_never_zero(t: Term) -> bool:
+    return T.is_positive(t) and not T.may_be_empty(t)
 
 
 @quotients.rule

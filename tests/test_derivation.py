@@ -131,6 +131,16 @@ def test_every_beginning_can_be_read() -> None:
         assert "Cost" in str(derivation.first(count)) or count == 0
 
 
+@pytest.mark.parametrize("name", ["causal", "tree", "column_sums"])
+def test_kernels_are_planned_again(name: str) -> None:
+    """Whatever the plan has done: stored values, bounds, loops."""
+    found = mc.compile(library.load(name)).derivation
+    assert 0 < found.planned < len(found)
+    for again in (found, found.undo(found.planned), found.undo()):
+        assert str(again.compile().derivation) == str(found)
+    assert found.rewriter().steps == list(found.first(len(found) - found.planned))
+
+
 def test_json(causal: Derivation) -> None:
     whole = json.loads(causal.to_json())
     parts = ["start", "steps", "result", "cost_before", "cost_after", "refusals", "certificate"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import monocomp as mc
 from monocomp import explorer
 from monocomp.explorer.html import document
 from tests.browser import CHROMIUM, WITHOUT, Browser
+from tests.pages import Sanitised
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason=WITHOUT)
 LIBRARY = Path(mc.library.__file__).parent
@@ -170,3 +173,44 @@ def test_all_is_there_where_scripts_are_off(browser: Browser, pages: dict[str, P
     text = browser.value("document.body.innerText")
     for step in derivation:
         assert step.rule in text
+
+
+NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+
+
+def shown(notebook: Path, trusted: bool) -> str:
+    """A notebook as its viewers show it: what is written, and the best of each output."""
+    parts = []
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        parts.append(f"<pre>{escape(''.join(cell['source']))}</pre>")
+        for output in cell.get("outputs", ()):
+            data = {kind: "".join(text) for kind, text in output.get("data", {}).items()}
+            if html := data.get("text/html"):
+                parts.append(f"<div>{html if trusted else Sanitised(html).html}</div>")
+            elif trusted and "image/svg+xml" in data:
+                parts.append(data["image/svg+xml"])
+            else:
+                text = "".join(output.get("text", "")) or data.get("text/plain", "")
+                parts.append(f"<pre>{escape(text)}</pre>")
+    style = "<style>pre { white-space: pre-wrap; overflow-wrap: anywhere }</style>"
+    return document(notebook.stem, style + "\n".join(parts))
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem[:2])
+def test_notebooks(browser: Browser, tmp_path: Path, notebook: Path, trusted: bool) -> None:
+    """As they are stored, run here or just cloned: nothing is too wide, and explorers walk."""
+    path = tmp_path / "notebook.html"
+    path.write_text(shown(notebook, trusted), encoding="utf-8")
+    for dark in (False, True):
+        browser.open(path, dark=dark, scripts=trusted)
+        assert browser.value(WIDTH) <= 1000
+        assert browser.complaints == [] and browser.requests == [path.as_uri()]
+    walks = browser.value("document.querySelectorAll('.mc-bar-top').length")
+    assert walks == (path.read_text(encoding="utf-8").count("<script>") if trusted else 0)
+    for n in range(walks):
+        root = f"document.querySelectorAll('.mc:has(.mc-bar-top)')[{n}]"
+        browser.value(f"{root}.focus()")
+        browser.press("End")
+        assert browser.value(f"{root}.dataset.at == {root}.querySelectorAll('.mc-step').length")
+        assert browser.value(OUTSIDE) == []

@@ -134,12 +134,15 @@ MODELS: dict[str, dict[str, Any]] = {
     "Llama": {},
     "Gemma2": {"sliding_window": 5, "attn_logit_softcapping": 4.0, "query_pre_attn_scalar": 16},
     "GptOss": {"sliding_window": 5, "num_local_experts": 2, "num_experts_per_tok": 1},
+    "Mistral": {"sliding_window": 5},
     "Qwen3": {},
 }
+SLIDING = {"Gemma2": 1, "GptOss": 1, "Mistral": 2}  # layers whose cache keeps a window
+CACHES = {"dynamic": "DynamicSlidingWindowLayer", "static": "StaticSlidingWindowLayer"}
 
 
 def model_of(name: str, implementation: str) -> Any:
-    transformers = pytest.importorskip("transformers", "5.0")
+    transformers = pytest.importorskip("transformers", "5.4")
     config = getattr(transformers, f"{name}Config")(**TINY, **MODELS[name])
     config._attn_implementation = implementation
     torch.manual_seed(0)
@@ -148,7 +151,7 @@ def model_of(name: str, implementation: str) -> Any:
 
 @pytest.fixture(scope="module")
 def registered() -> str:
-    pytest.importorskip("transformers", "5.0")
+    pytest.importorskip("transformers", "5.4")
     hf.register(name="derived")
     return "derived"
 
@@ -176,14 +179,17 @@ def test_logits_and_gradients(name: str, registered: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("cache", ["dynamic", "static"])
+@pytest.mark.parametrize("cache", CACHES)
 def test_generation(name: str, cache: str, registered: str) -> None:
+    """Also where the cache keeps no more than a window, which what is generated runs over."""
     options = {"max_new_tokens": 8, "do_sample": False, "cache_implementation": cache}
-    options["disable_compile"] = True
+    options |= {"disable_compile": True, "return_dict_in_generate": True}
     found, expected = (
         model_of(name, how).generate(**padded(), **options) for how in (registered, "eager")
     )
-    assert torch.equal(found, expected)
+    assert torch.equal(found.sequences, expected.sequences)
+    layers = [type(layer).__name__ for layer in found.past_key_values.layers]
+    assert layers.count(CACHES[cache]) == SLIDING.get(name, 0)
 
 
 def test_a_program_of_ones_own(registered: str) -> None:
@@ -201,7 +207,7 @@ def test_a_program_of_ones_own(registered: str) -> None:
 
 
 def test_a_model_that_sees_all(registered: str) -> None:
-    transformers = pytest.importorskip("transformers", "5.0")
+    transformers = pytest.importorskip("transformers", "5.4")
     config = {k: v for k, v in TINY.items() if k not in ("num_key_value_heads", "head_dim")}
     batch, results = padded(), []
     for how in ("eager", registered):

@@ -6,8 +6,11 @@ that is allowed, of the process and not of the clock: what explodes takes minute
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import time
 from collections.abc import Callable
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -21,7 +24,7 @@ from monocomp.language.checker import check
 from monocomp.pipeline import derive
 from monocomp.reference import oracle
 from monocomp.sharing import kept
-from monocomp.tile import Expr, expressions
+from monocomp.tile import Expr, Loop, expressions
 from monocomp.translation import translate
 
 SECONDS = 20.0
@@ -176,6 +179,19 @@ def test_texts_do_not_explode(name: str) -> None:
     compile(source, name, "exec")
 
 
+@pytest.mark.parametrize("name", ["attention", "squares", "logsumexps", "holes", "wheres"])
+def test_gradients_of_large_programs(name: str) -> None:
+    """They are derived, and their texts do not explode; whether those are programs is another
+    question."""
+    start = time.process_time()
+    text = str(mc.grad(COMPILED[name]))
+    assert time.process_time() - start < SECONDS
+    assert len(text) < 100_000
+    with contextlib.suppress(LimitError):
+        mc.compile(text)
+    assert time.process_time() - start < SECONDS
+
+
 RIGHT = {
     "attention": attention(5),
     "attention with skips": attention(4, " + X_[t,c]"),
@@ -205,6 +221,27 @@ def test_what_is_shared_is_right(name: str) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-9)
 
 
+def test_terms_know_how_large_they_are() -> None:
+    """Written out, each operand as often as it stands there; and how deep folds stand in folds."""
+    e = translate(check("O[i] = exp(X[i]) + sum[k](Y[i,k] * max[l](Z[k,l]))")).equations[0].body
+
+    def weight(t: T.Term) -> int:
+        return 1 + sum(map(weight, t.args))
+
+    assert e.weight == weight(e) and e.depth == 2 and T.exp(e).depth == 2
+    assert T.inert("add", e, e).weight == 2 * e.weight + 1
+
+
+def test_nothing_keeps_a_program_alive() -> None:
+    """No memory of what was compiled grows with every kernel."""
+    kernel = mc.compile(library.load("causal"))
+    kernel.source("triton")
+    loops = [ref(s) for s in kernel.plan().kernels[0].statements if isinstance(s, Loop)]
+    del kernel
+    gc.collect()
+    assert len(loops) == 1 and loops[0]() is None
+
+
 @pytest.mark.parametrize("name", library.names())
 def test_ordinary_programs_are_fused(name: str) -> None:
     """No definition of theirs stays by itself."""
@@ -227,6 +264,21 @@ DIVERGED = [
 @pytest.mark.parametrize("text", DIVERGED)
 def test_means_are_anchored_once(text: str) -> None:
     assert [s.rule for s in derive(translate(check(text)), 50).steps].count("anchor_means") == 1
+
+
+GIVEN = "input L[q] = logsumexp[k](S[q,k])\n"
+JOINED = [
+    "O[q,k] = ((X[q,k] - Y[q]) * exp(S[q,k] - L[q]) + 0.5 * exp(R[q,k] - N[q]) * (Z[q] - X[q,k]))"
+    " * exp(M[q,k])",
+    f"{GIVEN}O[q,k] = exp(R[q,k]) / (exp(S[q,k] - L[q]) + exp(R[q,k] - S[q,k]))",
+]
+
+
+@pytest.mark.parametrize("text", JOINED)
+def test_exponentials_are_joined_once(text: str) -> None:
+    """What stands before them, or is known to be a share, does not hide that they have been."""
+    steps = derive(translate(check(text)), 50).steps
+    assert [s.rule for s in steps].count("join_exponentials") == 1
 
 
 def depth(e: Expr) -> int:

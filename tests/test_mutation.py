@@ -2,7 +2,13 @@
 
 from unittest.mock import patch
 
-from tests.mutation import TooLongError, noticed
+from monocomp.pipeline import RULES
+from tests.mutation import NAMES, TooLongError, noticed
+
+
+def test_every_rule_loses_its_conditions() -> None:
+    homes = {rule.apply.__module__.rpartition(".")[2] for rule in RULES.values()}
+    assert homes <= {*NAMES}
 
 
 def test_an_alarm_while_it_is_stopped() -> None:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tomllib
 import venv
 import zipfile
@@ -18,6 +19,8 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+
+from tests import ranges
 
 ROOT = Path(__file__).parent.parent
 LINKS = ("rewrites", "backends")  # monocomp/<name> -> ../<name>
@@ -80,21 +83,46 @@ def test_requirements_are_pinned() -> None:
     assert len(pins) == len(set(pins))
 
 
-# --- the wheel
+def test_ranges_are_declared_with_their_ends() -> None:
+    """`make ranges` tries both ends of each; README says of which."""
+    (major, minor), bounds = ranges.declared()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    python = [c.rpartition(" ")[2] for c in project["classifiers"] if "Python :: 3." in c]
+    assert python[0] == f"{major}.{minor}"
+    readme = (ROOT / "README.md").read_text()
+    assert f"Python {python[0]} to {python[-1]}" in readme
+    for name in ("torch", "triton"):
+        assert f"{name} {bounds[name]} or newer" in readme
+        assert f"{name}=={bounds[name]}.*" in ranges.requirements("least")
+    assert set(bounds) == set(ranges.requirements("newest"))
+
+
+# --- the archive and the wheel
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel, built from a copy so that nothing of an earlier build gets in."""
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A source archive, built from a copy so that nothing of an earlier build gets in."""
     source = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     for name in ("monocomp", *LINKS):
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignore)
+    target = tmp_path_factory.mktemp("sdist")
+    build = f"from setuptools.build_meta import build_sdist; build_sdist({str(target)!r})"
+    result = run(sys.executable, "-c", build, cwd=source)
+    assert result.returncode == 0, result.stderr
+    (built,) = target.glob("*.tar.gz")
+    return built
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that the source archive gives."""
     target = tmp_path_factory.mktemp("wheel")
     options = ("--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check")
-    result = run(sys.executable, "-m", "pip", "wheel", *options, "-w", target, ".", cwd=source)
+    result = run(sys.executable, "-m", "pip", "wheel", *options, "-w", target, sdist)
     assert result.returncode == 0, result.stderr
     (built,) = target.glob("*.whl")
     return built
@@ -118,6 +146,12 @@ def clean_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     borrowed = dict.fromkeys(sysconfig.get_path(key) for key in ("purelib", "platlib"))
     (site / "borrowed.pth").write_text("".join(f"{path}\n" for path in borrowed))
     return python
+
+
+def test_source_archive_holds_every_file(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert files_of_the_package() | {"pyproject.toml", "README.md", "LICENSE"} <= names
 
 
 def test_wheel_holds_every_file(wheel: Path) -> None:

@@ -202,7 +202,8 @@ def test_command(command: Command, tmp_path: Path) -> None:
 def test_all_commands_are_shown() -> None:
     from monocomp.cli import VERBS
 
-    assert {shlex.split(c.words)[1] for c in MONOCOMP} == set(VERBS)
+    shown = {shlex.split(c.words)[1] for c in MONOCOMP}
+    assert shown == set(VERBS) - {"demo"}  # which has a test of its own, and takes its time
     for verb in re.findall(r"`monocomp (\w+)", ALL):
         assert verb in VERBS
 

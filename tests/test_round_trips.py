@@ -12,9 +12,10 @@ from monocomp import library
 from monocomp.backends.dialects import DIALECTS
 from monocomp.backends.triton.kernel_source import source_of
 from monocomp.blocks.verifier import verify as verify_blocks
-from monocomp.errors import UnsupportedError
+from monocomp.errors import MonocompError, UnsupportedError
 from monocomp.host.verifier import verify as verify_host
 from monocomp.language.checker import check
+from monocomp.planning.plan import Planner
 from monocomp.source import module
 from monocomp.tile.verifier import verify_all
 from monocomp.translation import translate
@@ -36,6 +37,22 @@ def test_equations_are_parsed_as_what_they_were(name: str) -> None:
         again, text = translate(check(step.program.text())), step.program.text()
         assert again.text() == text
         assert [e.body for e in again.equations] == [e.body for e in step.program.equations]
+
+
+@pytest.mark.one_in(8)
+@pytest.mark.parametrize("name", library.names())
+def test_plans_of_gradients_are_verified(name: str) -> None:
+    try:
+        found = mc.grad(library.load(name))
+    except MonocompError:  # which has none
+        return
+    for program in (found.forward, found.equations):
+        try:
+            plan = Planner(program).plan(processors=132)
+        except UnsupportedError:
+            continue
+        plan.verify()
+        verify_all(plan.kernels)
 
 
 @pytest.mark.one_in(8)

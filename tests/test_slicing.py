@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from unittest import mock
 
 import pytest
 import torch
 
 import monocomp as mc
-from monocomp.planning import cost, storing
-from monocomp.planning.slicing import length_of_slices
+from monocomp.equations import Equations
+from monocomp.planning import cost, slicing, storing
+from monocomp.planning.slicing import lengths_of_slices
+from monocomp.rewriting import Step
 from tests.backends import interpreted
 
 LAYER = """
@@ -34,10 +37,15 @@ TOKENS, WIDTH, VOCABULARY = 11, 5, 37
 
 
 @contextmanager
-def slices_of_four() -> Iterator[None]:
-    """As if they paid, and launches cost nothing."""
+def slices_of_four(of: str = "tv") -> Iterator[None]:
+    """As if they paid, along one of these, and launches cost nothing."""
+
+    def sliced(program: Equations, stored: set[str], extent: str, *rest: Any) -> Step | None:
+        return slicing.sliced(program, stored, extent, *rest) if extent in of else None
+
     with (
-        mock.patch.object(storing, "length_of_slices", lambda *_: 4),
+        mock.patch.object(storing, "sliced", sliced),
+        mock.patch.object(storing, "lengths_of_slices", lambda *_: [4]),
         mock.patch.object(storing, "time_of", lambda *_: 0.0),
         mock.patch.object(storing, "_largest_tensor", lambda program, sizes: sizes["t"] * 5),
         mock.patch.object(cost, "LAUNCH_TIME", 0),
@@ -59,7 +67,7 @@ def inputs(tokens: int = TOKENS) -> dict[str, torch.Tensor]:
     return {"X": x, "W": w, "label": label, "dO": torch.randn(tokens, generator=generator)}
 
 
-def layer(tokens: int, backend: str) -> list[torch.Tensor]:
+def layer(tokens: int, backend: str, of: str) -> list[torch.Tensor]:
     """The gradients of a linear layer's cross-entropy, and what autograd says."""
     given = inputs(tokens)
     x, w = (given[n].double().requires_grad_() for n in ("X", "W"))
@@ -68,24 +76,27 @@ def layer(tokens: int, backend: str) -> list[torch.Tensor]:
     right = torch.autograd.grad(loss, (x, w), given["dO"].double())
     kernel = mc.compile(LAYER, backend=backend)
     plan = kernel.stages.at(t=tokens, d=WIDTH, v=VOCABULARY).plan
-    assert plan.program.slices is not None and plan.program.slices.length == 4
+    assert plan.program.slices is not None and plan.program.slices.whole == of
+    assert plan.program.slices.length == 4 and len(plan.program.operands) == 1
     found = kernel(**given, L=lse.float().detach())
     return [f.double() - r for f, r in zip(found, right, strict=True)]
 
 
+@pytest.mark.parametrize("of", ["t", "v"])
 @pytest.mark.parametrize("tokens", [TOKENS, 4, 1, 8])
-def test_gradients_of_a_layer(in_slices: None, tokens: int) -> None:
-    assert all(difference.abs().max() < 1e-5 for difference in layer(tokens, "torch"))
+def test_gradients_of_a_layer(tokens: int, of: str) -> None:
+    with slices_of_four(of):
+        assert all(difference.abs().max() < 1e-5 for difference in layer(tokens, "torch", of))
 
 
-def worst(tokens: int) -> float:
-    with slices_of_four():
-        return max(float(d.abs().max()) for d in layer(tokens, "triton"))
+def worst(tokens: int, of: str) -> float:
+    with slices_of_four(of):
+        return max(float(d.abs().max()) for d in layer(tokens, "triton", of))
 
 
-@pytest.mark.parametrize("tokens", [TOKENS, 3])
-def test_gradients_of_a_layer_on_triton(tokens: int) -> None:
-    assert interpreted.call(worst, tokens) < 1e-5
+@pytest.mark.parametrize(("tokens", "of"), [(TOKENS, "t"), (3, "v")])
+def test_gradients_of_a_layer_on_triton(tokens: int, of: str) -> None:
+    assert interpreted.call(worst, tokens, of) < 1e-5
 
 
 def test_what_reads_the_values_of_a_row_is_in_the_slice(in_slices: None) -> None:
@@ -100,19 +111,19 @@ def test_what_reads_the_values_of_a_row_is_in_the_slice(in_slices: None) -> None
 @pytest.mark.parametrize(
     "line",
     [
-        "O[t,d] = sum[v if v <= t](tanh(X[t,e] * W[v,e]) * W[v,d])",  # where in the whole
         "O[t,d] = sum[v](tanh(X[t,e] * W[v,e]) * W[v,d]) / |t| / |v|",
         "O[d] = max[t](sum[v](tanh(X[t,e] * W[v,e]) * W[v,d] * X[t,d])) + max[v](W[v,d])",
     ],
 )
 def test_what_is_not_sliced(in_slices: None, line: str) -> None:
-    """Slices of neither index: a value depends on where it lies, or is joined by no sum."""
+    """Slices of neither index: a value depends on how long the whole is, or is joined by no
+    sum."""
     plan = mc.compile(line, backend="torch").stages.at(t=64, d=32, e=32, v=64).plan
     assert plan.program.slices is None
 
 
 def test_slices_are_large_enough_and_not_too_large() -> None:
-    size = length_of_slices(8192, 8192 * 32768, 32768 * 2048)
-    assert size == 1024
-    assert length_of_slices(128, 128 * 32768, 32768 * 2048) is None
-    assert length_of_slices(8192, 8192 * 2**24, 2**20) is None
+    found = list(lengths_of_slices(8192, 4 * 8192 * 32768, 32768 * 2048))
+    assert found == [1024, 512, 256, 128]
+    assert not [*lengths_of_slices(128, 4 * 128 * 32768, 32768 * 2048)]
+    assert not [*lengths_of_slices(8192, 4 * 8192 * 2**24, 2**20)]

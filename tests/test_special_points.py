@@ -68,6 +68,8 @@ ELEMENTS = [
     "O[i] = where(B[i] > 0, A[i] / B[i], 0)",
     "O[i] = where(A[i] / where(B[i] > 0, 1.0, 0.0) < 2, 1, 7)",
     "O[i] = where(A[i] * (1 / (B[i] > 0)) < 2, 1, 7)",
+    "O[i] = (A[i] - B[i]) / A[i] ** 3",
+    "O[i] = (A[i] * B[i] + X[i] - 2) / A[i]",
     "O[i] = A[i] ** 9",
     "O[i] = A[i] ** 10",
     "O[i] = A[i] ** 0.5",
@@ -417,6 +419,14 @@ AGGREGATES = [
     "O[q] = sum[k](exp(log_softmax[k](S[q,k] + Mask[q,k]) - log_softmax[k](R[q,k] + Mask[q,k]))"
     " * T[k])",
     "O[q] = logsumexp[k if k > 2](W[k] + log(sum[k](exp(W[k] + T[0]) * S[q,1])))",
+    # What is infinite because a row is masked keeps its sign; what a filter leaves out has none.
+    "P0[q,k] = softmax[k](S[q,k])\nD[q] = sum[k](P0[q,k] * (log(P0[q,k])"
+    " - log(softmax[k](R[q,k] + Mask[q,k]))))\n"
+    "O[q] = sigmoid(sum[k](exp(S[q,k] - max[k](S[q,k])) * D[q]))",
+    "O[q] = (sum[k if k > 2](exp(Mask[q,k]) * sum[l](exp(Mask[q,l] - sum[l](Mask[q,l])))) + 1)"
+    " / (sum[k if k > 2](exp(Mask[q,k])) + 1) + T[q]",
+    "O[q,k] = 1 / (1 + exp(sum[l](exp(T[l] - mean[l](T[l])))"
+    " / softmax[k if W[k] >= q](where(W[k] > 5, S[q,k], -inf))))",
     # Entries of a list at computed ranks.
     *(
         f"index r < 3\nL[q,r] = top[k -> r](S[q,k])\nI[q,r] = argtop[k -> r](S[q,k])\n{x}"

@@ -6,13 +6,14 @@ import pytest
 
 import monocomp as mc
 from monocomp import library
+from monocomp import terms as T
 from monocomp.backends.triton.kernel_source import block_program
 from monocomp.blocks import program as B
 from monocomp.blocks.constants import with_constants
 from monocomp.blocks.passes import PASSES
+from monocomp.changes import at
 from monocomp.errors import UsageError
 from monocomp.stages import STAGES
-from monocomp.terms.printer import show
 from monocomp.tile import Axis, Let, Loop, Store, walk
 
 CAUSAL = mc.compile(library.load("causal"), name="causal")
@@ -64,11 +65,16 @@ def test_lines_of_attention_know_their_terms() -> None:
     assert product.block.origin is product.tile and product.tile.origin is product.origin
     assert str(product.origin) == "O: sum[d](K[b,h,k,d] * Q[b,h,q,d])"
     (equation,) = kernel.plan().program.equations
-    assert product.origin is not None and show(product.origin.term) in show(equation.body)
+    path = kernel.stages.path(product)
+    assert product.origin is not None and path is not None and len(path) > 2
+    assert T.unnamed(at(equation.body, path)) is T.unnamed(product.origin.term)
     (rows,) = (line for line in lines if line.text.strip().startswith("offs_q ="))
     assert isinstance(rows.tile, Axis) and rows.tile.name == "q" and rows.origin is None
     whole = [line for line in lines if "tl.store(" in line.text and line.origin is not None]
     assert [line.origin.term for line in whole if line.origin] == [equation.body]
+    assert [kernel.stages.path(line) for line in whole] == [()]
+    (maximum,) = (line for line in lines if line.text.strip().startswith("m_i_new ="))
+    assert str(maximum.origin).startswith("O: max[k](") and kernel.stages.path(maximum) is None
     text = kernel.stages.traced()
     assert text.count("  # O: sum[d](K[b,h,k,d] * Q[b,h,q,d])\n") == 1
     assert [x.split("  # O:")[0].rstrip() for x in text.split("\n")] == [x.text for x in lines]

@@ -9,7 +9,7 @@ from monocomp.backends.triton.legal import Legal
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.blocks.descriptors import described_loads
 from monocomp.errors import UnsupportedError
-from monocomp.tile import Let, walk
+from monocomp.tile import Let
 
 
 class LegalOfWarpgroups(Legal):
@@ -36,7 +36,7 @@ class LegalOfWarpgroups(Legal):
         """Those of a thread. Tiles that pointers load lie as results of products do, two neighbours
         in a thread: there is a pointer, of two registers, for each pair."""
         described = described_loads(self.program, resident=True)
-        lets = [s for s in walk(self.program.body) if isinstance(s, Let) and s.value.op == "load"]
+        lets = [s for s in self.program.statements if isinstance(s, Let) and s.value.op == "load"]
         blocked = {*self.program.axis_names("row", "stream", "whole")}
         axes = [s.value.axes & blocked for s in lets if s.name not in described]
         elements = sum(self.resources.elements(a, schedule) for a in axes if len(a) > 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from monocomp import __version__
 from monocomp.backends.eager import reference_lines
@@ -23,7 +24,7 @@ from monocomp.backends.triton.minimal import MinimalHost
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, sizes_for
 from monocomp.blocks.program import BlockProgram, Statement
-from monocomp.dtypes import itemsize
+from monocomp.checking.sizes import Sizes
 from monocomp.equations import Equations
 from monocomp.errors import UnsupportedError
 from monocomp.host import arguments as A
@@ -62,13 +63,56 @@ class Module:
 
 
 @dataclass(frozen=True)
-class Written:
-    """What all files of a program share."""
+class Part:
+    """A program of a file, with what it is written from.
 
-    dialect: Dialect
-    names: Identifiers
-    taken: frozenset[str]  # names of the file, which its host function must leave alone
+    Attributes:
+        start: the program before any rewrite, called as its host function is to be.
+        kernels: the tile programs, in the order in which they run.
+        schedules: one for each kernel.
+        lowered: the program that the kernels compute.
+        extents: those that are known; the file is for these alone.
+        outline: the derivation, a line a step.
+        dialect: the language.
+        promises: what a minimal file takes for granted; None for a whole one.
+    """
+
+    start: Equations
+    kernels: Sequence[TileProgram]
     schedules: Sequence[Schedule]
+    lowered: Equations
+    extents: Mapping[str, int]
+    outline: Iterable[str] = ()
+    dialect: Dialect = TRITON
+    promises: Promises | None = None
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """What is known, with what follows from it."""
+        sizes = packed_extents(self.lowered, self.extents)
+        if self.lowered.slices is not None:  # the last may be shorter
+            sizes.pop(self.lowered.slices.part, None)
+        return sizes
+
+    @cached_property
+    def checked(self) -> Sizes | None:
+        """The sizes at which the file checks itself, if it does."""
+        return None if self.promises else sizes_for(self.printed, self.sizes)
+
+    @property
+    def printed(self) -> Equations:
+        """What is computed, as it was written, for the sizes that it was lowered for."""
+        return replace(self.start, sizes=self.lowered.sizes)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A part as kernels and a host program; `taken` are names of the file, which its host function
+    must leave alone."""
+
+    part: Part
+    names: Identifiers
+    taken: frozenset[str]
     sources: Sequence[KernelSource]
     settings: Sequence[str]
     program: H.HostProgram
@@ -77,7 +121,7 @@ class Written:
     def configs(self) -> list[dict[str, int]]:
         """The kernels' schedules."""
         programs = (s.program for s in self.sources)
-        return list(map(_config, self.schedules, programs))
+        return list(map(_config, self.part.schedules, programs))
 
     def settings_lines(self) -> list[str]:
         """The lines that give the schedules."""
@@ -86,6 +130,13 @@ class Written:
             entries = (f'    "{k}": {v},' for k, v in config.items())
             lines += [f"{setting} = {{", *entries, "}"]
         return lines
+
+    def host_lines(self, host: str, precision: str) -> list[str]:
+        """The host function."""
+        start = self.part.start
+        if self.part.promises:
+            return MinimalHost(start, self.program, self.names, self.configs).lines(host)
+        return HostSource(start, self.program, self.names, self.settings).lines(host, precision)
 
     def origins(self, before: int) -> dict[int, Statement]:
         """The statements that lines of the kernels come from, after so many other lines."""
@@ -96,23 +147,14 @@ class Written:
         return found
 
 
-def write(
-    start: Equations,
-    kernels: Sequence[TileProgram],
-    schedules: Sequence[Schedule],
-    lowered: Equations,
-    dialect: Dialect,
-    sizes: Mapping[str, int],
-    promises: Promises | None = None,
-    before: Written | None = None,
-) -> Written:
+def write(part: Part, before: Written | None = None) -> Written:
     """The kernels of a program, and its host program; `before` is written in the same file."""
-    pairs = zip(kernels, schedules, strict=True)
+    dialect, declared = part.dialect, part.start.declared
+    pairs = zip(part.kernels, part.schedules, strict=True)
     kernels = [split_padding(k, s.in_two) for k, s in pairs]
     taken = {*DEVICE_FUNCTIONS, *dialect.host_functions, *RESERVED, *dialect.reserved}
     taken |= before.taken if before is not None else set()
     names = Identifiers({*taken, *HOST_NAMES})
-    declared = start.declared
     if not declared.inputs:
         raise UnsupportedError(
             f"backend '{dialect.name}' needs an input tensor, to know which GPU to run on",
@@ -128,8 +170,8 @@ def write(
     functions = {m: names.of("combine", m, f"combine_{m}") for m in monoids}
     taken |= {x for k, n in zip(kernels, kernel_names, strict=True) for x in dialect.taken(k, n)}
     programs = []
-    for kernel, schedule, name in zip(kernels, schedules, kernel_names, strict=True):
-        known = Known(kernel, schedule, sizes, promises)
+    for kernel, schedule, name in zip(kernels, part.schedules, kernel_names, strict=True):
+        known = Known(kernel, schedule, part.sizes, part.promises)
         programs.append(
             block_program(kernel, name=name, functions=functions, dialect=dialect, known=known)
         )
@@ -142,13 +184,12 @@ def write(
     # The function never reads its own name, so what is inside may have it too, as a tensor.
     taken |= {*kernel_names, *functions.values(), *settings, "TensorDescriptor"}
     return Written(
-        dialect,
+        part,
         names,
         frozenset(taken),
-        schedules,
         [source_of(p, dialect) for p in programs],
         settings,
-        host_program(lowered, interfaces, sizes),
+        host_program(part.lowered, interfaces, part.sizes),
     )
 
 
@@ -164,82 +205,62 @@ def emit(
     dialect: Dialect = TRITON,
     sizes: Mapping[str, int] | None = None,
 ) -> Module:
-    """The source file of a program.
+    """The source file of a program; see `Part`.
 
     Args:
-        start: the program before any rewrite, for the header and the self-check.
-        kernels: the tile programs, in the order in which they run.
-        schedules: one for each kernel.
-        lowered: the program that the kernels compute; the start, unless given.
-        outline: the derivation, a line a step.
+        start: also for the header and the self-check.
+        lowered: the start, unless given.
         precision: "ieee" or "tf32", for products of float32.
         target: what the file was made for, for the header.
-        dialect: the language.
-        sizes: extents that are known; the file is for these alone.
     """
     lowered = lowered or start
-    sizes = packed_extents(lowered, sizes or {})
-    if lowered.slices is not None:  # the last may be shorter
-        sizes.pop(lowered.slices.part, None)
-    written = write(start, kernels, schedules, lowered, dialect, sizes)
-    names, program = written.names, written.program
+    part = Part(start, kernels, schedules, lowered, sizes or {}, outline, dialect)
+    return emit_part(part, precision, target)
+
+
+def emit_part(part: Part, precision: str, target: str | None) -> Module:
+    """The source file of a program; arguments as for `emit`."""
+    start, written = part.start, write(part)
     host = Identifiers(written.taken).of("host", start.origin.name or "kernel")
-    # What the file computes is printed as it was written, for the sizes that it was lowered for.
-    here = replace(start, sizes=lowered.sizes)
-    checked = sizes_for(here, sizes)
-    lines = [
-        *header(start, target),
-        *derivation(outline),
-        *derived_for(schedules, checked is not None),
-        *imports(written),
-        *written.settings_lines(),
-    ]
-    origins = written.origins(len(lines))
-    lines += [*kernels_of(written), *host_functions(written)]
-    lines += ["", "", *HostSource(start, program, names, written.settings).lines(host, precision)]
-    if checked is not None:
-        found = identifiers(start, names)
+    lines, before = body(header(start, target), [written], [host], precision)
+    if part.checked is not None:
+        found = identifiers(start, written.names)
         lines += ["", "", *reference_lines(start, found)]
-        lines += ["", "", *main_lines(here, found, host, dialect.devices, checked)]
-    params = {n: names.of("param", n) for n in start.declared.params}
+        devices = part.dialect.devices
+        lines += ["", "", *main_lines(part.printed, found, host, devices, part.checked)]
     return Module(
         text_of(lines),
         host,
         tuple(written.settings),
         tuple(s.program for s in written.sources),
-        params,
-        program,
-        origins,
+        {n: written.names.of("param", n) for n in start.declared.params},
+        written.program,
+        written.origins(before),
     )
 
 
-def emit_minimal(
-    start: Equations,
-    kernels: Sequence[TileProgram],
-    schedules: Sequence[Schedule],
-    *,
-    lowered: Equations,
-    sizes: Mapping[str, int],
-    precision: str,
-    target: str | None,
-    fast: bool,
-) -> str:
-    """The source file of a program without what whole ones look at in each call.
-
-    Args:
-        start, kernels, schedules, lowered, precision, target: as for `emit`.
-        sizes: extents that are known; the file is for these alone.
-        fast: may functions be as accurate as results of 16 bits?
-    """
-    dtypes = {i.name: i.dtype for i in start.declared.inputs.values() if i.kind == "float"}
-    widths = {n: itemsize(d or "bfloat16") for n, d in dtypes.items()}
-    promises = Promises(precision, fast, widths)
-    written = write(start, kernels, schedules, lowered, TRITON, sizes, promises)
-    name = Identifiers(written.taken).of("host", start.origin.name or "kernel")
-    host = MinimalHost(start, written.program, written.names, written.configs)
-    lines = [*kernels_of(written), *minimal_functions(written)]
-    lines = [*header(start, target), *imports(written), *lines[1:], "", "", *host.lines(name)]
-    return text_of(lines)
+def body(
+    head: Sequence[str], parts: Sequence[Written], hosts: Sequence[str], precision: str
+) -> tuple[list[str], int]:
+    """The lines of a file up to its host functions, which have these names; and how many lines
+    come before those of its kernels."""
+    first = parts[0].part
+    if first.promises:
+        lines = [*head, *imports(*parts)]
+        functions = [*kernels_of(*parts)[1:], *minimal_functions(*parts)]
+    else:
+        lines = [*head]
+        for written, of in zip(parts, ("", " of the gradients"), strict=False):
+            lines += quoted(f"Derivation{of}", "\n".join(written.part.outline))
+        schedules = [s for written in parts for s in written.part.schedules]
+        lines += [*derived_for(schedules, first.checked is not None), *imports(*parts)]
+        lines += [line for written in parts for line in written.settings_lines()]
+        functions = [*kernels_of(*parts), *host_functions(*parts)]
+    before = len(lines)
+    lines += functions
+    for written, host in zip(parts, hosts, strict=True):
+        lines += ["", "", *written.host_lines(host, precision)]
+    return lines, before
 
 
 def kernels_of(*parts: Written) -> list[str]:
@@ -249,7 +270,7 @@ def kernels_of(*parts: Written) -> list[str]:
     texts = ["\n".join(s.lines) for s in sources]
     texts += dict.fromkeys(f for s in sources for f in s.functions.values())
     helpers = dict.fromkeys(h for s in sources for h in s.helpers)
-    return _apart(*texts, *(parts[0].dialect.device_functions[h] for h in helpers))
+    return _apart(*texts, *(parts[0].part.dialect.device_functions[h] for h in helpers))
 
 
 def host_functions(*parts: Written) -> list[str]:
@@ -267,7 +288,7 @@ def host_functions(*parts: Written) -> list[str]:
         "clear_elements": has_sums,
         "clear": has_sums,
     }
-    functions = parts[0].dialect.host_functions
+    functions = parts[0].part.dialect.host_functions
     return _apart(*(text for f, text in functions.items() if needed.get(f, True)))
 
 
@@ -318,7 +339,9 @@ def identifiers(start: Equations, names: Identifiers) -> dict[str, str]:
 
 def _comment(text: str) -> str:
     safe = text.encode("ascii", "backslashreplace").decode("ascii")
-    return "# " + "".join(c if c.isprintable() else " " for c in safe)
+    if not safe.isprintable():
+        safe = "".join(c if c.isprintable() else " " for c in safe)
+    return f"# {safe}"
 
 
 def header(start: Equations, target: str | None) -> list[str]:
@@ -336,11 +359,6 @@ def quoted(title: str, text: str) -> list[str]:
     return out + [_comment("    " + line).rstrip() for line in text.strip("\n").splitlines()]
 
 
-def derivation(outline: Iterable[str], of: str = "") -> list[str]:
-    """How kernels follow from their program."""
-    return quoted(f"Derivation{of}", "\n".join(outline))
-
-
 def derived_for(schedules: Iterable[Schedule], is_checked: bool) -> list[str]:
     """What schedules do to axes, and whether the file checks itself."""
     out = []
@@ -355,7 +373,7 @@ def derived_for(schedules: Iterable[Schedule], is_checked: bool) -> list[str]:
 
 def imports(*parts: Written) -> list[str]:
     """The imports of a file."""
-    dialect = parts[0].dialect
+    dialect = parts[0].part.dialect
     body = [s for part in parts for s in part.program.statements()]
     is_described = any(isinstance(s, H.Describe) for s in body)
     lines = ["", "import torch", "import triton", "import triton.language as tl", *dialect.imports]

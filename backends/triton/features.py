@@ -9,7 +9,7 @@ from math import log2, prod
 from monocomp.backends.triton.legal import Legal, Shape
 from monocomp.backends.triton.schedule import CHUNK, SECTOR, held_length
 from monocomp.sizes import power_of_two
-from monocomp.tile import Expr, Loop, expressions, walk
+from monocomp.tile import Expr, Loop
 
 _SPECIAL = ("exp2", "log2", "log", "tanh", "rsqrt", "sqrt", "sin", "cos", "erf", "div")
 _FREE = ("number", "param", "extent", "coordinate", "local", "load", "contract", "cast", "masked")
@@ -84,9 +84,9 @@ NAMES = tuple(f.name for f in fields(Features))
 def features(legal: Legal) -> Features:
     """The features of a kernel."""
     program, resources, sizes = legal.program, legal.resources, legal.sizes
-    loops = [s for s in walk(program.body) if isinstance(s, Loop) and s.axis.role == "stream"]
+    loops = [s for s in program.statements if isinstance(s, Loop) and s.axis.role == "stream"]
     rows, streams = {*legal.rows}, {*legal.streams}
-    values = list(expressions(program.body))
+    values = list(program.expressions)
     tiles = [e for e in values if e.axes & rows and e.axes & streams]
     if not rows or not streams:
         tiles = [e for e in values if e.axes & resources.blocked]

@@ -6,120 +6,54 @@ Its host functions are those of the program that saves values and of the gradien
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from monocomp.backends.eager import reference_lines
 from monocomp.backends.eager.code import call_lines
 from monocomp.backends.triton.dialect import TRITON
 from monocomp.backends.triton.emit import (
+    Part,
     Written,
-    derivation,
-    derived_for,
+    body,
     header,
-    host_functions,
     identifiers,
-    imports,
-    kernels_of,
-    minimal_functions,
     quoted,
     text_of,
     write,
 )
 from monocomp.backends.triton.host_source import HostSource
 from monocomp.backends.triton.identifiers import Identifiers
-from monocomp.backends.triton.known_arguments import Promises
 from monocomp.backends.triton.layout import tuple_text
-from monocomp.backends.triton.minimal import MinimalHost
-from monocomp.backends.triton.schedule import Schedule
-from monocomp.backends.triton.selfcheck import main_lines, sizes_for
-from monocomp.equations import Equations
+from monocomp.backends.triton.selfcheck import main_lines
 from monocomp.gradients.derived import Gradient
-from monocomp.planning.plan import Plan
-from monocomp.sizes import packed_extents
-
-
-@dataclass(frozen=True)
-class Half:
-    """One of the two programs of a file, with what it is written from.
-
-    Attributes:
-        start: the program before any rewrite, called as its host function is to be.
-        plan: its kernels.
-        schedules: one for each kernel.
-        promises: what a minimal file takes for granted; None for a whole one.
-    """
-
-    start: Equations
-    plan: Plan
-    schedules: Sequence[Schedule]
-    promises: Promises | None
-
-    def written(self, sizes: Mapping[str, int], before: Written | None) -> Written:
-        known = packed_extents(self.plan.program, self.plan.extents(sizes))
-        plan, start = self.plan, self.start
-        return write(
-            start,
-            plan.kernels,
-            self.schedules,
-            plan.program,
-            TRITON,
-            known,
-            self.promises,
-            before,
-        )
 
 
 def emit_gradient(
-    found: Gradient,
-    halves: tuple[Half, Half],
-    *,
-    sizes: Mapping[str, int],
-    precision: str,
-    target: str | None,
+    found: Gradient, forward: Part, backward: Part, *, precision: str, target: str | None
 ) -> str:
     """The source file of a program and its gradients.
 
     Args:
         found: the gradients.
-        halves: the program with what it saves, and the gradients.
-        sizes: extents that are known; the file is for these alone.
+        forward, backward: the program with what it saves, and the gradients.
         precision: "ieee" or "tf32", for products of float32.
         target: what the file was made for, for the header.
     """
     start = found.program
-    forward = halves[0].written(sizes, None)
-    backward = halves[1].written(sizes, forward)
-    written = forward, backward
-    is_minimal = halves[0].promises is not None
-    hosts = [h.start.origin.name or "kernel" for h in halves]
-    names = forward.names
-    host = Identifiers(backward.taken | {*hosts}).of("host", start.origin.name or "kernel")
-    function = _Function(found, forward, backward, hosts, is_minimal)
-    here = replace(start, sizes=halves[0].plan.program.sizes)
-    checked = None if is_minimal else sizes_for(here, packed_extents(start, sizes))
-    lines = [*header(start, target), *quoted("Gradients", str(found))]
-    if is_minimal:
-        lines += [*imports(*written), *kernels_of(*written)[1:], *minimal_functions(*written)]
-        for half, part, name in zip(halves, written, hosts, strict=True):
-            writer = MinimalHost(half.start, part.program, part.names, part.configs)
-            lines += ["", "", *writer.lines(name)]
-    else:
-        for half, of in zip(halves, ("", " of the gradients"), strict=True):
-            lines += derivation(half.plan.derivation.outline(), of)
-        schedules = [s for half in halves for s in half.schedules]
-        lines += [*derived_for(schedules, checked is not None), *imports(*written)]
-        lines += [line for part in written for line in part.settings_lines()]
-        lines += [*kernels_of(*written), *host_functions(*written)]
-        for half, part, name in zip(halves, written, hosts, strict=True):
-            whole = HostSource(half.start, part.program, part.names, part.settings)
-            lines += ["", "", *whole.lines(name, precision)]
-    lines += ["", "", *function.lines(host)]
-    if checked is not None:
-        known = identifiers(start, names)
+    first = write(forward)
+    second = write(backward, first)
+    hosts = [part.start.origin.name or "kernel" for part in (forward, backward)]
+    host = Identifiers(second.taken | {*hosts}).of("host", start.origin.name or "kernel")
+    head = [*header(start, target), *quoted("Gradients", str(found))]
+    lines, _ = body(head, [first, second], hosts, precision)
+    lines += ["", "", *_Function(found, first, second, hosts).lines(host)]
+    if forward.checked is not None:
+        known = identifiers(start, first.names)
         lines += ["", "", *reference_lines(start, known)]
         order = list(start.declared.inputs)
         gradients = {n: found.gradients[n] for n in sorted(found.gradients, key=order.index)}
+        here, checked = replace(start, sizes=forward.lowered.sizes), forward.checked
         lines += ["", "", *main_lines(here, known, host, TRITON.devices, checked, gradients)]
     return text_of(lines)
 
@@ -131,19 +65,14 @@ class _Function:
         found: the gradients.
         forward, backward: the written programs.
         hosts: the names of their host functions.
-        is_minimal: do these take tensors without gaps alone?
     """
 
     def __init__(
-        self,
-        found: Gradient,
-        forward: Written,
-        backward: Written,
-        hosts: Sequence[str],
-        is_minimal: bool,
+        self, found: Gradient, forward: Written, backward: Written, hosts: Sequence[str]
     ) -> None:
         self.found, self.forward, self.backward = found, forward, backward
-        self.hosts, self.is_minimal = hosts, is_minimal
+        self.hosts = hosts
+        self.is_dense = backward.part.promises is not None  # takes tensors without gaps alone
         self.names = Identifiers({*backward.taken, *hosts, "ctx"})
         self.declared = found.program.declared
 
@@ -209,7 +138,7 @@ class _Function:
         call = []
         for n in self.found.equations.declared.inputs:
             tensor = self.names.of("tensor", n)
-            is_dense = self.is_minimal and n not in names
+            is_dense = self.is_dense and n not in names
             call.append(f"{tensor}.contiguous()" if is_dense else tensor)
         call += self._keywords(self.backward)
         found = self.tensors(tuple(gradients.values()))

@@ -191,6 +191,8 @@ class HostSource:
 
     def _slices(self, s: H.Slices) -> None:
         start = self.names.of("start", s.part, f"start_{s.whole.lstrip('.')}")
+        if s.start is not None:
+            start = self.param(s.start)
         size, whole = self.size(s.part), self.size(s.whole)
         self.put(f"for {start} in range(0, {whole}, {s.length}):")
         self.depth += 1

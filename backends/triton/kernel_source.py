@@ -13,7 +13,7 @@ from monocomp.blocks.kernels import build
 from monocomp.blocks.passes import choose
 from monocomp.blocks.program import BlockProgram, Statement
 from monocomp.errors import UnsupportedError
-from monocomp.tile import Combine, Fold, TileProgram, walk
+from monocomp.tile import Combine, Fold, TileProgram
 
 _OPTIONS = {"INDEX", "PRECISION", "FAST", "STEP", "ABREAST", "pid"}
 
@@ -60,7 +60,7 @@ def block_program(
     """
     kernel = f"{program.name}_kernel" if name is None else name
     if functions is None:
-        folds = (s.monoid for s in walk(program.body) if isinstance(s, Fold))
+        folds = (s.monoid for s in program.statements if isinstance(s, Fold))
         functions = {m.name: f"combine_{m.name}" for m in folds if isinstance(m, Combine)}
     combines = set(functions.values())
     passes = dialect.every_pass if passes is None else passes

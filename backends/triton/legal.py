@@ -20,7 +20,7 @@ from monocomp.blocks.descriptors import described_loads
 from monocomp.blocks.kernels import takes_turns
 from monocomp.errors import UnsupportedError
 from monocomp.sizes import power_of_two
-from monocomp.tile import Loop, TileProgram, expressions, walk
+from monocomp.tile import Loop, TileProgram
 from monocomp.tile.split_padding import divisible, split_padding
 
 LARGEST_TILE = 1 << 12  # elements of a tile that a warp can hold in registers
@@ -72,7 +72,7 @@ class Shape(NamedTuple):
 def element_bytes(program: TileProgram, inputs: Mapping[str, int]) -> int:
     """The size of a matrix' elements in products, from the sizes of elements of float inputs.
     The widest counts that is read as a matrix: scales and biases of rows are in no product."""
-    read = [e for e in expressions(program.body) if e.op == "load" and e.attr in inputs]
+    read = [e for e in program.expressions if e.op == "load" and e.attr in inputs]
     blocked = {a.name for a in program.axes.values() if a.role not in ("grid", "serial")}
     matrices = {e.attr for e in read if len(e.axes & blocked) > 1}
     return max((n for name, n in inputs.items() if name in (matrices or inputs)), default=4)
@@ -109,19 +109,19 @@ class Legal:
     @cached_property
     def streams(self) -> list[str]:
         """The streamed axes, those of outer loops first."""
-        loops = (s.axis.name for s in walk(self.program.body) if isinstance(s, Loop))
+        loops = (s.axis.name for s in self.program.statements if isinstance(s, Loop))
         streams = {*self.program.axis_names("stream")}
         return [a for a in dict.fromkeys(loops) if a in streams]
 
     @cached_property
     def multiplies(self) -> bool:
         """Does the kernel multiply matrices?"""
-        return any(e.op == "contract" for e in expressions(self.program.body))
+        return any(e.op == "contract" for e in self.program.expressions)
 
     @cached_property
     def in_two(self) -> tuple[str, ...]:
         """The axes that are padded less in two tiles, in a kernel that multiplies matrices."""
-        products = [e for e in expressions(self.program.body) if e.op == "contract"]
+        products = [e for e in self.program.expressions if e.op == "contract"]
         if not any(a.kind == "float" for e in products for a in e.args[:2]):
             return ()
         axes = [self.program.axes[a] for a in divisible(self.program)]

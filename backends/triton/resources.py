@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, prod, sqrt
+from math import ceil, isqrt, prod, sqrt
 
 from monocomp.backends.triton.schedule import (
     MOST_ABREAST,
@@ -20,7 +20,7 @@ from monocomp.backends.triton.schedule import (
 from monocomp.blocks.descriptors import described_loads
 from monocomp.blocks.kernels import takes_turns
 from monocomp.blocks.operands import Operands
-from monocomp.sizes import LONG, SHORT
+from monocomp.sizes import LONG, SHORT, power_of_two
 from monocomp.tile import program as P
 
 TILE_LIMIT = 1 << 20  # elements that Triton lets a tile have
@@ -111,7 +111,7 @@ def load_levels(program: P.TileProgram) -> int:
         is_streamed = any(program.axes[a].role == "stream" for a in e.axes)
         return max(map(level, e.args), default=0) + (e.op == "load" and is_streamed)
 
-    for s in P.walk(program.body):
+    for s in program.statements:
         if isinstance(s, P.Let):
             levels[s.name] = level(s.value)
     return max([1, *levels.values()])
@@ -154,9 +154,9 @@ class Resources:
         self.sizes = sizes
         self.element_bytes = element_bytes
         self.gpu = on
-        self.lets = {s.name: s.value for s in P.walk(program.body) if isinstance(s, P.Let)}
+        self.lets = {s.name: s.value for s in program.statements if isinstance(s, P.Let)}
         self.blocked = frozenset(program.axis_names("row", "stream", "whole"))
-        found = list(P.expressions(program.body))
+        found = list(program.expressions)
         self.products = [e for e in found if e.op == "contract"]
         computed = [e for e in found if e.op not in ("local", "contract")]
         self.tiles = {e.axes & self.blocked for e in computed}
@@ -164,7 +164,7 @@ class Resources:
         ints = [e.args for e in self.products if e.kind != "float"]
         self.tiles |= {(a.axes | b.axes) & self.blocked for a, b, *_ in ints}
         self.tiles |= {
-            _places(s) & self.blocked for s in P.walk(program.body) if isinstance(s, P.Store)
+            _places(s) & self.blocked for s in program.statements if isinstance(s, P.Store)
         }
         operands = Operands(program)
         products = [e for e in self.products if element_bytes <= 2 and operands.is_product(e)]
@@ -180,7 +180,7 @@ class Resources:
             if value.op == "load" and 0 < uses.count(name) == multiplied.count(name)
         }
         # Those that the innermost loops load anew, and those that have to be converted.
-        loops = [s for s in P.walk(program.body) if isinstance(s, P.Loop)]
+        loops = [s for s in program.statements if isinstance(s, P.Loop)]
         inner = [s for s in loops if not any(isinstance(x, P.Loop) for x in s.body)]
         self.renewed = {s.name for loop in inner for s in loop.body if isinstance(s, P.Let)}
         multiplying = [x for x in loops if any(e.op == "contract" for e in P.expressions([x]))]
@@ -198,11 +198,12 @@ class Resources:
         # What takes no registers of its own: values that are computed where they are used, the
         # only time, and those that replace what a loop carries.
         once = (n for n, e in self.lets.items() if e.op != "load" and uses.count(n) == 1)
-        new = (s.value for s in P.walk(program.body) if isinstance(s, P.Assign))
+        new = (s.value for s in program.statements if isinstance(s, P.Assign))
         self.passed = {n for n in once if not _has_product(self.lets[n])}
         self.passed |= {e.attr for e in new if e.op == "local"} & self.lets.keys()
+        self.passed |= self._finishing()
         self.held = {a: held_length(program, a, self.size(a)) for a in self.blocked}
-        self.given = {name: axes for s in P.walk(program.body) for name, axes in _given(s).items()}
+        self.given = {name: axes for s in program.statements for name, axes in _given(s).items()}
         self.loads: dict[int, list[tuple[str, frozenset[str]]]] = {}
         self.moments = list(self._moments(program.body, (), ()))
 
@@ -215,6 +216,23 @@ class Resources:
                 return set()
             found += [e.attr for e in P.subexpressions(value) if e.op == "local"]
         return {*found}
+
+    def _finishing(self) -> set[str]:
+        """Values of elements that only stores need after all loops: one element at a time goes
+        from what loops have come to, to where it is stored."""
+        body = self.program.body
+        loops = [n for n, s in enumerate(body) if isinstance(s, P.Loop)]
+        found: set[str] = set()
+        needed: set[str] = set()  # by what is no element by itself
+        for s in reversed(body[loops[-1] + 1 :] if loops else []):
+            names = {e.attr for e in P.expressions([s]) if e.op == "local"}
+            parts = [e for root in P.roots(s) for e in P.subexpressions(root)]
+            is_alone = all(e.op != "contract" and P.over(e) is None for e in parts)
+            if isinstance(s, P.Let) and is_alone and s.name not in needed and s.value.op != "load":
+                found.add(s.name)
+            elif not isinstance(s, P.Store):
+                needed |= names
+        return found
 
     def size(self, axis: str) -> int:
         """The extent of an axis, or what it is taken for."""
@@ -420,10 +438,13 @@ class Resources:
         """How many places of the grid may take turns, the best first. Where rows bound what they
         stream, some have more to do than others: the heaviest of several places come first, so
         that light ones even out the end, but of no more places than share the cache. Where all
-        are alike, the rows of one place, which read the same, follow each other."""
+        are alike, the rows of one place, which read the same, follow each other. Of blocks along
+        two axes those that run at a time make about a square, which reads least."""
         loops, rows = self._loops(), prod(map(self.size, self.program.axis_names("row")))
         if not takes_turns(self.program) or not loops or self.program.parts or rows <= _FEW:
             return [1]
+        if not self.program.axis_names("grid"):
+            return [power_of_two(isqrt(self.gpu.processors)), 1]
         places = prod(map(self.size, self.program.axis_names("grid")))
         abreast, streamed = MOST_ABREAST // 2, max(1, self._streamed_bytes())
         while abreast > 1 and abreast * streamed > self.gpu.cached * places:
@@ -447,7 +468,7 @@ class Resources:
 
     def _loops(self) -> list[P.Loop]:
         """The loops over streams."""
-        loops = [s for s in P.walk(self.program.body) if isinstance(s, P.Loop)]
+        loops = [s for s in self.program.statements if isinstance(s, P.Loop)]
         return [loop for loop in loops if loop.axis.role == "stream"]
 
     def _share(self, loop: P.Loop) -> float:

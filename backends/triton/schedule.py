@@ -25,7 +25,8 @@ class Schedule:
     `in_two` are the axes that are held as two tiles, where they would be padded as one.
     `descriptors`: are tiles loaded by the copy engine, of tensors whose layout it can take?
     `abreast` is the order of the instances: so many places of the grid, such as heads, take
-    turns, a block of rows each; with 1, all rows of one come before those of the next.
+    turns, a block of rows each; with 1, all rows of one come before those of the next. Where two
+    axes are cut into blocks and there is no grid, blocks along the first are its places.
     """
 
     blocks: tuple[tuple[str, int], ...]

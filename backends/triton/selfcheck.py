@@ -230,6 +230,7 @@ def _inputs(equations: Equations, sizes: Sizes) -> Iterator[tuple[Input, str]]:
 def _sizes(start: Sizes, known: Mapping[str, int], is_tiny: bool) -> Sizes:
     """An odd size for each extent that is not known, where computed subscripts allow it."""
     equations, free = start.program, start.fit
+    any_fit = not free or not start.subscripts
     declared = equations.declared
     given = {e: known[e] for e in free_extents(declared) if e in known}
     terms = T.subterms(*(e.body for e in (*equations.given, *equations.equations)))
@@ -244,7 +245,7 @@ def _sizes(start: Sizes, known: Mapping[str, int], is_tiny: bool) -> Sizes:
         sizes = _TINY if is_tiny else _sizes_like(equations, name)
         sizes = _PAIRED if name in paired and sizes == _LARGE else sizes
         size = next((n for n in sizes if n not in given.values()), sizes[0])
-        if not free or start.at({**given, name: size}).fit:
+        if any_fit or start.at({**given, name: size}).fit:
             given[name] = size
     if not free:  # a computed subscript of unknown range, and a dimension that only it reads
         made_up = {root for root in declared.extent_of.values() if root.startswith(".")}

@@ -196,7 +196,9 @@ def _nearest(here: Sequence[float], rows: Sequence[Row]) -> dict[int, float]:
     least = [dist(here, row.point) for row in rows]
     some = nsmallest(_NEAR, range(len(rows)), key=least.__getitem__)
     limit = max(distance(here, rows[n].point) for n in some) * _ROUNDING
-    far = {n: distance(here, rows[n].point) for n, at_least in enumerate(least) if at_least <= limit}
+    far = {
+        n: distance(here, rows[n].point) for n, at_least in enumerate(least) if at_least <= limit
+    }
     return {n: far[n] for n in nsmallest(_NEAR, far, key=far.__getitem__)}
 
 

@@ -169,6 +169,7 @@ class Prepared:
         self.sizes = plan.extents(extents)
         floats = {n: t for n, t in self.inputs.items() if t.is_floating_point()}
         widths = {n: t.element_size() for n, t in floats.items()}
+        widths = plan.program.with_slices(widths)
         self.narrow = {n: str(t.dtype)[6:] for n, t in floats.items() if is_narrow(t)}
         how = [(k, self.sizes, element_bytes(k, widths), target, processors) for k in self.kernels]
         self.legal = [Legal(*h) for h in how]

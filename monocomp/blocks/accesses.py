@@ -28,7 +28,7 @@ def held_dims(program: P.TileProgram) -> dict[str, int]:
     """The dimension of each tensor along which a tile holds it entirely, the last one."""
     found: dict[str, int] = {}
     ranks = {n: len(t.dims) for n, t in program.inputs.items()}
-    for e in P.expressions(program.body):
+    for e in program.expressions:
         for dim, place in enumerate(e.args if e.op == "load" else ()):
             if place.op == "coordinate" and program.axes[place.attr].role == "whole":
                 found[e.attr] = max(dim, found.get(e.attr, 0))

@@ -84,7 +84,7 @@ class Context:
         self.put(Comment(text))
 
     def assign(self, target: Expr, value: Expr) -> Expr:
-        self.put(Assign((target,), value))
+        self.put(Assign((target,), value, self.origin))
         return target
 
     @contextmanager

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from monocomp.blocks.operands import Operands
 from monocomp.blocks.program import Block
-from monocomp.tile import Expr, Let, Loop, Mask, Statement, TileProgram, expressions
+from monocomp.tile import Expr, Let, Loop, Mask, Statement, TileProgram
 
 _MOST_DIMENSIONS = 5
 
@@ -21,7 +21,7 @@ def described_loads(program: TileProgram, resident: bool = False) -> dict[str, B
     """The streamed operands of products of matrices that descriptors can load, by name; and those
     that are loaded once, if these are to be in shared memory."""
     operands = Operands(program)
-    products = (e for e in expressions(program.body) if e.op == "contract")
+    products = (e for e in program.expressions if e.op == "contract")
     used = {a.attr for e in products if operands.is_product(e) for a in _locals(e)}
     blocked = frozenset(program.axis_names("row", "stream", "whole"))
     found = {}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from monocomp.blocks.layouts import Layouts
 from monocomp.dtypes import NARROW
-from monocomp.tile import Expr, TileProgram, expressions
+from monocomp.tile import Expr, TileProgram
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def choose_dtypes(program: TileProgram, layouts: Layouts) -> dict[Expr, Product]
         layouts: the order of its dimensions.
     """
     chooser = _Chooser(program, layouts)
-    products = (e for e in expressions(program.body) if e.op == "contract")
+    products = (e for e in program.expressions if e.op == "contract")
     return {e: chooser.product(e) for e in products if layouts.operands.is_product(e)}
 
 

@@ -83,12 +83,14 @@ def build(
 
 
 def _has_products(program: P.TileProgram) -> bool:
-    return any(e.op == "contract" for e in P.expressions(program.body))
+    return any(e.op == "contract" for e in program.expressions)
 
 
 def takes_turns(program: P.TileProgram) -> bool:
-    """Can instances take turns: are there blocks of rows at each place of a grid?"""
-    return bool(program.axis_names("row") and program.axis_names("grid"))
+    """Can instances take turns: are there blocks of rows at each place of a grid, or blocks along
+    two axes?"""
+    rows = program.axis_names("row")
+    return bool(rows and program.axis_names("grid")) or len(rows) > 1
 
 
 # --- arguments --------------------------------------------------------------------------------
@@ -115,7 +117,7 @@ def _arguments(c: Context, held: Mapping[str, int]) -> Iterator[B.Argument]:
         yield B.Argument("block", a, 0, names.block(a), True)
     for a in blocked:
         yield B.Argument("even", a, 0, names.even(a), True)
-    found = list(P.expressions(program.body))
+    found = list(program.expressions)
     yield B.Argument("option", "INDEX", 0, option("INDEX"), True)
     if _has_products(program):
         yield B.Argument("option", "PRECISION", 0, option("PRECISION"), True)
@@ -133,14 +135,14 @@ def _constants(c: Context) -> set[str]:
     of a page, a division takes a shift, or a multiplication."""
     return {a.extent for a in c.program.axes.values() if a.role == "whole"} | {
         e.args[1].attr
-        for e in P.expressions(c.program.body)
+        for e in c.program.expressions
         if e.op in ("floordiv", "mod") and e.args[1].op == "extent" and c.order(e.axes)
     }
 
 
 def _added_params(c: Context) -> list[str]:
     """The integer parameters of sums and products, where large ones could leave 32 bits."""
-    sums = [e for e in P.expressions(c.program.body) if e.op in _SUMS and e.kind == "int"]
+    sums = [e for e in c.program.expressions if e.op in _SUMS and e.kind == "int"]
     found = {param for e in sums for param in _params_in(c, e)}
     return [param for param in c.program.params if param in found]
 
@@ -185,9 +187,9 @@ def _program_ids(c: Context, grid: Sequence[P.Axis]) -> None:
             counts[axis.name] = c.assign(count, blocks)
     pid = B.Expr("program_id", (), None, (), B.INT32)
     if takes_turns(c.program):
+        inner = sum(a.role == "row" for a in grid) if grid[-1].role == "grid" else 1
         rows, places = (
-            joined("*", [counts[a.name] for a in grid if a.role == role])
-            for role in ("row", "grid")
+            joined("*", [counts[a.name] for a in axes]) for axes in (grid[:inner], grid[inner:])
         )
         order = option("ABREAST")
         pid = helper("in_turns", pid, rows, places, order, layout=(), dtype=B.INT32)
@@ -222,7 +224,7 @@ def _enter_rows(c: Context, axis: P.Axis, start: B.Expr, bounds: bool) -> None:
 
 def _bounding_rows(c: Context) -> set[str]:
     """Rows on which a loop's bounds depend."""
-    loops = [s for s in P.walk(c.program.body) if isinstance(s, P.Loop)]
+    loops = [s for s in c.program.statements if isinstance(s, P.Loop)]
     bounds = (e for s in loops for e in s.bounds)
     return {a for e in bounds for a in e.axes if c.program.axes[a].role == "row"}
 
@@ -231,8 +233,8 @@ def _longer_rows(c: Context) -> set[str]:
     """Rows that have longer loops the later they are: on whose place an upper bound depends. How
     bounds vary that are read is not known."""
     found: set[str] = set()
-    values = {s.name: s.value for s in P.walk(c.program.body) if isinstance(s, P.Let)}
-    loops = [s for s in P.walk(c.program.body) if isinstance(s, P.Loop)]
+    values = {s.name: s.value for s in c.program.statements if isinstance(s, P.Let)}
+    loops = [s for s in c.program.statements if isinstance(s, P.Loop)]
     stack = [e for s in loops for x in s.segments for e in x.upper]
     while stack:
         e = stack.pop()

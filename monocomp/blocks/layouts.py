@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from monocomp.blocks.operands import Operands, unconverted
-from monocomp.tile import Expr, Let, TileProgram, expressions, walk
+from monocomp.tile import Expr, Let, TileProgram
 
 _ORDER = {"row": 0, "stream": 1, "whole": 2, "grid": 3, "serial": 4}
 
@@ -22,7 +22,7 @@ class Layouts:
         ranked = sorted(program.axes.values(), key=lambda a: _ORDER[a.role])
         self._rank = {a.name: n for n, a in enumerate(ranked)}
         self._blocked = frozenset(program.axis_names("row", "stream", "whole"))
-        self.lets = {s.name: s.value for s in walk(program.body) if isinstance(s, Let)}
+        self.lets = {s.name: s.value for s in program.statements if isinstance(s, Let)}
         self.operands = Operands(program)
         self.flipped: frozenset[str] = self._flipped(program) if flips else frozenset()
 
@@ -44,7 +44,7 @@ class Layouts:
     def _flipped(self, program: TileProgram) -> frozenset[str]:
         right: dict[str, int] = {}
         uses: dict[str, int] = {}
-        for e in expressions(program.body):
+        for e in program.expressions:
             if e.op == "local":
                 uses[e.attr] = uses.get(e.attr, 0) + 1
             if e.op == "contract" and self.operands.is_product(e):

@@ -21,9 +21,9 @@ class Operands:
     def __init__(self, program: P.TileProgram) -> None:
         self.inputs = program.inputs
         self.blocked = frozenset(program.axis_names("row", "stream", "whole"))
-        self.lets = {s.name: s.value for s in P.walk(program.body) if isinstance(s, P.Let)}
+        self.lets = {s.name: s.value for s in program.statements if isinstance(s, P.Let)}
         self.sources: dict[str, list[P.Expr]] = {}  # by name, those of loops' states too
-        for s in P.walk(program.body):
+        for s in program.statements:
             if isinstance(s, P.Let | P.Assign | P.Fold):
                 for name in (*s.names, *s.prefixes) if isinstance(s, P.Fold) else (s.name,):
                     self.sources.setdefault(name, []).extend(P.roots(s))

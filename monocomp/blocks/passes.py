@@ -11,7 +11,7 @@ from monocomp.blocks.dtypes import Product, choose_dtypes
 from monocomp.blocks.layouts import Layouts
 from monocomp.blocks.phases import Phases, parts, peel, unpeeled
 from monocomp.blocks.program import Block
-from monocomp.tile import Expr, Loop, TileProgram, walk
+from monocomp.tile import Expr, Loop, TileProgram
 
 PASSES = ("flip", "choose_loads", "peel", "align", "choose_dtypes")
 
@@ -52,7 +52,7 @@ def choose(
     layouts = Layouts(program, "flip" in passes)
     described = described_loads(program, resident) if "choose_loads" in passes else {}
     peeled = "peel" in passes
-    split = {s: parts(s) for s in walk(program.body) if isinstance(s, Loop)}
+    split = {s: parts(s) for s in program.statements if isinstance(s, Loop)}
     loops = [part for found in split.values() for part in found]
     phases = peel(loops, layouts, described) if peeled else unpeeled(loops, layouts)
     periods = align(program, phases) if "align" in passes else {}

@@ -138,12 +138,14 @@ class Sizes:
     def _fit(self, fixed: frozenset[str]) -> None:
         """Choose other small extents where a computed subscript would leave its tensor."""
         broken = [at for at in self.subscripts if not self.is_inside(at)]
+        if not broken:
+            return
         names = {name for at in broken for name in (at.extent, *self._mentioned(at.term))}
         movable = [name for name in free_extents(self.declared) if name in names - fixed][:3]
         before = dict(self.known)
+        chosen = {name: before[name] for name in (*free_extents(self.declared), *fixed)}
         for choice in sorted(product(_SEARCHED, repeat=len(movable)), key=_simplicity):
-            self.known = {name: before[name] for name in (*free_extents(self.declared), *fixed)}
-            self.known.update(zip(movable, choice, strict=True))
+            self.known = {**chosen, **dict(zip(movable, choice, strict=True))}
             self._settle()
             if all(map(self.is_inside, broken)):
                 return

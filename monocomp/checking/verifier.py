@@ -32,6 +32,18 @@ def verify(program: Equations) -> Equations:
     missing = {o.name for o in program.declared.outputs} - set(program.by_name)
     if missing:
         raise InternalError(f"no equation is left for {', '.join(sorted(missing))}")
+    verify_scopes(program)
+    printed = translate(check(program.text()))
+    ours, theirs = ((*p.given, *p.equations) for p in (program, printed))
+    for old, new in zip(ours, theirs, strict=True):
+        is_same = old.body is new.body or loosely(old.body) is loosely(new.body)
+        if (old.name, old.indices) != (new.name, new.indices) or not is_same:
+            raise InternalError(f"{old.body!r}\nis printed as\n{new.body!r}")
+    return printed
+
+
+def verify_scopes(program: Equations) -> None:
+    """Raises InternalError where an equation has an index or reads a name that nothing gives."""
     for equation in program.equations:
         bound = {i.attr[0] for i in equation.indices}
         strange = equation.body.free - bound
@@ -44,13 +56,6 @@ def verify(program: Equations) -> Equations:
                 raise InternalError(f"{equation.name} reads {t.attr}, which is no input")
             if t.op == "stored" and t.attr.given and t.attr not in program.given:
                 raise InternalError(f"{equation.name} reads another {t.attr.name} than is given")
-    printed = translate(check(program.text()))
-    ours, theirs = ((*p.given, *p.equations) for p in (program, printed))
-    for old, new in zip(ours, theirs, strict=True):
-        is_same = old.body is new.body or loosely(old.body) is loosely(new.body)
-        if (old.name, old.indices) != (new.name, new.indices) or not is_same:
-            raise InternalError(f"{old.body!r}\nis printed as\n{new.body!r}")
-    return printed
 
 
 def loosely(t: Term) -> Term:

@@ -242,6 +242,13 @@ def doctor(options: Namespace) -> int:
     return OK if report(examine(), as_json=options.json) else FAILED
 
 
+def demo(options: Namespace) -> int:
+    """`monocomp demo`: a program, its derivation, its kernel, and a run."""
+    from monocomp.demo import main
+
+    return main()
+
+
 def completion(options: Namespace) -> int:
     """`monocomp completion`: the script for a shell."""
     from monocomp.command_line.completion import script

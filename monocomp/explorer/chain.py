@@ -15,7 +15,7 @@ from itertools import groupby, pairwise
 
 from monocomp import pipeline
 from monocomp.certificate import Certificate, Condition
-from monocomp.derivation import LOWERING, Derivation
+from monocomp.derivation import Derivation
 from monocomp.equations import Equations
 from monocomp.explorer.marking import Pair, pairs
 from monocomp.planning.cost import Cost, formula
@@ -121,7 +121,7 @@ def chain(derivation: Derivation) -> Chain:
         )
         for n, step in enumerate(derivation, 1)
     ]
-    return Chain(derivation, certificate, _phases(links), tuple(costs))
+    return Chain(derivation, certificate, _phases(links, derivation.planned), tuple(costs))
 
 
 def _seal(number: int, step: Step, certificate: Certificate) -> str:
@@ -171,20 +171,19 @@ def _decisive(step: Step, costs: Sequence[Cost], operations: Sequence[float]) ->
     return f"folds in {', '.join(new)}" if new else ""
 
 
-def _phases(links: Sequence[Link]) -> tuple[Phase, ...]:
+def _phases(links: Sequence[Link], planned: int) -> tuple[Phase, ...]:
     """Rule sets come in their order; what a later one brings is simplified by rules that it shares
-    with earlier ones."""
+    with earlier ones. The last steps plan kernels."""
     at = 0
     names: list[tuple[str, str] | None] = []
-    for link in links:
+    for link in links[: len(links) - planned]:
         found = _set_of(link.step, at)
-        if link.step.rule in LOWERING:
-            names.append(KERNELS)
-        elif found is None:
+        if found is None:
             names.append(None)  # what gives a name belongs to what follows
         else:
             at, rules = found
             names.append((rules.name, rules.purpose))
+    names += [KERNELS] * planned
     following = NAMES
     for n, name in reversed(list(enumerate(names))):
         following = names[n] = name or following

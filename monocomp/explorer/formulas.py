@@ -168,8 +168,8 @@ class _Parser:
             return Formula("number", attr=word)
         if word == "(":
             found = self.items(")")
-            # A term's brackets follow from its form, but for those of a comparison that is a number;
-            # a law, of an order say, may speak of them.
+            # A term's brackets follow from its form, but for those of a comparison that is a
+            # number; a law, of an order say, may speak of them.
             follow = len(found) == 1 and not self.law and found[0].op != "chain"
             return found[0] if follow else Formula("group", found)
         if word == "[":

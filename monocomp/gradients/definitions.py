@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -58,7 +57,8 @@ def with_names(
         named = (p for p in places if p is not None and all(map(_has_name, p)))
         if (indices := next(named, None)) is not None:
             here = {i.attr[0]: at for i, at in zip(a.indices, indices, strict=True)}
-            found = [replace(e, body=_named(a, e.body)) for e in found]
+            named_in: dict[Term, Term] = {}
+            found = [replace(e, body=_named(a, e.body, named_in)) for e in found]
             needed.insert(0, Equation(a.name, tuple(indices), T.substitute(a.body, here)))
     return found, needed
 
@@ -67,7 +67,7 @@ def with_parts(
     equations: Sequence[Equation], fresh: Callable[[str], str], order: Callable[[Term], Any]
 ) -> list[Equation]:
     """The equations of a long program with names for the aggregates and choices that are written
-    more than once, each before the first equation that reads it."""
+    more than once, or other terms, each before the first equation that reads it."""
     found = list(equations)
     sizes = _sizes(found)
     if sum(sizes[e.body] for e in found) <= _LONG:
@@ -93,32 +93,42 @@ def _sizes(equations: Iterable[Equation]) -> dict[Term, int]:
 
 
 def _repeated(equations: Sequence[Equation]) -> Term | None:
-    """The largest aggregate or choice with an aggregate that stands in two places."""
+    """The largest aggregate or choice with an aggregate that stands in two places, or in a long
+    program the largest term."""
     sizes = _sizes(equations)
     times = Counter(e.body for e in equations)
     for t in reversed(sizes):
         for a in T.children(t):
             times[a] += times[t]
-    parts = (t for t in sizes if _is_part(t) and t.folded and t.kind == "float")
-    named = (t for t in parts if times[t] > 1 and all(map(_has_name, free_indices(t))))
-    return max(named, key=lambda t: sizes[t], default=None)
+    parts = [t for t in sizes if times[t] > 1 and _is_part(t)]
+    large = [t for t in parts if t.folded and t.op in ("fold", "field", "where")]
+    if not large and sum(sizes[e.body] for e in equations) > _LONG:
+        large = parts
+    return max(large, key=lambda t: sizes[t], default=None)
 
 
 def _is_part(t: Term) -> bool:
-    """Of an aggregate in a user's monoid a field is a number."""
-    return t.op in ("field", "where") or (t.op == "fold" and isinstance(t.attr.monoid, str))
+    """Is it a number that may get a name? Of an aggregate in a user's monoid a field is one."""
+    is_number = t.kind == "float" and t.op not in _PLAIN
+    has_fields = t.op in ("fold", "fold_at") and not isinstance(t.attr.monoid, str)
+    return is_number and not has_fields and all(map(_has_name, free_indices(t)))
 
 
 def _has_name(i: Term) -> bool:
     return i.op == "index" and str(i.attr[0]).isidentifier()
 
 
-def _named(a: Abbreviation, t: Term) -> Term:
+def _named(a: Abbreviation, t: Term, memo: dict[Term, Term]) -> Term:
     """A term with the name of an abbreviation for what equals it."""
-    subscripts = a.subscripts(t)
-    if subscripts is not None:
-        return T.ref(a.name, subscripts, t.kind)
-    return T.map_children(t, partial(_named, a))
+    found = memo.get(t)
+    if found is None:
+        subscripts = a.subscripts(t)
+        if subscripts is None:
+            found = T.map_children(t, lambda part: _named(a, part, memo))
+        else:
+            found = T.ref(a.name, subscripts, t.kind)
+        memo[t] = found
+    return found
 
 
 def _shared(terms: Sequence[Term]) -> Term | None:

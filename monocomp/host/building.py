@@ -102,7 +102,9 @@ def host_program(
         body.append(H.View(name, packed, shape))
     body.append(H.Return(tuple(o.name for o in declared.outputs)))
     inputs = tuple((n, len(declared.inputs[n].dims)) for n in given)
-    params = tuple(n for n in declared.params if n not in lowered.parts.values())
+    start = None if lowered.slices is None else lowered.slices.start
+    own = {start, *lowered.parts.values()}
+    params = tuple(n for n in declared.params if n not in own)
     return H.HostProgram(inputs, params, tuple(k.signature for k in kernels), tuple(body))
 
 
@@ -157,7 +159,8 @@ def _buffers(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Sta
             if slices is not None and name in slices.written:
                 name, dim = slices.written[name]
                 dims[dim] = slices.whole
-            dtype, beside = _dtype(o), ()
+            dtype = _dtype(o)
+            beside: tuple[str, ...] = ()
             if o.dtype == OPERAND:
                 beside = _multiplied_with(lowered, kernels, o.name)
                 dtype = OPERAND if beside else "promoted"
@@ -192,7 +195,7 @@ def _launches(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.St
 def _in_slices(slices: Slices, body: Sequence[H.Statement]) -> H.Slices:
     tensors = {**slices.read, **slices.written}
     views = tuple(H.Slice(name, *of) for name, of in tensors.items())
-    return H.Slices(slices.part, slices.whole, slices.length, views, tuple(body))
+    return H.Slices(slices.part, slices.whole, slices.start, slices.length, views, tuple(body))
 
 
 def _multiplied_with(
@@ -207,7 +210,7 @@ def _multiplied_with(
         for e in expressions(k.kernel.body):
             read = [_loaded(a, lets) for a in e.args[:2]] if e.op == "contract" else []
             if name in read:
-                found |= dict.fromkeys(n for n in read if n in declared)
+                found |= dict.fromkeys(n for n in read if n is not None and n in declared)
     narrow = {n for n in found if declared[n].dtype in NARROW}
     whole = {} if slices is None else slices.read
     return tuple(dict.fromkeys(whole[n][0] if n in whole else n for n in found if n not in narrow))

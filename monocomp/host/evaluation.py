@@ -237,6 +237,8 @@ class Evaluation:
         """The statements for the slice from an element on."""
         stop = min(start + s.length, self.sizes[s.whole])
         self.sizes[s.part] = stop - start
+        if s.start is not None:
+            self.params[s.start] = start
         for view in s.views:
             place = (*[slice(None)] * view.dim, slice(start, stop))
             self.names[view.name] = f"{view.name} from {start}"  # has blanks, as no name has

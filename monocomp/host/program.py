@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from monocomp.host.arguments import (
@@ -146,7 +147,7 @@ class Convert(Node):
 class Buffer(Node):
     """A tensor that kernels write is allocated.
 
-    `dtype` is a name, or "promoted" (that of results) or "accumulated" (that of sums), or "operand",
+    `dtype` is a name, or "promoted" (that of results), "accumulated" (that of sums), or "operand",
     that to which those of other tensors are promoted.
     """
 
@@ -159,7 +160,9 @@ class Buffer(Node):
     text, defines = "{name} = empty[{shape}]: {dtype}", ("name",)
 
     def __str__(self) -> str:
-        return " ".join([super().__str__(), *([f"of {', '.join(self.beside)}"] if self.beside else [])])
+        return " ".join(
+            [super().__str__(), *([f"of {', '.join(self.beside)}"] if self.beside else [])]
+        )
 
 
 @dataclass(frozen=True)
@@ -269,16 +272,19 @@ class Slice(Node):
 
 @dataclass(frozen=True)
 class Slices(Node):
-    """The statements run for each slice of an extent; `part` is that of the slice."""
+    """The statements run for each slice of an extent; `part` is that of the slice, and `start`
+    where it begins."""
 
     part: ExtentName
     whole: ExtentName
+    start: ParamName | None
     length: int
     views: tuple[Slice, ...]
     body: tuple[Statement, ...]
 
     def __str__(self) -> str:
         head = f"for each {self.length} of {shown(self.whole)} as {shown(self.part)}"
+        head += f" from {self.start}" if self.start else ""
         inside = [line for s in (*self.views, *self.body) for line in str(s).splitlines()]
         return "\n".join([head, *(f"    {line}" for line in inside)])
 
@@ -326,7 +332,7 @@ class HostProgram:
             if isinstance(s, Slices):
                 yield from s.body
 
-    @property
+    @cached_property
     def known(self) -> dict[str, int]:
         """The sizes that are numbers."""
         bounds = (s for s in self.body if isinstance(s, Bound) and s.value.op == "const")

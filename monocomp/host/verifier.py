@@ -57,6 +57,8 @@ def _fault_in(
                         return f"{view.tensor} has no dimension {view.dim}"
                     known.add(("tensor", view.name))
                     ranks[view.name] = ranks[view.tensor]
+                if s.start is not None:
+                    known.add(("parameter", s.start))
                 fault = _fault_in(program, s.body, known, ranks)
                 if fault is not None:
                     return fault

@@ -23,6 +23,7 @@ from typing import NoReturn
 from monocomp.errors import AmbiguousSumError
 from monocomp.language import syntax as S
 from monocomp.language.functions import expanded
+from monocomp.language.notes import advice_on_size
 from monocomp.vocabulary import KEEPING_REDUCTIONS
 
 Indices = frozenset[str]
@@ -271,9 +272,12 @@ class _Placing:
             f"the implied sum over {quoted} could be meant two ways",
             spans=node.span,
             notes=(f"{quoted} is not on the left and {why}",),
-            help=f"write {outside} or {inside}"
-            if readable
-            else f"write sum[{', '.join(here)}](...) outright",
+            help=advice_on_size(node, here)
+            or (
+                f"write {outside} or {inside}"
+                if readable
+                else f"write sum[{', '.join(here)}](...) outright"
+            ),
         )
 
 

@@ -196,6 +196,11 @@ class _Place:
         """The word that the statement starts with."""
         return self.statement[0].text if self.statement else ""
 
+    @property
+    def following(self) -> str:
+        """The word after the place."""
+        return self.words[self.at + 1].text if self.at + 1 < len(self.words) else ""
+
     def operand_before(self) -> str:
         """The text of the operand that ends before this place: a name with its brackets."""
         number = self.at - 1
@@ -358,6 +363,8 @@ def _misplaced(place: _Place, expected: Mapping[str, str]) -> _Advice | None:
         return "'=' stands inside an expression", "equality is ==; one definition per statement"
     if word == "if" and inside != "[":
         return "'if' belongs in the brackets of a reduction", "a choice is where(condition, a, b)"
+    if word == ":" and place.following == "=":
+        return "':=' has no meaning here", "a definition is NAME[...] = ..."
     if word == ":" and inside == "[":
         return "':' has no meaning in brackets; there are no slices", (
             "choose elements with a filter, sum[k if k < 3](x), or a subscript, A[k + 1]"

@@ -4,12 +4,15 @@ V[b,h,j,e] beside P[b,h,q,k]     an index that stands in one factor of a product
 sum[k](softmax[k](x))            weights that are summed alone: 1
 sum[j if j <= i](x[j])           a prefix that is summed anew for each i
 x // 2 for a float x             rounded down
+sqrt(d), d ** -0.5               a root of a position, where that of a size was meant
+-inf * (k > q)                   NaN where the condition is false
 param c that nothing reads
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 
 from monocomp.language import syntax as S
 from monocomp.notes import Note
@@ -39,6 +42,28 @@ def unused_params(params: Mapping[str, S.Param], used: frozenset[str]) -> Iterat
             )
 
 
+_SIZE = "its size is |{0}|: write sqrt(|{0}|)"
+
+
+def rooted_index(node: S.Expr) -> S.Name | None:
+    """The index of which a root is taken."""
+    match node:
+        case S.Call(function="sqrt" | "rsqrt", args=(S.Name(kind="index") as index,)):
+            return index
+        case S.Binary(op="**", left=S.Name(kind="index") as index, right=power):
+            number = power.operand if isinstance(power, S.Unary) else power
+            is_root = isinstance(number, S.Number) and not isinstance(number.value, int)
+            return index if is_root else None
+    return None
+
+
+def advice_on_size(node: S.Expr, here: Sequence[str]) -> str | None:
+    """What to write where a size was meant, and the sum over an index could be meant two ways."""
+    found = (rooted_index(part) for part in S.walk(node))
+    names = [index.name for index in found if index is not None and index.name in here]
+    return _SIZE.format(names[0]) if names else None
+
+
 class _Finder:
     def __init__(self, text: str, definitions: Mapping[str, S.Definition], kind_of: KindOf) -> None:
         self.text, self.definitions, self.kind_of = text, definitions, kind_of
@@ -54,12 +79,36 @@ class _Finder:
                     (node.span,),
                     "a quotient is x / y; say floor(x / y) if it is to be rounded",
                 )
+            case S.Call() | S.Binary(op="**") if index := rooted_index(node):
+                yield Note(
+                    f"'{index.name}' is a position here, one of 0 to |{index.name}| - 1",
+                    (index.span,),
+                    _SIZE.format(index.name),
+                )
             case S.Binary(op="*" | "/") if not is_factor:
                 yield from self._alone(node)
+        if isinstance(node, S.Binary) and node.op == "*":
+            yield from self._nothing_times_infinity(node)
         for part in S.children(node):
             yield from self.in_expression(
                 part, isinstance(node, S.Binary) and node.op in ("*", "/")
             )
+
+    def _nothing_times_infinity(self, product: S.Binary) -> Iterator[Note]:
+        for factor, other in ((product.left, product.right), (product.right, product.left)):
+            number = factor.operand if isinstance(factor, S.Unary) else factor
+            if (
+                isinstance(number, S.Number)
+                and number.value == inf
+                and self.kind_of(other) == "bool"
+            ):
+                condition, value = (self.text[x.span.start : x.span.stop] for x in (other, factor))
+                yield Note(
+                    "where the condition is false, inf * 0 is NaN",
+                    (product.span,),
+                    f"write where({condition.strip('()')}, {value}, 0), or a filter: "
+                    "softmax[k if k <= q](...)",
+                )
 
     def _sum_of_weights(self, node: S.Reduce) -> Iterator[Note]:
         body = node.args[0]

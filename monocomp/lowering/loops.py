@@ -107,7 +107,19 @@ class Loops(Values):
         sides = sides_of(self, body, bound.attr[0])
         if len(sides) == 2 and _can_be_filtered(condition, sides):
             return True
-        return len(self.tile_axes(body)) <= (1 if body.folded else 2)
+        inner = (g for g in T.subterms(body) if g.op == "fold")
+        return len(self.tile_axes(body)) <= (2 if all(map(self._is_product, inner)) else 1)
+
+    def _is_product(self, t: Term) -> bool:
+        """Is this a product of matrices that are there without a loop?"""
+        if t.attr.monoid != "sum" or len(t.attr.indices) != 1:
+            return False
+        (bound,), (condition, body) = T.open_fold(t)
+        sides = sides_of(self, body, bound.attr[0])
+        is_there = self.is_short(t.attr.extents[0]) and not any(
+            s.op == "fold" for s in T.subterms(body)
+        )
+        return is_there and len(sides) == 2 and _can_be_filtered(condition, sides)
 
     def definition(self, t: Term) -> str | None:
         """What the program calls a term, if it does."""
@@ -294,6 +306,14 @@ class Loops(Values):
             and len(sides) == 2
             and all(len(self.tile_axes(s)) == 2 for s in sides)
         )
+
+    def field(self, t: Term) -> Expr:
+        """What a loop outside of the one that is being built has left of an aggregate."""
+        self._prepare_at_home(t)
+        found = self.lookup(t)
+        if found is None:
+            self.refuse(t.args[0])
+        return found
 
     def fold(self, t: Term, *initial: Expr) -> Expr:
         """A fold that is no loop: a product of tiles, or a reduction of one."""

@@ -41,13 +41,17 @@ def clamped(addend: Term) -> Term:
     and a sum over nothing, still contribute exp(-inf) = 0, and any other element is infinitely
     larger."""
     number_, rest = T.split_coefficient(addend)
-    if rest is None or T.is_finite(rest):
-        return addend
-    is_greatest = _is_greatest(rest) or (rest.op == "log" and T.may_be_empty(rest.args[0]))
-    if number_ < 0 and is_greatest and not T.exceeds_minus_infinity(rest):
-        return subtracted(addend)
-    if number_ > 0 and _is_least(rest) and not T.is_below_infinity(rest):
-        return T.mul(T.const(number_, "float"), clamp(rest, T.INF))
+    parts = () if rest is None or T.is_finite(rest) else factors(rest)
+    for f in parts:
+        scale = [g for g in parts if g is not f]
+        is_greatest = _is_greatest(f) or (f.op == "log" and T.may_be_empty(f.args[0]))
+        unit = None
+        if number_ < 0 and is_greatest and not T.exceeds_minus_infinity(f):
+            unit = T.NEG_INF
+        elif number_ > 0 and _is_least(f) and not T.is_below_infinity(f):
+            unit = T.INF
+        if unit is not None and all(map(T.is_nonnegative, scale)):
+            return T.mul(T.const(number_, "float"), clamp(f, unit), *scale)
     return addend
 
 
@@ -277,6 +281,11 @@ def may_be_infinite_by_itself(t: Term) -> bool:
         case "field":
             return _unit_of_field(t) in (T.INF, T.NEG_INF)
     return t.op == "fold_at"
+
+
+def may_be_masked(t: Term) -> bool:
+    """May a fold in t have no element, so that its -inf counts for more than any infinite one?"""
+    return any(s.op == "fold" and not T.has_element(s) for s in T.subterms(t))
 
 
 def may_be_no_number(t: Term) -> bool:

@@ -24,6 +24,7 @@ from monocomp.lowering.special_values import (
     is_missing_nowhere,
     is_negative,
     may_be_infinite_by_itself,
+    may_be_masked,
     may_be_no_number,
     may_cancel,
     subtracted,
@@ -44,6 +45,10 @@ class Values(Scopes):
     def fold(self, t: Term) -> Expr:
         """The value of a fold."""
         raise InternalError(f"no loop for {t!r}")
+
+    def field(self, t: Term) -> Expr:
+        """The value of a field of an aggregate."""
+        self.refuse(t.args[0])
 
     def entry(self, t: Term) -> Expr:
         """The value of an entry of `top` or `argtop`."""
@@ -153,8 +158,10 @@ class Values(Scopes):
             return self._build(expanded, guard) if leaf is None else leaf
         if is_selection(t):
             return self.entry(t)
-        if t.op in ("fold_at", "field", "ref"):
-            self.refuse(t.args[0] if t.op == "field" else t)
+        if t.op == "field":
+            return self.field(t)
+        if t.op in ("fold_at", "ref"):
+            self.refuse(t)
         return apply(t.op, *(self.value(a) for a in t.args))
 
     def _load(self, t: Term, guard: Term | None) -> Expr:
@@ -184,8 +191,16 @@ class Values(Scopes):
         if len(infinite) > 1:
             infinite = [a for a in infinite if not T.exceeds_minus_infinity(unsigned(a))]
             added = [a for a in infinite if not is_negative(a)]
-            for a in sorted(added, key=lambda a: not may_be_infinite_by_itself(unsigned(a))):
+            masks = [a for a in infinite if T.is_mask(unsigned(a)) or may_be_masked(a)]
+            of_nothing = [a for a in infinite if may_be_infinite_by_itself(unsigned(a))]
+            for a in sorted(added, key=lambda a: a not in of_nothing):
                 total = where_equal(self.value(a), -math.inf, -math.inf, total)
+            if any(a in of_nothing for a in added if a not in masks):
+                for a in infinite:
+                    if a not in of_nothing:
+                        total = self._where_infinite(a, total)
+                for a in (a for a in added if a in masks):
+                    total = where_equal(self.value(a), -math.inf, -math.inf, total)
         return total
 
     def _given_logarithms(self, exponent: Term) -> dict[Term, Term]:
@@ -204,6 +219,13 @@ class Values(Scopes):
             x, y = y, x
         known = {c for scope in self.scopes for c in scope.known()}
         return T.is_element(x, T.neg(y), known) and T.neg(y).attr.monoid == "max"
+
+    def _where_infinite(self, a: Term, total: Expr) -> Expr:
+        """The addend where it is infinite, else the total."""
+        value = self.value(unsigned(a))
+        signed = plus(None, value, is_negative(a))
+        is_infinite = apply("compare", apply("abs", value), number(math.inf), attr="==")
+        return apply("where", is_infinite, signed, total)
 
     def _signed_sum(self, addends: Iterable[Term], value: Callable[[Term], Expr]) -> Expr:
         """The sum of value(a), what is known outside summed there first."""

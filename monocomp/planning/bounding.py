@@ -24,13 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 from monocomp import terms as T
 from monocomp.domain import split
 from monocomp.equations import Equation, Equations, in_order
-from monocomp.planning.counting import Estimate
-from monocomp.planning.holding import estimate
+from monocomp.planning.holding import Known, estimate
 from monocomp.planning.naming import new_name, taken_names
 from monocomp.planning.roles import READS, scan_of
 from monocomp.rewriting import Saving, Step
@@ -55,7 +54,7 @@ def bound(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list
         The program with equations for bounds, and the steps to it.
     """
     steps: list[Step] = []
-    known: dict[tuple[Equation, ...], Estimate] = {}
+    known: Known = {}
     for f in _filters(program):
         step = _bounded(program, f)
         kernels = estimate(program, sizes, known)
@@ -94,8 +93,9 @@ def _filters(program: Equations) -> list[_Filter]:
         folds = [t for t in T.subterms(e.body) if t.op in ("fold", "fold_at")]
         own = {i.attr[0]: i for i in e.indices}
         for t in folds if scan_of([e]) is None else ():
-            f = _Filter(T.domain_of(t), tuple(i for n, i in own.items() if n in t.args[-2].free))
-            (extents, condition) = f.domain
+            extents, condition = T.domain_of(t)
+            rows = tuple(i for n, i in own.items() if n in condition.free)
+            f = _Filter((extents, condition), rows)
             names = {"@0", *(i.attr[0] for i in f.rows)}
             others = (s for s in folds if s.op == "fold_at" or not f.guards(s))
             is_alone = all(extents != s.attr.extents for s in others)
@@ -134,6 +134,7 @@ def _bounded(program: Equations, f: _Filter) -> Step:
     lower, upper, number = (T.stored(e, f.rows) for e in stored)
     end = T.add(lower, number)
 
+    @cache
     def bounded(t: Term) -> Term:
         if not f.guards(t):
             return T.map_children(t, bounded)

@@ -6,7 +6,7 @@ sum[e](O[b,h,k + r,e] * dO[b,h,k + r,e])  =  F[b,h,k + r]
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from monocomp import terms as T
 from monocomp.equations import Equations
@@ -47,9 +47,9 @@ class Closing:
 
     def opened(self, t: Term) -> tuple[Term, dict[str, Term]]:
         """The term with indices in place of computed subscripts, and what these stand for."""
-        opened = t
+        opened, parts = t, _parts(t)
         stands_for: dict[str, Term] = {}
-        while computed := self._computed_subscripts(opened):
+        while computed := self._computed_subscripts(opened, parts):
             # One that holds another goes first: without the other it would not be found.
             subscript = next(
                 a for a in computed if not any(T.holds(b, a) for b in computed if b is not a)
@@ -57,12 +57,13 @@ class Closing:
             variable = T.index(f"@@{len(stands_for)}", computed[subscript])
             stands_for[variable.attr[0]] = subscript
             opened = T.replace(opened, subscript, variable)
+            parts = _parts(opened)
         return opened, stands_for
 
-    def _computed_subscripts(self, t: Term) -> dict[Term, str]:
+    def _computed_subscripts(self, t: Term, parts: Iterable[Term]) -> dict[Term, str]:
         """Computed subscripts without bound indices, with the extent of what they subscript."""
         found: dict[Term, set[str]] = {}
-        for part in _parts(t):
+        for part in parts:
             if part.op in ("read", "stored"):
                 for a, extent in zip(part.args, self._extents(part), strict=True):
                     if a.op not in ("index", "const") and a.free and a.free <= t.free:
@@ -75,11 +76,11 @@ class Closing:
         return self.dims[read.attr]
 
 
-def _parts(t: Term) -> Iterator[Term]:
+def _parts(t: Term) -> list[Term]:
     """Every subterm once, as it stands: bound indices stay bound."""
-    seen, stack = {t}, [t]
-    while stack:
-        part = stack.pop()
-        yield part
-        stack.extend(a for a in part.args if a not in seen)
-        seen.update(part.args)
+    found, parts = {t: None}, [t]
+    for part in parts:  # which grow
+        new = dict.fromkeys(a for a in part.args if a not in found)
+        found |= new
+        parts += new
+    return parts

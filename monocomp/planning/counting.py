@@ -50,7 +50,7 @@ from monocomp.planning.cost import (
 from monocomp.planning.operands import computed_side
 from monocomp.planning.reading import kernels
 from monocomp.planning.roles import choose_roles, fits_whole, scan_of
-from monocomp.rewrites.products import largest_sides
+from monocomp.rewrites.products import apart, largest_sides
 from monocomp.rewrites.pullback import passes
 from monocomp.sizes import nominal_sizes
 from monocomp.terms import Term
@@ -159,6 +159,7 @@ def estimate_of(
         return math.ceil(size / length)
 
     counter = _Counter(group, roles, dims, outputs, sizes.__getitem__, blocks, fits)
+    counter.added = frozenset() if program.slices is None else program.slices.added
     cost = counter.cost()
     indices = dict.fromkeys(i for e in group for i in e.indices)
     grid = frozenset(i for i in indices if roles[i.attr[0]].role == "grid")
@@ -215,6 +216,7 @@ class _Counter:
         self.reads: dict[str, set[str]] = {}
         self.folds: dict[Term, list[Place]] = {}
         self.operands: dict[Term, list[Place]] = {}
+        self.added: frozenset[str] = frozenset()  # equations whose results are added up
 
     def cost(self) -> Cost:
         """The cost of all loops and outputs."""
@@ -239,7 +241,8 @@ class _Counter:
         """The bytes of an output, or of what another kernel reads."""
         wide = equation.name not in self.outputs and equation.body.kind == "float"
         extents = (self.extent(i.attr[1]) for i in equation.indices)
-        return product(extents) * (STORED_BYTES if wide else ELEMENT_BYTES)
+        times = 2 if equation.name in self.added else 1  # read, and written
+        return product(extents) * times * (STORED_BYTES if wide else ELEMENT_BYTES)
 
     def _carried(self, fold: Term) -> Iterator[str]:
         """Extents of the axes of a fold's state."""
@@ -301,22 +304,23 @@ class _Counter:
         times = product(self.extent(i.attr[1]) for i in own)
         times = times * self._repeats(i for i in path if i not in own)
         self._visit(condition, inner, scope)
-        sides = self._sides(fold, parts, opened)
-        if sides is None:
-            self.operations += _combine(fold, parts) * times
-        else:
-            self.operations += MULTIPLY_ADD * times
-            if path != self.base:
-                self.tiles.update(i for i in opened if self.fits(i.attr[1]))
-            if fold.attr.monoid == "sum" and (side := computed_side(opened[0], parts[0])):
-                operand = T.mul(*side)
-                place = self._place(operand, self._home(operand, inner))
-                self.operands.setdefault(operand, []).append(place)
-            for side in sides:
-                self._multiplied(side, inner)
-            parts[:1] = factors(parts[0])
-        for part in parts:
-            self._visit(part, inner, scope)
+        for part in self._products(fold, parts, opened):
+            sides = self._sides(fold, part, opened)
+            if sides is None:
+                self.operations += _combine(fold, part) * times
+            else:
+                self.operations += MULTIPLY_ADD * times
+                if path != self.base:
+                    self.tiles.update(i for i in opened if self.fits(i.attr[1]))
+                for side in sides:
+                    self._multiplied(side, inner)
+                part[:1] = factors(part[0])
+            for element in part:
+                self._visit(element, inner, scope)
+        if fold.attr.monoid == "sum" and (computed := computed_side(opened[0], parts[0])):
+            operand = T.mul(*computed)
+            place = self._place(operand, self._home(operand, inner))
+            self.operands.setdefault(operand, []).append(place)
         if fold.attr.monoid is SE_PAIR:
             self._weigh(condition, parts[-1], inner, scope)
 
@@ -327,16 +331,26 @@ class _Counter:
             self.weighed.add((condition, exponent, path, scope))
             self._count(_WEIGHT, condition.free | exponent.free, path)
 
+    def _products(
+        self, fold: Term, elements: Sequence[Term], opened: Sequence[Term]
+    ) -> Iterator[list[Term]]:
+        """The elements, in addends that are products of matrices where a sum is one of such."""
+        if fold.attr.monoid != "sum" or fold.kind != "float" or len(opened) != 1:
+            yield list(elements)
+            return
+        name = opened[0].attr[0]
+        yield from ([p] for p in apart(elements[0], name, lambda f: f.free - self.grid))
+
     def _sides(
         self, fold: Term, elements: Sequence[Term], opened: Sequence[Term]
     ) -> list[list[Term]] | None:
         """The factors of both sides, if a fold is a product of two matrices, not of several at
-        once, but in loops: these go one value at a time. An exponent is a factor."""
+        once, but for a loop that goes over them one by one; an exponent is one."""
         if fold.attr.monoid not in ("sum", SE_PAIR) or len(opened) != 1 or fold.kind != "float":
             return None
         parts = [f for f in (*factors(elements[0]), *elements[1:]) if f.op != "const"]
         found = largest_sides([f.free - self.grid for f in parts], opened[0].attr[0])
-        if found is None or any(not n.startswith("$") for n in found[0] & found[1]):
+        if found is None or not found[0].isdisjoint(found[1] & self.roles.keys()):
             return None
         first = found[0] | {opened[0].attr[0]}
         left = [f for f in parts if f.free - self.grid <= first]

@@ -52,6 +52,11 @@ class _Sum:
     parts: tuple[Term, ...]
 
     @property
+    def is_product(self) -> bool:
+        """Do several factors vary with the index?"""
+        return sum(self.bound.attr[0] in f.free for f in self.parts) > 1
+
+    @property
     def columns(self) -> frozenset[Term]:
         """Factors that are read, with an index that nothing else of the elements has."""
         return frozenset(
@@ -72,16 +77,26 @@ class _Sum:
 
 def _joined(e: Equation) -> Term | None:
     """The body with sums joined, if two can be."""
-    sums = [s for a in addends(e.body) if (s := _sum(a)) is not None]  # with columns
-    others = [a for a in addends(e.body) if a not in [s.addend for s in sums]]
+    parts = _addends(e.body)
+    sums = [s for a in parts if (s := _sum(a)) is not None]  # with columns
+    others = [a for a in parts if a not in [s.addend for s in sums]]
     sums += [row for a in others if (row := _row(a, sums)) is not None]
     for n, one in enumerate(sums):
         for common in dict.fromkeys(s.columns & one.columns for s in sums[n + 1 :]):
             chosen = [s for s in sums if s.bound is one.bound and common <= s.columns]
             if common and len(chosen) > 1:
-                others = [a for a in addends(e.body) if a not in [s.addend for s in chosen]]
+                others = [a for a in parts if a not in [s.addend for s in chosen]]
                 return T.add(_total(chosen, common), *others)
     return None
+
+
+def _addends(t: Term) -> Sequence[Term]:
+    """The addends of a sum, or of one that is multiplied by what is finite."""
+    sums = [f for f in factors(t) if f.op == "add"]
+    others = [f for f in factors(t) if f not in sums]
+    if len(sums) == 1 and all(map(T.is_finite_if_read, others)):
+        return [T.mul(a, *others) for a in addends(sums[0])]
+    return addends(t)
 
 
 def _total(sums: Sequence[_Sum], common: frozenset[Term]) -> Term:
@@ -104,14 +119,26 @@ def _sum(addend: Term) -> _Sum | None:
 
 
 def _row(addend: Term, sums: Sequence[_Sum]) -> _Sum | None:
-    """An addend as a sum of one element, where it has a row of what one of the sums multiplies."""
-    for column, bound in ((c, s.bound) for s in sums for c in s.columns):
-        for f in factors(addend):
+    """An addend as a sum of one element, where it has a row of what one of the sums multiplies by
+    something else."""
+    condition, value = T.TRUE, addend
+    if addend.op == "where" and addend.args[2] is T.ZERO:
+        condition, value, _ = addend.args
+    for column, bound in ((c, s.bound) for s in sums for c in s.columns if s.is_product):
+        for f in factors(value):
             place = _place_of_row(f, column, bound)
-            others = [g for g in factors(addend) if g is not f]
+            others = [g for g in factors(value) if g is not f]
             if place is not None and all(map(T.is_finite_if_read, others)):
-                return _Sum(addend, bound, T.compare("==", bound, place), (*others, column))
+                asked = (c for c in T.conjuncts(condition) if c not in _in_range(place, bound))
+                here = T.conjunction(T.compare("==", bound, place), *asked)
+                return _Sum(addend, bound, here, (*others, column))
     return None
+
+
+def _in_range(place: Term, index: Term) -> tuple[Term, Term]:
+    """That an index takes this value."""
+    end = T.extent_of(index.attr[1])
+    return T.compare("<=", T.const(0), place), T.compare("<", place, end)
 
 
 def _place_of_row(f: Term, column: Term, bound: Term) -> Term | None:

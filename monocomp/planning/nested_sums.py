@@ -12,7 +12,10 @@ A kernel of its own would compute all of G again. But:
 
 A kernel with the rows b, h, q that goes over the same k has what F is made of, and stores it. What
 is left to sum is small. In a sum of what is only read the longest index comes first, as it is cut
-into blocks.
+into blocks. A product of matrices for each value of an index is in the loop over that index, so the
+index comes last along which elements lie one after the other:
+
+    dW[c,h] = sum[q](sum[k](F[q,h,k] * Z[q,k,c]))
 """
 
 from __future__ import annotations
@@ -37,8 +40,9 @@ ORDER_LAW = "sums may be taken in any order"
 PARTIAL_SUMS_LAW = f"{ORDER_LAW}, and a value stored and read again"
 
 
-def longest_first(program: Equations, sizes: Mapping[str, int]) -> Iterator[Step]:
-    """Steps after which sums of what is only read begin with the longest index.
+def order_sums(program: Equations, sizes: Mapping[str, int]) -> Iterator[Step]:
+    """Steps after which sums of what is only read begin with the longest index, and those of
+    products with the one along which elements are the farthest apart.
 
     Args:
         program: equations in kernels.
@@ -47,12 +51,18 @@ def longest_first(program: Equations, sizes: Mapping[str, int]) -> Iterator[Step
     for name in [e.name for e in program.computed]:
         for t in outer_folds([program.by_name[name]]):
             for nest in _nests(t)[:1]:
+                if nest.taken_in or _holds_sums(nest.element):
+                    continue
                 ordered = sorted(nest.indices, key=lambda i: -sizes[i.attr[1]])
-                if ordered[0] is nest.indices[0] or not nest.is_elementwise:
+                reason = "the longest index first"
+                if nest.is_product:
+                    ordered = sorted(nest.indices, key=lambda i: -nest.distance(i))
+                    reason = "elements lie one after the other along the last index"
+                if ordered[0] is nest.indices[0]:
                     continue
                 total = nest.total(ordered, nest.element)
                 step = _step(program, program.by_name[name], t, total, "order_sums")
-                yield replace(step, reason="the longest index first")
+                yield replace(step, reason=reason)
                 program = step.program
 
 
@@ -109,12 +119,16 @@ class _Nest:
     taken_in: tuple[Term, ...]
 
     @property
-    def is_elementwise(self) -> bool:
-        """Are its elements only read, each multiplied by itself, and no products of matrices?"""
+    def is_product(self) -> bool:
+        """Are there factors each of which has an index that the other lacks?"""
         names = {i.attr[0] for i in self.indices}
         own = [f.free - names for f in factors(self.element)]
-        is_product = any(a - b and b - a for a in own for b in own)
-        return not (self.taken_in or is_product or _holds_sums(self.element))
+        return any(a - b and b - a for a in own for b in own)
+
+    def distance(self, index: Term) -> int:
+        """How many dimensions of what is read come after those that an index subscripts."""
+        reads = [s for s in T.subterms(self.element) if s.op in ("read", "stored")]
+        return sum(len(r.args) - 1 - r.args.index(index) for r in reads if index in r.args)
 
     def inner_sums(self) -> Iterator[Term]:
         """Indices over which sums of their own may be computed, also where nobody looks at them."""

@@ -9,7 +9,7 @@ two products: so it is stored in that dtype, in half the bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from monocomp import terms as T
 from monocomp.equations import Equation, Equations
@@ -49,13 +49,15 @@ def with_side(fold: Term, side: Sequence[Term], value: Term) -> Term:
 
 
 def stored_operands(program: Equations) -> frozenset[str]:
-    """The names of values that are stored for products of matrices alone, and that hold one."""
+    """The names of values that are stored for products of matrices alone, and are computed from
+    one. What a product itself has summed up stays as it is: it may be all there is of a sequence.
+    """
     outputs = {o.name for o in program.outputs}
     added = frozenset() if program.slices is None else program.slices.added
     found = {
         e.name
         for e in program.computed
-        if e.name not in outputs | added and e.body.kind == "float" and _holds_product(e.body)
+        if e.name not in outputs | added and e.body.kind == "float" and _is_from_product(e.body)
     }
     for e in program.computed:
         found -= {t.attr.name for t in _read_elsewhere(e)}
@@ -91,8 +93,10 @@ def _holds_sums(t: Term) -> bool:
     return any(s.op == "fold" for s in T.subterms(t))
 
 
-def _holds_product(t: Term) -> bool:
-    return any(_is_product(s) for s in T.subterms(t))
+def _is_from_product(t: Term) -> bool:
+    """Is this computed from the elements of a product, and none itself?"""
+    is_product = any(map(_is_product, factors(t)))
+    return not is_product and any(map(_is_product, T.subterms(t)))
 
 
 def _is_product(t: Term) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 
 from monocomp import pipeline
 from monocomp.building import BUILDING
+from monocomp.checking.verifier import verify_scopes
 from monocomp.derivation import Derivation
 from monocomp.equations import Equation, Equations
 from monocomp.errors import InternalError, UnsupportedError
@@ -114,7 +115,8 @@ class Plan(Rendered):
         return report(self.kernels, extents)
 
     def verify(self) -> None:
-        """Check that the steps join, and that what is read was stored before.
+        """Check that the steps join, that their equations hold together, and that what is read
+        was stored before.
 
         Raises:
             InternalError: with what is wrong.
@@ -123,6 +125,8 @@ class Plan(Rendered):
         for before, after in pairwise(steps):
             if before.program.equations != after.start.equations:
                 raise InternalError(f"{after.rule} does not begin where {before.rule} ended")
+        for step in self.decisions:
+            verify_scopes(step.program)
         if steps and steps[-1].program.equations != self.program.equations:
             raise InternalError("the steps do not end at the program in kernels")
         known = set(self.program.declared.inputs)

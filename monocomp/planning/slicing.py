@@ -10,40 +10,45 @@ the tensor of tokens times vocabulary that fusion removed. Of some tokens at a t
         dW[v,d] += sum[t](f(S[t,v]) * X[t,d])
 
 What has the index is written slice by slice, and sums over it go on from one slice to the next. To
-kernels a slice is an index like any other, and tensors with it are views: so no value may depend on
-where in the whole a slice lies.
+kernels a slice is an index like any other, and tensors with it are views. Where it is no subscript,
+as in v == label[t], it counts from where the slice begins, which is a parameter.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from monocomp import terms as T
-from monocomp.declarations import Input
+from monocomp.declarations import Input, Param
 from monocomp.equations import Equation, Equations, Slices, in_order, stored_in
-from monocomp.planning.cost import ELEMENT_BYTES, STORED_BYTES
-from monocomp.planning.counting import Estimate
+from monocomp.planning.cost import ELEMENT_BYTES
+from monocomp.planning.counting import Estimate, elements
 from monocomp.planning.naming import new_name, taken_names
 from monocomp.planning.roles import READS, outer_folds
 from monocomp.rewriting import Step
 from monocomp.terms import Term
 
 SLICING_LAW = "a sum over an index is the sum over its slices, and each element lies in one"
-SHORTEST_SLICE = 128  # less leaves kernels without work
+SHORTEST_SLICE = 128
+# Elements of a result that a program instance computes, as a rule, and how many instances run.
+TILE, PROCESSORS = 1 << 15, 128
 
 
 class _NotSliced(Exception):
-    """A value depends on where a slice lies, or something else than a sum joins slices."""
+    """A value depends on how long the whole is, or something else than a sum joins slices."""
 
 
-def length_of_slices(whole: int, elements: int, limit: int) -> int | None:
-    """How long slices of an index may be, for values with so many elements to take no more memory
-    than a tensor with the limit: a power of two; None where there is no use in slices."""
-    most = limit * ELEMENT_BYTES * whole // max(1, elements * STORED_BYTES)
+def lengths_of_slices(whole: int, stored: int, limit: int) -> Iterator[int]:
+    """How long slices of an index may be, for values that take so many bytes to take no more than
+    a tensor with the limit of elements: powers of two, the longest first."""
+    most = limit * ELEMENT_BYTES * whole // max(1, stored)
     length = 1 << max(0, most.bit_length() - 1)
-    return length if SHORTEST_SLICE <= length < whole else None
+    while length >= SHORTEST_SLICE:
+        if length < whole:
+            yield length
+        length //= 2
 
 
 def sliced(
@@ -73,13 +78,18 @@ def sliced(
 
 
 def time_of(program: Equations, kernels: Iterable[Estimate], sizes: Mapping[str, int]) -> float:
-    """The time of kernels, of which those for slices run once for each."""
+    """The time of kernels, of which those for slices run once for each. Results that fill fewer
+    tiles than there are processors leave some without work."""
     slices = program.slices
     if slices is None:
         return sum(k.cost.time for k in kernels)
     count = math.ceil(sizes[slices.whole] / slices.length)
-    names = slices.computed
-    return sum(k.cost.time * (count if k.equations[0].name in names else 1) for k in kernels)
+    total = 0.0
+    for k in kernels:
+        is_inside = k.equations[0].name in slices.computed
+        tiles = max(elements(e.indices, sizes) for e in k.equations) / TILE
+        total += k.cost.time * (count * max(1.0, PROCESSORS / tiles) if is_inside else 1)
+    return total
 
 
 class _Slicing:
@@ -88,8 +98,11 @@ class _Slicing:
         self.stored = self._only_of_slices(stored)
         self.taken = taken_names(program) | program.declared.names
         self.index = self._new_index()
+        self.start_of = T.param(self._named(f"{extent.lstrip('.')}_start"), "int")
+        self.counts = False  # is it asked where a slice begins?
         self.tensors: dict[str, tuple[str, int]] = {}
         self.inputs: dict[str, Input] = {}
+        self.dims = dict([self.index.attr])  # the extents of indices that name dimensions of slices
         self.given: dict[str, Equation] = {}
         self.instead: dict[str, Equation] = {}  # by the name of the whole
 
@@ -121,9 +134,11 @@ class _Slicing:
         self._check_order(equations, inner | added)
         declared = start.declared
         bound = T.function("minimum", T.extent_of(self.extent), T.const(self.length))
+        start_of = self.start_of.attr
         slices = Slices(
             whole=self.extent,
             part=part,
+            start=start_of if self.counts else None,
             length=self.length,
             read=self.tensors,
             written=written,
@@ -135,7 +150,11 @@ class _Slicing:
             declared=replace(
                 declared,
                 inputs={**declared.inputs, **self.inputs},
-                extent_of={**declared.extent_of, part: part},
+                params={
+                    **declared.params,
+                    **({start_of: Param(start_of, "int", 0)} if self.counts else {}),
+                },
+                extent_of={**self.dims, **declared.extent_of, part: part},
                 bounds={**declared.bounds, part: bound},
             ),
             equations=in_order(equations),
@@ -222,13 +241,19 @@ class _Slicing:
         return found
 
     def _read(self, t: Term, memo: dict[Term, Term]) -> Term:
+        if t is self.index:
+            self.counts = True
+            return T.add(t, self.start_of)
         found = memo.get(t)
         if found is None:
-            found = T.map_children(t, lambda a: self._read(a, memo))
-            if t.op in READS and self.index in t.args:
-                found = self._read_slice(found)
+            is_slice = t.op in READS and self.index in t.args
+            if is_slice:
+                places = (a if a is self.index else self._read(a, memo) for a in t.args)
+                found = self._read_slice(T.rebuild(t, tuple(places)))
             elif t.op == "stored" and t.attr.name in self.instead:
                 raise _NotSliced  # the whole of what only a slice is there
+            else:
+                found = T.map_children(t, lambda a: self._read(a, memo))
             memo[t] = found
         return found
 
@@ -255,7 +280,11 @@ class _Slicing:
         for slices too, where it is as plain."""
         part = self.index.attr[0]
         declared = self.start.declared.inputs.get(name)
-        dims = [i.attr[0] for i in t.attr.indices] if declared is None else list(declared.dims)
+        if declared is None:
+            self.dims.update(i.attr for i in t.attr.indices)
+            dims = [i.attr[0] for i in t.attr.indices]
+        else:
+            dims = list(declared.dims)
         dims[dim] = part
         dtype = None if declared is None else declared.dtype
         self.inputs[own] = Input(own, tuple(dims), t.kind, dtype)
@@ -276,12 +305,11 @@ def _first(terms: Sequence[Term], one: Term) -> tuple[Term, ...]:
 
 
 def _is_plain(t: Term, index: Term, extent: str) -> bool:
-    """Is the index only a subscript, once in each read, and does nothing else tell how long the
-    whole is?"""
+    """Is the index a subscript once in each read, and does nothing tell how long the whole is?"""
     for s in T.subterms(t):
         if s.op == "extent" and s.attr == extent:
             return False
-        if index in s.args and (s.op not in READS or s.args.count(index) > 1):
+        if s.op in READS and s.args.count(index) > 1:
             return False
         if s.op == "fold" and extent in s.attr.extents:
             return False

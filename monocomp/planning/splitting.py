@@ -41,11 +41,14 @@ from monocomp.planning.roles import (
 from monocomp.planning.storing import WORTHWHILE
 from monocomp.planning.stretches import Stretch, stretch
 from monocomp.rewrites.frames import largest
+from monocomp.rewrites.products import largest_sides
 from monocomp.rewrites.pullback import passes
+from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting import Saving, Step
 from monocomp.sizes import nominal_sizes, packed_extents
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, is_selection, mantissa, settled, value_of
+from monocomp.terms.monomials import factors
 from monocomp.terms.printer import show
 from monocomp.tile import Axis
 
@@ -109,6 +112,8 @@ class _Stream:
         is_in_order: do packed rows lie as the outputs do?
         is_for_products: has the kernel no rows but packed ones, and so no product of tiles?
         reason: why it is cut, if it is.
+        alignment: parts begin at multiples of it.
+        shortest: elements of a part; fewer are not worth a program instance.
     """
 
     folds: tuple[Term, ...]
@@ -118,6 +123,8 @@ class _Stream:
     is_in_order: bool = False
     is_for_products: bool = False
     reason: str = ""
+    alignment: int = ALIGNMENT
+    shortest: int = SHORTEST_PART
 
 
 def _long_stream(
@@ -148,24 +155,44 @@ def _long_stream(
     folds = [f for f in folds if f in inside]
     rows = [T.index(a.name, a.extent) for a in roles.values() if a.role == "row"]
     packed = packed_rows(group, folds, sizes)
-    if sizes[longest] < 2 * SHORTEST_PART and (rows or packed is None):
+    # Of what is streamed one by one each element has a loop of its own.
+    inner = min(map(partial(_length_of_products, sizes=sizes), folds), default=0)
+    shortest = max(1, SHORTEST_PART // inner) if inner else SHORTEST_PART
+    if sizes[longest] < 2 * shortest and (rows or packed is None):
         return None
     varying = rows if packed is None else [*rows, *(i for i, _ in packed.parts)]
     value = partial(evaluated, extents=sizes, params=_defaults(program))
-    found = stretch(folds, {i.attr[0]: _block(i, sizes) for i in varying}, value, SHORTEST_PART)
+    found = stretch(folds, {i.attr[0]: _block(i, sizes) for i in varying}, value, shortest)
     few = max((sizes[i.attr[1]] for i in rows), default=1) <= FEW_ROWS
-
     together = packed if few else None
     instances = _instances(roles.values(), together, sizes, PRODUCT_ROWS if is_long else ROWS)
-    is_idle = 2 * instances <= processors and found.expected(value) >= 2 * SHORTEST_PART
+    is_idle = 2 * instances <= processors and found.expected(value) >= 2 * shortest
+    alignment = 1 if inner else ALIGNMENT
     reason = f"as there would be {instances} program instances for {processors} processors"
     if packed is not None and few:
         is_in_order = divides and are_in_order(group, packed)
         if not is_idle:
             reason = "as its packed rows do not lie as the outputs do"
         is_cut = is_idle or not (is_in_order or not rows)
-        return _Stream(tuple(folds), packed, found, is_cut, is_in_order, not rows, reason)
-    return _Stream(tuple(folds), packed, found, True, reason=reason) if is_idle else None
+        order = is_in_order, not rows, reason
+        return _Stream(tuple(folds), packed, found, is_cut, *order, alignment, shortest)
+    if not is_idle:
+        return None
+    return _Stream(tuple(folds), packed, found, True, False, False, reason, alignment, shortest)
+
+
+def _length_of_products(f: Term, sizes: Mapping[str, int]) -> int:
+    """How long the product of matrices is that each element of a sum has for itself; 0 if none
+    has. Such a sum goes over one element at a time."""
+    (bound,), (_, element, *_) = T.open_fold(f)
+    for g in factors(element):
+        if is_fold(g, "sum") and g.kind == "float":
+            (inner,), (_, body) = T.open_fold(g)
+            parts = [p.free for p in factors(body) if bound.attr[0] in p.free]
+            sides = largest_sides(parts, inner.attr[0])
+            if len(parts) == len(factors(body)) and sides is not None:
+                return sizes[inner.attr[1]]
+    return 0
 
 
 def _instances(
@@ -242,6 +269,7 @@ class _Splitting:
         self.params = dict(declared.params)
         self.p: Term | None = None
         self.is_cut, self.is_in_order = stream.is_cut, stream.is_in_order
+        self.alignment, self.shortest = stream.alignment, stream.shortest
         self.reason = stream.reason
 
     def steps(self) -> Iterator[Step]:
@@ -317,8 +345,8 @@ class _Splitting:
         length = reduce(partial(T.function, "minimum"), limits)
         if len(limits) > 1 or not self.stretch.is_all:
             length = T.function("maximum", length, T.const(int(not self.stretch.is_all)))
-        rounded = T.add(length, T.const(SHORTEST_PART - 1))
-        return T.floordiv(rounded, T.const(SHORTEST_PART))
+        rounded = T.add(length, T.const(self.shortest - 1))
+        return T.floordiv(rounded, T.const(self.shortest))
 
     # --- new names --------------------------------------------------------------------
 
@@ -434,7 +462,7 @@ class _Splitting:
 
     def _piece(self, bound: Term) -> tuple[Term, Term]:
         """Is an element in the part?"""
-        return self.stretch.piece(bound, self.part, ALIGNMENT)
+        return self.stretch.piece(bound, self.part, self.alignment)
 
     def _stored(self, letter: str, body: Term, stored: list[Equation]) -> Term:
         """Read a partial result; it is an equation of its own."""

@@ -18,14 +18,15 @@ from functools import partial
 from monocomp import terms as T
 from monocomp.equations import Equation, Equations, in_order, stored_in
 from monocomp.planning.closing import Closing
+from monocomp.planning.cost import ELEMENT_BYTES, STORED_BYTES
 from monocomp.planning.counting import Estimate, Place, elements
 from monocomp.planning.holding import Known, estimate
 from monocomp.planning.joined_sums import join_sums
 from monocomp.planning.naming import new_index, new_name, taken_names
-from monocomp.planning.nested_sums import longest_first, partial_sums
-from monocomp.planning.operands import computed_side, with_side
+from monocomp.planning.nested_sums import order_sums, partial_sums
+from monocomp.planning.operands import computed_side, stored_operands, with_side
 from monocomp.planning.roles import rows_of
-from monocomp.planning.slicing import length_of_slices, sliced, time_of
+from monocomp.planning.slicing import lengths_of_slices, sliced, time_of
 from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting import Saving, Step
 from monocomp.sharing import reading_stored
@@ -37,6 +38,7 @@ from monocomp.terms.printer import show
 STORING_LAW = "a value may be stored and read again"
 TRIALS = 100  # ways to cut that are tried for one program, each in the time that it takes to count
 WORTHWHILE = 0.75  # what is left of the work; more than that is not worth another kernel
+TOLERABLE = 1.02  # times the least time, for values that take less memory
 WORTH_STORING = 0.98  # the same for what kernels store that compute it anyway
 
 
@@ -61,7 +63,8 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     while True:
         whole, least = sum(k.cost.time for k in kernels), math.inf
         best: tuple[list[Step], list[Estimate]] | None = None
-        for tried, is_beside in _choices(program, kernels, sizes, close):
+        values = list(_repeated_values(kernels, sizes, close))
+        for tried, is_beside in _choices(program, kernels, values, sizes, close):
             if trials == TRIALS:
                 break
             trials += 1
@@ -70,9 +73,9 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
             if cost < min(least, whole * (WORTH_STORING if is_beside else WORTHWHILE)):
                 least, best = cost, (tried, trial)
         if best is None:
-            steps += _in_slices(program, kernels, sizes, close, whole)
+            steps += _in_slices(program, values, sizes, close, whole)
             program = steps[-1].program if steps else program
-            steps += longest_first(program, sizes)
+            steps += order_sums(program, sizes)
             return steps[-1].program if steps else program, steps
         # Values that are stored together were weighed together: the last step has the cost.
         steps += [*best[0][:-1], replace(best[0][-1], cost=Saving(whole, least))]
@@ -123,22 +126,26 @@ class _Value:
 
 
 def _choices(
-    program: Equations, kernels: Sequence[Estimate], sizes: Mapping[str, int], close: Closing
+    program: Equations,
+    kernels: Sequence[Estimate],
+    values: Sequence[_Value],
+    sizes: Mapping[str, int],
+    close: Closing,
 ) -> Iterator[tuple[list[Step], bool]]:
     """Steps that store values: those with the same indices, and those of the same loop; and what
     one sum of several comes to. Are they all stored by kernels that compute them anyway?"""
     limit = _largest_tensor(program, sizes)
-    for values in _sets(kernels, sizes, close, limit):
-        yield _store(program, values, close), all(v.beside is not None for v in values)
+    for together in _sets(values, sizes, limit):
+        yield _store(program, together, close), all(v.beside is not None for v in together)
     for step in partial_sums(program, kernels, sizes, limit):
         yield [step], True
 
 
 def _sets(
-    kernels: Sequence[Estimate], sizes: Mapping[str, int], close: Closing, limit: float
+    values: Iterable[_Value], sizes: Mapping[str, int], limit: float
 ) -> Iterable[list[_Value]]:
     sets: dict[object, list[_Value]] = {}
-    for v in _repeated_values(kernels, sizes, close):
+    for v in values:
         if elements(v.indices, sizes) <= limit:
             for key in v.sets:
                 sets.setdefault(key, []).append(v)
@@ -147,7 +154,7 @@ def _sets(
 
 def _in_slices(
     program: Equations,
-    kernels: Sequence[Estimate],
+    values: Sequence[_Value],
     sizes: Mapping[str, int],
     close: Closing,
     whole: float,
@@ -155,27 +162,34 @@ def _in_slices(
     """The steps that store values, of which there are too many, for a slice of an index at a time,
     if that is worth it."""
     limit = _largest_tensor(program, sizes)
-    best: list[Step] = []
-    for values in _sets(kernels, sizes, close, math.inf):
-        count = sum(elements(v.indices, sizes) for v in values)
-        if count <= limit or any(v.indices != values[0].indices for v in values):
+    found: list[tuple[float, int, list[Step]]] = []  # the time, the bytes, and how
+    for together in _sets(values, sizes, math.inf):
+        count = sum(elements(v.indices, sizes) for v in together)
+        if count <= limit or any(v.indices != together[0].indices for v in together):
             continue
-        stored = _store(program, values, close)
-        equations = [s.program.equations for s in stored]
-        names = {e.name for e in equations[-1]} - program.by_name.keys()
-        extents = [i.attr[1] for i in values[0].indices]
+        stored = _store(program, together, close)
+        start = stored[-1].program
+        names = {e.name for e in start.equations} - program.by_name.keys()
+        wide = names - stored_operands(start)
+        taken = (
+            count
+            // len(names)
+            * (STORED_BYTES * len(wide) + ELEMENT_BYTES * (len(names) - len(wide)))
+        )
+        extents = [i.attr[1] for i in together[0].indices]
         for extent in (e for e in dict.fromkeys(extents) if extents.count(e) == 1):
-            length = length_of_slices(sizes[extent], count, limit)
-            if length is None:
-                continue
-            step = sliced(stored[-1].program, names, extent, length, _reason(values[0]))
-            if step is None or step.program.slices is None:
-                continue
-            known = {**sizes, step.program.slices.part: length}
-            least = time_of(step.program, estimate(step.program, known), known)
-            if least < WORTHWHILE * whole:
-                whole, best = least / WORTHWHILE, [*stored, step]
-    return best
+            for length in lengths_of_slices(sizes[extent], taken, limit):
+                step = sliced(start, names, extent, length, _reason(together[0]))
+                if step is None or step.program.slices is None:
+                    break
+                known = {**sizes, step.program.slices.part: length}
+                time = time_of(step.program, estimate(step.program, known), known)
+                found.append((time, taken * length // sizes[extent], [*stored, step]))
+    least = min((time for time, _, _ in found), default=math.inf)
+    if least >= WORTHWHILE * whole:
+        return []
+    # Memory is worth a little time.
+    return min((f for f in found if f[0] <= TOLERABLE * least), key=lambda f: f[1])[2]
 
 
 def _largest_tensor(program: Equations, sizes: Mapping[str, int]) -> int:
@@ -317,6 +331,8 @@ class _Reading:
         self.memo: dict[Term, Term] = {}
 
     def __call__(self, t: Term) -> Term:
+        if not self.closed.folded <= t.folded:
+            return t
         found = self.memo.get(t)
         if found is None:
             found = self.memo[t] = self._read(t)

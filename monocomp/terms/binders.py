@@ -22,8 +22,7 @@ def close(
     names = {t.attr[0]: f"%{height + n + 1}" for n, t in enumerate(opened)}
     extents = tuple(t.attr[1] for t in opened)
     mapping = {t.attr[0]: index(names[t.attr[0]], t.attr[1]) for t in opened}
-    memo: dict[Term, Term] = {}
-    closed = tuple(rename(t, mapping, memo) for t in parts)
+    closed = _rename_all(parts, mapping)
     return Binder(monoid, tuple(names.values()), extents, target), closed
 
 
@@ -43,8 +42,7 @@ def open_fold(t: Term) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
             number += 1
         opened.append(index(f"${number}", extent_name))
     mapping = dict(zip(binder.indices, opened, strict=True))
-    memo: dict[Term, Term] = {}
-    return tuple(opened), tuple(rename(p, mapping, memo) for p in parts)
+    return tuple(opened), _rename_all(parts, mapping)
 
 
 def is_open(t: Term) -> bool:
@@ -57,9 +55,8 @@ def open_as(t: Term, names: Iterable[str]) -> tuple[tuple[Term, ...], tuple[Term
     binder: Binder = t.attr
     opened = tuple(index(n, e) for n, e in zip(names, binder.extents, strict=True))
     mapping = dict(zip(binder.indices, opened, strict=True))
-    memo: dict[Term, Term] = {}
     parts = t.args if t.op == "fold" else t.args[1:]
-    return opened, tuple(rename(p, mapping, memo) for p in parts)
+    return opened, _rename_all(parts, mapping)
 
 
 @lru_cache(maxsize=16384)
@@ -75,23 +72,31 @@ def rename(t: Term, mapping: Mapping[str, Term], memo: dict[Term, Term]) -> Term
     names = {at.attr[0] for at in mapping.values() if at.op == "index"}
     # What was different stays so: then nothing cancels, and no sum or product is made anew.
     is_injective = len(names) == len(mapping) and names.isdisjoint(t.free)
-    return _renamed(t, mapping, is_injective, memo)
+    return t if t.free.isdisjoint(mapping) else _renamed(t, mapping, is_injective, memo)
+
+
+def _rename_all(parts: tuple[Term, ...], mapping: Mapping[str, Term]) -> tuple[Term, ...]:
+    """The parts of a fold."""
+    memo: dict[Term, Term] = {}
+    return tuple([rename(t, mapping, memo) for t in parts])
 
 
 # Operations whose canonical form depends on names by the order of the operands alone, if at all.
 _SORTED = ("add", "mul")
-_AS_THEY_ARE = ("exp", "log", "read", "stored", "ref", "cast", "where", "fold")
+_AS_THEY_ARE = ("exp", "log", "read", "stored", "ref", "cast", "where", "fold", "fold_at", "field")
 
 
 def _renamed(t: Term, mapping: Mapping[str, Term], injective: bool, memo: dict[Term, Term]) -> Term:
-    if t.free.isdisjoint(mapping):
-        return t
     found = memo.get(t)
     if found is None:
         if t.op == "index":
             found = mapping[t.attr[0]]
         else:
-            args = tuple([_renamed(a, mapping, injective, memo) for a in t.args])
+            renamed = [
+                a if a.free.isdisjoint(mapping) else _renamed(a, mapping, injective, memo)
+                for a in t.args
+            ]
+            args = tuple(renamed)
             if injective and t.op in _SORTED:
                 found = intern(t.op, _in_order(args), t.attr, t.kind)
             elif injective and t.op in _AS_THEY_ARE:

@@ -12,13 +12,14 @@ from monocomp.terms.facts import (
     is_finite,
     is_nonnegative,
     is_positive,
+    is_small,
 )
 from monocomp.terms.leaves import FALSE, INF, NEG_INF, TRUE, ZERO, as_int, const
 from monocomp.terms.logic import conjunction, disjunction
 from monocomp.terms.losses import lose
 from monocomp.terms.nodes import Term, intern
 from monocomp.terms.parts import addends, split_addends, split_coefficient
-from monocomp.terms.ring import add, as_float, is_small, mul, neg, promote, sub
+from monocomp.terms.ring import add, as_float, mul, neg, promote, sub
 
 
 def compare(op: str, a: Term, b: Term) -> Term:
@@ -92,10 +93,9 @@ def _compare_ints(op: str, a: Term, b: Term) -> Term:
     if op in ("==", "!=") and rest % divisor != 0:
         return const(op == "!=")
     rest //= divisor  # rounded down: of whole numbers that is the same bound
-    left, right = (
-        [_times(abs(int(n)) // divisor, t) for n, t in parts if (n > 0) == side]
-        for side in (False, True)
-    )
+    scaled = [(int(n) // divisor, t) for n, t in parts]
+    left = [_times(-n, t) for n, t in scaled if n < 0]
+    right = [_times(n, t) for n, t in scaled if n > 0]
     if op in ("<", "<="):
         if not left and rest + _least(right) >= 0 and all(map(is_nonnegative, right)):
             return TRUE

@@ -40,17 +40,21 @@ def children(t: Term) -> tuple[Term, ...]:
 
 def subterms(*roots: Term) -> Iterable[Term]:
     """Every subterm once, operands before the terms that hold them."""
-    seen: set[Term] = set()
-    stack: list[Term | None] = [*reversed(roots)]
-    while stack:
-        t = stack.pop()
-        if t is None:  # all that stood above is done
-            t = stack.pop()
-            assert t is not None
-            yield t
-        elif t not in seen:
-            seen.add(t)
-            stack += (t, None, *reversed(children(t)))
+    found: dict[Term, None] = {}
+    for t in roots:
+        if t not in found:
+            _visit(t, found)
+    return found
+
+
+def _visit(t: Term, found: dict[Term, None]) -> None:
+    for a in children(t):
+        if a not in found:
+            if a.args:
+                _visit(a, found)
+            else:
+                found[a] = None
+    found[t] = None
 
 
 @lru_cache(maxsize=1024)
@@ -113,6 +117,7 @@ def free_indices(t: Term) -> frozenset[tuple[str, str]]:
     return frozenset(i for a in children(t) for i in free_indices(a) if i[0] in t.free)
 
 
+@lru_cache(maxsize=16384)
 def unnamed(t: Term) -> Term:
     """The term with names for its free indices that tell their extents only: the same for two
     outputs, or within two folds."""

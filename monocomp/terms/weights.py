@@ -115,7 +115,7 @@ def infinite_frames(exponent: Term) -> Iterable[tuple[Number, Term, Term]]:
 def holds_addend(exponent: Term, number: Number, t: Term) -> bool:
     """Is number * t, or more of it, a part of the exponent?"""
     numbers = (n for n, rest in map(split_coefficient, addends(exponent)) if rest is t)
-    return any(n * number > 0 and abs(n) >= abs(number) for n in numbers)
+    return any(n >= number > 0 or n <= number < 0 for n in numbers)
 
 
 def is_scale(t: Term, product: Iterable[Term]) -> bool:

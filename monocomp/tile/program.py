@@ -338,6 +338,16 @@ class TileProgram(Rendered):
         inputs = {n: replace(t, dtype=dtypes.get(n, t.dtype)) for n, t in self.inputs.items()}
         return replace(self, inputs=inputs)
 
+    @cached_property
+    def statements(self) -> tuple[Statement, ...]:
+        """Every statement, loops before what they hold."""
+        return tuple(walk(self.body))
+
+    @cached_property
+    def expressions(self) -> tuple[Expr, ...]:
+        """Every expression, operands before what uses them."""
+        return tuple(expressions(self.body))
+
     def axis_names(self, *roles: Role) -> list[str]:
         """The axes that have one of the roles, in a fixed order."""
         return [a.name for a in self.axes.values() if a.role in roles]
@@ -355,7 +365,7 @@ class TileProgram(Rendered):
         found = dict.fromkeys(a.extent for a in self.axes.values())
         found |= dict.fromkeys(d for t in self.inputs.values() for d in t.dims)
         found |= dict.fromkeys(d for o in self.outputs for d in o.dims)
-        for e in expressions(self.body):
+        for e in self.expressions:
             if e.op == "extent":
                 found[e.attr] = None
         return list(found)

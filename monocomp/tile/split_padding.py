@@ -36,7 +36,7 @@ def split_padding(program: P.TileProgram, axes: Collection[str]) -> P.TileProgra
 def divisible(program: P.TileProgram) -> list[str]:
     """The axes that can be held as two tiles: those held entirely, in one, that only values,
     reductions and stores have. A fold along one, and the ranks of a selection, need all of it."""
-    body = list(P.walk(program.body))
+    body = list(program.statements)
     folds = [s for s in body if isinstance(s, P.Fold)]
     needed = {s.axis for s in folds}
     needed |= {s.monoid.axis for s in folds if isinstance(s.monoid, P.Selection)}

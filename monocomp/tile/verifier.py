@@ -61,7 +61,8 @@ class _Verifier:
             same = first is not None and (first.extent, first.role) == (axis.extent, axis.role)
             _require(halves and same, f"{name} has no tile {axis.after} before it")
         for t in self.program.inputs.values():
-            fits = t.dtype is None or kind_of(t.dtype) == t.kind
+            kind = "float" if t.is_stored and t.dtype == P.OPERAND else kind_of(t.dtype or "")
+            fits = t.dtype is None or kind == t.kind
             _require(fits, f"{t.name} is {t.kind}, and not {t.dtype}")
         self._body(self.program.body)
         for name in self.outputs:

@@ -12,7 +12,7 @@ from monocomp import library
 from monocomp.backends.triton.launch import interpreted
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.planning.bounding import BOUNDING_LAW
-from monocomp.planning.plan import Plan
+from monocomp.planning.plan import Plan, Planner
 from tests.backends.compiling import compiled_to, launches_of, without_elements
 from tests.backends.running import BACKENDS, cut_for_long_extents, exact, run
 from tests.backends.test_domains import EXTENTS, inputs_for, poisoned, program
@@ -109,6 +109,16 @@ def test_gradients_of_documents() -> None:
     assert [k.names for k in plan.planned] == [("A", "Z", "C"), ("F", "dQ"), ("dK", "dV")]
     # Where little is to be done, looking for bounds is not worth a launch.
     assert bounds(gradient.plan({**SIZES, "b": 1, "h": 1, "q": 64, "k": 64})) == []
+
+
+def test_bounds_vary_as_their_filter_does() -> None:
+    """Not as what it lets through: one filter has one first and last place."""
+    found = Planner(mc.grad(library.load("shaw_values")).equations).plan()
+    found.verify()
+    names = [
+        f"{a}[b,h,{row}], {z}[b,h,{row}]" for a, z, row in (("A", "Z", "q"), ("A_2", "Z_2", "k"))
+    ]
+    assert [b.rpartition(", C")[0] for b in bounds(found)] == names
 
 
 @pytest.mark.parametrize("name", ["causal", "sliding_window", "gqa", "prefix_lm", "varlen"])

@@ -12,13 +12,9 @@ import monocomp as mc
 from monocomp import library
 from monocomp.checking.random_inputs import random_inputs
 from monocomp.checking.steps import small_params
-from monocomp.errors import MonocompError
 
 # Entries of `top` of fewer elements than it takes are -inf, which has no differences.
 NO_DIFFERENCES = {"softmax_top8"}
-# Their gradients are derived, but no kernels for them: a sum of quotients over heads is no fold of
-# what is summed.
-NO_KERNELS = {"talking_heads"}
 CHEAP = ("attention", "layer_norm", "softmax", "sparsemax")
 CHEAP_AGAIN = ("logsumexp", "softmax")
 
@@ -43,15 +39,7 @@ def some(names: list[str], cheap: tuple[str, ...]) -> list[Any]:
     return [n if n in cheap else pytest.param(n, marks=pytest.mark.slow) for n in names]
 
 
-NAMES = sorted({*library.names()} - NO_DIFFERENCES - NO_KERNELS)
-
-
-@pytest.mark.parametrize("name", sorted(NO_KERNELS))
-def test_programs_without_kernels_for_gradients(name: str) -> None:
-    """They say so; those for which there are some are to leave the list."""
-    function, values = case(name)
-    with pytest.raises(MonocompError):
-        gradcheck(function, values, fast_mode=True)
+NAMES = sorted({*library.names()} - NO_DIFFERENCES)
 
 
 @pytest.mark.parametrize("name", some(NAMES, CHEAP))

@@ -8,6 +8,7 @@ import pickle
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 import monocomp as mc
 from monocomp import library
+from monocomp.calls import Calls
 from monocomp.operators import Operator, operator
 from tests.backends import interpreted
 
@@ -291,8 +293,21 @@ def test_transforms() -> None:
     torch.testing.assert_close(torch.vmap(gradients)(*batch), of_batch)
     summed = torch.func.grad(lambda *x: torch.vmap(ours)(*x).sum(), argnums=(0, 1, 2))
     torch.testing.assert_close(summed(*batch), of_batch)
-    shared = torch.vmap(CAUSAL, in_dims=(0, None, None))(batch[0], *inputs[1:])
+    shared = torch.vmap(CAUSAL, in_dims=(1, None, None))(batch[0].transpose(0, 1), *inputs[1:])
     torch.testing.assert_close(shared[1], reference(batch[0][1], *inputs[1:]))
+    twice = torch.vmap(torch.vmap(CAUSAL))(*(x[None] for x in batch))
+    torch.testing.assert_close(twice[0, 1], reference(*(x[1] for x in batch)))
+    x, c = float64(3).detach(), float64(2).detach()
+    slopes = torch.vmap(torch.func.grad(lambda c: SCALED(x, c=c).sum()))(c)
+    torch.testing.assert_close(slopes, (x * torch.exp(c[:, None] * x)).sum(1))
+
+
+def test_a_batch_is_one_call() -> None:
+    """Of the program with one more index, not a call for each."""
+    inputs = [torch.randn(50, *x.shape) for x in qkv()]
+    with patch.object(Calls, "_interpret", autospec=True, side_effect=Calls._interpret) as calls:
+        torch.vmap(CAUSAL)(*inputs)
+    assert calls.call_count == 1
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of torch itself

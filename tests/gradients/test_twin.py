@@ -13,6 +13,7 @@ import monocomp as mc
 from monocomp.checking.random_inputs import random_inputs
 from monocomp.errors import MonocompError
 from monocomp.gradients.derived import gradient
+from monocomp.gradients.laws import FOLDS
 from monocomp.language.checker import check
 from monocomp.translation import translate
 from tests import special_programs
@@ -48,6 +49,38 @@ SPECIAL = {
     "O[i] = -sum[k if F[i,k]](P[i,k] * log(P[i,k]))",
     "ties": "W[i] = max[k](N[i] * V[k] * 0) + A[i,0]\nO[i] = W[i] * max[k](abs(V[k]) * 0 + 1)",
 }
+
+
+# The laws of folds that are differentiated (`monocomp.gradients.laws.FOLDS`), on a grid of ties,
+# zeros and rows of nothing.
+AFFINE = "monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')\n"
+SPREAD = "monoid Spread(lo, hi) = unit (inf, -inf), combine (minimum(lo, lo'), maximum(hi, hi'))\n"
+OF_FOLDS = {
+    "sum": ["O[i] = sum[k if A[i,k] > 0](A[i,k] ** 2)"],
+    "max": ["O[i] = max[k](A[i,k])", "O[i] = max[k if A[i,k] != 1](A[i,k])"],
+    "min": ["O[i] = min[k](A[i,k])"],
+    "prod": ["O[i] = prod[k](A[i,k])", "O[i] = prod[k if A[i,k] < 2](A[i,k])"],
+    "fold_at": ["O[i,k] = sum[..k](A[i,k] ** 2)", "O[i,k] = max[..k](A[i,k])"],
+    "selection": ["index r < 2\nO[i,r] = top[k -> r](A[i,k])"],
+    "field": [
+        f"{AFFINE}O[i] = Affine[k](A[i,k], A[i,k] - 1).u",
+        f"{SPREAD}O[i] = Spread[k](A[i,k], A[i,k]).hi - Spread[k](A[i,k], 2 * A[i,k]).lo",
+    ],
+}
+
+
+def test_laws_of_folds_have_grids() -> None:
+    assert OF_FOLDS.keys() == FOLDS.keys()
+
+
+@pytest.mark.parametrize("text", [text for texts in OF_FOLDS.values() for text in texts])
+def test_laws_of_folds(text: str) -> None:
+    points = np.array(list(itertools.product([-1.0, 0.0, 1.0, 2.0], repeat=3)))
+    if "!= 1" in text:  # of nothing it is not finite
+        points = points[~(points == 1).all(1)]
+    if text.startswith(SPREAD):  # of two that are equal the twin takes halves
+        points = np.array(list(itertools.permutations([-1.0, 0.0, 1.0, 2.0], 3)))
+    assert check_by_twin(text, {"A": points})
 
 
 def check_by_twin(text: str, inputs: dict[str, Any]) -> bool:
@@ -192,6 +225,15 @@ def test_long_text(name: str) -> None:
     assert "T_2" in text and len(text.split()) < 400
     again = translate(check(text))
     assert [e.body for e in again.equations] == [e.body for e in found.equations.equations]
+
+
+def test_saved_values_of_definitions_that_stay() -> None:
+    """A value is given with what it is made of, and comes after that in the text."""
+    lines = (f"X{n + 1}[i] = logsumexp[j](X{n}[j] + S[i,j])" for n in range(8))
+    text = "\n".join(["input X0[i], S[i,j]", *lines, "return X8"])
+    generator = np.random.default_rng(0)
+    assert "\nX7[i] = " in str(mc.grad(text))
+    assert check_by_twin(text, {"X0": generator.normal(size=3), "S": generator.normal(size=(3, 3))})
 
 
 def test_guard_of_a_constant_place() -> None:

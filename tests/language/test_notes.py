@@ -72,6 +72,21 @@ MEANINGS = {
         "a quotient is x / y",
         "O[i] = A[i] / 2",
     ),
+    "a position for a size": (
+        "O[q,e] = softmax[k](Q[q,d] * K[k,d] * d ** -0.5) * V[k,e]",
+        "its size is |d|: write sqrt(|d|)",
+        "O[q,e] = softmax[k](Q[q,d] * K[k,d] / sqrt(|d|)) * V[k,e]",
+    ),
+    "a position for a size that is divided by": (
+        "O[q,e] = softmax[k](Q[q,d] * K[k,d] / sqrt(d)) * V[k,e]",
+        "its size is |d|: write sqrt(|d|)",
+        "O[q,e] = softmax[k](Q[q,d] * K[k,d] / sqrt(|d|)) * V[k,e]",
+    ),
+    "infinity times a condition": (
+        "O[q,e] = softmax[k](S[q,k] + -inf * (k > q)) * V[k,e]",
+        "write where(k > q, -inf, 0)",
+        "O[q,e] = softmax[k](S[q,k] + where(k > q, -inf, 0)) * V[k,e]",
+    ),
     "a condition for all elements": (
         "O[q] = sum[k if q < 3](A[q,k])",
         "belongs in where(c, x, 0)",
@@ -90,6 +105,7 @@ SYNTAX = {
         "equality is ==",
         "O[i] = where(i == 0, A[i], 0)",
     ),
+    "a walrus": ("O[i] := 2 * A[i]", "a definition is NAME[...] = ...", "O[i] = 2 * A[i]"),
     "no comma": ("O[i] = A[i k] * B[k]", "write i, k", "O[i] = A[i,k] * B[k]"),
     "a slice": ("O[i] = sum(A[i,:])", "no slices", "O[i] = sum[k](A[i,k])"),
     "an ellipsis": ("O[...] = 2 * A[...]", "name them, O[b,h,q] = A[b,h,q]", "O[b] = 2 * A[b]"),

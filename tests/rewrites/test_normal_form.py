@@ -68,6 +68,8 @@ NEAR_MISSES = {
                 "max[l if l < i](X[i,l]) ** 2",
             )
         ),
+        # Nor is a sum multiplied with what is.
+        "A[i] = sum[k]((X[i,k] - sum[l](X[i,l])) * min[l if l < i](X[i,k] * Y[l]))",
         "A[i] = max[k]((X[i,k] + max[l](X[i,l])) * Y[k])",
         "A[i] = sum[k](X[i,k] + M[i])",  # no result
         "A[i] = sum[k](X[i,k] * max[j](Y[j]))",  # of another index
@@ -137,6 +139,8 @@ NEAR_MISSES = {
         "M[i] = sum[k](where(k <= i, S[i,k], -inf))",
     ],
     "hoist_factor": [
+        # A number stays with a share as it is, unless it is below 0.
+        "input L[i] = log(sum[k](exp(S[i,k])))\nA[i] = sum[k](exp(S[i,k] - L[i]) * Y[k])",
         "A[i] = sum[k if k < i](exp(X[i,k] + 1 / B[i]))",
         "A[i] = sum[k if k < i](exp(X[i,k] + log(B[i])))",  # NaN, where nothing is there perhaps
         "A[i] = sum[k](exp(S[i,k]) * X[k] / Z[i,k])",  # everything varies
@@ -297,6 +301,7 @@ NEAR_MISSES = {
             )
         ),
         "A[i] = (B[i] + C[i]) / D[i]",  # nothing cancels
+        "A[i] = (B[i] - C[i]) / B[i] ** 3",  # nor all of a divisor: inf - inf where it is 0
         "A[i] = (B[i] * C[i] + D[i]) * C[i]",
         "A[i] = (exp(B[i]) + C[i]) / D[i]",
         "A[i] = B[i] * C[i] / D[i]",
@@ -599,6 +604,10 @@ VARIANTS = {
             "sum[k if k < i](exp(X[i,k])) + sum[k if k < i](exp(X[i,k] - B[i]) * Y[k])",
             "sum[k if k < i](exp(X[i,k]) * (1 + exp(-B[i]) * Y[k]))",
         ),
+        (  # what they have in common stays whole
+            "sum[k](exp(X[i,k] - B[i]) * Y[k]) + sum[k](exp(X[i,k] - B[i]) * Y[k] ** 2)",
+            "sum[k](exp(X[i,k] - B[i]) * (Y[k] + Y[k] ** 2))",
+        ),
         (  # one of them holds another fold
             "sum[k if k < i](exp(X[i,k]) * Y[k]) + sum[k if k < i](exp(X[i,k]) * max[j](D[i,j,k]))",
             "sum[k if k < i](exp(X[i,k]) * (Y[k] + max[j](D[i,j,k])))",
@@ -697,6 +706,7 @@ VARIANTS = {
             "sum[k if k < i](1.0) * X[i,0] / sum[k if k < i](1.0)"
             " + (B[i] - Y[0]) / sum[k if k < i](1.0)",
         ),
+        ("(B[i] * X[i,0] + Y[0] - 1) / B[i]", "X[i,0] + (Y[0] - 1) / B[i]"),
     ],
     "cancel_denominator": [
         ("exp(B[i]) / (exp(B[i]) + X[i,1]) + X[i,1] / (exp(B[i]) + X[i,1])", "1"),
