@@ -262,7 +262,8 @@ def _is_finite_or_missing(addend: Term) -> bool:
 
 @hoisting.rule
 def merge_weighted_sums(t: Term) -> Term | None:
-    """Sums of one weight that are only added are one sum.
+    """Sums of one weight that are only added are one sum. The weight is all that their exponents
+    have in common: a share of a sum, exp(s - L), stays whole.
 
     Law:     c * sum(a) + c * sum(b) = c * sum(a + b)
     Claims:  distributivity, interchange
@@ -285,14 +286,17 @@ def merge_weighted_sums(t: Term) -> Term | None:
         _, (_, body) = T.open_as(f, ("@0",))
         key = (others, *T.domain_of(f), weight_of(body, "@0"))
         groups.setdefault(key, []).append((a, number))
-    for (others, _, condition, weight), members in groups.items():
+    for (others, _, condition, _), members in groups.items():
         if len(members) < 2:
             continue
-        parts = []
+        bodies = []
         for a, factor in members:
             (f,) = (f for f in factors(a) if _is_weighted_sum(f))
             opened, (_, body) = T.open_as(f, ("@0",))
-            parts.append(T.mul(factor, body, T.exp(T.neg(weight))))
+            bodies.append(T.mul(factor, body))
+        first, *rest_of = (addends(exponent_of(b)) for b in bodies)
+        weight = T.add(T.ZERO, *(a for a in first if all(a in r for r in rest_of)))
+        parts = [T.mul(b, T.exp(T.neg(weight))) for b in bodies]
         merged = T.fold("sum", opened, condition, T.mul(T.exp(weight), T.add(*parts)))
         gone = [a for a, _ in members]
         return T.add(*(a for a in t.args if a not in gone), T.mul(others, merged))

@@ -23,6 +23,7 @@ from monocomp.gradients.saving import Saved, is_logarithm
 from monocomp.planning.cost import BYTE_TIME, STORED_BYTES
 from monocomp.planning.counting import elements
 from monocomp.planning.holding import estimate
+from monocomp.planning.slicing import time_of
 from monocomp.planning.storing import WORTH_STORING, cut, tensor_sizes
 from monocomp.rewrites.equalities import equalities
 from monocomp.rewriting import Rewriter
@@ -153,7 +154,8 @@ def _planned(program: Equations, sizes: Mapping[str, int]) -> float:
     derived = Rewriter(pipeline.derive(program).program)
     derived.exhaust(equalities)
     program, _ = cut(derived.program, sizes)
-    return sum(k.cost.time for k in estimate(program, sizes, {}))
+    known = {**nominal_sizes(program.declared), **sizes}  # slices have an extent of their own
+    return time_of(program, estimate(program, known), known)
 
 
 def _sizes(program: Equations, known: Mapping[str, int]) -> dict[str, int]:

@@ -102,6 +102,7 @@ class _Slicing:
         self.counts = False  # is it asked where a slice begins?
         self.tensors: dict[str, tuple[str, int]] = {}
         self.inputs: dict[str, Input] = {}
+        self.dims = dict([self.index.attr])  # the extents of indices that name dimensions of slices
         self.given: dict[str, Equation] = {}
         self.instead: dict[str, Equation] = {}  # by the name of the whole
 
@@ -153,7 +154,7 @@ class _Slicing:
                     **declared.params,
                     **({start_of: Param(start_of, "int", 0)} if self.counts else {}),
                 },
-                extent_of={**declared.extent_of, part: part},
+                extent_of={**self.dims, **declared.extent_of, part: part},
                 bounds={**declared.bounds, part: bound},
             ),
             equations=in_order(equations),
@@ -279,7 +280,11 @@ class _Slicing:
         for slices too, where it is as plain."""
         part = self.index.attr[0]
         declared = self.start.declared.inputs.get(name)
-        dims = [i.attr[0] for i in t.attr.indices] if declared is None else list(declared.dims)
+        if declared is None:
+            self.dims.update(i.attr for i in t.attr.indices)
+            dims = [i.attr[0] for i in t.attr.indices]
+        else:
+            dims = list(declared.dims)
         dims[dim] = part
         dtype = None if declared is None else declared.dtype
         self.inputs[own] = Input(own, tuple(dims), t.kind, dtype)

@@ -604,6 +604,10 @@ VARIANTS = {
             "sum[k if k < i](exp(X[i,k])) + sum[k if k < i](exp(X[i,k] - B[i]) * Y[k])",
             "sum[k if k < i](exp(X[i,k]) * (1 + exp(-B[i]) * Y[k]))",
         ),
+        (  # what they have in common stays whole
+            "sum[k](exp(X[i,k] - B[i]) * Y[k]) + sum[k](exp(X[i,k] - B[i]) * Y[k] ** 2)",
+            "sum[k](exp(X[i,k] - B[i]) * (Y[k] + Y[k] ** 2))",
+        ),
         (  # one of them holds another fold
             "sum[k if k < i](exp(X[i,k]) * Y[k]) + sum[k if k < i](exp(X[i,k]) * max[j](D[i,j,k]))",
             "sum[k if k < i](exp(X[i,k]) * (Y[k] + max[j](D[i,j,k])))",
