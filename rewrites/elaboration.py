@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from monocomp import terms as T
+from monocomp.rewrites.frames import maxima
+from monocomp.rewrites.normal_form import normalise
 from monocomp.rewrites.single_folds import reads_computed
 from monocomp.rules import RuleSet
 from monocomp.terms import Term
@@ -251,7 +253,9 @@ def expand_scaled(t: Term) -> Term | None:
         return None
     opened, (condition, value, exponent) = T.open_fold(t.args[0])
     total = T.fold("sum", opened, condition, T.mul(value, T.exp(exponent)))
-    return T.mul(total, T.exp(T.neg(T.fold("max", opened, condition, exponent))))
+    # In the form of the frames that it is multiplied with, which it cancels.
+    largest = normalise(T.fold("max", opened, condition, exponent), maxima)
+    return T.mul(total, T.exp(T.neg(largest)))
 
 
 @elaboration.rule

@@ -7,8 +7,10 @@ that is allowed, of the process and not of the clock: what explodes takes minute
 from __future__ import annotations
 
 import contextlib
+import gc
 import time
 from collections.abc import Callable
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -22,7 +24,7 @@ from monocomp.language.checker import check
 from monocomp.pipeline import derive
 from monocomp.reference import oracle
 from monocomp.sharing import kept
-from monocomp.tile import Expr, expressions
+from monocomp.tile import Expr, Loop, expressions
 from monocomp.translation import translate
 
 SECONDS = 20.0
@@ -217,6 +219,27 @@ def test_what_is_shared_is_right(name: str) -> None:
     got = mc.compile(RIGHT[name], backend="numpy")(**inputs)
     want = np.asarray(oracle.evaluate(program, inputs), dtype=np.float64)
     np.testing.assert_allclose(got, want, rtol=1e-9)
+
+
+def test_terms_know_how_large_they_are() -> None:
+    """Written out, each operand as often as it stands there; and how deep folds stand in folds."""
+    e = translate(check("O[i] = exp(X[i]) + sum[k](Y[i,k] * max[l](Z[k,l]))")).equations[0].body
+
+    def weight(t: T.Term) -> int:
+        return 1 + sum(map(weight, t.args))
+
+    assert e.weight == weight(e) and e.depth == 2 and T.exp(e).depth == 2
+    assert T.inert("add", e, e).weight == 2 * e.weight + 1
+
+
+def test_nothing_keeps_a_program_alive() -> None:
+    """No memory of what was compiled grows with every kernel."""
+    kernel = mc.compile(library.load("causal"))
+    kernel.source("triton")
+    loops = [ref(s) for s in kernel.plan().kernels[0].statements if isinstance(s, Loop)]
+    del kernel
+    gc.collect()
+    assert len(loops) == 1 and loops[0]() is None
 
 
 @pytest.mark.parametrize("name", library.names())

@@ -425,6 +425,8 @@ AGGREGATES = [
     "O[q] = sigmoid(sum[k](exp(S[q,k] - max[k](S[q,k])) * D[q]))",
     "O[q] = (sum[k if k > 2](exp(Mask[q,k]) * sum[l](exp(Mask[q,l] - sum[l](Mask[q,l])))) + 1)"
     " / (sum[k if k > 2](exp(Mask[q,k])) + 1) + T[q]",
+    "O[q,k] = 1 / (1 + exp(sum[l](exp(T[l] - mean[l](T[l])))"
+    " / softmax[k if W[k] >= q](where(W[k] > 5, S[q,k], -inf))))",
     # Entries of a list at computed ranks.
     *(
         f"index r < 3\nL[q,r] = top[k -> r](S[q,k])\nI[q,r] = argtop[k -> r](S[q,k])\n{x}"

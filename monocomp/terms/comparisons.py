@@ -12,13 +12,14 @@ from monocomp.terms.facts import (
     is_finite,
     is_nonnegative,
     is_positive,
+    is_small,
 )
 from monocomp.terms.leaves import FALSE, INF, NEG_INF, TRUE, ZERO, as_int, const
 from monocomp.terms.logic import conjunction, disjunction
 from monocomp.terms.losses import lose
 from monocomp.terms.nodes import Term, intern
 from monocomp.terms.parts import addends, split_addends, split_coefficient
-from monocomp.terms.ring import add, as_float, is_small, mul, neg, promote, sub
+from monocomp.terms.ring import add, as_float, mul, neg, promote, sub
 
 
 def compare(op: str, a: Term, b: Term) -> Term:

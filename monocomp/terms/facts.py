@@ -358,3 +358,23 @@ def has_element(fold: Term) -> bool:
     last = construct("add", extent_of(extent), const(-1), kind="int")
     positions = [const(0), last, *(index(n, extent) for n in sorted(condition.free) if n != name)]
     return any(rename(condition, {name: position}, {}) is TRUE for position in positions)
+
+
+def is_small(t: Term) -> bool:
+    """Is this an int of indices and extents, whose sums and small multiples are far from 2**63?"""
+    match t.op:
+        case "index" | "extent":
+            return True
+        case "const":
+            return bool(abs(t.attr) < 2**40)
+        case "add" | "floordiv" | "mod" | "maximum" | "minimum" | "abs" | "where":
+            return all(map(is_small, t.args[t.op == "where" :]))
+        case "mul":
+            small = [a for a in t.args if a.op != "const"]
+            return len(small) < 3 and all(map(is_small, t.args))
+        case "fold":
+            if t.attr.monoid in ("max", "min"):
+                return is_small(t.args[1]) and has_element(t)
+            is_count = t.attr.monoid == "sum" and t.args[1].op == "const"
+            return is_count or t.attr.monoid in ("argmax", "argmin")
+    return t.kind == "bool" or (t.op == "cast" and t.args[0].kind == "bool")

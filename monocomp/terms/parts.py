@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from fractions import Fraction
 
@@ -75,3 +76,21 @@ def is_over_nothing(t: Term) -> bool:
     if t.op == "exp":
         return t.args[0] is NEG_INF
     return t.op == "fold" and t.attr.monoid == "sum" and t.args[0] is FALSE
+
+
+def exact_power(number: Number, power: Fraction) -> Number | None:
+    """number ** power where that is a rational number of moderate size."""
+    if number == 1:
+        return number
+    if isinstance(number, float) or abs(power.numerator) > 64 or (number == 0 and power < 0):
+        return None
+    if power.denominator == 1:
+        size = max(number.numerator.bit_length(), number.denominator.bit_length())
+        if size > 64 and abs(power) != 1:
+            return None
+        return number ** int(power)
+    if power.denominator == 2 and number > 0:
+        roots = math.isqrt(number.numerator), math.isqrt(number.denominator)
+        if roots[0] ** 2 == number.numerator and roots[1] ** 2 == number.denominator:
+            return exact_power(Fraction(*roots), Fraction(power.numerator))
+    return None

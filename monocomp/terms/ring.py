@@ -17,11 +17,11 @@ from fractions import Fraction
 from monocomp.terms.constructors import CONSTRUCTORS, construct
 from monocomp.terms.emptiness import Product, is_there, may_be_empty
 from monocomp.terms.facts import (
-    has_element,
     is_finite,
     is_finite_if_there,
     is_nonnegative,
     is_positive,
+    is_small,
 )
 from monocomp.terms.leaves import INF, NEG_INF, ONE, TRUE, ZERO, as_int, const
 from monocomp.terms.logic import conjunction, conjuncts
@@ -30,6 +30,7 @@ from monocomp.terms.nodes import Number, Term, intern
 from monocomp.terms.parts import (
     addends,
     base_and_power,
+    exact_power,
     factors,
     is_bracket,
     is_over_nothing,
@@ -163,26 +164,6 @@ def _join_casts(coefficients: dict[Term, Number]) -> Number:
     return _NONE
 
 
-def is_small(t: Term) -> bool:
-    """Is this an int of indices and extents, whose sums and small multiples are far from 2**63?"""
-    match t.op:
-        case "index" | "extent":
-            return True
-        case "const":
-            return bool(abs(t.attr) < 2**40)
-        case "add" | "floordiv" | "mod" | "maximum" | "minimum" | "abs" | "where":
-            return all(map(is_small, t.args[t.op == "where" :]))
-        case "mul":
-            small = [a for a in t.args if a.op != "const"]
-            return len(small) < 3 and all(map(is_small, t.args))
-        case "fold":
-            if t.attr.monoid in ("max", "min"):
-                return is_small(t.args[1]) and has_element(t)
-            is_count = t.attr.monoid == "sum" and t.args[1].op == "const"
-            return is_count or t.attr.monoid in ("argmax", "argmin")
-    return t.kind == "bool" or (t.op == "cast" and t.args[0].kind == "bool")
-
-
 def _is_whole(number: Number) -> bool:
     return isinstance(number, Fraction) and number.denominator == 1
 
@@ -297,7 +278,9 @@ def _with_quotients_that_cancel(found: list[Term]) -> list[Term]:
             product = mul(exp(exponent), *(g for g in product.args if g is not scale))
         elif not any(g.op == "pow" and g.args[0] in divisors for g in inverses):
             continue
-        found = [g for g in found if g is not f] + [_dividing_by_weights(product, power)]
+        cancels = all(g.op != "pow" or g.args[0] in divisors for g in inverses)
+        over = power_of(product, power) if cancels else _power(product, power)
+        found = [g for g in found if g is not f] + [_over_weights(over, product)]
     return list(factors(found))
 
 
@@ -365,16 +348,15 @@ def _power_as_written(base: Term, power: Fraction) -> Term:
     """
     if power > 0 or is_quotient(base):
         return _power(base, power)
-    return _dividing_by_weights(base, power)
+    return _over_weights(power_of(base, power), base)
 
 
-def _dividing_by_weights(base: Term, power: Fraction) -> Term:
-    """The inverse of a product, over [w != 0] for each weight w in it."""
-    found = power_of(base, power)
-    weights = (f.args[0] for f in factors([base]) if f.op == "exp")
+def _over_weights(quotient: Term, divisor: Term) -> Term:
+    """What a product divides, over [w != 0] for each weight w in it."""
+    weights = (f.args[0] for f in factors([divisor]) if f.op == "exp")
     there = (is_weight_there(a) for x in weights for a in addends(x))
     divisors = [power_of(bracket(c), -1) for c in there if c is not None]
-    return mul(found, *divisors) if divisors else found
+    return mul(quotient, *divisors) if divisors else quotient
 
 
 def _power(base: Term, power: Fraction) -> Term:
@@ -401,7 +383,7 @@ def power_of(base: Term, power: Fraction | int) -> Term:
     if base.op == "const":
         if base.attr == 0:  # 0, or infinite whatever the power
             return base if power > 0 else intern("pow", (base,), Fraction(-1), base.kind)
-        exact = _exact_power(base.attr, power)
+        exact = exact_power(base.attr, power)
         if exact is not None:
             return const(exact, base.kind)
     if is_bracket(base):
@@ -442,24 +424,6 @@ def leading_positive(t: Term) -> Term:
     parts = [(number, rest) for number, rest in map(split_coefficient, t.args) if rest is not None]
     number, _ = min(parts, key=lambda part: part[1].key)
     return neg(t) if number < 0 else t
-
-
-def _exact_power(number: Number, power: Fraction) -> Number | None:
-    """number ** power where that is a rational number of moderate size."""
-    if number == 1:
-        return number
-    if isinstance(number, float) or abs(power.numerator) > 64 or (number == 0 and power < 0):
-        return None
-    if power.denominator == 1:
-        size = max(number.numerator.bit_length(), number.denominator.bit_length())
-        if size > 64 and abs(power) != 1:
-            return None
-        return number ** int(power)
-    if power.denominator == 2 and number > 0:
-        roots = math.isqrt(number.numerator), math.isqrt(number.denominator)
-        if roots[0] ** 2 == number.numerator and roots[1] ** 2 == number.denominator:
-            return _exact_power(Fraction(*roots), Fraction(power.numerator))
-    return None
 
 
 def exp(exponent: Term) -> Term:

@@ -98,6 +98,17 @@ def test_near_rows_vote() -> None:
         assert found[0] == wanted and vast not in found
 
 
+def test_the_nearest_rows_are_found() -> None:
+    """By their least distances first: the same rows as by all distances, those that are as near as
+    others in the table's order."""
+    rows = table.shipped()
+    for here in (rows[0], rows[200], rows[-1]):
+        point = tuple(x + 0.3 * (n % 3) for n, x in enumerate(here.point))
+        far = {n: table.distance(point, row.point) for n, row in enumerate(rows)}
+        nearest = sorted(far, key=far.__getitem__)[: table._NEAR]
+        assert list(table._nearest(point, rows).items()) == [(n, far[n]) for n in nearest]
+
+
 def test_idle_processors_count() -> None:
     """Blocks that were best where there are many are shorter where these would leave most idle."""
     (many,), (few,) = spaces("causal", 65536, 4096, 64), spaces("causal", 4096, 4096, 64)
