@@ -912,8 +912,10 @@ def _cancelled(program: Program) -> Program:
 
 
 def _of_opposite_infinities(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
-    """The outputs where -inf + [inf] is NaN, as it is of exponents that leave a sum, or inf."""
-    pinned = naive_arithmetic._pinned
+    """The outputs where -inf + [inf] is NaN, as it is of exponents that leave a sum, or inf; and
+    where the logarithm of a share of nothing is."""
+    pinned, wide_ = naive_arithmetic._pinned, wide.LONGDOUBLE
+    log = wide_.elementary["log"]
     for found in (NAN, INF):
 
         def settled(op: str, *operands: Any, found: float = found) -> Any:
@@ -922,6 +924,13 @@ def _of_opposite_infinities(program: Program, inputs: dict[str, Any]) -> Iterabl
 
         with np.errstate(all="ignore"), mock.patch.object(naive_arithmetic, "_pinned", settled):
             yield _listed(evaluate(program, inputs))
+
+        def of_share(x: Any, found: float = found) -> Any:
+            return np.where(x == 0, wide_.number(found), log(x))
+
+        other = dataclasses.replace(wide_, elementary={**wide_.elementary, "log": of_share})
+        with np.errstate(all="ignore"):
+            yield _listed(evaluate_in(other, program, inputs, {}))
 
 
 def _answered(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
