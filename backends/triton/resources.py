@@ -8,15 +8,11 @@ measured, and nothing here says it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil, isqrt, prod, sqrt
 
-from monocomp.backends.triton.schedule import (
-    MOST_ABREAST,
-    Schedule,
-    held_length,
-    processors_of,
-)
+from monocomp.backends.triton.gpus import Gpu
+from monocomp.backends.triton.schedule import MOST_ABREAST, Schedule, held_length
 from monocomp.blocks.descriptors import described_loads
 from monocomp.blocks.kernels import takes_turns
 from monocomp.blocks.operands import Operands
@@ -31,73 +27,6 @@ _KEPT = 0.3  # of the rows and columns that a thread multiplies in full precisio
 _FEW = 64  # rows: of a block or two, whose order hardly matters, and fewer read a stream once
 _STORED = 4  # bytes of an element that one kernel stores for another
 _BARRIER = 8  # bytes, for a tile that the copy engine loads
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """A multiprocessor, and how many there are.
-
-    Attributes:
-        lanes: threads of a warp.
-        registers: that a thread can have.
-        saved: registers by which estimates may be above that: so many the compiler has saved by
-            itself, or at a few bytes in memory, in what was compiled for Hopper; the shapes that
-            are known for others stay below.
-        shared: bytes that an instance can have.
-        reads_shared: do matrix units take operands from shared memory, given 64 rows?
-        copies: does it have an engine that copies blocks of tensors to shared memory?
-        cached: bytes that places may stream while they take turns: on Hopper a sixth of the
-            second-level cache has been best, and others are taken to be alike.
-        processors: number of multiprocessors.
-    """
-
-    lanes: int
-    registers: int
-    saved: int
-    shared: int
-    reads_shared: bool
-    copies: bool
-    cached: int
-    processors: int
-
-
-_AMPERE = Gpu(
-    lanes=32,
-    registers=255,
-    saved=64,
-    shared=163 << 10,
-    reads_shared=False,
-    copies=False,
-    cached=8 << 20,
-    processors=0,
-)
-_HOPPER = replace(
-    _AMPERE,
-    saved=160,
-    shared=227 << 10,
-    reads_shared=True,
-    copies=True,
-)
-_CONSUMER = replace(_AMPERE, shared=99 << 10, cached=1 << 20)
-_BLACKWELL = replace(_HOPPER, cached=16 << 20)
-_CDNA = replace(_AMPERE, lanes=64, registers=512)
-
-
-def gpu(target: str | None, processors: int = 0) -> Gpu:
-    """The GPU that a target names; Hopper for None, and what came before for others."""
-    target = target or "cuda:90"
-    processors = processors if processors > 1 else processors_of(target)
-    if target.startswith("hip:"):
-        held = (160 if target == "hip:gfx950" else 64) << 10
-        return replace(_CDNA, shared=held, processors=processors)
-    arch = int(target.removeprefix("cuda:"))
-    if arch in (86, 87, 89, 120, 121):
-        found = _CONSUMER
-    elif arch < 90:
-        found = _AMPERE
-    else:
-        found = _HOPPER if arch < 100 else _BLACKWELL
-    return replace(found, processors=processors)
 
 
 def load_levels(program: P.TileProgram) -> int:
@@ -220,19 +149,18 @@ class Resources:
     def _finishing(self) -> set[str]:
         """Values of elements that only stores need after all loops: one element at a time goes
         from what loops have come to, to where it is stored."""
-        body = self.program.body
-        loops = [n for n, s in enumerate(body) if isinstance(s, P.Loop)]
         found: set[str] = set()
         needed: set[str] = set()  # by what is no element by itself
-        for s in reversed(body[loops[-1] + 1 :] if loops else []):
-            names = {e.attr for e in P.expressions([s]) if e.op == "local"}
-            parts = [e for root in P.roots(s) for e in P.subexpressions(root)]
-            is_alone = all(e.op != "contract" and P.over(e) is None for e in parts)
-            if isinstance(s, P.Let) and is_alone and s.name not in needed and s.value.op != "load":
+        for s in reversed(self.program.body):
+            if isinstance(s, P.Loop):
+                return found
+            parts = list(P.expressions([s]))
+            is_alone = not any(e.op in ("contract", "load") or P.over(e) for e in parts)
+            if isinstance(s, P.Let) and is_alone and s.name not in needed:
                 found.add(s.name)
             elif not isinstance(s, P.Store):
-                needed |= names
-        return found
+                needed |= {e.attr for e in parts if e.op == "local"}
+        return set()
 
     def size(self, axis: str) -> int:
         """The extent of an axis, or what it is taken for."""

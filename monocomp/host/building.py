@@ -159,11 +159,9 @@ def _buffers(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Sta
             if slices is not None and name in slices.written:
                 name, dim = slices.written[name]
                 dims[dim] = slices.whole
-            dtype = _dtype(o)
-            beside: tuple[str, ...] = ()
-            if o.dtype == OPERAND:
-                beside = _multiplied_with(lowered, kernels, o.name)
-                dtype = OPERAND if beside else "promoted"
+            is_operand = o.dtype == OPERAND
+            beside = _multiplied_with(lowered, kernels, o.name) if is_operand else ()
+            dtype = _dtype(o) if beside or not is_operand else "promoted"
             yield H.Buffer(name, tuple(dims), o.kind, dtype, beside)
             if k.kernel.is_added_to(o.name):
                 yield H.Clear(o.name)

@@ -147,8 +147,8 @@ class Convert(Node):
 class Buffer(Node):
     """A tensor that kernels write is allocated.
 
-    `dtype` is a name, or "promoted" (that of results), "accumulated" (that of sums), or "operand",
-    that to which those of other tensors are promoted.
+    `dtype` is a name, or "promoted" (that of results), "accumulated" (that of sums), or "operand":
+    that to which those of the tensors `beside` it are promoted.
     """
 
     name: TensorName
@@ -160,9 +160,8 @@ class Buffer(Node):
     text, defines = "{name} = empty[{shape}]: {dtype}", ("name",)
 
     def __str__(self) -> str:
-        return " ".join(
-            [super().__str__(), *([f"of {', '.join(self.beside)}"] if self.beside else [])]
-        )
+        beside = f" of {', '.join(self.beside)}" if self.beside else ""
+        return super().__str__() + beside
 
 
 @dataclass(frozen=True)

@@ -116,10 +116,9 @@ class Loops(Values):
             return False
         (bound,), (condition, body) = T.open_fold(t)
         sides = sides_of(self, body, bound.attr[0])
-        is_there = self.is_short(t.attr.extents[0]) and not any(
-            s.op == "fold" for s in T.subterms(body)
-        )
-        return is_there and len(sides) == 2 and _can_be_filtered(condition, sides)
+        if not self.is_short(t.attr.extents[0]) or any(s.op == "fold" for s in T.subterms(body)):
+            return False
+        return len(sides) == 2 and _can_be_filtered(condition, sides)
 
     def definition(self, t: Term) -> str | None:
         """What the program calls a term, if it does."""

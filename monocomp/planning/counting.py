@@ -317,7 +317,8 @@ class _Counter:
                 part[:1] = factors(part[0])
             for element in part:
                 self._visit(element, inner, scope)
-        if fold.attr.monoid == "sum" and (computed := computed_side(opened[0], parts[0])):
+        is_sum = fold.attr.monoid == "sum" and fold.kind == "float" and len(opened) == 1
+        if is_sum and (computed := computed_side(opened[0], parts[0])):
             operand = T.mul(*computed)
             place = self._place(operand, self._home(operand, inner))
             self.operands.setdefault(operand, []).append(place)

@@ -155,7 +155,6 @@ def _long_stream(
     folds = [f for f in folds if f in inside]
     rows = [T.index(a.name, a.extent) for a in roles.values() if a.role == "row"]
     packed = packed_rows(group, folds, sizes)
-    # Of what is streamed one by one each element has a loop of its own.
     inner = min(map(partial(_length_of_products, sizes=sizes), folds), default=0)
     shortest = max(1, SHORTEST_PART // inner) if inner else SHORTEST_PART
     if sizes[longest] < 2 * shortest and (rows or packed is None):
@@ -176,9 +175,8 @@ def _long_stream(
         is_cut = is_idle or not (is_in_order or not rows)
         order = is_in_order, not rows, reason
         return _Stream(tuple(folds), packed, found, is_cut, *order, alignment, shortest)
-    if not is_idle:
-        return None
-    return _Stream(tuple(folds), packed, found, True, False, False, reason, alignment, shortest)
+    cut = _Stream(tuple(folds), packed, found, True, False, False, reason, alignment, shortest)
+    return cut if is_idle else None
 
 
 def _length_of_products(f: Term, sizes: Mapping[str, int]) -> int:
@@ -341,7 +339,8 @@ class _Splitting:
 
     def _most_parts(self) -> Term:
         """How many parts are worth an instance, by what is known of the stretch before a call."""
-        limits = [t for t in self.stretch.limits if _is_known_to_the_host(t)]
+        unknown = {"index", "read"}  # to the host
+        limits = [t for t in self.stretch.limits if not unknown & {s.op for s in T.subterms(t)}]
         length = reduce(partial(T.function, "minimum"), limits)
         if len(limits) > 1 or not self.stretch.is_all:
             length = T.function("maximum", length, T.const(int(not self.stretch.is_all)))
@@ -496,7 +495,3 @@ class _Splitting:
 def _outermost_first(folds: Iterable[Term]) -> list[Term]:
     """Sums about centres before what their centres are made of."""
     return sorted(folds, key=lambda f: -sum(t.op == "fold" for t in T.subterms(f)))
-
-
-def _is_known_to_the_host(t: Term) -> bool:
-    return all(s.op not in ("index", "read") for s in T.subterms(t))

@@ -16,9 +16,9 @@ from monocomp import library
 from monocomp.backends.triton import table
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.emit import emit
+from monocomp.backends.triton.gpus import gpu
 from monocomp.backends.triton.launch import interpreted, load
 from monocomp.backends.triton.legal import Legal
-from monocomp.backends.triton.resources import gpu
 from monocomp.backends.triton.schedule import MOST_ABREAST, Schedule
 from tests.backends import interpreted as interpreter
 from tests.backends.compiling import TARGETS, compile_for, recorded
@@ -39,7 +39,8 @@ input Q[b,h,q,d], K[b,g,k,d], V[b,g,k,e]
 G[h] = h // (|h| // |g|)
 O[b,h,q,e] = softmax[k if k <= q](Q[b,h,q,d] * K[b,G[h],k,d]) * V[b,G[h],k,e]
 """
-ROWS_ALONE = "input X[q,d], Y[k,d]\nO[q,k] = X[q,d] * Y[k,d]"
+ROWS_ALONE = "O[q,e] = softmax[k](Q[q,d] * K[k,d]) * V[k,e]"
+TWO_AXES = "input X[q,d], Y[k,d]\nO[q,k] = X[q,d] * Y[k,d]"
 
 
 # --- the numbering ----------------------------------------------------------------------------
@@ -213,7 +214,7 @@ def test_heads_that_share_a_stream() -> None:
 
 
 def test_what_is_admitted() -> None:
-    """An order needs blocks of rows and places beside them."""
+    """An order needs blocks of rows and places beside them, or blocks along two axes."""
     (space,) = spaces("causal", 4096, 4096, 128)
     assert all(space.admits(replace(table.first(space), abreast=n)) for n in ORDERS)
     kernel = mc.compile(ROWS_ALONE)
@@ -259,6 +260,9 @@ def test_emitted() -> None:
     text = causal.source(target="cuda:90")
     assert "pid = in_turns(tl.program_id(0), num_q, size_h * size_b, ABREAST)" in text
     assert "ABREAST" not in mc.compile(ROWS_ALONE).source(target="cuda:90")
+    text = mc.compile(TWO_AXES).source(target="cuda:90")
+    assert "pid = in_turns(tl.program_id(0), num_k, num_q, ABREAST)" in text
+    assert '    "ABREAST": 16,\n' in text
 
 
 @pytest.mark.one_in(3)

@@ -1,0 +1,89 @@
+"""Operands of products that are stored: in the dtype of what they are multiplied with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+import torch
+
+import monocomp as mc
+from monocomp.backends.triton.legal import Legal
+from monocomp.backends.triton.table import first
+from monocomp.host.building import host_program, of_tile_program
+from monocomp.host.program import Buffer
+from monocomp.planning.plan import Plan
+from tests.backends import interpreted
+from tests.test_slicing import LAYER, TOKENS, VOCABULARY, WIDTH, inputs, slices_of_four
+
+
+def plan_of(text: str, **sizes: int) -> Plan:
+    return mc.compile(text).stages.at(**sizes).plan
+
+
+def test_the_dtype_is_that_of_what_it_is_multiplied_with() -> None:
+    with slices_of_four("v"):
+        plan = plan_of(LAYER, t=TOKENS, d=WIDTH, v=VOCABULARY)
+    (name,) = plan.program.operands
+    host = host_program(plan.program, [of_tile_program(k) for k in plan.kernels])
+    (buffer,) = (s for s in host.statements() if isinstance(s, Buffer) and s.name == name)
+    assert buffer.dtype == "operand" and {*buffer.beside} == {"X", "W"}
+    assert f"{name}: stored float[v_slice, t] as operand" in str(plan.kernels[0])
+
+
+def error(dtypes: Mapping[str, str]) -> float:
+    """The largest difference of gradients from those in float64, over their norm."""
+    given = inputs()
+    x, w = (given[n].double().requires_grad_() for n in ("X", "W"))
+    lse = (x @ w.T).logsumexp(-1)
+    loss = lse - (x * w[given["label"]]).sum(-1)
+    right = torch.autograd.grad(loss, (x, w), given["dO"].double())
+    tensors = {n: t.to(getattr(torch, dtypes.get(n, str(t.dtype)[6:]))) for n, t in given.items()}
+    with slices_of_four("v"):
+        found = mc.compile(LAYER, backend="triton")(**tensors, L=lse.float().detach())
+    return max(float((f - r).norm() / r.norm()) for f, r in zip(found, right, strict=True))
+
+
+@pytest.mark.parametrize("dtypes", [{"X": "float16", "W": "float16"}, {"W": "float16"}])
+def test_it_is_rounded_once(dtypes: dict[str, str]) -> None:
+    assert interpreted.call(error, dtypes) < 2e-3
+
+
+def test_a_product_for_each_value_of_an_index_is_in_a_loop() -> None:
+    """Latent attention, whose heads share keys: heads one by one, and blocks of queries."""
+    backward = str(mc.grad(mc.library.load("mla")))
+    plan = plan_of(backward, b=2, h=2, q=200, k=200, c=20, r=5)
+    kernel = next(k for k in plan.kernels if k.outputs[0].name == "dC")
+    assert {a.name: a.role for a in kernel.axes.values()}["h"] == "serial"
+    assert kernel.axis_names("stream") == ["q"]
+    assert first(Legal(kernel, plan.extents({"q": 200, "k": 200, "c": 20}), 2, "cuda:90"))
+
+
+def test_a_product_inside_of_a_sum_is_no_loop() -> None:
+    """What queries of linear attention are divided by, in the sums over them."""
+    backward = str(mc.grad(mc.library.load("linear_attention")))
+    plan = plan_of(backward, b=2, h=4, q=4096, k=4096, d=64, e=64)
+    assert not [k.name for k in plan.kernels if k.axis_names("serial")]
+
+
+def test_the_closest_elements_come_last() -> None:
+    """In parts of whose outer index each element has a product for itself."""
+    text = "input F[q,h,k], Z[q,k,c]\ndW[c,h] = sum[k](sum[q](F[q,h,k] * Z[q,k,c]))\n"
+    plan = mc.compile(text).planner.plan({"q": 2048, "k": 2048, "h": 16, "c": 32}, 132)
+    kernel = plan.kernels[0]
+    assert kernel.axis_names("serial") == ["q"] and kernel.axis_names("stream") == ["k"]
+    (part,) = kernel.parts
+    most = plan.program.declared.bounds[part]
+    assert "128" not in str(most) and "256" not in str(most)
+
+
+def largest_difference(rows: int, columns: int) -> float:
+    generator = torch.Generator().manual_seed(0)
+    x, w = (torch.randn(n, 24, generator=generator) for n in (rows, columns))
+    found = mc.compile("O[t,v] = sum[d](X[t,d] * W[v,d])", backend="triton")(x, w)
+    return float((found - x @ w.T).abs().max())
+
+
+def test_blocks_along_two_axes_take_turns() -> None:
+    """All of them, whatever their number is."""
+    assert interpreted.call(largest_difference, 400, 300) < 1e-4
