@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from monocomp.backends.triton.resources import Gpu, Resources, gpu
+from monocomp.backends.triton.gpus import Gpu, gpu
+from monocomp.backends.triton.resources import Resources
 from monocomp.backends.triton.schedule import MIN_DOT, Schedule, one_tile, shortest
 from monocomp.blocks.descriptors import described_loads
 from monocomp.blocks.kernels import takes_turns

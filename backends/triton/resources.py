@@ -8,15 +8,11 @@ measured, and nothing here says it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil, isqrt, prod, sqrt
 
-from monocomp.backends.triton.schedule import (
-    MOST_ABREAST,
-    Schedule,
-    held_length,
-    processors_of,
-)
+from monocomp.backends.triton.gpus import Gpu
+from monocomp.backends.triton.schedule import MOST_ABREAST, Schedule, held_length
 from monocomp.blocks.descriptors import described_loads
 from monocomp.blocks.kernels import takes_turns
 from monocomp.blocks.operands import Operands
@@ -33,6 +29,7 @@ _STORED = 4  # bytes of an element that one kernel stores for another
 _BARRIER = 8  # bytes, for a tile that the copy engine loads
 
 
+<<<<<<< HEAD
 @dataclass(frozen=True)
 class Gpu:
     """A multiprocessor, and how many there are.
@@ -94,6 +91,8 @@ def gpu(target: str | None, processors: int = 0) -> Gpu:
     return replace(found, processors=processors)
 
 
+=======
+>>>>>>> main
 def load_levels(program: P.TileProgram) -> int:
     """How many loads of a block wait for each other: two where a table tells where the elements
     of a tile are, such as the pages of a cache."""

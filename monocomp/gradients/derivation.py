@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import takewhile
 
 from monocomp import terms as T
 from monocomp.certificate import Certificate, Theory, Use
@@ -35,9 +34,11 @@ class GradientDerivation(Derivation):
 
     Attributes:
         visited: the terms that were differentiated.
+        kept: how many steps there are to the normal form.
     """
 
     visited: tuple[Term, ...] = ()
+    kept: int = 0
 
     @classmethod
     def made(cls, start: Equations, gradient: Equations, trace: Trace) -> GradientDerivation:
@@ -47,13 +48,13 @@ class GradientDerivation(Derivation):
         if steps:
             steps[-1] = replace(steps[-1], program=gradient)
         terms = tuple(visit.node.term for _, visit in trace.visited)
-        return cls(start, tuple(steps), visited=terms)
+        return cls(start, tuple(steps), visited=terms, kept=len(trace.steps))
 
     @property
     def rewrites(self) -> tuple[Step, ...]:
         """The steps to the normal form. What is differentiated after them rests on laws, which
         `certify` proves."""
-        return tuple(takewhile(lambda s: not s.rule.startswith("differentiate"), self.steps))
+        return self.steps[: self.kept]
 
     def certify(self, fresh: bool = False) -> Certificate:
         """The laws and facts that the steps rest on, with their proofs: those of rules, and the

@@ -339,7 +339,8 @@ class _Splitting:
 
     def _most_parts(self) -> Term:
         """How many parts are worth an instance, by what is known of the stretch before a call."""
-        limits = [t for t in self.stretch.limits if _is_known_to_the_host(t)]
+        unknown = {"index", "read"}  # to the host
+        limits = [t for t in self.stretch.limits if not unknown & {s.op for s in T.subterms(t)}]
         length = reduce(partial(T.function, "minimum"), limits)
         if len(limits) > 1 or not self.stretch.is_all:
             length = T.function("maximum", length, T.const(int(not self.stretch.is_all)))
@@ -494,7 +495,3 @@ class _Splitting:
 def _outermost_first(folds: Iterable[Term]) -> list[Term]:
     """Sums about centres before what their centres are made of."""
     return sorted(folds, key=lambda f: -sum(t.op == "fold" for t in T.subterms(f)))
-
-
-def _is_known_to_the_host(t: Term) -> bool:
-    return all(s.op not in ("index", "read") for s in T.subterms(t))

@@ -279,7 +279,8 @@ def _with_quotients_that_cancel(found: list[Term]) -> list[Term]:
         elif not any(g.op == "pow" and g.args[0] in divisors for g in inverses):
             continue
         cancels = all(g.op != "pow" or g.args[0] in divisors for g in inverses)
-        over = power_of(product, power) if cancels else _power(product, power)
+        stays = not cancels and may_be_empty(product)
+        over = _power(product, power) if stays else power_of(product, power)
         found = [g for g in found if g is not f] + [_over_weights(over, product)]
     return list(factors(found))
 

@@ -19,9 +19,9 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends.triton import table
 from monocomp.backends.triton.features import NAMES, features
+from monocomp.backends.triton.gpus import Gpu, gpu
 from monocomp.backends.triton.launch import TritonRunner, interpreted
 from monocomp.backends.triton.legal import Legal, Shape
-from monocomp.backends.triton.resources import Gpu, gpu
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.declarations import by_representative
 from monocomp.errors import UnsupportedError
