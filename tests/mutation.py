@@ -99,6 +99,9 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     ),
     "lifting.scale_power: exponent is T.ZERO": SAME,
     "lifting.split_frame: len(moving) == len(addends(exponent))": SAME,
+    "frames._is_extremum: if not s.free <= body.free | {name}": (
+        "no element is what has other indices; it is asked before one is made"
+    ),
     "centring.centre_moments: if T.split_coefficient(total)[1] not in known": (
         "then the power of the mean meets nothing that it cancels with"
     ),

@@ -114,3 +114,12 @@ def test_batches_and_heads_stay_on_the_grid(name: str) -> None:
     for planned in kernel.plan(known).planned:
         roles = {c.axis.extent: c.axis.role for c in planned.roles}
         assert {roles.get(n, "grid") for n in "bh"} == {"grid"}
+
+
+def test_a_sum_over_a_held_axis_reads_what_an_earlier_loop_leaves() -> None:
+    """Heads are held, as one output has them; the sum of weights is known before the loop whose
+    products divide by it."""
+    forward = mc.grad(library.load("talking_heads")).forward
+    sizes = {"b": 2, "g": 4, "h": 4, "i": 4, "q": 16, "k": 16, "d": 8, "e": 8}
+    (kernel,) = mc.compile(forward.text()).plan(sizes).planned
+    assert kernel.names == ("O", "L") and str(kernel.tiles).count("for k in") == 2

@@ -37,6 +37,7 @@ FEW_ROWS = (
 # Those of these programs, too, as they are trained.
 GRADIENTS = (
     "attention", "causal", "sliding_window", "softcap", "alibi", "gqa", "document", "gqa-causal",
+    "relative-bias",
 )  # fmt: skip
 GRADIENT = "gradient of "
 CACHES = ("paged_attention", "int8_cache", "rolling_cache", "fp8_cache")
@@ -138,6 +139,7 @@ def _cases() -> Iterator[Case]:
         for head, heads in ((128, 16), (64, 32)):
             sizes = {"b": 4, "h": heads, "q": 4096, "k": 4096, "d": head, "e": head}
             sizes |= {"h": 32, "g": 8} if name.startswith("gqa") else {}
+            sizes |= {"r": 8191}
             yield case(GRADIENT + name, sizes)
     for name in ("attention", "causal"):
         sizes = {"b": 4, "h": 8, "q": 4096, "k": 4096, "d": 256, "e": 256}

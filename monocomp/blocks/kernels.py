@@ -194,7 +194,7 @@ def _program_ids(c: Context, grid: Sequence[P.Axis]) -> None:
         order = option("ABREAST")
         pid = helper("in_turns", pid, rows, places, order, layout=(), dtype=B.INT32)
     c.assign(PID, pid)
-    bounding, reversed_rows = _bounding_rows(c), _bounding_rows(c, upper_only=True)
+    bounding, reversed_rows = _bounding_rows(c), _longer_rows(c)
     for axis in grid:
         with c.of(axis):
             last, count = axis is grid[-1], counts[axis.name]
@@ -222,13 +222,28 @@ def _enter_rows(c: Context, axis: P.Axis, start: B.Expr, bounds: bool) -> None:
     _membership(c, axis)
 
 
-def _bounding_rows(c: Context, upper_only: bool = False) -> set[str]:
+def _bounding_rows(c: Context) -> set[str]:
     """Rows on which a loop's bounds depend."""
+    loops = [s for s in c.program.statements if isinstance(s, P.Loop)]
+    bounds = (e for s in loops for e in s.bounds)
+    return {a for e in bounds for a in e.axes if c.program.axes[a].role == "row"}
+
+
+def _longer_rows(c: Context) -> set[str]:
+    """Rows that have longer loops the later they are: on whose place an upper bound depends. How
+    bounds vary that are read is not known."""
     found: set[str] = set()
-    for s in c.program.statements:
-        if isinstance(s, P.Loop):
-            bounds = [e for x in s.segments for e in x.upper] if upper_only else s.bounds
-            found |= {a for e in bounds for a in e.axes if c.program.axes[a].role == "row"}
+    values = {s.name: s.value for s in c.program.statements if isinstance(s, P.Let)}
+    loops = [s for s in c.program.statements if isinstance(s, P.Loop)]
+    stack = [e for s in loops for x in s.segments for e in x.upper]
+    while stack:
+        e = stack.pop()
+        if e.op == "coordinate" and c.program.axes[e.attr].role == "row":
+            found.add(e.attr)
+        elif e.op == "local":
+            stack += [values[e.attr]] if e.attr in values else []
+        elif e.op != "load":
+            stack += e.args
     return found
 
 

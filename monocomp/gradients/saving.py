@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from monocomp import terms as T
 from monocomp.equations import Equation, Equations
 from monocomp.gradients.reverse import Fresh, free_indices
-from monocomp.planning.storing import Closing
+from monocomp.planning.closing import Closing
 from monocomp.rewrites.single_folds import reads_computed
 from monocomp.terms import Term
 from monocomp.terms.monomials import addends, content, exponent_of, factors
@@ -311,7 +311,7 @@ def _share(t: Term, total: Term, logarithm: Term, known: frozenset[Term]) -> Ter
 def _is_element(weight: Term, total: Term, known: frozenset[Term]) -> bool:
     """Is exp(s) an element of a sum, or that times more?"""
     parts = addends(weight.args[0])
-    found = exponents(total, weight.free, known)
+    found = exponents(total, weight, known)
     return any(all(a in parts for a in addends(e)) for e in found)
 
 

@@ -105,8 +105,11 @@ def _filters(program: Equations) -> list[_Filter]:
 
 
 def _is_by_data(f: _Filter) -> bool:
-    """Is something read along the index, of which nothing is known, to decide what passes?"""
+    """Is something read along the index, of which nothing is known, to decide what passes? What is
+    computed, such as whether a sum is 0, leaves most of it."""
     (extent,), condition = f.domain
+    if condition.folded:
+        return False
     passing = T.index("@0", extent)
     parts = T.conjuncts(split(passing, condition).mask)
     read = (s for c in parts for s in T.subterms(c) if s.op in READS)

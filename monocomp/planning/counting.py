@@ -30,6 +30,7 @@ from functools import lru_cache, partial
 from monocomp import terms as T
 from monocomp.domain import prefix_of
 from monocomp.equations import Equation, Equations
+from monocomp.planning.closing import Closing
 from monocomp.planning.cost import (
     ELEMENT_BYTES,
     ELEMENTWISE,
@@ -70,18 +71,21 @@ def cost(program: Equations) -> Cost:
 
 def elements_of_folds(program: Equations) -> int:
     """Elements of all distinct folds, at a program's sizes or nominal ones: each counts once for
-    all values of its free indices, wherever loops will compute it."""
+    all values of its free indices, or of its computed subscripts if these are fewer, wherever loops
+    will compute it."""
     sizes = nominal_sizes(program.declared, program.sizes)
+    opened = Closing(program).opened
+
+    def count(t: Term) -> int:
+        extents = [e for _, e in T.free_indices(t)] + list(t.attr.extents)
+        return math.prod(max(1, sizes[e]) for e in extents)
+
     folds = {
-        T.unnamed(t)
+        min(T.unnamed(t), T.unnamed(opened(t)[0]), key=count)
         for t in T.subterms(*(e.body for e in program.equations))
         if t.op in ("fold", "fold_at")
     }
-    total = 0
-    for t in folds:
-        extents = [e for _, e in T.free_indices(t)] + list(t.attr.extents)
-        total += math.prod(max(1, sizes[e]) for e in extents)
-    return total
+    return sum(map(count, folds))
 
 
 @lru_cache(maxsize=256)

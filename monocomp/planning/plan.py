@@ -24,6 +24,7 @@ from monocomp.errors import InternalError, UnsupportedError
 from monocomp.lowering.guards import guard_reads
 from monocomp.lowering.kernels import lower
 from monocomp.planning.bounding import bound
+from monocomp.planning.diagonals import along_diagonals
 from monocomp.planning.holding import roles_by_cost
 from monocomp.planning.operands import stored_operands
 from monocomp.planning.report import report
@@ -224,13 +225,16 @@ class Planner:
         self, bucket: Mapping[str, int], sides: Mapping[str, int], processors: int, divides: bool
     ) -> Plan:
         rewriter = self._rewriter_for(bucket)
-        nominal = nominal_sizes(self.equations.declared, bucket)
+        known = packed_extents(self.equations, bucket)
+        nominal = nominal_sizes(self.equations.declared, known)
         sizes = {e: max(n, 1) for e, n in nominal.items()}
-        known = Rewriter(rewriter.program)
-        known.exhaust(equalities)
-        program, steps = cut(known.program, sizes)
+        equal = Rewriter(rewriter.program)
+        equal.exhaust(equalities)
+        program, first = along_diagonals(equal.program, sizes)
+        sizes = {**sizes, **packed_extents(program, sizes)}
+        program, steps = cut(program, sizes)
         program, more = bound(program, sizes)
-        steps = [*known.steps, *steps, *more]
+        steps = [*equal.steps, *first, *steps, *more]
         if processors > 1:
             program, more = split(program, sizes, processors, divides=divides)
             steps = [*steps, *more]

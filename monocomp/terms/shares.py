@@ -13,15 +13,16 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 from monocomp.terms.binders import open_fold
+from monocomp.terms.comparisons import compare
 from monocomp.terms.facts import is_nonnegative
 from monocomp.terms.folds import substitute
 from monocomp.terms.functions import log
-from monocomp.terms.leaves import ONE, ZERO, const, index
+from monocomp.terms.leaves import ONE, ZERO, const, extent_of, index
 from monocomp.terms.logic import conjuncts
 from monocomp.terms.nodes import Term
 from monocomp.terms.parts import addends, base_and_power, factors, is_bracket, split_coefficient
 from monocomp.terms.ring import add, exp, mul, sub
-from monocomp.terms.walking import element
+from monocomp.terms.walking import element, subterms
 
 
 def shares(t: Term, known: Iterable[Term] = ()) -> tuple[Term, Term]:
@@ -109,7 +110,7 @@ def _element_of(
         return None
     shift = sub(total, mul(const(number, "float"), logarithm))
     there = addends(exponent)
-    for e in exponents(logarithm.args[0], exponent.free, known):
+    for e in exponents(logarithm.args[0], exponent, known):
         scaled = mul(const(number, "float"), e)
         found = mul(const(times, "float"), add(scaled, shift))
         if all(a in there for a in addends(found)):
@@ -117,18 +118,31 @@ def _element_of(
     return None
 
 
-def exponents(z: Term, names: frozenset[str], known: frozenset[Term]) -> Iterator[Term]:
-    """The exponents of elements of a sum of numbers that are at least 0, at the places that names
-    stand for, where its filters are known to admit them."""
+def exponents(z: Term, weight: Term, known: frozenset[Term]) -> Iterator[Term]:
+    """The exponents of elements of a sum of numbers that are at least 0, at the places that a
+    weight speaks of, where the sum's filters are known to admit them."""
     match z.op:
         case "exp":
             yield z.args[0]
         case "add" if all(map(is_nonnegative, z.args)):
             for a in z.args:
-                yield from exponents(a, names, known)
+                yield from exponents(a, weight, known)
         case "fold" if z.attr.monoid == "sum" and len(z.attr.indices) == 1:
             (bound,), (condition, body) = open_fold(z)
-            for name in sorted(names) if is_nonnegative(body) else ():
-                here = {bound.attr[0]: index(name, bound.attr[1])}
+            for place in _places(weight, bound.attr[1], known) if is_nonnegative(body) else ():
+                here = {bound.attr[0]: place}
                 if known.issuperset(conjuncts(substitute(condition, here))):
-                    yield from exponents(substitute(body, here), names, known)
+                    yield from exponents(substitute(body, here), weight, known)
+
+
+def _places(weight: Term, extent: str, known: frozenset[Term]) -> Iterator[Term]:
+    """Where along an extent a weight may be that of an element: at its indices, and where it reads
+    computed places, if these are known to lie within."""
+    for name in sorted(weight.free):
+        yield index(name, extent)
+    reads = (t for t in subterms(weight) if t.op in ("read", "stored"))
+    computed = {a for t in reads for a in t.args if a.op != "index" and a.free <= weight.free}
+    for place in sorted(computed, key=lambda a: a.key):
+        within = compare("<=", const(0), place), compare("<", place, extent_of(extent))
+        if known.issuperset(c for part in within for c in conjuncts(part)):
+            yield place

@@ -72,6 +72,15 @@ def test_one_key_of_a_pair_at_a_time() -> None:
     assert roles(text, j=1000, k=1000, d=64) == [("j", "serial"), ("k", "stream")]
 
 
+@pytest.mark.parametrize("length", [256, 4096])
+def test_one_head_of_a_group_at_a_time(length: int) -> None:
+    """Each has products of its own, also where its queries are held entirely."""
+    gradient = mc.compile(str(mc.grad(mc.library.load("gqa"))))
+    sizes = {"b": 1, "h": 8, "g": 2, "q": length, "k": length, "d": 64, "e": 64}
+    *_, of_keys = gradient.tile_programs(sizes)
+    assert of_keys.axis_names("serial") == ["h"]
+
+
 def test_one_feature_of_a_distance_at_a_time() -> None:
     text = PROGRAMS["distances"]
     for length in (64, 1000):

@@ -1,0 +1,199 @@
+"""Diagonals: sums of products of which one place moves along with the result's, taken in blocks.
+
+The gradient of a bias that is learned for each distance is summed along diagonals:
+
+    dR[r] = sum[k if 0 <= k + r + c and k + r + c < |q|](G[k + r + c, k])
+
+where each G holds sums over channels. For a block of r these are no products of tiles, as the rows
+that a key meets are others for each r. But the keys y of a block and the rows x of one meet all
+along a diagonal of blocks, and are products of tiles there:
+
+    E[j,x,y] = sum[i if ...](G[B * i + X * j + x + low, B * i + y])
+    dR[r]    = sum[y]( E[(r + y + c - low) // X, (r + y + c - low) % X, y] )
+
+With k = B * i + y and r + c = X * j + x - y + low these are the same pairs of row and key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from monocomp import terms as T
+from monocomp.domain import split
+from monocomp.equations import Equation, Equations, in_order
+from monocomp.planning.counting import elements
+from monocomp.planning.holding import estimate
+from monocomp.planning.naming import new_name, taken_names
+from monocomp.planning.roles import READS, outer_folds
+from monocomp.planning.storing import WORTHWHILE, tensor_sizes
+from monocomp.planning.stretches import extremes
+from monocomp.rewrites.single_folds import is_fold
+from monocomp.rewriting import Saving, Step
+from monocomp.sizes import packed_extents
+from monocomp.terms import Term
+from monocomp.terms.printer import show
+
+DIAGONALS_LAW = "sums may be taken in any order, and a value stored and read again"
+ROWS, KEYS = 128, 64  # of a block
+MOST = 4  # times what is stored: no more than all inputs and outputs together
+
+
+def along_diagonals(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[Step]]:
+    """Take sums along diagonals in blocks, where that is worth it.
+
+    Args:
+        program: equations before anything is stored.
+        sizes: a number for every extent.
+
+    Returns:
+        The program with equations for sums along diagonals of blocks, and the steps to it.
+    """
+    steps: list[Step] = []
+    limit = sum(tensor_sizes(program, sizes)) // MOST
+    for name in [e.name for e in program.computed]:
+        found = next(_diagonals(program.by_name[name]), None)
+        if found is None:
+            continue
+        step, stored = _in_blocks(program, program.by_name[name], found)
+        known = {**sizes, **packed_extents(step.program, sizes)}
+        if elements(stored.indices, known) > limit:
+            continue
+        before, after = (
+            sum(k.cost.time for k in estimate(p, known)) for p in (program, step.program)
+        )
+        if after < WORTHWHILE * before:
+            steps.append(replace(step, cost=Saving(before, after)))
+            program = step.program
+    return program, steps
+
+
+@dataclass(frozen=True)
+class _Diagonal:
+    """A sum of elements that have a place k + sign * r + offset.
+
+    Attributes:
+        total: the sum.
+        indices, conditions, element: of it; k is the last index.
+        r: an index of the result.
+        sign, offset: 1 or -1, and what no index is in.
+    """
+
+    total: Term
+    indices: tuple[Term, ...]
+    conditions: tuple[Term, ...]
+    element: Term
+    r: Term
+    sign: int
+    offset: Term
+
+    @property
+    def moving(self) -> Term:
+        """How far a row is from its key."""
+        return T.add(T.mul(T.const(self.sign), self.r), self.offset)
+
+
+def _diagonals(e: Equation) -> Iterator[_Diagonal]:
+    """The sums along diagonals in an equation whose elements hold sums."""
+    for total in outer_folds([e]):
+        indices, conditions, element = _nest(total)
+        if not indices or not any(s.op == "fold" for s in T.subterms(element)):
+            continue
+        subscripts = {a for s in T.subterms(element) if s.op in READS for a in s.args}
+        for u in sorted(subscripts, key=lambda a: a.key):
+            for k in (i for i in indices if i.attr[0] in u.free):
+                for r in (i for i in e.indices if i.attr[0] in u.free):
+                    rest = [T.add(u, T.neg(k), T.mul(T.const(-s), r)) for s in (1, -1)]
+                    for sign, offset in zip((1, -1), rest, strict=True):
+                        if not offset.free and _is_known_to_the_host(offset):
+                            others = tuple(i for i in indices if i is not k)
+                            nest = (*others, k), conditions, element
+                            yield _Diagonal(total, *nest, r, sign, offset)
+
+
+def _nest(t: Term) -> tuple[tuple[Term, ...], tuple[Term, ...], Term]:
+    """Sums of sums as one: its indices, conditions and element."""
+    indices: list[Term] = []
+    conditions: list[Term] = []
+    while is_fold(t, "sum"):
+        (bound,), (condition, t) = T.open_fold(t)
+        indices.append(bound)
+        conditions += T.conjuncts(condition)
+    return tuple(indices), tuple(conditions), t
+
+
+def _is_known_to_the_host(t: Term) -> bool:
+    return all(s.op in ("const", "extent", "param", "add", "mul") for s in T.subterms(t))
+
+
+def _is_within(d: _Diagonal, bounds: Mapping[str, Term]) -> bool:
+    """Do the conditions hold of no r that the result does not have?"""
+    extent = d.r.attr[1]
+    size = bounds.get(extent, T.extent_of(extent))
+    last = {i.attr[0]: T.sub(T.extent_of(i.attr[1]), T.const(1)) for i in d.indices}
+    ranges = {name: (T.const(0), end) for name, end in last.items()}
+    return all(
+        any(T.compare("<=", T.const(0), extremes(t, ranges)[0]) is T.TRUE for t in i.lower)
+        and any(T.compare("<=", extremes(t, ranges)[1], size) is T.TRUE for t in i.upper)
+        for i in split(d.r, T.conjunction(*d.conditions)).intervals
+    )
+
+
+def _in_blocks(program: Equations, e: Equation, d: _Diagonal) -> tuple[Step, Equation]:
+    """The step that stores the sums of a block, and these."""
+    declared = program.declared
+    taken = taken_names(program) | {a.name for a in program.known} | declared.names
+    bounds = dict(declared.bounds)
+
+    def named(base: str) -> str:
+        name = new_name(base, taken)
+        taken.add(name)
+        return name
+
+    def index(base: str, bound: Term) -> Term:
+        name = named(base)
+        bounds[name] = bound
+        return T.index(name, name)
+
+    rows, keys, one = T.const(ROWS), T.const(KEYS), T.const(1)
+    k = d.indices[-1]
+    count, most = T.extent_of(k.attr[1]), T.sub(T.extent_of(d.r.attr[1]), one)
+    ends = d.offset, T.add(d.offset, T.mul(T.const(d.sign), most))
+    least, largest = ends if d.sign > 0 else ends[::-1]
+    low = T.mul(rows, T.floordiv(least, rows))
+    reach = T.add(largest, keys, T.neg(low), T.const(-1))
+    i = index("i", T.floordiv(T.add(count, keys, T.const(-1)), keys))
+    j = index("j", T.add(T.floordiv(reach, rows), one))
+    x, y = index("x", rows), index("y", keys)
+
+    key = T.add(T.mul(keys, i), y)
+    distance = T.add(T.mul(rows, j), x, T.neg(y), low)
+    r = T.mul(T.const(d.sign), T.sub(distance, d.offset))
+    values = {k.attr[0]: key, d.r.attr[0]: r}
+    element, *asked = (T.substitute(t, values) for t in (d.element, *d.conditions))
+    asked.append(T.compare("<", key, count))
+    if not _is_within(d, declared.bounds):
+        asked += [T.compare("<=", T.const(0), r), T.compare("<=", r, most)]
+    total = element
+    for n, at in enumerate((i, *d.indices[-2::-1])):
+        own = [c for c in asked if n == len(d.indices) - 1 or at.attr[0] in c.free]
+        asked = [c for c in asked if c not in own]
+        total = T.fold("sum", (at,), T.conjunction(*own), total)
+    others = tuple(o for o in e.indices if o is not d.r and o.attr[0] in d.total.free)
+    stored = Equation(named("E"), (*others, j, x, y), total)
+
+    place = T.add(d.moving, y, T.neg(low))
+    at = T.stored(stored, (*others, T.floordiv(place, rows), T.modulo(place, rows), y))
+    changed = replace(e, body=T.replace(e.body, d.total, T.fold("sum", (y,), T.TRUE, at)))
+    equations = [changed if o is e else o for o in program.equations]
+    extents = {n: n for n in (i.attr[0], j.attr[0], x.attr[0], y.attr[0])}
+    after = replace(
+        program,
+        declared=replace(declared, extent_of={**declared.extent_of, **extents}, bounds=bounds),
+        equations=in_order([*equations, stored]),
+    )
+    old = partial(show, d.total, program.reader_names(d.total))
+    new = partial(show, T.stored(stored, stored.indices), after.reader_names())
+    step = Step("sum_along_diagonals", DIAGONALS_LAW, (e.name,), old, new, program, after)
+    return replace(step, reason="as rows and keys of blocks are products of tiles"), stored
