@@ -87,7 +87,8 @@ class _Filter:
 
 def _filters(program: Equations) -> list[_Filter]:
     """Filters that no bounds follow from, each once; not beside folds that look at all elements
-    of the same extent anyway."""
+    of the same extent anyway, nor of weighted sums: these stay one pass, which leaves out the
+    blocks where nothing passes."""
     found: dict[_Filter, None] = {}
     for e in program.computed:
         folds = [t for t in T.subterms(e.body) if t.op in ("fold", "fold_at")]
@@ -98,7 +99,7 @@ def _filters(program: Equations) -> list[_Filter]:
             f = _Filter((extents, condition), rows)
             names = {"@0", *(i.attr[0] for i in f.rows)}
             others = (s for s in folds if s.op == "fold_at" or not f.guards(s))
-            is_alone = all(extents != s.attr.extents for s in others)
+            is_alone = not t.attr.is_scaled and all(extents != s.attr.extents for s in others)
             if len(extents) == 1 and condition.free <= names and is_alone and _is_by_data(f):
                 found[f] = None
     return list(found)
