@@ -26,7 +26,8 @@ def pick_point(program: Equations) -> Choice | None:
     Law:     sum[k if k = a](f(k)) = f(a) for a place a in the range of k, else 0
     Claims:  one point
     Needs:   the sum stands in no quotient by what may be 0 nor beside an exponential of an
-             aggregate, where a 0 would be no sum over nothing, and in no logarithm
+             aggregate or, in a root, beside what may be no number, where a 0 would be no sum
+             over nothing, and in no logarithm
     before:  A[i] = max[k](X[i,k]) + sum[k if k == i - 1](X[i,k])
     after:   A[i] = max[k](X[i,k]) + where(0 <= i - 1 and i - 1 < |k|, X[i,i - 1], 0)
     """
@@ -51,9 +52,12 @@ def _within(picked: Term, others: Sequence[Term]) -> Term:
 
 
 def _is_scaled(t: Term) -> bool:
-    """Is t divided by what may be 0, or multiplied with an exponential of an aggregate, or a
-    logarithm?"""
+    """Is t divided by what may be 0, or multiplied with an exponential of an aggregate or, in a
+    power, with what may be no number, or a logarithm?"""
     if t.op == "log":
+        return True
+    has_root = t.op == "mul" and any(f.op == "pow" and f.attr.denominator > 1 for f in t.args)
+    if has_root and any(map(T.may_be_no_number, t.args)):
         return True
     divisors = (f.args[0] for f in factors(t) if f.op == "pow" and f.attr < 0)
     scales = (f.args[0] for f in factors(t) if f.op == "exp")

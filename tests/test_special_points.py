@@ -512,6 +512,9 @@ AGGREGATES = [
     ),
     "M[q] = max[k if Yes[k] and k < q](S[q,k])\n"
     "O[q] = sigmoid(M[q] + log(sum[k if Yes[k] and k < q](exp(S[q,k] - M[q]))))",
+    # Nor is it asked for what is no number.
+    "O[q] = T[q] / sum[k if k < q](S[q,k] * sqrt(-1 - T[q] ** 2))",
+    "O[q] = sqrt(-1 - T[q] ** 2) * sum[k if k == 5](exp(S[q,k]) * W[k]) ** 1.5",
     # What is 0 over nothing leaves a sum of what is infinite over nothing.
     "O[q] = sum[l](exp(max[k if k < q](S[q,k])) * (logsumexp[k if k > l](W[k]) + T[l]))",
     # Nor does it leave a sum of quotients by nothing, in another order of sums.
@@ -853,10 +856,13 @@ def _rounded(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
     def divide(x: Any, y: Any) -> Any:
         return x / np.where(np.abs(y) < 1e-12, 0, y)
 
+    def power(x: Any, y: Any) -> Any:
+        return wide_.elementary["**"](np.where((np.abs(x) < 1e-12) & (y < 0), 0, x), y)
+
     def exp(x: Any) -> Any:
         return np.where(x == -INF, 0, np.maximum(np.exp(x), np.finfo(np.longdouble).tiny))
 
-    for changed in ({"/": divide}, {"exp": exp}):
+    for changed in ({"/": divide, "**": power}, {"exp": exp}):
         other = dataclasses.replace(wide_, elementary={**wide_.elementary, **changed})
         with np.errstate(all="ignore"):
             yield _listed(evaluate_in(other, program, inputs, {}))

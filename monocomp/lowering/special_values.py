@@ -288,18 +288,6 @@ def may_be_masked(t: Term) -> bool:
     return any(s.op == "fold" and not T.has_element(s) for s in T.subterms(t))
 
 
-def may_be_no_number(t: Term) -> bool:
-    """Is t a logarithm or root of what may be below 0, or a product or sum with one?"""
-    match t.op:
-        case "log":
-            return not T.is_nonnegative(t.args[0])
-        case "pow" if t.attr.denominator != 1:
-            return not T.is_nonnegative(t.args[0])
-        case "add" | "mul":
-            return any(map(may_be_no_number, t.args))
-    return False
-
-
 def is_negative(t: Term) -> bool:
     coefficient, _ = T.split_coefficient(t)
     return coefficient < 0 and coefficient != -math.inf

@@ -25,7 +25,6 @@ from monocomp.lowering.special_values import (
     is_negative,
     may_be_infinite_by_itself,
     may_be_masked,
-    may_be_no_number,
     may_cancel,
     subtracted,
     times,
@@ -186,7 +185,7 @@ class Values(Scopes):
         total = self._signed_sum((given.get(a, a) for a in t.args), self.value)
         if not any(may_be_infinite_by_itself(a) for a in t.args if a not in given):
             return total
-        if all(map(T.is_below_infinity, infinite)) and not any(map(may_be_no_number, t.args)):
+        if all(map(T.is_below_infinity, infinite)) and not any(map(T.may_be_no_number, t.args)):
             return total  # nothing cancels
         if len(infinite) > 1:
             infinite = [a for a in infinite if not T.exceeds_minus_infinity(unsigned(a))]

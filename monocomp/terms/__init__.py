@@ -111,4 +111,4 @@ from monocomp.terms.walking import (
     subterms,
     unnamed,
 )
-from monocomp.terms.weights import is_weight_there
+from monocomp.terms.weights import is_weight_there, may_be_no_number

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from monocomp.terms.constructors import construct
 from monocomp.terms.emptiness import Product, may_be_empty, without_scale
-from monocomp.terms.facts import has_element, is_finite, is_unmasked, is_weight
+from monocomp.terms.facts import has_element, is_finite, is_nonnegative, is_unmasked, is_weight
 from monocomp.terms.leaves import INF, NEG_INF, TRUE, const
 from monocomp.terms.logic import conjunction, conjuncts
 from monocomp.terms.losses import lose
@@ -78,12 +78,28 @@ def _finite_coefficient(addend: Term) -> tuple[Number, Term | None]:
 
 def is_quotient(t: Term) -> bool:
     """Is 1 / t not the product of its factors' inverses? Not if t is x / z for a z that may be of
-    nothing, x * exp(-m) for such a maximum m, or m * z."""
+    nothing, x * exp(-m) for such a maximum m, or z times m or what may be no number."""
     if t.op != "mul":
         return False
-    extrema = [f for f in t.args if _is_extremum_of_nothing(f)]
-    has_both = any(may_be_empty(f) for f in t.args if extrema and extrema != [f])
+    odd = [f for f in t.args if _is_extremum_of_nothing(f) or may_be_no_number(f)]
+    has_both = any(may_be_empty(f) for f in t.args if odd and odd != [f])
     return has_both or any(map(is_inverse_of_nothing, t.args))
+
+
+def may_be_no_number(t: Term) -> bool:
+    """Is t a logarithm, root or power of what may be below 0, or a product or sum with one?"""
+    match t.op:
+        case "log":
+            return not is_nonnegative(t.args[0])
+        case "pow" if t.attr.denominator != 1:
+            return not is_nonnegative(t.args[0])
+        case "power":
+            return not is_nonnegative(t.args[0])
+        case "add" | "mul":
+            return any(map(may_be_no_number, t.args))
+        case "where":
+            return any(map(may_be_no_number, t.args[1:]))
+    return False
 
 
 def _is_extremum_of_nothing(t: Term) -> bool:
